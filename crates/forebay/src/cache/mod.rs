@@ -1,0 +1,1 @@
+//! What is kept in memory, within one byte budget.

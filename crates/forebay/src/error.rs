@@ -1,0 +1,8 @@
+//! Errors that more than one room speaks of. Each room has its own errors by operation beside its functions.
+
+use thiserror::Error;
+
+/// A store that can't be asked now. What was asked has surely not been applied.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("store unavailable: {0}")]
+pub struct Unavailable(pub String);

@@ -1,0 +1,141 @@
+//! The name of one document: a key space (database number) and a byte string.
+
+use std::fmt;
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use hashbrown::Equivalent;
+
+/// Number of key spaces, as Redis' databases 0..15.
+pub const SPACES: u8 = 16;
+
+/// Longest key name in bytes; a longer one is refused where it enters.
+pub const KEY_BYTES_MAX: usize = 64 * 1024;
+
+/// An owned key. Cloning it copies a pointer.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    space: u8,
+    name: Arc<[u8]>,
+}
+
+/// A borrowed key, so that a look-up needs no allocation.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KeyRef<'a> {
+    /// Key space, below [`SPACES`].
+    pub space: u8,
+    /// The name within the space.
+    pub name: &'a [u8],
+}
+
+impl Key {
+    /// Makes the key `name` of key space `space`.
+    pub fn new(space: u8, name: &[u8]) -> Key {
+        debug_assert!(space < SPACES);
+        Key { space, name: Arc::from(name) }
+    }
+
+    /// Key space, below [`SPACES`].
+    pub fn space(&self) -> u8 {
+        self.space
+    }
+
+    /// The name within the space.
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// The same key, borrowed.
+    pub fn borrow(&self) -> KeyRef<'_> {
+        KeyRef { space: self.space, name: &self.name }
+    }
+
+    /// Bytes that this key occupies on the heap, reference counts included.
+    pub fn heap_bytes(&self) -> usize {
+        self.name.len() + 2 * size_of::<usize>()
+    }
+}
+
+impl KeyRef<'_> {
+    /// An owned copy.
+    pub fn to_key(self) -> Key {
+        Key::new(self.space, self.name)
+    }
+
+    /// The hash by which cache partitions and policies know the key. Stable within and across processes, so that
+    /// one trace gives one run.
+    pub fn hash64(self) -> u64 {
+        let state = foldhash::quality::FixedState::with_seed(0x464f_5245_4241_5921);
+        let mut hasher = state.build_hasher();
+        self.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.borrow().hash(state);
+    }
+}
+
+impl Hash for KeyRef<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u8(self.space);
+        state.write(self.name);
+    }
+}
+
+impl Equivalent<Key> for KeyRef<'_> {
+    fn equivalent(&self, key: &Key) -> bool {
+        self.space == key.space && self.name == &*key.name
+    }
+}
+
+impl fmt::Display for KeyRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.space != 0 {
+            write!(f, "{}/", self.space)?;
+        }
+        write!(f, "{}", self.name.escape_ascii())
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.borrow().fmt(f)
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({self})")
+    }
+}
+
+impl fmt::Debug for KeyRef<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KeyRef({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn borrowed_and_owned_keys_are_equivalent() {
+        let key = Key::new(3, b"user:1");
+        assert!(key.borrow().equivalent(&key));
+        assert!(!KeyRef { space: 0, name: b"user:1" }.equivalent(&key));
+        let mut map = hashbrown::HashMap::<Key, u8, foldhash::fast::RandomState>::default();
+        map.insert(key.clone(), 1);
+        assert_eq!(map.get(&key.borrow()), Some(&1));
+    }
+
+    #[test]
+    fn hash_is_stable() {
+        let key = Key::new(0, b"user:1");
+        assert_eq!(key.borrow().hash64(), key.clone().borrow().hash64());
+        assert_ne!(key.borrow().hash64(), Key::new(1, b"user:1").borrow().hash64());
+    }
+}

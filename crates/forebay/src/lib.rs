@@ -1,0 +1,27 @@
+//! A transactional cache between an application and its data store.
+//!
+//! The rooms, in the order in which a request walks through them:
+//!
+//! * [`txn`]: transactions: locks, levels, group commit, publication, recorded histories.
+//! * [`cache`]: what is kept in memory, within one byte budget; [`policy`] decides what stays.
+//! * [`store`]: where the truth lives; drivers of other databases implement [`store::Store`].
+//! * [`runtime`]: clock, timers, randomness and tasks: tokio's, or a seeded simulation.
+//!
+//! Plain data that every room may use: [`Key`], [`Value`], [`Change`], [`Version`].
+
+pub mod cache;
+pub mod change;
+pub mod error;
+pub mod hint;
+pub mod key;
+pub mod policy;
+pub mod runtime;
+pub mod store;
+pub mod txn;
+pub mod value;
+pub mod version;
+
+pub use change::Change;
+pub use key::{Key, KeyRef};
+pub use value::{Blob, Data, Value};
+pub use version::{TxnId, Version};

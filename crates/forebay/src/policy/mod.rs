@@ -1,0 +1,225 @@
+//! Replacement policies: which entry goes when the budget is used up, and which is let in.
+//!
+//! A policy knows accesses and nothing else: no values, no locks, no clock, no I/O; the same accesses give the same
+//! decisions, in the live cache, in the simulator and in a fuzzer. It is two parts: an [`Order`] per cache partition,
+//! called under that partition's lock, and a [`Learned`] per cache, shared by its orders, so that what is learned is
+//! not split by partitions. A policy is one file here and one line in [`POLICIES`].
+
+use std::any::Any;
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use crate::hint::HintSet;
+
+/// All policies, the table from which help texts, documents and checks of names are made.
+pub const POLICIES: &[&Policy] = &[];
+
+/// One policy, declared once.
+pub struct Policy {
+    /// The name by which users choose it: `s3-fifo`.
+    pub name: &'static str,
+    /// One line for help texts.
+    pub summary: &'static str,
+    /// Paper or origin.
+    pub source: &'static str,
+    /// How it wants to hear of hits.
+    pub hits: Hits,
+    /// Bytes of metadata that it keeps per entry, charged to the budget; ghosts are charged by [`Order::ghost_bytes`].
+    pub entry_bytes: usize,
+    /// What can be set, with defaults.
+    pub parameters: &'static [Parameter],
+    /// Makes the part that is shared by all partitions.
+    pub learned: fn(&Settings) -> Arc<dyn Learned>,
+    /// Makes the order of one partition.
+    pub order: fn(&Settings, Arc<dyn Learned>) -> Box<dyn Order>,
+}
+
+/// A number that can be set: `s3-fifo:small=0.1`.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameter {
+    /// Its name.
+    pub name: &'static str,
+    /// One line for help texts, with unit.
+    pub summary: &'static str,
+    /// Its value if nobody sets it.
+    pub default: f64,
+    /// The smallest and the largest value allowed.
+    pub range: (f64, f64),
+}
+
+/// How a policy hears of hits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hits {
+    /// It asks, when it looks for a victim, how often each slot was touched since last asked, saturating at 3.
+    Marks,
+    /// It is told of each hit, in order, through [`Order::access`].
+    Accesses,
+}
+
+/// What the budget counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Each entry weighs 1.
+    Entries,
+    /// Each entry weighs its bytes.
+    Bytes,
+}
+
+/// What an order is made with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What the budget counts.
+    pub unit: Unit,
+    /// This partition's nominal share of the budget, in `unit`.
+    pub capacity: u64,
+    /// Values for the policy's parameters, in the order of its `parameters`.
+    pub values: Vec<f64>,
+}
+
+/// Where an entry is kept. The same number is given to another entry after [`Order::removed`].
+pub type Slot = u32;
+
+/// All that a policy may know of one access.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Access {
+    /// Hash of the key.
+    pub hash: u64,
+    /// Where it is cached, if it is; with the generation by which a stale report is recognised.
+    pub slot: Option<(Slot, u32)>,
+    /// What was done.
+    pub kind: AccessKind,
+    /// Bytes that the entry occupies or would occupy.
+    pub size: u32,
+    /// What fetching it costs, in microseconds; 0 where unknown.
+    pub cost_us: u32,
+    /// Which client.
+    pub client: u32,
+    /// Hints that came with it.
+    pub hints: HintSet,
+    /// Number of the transaction; a rerun keeps its number.
+    pub txn: u64,
+    /// Registered type of the transaction, 0 for none.
+    pub txn_type: u16,
+    /// Level within the transaction, from 0.
+    pub level: u16,
+    /// Vertex of the transaction graph, 0 for none.
+    pub vertex: u16,
+    /// Number of the access; rises by one each.
+    pub tick: u64,
+}
+
+/// What was done in an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessKind {
+    /// A client read it.
+    Read,
+    /// A transaction wrote it.
+    Write,
+    /// It was fetched ahead of need.
+    Prefetch,
+    /// A tier in front gave it up and hands it down.
+    Demote,
+}
+
+/// Why an entry left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// [`Order::victim`] named it.
+    Evicted,
+    /// It expired.
+    Expired,
+    /// It was invalidated, deleted or cleared.
+    Invalidated,
+}
+
+/// The order of one partition's entries. Methods are O(1) where the policy's paper says so, O(log n) at worst.
+///
+/// The cache guarantees: `inserted` only for slots that are not in; all other calls only for slots that are in;
+/// `victim` is called until the newcomer fits, *before* the newcomer's `inserted`; each victim is followed at once by
+/// `removed(slot, Why::Evicted)`.
+pub trait Order: Send {
+    /// A hit, in order, with its context. Not called for [`Hits::Marks`] policies.
+    fn access(&mut self, slot: Slot, access: &Access) {
+        let _ = (slot, access);
+    }
+
+    /// Whether a missed entry should be let in at all.
+    fn admit(&mut self, access: &Access) -> bool {
+        let _ = access;
+        true
+    }
+
+    /// An entry came in.
+    fn inserted(&mut self, slot: Slot, access: &Access);
+
+    /// An entry has another size now, in bytes.
+    fn resized(&mut self, slot: Slot, size: u32);
+
+    /// An entry left.
+    fn removed(&mut self, slot: Slot, why: Why);
+
+    /// The entry that should go next, `None` if there is none that may. `incoming` is what room is needed for;
+    /// `marks` takes the touches of a slot since it was last asked (0..=3).
+    fn victim(&mut self, incoming: &Access, marks: &mut dyn FnMut(Slot) -> u8) -> Option<Slot>;
+
+    /// The entry is pinned: it must not be named as a victim until restored.
+    fn withdraw(&mut self, slot: Slot);
+
+    /// The entry may be named again.
+    fn restore(&mut self, slot: Slot);
+
+    /// A transaction ended. `committed` is false for an abort.
+    fn ended(&mut self, txn: u64, committed: bool) {
+        let _ = (txn, committed);
+    }
+
+    /// The nominal share of the budget changed.
+    fn set_capacity(&mut self, capacity: u64);
+
+    /// Bytes of metadata beyond `entry_bytes` per entry: ghosts, sketches.
+    fn ghost_bytes(&self) -> usize {
+        0
+    }
+
+    /// One line on why `slot` stands where it stands, for `CACHE EXPLAIN`.
+    fn explain(&self, slot: Slot) -> String;
+
+    /// Panics if the structure contradicts itself; for tests and fuzzing.
+    fn validate(&self);
+}
+
+/// What a policy learns over all partitions; shared, so it locks inside and is updated in batches.
+pub trait Learned: Send + Sync + Any {
+    /// Bytes that it occupies.
+    fn bytes(&self) -> usize {
+        0
+    }
+}
+
+/// For policies that learn nothing beyond their order.
+pub struct NothingLearned;
+
+impl Learned for NothingLearned {}
+
+/// A policy name or parameter that does not exist.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PolicyError {
+    /// No such policy.
+    #[error("no policy '{name}'; choose one of {known}")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// The names there are.
+        known: String,
+    },
+    /// No such parameter, or a value out of its range.
+    #[error("policy {policy}: {why}")]
+    Parameter {
+        /// Which policy.
+        policy: &'static str,
+        /// What is wrong, and what would be right.
+        why: String,
+    },
+}

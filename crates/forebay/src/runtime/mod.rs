@@ -1,0 +1,80 @@
+//! Clock, timers, randomness and tasks, through one small handle: tokio's in the server, a seeded single-threaded
+//! executor with virtual time in the simulation. Nothing on a request's path asks the machine for any of these itself.
+
+#[cfg(feature = "tokio")]
+pub mod tokio;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+/// A handle to the runtime; cheap to clone.
+#[derive(Clone)]
+pub struct Runtime(Arc<dyn Backend>);
+
+/// What a runtime has to offer.
+pub trait Backend: Send + Sync + 'static {
+    /// Wall clock, ms since the Unix epoch.
+    fn now_ms(&self) -> u64;
+    /// Time since some fixed moment; never goes back.
+    fn elapsed(&self) -> Duration;
+    /// 64 random bits.
+    fn random(&self) -> u64;
+    /// Done after `duration`.
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
+    /// Runs `task` beside the caller, to its end, even if the caller is gone.
+    fn spawn(&self, task: BoxFuture<'static, ()>);
+    /// Runs `work`, which may block, where it holds up no task; done when it is done.
+    fn blocking(&self, work: Box<dyn FnOnce() + Send>) -> BoxFuture<'static, ()>;
+}
+
+impl Runtime {
+    /// A handle to `backend`.
+    pub fn new(backend: impl Backend) -> Runtime {
+        Runtime(Arc::new(backend))
+    }
+
+    /// Wall clock, ms since the Unix epoch.
+    pub fn now_ms(&self) -> u64 {
+        self.0.now_ms()
+    }
+
+    /// Time since some fixed moment; never goes back.
+    pub fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
+
+    /// 64 random bits.
+    pub fn random(&self) -> u64 {
+        self.0.random()
+    }
+
+    /// Done after `duration`.
+    pub fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        self.0.sleep(duration)
+    }
+
+    /// Runs `task` beside the caller, to its end, even if the caller is gone.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.0.spawn(Box::pin(task));
+    }
+
+    /// Runs `work`, which may block, where it holds up no task.
+    ///
+    /// # Panics
+    /// Resumes a panic of `work` in the caller.
+    pub async fn blocking<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        let (sender, receiver) = futures_channel::oneshot::channel();
+        let run = move || {
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
+            let _ = sender.send(result);
+        };
+        self.0.blocking(Box::new(run)).await;
+        match receiver.await {
+            Ok(Ok(result)) => result,
+            Ok(Err(panic)) => std::panic::resume_unwind(panic),
+            Err(_) => unreachable!("the work ran to its end, so its result was sent"),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The server's runtime: tokio's threads, timers and tasks.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use futures_util::future::BoxFuture;
+
+use super::{Backend, Runtime};
+
+struct Tokio {
+    handle: tokio::runtime::Handle,
+    start: Instant,
+    random: foldhash::quality::RandomState,
+    drawn: std::sync::atomic::AtomicU64,
+}
+
+/// The runtime of the tokio runtime that `handle` names.
+pub fn runtime(handle: tokio::runtime::Handle) -> Runtime {
+    Runtime::new(Tokio {
+        handle,
+        start: Instant::now(),
+        random: foldhash::quality::RandomState::default(),
+        drawn: Default::default(),
+    })
+}
+
+impl Backend for Tokio {
+    fn now_ms(&self) -> u64 {
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn random(&self) -> u64 {
+        use std::hash::BuildHasher;
+        let drawn = self.drawn.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.random.hash_one((drawn, self.start.elapsed().subsec_nanos()))
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        let _guard = self.handle.enter();
+        Box::pin(tokio::time::sleep(duration))
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        self.handle.spawn(task);
+    }
+
+    fn blocking(&self, work: Box<dyn FnOnce() + Send>) -> BoxFuture<'static, ()> {
+        let done = self.handle.spawn_blocking(work);
+        Box::pin(async move {
+            let _ = done.await;
+        })
+    }
+}

@@ -1,0 +1,142 @@
+//! Where the truth lives. A driver implements [`Store`]; it knows its database and nothing of caching or locks.
+//!
+//! A commit comes as a *group*: the commits that one flush of the store may carry together, in order. A store that
+//! says [`Caps::ordered`] gets one group at a time, in commit order, and makes what is left after a crash a prefix of
+//! that order; that is what lets the transactions above hand a lock on before the flush (`txn/group.rs`).
+
+use futures_util::future::BoxFuture;
+use thiserror::Error;
+
+use crate::change::Change;
+use crate::error::Unavailable;
+use crate::key::Key;
+use crate::value::Value;
+use crate::version::{TxnId, Version};
+
+/// What a store holds for one key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Read {
+    /// The document, or absent. An expired document is still reported; whoever reads it looks at the clock.
+    pub value: Option<Value>,
+    /// The version of the document, or of its absence.
+    pub version: Version,
+}
+
+/// One transaction's writes, all or nothing, idempotent in `id`.
+#[derive(Clone, Debug)]
+pub struct Commit {
+    /// Tells a repeated commit from a new one.
+    pub id: TxnId,
+    /// The version that every changed document gets.
+    pub version: Version,
+    /// Versions that must still be current, for stores that others write to. Empty on one node over an owned store.
+    pub checks: Vec<(Key, Version)>,
+    /// What changes, each key once.
+    pub writes: Vec<Write>,
+}
+
+/// The changes to one document.
+#[derive(Clone, Debug)]
+pub struct Write {
+    /// Which document.
+    pub key: Key,
+    /// What happens to it, in order. Never empty.
+    pub changes: Vec<Change>,
+    /// The document afterwards, computed under the lock by applying `changes`; a store may take it instead of applying
+    /// them again. It is exact for stores that forebay owns.
+    pub after: Option<Value>,
+}
+
+/// How a commit ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CommitOutcome {
+    /// Applied. Lists the documents that triggers, defaults or rounding left different from `after`.
+    Committed(Vec<(Key, Read)>),
+    /// Not applied: these keys have another version than `checks` says.
+    Conflict(Vec<Key>),
+    /// Not applied, and never will be: the store refuses it for this reason.
+    Refused(String),
+    /// Surely not applied.
+    Unavailable(String),
+    /// Perhaps applied; [`Store::outcome`] tells.
+    Unknown(String),
+}
+
+/// What became of a commit whose outcome was unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resolved {
+    /// It was applied.
+    Applied,
+    /// It was not, and the store will never apply it.
+    NotApplied,
+}
+
+/// A read that failed.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The store can't be asked now.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+    /// What the store holds can't be understood.
+    #[error("stored document of {key} is damaged: {why}; restore the store from a backup")]
+    Damaged {
+        /// Which document.
+        key: Key,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+/// What a store can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caps {
+    /// Takes one group after the other, in order; see the module's text.
+    pub ordered: bool,
+    /// Nobody else writes to it: it behaves as Redis does (`semantics.md`, "Owned or fronted").
+    pub owned: bool,
+}
+
+/// A data store.
+pub trait Store: Send + Sync + 'static {
+    /// What it can do; constant.
+    fn caps(&self) -> Caps;
+
+    /// What to call it where people look: `embedded shop.redb`.
+    fn name(&self) -> String;
+
+    /// A number that no earlier opening of this store had; versions and ids are minted under it.
+    fn incarnation(&self) -> u64;
+
+    /// Reads `keys` in one round trip; the answers are in the order of `keys`.
+    fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>>;
+
+    /// Commits a group; answers one outcome per commit, in order. An ordered store applies a prefix of the group.
+    fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>>;
+
+    /// What became of a commit that answered [`CommitOutcome::Unknown`]. Reopens what has to be reopened first.
+    fn outcome(&self, id: TxnId) -> BoxFuture<'_, Result<Resolved, Unavailable>>;
+
+    /// At most `limit` keys of `space` in the store's order, after `after`; fewer than `limit` means the end.
+    fn scan<'a>(
+        &'a self,
+        space: u8,
+        after: Option<&'a Key>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Key>, ReadError>>;
+
+    /// Number of documents in `space`, expired ones that were not reaped included.
+    fn count(&self, space: u8) -> BoxFuture<'_, Result<u64, ReadError>>;
+
+    /// Removes all documents of `spaces`, durably; versions still rise afterwards. Repeating it is harmless.
+    fn clear<'a>(&'a self, spaces: &'a [u8]) -> BoxFuture<'a, Result<(), Unavailable>>;
+
+    /// At most `limit` keys whose expiry is at or before `now_ms`, earliest first.
+    fn expired(&self, now_ms: u64, limit: usize) -> BoxFuture<'_, Result<Vec<Key>, ReadError>>;
+
+    /// Bytes of memory that the store may hold for itself (page cache), to be counted in the cache's budget.
+    fn memory_bytes(&self) -> usize;
+
+    /// Makes all that was acknowledged durable, whatever the durability setting; for a graceful stop.
+    fn flush(&self) -> BoxFuture<'_, Result<(), Unavailable>>;
+}
