@@ -2,7 +2,15 @@
 //! merged and replayed. A change holds no condition, no clock and no random choice: those are decided under the lock,
 //! before a change exists.
 
+mod apply;
+mod merge;
+mod number;
+
 use thiserror::Error;
+
+pub use apply::{apply, apply_all};
+pub use merge::{compact, merge};
+pub use number::{is_float, parse_integer};
 
 use crate::value::{Blob, Kind, Value};
 
@@ -24,11 +32,12 @@ pub enum Change {
         /// What to add.
         delta: i64,
     },
-    /// Adds to the decimal number that the document or a field of it holds, to 17 significant digits as Redis prints.
+    /// Adds to the number that the document or a field of it holds (an absent one counts as 0), in Redis' arithmetic
+    /// (x87 extended precision), and stores the sum as Redis prints it: at most 17 decimals, never an exponent.
     AddFloat {
         /// The field of a hash, or the document itself.
         field: Option<Blob>,
-        /// What to add, as the client wrote it: a valid finite decimal.
+        /// What to add, as the client wrote it: a finite number ([`is_float`]).
         delta: Blob,
     },
     /// Appends to the document's bytes; an absent one counts as empty.
@@ -49,6 +58,8 @@ pub enum Change {
     /// Removes the element at one end of a list.
     Pop(End),
     /// Removes elements equal to `element` from a list: `count` from the left, from the right if negative, all if 0.
+    /// Like the other removals it does nothing where there is nothing to remove, and removes the document, expiry
+    /// included, with its last element.
     RemoveEqual {
         /// How many, and from which end.
         count: i64,
@@ -86,20 +97,10 @@ pub enum ApplyError {
     /// The document or field holds no number.
     #[error("value is not a valid float")]
     NotAFloat,
+    /// The sum is infinite or no number.
+    #[error("increment would produce NaN or Infinity")]
+    NotFinite,
     /// The document would grow beyond the limit.
     #[error("document_bytes_max {} exceeded", crate::value::DOCUMENT_BYTES_MAX)]
     TooLarge,
-}
-
-/// Applies one change to a document (`None`: absent). On an error the document is as it was.
-pub fn apply(document: &mut Option<Value>, change: &Change) -> Result<(), ApplyError> {
-    let _ = (document, change);
-    todo!("helper C")
-}
-
-/// Merges `next`, which follows `previous` on the same document, into it if one change can stand for both whatever the
-/// document is; gives `next` back if not.
-pub fn merge(previous: &mut Change, next: Change) -> Option<Change> {
-    let _ = previous;
-    Some(next)
 }

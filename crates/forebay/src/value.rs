@@ -1,8 +1,10 @@
 //! One document: Bytes, Hash, List or Set of byte strings, with an optional expiry. Immutable to its readers, cheap to
 //! clone, its size known without walking it.
 
+mod either;
 mod hash;
 mod list;
+mod map;
 mod set;
 
 use std::sync::Arc;
@@ -69,13 +71,25 @@ impl Value {
         }
     }
 
-    /// Heap bytes that the document occupies, index and reference counts included. Constant time.
+    /// Heap bytes that the document occupies, index and reference counts included, as the allocator rounds them.
+    /// Constant time. A function of the content alone: equal values have equal sizes, however they came about; it
+    /// rises with every element and with every element's length.
     pub fn size(&self) -> usize {
         match &self.data {
-            Data::Bytes(bytes) => blob_bytes(bytes),
+            Data::Bytes(bytes) => blob_bytes(bytes.len()),
             Data::Hash(hash) => hash.size(),
             Data::List(list) => list.size(),
             Data::Set(set) => set.size(),
+        }
+    }
+
+    /// Whether this is a hash, list or set without elements: no document is, but a caller may have computed one.
+    pub(crate) fn is_empty_collection(&self) -> bool {
+        match &self.data {
+            Data::Bytes(_) => false,
+            Data::Hash(hash) => hash.is_empty(),
+            Data::List(list) => list.is_empty(),
+            Data::Set(set) => set.is_empty(),
         }
     }
 
@@ -97,7 +111,52 @@ impl Kind {
     }
 }
 
-/// Heap bytes of one shared byte string: the bytes and two reference counts.
-pub(crate) fn blob_bytes(blob: &Blob) -> usize {
-    blob.len() + 2 * size_of::<usize>()
+/// Bytes that an allocator takes for a request of `bytes`: jemalloc's size classes, four to each doubling, because a
+/// budget that counted requests would be passed by a quarter where values are small.
+pub fn allocated_bytes(bytes: usize) -> usize {
+    match bytes {
+        0 => 0,
+        1..=8 => 8,
+        9..=128 => bytes.next_multiple_of(16),
+        _ => {
+            let step = 1usize << ((bytes - 1).ilog2() - 2);
+            bytes.checked_next_multiple_of(step).unwrap_or(usize::MAX)
+        }
+    }
+}
+
+/// Bytes of the two reference counts that stand before what an `Arc` shares.
+pub(crate) const COUNTS_BYTES: usize = 2 * size_of::<usize>();
+
+/// Heap bytes of one shared byte string of `len` bytes: the bytes and two reference counts, as allocated.
+pub fn blob_bytes(len: usize) -> usize {
+    allocated_bytes(len.saturating_add(COUNTS_BYTES).saturating_add(7) & !7)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn size_classes_are_those_of_jemalloc() {
+        let classes = [(1, 8), (9, 16), (17, 32), (128, 128), (129, 160), (160, 160), (161, 192), (257, 320)];
+        for (bytes, class) in classes.into_iter().chain([(1025, 1280), (4096, 4096), (4097, 5120), (65_537, 81_920)]) {
+            assert_eq!(allocated_bytes(bytes), class, "{bytes}");
+        }
+        assert_eq!(allocated_bytes(0), 0);
+        assert_eq!(blob_bytes(usize::MAX), usize::MAX);
+    }
+
+    #[test]
+    fn a_value_is_small() {
+        assert!(size_of::<Value>() <= 48, "{}", size_of::<Value>());
+        assert!(size_of::<Option<Value>>() <= 48);
+    }
+
+    #[test]
+    fn expiry_is_inclusive() {
+        let value = Value { expires_at_ms: Some(5), ..Value::bytes(*b"x") };
+        assert!(!value.expired(4) && value.expired(5) && value.expired(6));
+        assert!(!Value::bytes(*b"x").expired(u64::MAX));
+    }
 }

@@ -1,0 +1,144 @@
+//! Merging adjacent changes to one document.
+//!
+//! What "never alters the result" means: let `previous` and `next` become `merged`. Then for every document whose size
+//! is within [`DOCUMENT_BYTES_MAX`] (absent ones included), [`apply_all`](super::apply_all) of `[previous, next]` and
+//! [`apply`] of `merged` either both succeed and leave equal documents, expiry included, or both fail. Which error it is
+//! may differ only where one of the two sides says [`TooLarge`](super::ApplyError::TooLarge).
+//!
+//! Since a failing change refuses the whole commit, a change that can fail must not be swallowed by one that can't:
+//! "set field, then delete" is refused for a list, "delete" alone is not. What stays apart for such reasons:
+//!
+//! * anything that can fail, before `Put` or `Delete`;
+//! * integers of different signs: the sum may fit where the way there overflows;
+//! * floats: rounding is not associative;
+//! * a field set to something shorter the second time, an element pushed and popped: the first may be too large;
+//! * an element removed and added again: if it was the only one, the document is a new one, without expiry.
+
+use super::{Change, apply};
+use crate::value::{Blob, DOCUMENT_BYTES_MAX, Value};
+
+/// Longest byte string that merging two appends or writes makes, so that a long run of them costs linear time.
+const MERGED_BYTES_MAX: usize = 4096;
+
+/// Merges `next`, which follows `previous` on the same document, into it if one change can stand for both whatever the
+/// document is; gives `next` back if not.
+pub fn merge(previous: &mut Change, next: Change) -> Option<Change> {
+    match merged(previous, &next) {
+        Some(Merged::Previous) => None,
+        Some(Merged::Next) => {
+            *previous = next;
+            None
+        }
+        Some(Merged::New(change)) => {
+            *previous = change;
+            None
+        }
+        None => Some(next),
+    }
+}
+
+/// Merges each change into the one before it where [`merge`] can: the same result with fewer changes.
+pub fn compact(changes: Vec<Change>) -> Vec<Change> {
+    let mut compacted: Vec<Change> = Vec::with_capacity(changes.len());
+    for change in changes {
+        let rest = match compacted.last_mut() {
+            Some(previous) => merge(previous, change),
+            None => Some(change),
+        };
+        compacted.extend(rest);
+    }
+    compacted
+}
+
+/// Which change stands for both.
+enum Merged {
+    Previous,
+    Next,
+    New(Change),
+}
+
+fn merged(previous: &Change, next: &Change) -> Option<Merged> {
+    use Change::*;
+    match (previous, next) {
+        (Put(value), _) if value.size() > DOCUMENT_BYTES_MAX => None,
+        (Put(value), _) => after(Some(value.clone()), next),
+        (Delete, _) => after(None, next),
+        (ExpireAt(_) | Persist, Put(_) | Delete | ExpireAt(_) | Persist) => Some(Merged::Next),
+        (AddInteger { field: left, delta: a }, AddInteger { field: right, delta: b }) if left == right => {
+            // Of one sign: the value moves one way, so it overflows on the way exactly if it does at the end.
+            let one_way = (*a >= 0) == (*b >= 0) || *a == 0 || *b == 0;
+            let delta = a.checked_add(*b).filter(|_| one_way)?;
+            Some(Merged::New(AddInteger { field: left.clone(), delta }))
+        }
+        (Append(left), Append(right)) => {
+            let bytes = joined(left.len() + right.len(), [(0, left), (left.len(), right)])?;
+            Some(Merged::New(Append(bytes)))
+        }
+        (WriteAt { offset: left, bytes: first }, WriteAt { offset: right, bytes: second }) => {
+            merged_writes((*left, first), (*right, second))
+        }
+        (SetField(left, first), SetField(right, second)) if left == right && first.len() <= second.len() => {
+            Some(Merged::Next)
+        }
+        (UnsetField(left), UnsetField(right)) if left == right => Some(Merged::Previous),
+        (AddMember(left), AddMember(right)) if left == right => Some(Merged::Previous),
+        (RemoveMember(left), RemoveMember(right)) if left == right => Some(Merged::Previous),
+        (RemoveEqual { count: a, element: left }, RemoveEqual { count: b, element: right }) if left == right => {
+            if *a == 0 {
+                return Some(Merged::Previous);
+            }
+            if *b == 0 {
+                return Some(Merged::Next);
+            }
+            let count = a.checked_add(*b).filter(|_| (*a > 0) == (*b > 0))?;
+            Some(Merged::New(RemoveEqual { count, element: left.clone() }))
+        }
+        _ => None,
+    }
+}
+
+/// What `previous` left is known, so is what `next` makes of it.
+fn after(mut document: Option<Value>, next: &Change) -> Option<Merged> {
+    match (&document, next) {
+        (_, Change::Put(_) | Change::Delete) => return Some(Merged::Next),
+        // A few bytes far out in a new document are fewer bytes as two changes than as one.
+        (_, Change::WriteAt { offset, .. }) if *offset > MERGED_BYTES_MAX => return None,
+        _ => {}
+    }
+    apply(&mut document, next).ok()?;
+    Some(Merged::New(document.map_or(Change::Delete, Change::Put)))
+}
+
+/// Two writes whose ranges overlap or touch are one over both ranges.
+fn merged_writes((left, first): (usize, &Blob), (right, second): (usize, &Blob)) -> Option<Merged> {
+    // A write of nothing only minds the kind, which the other does too.
+    if second.is_empty() {
+        return Some(Merged::Previous);
+    }
+    if first.is_empty() {
+        return Some(Merged::Next);
+    }
+    let left_end = left.checked_add(first.len())?;
+    let right_end = right.checked_add(second.len())?;
+    if right <= left && left_end <= right_end {
+        return Some(Merged::Next);
+    }
+    if right > left_end || left > right_end {
+        return None;
+    }
+    let offset = left.min(right);
+    let bytes = joined(left_end.max(right_end) - offset, [(left - offset, first), (right - offset, second)])?;
+    Some(Merged::New(Change::WriteAt { offset, bytes }))
+}
+
+/// `len` bytes made of `parts`, each at its offset, later ones over earlier ones.
+fn joined(len: usize, parts: [(usize, &Blob); 2]) -> Option<Blob> {
+    if len > MERGED_BYTES_MAX {
+        return None;
+    }
+    let mut bytes = vec![0; len];
+    for (offset, part) in parts {
+        bytes[offset..offset + part.len()].copy_from_slice(part);
+    }
+    Some(bytes.into())
+}
