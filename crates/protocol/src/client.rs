@@ -6,8 +6,8 @@
 //! The decoder consumes each complete element at once and keeps the unfinished aggregates on a stack of its own, never
 //! on the thread's, so that a reply that arrives byte by byte costs O(n), and a nested one cannot overflow anything.
 
+use crate::decoder::parse_integer;
 use crate::reply::{Reply, write_bulk, write_header};
-use crate::request::parse_integer;
 use bytes::{Buf, Bytes, BytesMut};
 
 /// Appends a command as an array of bulk strings.

@@ -1,6 +1,6 @@
 //! The error texts that client libraries and their tests read: they choose their exceptions by the first word, and
-//! some of them by the rest (ioredis and Jedis fall back to RESP2 when HELLO is answered by "unknown command"). Word for
-//! word as redis-server 7.0.15 answers, without the `-` and the line end; [`crate::Reply::error`] takes each.
+//! some of them by the rest (ioredis and Jedis fall back to RESP2 when HELLO is answered by "unknown command"). Word
+//! for word as redis-server 7.0.15 answers, without the `-` and the line end; [`crate::Reply::error`] takes each.
 //!
 //! Seen there, and easily assumed otherwise:
 //! - a command's name is echoed in lower case and, for a subcommand, with its family's (`config|get`), in
@@ -42,7 +42,7 @@ pub const MULTI_NESTED: &str = "ERR MULTI calls can not be nested";
 pub const WATCH_IN_MULTI: &str = "ERR WATCH inside MULTI is not allowed";
 /// An option that does not exist or does not fit the others, or a missing value of one.
 pub const SYNTAX: &str = "ERR syntax error";
-/// An argument or a value is not a 64-bit integer as [`crate::request::parse_integer`] takes it.
+/// An argument or a value is not a 64-bit integer as [`crate::decoder::parse_integer`] takes it.
 pub const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 /// LPOP, RPOP or SPOP with a count that is negative or not a number.
 pub const NOT_POSITIVE: &str = "ERR value is out of range, must be positive";
@@ -97,7 +97,7 @@ pub const INVALID_COMMAND: &str = "ERR Invalid command specified";
 pub const COMMAND_WITHOUT_KEYS: &str = "ERR The command has no key arguments";
 /// COMMAND GETKEYS of a command with too few arguments, or too many.
 pub const COMMAND_ARGUMENTS: &str = "ERR Invalid number of arguments specified for command";
-/// The server has not yet read its data; clients wait and try again.
+/// The server has not yet read its data; clients wait and try again. Read in the source, not provoked.
 pub const LOADING: &str = "LOADING Redis is loading the dataset in memory";
 
 /// What is echoed of a client's bytes, and where the echo of all arguments together stops.

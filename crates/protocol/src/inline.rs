@@ -151,7 +151,8 @@ mod tests {
 
     #[test]
     fn as_redis_was_seen_to_split() {
-        let cases: [(&[u8], Option<&[&[u8]]>); 12] = [
+        type Case<'a> = (&'a [u8], Option<&'a [&'a [u8]]>);
+        let cases: [Case; 12] = [
             (b"ECHO \"a b\"", Some(&[b"ECHO", b"a b"])),
             (b"ECHO \"a b\"c", None),
             (b"ECHO \"a", None),

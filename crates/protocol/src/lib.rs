@@ -3,9 +3,11 @@
 //!
 //! | module | direction | what it holds |
 //! |---|---|---|
-//! | [`request`] | client -> server | [`Decoder`]: arrays of bulk strings and inline commands, one at a time or by batch |
+//! | [`decoder`] | client -> server | [`Decoder`]: arrays of bulk strings and inline commands, singly or by batch |
+//! | [`request`] | client -> server | [`Request`], [`Batch`] and [`Frame`]: what it yields |
+//! | [`limits`] | client -> server | [`Limits`] and [`ProtocolError`]: what is refused, and in which words |
 //! | `inline` | client -> server | the quoting rules of inline commands, applied in place |
-//! | [`reply`] | server -> client | [`Reply`] and its encoding in either [`Protocol`], with Redis' downgrades for RESP2 |
+//! | [`reply`] | server -> client | [`Reply`] and its bytes in either [`Protocol`], with Redis' downgrades for RESP2 |
 //! | [`double`] | both | how Redis prints a floating point number |
 //! | [`client`] | the other side of both | [`encode_command`] and [`ReplyDecoder`], for our own tools and tests |
 //! | [`errors`] | server -> client | the error texts that client libraries read, word for word |
@@ -17,12 +19,16 @@
 //! Where a doc comment says "Redis", it was observed on redis-server 7.0.15 or, where that is said, read in 7.2.
 
 pub mod client;
+pub mod decoder;
 pub mod double;
 pub mod errors;
 mod inline;
+pub mod limits;
 pub mod reply;
 pub mod request;
 
 pub use client::{ReplyDecoder, ReplyError, ReplyLimits, encode_command};
+pub use decoder::Decoder;
+pub use limits::{Limits, ProtocolError};
 pub use reply::{Protocol, Reply};
-pub use request::{Batch, Decoder, Frame, Limits, ProtocolError, Request, Span};
+pub use request::{Batch, Frame, Request, Span};
