@@ -8,10 +8,10 @@
 //! allocation. A pipeline of 16 small requests would spend more on that than on parsing, so
 //! [`Decoder::decode_batch`] scans all complete requests first and cuts the buffer once: the [`Batch`] owns one `Bytes`
 //! and two vectors that the next batch uses again, and hands out borrowed [`Frame`](crate::Frame)s. In the steady
-//! state a batch allocates nothing, provided that the caller lets go of it ([`Batch::clear`]) before it reads more, so that
-//! `BytesMut` finds itself alone and reuses its memory. It is also what look-ahead needs: the keys of all requests at
-//! hand are known before the first is executed. [`Decoder::decode`] gives one request that owns itself; it is the same
-//! scanner, for callers to whom the cut does not matter.
+//! state a batch allocates nothing, provided that the caller lets go of it ([`Batch::clear`]) before it reads more, so
+//! that `BytesMut` finds itself alone and reuses its memory. It is also what look-ahead needs: the keys of all
+//! requests at hand are known before the first is executed. [`Decoder::decode`] gives one request that owns itself; it
+//! is the same scanner, for callers to whom the cut does not matter.
 //!
 //! **Resumable.** The decoder remembers where it stands in the request in progress, also inside a line that has no end
 //! yet. Bytes are looked at once, however they are cut: a request that comes byte by byte costs O(n). The result does
