@@ -16,7 +16,7 @@
 //! the command exists, and how many arguments it takes, is for the caller. A [`ProtocolError`] is final: the caller
 //! writes [`ProtocolError::to_reply`] and closes the connection, as Redis does.
 //!
-//! Where a doc comment says "Redis", it was observed on redis-server 7.0.15 or, where that is said, read in 7.2.
+//! Where a doc comment says "Redis", it was observed on redis-server 7.0.15 or, where that is said, read in its source.
 
 pub mod client;
 pub mod decoder;

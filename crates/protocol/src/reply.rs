@@ -13,6 +13,8 @@
 //! | verbatim text | `=n`, `txt:` and the text | the text as a bulk string |
 //! | no value | `_` | `$-1`, or `*-1` where a list was asked for |
 //!
+//! Each line was seen there (`DEBUG PROTOCOL`, and `SUBSCRIBE` for push).
+//!
 //! The hot replies need no [`Reply`]: [`write_bulk`] and [`write_integer`] and the constants write them directly.
 
 use crate::double::write_double;
