@@ -10,6 +10,9 @@ use crate::decoder::parse_integer;
 use crate::reply::{Reply, write_bulk, write_header};
 use bytes::{Buf, Bytes, BytesMut};
 
+/// What a reply may begin with; the last two begin parts of a streamed one.
+const MARKERS: &[u8] = b"+-:$*_#,(!=%~>|;.";
+
 /// Appends a command as an array of bulk strings.
 pub fn encode_command<A: AsRef<[u8]>>(out: &mut BytesMut, args: &[A]) {
     write_header(out, b'*', args.len() as u64);
@@ -244,6 +247,10 @@ impl ReplyDecoder {
 
     fn take_line(&mut self, buffer: &mut BytesMut) -> Result<Option<Element>, ReplyError> {
         let Some(&marker) = buffer.first() else { return Ok(None) };
+        // At once, not at the end of the line: there may never be one.
+        if !MARKERS.contains(&marker) {
+            return Err(ReplyError::Marker(marker));
+        }
         let from = self.searched.min(buffer.len());
         let end = memchr::memchr(b'\r', &buffer[from..]).map(|found| from + found);
         self.searched = end.unwrap_or(buffer.len());
@@ -251,13 +258,11 @@ impl ReplyDecoder {
             return Err(ReplyError::Limit("line_bytes_max", self.limits.line_bytes_max as u64));
         }
         let element = match end {
-            // A damaged stream is known by its first byte; there may never be a line end.
-            None if !b"+-:$*_#,(!=%~>|;.".contains(&marker) => return Err(ReplyError::Marker(marker)),
             Some(end) if end + 1 < buffer.len() => {
                 if buffer[end + 1] != b'\n' {
                     return Err(ReplyError::LineEnd);
                 }
-                let element = self.element(marker, &buffer[1.min(end)..end])?;
+                let element = self.element(marker, &buffer[1..end])?;
                 self.consume(buffer, end + 2)?;
                 element
             }

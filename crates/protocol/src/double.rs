@@ -6,6 +6,9 @@
 
 use std::io::Write;
 
+/// Bytes of the longest number: a sign, 17 digits and 7 zeros.
+pub const DOUBLE_BYTES_MAX: usize = 25;
+
 /// Appends `value` as Redis prints it: `3`, `0.1`, `1e+30`, `inf`, `-inf`, `nan`.
 ///
 /// Plain digits up to 7 zeros at the end, a decimal point up to 6 decimals or for exponents above -4, the scientific
@@ -102,6 +105,7 @@ mod tests {
             (1.5e-7, "1.5e-7"),
             (0.0001234567, "1.234567e-4"),
             (0.001234567891, "0.001234567891"),
+            (-1.0000000000000001e23, "-100000000000000010000000"),
             (1e30, "1e+30"),
             (1.7976931348623157e308, "1.7976931348623157e+308"),
             (5e-324, "5e-324"),
@@ -120,7 +124,7 @@ mod tests {
             for value in [f64::from_bits(bits), small, (small * 100.0).round() / 100.0] {
                 let back: f64 = text(value).parse().unwrap();
                 prop_assert!(back.to_bits() == value.to_bits() || back.is_nan() && value.is_nan());
-                prop_assert!(text(value).len() <= 24);
+                prop_assert!(text(value).len() <= DOUBLE_BYTES_MAX);
             }
         }
     }

@@ -17,7 +17,7 @@
 //!
 //! The hot replies need no [`Reply`]: [`write_bulk`] and [`write_integer`] and the constants write them directly.
 
-use crate::double::write_double;
+use crate::double::{DOUBLE_BYTES_MAX, write_double};
 use bytes::{BufMut, Bytes, BytesMut};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -153,7 +153,7 @@ impl Reply {
                 }
             }
             (Reply::Double(value), _) => {
-                let mut text = Vec::with_capacity(24);
+                let mut text = Vec::with_capacity(DOUBLE_BYTES_MAX);
                 write_double(*value, &mut text);
                 match protocol {
                     Resp2 => write_bulk(out, &text),
@@ -177,7 +177,7 @@ impl Reply {
             Reply::Error(text) => text.len(),
             Reply::Bulk(bytes) => bytes.len(),
             Reply::Text(text) | Reply::Verbatim(_, text) => text.len() + 4,
-            Reply::Double(_) => 24,
+            Reply::Double(_) => DOUBLE_BYTES_MAX,
             Reply::Integer(_) | Reply::Nil | Reply::NilArray | Reply::Boolean(_) => 0,
             Reply::Array(items) | Reply::Set(items) | Reply::Push(items) => items_bytes(items),
             Reply::Map(pairs) => {

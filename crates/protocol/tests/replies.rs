@@ -132,8 +132,7 @@ proptest! {
         let whole = decode(&input, &[], limits);
         let single_bytes: Vec<usize> = (0..input.len()).collect();
         let pieces = decode(&input, &single_bytes, limits);
-        prop_assert_eq!(&whole.0, &pieces.0);
-        prop_assert_eq!(whole.1.is_some(), pieces.1.is_some());
+        prop_assert_eq!(&whole, &pieces);
         // The least element is of 3 bytes, and a vector of them has at most four times the room it needs.
         let memory: usize = whole.0.iter().map(memory_bytes).sum();
         prop_assert!(memory <= input.len() * 2 * size_of::<Reply>(), "{memory} for {}", input.len());
