@@ -330,6 +330,11 @@ impl Transaction {
         self.submit()
     }
 
+    /// What the answer to the command just run has to wait for: nothing that was read is shown before it is published.
+    pub fn shown(&self) -> Committing {
+        Committing { commit: None, depends: self.depends.clone(), record: None }
+    }
+
     /// Gives up all changes; what it read is still to be shown only once it is published.
     pub(super) fn roll_back(mut self) -> Committing {
         Committing { commit: None, depends: std::mem::take(&mut self.depends), record: None }
