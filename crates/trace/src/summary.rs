@@ -101,7 +101,36 @@ fn seen<K>(entry: Entry<'_, K, bool>, one_hit_keys: &mut u64) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    fn small() -> impl Strategy<Value = Vec<(u64, bool, u32)>> {
+        prop::collection::vec((0..12_u64, any::<bool>(), 0..9_u32), 0..60)
+    }
+
+    proptest! {
+        /// Against counting over the whole list, key by key.
+        #[test]
+        fn counts_are_those_of_the_whole_list(accesses in small()) {
+            let key = |number: u64, text: bool| match text {
+                true => TraceKey::Bytes(number.to_string().into()),
+                false => TraceKey::Number(number),
+            };
+            let records: Vec<_> = (accesses.iter())
+                .map(|&(number, text, size)| Record { key: key(number, text), size: Some(size), ..Record::default() })
+                .collect();
+            let count = |record: &Record| records.iter().filter(|other| other.key == record.key).count();
+            let is_first = |at: usize| records[..at].iter().all(|other| other.key != records[at].key);
+            let firsts = || (0..records.len()).filter(|&at| is_first(at)).map(|at| &records[at]);
+            let summary = Summary::of(records.iter().cloned().map(Ok)).unwrap();
+            prop_assert_eq!(summary.requests, records.len() as u64);
+            prop_assert_eq!(summary.unique_keys, firsts().count() as u64);
+            prop_assert_eq!(summary.one_hit_keys, firsts().filter(|first| count(first) == 1).count() as u64);
+            let footprint_bytes: u64 = firsts().filter_map(|first| first.size).map(u64::from).sum();
+            prop_assert_eq!(summary.footprint_bytes, footprint_bytes);
+        }
+    }
 
     #[test]
     fn keys_count_once_with_their_first_size_and_spaces_are_apart() {
