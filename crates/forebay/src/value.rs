@@ -1,6 +1,7 @@
 //! One document: Bytes, Hash, List or Set of byte strings, with an optional expiry. Immutable to its readers, cheap to
 //! clone, its size known without walking it.
 
+pub mod codec;
 mod either;
 mod hash;
 mod list;
