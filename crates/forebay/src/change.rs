@@ -3,6 +3,7 @@
 //! before a change exists.
 
 mod apply;
+pub mod codec;
 mod merge;
 mod number;
 

@@ -15,7 +15,7 @@
 //! * an element removed and added again: if it was the only one, the document is a new one, without expiry.
 
 use super::{Change, apply};
-use crate::value::{Blob, DOCUMENT_BYTES_MAX, Value};
+use crate::value::{Blob, DOCUMENT_BYTES_MAX, Data, Value};
 
 /// Longest byte string that merging two appends or writes makes, so that a long run of them costs linear time.
 const MERGED_BYTES_MAX: usize = 4096;
@@ -23,18 +23,16 @@ const MERGED_BYTES_MAX: usize = 4096;
 /// Merges `next`, which follows `previous` on the same document, into it if one change can stand for both whatever the
 /// document is; gives `next` back if not.
 pub fn merge(previous: &mut Change, next: Change) -> Option<Change> {
-    match merged(previous, &next) {
-        Some(Merged::Previous) => None,
-        Some(Merged::Next) => {
-            *previous = next;
-            None
-        }
-        Some(Merged::New(change)) => {
-            *previous = change;
-            None
-        }
-        None => Some(next),
+    if matches!(previous, Change::Put(_) | Change::Delete) {
+        return merge_into_known(previous, next);
     }
+    match merged(previous, &next) {
+        Some(Merged::Previous) => {}
+        Some(Merged::Next) => *previous = next,
+        Some(Merged::New(change)) => *previous = change,
+        None => return Some(next),
+    }
+    None
 }
 
 /// Merges each change into the one before it where [`merge`] can: the same result with fewer changes.
@@ -60,9 +58,6 @@ enum Merged {
 fn merged(previous: &Change, next: &Change) -> Option<Merged> {
     use Change::*;
     match (previous, next) {
-        (Put(value), _) if value.size() > DOCUMENT_BYTES_MAX => None,
-        (Put(value), _) => after(Some(value.clone()), next),
-        (Delete, _) => after(None, next),
         (ExpireAt(_) | Persist, Put(_) | Delete | ExpireAt(_) | Persist) => Some(Merged::Next),
         (AddInteger { field: left, delta: a }, AddInteger { field: right, delta: b }) if left == right => {
             // Of one sign: the value moves one way, so it overflows on the way exactly if it does at the end.
@@ -97,16 +92,30 @@ fn merged(previous: &Change, next: &Change) -> Option<Merged> {
     }
 }
 
-/// What `previous` left is known, so is what `next` makes of it.
-fn after(mut document: Option<Value>, next: &Change) -> Option<Merged> {
-    match (&document, next) {
-        (_, Change::Put(_) | Change::Delete) => return Some(Merged::Next),
-        // A few bytes far out in a new document are fewer bytes as two changes than as one.
-        (_, Change::WriteAt { offset, .. }) if *offset > MERGED_BYTES_MAX => return None,
+/// What `previous`, a put or a delete, leaves is known, and so is what `next` makes of it.
+fn merge_into_known(previous: &mut Change, next: Change) -> Option<Change> {
+    let bytes = match &*previous {
+        Change::Put(value) if value.size() > DOCUMENT_BYTES_MAX => return Some(next),
+        Change::Put(Value { data: Data::Bytes(bytes), .. }) => bytes.len(),
+        _ => 0,
+    };
+    match &next {
+        Change::Put(_) | Change::Delete => {
+            *previous = next;
+            return None;
+        }
+        // A few bytes far beyond the end take less room as a change than written out with their padding.
+        Change::WriteAt { offset, .. } if *offset > bytes.saturating_add(MERGED_BYTES_MAX) => return Some(next),
         _ => {}
     }
-    apply(&mut document, next).ok()?;
-    Some(Merged::New(document.map_or(Change::Delete, Change::Put)))
+    // Taken out, not cloned: a value that nobody shares changes in place.
+    let mut document = match std::mem::replace(previous, Change::Delete) {
+        Change::Put(value) if !value.is_empty_collection() => Some(value),
+        _ => None,
+    };
+    let result = apply(&mut document, &next);
+    *previous = document.map_or(Change::Delete, Change::Put);
+    result.err().map(|_| next)
 }
 
 /// Two writes whose ranges overlap or touch are one over both ranges.

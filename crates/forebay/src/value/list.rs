@@ -12,11 +12,17 @@ use super::{Blob, COUNTS_BYTES, allocated_bytes, blob_bytes};
 /// pays late.
 const SMALL_ELEMENTS_MAX: usize = 64;
 
-/// Bytes of chunks per element of the large form.
-const CHUNKED_ELEMENT_BYTES: usize = 21;
+/// Elements in a chunk of the persistent vector.
+const CHUNK_ELEMENTS: usize = 64;
 
-/// Bytes of the large form whatever its number of elements: the chunks at its ends.
-const CHUNKED_BYTES: usize = 4 * 1280;
+/// Bytes of one chunk, as allocated: the elements, where they begin and end, and two reference counts.
+const CHUNK_BYTES: usize = 1280;
+
+/// Chunks that the persistent vector has at least: two at either end.
+const CHUNKS_MIN: usize = 4;
+
+/// Bytes of the vector's head and root.
+const CHUNKED_HEAD_BYTES: usize = 128;
 
 #[derive(Clone, Debug, PartialEq)]
 enum Form {
@@ -188,7 +194,8 @@ fn size(len: usize, content_bytes: usize) -> usize {
     let index_bytes = if len <= SMALL_ELEMENTS_MAX {
         allocated_bytes(COUNTS_BYTES + len * size_of::<Blob>())
     } else {
-        CHUNKED_BYTES + len * CHUNKED_ELEMENT_BYTES
+        // Two chunks more than full ones would be: those at the ends are partly filled.
+        CHUNKED_HEAD_BYTES + CHUNK_BYTES * CHUNKS_MIN.max(len / CHUNK_ELEMENTS + 2)
     };
     index_bytes + content_bytes
 }

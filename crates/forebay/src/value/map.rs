@@ -16,8 +16,9 @@ use super::{Blob, COUNTS_BYTES, allocated_bytes, blob_bytes};
 pub(super) trait Payload: Clone + PartialEq {
     /// Most entries of the small form.
     const SMALL_ENTRIES_MAX: usize;
-    /// Bytes of tree nodes per entry of the large form, its share of the branches included: the mean of what keys
-    /// inserted in order (half full leaves) and in random order (leaves two thirds full) leave behind.
+    /// Bytes of tree nodes per entry of the large form, its share of the branches included: between
+    /// what keys inserted in order (half full leaves) and in random order (leaves two thirds full) leave behind. A tree
+    /// from which half of the entries were removed again has more, up to a quarter of the whole where keys are tiny.
     const TREE_ENTRY_BYTES: usize;
     /// Heap bytes of the payload.
     fn heap_bytes(&self) -> usize;
@@ -34,7 +35,7 @@ impl Payload for Blob {
 
 impl Payload for () {
     const SMALL_ENTRIES_MAX: usize = 64;
-    const TREE_ENTRY_BYTES: usize = 41;
+    const TREE_ENTRY_BYTES: usize = 39;
 
     fn heap_bytes(&self) -> usize {
         0
