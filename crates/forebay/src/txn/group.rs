@@ -31,7 +31,7 @@ use crate::cache::Cache;
 use crate::key::Key;
 use crate::runtime::Runtime;
 use crate::store::{Commit, CommitOutcome, Read, Resolved, Store};
-use crate::version::{TxnId, Version};
+use crate::version::{Mint, TxnId, Version};
 
 /// Commits that one flush of the store may carry.
 pub const GROUP_COMMITS_MAX: usize = 1024;
@@ -81,6 +81,7 @@ pub(super) struct Committer {
     cache: Cache,
     locks: Arc<Locks>,
     store: Arc<dyn Store>,
+    mint: Arc<Mint>,
     queue: Mutex<Queue>,
 }
 
@@ -106,8 +107,14 @@ struct Placed {
 }
 
 impl Committer {
-    pub(super) fn new(runtime: Runtime, cache: Cache, locks: Arc<Locks>, store: Arc<dyn Store>) -> Committer {
-        Committer { runtime, cache, locks, store, queue: Mutex::default() }
+    pub(super) fn new(
+        runtime: Runtime,
+        cache: Cache,
+        locks: Arc<Locks>,
+        store: Arc<dyn Store>,
+        mint: Arc<Mint>,
+    ) -> Committer {
+        Committer { runtime, cache, locks, store, mint, queue: Mutex::default() }
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -224,7 +231,21 @@ impl Committer {
             }
         }
         self.publish(published);
+        self.follow_incarnation();
         self.queue().broken = None;
+    }
+
+    /// A store that had to be reopened and lost what it had not flushed has a new incarnation: what is cached may be
+    /// lost, and who has read it can't commit (`Transaction::submit` compares).
+    fn follow_incarnation(&self) {
+        let incarnation = self.store.incarnation();
+        if self.mint.raise(incarnation) {
+            tracing::error!(
+                incarnation,
+                "the store was reopened and has lost what was not flushed; the cache is dropped"
+            );
+            self.cache.clear(|_| true);
+        }
     }
 
     /// Fails the commits that depend on one that failed. All that a commit depends on has an earlier place, so it is

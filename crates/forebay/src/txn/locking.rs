@@ -46,6 +46,8 @@ pub struct Transaction {
     /// Commits whose unpublished results were read.
     depends: Vec<Settled>,
     began: Option<u64>,
+    /// The store's incarnation when it began; what it has read may be lost under a later one.
+    incarnation: u64,
     /// Its locks are the committer's now.
     handed_over: bool,
 }
@@ -117,6 +119,7 @@ impl Transaction {
             documents.set_read_only();
         }
         let began = inner.history.as_ref().map(|history| history.tick());
+        let incarnation = inner.mint.incarnation();
         Transaction {
             inner,
             owner,
@@ -127,6 +130,7 @@ impl Transaction {
             spaces: 0,
             depends: Vec::new(),
             began,
+            incarnation,
             handed_over: false,
         }
     }
@@ -349,6 +353,9 @@ impl Transaction {
             return Err(TxnError::Conflict("it read what a failed commit had written".into()));
         }
         let version = self.inner.mint.next();
+        if version.incarnation != self.incarnation {
+            return Err(TxnError::Conflict("the store was reopened".into()));
+        }
         let record = self.record(version);
         let depends = std::mem::take(&mut self.depends);
         let writes = self.documents.take_writes();
