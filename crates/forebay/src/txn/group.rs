@@ -106,6 +106,14 @@ struct Placed {
     locked: Option<(Owner, Vec<Key>)>,
 }
 
+impl Placed {
+    /// Lets those who wait go; what becomes of the commit later is told to nobody.
+    fn tell_unknown(&mut self) {
+        let (unheard, _) = oneshot::channel();
+        let _ = std::mem::replace(&mut self.settle, unheard).send(Settlement::Unknown(self.commit.id));
+    }
+}
+
 impl Committer {
     pub(super) fn new(
         runtime: Runtime,
@@ -214,9 +222,10 @@ impl Committer {
         let (commits, rest): (Vec<Commit>, Vec<Rest>) = group.into_iter().map(Rest::split).unzip();
         let mut outcomes = self.store.commit(&commits).await;
         outcomes.resize(commits.len(), CommitOutcome::Unavailable("the store answered for fewer commits".into()));
-        let group: Vec<Placed> = commits.into_iter().zip(rest).map(|(commit, rest)| rest.join(commit)).collect();
+        let joined = commits.into_iter().zip(rest).map(|(commit, rest)| rest.join(commit));
+        let mut group: VecDeque<(Placed, CommitOutcome)> = joined.zip(outcomes).collect();
         let mut published = Vec::new();
-        for (placed, outcome) in group.into_iter().zip(outcomes) {
+        while let Some((placed, outcome)) = group.pop_front() {
             match outcome {
                 CommitOutcome::Committed(changed) => published.push((placed, changed)),
                 CommitOutcome::Conflict(keys) => self.fail(placed, Failure::Conflict(conflict(&keys))),
@@ -224,7 +233,7 @@ impl Committer {
                 CommitOutcome::Unavailable(why) => self.fail(placed, Failure::Unavailable(why)),
                 CommitOutcome::Unknown(why) => {
                     self.publish(std::mem::take(&mut published));
-                    if let Some(placed) = self.resolve(placed, why).await {
+                    if let Some(placed) = self.resolve(placed, why, &mut group).await {
                         published.push((placed, Vec::new()));
                     }
                 }
@@ -264,8 +273,13 @@ impl Committer {
         sound
     }
 
-    /// Asks until the store knows whether the commit was applied; gives it back if it was.
-    async fn resolve(&self, mut placed: Placed, why: String) -> Option<Placed> {
+    /// Asks until the store knows whether the commit was applied; gives it back if it was. `behind` came with it.
+    async fn resolve(
+        &self,
+        mut placed: Placed,
+        why: String,
+        behind: &mut VecDeque<(Placed, CommitOutcome)>,
+    ) -> Option<Placed> {
         let id = placed.commit.id;
         tracing::warn!(%id, %why, "the outcome of a commit is unknown; asking the store");
         for write in &placed.commit.writes {
@@ -281,8 +295,11 @@ impl Committer {
                 }
                 Err(error) => {
                     tracing::error!(%id, %error, "the store can't say what became of a commit");
-                    let (unheard, _) = oneshot::channel();
-                    let _ = std::mem::replace(&mut placed.settle, unheard).send(Settlement::Unknown(id));
+                    placed.tell_unknown();
+                    let unknown = |outcome: &CommitOutcome| matches!(outcome, CommitOutcome::Unknown(_));
+                    for (placed, _) in behind.iter_mut().filter(|(_, outcome)| unknown(outcome)) {
+                        placed.tell_unknown();
+                    }
                     self.refuse_placed(&format!("{error}; the outcome of commit {id} is unknown"));
                     self.runtime.sleep(RESOLVE_PAUSES[attempt]).await;
                     attempt = (attempt + 1).min(RESOLVE_PAUSES.len() - 1);

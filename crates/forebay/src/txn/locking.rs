@@ -74,22 +74,9 @@ impl Committing {
 
     /// Waits until all that the transaction read and wrote is published; its version, if it wrote.
     pub async fn wait(mut self) -> Result<Option<Version>, TxnError> {
-        for settled in std::mem::take(&mut self.depends) {
-            match settled.await {
-                Ok(Settlement::Published(_)) => {}
-                Ok(Settlement::Unknown(id)) => {
-                    return Err(TxnError::StoreDown(format!(
-                        "it read what commit {id} wrote, whose outcome is unknown"
-                    )));
-                }
-                Ok(Settlement::Failed(_)) | Err(_) if self.commit.is_some() => break,
-                Ok(Settlement::Failed(_)) | Err(_) => {
-                    return Err(TxnError::Conflict("it read what a failed commit had written".into()));
-                }
-            }
-        }
         let outcome = match self.commit.take() {
-            None => Ok(None),
+            None => self.depends_published().await.map(|()| None),
+            // Published after all that it depends on, or failed with it.
             Some(settled) => match settled.await {
                 Ok(Settlement::Published(version)) => Ok(Some(version)),
                 Ok(Settlement::Failed(failure)) => Err(failure.into()),
@@ -109,6 +96,24 @@ impl Committing {
             }
         }
         outcome
+    }
+}
+
+impl Committing {
+    async fn depends_published(&mut self) -> Result<(), TxnError> {
+        for settled in std::mem::take(&mut self.depends) {
+            match settled.await {
+                Ok(Settlement::Published(_)) => {}
+                Ok(Settlement::Unknown(id)) => {
+                    let why = format!("it read what commit {id} wrote, whose outcome is unknown");
+                    return Err(TxnError::StoreDown(why));
+                }
+                Ok(Settlement::Failed(_)) | Err(_) => {
+                    return Err(TxnError::Conflict("it read what a failed commit had written".into()));
+                }
+            }
+        }
+        Ok(())
     }
 }
 
