@@ -96,21 +96,23 @@ impl Bare {
         Served::Inserted
     }
 
-    /// Evicts until `weight` fits; whether it does.
+    /// Evicts until `weight` fits, in batches of the policy's choice; whether it fits.
     fn make_room(&mut self, incoming: &Access, weight: u64) -> bool {
-        while self.used + weight > self.capacity {
+        let mut taken = 0;
+        while self.used + weight > self.capacity || (0 < taken && taken < self.order.batch()) {
             let entries = &mut self.entries;
             let mut marks = |slot: Slot| {
                 let entry = entries.get_mut(slot as usize).and_then(Option::as_mut);
                 std::mem::take(&mut entry.expect("a policy asks for marks of live slots only").marks)
             };
-            let Some(slot) = self.order.victim(incoming, &mut marks) else { return false };
+            let Some(slot) = self.order.victim(incoming, &mut marks) else { break };
             let entry = self.entry(slot).expect("a victim is live");
             assert!(!entry.pinned, "a victim is not pinned");
             self.evicted.push(entry.hash);
             self.leave(slot, Why::Evicted);
+            taken += 1;
         }
-        true
+        self.used + weight <= self.capacity
     }
 
     fn entry(&self, slot: Slot) -> Option<&Entry> {

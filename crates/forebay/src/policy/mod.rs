@@ -219,6 +219,12 @@ pub trait Order: Send {
     /// `marks` takes the touches of a slot since it came in or was last asked for (0..=[`MARKS_MAX`]).
     fn victim(&mut self, incoming: &Access, marks: &mut dyn FnMut(Slot) -> u8) -> Option<Slot>;
 
+    /// How many entries should go at once when room is needed: the cache, once it had to take one victim, takes up to
+    /// so many, as far as `victim` names them (DeferredLRU purges in bulk, section 4.3.3).
+    fn batch(&self) -> u32 {
+        1
+    }
+
     /// The entry is pinned: it must not be named as a victim until restored. Policies take it out of their order, so
     /// that no victim search walks over pinned entries.
     fn withdraw(&mut self, slot: Slot);
@@ -226,7 +232,7 @@ pub trait Order: Send {
     /// The entry may be named again. It was in use until now: it goes to the newest end of where it belongs.
     fn restore(&mut self, slot: Slot);
 
-    /// A transaction ended. `committed` is false for an abort.
+    /// A transaction ended. `committed` is false for an abort. Called on every order that heard of its accesses.
     fn ended(&mut self, txn: u64, committed: bool) {
         let _ = (txn, committed);
     }
@@ -247,6 +253,8 @@ pub trait Order: Send {
 }
 
 /// What a policy learns over all partitions; shared, so it locks inside and is updated in batches.
+///
+/// An order gets its own type back through `Any`: `let any: Arc<dyn Any + Send + Sync> = learned; any.downcast()`.
 pub trait Learned: Send + Sync + Any {
     /// Bytes that it occupies.
     fn bytes(&self) -> usize {

@@ -53,6 +53,8 @@ struct WTinyLfu {
     entries: Vec<Entry>,
     len: usize,
     sketch: Sketch,
+    /// A newcomer that is too heavy for the window and has won its place in the main part.
+    winner: Option<u64>,
 }
 
 impl WTinyLfu {
@@ -71,6 +73,7 @@ impl WTinyLfu {
             entries: Vec::new(),
             len: 0,
             sketch: Sketch::new(entries),
+            winner: None,
         }
     }
 
@@ -122,14 +125,8 @@ impl Order for WTinyLfu {
 
     fn admit(&mut self, access: &Access) -> bool {
         self.sketch.add(access.hash);
-        let weight = u64::from(self.unit.weight(access.size));
-        if weight <= self.window_max() {
-            return true;
-        }
-        // Too heavy for the window: it must win its place in the main part at once.
-        let used: u64 = (WINDOW..=PINNED).map(|list| self.lists.weight(list)).sum();
-        used + weight <= self.capacity
-            || self.main_victim().is_none_or(|victim| self.sketch.frequency(access.hash) > self.frequency(victim))
+        self.winner = None;
+        true
     }
 
     fn inserted(&mut self, slot: Slot, access: &Access) {
@@ -157,17 +154,26 @@ impl Order for WTinyLfu {
     }
 
     fn victim(&mut self, incoming: &Access, _: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
-        let weight = u64::from(self.unit.weight(incoming.size));
-        let window_max = self.window_max();
-        let main_victim = self.main_victim();
-        let pushes_out = weight <= window_max && self.lists.weight(WINDOW) + weight > window_max;
-        match (self.lists.oldest(WINDOW), main_victim) {
-            (Some(candidate), Some(victim)) if pushes_out => {
-                Some(if self.frequency(candidate) > self.frequency(victim) { victim } else { candidate })
-            }
-            (candidate, None) => candidate,
-            (_, victim) => victim,
+        let (candidate, victim) = match (self.lists.oldest(WINDOW), self.main_victim()) {
+            (Some(candidate), Some(victim)) => (candidate, victim),
+            (only_one, other) => return only_one.or(other),
+        };
+        if incoming.slot.is_some() {
+            return Some(victim);
         }
+        let weight = u64::from(self.unit.weight(incoming.size));
+        if weight <= self.window_max() {
+            // What the newcomer pushes out of the window contends for a place in the main part.
+            let pushes_out = self.lists.weight(WINDOW) + weight > self.window_max();
+            let loses = pushes_out && self.frequency(candidate) <= self.frequency(victim);
+            return Some(if loses { candidate } else { victim });
+        }
+        // Too heavy for the window: the newcomer contends itself, once, however many must go for it.
+        if self.winner != Some(incoming.hash) && self.sketch.frequency(incoming.hash) <= self.frequency(victim) {
+            return None;
+        }
+        self.winner = Some(incoming.hash);
+        Some(victim)
     }
 
     fn withdraw(&mut self, slot: Slot) {
