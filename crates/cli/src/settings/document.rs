@@ -31,7 +31,8 @@ fn the_document_is_fresh() {
     let (head, rest) = document.split_once(begin).expect("the marker where the tables begin");
     let (old, tail) = rest.split_once(end).expect("the marker where the tables end");
     if std::env::var_os("FOREBAY_WRITE_DOCS").is_some() {
-        std::fs::write(path, format!("{head}{begin}{}{end}{tail}", tables())).expect("docs/configuration.md is writable");
+        std::fs::write(path, format!("{head}{begin}{}{end}{tail}", tables()))
+            .expect("docs/configuration.md is writable");
     } else {
         assert_eq!(old, tables(), "stale: run with FOREBAY_WRITE_DOCS=1");
     }

@@ -116,10 +116,8 @@ where
 
     fn read(text: &str) -> Result<T, String> {
         let wrong = || "give a size such as 512KiB, 256MiB or 4GiB".to_string();
-        let (digits, unit) = UNITS
-            .iter()
-            .find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, *bytes)))
-            .unwrap_or((text, 1));
+        let (digits, unit) =
+            UNITS.iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, *bytes))).unwrap_or((text, 1));
         let number: u64 = digits.trim_end().parse().map_err(|_| wrong())?;
         let bytes = number.checked_mul(unit).filter(|bytes| *bytes > 0).ok_or_else(wrong)?;
         T::try_from(bytes).map_err(|_| "that is more than this limit can be".into())
@@ -291,7 +289,8 @@ mod tests {
         assert_eq!(bytes("512KiB"), Ok(512 << 10));
         assert_eq!(bytes("77B"), Ok(77));
         assert_eq!(bytes("77"), Ok(77));
-        for wrong in ["", "MiB", "0", "0MiB", "-1", "1.5GiB", "256MB", "99999999999999999999", "18446744073709551615GiB"]
+        for wrong in
+            ["", "MiB", "0", "0MiB", "-1", "1.5GiB", "256MB", "99999999999999999999", "18446744073709551615GiB"]
         {
             assert!(bytes(wrong).is_err(), "{wrong}");
         }

@@ -399,7 +399,8 @@ mod tests {
         let limits = format!("{:?} {:?}", ServerLimits::default(), TxnLimits::default());
         for word in limits.split([' ', '{', '}', ',']) {
             // `authenticated` is what a connection is, not what an operator sets.
-            let Some(field) = word.strip_suffix(':').filter(|field| !["request", "authenticated"].contains(field)) else {
+            let Some(field) = word.strip_suffix(':').filter(|field| !["request", "authenticated"].contains(field))
+            else {
                 continue;
             };
             let name = field.replace('_', "-");

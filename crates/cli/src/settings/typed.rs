@@ -85,8 +85,8 @@ impl Typed {
             None => variable(environment, CONFIG_ENVIRONMENT)?,
         };
         if let Some(file) = file.map(PathBuf::from) {
-            let text = std::fs::read_to_string(&file)
-                .map_err(|error| SettingsError::Read { file: file.clone(), error })?;
+            let text =
+                std::fs::read_to_string(&file).map_err(|error| SettingsError::Read { file: file.clone(), error })?;
             typed.read_file(&file, &text)?;
         }
         for (index, setting) in SETTINGS.iter().enumerate() {
@@ -257,7 +257,9 @@ mod tests {
         assert_eq!(error(&[], &[], file), format!("forebay.toml line 2: memory 'lots': {size}"));
         assert!(settings(&["--memory", "64MiB"], &[], file).is_ok(), "what is overridden is not looked at");
         assert_eq!(error(&["--memory", "1MiB"], &[], None), "--memory '1MiB': give at least 8MiB");
-        assert!(error(&["--policy", "lru2"], &[], None).starts_with("--policy 'lru2': no policy 'lru2'; choose one of"));
+        assert!(
+            error(&["--policy", "lru2"], &[], None).starts_with("--policy 'lru2': no policy 'lru2'; choose one of")
+        );
     }
 
     #[test]
@@ -267,7 +269,10 @@ mod tests {
             unknown("memory = '1GiB'\nmemroy = '1GiB'"),
             "forebay.toml line 2: unknown key 'memroy'; did you mean 'memory'?"
         );
-        assert_eq!(unknown("trace_dir = 'x'"), "forebay.toml line 1: unknown key 'trace_dir'; did you mean 'trace-dir'?");
+        assert_eq!(
+            unknown("trace_dir = 'x'"),
+            "forebay.toml line 1: unknown key 'trace_dir'; did you mean 'trace-dir'?"
+        );
         assert_eq!(
             unknown("[replication]\nfactor = 3"),
             "forebay.toml line 1: unknown key 'replication'; `forebay config` lists the keys there are"
@@ -278,7 +283,10 @@ mod tests {
     fn a_file_that_is_not_understood_is_refused() {
         assert!(error(&[], &[], Some("memory 1GiB")).starts_with("forebay.toml line 1: "));
         assert!(error(&[], &[], Some("threads = 1\nthreads = 2")).starts_with("forebay.toml line 2: "));
-        assert_eq!(error(&[], &[], Some("threads = 1.5")), "forebay.toml line 1: threads is a float; write threads = \"cores\"");
+        assert_eq!(
+            error(&[], &[], Some("threads = 1.5")),
+            "forebay.toml line 1: threads is a float; write threads = \"cores\""
+        );
         assert!(error(&["--config", "/nowhere/x.toml"], &[], None).starts_with("can't read the configuration"));
     }
 
