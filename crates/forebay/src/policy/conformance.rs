@@ -23,7 +23,7 @@ const UNITS: [Unit; 2] = [Unit::Entries, Unit::Bytes];
 
 fn events(length: usize) -> impl Strategy<Value = Vec<Event>> {
     let key = 0u64..24;
-    let size = prop_oneof![Just(1u32), 1u32..6, Just(40)];
+    let size = prop_oneof![Just(1u32), 1u32..6, 5u32..16, Just(40)];
     let event = prop_oneof![
         12 => (key.clone(), size.clone()).prop_map(|(key, size)| Event::Request(key, size)),
         1 => key.clone().prop_map(Event::Invalidate),
