@@ -305,12 +305,9 @@ impl Session {
         Context { client: self.client.id as u32, hints, ..Context::default() }
     }
 
-    /// A random number for commands that may want one.
-    fn random_for(&self, command: &Command) -> u64 {
-        match command.name {
-            "hrandfield" | "srandmember" => self.shared.engine.runtime().random(),
-            _ => 0,
-        }
+    /// A random number for a command that chooses at random.
+    pub fn random_for(&self, command: &Command) -> u64 {
+        if command.is(Flag::Random) { self.shared.engine.runtime().random() } else { 0 }
     }
 
     /// Answers the request at hand, at once.
