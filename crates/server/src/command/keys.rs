@@ -169,7 +169,8 @@ fn copy_options(frame: Frame<'_>, space: u8) -> Result<(u8, bool), Reply> {
     Ok((target, replace))
 }
 
-fn database(index: &[u8]) -> Result<u8, Reply> {
+/// A database by its number.
+pub(super) fn database(index: &[u8]) -> Result<u8, Reply> {
     let index = parse_integer(index).ok_or(Reply::error(errors::NOT_AN_INTEGER))?;
     let index = i32::try_from(index).map_err(|_| {
         let range = format!("ERR value is out of range, value must between {} and {}", i32::MIN, i32::MAX);
