@@ -152,6 +152,11 @@ impl Session {
         let found = self.shared.table.find(name).ok_or_else(|| errors::unknown_command(name, frame.args().skip(1)));
         let fits = found.and_then(|command| match command.arity_fits(frame.len()) {
             true => Ok(command),
+            // An EXEC that is refused still ends its MULTI.
+            false if command.name == "exec" => {
+                self.multi = Multi::default();
+                Err(errors::exec_wrong_arguments())
+            }
             false => Err(errors::wrong_arguments(command.name)),
         });
         let command = fits.inspect_err(|_| self.multi.doom())?;

@@ -6,8 +6,8 @@ use forebay::value::{Blob, Hash};
 use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Reply, errors};
 
+use super::element_scan::{Scan, scan};
 use super::random::{choose, choose_with_repeats};
-use super::scan::{Scan, scan};
 use super::{Answer, Call, Command, Effect, Flag, Group, Keys, Run, document_error};
 
 pub(super) const COMMANDS: &[Command] = &[

@@ -7,9 +7,9 @@
 
 mod call;
 mod connection;
+mod element_scan;
 mod expiry;
 mod extension;
-pub(crate) mod glob;
 mod hashes;
 mod keys;
 mod lists;
@@ -17,7 +17,7 @@ mod markdown;
 mod numbers;
 mod options;
 mod random;
-mod scan;
+
 mod sets;
 mod strings;
 mod transaction;

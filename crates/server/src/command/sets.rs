@@ -3,8 +3,8 @@
 use forebay::change::Change;
 use forebay_protocol::{Reply, errors};
 
+use super::element_scan::{Scan, scan};
 use super::random::{choose, choose_with_repeats};
-use super::scan::{Scan, scan};
 use super::{Answer, Call, Command, Effect, Flag, Group, Keys, Run};
 
 pub(super) const COMMANDS: &[Command] = &[

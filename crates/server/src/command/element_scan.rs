@@ -10,7 +10,8 @@ use std::hash::BuildHasher;
 
 use forebay_protocol::{Reply, errors};
 
-use super::{Call, glob};
+use super::Call;
+use crate::glob;
 
 /// Elements of a document that is answered whole.
 const WHOLE_ELEMENTS_MAX: usize = 128;
@@ -105,7 +106,7 @@ pub(super) fn scan<'e, E: AsRef<[u8]> + 'e, V>(
     len: usize,
     elements: impl Iterator<Item = (&'e E, &'e V)>,
 ) -> (u64, Vec<(&'e E, &'e V)>) {
-    let fits = |element: &E| options.pattern.is_none_or(|pattern| glob::matches(pattern, element.as_ref()));
+    let fits = |element: &E| options.pattern.is_none_or(|pattern| glob::matches(pattern, element.as_ref(), false));
     if len <= WHOLE_ELEMENTS_MAX {
         return (0, elements.filter(|(element, _)| fits(element)).collect());
     }
