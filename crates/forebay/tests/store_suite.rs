@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use forebay::change::Change;
 use forebay::runtime::Runtime;
-use forebay::store::Store;
 use forebay::store::delayed::{Delay, Delayed};
 use forebay::store::embedded::{Durability, Embedded, EmbeddedOptions};
 use forebay::store::faulty::{Faults, Faulty};
 use forebay::store::memory::Memory;
 use forebay::store::metered::Metered;
-use forebay::store::suite::{self, Subject};
+use forebay::store::suite::{self, Subject, block_on};
+use forebay::store::{Commit, CommitOutcome, Resolved, Store};
+use forebay::{Key, TxnId, Value, Version};
 
 /// How a store is wrapped.
 type Wrap = fn(&Runtime, Arc<dyn Store>) -> Arc<dyn Store>;
@@ -129,4 +131,42 @@ fn decorators_that_do_nothing_change_nothing() {
 fn outcomes_are_true_whatever_fails() {
     with_runtime(|runtime| suite::run_with_faults(&|| memory(runtime, faulty)));
     with_runtime(|runtime| suite::run_with_faults(&|| Box::new(Files::new(runtime, Durability::Never, faulty))));
+}
+
+/// More commits than ids are remembered: the last answer as before, the first are refused, never applied anew.
+#[test]
+fn ids_are_forgotten_below_a_floor() {
+    with_runtime(|runtime| {
+        let mut files = Files::new(runtime, Durability::Never, bare);
+        ids_beyond_the_limit(files.store());
+        files.reopen();
+        let first = commit_of(Version { incarnation: 1, sequence: 1 });
+        let last = commit_of(Version { incarnation: 1, sequence: COMMITS });
+        assert!(matches!(block_on(files.store().commit(&[first]))[..], [CommitOutcome::Refused(_)]));
+        assert_eq!(block_on(files.store().commit(&[last])), [CommitOutcome::Committed(Vec::new())]);
+        ids_beyond_the_limit(&Memory::new());
+    });
+}
+
+const COMMITS: u64 = 70_000;
+
+fn commit_of(version: Version) -> Commit {
+    let writes = vec![suite::write(&Key::new(0, b"a"), None, vec![Change::Put(Value::bytes(*b"x"))])];
+    Commit { id: TxnId(version), version, checks: Vec::new(), writes }
+}
+
+fn ids_beyond_the_limit(store: &dyn Store) {
+    let version = |sequence| Version { incarnation: store.incarnation(), sequence };
+    let commits = (1..=COMMITS).map(|sequence| commit_of(version(sequence))).collect::<Vec<_>>();
+    for group in commits.chunks(700) {
+        let outcomes = block_on(store.commit(group));
+        assert!(outcomes.iter().all(|outcome| *outcome == CommitOutcome::Committed(Vec::new())));
+    }
+    let repeat = |sequence| block_on(store.commit(&[commit_of(version(sequence))])).remove(0);
+    assert!(matches!(repeat(1), CommitOutcome::Refused(_)));
+    assert!(block_on(store.outcome(TxnId(version(1)))).is_err(), "what became of it is not known any more");
+    assert_eq!(repeat(COMMITS - 65_000), CommitOutcome::Committed(Vec::new()));
+    assert_eq!(block_on(store.outcome(TxnId(version(COMMITS)))), Ok(Resolved::Applied));
+    let read = block_on(store.get(&[Key::new(0, b"a")])).unwrap().remove(0);
+    assert_eq!(read.version, version(COMMITS));
 }

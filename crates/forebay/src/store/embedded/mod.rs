@@ -2,6 +2,7 @@
 //!
 //! * `file`: opening it: format, incarnation, what is kept of it in memory.
 //! * `engine`: the one writer; what happens when the file fails.
+//! * `group`: one group as one write transaction.
 //! * `write`, `touched`: how a document is written; a large one costs what a change touches, not its size.
 //! * `read`: snapshots.
 //! * `rows`: what lies in the file.
@@ -21,6 +22,7 @@
 
 mod engine;
 mod file;
+mod group;
 mod read;
 mod rows;
 mod touched;
