@@ -80,6 +80,7 @@ fn check_prefix(store: &Embedded, history: &History) -> usize {
         forebay::Data::Bytes(bytes) => u64::from_be_bytes(bytes[..8].try_into().unwrap()) as usize,
         other => panic!("{other:?}"),
     });
+    assert_eq!(store.validate(), Ok(()));
     let expected = &history.states[reached];
     let keys = block_on(store.scan(2, None, 100)).unwrap();
     assert_eq!(keys, expected.keys().cloned().collect::<Vec<_>>());
@@ -169,6 +170,7 @@ fn interval_and_never_lose_a_suffix() {
 /// The disk fails without a crash: the store answers `Unknown`, closes, reopens and tells the truth.
 #[test]
 fn a_failed_group_is_resolved_after_reopening() {
+    let mut deletes = 0;
     for seed in 0..SEEDS {
         eprintln!("seed {seed}");
         let mut random = Random(seed);
@@ -194,11 +196,17 @@ fn a_failed_group_is_resolved_after_reopening() {
             let resolved = block_on(store.outcome(unknown.id)).unwrap();
             let reached = check_prefix(&store, &history);
             assert_eq!(reached == history.ids.len(), resolved == Resolved::Applied);
+            for write in unknown.writes.iter().filter(|write| write.after.is_none() && resolved == Resolved::Applied) {
+                let absence = block_on(store.get(std::slice::from_ref(&write.key))).unwrap().remove(0);
+                assert!(absence.version >= unknown.version, "the version of {} fell", write.key);
+                deletes += 1;
+            }
             assert!(reached + 1 >= history.ids.len(), "what was acknowledged is there");
             history.truncate(reached);
         }
         assert_eq!(store.incarnation(), 1, "nothing acknowledged was lost, so the cache above stays good");
     }
+    assert!(deletes > 0, "no delete was unknown and had landed");
 }
 
 /// A handle that fails with groups unflushed loses them; whoever built on them must not commit.

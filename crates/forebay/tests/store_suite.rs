@@ -30,6 +30,7 @@ struct Files {
     folder: tempfile::TempDir,
     options: EmbeddedOptions,
     wrap: Wrap,
+    embedded: Option<Arc<Embedded>>,
     store: Option<Arc<dyn Store>>,
 }
 
@@ -37,15 +38,16 @@ impl Files {
     fn new(runtime: &Runtime, durability: Durability, wrap: Wrap) -> Files {
         let options = EmbeddedOptions { durability, page_cache_bytes: 4 << 20 };
         let folder = tempfile::tempdir().unwrap();
-        let mut files = Files { runtime: runtime.clone(), folder, options, wrap, store: None };
+        let mut files = Files { runtime: runtime.clone(), folder, options, wrap, embedded: None, store: None };
         files.open();
         files
     }
 
     fn open(&mut self) {
         let path = self.folder.path().join("test.redb");
-        let store = Embedded::open(self.runtime.clone(), path, self.options).unwrap();
-        self.store = Some((self.wrap)(&self.runtime, Arc::new(store)));
+        let embedded = Arc::new(Embedded::open(self.runtime.clone(), path, self.options).unwrap());
+        self.store = Some((self.wrap)(&self.runtime, embedded.clone()));
+        self.embedded = Some(embedded);
     }
 }
 
@@ -54,8 +56,12 @@ impl Subject for Files {
         self.store.as_deref().unwrap()
     }
 
+    fn validate(&self) {
+        assert_eq!(self.embedded.as_ref().unwrap().validate(), Ok(()));
+    }
+
     fn reopen(&mut self) -> bool {
-        self.store = None;
+        (self.store, self.embedded) = (None, None);
         self.open();
         true
     }
@@ -139,6 +145,7 @@ fn ids_are_forgotten_below_a_floor() {
     with_runtime(|runtime| {
         let mut files = Files::new(runtime, Durability::Never, bare);
         ids_beyond_the_limit(files.store());
+        files.validate();
         files.reopen();
         let first = commit_of(Version { incarnation: 1, sequence: 1 });
         let last = commit_of(Version { incarnation: 1, sequence: COMMITS });

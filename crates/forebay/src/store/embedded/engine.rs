@@ -373,6 +373,13 @@ impl Engine {
         })
     }
 
+    #[cfg(feature = "testing")]
+    pub fn validate(&self) -> Result<(), String> {
+        let guard = self.database();
+        let database = guard.as_ref().ok_or("the store is closed")?;
+        super::validate::validate(database).map_err(|error| error.to_string())?
+    }
+
     fn close_after_read(&self, why: String) {
         let mut writer = locked(&self.writer);
         if writer.closed.is_none() {

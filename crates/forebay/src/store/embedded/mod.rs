@@ -13,7 +13,9 @@
 //!
 //! **Quick-repair** (redb then stores its allocator with a commit, so that opening after a crash need not walk the whole
 //! file) is on for the flushes of `interval` and `never`, which are rare, and off for the commits of `always`, where it
-//! would add a second flush to each.
+//! adds a second sync to each. Measured on two cores with documents of 100 bytes: with 1 M of them a commit takes
+//! 0.28 ms without and 0.54 ms with it, a group of 50 takes 2.1 and 2.8 ms, and opening after a crash 0.33 s and 0.21 s.
+//! With 10 M documents (2 GiB) opening after a crash without it took 28 s: that is the price of `always`, paid once.
 //!
 //! **When the file fails**, by an error or a panic of redb, it is closed, and the commits of the group at hand are
 //! `Unknown`. Whoever asks for an outcome reopens it, and the ids of applied commits, which are written with each group,
@@ -26,6 +28,8 @@ mod group;
 mod read;
 mod rows;
 mod touched;
+#[cfg(feature = "testing")]
+mod validate;
 mod write;
 
 use std::fs::{File, OpenOptions};
@@ -132,6 +136,13 @@ impl Embedded {
             ends
         });
         Ok(Embedded { engine, _ends_flushing: ends_flushing })
+    }
+
+    /// Walks through the whole file and says what in it does not agree.
+    #[cfg(feature = "testing")]
+    #[doc(hidden)]
+    pub fn validate(&self) -> Result<(), String> {
+        self.engine.validate()
     }
 
     /// Runs `work` where it may block.
