@@ -167,8 +167,8 @@ fn panic_text(panic: Box<dyn Any + Send>) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a message".to_owned())
 }
 
-/// Opens the file, makes its tables if it is new, and loads what is kept of it in memory; raises the durable incarnation
-/// if `raises` says so of what was loaded.
+/// Opens the file, makes its tables if it is new, and loads what is kept of it in memory; raises the durable
+/// incarnation if `raises` says so of what was loaded.
 pub(super) fn open(
     name: &str,
     make: &MakeBackend,
