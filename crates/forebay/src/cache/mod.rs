@@ -1,1 +1,369 @@
-//! What is kept in memory, within one byte budget.
+//! What is kept in memory: the last committed value of some keys, or the knowledge that a key is absent.
+//!
+//! **The invariant.** What the cache says of a key is what the store says of it, or the key is *held* by a commit on
+//! its way and the cache still says what was published last (DeToX, section 7.1, with locks handed on early). Three
+//! mechanisms keep it:
+//!
+//! * *Fences* (`fence.rs`): a value read from the store enters only through a [`Fill`] that was begun before the read.
+//!   A hold, an invalidation or a removal ends every fill begun before it, and while a key is held no fill begins. So
+//!   no late fill installs an old value. A fill is also the key's *single flight*: who finds one open follows it.
+//! * *Publication* ([`Cache::publish`]): a group of commits becomes visible as a whole: all its keys are marked, then
+//!   installed, then unmarked.
+//! * *The second look* ([`Cache::look`], [`Cache::unchanged`]): a reader without locks takes each key's value and
+//!   sequence word and then looks at all the words again. Version and mark are one word, so one comparison tells.
+//!   The proof is in `docs/guarantees.md`.
+//!
+//! The cache is split into partitions by key hash, each with its own lock and its own policy order; all share one byte
+//! budget. It never calls a store.
+
+mod budget;
+mod fence;
+mod partition;
+mod slab;
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+pub use budget::{ENTRY_OVERHEAD_BYTES, charge};
+pub use fence::{Begin, Fill, Follow};
+pub use partition::Word;
+
+use crate::hint::HintSet;
+use crate::key::{Key, KeyRef};
+use crate::policy::{Access, AccessKind, Policy, Settings, Unit};
+use crate::store::Read;
+use partition::Partition;
+
+/// Keys that one look without locks may take together; a larger read takes locks.
+pub const LOOK_KEYS_MAX: usize = 1024;
+
+/// What a cache is made with.
+#[derive(Clone)]
+pub struct CacheOptions {
+    /// Bytes for entries: keys, values, index, policy metadata.
+    pub budget_bytes: usize,
+    /// Number of partitions. One makes decisions that follow from the order of accesses alone.
+    pub partitions: usize,
+    /// Who decides what stays.
+    pub policy: &'static Policy,
+    /// The policy's parameters; empty for its defaults.
+    pub policy_values: Vec<f64>,
+}
+
+/// What the cache knows of the request for which it is asked; becomes part of the policy's [`Access`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Context {
+    /// Which client.
+    pub client: u32,
+    /// Hints that came with the request.
+    pub hints: HintSet,
+    /// Number of the transaction.
+    pub txn: u64,
+    /// Its registered type, 0 for none.
+    pub txn_type: u16,
+    /// Level within the transaction, from 0.
+    pub level: u16,
+    /// Vertex of the transaction graph, 0 for none.
+    pub vertex: u16,
+    /// What the fetch cost, in microseconds, once known.
+    pub cost_us: u32,
+}
+
+/// What a look without locks found.
+#[derive(Clone, Debug)]
+pub enum Look {
+    /// The last published value, and the word by which a later change is seen.
+    Hit(Key, Read, Word),
+    /// The key is being published: look again.
+    Marked,
+    /// Not cached.
+    Miss,
+}
+
+/// Figures of a cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheStats {
+    /// Reads answered from the cache.
+    pub hits: u64,
+    /// Reads that had to ask the store.
+    pub misses: u64,
+    /// Entries that came in.
+    pub insertions: u64,
+    /// Entries that the policy gave up.
+    pub evictions: u64,
+    /// Missed entries that the policy, or their size, kept out.
+    pub rejections: u64,
+    /// Fills that a commit, an invalidation or a removal ended.
+    pub fills_ended: u64,
+    /// Reads that waited for another's fetch.
+    pub followers: u64,
+    /// Entries now.
+    pub entries: u64,
+    /// Bytes charged to the budget now.
+    pub used_bytes: u64,
+    /// The budget.
+    pub budget_bytes: u64,
+}
+
+/// The cache; cheap to clone.
+#[derive(Clone)]
+pub struct Cache {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    partitions: Box<[Mutex<Partition>]>,
+    budget_bytes: usize,
+    used_bytes: AtomicUsize,
+    policy: &'static Policy,
+    next_fill: AtomicU64,
+}
+
+/// How a value comes in.
+struct Entering<'a> {
+    context: &'a Context,
+    kind: AccessKind,
+    /// It is part of a publication that is not over.
+    marked: bool,
+    /// It is let in only while this fill is open.
+    fill: Option<u64>,
+}
+
+impl Cache {
+    /// An empty cache.
+    pub fn new(options: &CacheOptions) -> Cache {
+        let partitions = options.partitions.max(1);
+        let values = match options.policy_values.as_slice() {
+            [] => options.policy.parameters.iter().map(|parameter| parameter.default).collect(),
+            values => values.to_vec(),
+        };
+        let capacity = (options.budget_bytes / partitions) as u64;
+        let settings = Settings { unit: Unit::Bytes, capacity, values };
+        let learned = (options.policy.learned)(&settings);
+        let partition = |_| {
+            let order = (options.policy.order)(&settings, learned.clone());
+            Mutex::new(Partition::new(options.policy, order))
+        };
+        Cache {
+            inner: Arc::new(Inner {
+                partitions: (0..partitions).map(partition).collect(),
+                budget_bytes: options.budget_bytes,
+                used_bytes: AtomicUsize::new(0),
+                policy: options.policy,
+                next_fill: AtomicU64::new(0),
+            }),
+        }
+    }
+
+    /// The policy that decides.
+    pub fn policy(&self) -> &'static Policy {
+        self.inner.policy
+    }
+
+    /// The value of `key`, counted as a hit or a miss. For a reader that holds a lock on the key and found no pending
+    /// result beside it.
+    pub fn get(&self, key: KeyRef<'_>, context: &Context) -> Option<Read> {
+        self.inner.partition(key).get(key, context)
+    }
+
+    /// The last published value without counting a hit; for `CACHE EXPLAIN`, watches and checks.
+    pub fn peek(&self, key: KeyRef<'_>) -> Option<Read> {
+        self.inner.partition(key).peek(key)
+    }
+
+    /// First look of a reader without locks; a single key needs no second. Counts nothing: see [`Cache::touch`].
+    pub fn look(&self, key: KeyRef<'_>) -> Look {
+        self.inner.partition(key).look(key)
+    }
+
+    /// Second look: whether the key is still as the first look found it, and not being published.
+    pub fn unchanged(&self, key: KeyRef<'_>, word: Word) -> bool {
+        self.inner.partition(key).unchanged(key, word)
+    }
+
+    /// Counts the hit of a look that held.
+    pub fn touch(&self, key: KeyRef<'_>, word: Word, context: &Context) {
+        self.inner.partition(key).touch(word, key, context);
+    }
+
+    /// One look at a single key that counts the hit at once. `None`: not cached or being published.
+    pub fn get_published(&self, key: KeyRef<'_>, context: &Context) -> Option<(Key, Read)> {
+        let mut partition = self.inner.partition(key);
+        match partition.look(key) {
+            Look::Hit(owned, read, word) => {
+                partition.touch(word, key, context);
+                Some((owned, read))
+            }
+            Look::Marked | Look::Miss => None,
+        }
+    }
+
+    /// Begins to fill `key`, or joins who has begun. To be called *before* the store is read.
+    pub fn begin_fill(&self, key: &Key) -> Begin {
+        let id = self.inner.next_fill.fetch_add(1, Ordering::Relaxed);
+        self.inner.partition(key.borrow()).begin_fill(key, id, self)
+    }
+
+    /// Commits to `keys` are on their way: their open fills end and none begins until they are published or released.
+    pub fn hold<'a>(&self, keys: impl IntoIterator<Item = &'a Key>) {
+        for key in keys {
+            self.inner.partition(key.borrow()).hold(key);
+        }
+    }
+
+    /// Undoes one [`Cache::hold`] of each key without publishing anything: its commit was not applied.
+    pub fn release<'a>(&self, keys: impl IntoIterator<Item = &'a Key>) {
+        for key in keys {
+            self.inner.partition(key.borrow()).release(key);
+        }
+    }
+
+    /// Makes a group of commits visible as a whole and undoes one hold for each time its key stands in `held`. `group`
+    /// names each key once, with its last value, or `None` where that is not known exactly: the entry is removed.
+    pub fn publish(&self, group: &[(Key, Option<Read>)], held: &[Key]) {
+        for (key, _) in group {
+            self.inner.partition(key.borrow()).mark(key.borrow());
+        }
+        for (key, read) in group {
+            match read {
+                Some(read) => {
+                    let context = &Context::default();
+                    let entering = Entering { context, kind: AccessKind::Write, marked: true, fill: None };
+                    self.install(key, read, entering);
+                }
+                None => self.remove(key),
+            }
+        }
+        for (key, _) in group {
+            self.inner.partition(key.borrow()).unmark(key.borrow());
+        }
+        self.release(held);
+    }
+
+    /// Someone else wrote `key`: drops what is older than `version` and ends the fills begun before.
+    pub fn invalidate(&self, key: &Key, version: crate::version::Version) {
+        let freed = self.inner.partition(key.borrow()).invalidate(key, version);
+        self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
+    }
+
+    /// Drops `key` and ends the fills begun before.
+    pub fn remove(&self, key: &Key) {
+        let freed = self.inner.partition(key.borrow()).remove(key);
+        self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
+    }
+
+    /// Drops all entries of the spaces for which `of` is true, and ends their fills.
+    pub fn clear(&self, of: impl Fn(u8) -> bool) {
+        for partition in &self.inner.partitions {
+            let freed = lock(partition).clear(&of);
+            self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
+        }
+    }
+
+    /// Keeps `key`, if it is cached, from being evicted until [`Cache::unpin`]; whether it is cached.
+    pub fn pin(&self, key: KeyRef<'_>) -> bool {
+        self.inner.partition(key).pin(key)
+    }
+
+    /// Undoes one [`Cache::pin`].
+    pub fn unpin(&self, key: KeyRef<'_>) {
+        self.inner.partition(key).unpin(key);
+    }
+
+    /// What `CACHE EXPLAIN` says of a cached key: bytes charged and the policy's view.
+    pub fn explain(&self, key: KeyRef<'_>) -> Option<(Read, usize, String)> {
+        self.inner.partition(key).explain(key)
+    }
+
+    /// Figures over all partitions.
+    pub fn stats(&self) -> CacheStats {
+        let mut stats = CacheStats::default();
+        for partition in &self.inner.partitions {
+            lock(partition).add_to(&mut stats);
+        }
+        stats.used_bytes = self.inner.used_bytes.load(Ordering::Relaxed) as u64;
+        stats.budget_bytes = self.inner.budget_bytes as u64;
+        stats
+    }
+
+    /// Sets the counted figures back to zero.
+    pub fn reset_stats(&self) {
+        for partition in &self.inner.partitions {
+            lock(partition).reset_stats();
+        }
+    }
+
+    /// Panics if the structure contradicts itself; for tests and fuzzing.
+    pub fn validate(&self) {
+        let used: usize = self.inner.partitions.iter().map(|partition| lock(partition).validate()).sum();
+        assert_eq!(used, self.inner.used_bytes.load(Ordering::Relaxed), "bytes charged");
+        assert!(used <= self.inner.budget_bytes, "{used} bytes charged to a budget of {}", self.inner.budget_bytes);
+    }
+
+    /// Puts a value in, making room first; an entry that can't or may not have room is left out, and what was cached
+    /// of it is dropped, since it is older. With `fill`, only if that fill is still open: false if it is not.
+    fn install(&self, key: &Key, read: &Read, entering: Entering<'_>) -> bool {
+        let charged = charge(key, read, self.inner.policy);
+        let mut partition = self.inner.partition(key.borrow());
+        if entering.fill.is_some_and(|id| partition.flight(key, id).is_none()) {
+            return false;
+        }
+        let access = partition.access(key.borrow(), entering.context, entering.kind, charged);
+        let old = partition.charged(key.borrow());
+        let admitted = old > 0 || partition.admit(&access);
+        // What is to be replaced must not be evicted to make room for itself.
+        let pinned = partition.pin(key.borrow());
+        let room = admitted && self.make_room(&mut partition, key, &access, charged.saturating_sub(old));
+        if pinned {
+            partition.unpin(key.borrow());
+        }
+        if room {
+            self.inner.used_bytes.fetch_add(charged, Ordering::Relaxed);
+            self.inner.used_bytes.fetch_sub(old, Ordering::Relaxed);
+            partition.put(key, read, &access, entering.marked);
+        } else {
+            let freed = partition.reject(key.borrow());
+            self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// Evicts until `bytes` more fit the budget: from this partition first, then from the others.
+    fn make_room(&self, own: &mut Partition, key: &Key, access: &Access, bytes: usize) -> bool {
+        let fits = || self.inner.used_bytes.load(Ordering::Relaxed) + bytes <= self.inner.budget_bytes;
+        if bytes > self.inner.budget_bytes {
+            return false;
+        }
+        while !fits() {
+            let Some(freed) = own.evict(access) else { break };
+            self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
+        }
+        let start = self.inner.index(key.borrow());
+        for step in 1..self.inner.partitions.len() {
+            // Only a lock that is free: two partitions making room in each other must not wait for each other.
+            let other = &self.inner.partitions[(start + step) % self.inner.partitions.len()];
+            let Ok(mut other) = other.try_lock() else { continue };
+            while !fits() {
+                let Some(freed) = other.evict(access) else { break };
+                self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
+            }
+        }
+        fits()
+    }
+}
+
+impl Inner {
+    fn index(&self, key: KeyRef<'_>) -> usize {
+        // The high half: the low bits choose the bucket within the partition.
+        (key.hash64() >> 32) as usize % self.partitions.len()
+    }
+
+    fn partition(&self, key: KeyRef<'_>) -> MutexGuard<'_, Partition> {
+        lock(&self.partitions[self.index(key)])
+    }
+}
+
+/// Locks a partition. A panic under the lock is a bug in a policy; the partition is used as it is.
+fn lock(partition: &Mutex<Partition>) -> MutexGuard<'_, Partition> {
+    partition.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,6 +1,7 @@
 //! Clock, timers, randomness and tasks, through one small handle: tokio's in the server, a seeded single-threaded
 //! executor with virtual time in the simulation. Nothing on a request's path asks the machine for any of these itself.
 
+pub mod simulated;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 

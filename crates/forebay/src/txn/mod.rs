@@ -1,1 +1,457 @@
-//! Transactions.
+//! Transactions over cache and store: on one node strict two-phase locking, strictly serializable.
+//!
+//! The path of a request: [`Engine::read_published`] serves a read whose keys are all cached without any lock. All else
+//! is a [`Transaction`] (`locking.rs`): it locks keys (`locks.rs`), loads the missing ones of a level in one store
+//! round trip, works on its [`Documents`] and hands its writes to the group committer (`group.rs`). The answer is a
+//! [`Committing`]: nothing of the transaction is shown before [`Committing::wait`] is done.
+//!
+//! Plain commands and whole scripts (EXEC) go through [`Engine::execute`], which runs them again after a conflict.
+
+mod ahead;
+mod documents;
+mod group;
+pub mod history;
+mod locking;
+mod locks;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use thiserror::Error;
+
+pub use ahead::Ahead;
+pub use documents::{DocumentError, Documents};
+pub use group::{GROUP_COMMITS_MAX, Settlement};
+pub use locking::{Committing, Transaction, TxnKind};
+pub use locks::Mode;
+
+use crate::cache::{Cache, CacheOptions, Context, LOOK_KEYS_MAX, Look};
+use crate::error::Unavailable;
+use crate::key::{Key, KeyRef, SPACES};
+use crate::runtime::Runtime;
+use crate::store::{ReadError, Store};
+use crate::version::{Mint, TxnId, Version};
+use group::{Committer, Failure};
+use history::{History, Record};
+use locks::Locks;
+
+/// Looks without locks before a reader takes them.
+const LOOKS_MAX: usize = 3;
+
+/// Documents that one round of the reaper removes.
+const REAP_KEYS_MAX: usize = 64;
+
+/// Wait between two rounds of the reaper that found little.
+const REAP_PAUSE: Duration = Duration::from_millis(100);
+
+/// Limits of transactions, each with its unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TxnLimits {
+    /// A wait for a lock fails after a random time between these, in ms.
+    pub lock_wait_ms_min: u64,
+    /// See `lock_wait_ms_min`.
+    pub lock_wait_ms_max: u64,
+    /// Times that a plain command or a script is run again after a conflict.
+    pub retries_max: u32,
+    /// An interactive transaction without a command for so long is rolled back, in ms.
+    pub txn_idle_ms_max: u64,
+    /// An interactive transaction older than this is rolled back, in ms.
+    pub txn_ms_max: u64,
+}
+
+impl Default for TxnLimits {
+    fn default() -> TxnLimits {
+        TxnLimits {
+            lock_wait_ms_min: 500,
+            lock_wait_ms_max: 2000,
+            retries_max: 8,
+            txn_idle_ms_max: 5000,
+            txn_ms_max: 60_000,
+        }
+    }
+}
+
+/// Why a transaction ended without committing, or is not known to have committed.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TxnError {
+    /// Another transaction was in the way; to run it again may succeed. Nothing was changed.
+    #[error("{0}, retry")]
+    Conflict(String),
+    /// The store can't be asked. Nothing was changed.
+    #[error("{0}")]
+    StoreDown(String),
+    /// The store refuses the change. Nothing was changed.
+    #[error("the store refuses the change: {0}")]
+    Refused(String),
+    /// What the store holds can't be understood. Nothing was changed.
+    #[error("{0}")]
+    Damaged(String),
+    /// It may have committed; the store can't say yet. Its keys stay locked until it can.
+    #[error("the outcome of commit {0} is unknown")]
+    Unknown(TxnId),
+}
+
+/// What is to be locked and loaded for one run of a command or script.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// Keys in ascending order, each once.
+    pub locks: Vec<PlannedLock>,
+    /// Versions that must still be current, from WATCH: the plan locks these keys too.
+    pub watched: Vec<Watched>,
+}
+
+/// One key of a plan.
+#[derive(Clone, Debug)]
+pub struct PlannedLock {
+    /// Which key.
+    pub key: Key,
+    /// [`Mode::Shared`] or [`Mode::Exclusive`].
+    pub mode: Mode,
+    /// Whether its document is needed; a blind write does without.
+    pub load: bool,
+}
+
+/// What WATCH remembers of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watched {
+    /// Which key.
+    pub key: Key,
+    /// Its version then.
+    pub version: Version,
+    /// Whether it was there (an expired document is not).
+    pub present: bool,
+}
+
+/// How a run of a command or script ended.
+#[derive(Debug)]
+pub enum Executed<T> {
+    /// The body ran; nothing of it may be shown before the commit is settled.
+    Done(T, Committing),
+    /// A watched key has changed; nothing ran.
+    WatchFailed,
+}
+
+/// What an engine is made of.
+pub struct EngineOptions {
+    /// Clock, timers, randomness, tasks.
+    pub runtime: Runtime,
+    /// Where the truth lives.
+    pub store: Arc<dyn Store>,
+    /// How much is cached, and by which policy.
+    pub cache: CacheOptions,
+    /// Limits of transactions.
+    pub limits: TxnLimits,
+    /// Records what transactions read and write, for tests.
+    pub history: Option<Arc<History>>,
+}
+
+/// Cache, locks, group commit and store of one node; cheap to clone.
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    runtime: Runtime,
+    store: Arc<dyn Store>,
+    cache: Cache,
+    locks: Arc<Locks>,
+    committer: Arc<Committer>,
+    mint: Arc<Mint>,
+    limits: TxnLimits,
+    next_owner: AtomicU64,
+    history: Option<Arc<History>>,
+}
+
+impl Engine {
+    /// An engine with an empty cache: after a crash nothing old is served (DeToX, section 7.1).
+    pub fn new(options: EngineOptions) -> Engine {
+        let EngineOptions { runtime, store, cache, limits, history } = options;
+        let cache = Cache::new(&cache);
+        let locks = Arc::new(Locks::default());
+        let mint = Arc::new(Mint::new(store.incarnation()));
+        let committer = Committer::new(runtime.clone(), cache.clone(), locks.clone(), store.clone(), mint.clone());
+        let inner = Inner {
+            runtime,
+            store,
+            cache,
+            locks,
+            committer: Arc::new(committer),
+            mint,
+            limits,
+            next_owner: AtomicU64::new(1),
+            history,
+        };
+        Engine { inner: Arc::new(inner) }
+    }
+
+    /// The cache.
+    pub fn cache(&self) -> &Cache {
+        &self.inner.cache
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.inner.store
+    }
+
+    /// Clock, timers, randomness, tasks.
+    pub fn runtime(&self) -> &Runtime {
+        &self.inner.runtime
+    }
+
+    /// Limits of transactions.
+    pub fn limits(&self) -> &TxnLimits {
+        &self.inner.limits
+    }
+
+    /// Keys that are locked, wanted or held now; 0 once all is quiet.
+    pub fn locked_keys(&self) -> usize {
+        self.inner.locks.keys()
+    }
+
+    /// Panics if cache or lock table contradicts itself; for tests.
+    pub fn validate(&self) {
+        self.inner.cache.validate();
+        self.inner.locks.validate();
+    }
+
+    /// Begins a transaction.
+    pub fn begin(&self, kind: TxnKind, context: Context) -> Transaction {
+        let number = self.inner.next_owner.fetch_add(1, Ordering::Relaxed);
+        self.begin_as(number, kind, context)
+    }
+
+    /// Begins a transaction that is counted as `number`: a rerun keeps its number.
+    fn begin_as(&self, number: u64, kind: TxnKind, context: Context) -> Transaction {
+        let owner = self.inner.next_owner.fetch_add(1, Ordering::Relaxed);
+        Transaction::new(self.inner.clone(), owner, kind, Context { txn: number, ..context })
+    }
+
+    /// The documents of `keys` without any lock, if all are cached and none is being published: a read-only transaction
+    /// at one moment (`semantics.md`, "A cached read takes no lock"). The caller's connection must have no unpublished
+    /// commit, or it would not see it.
+    pub fn read_published(&self, keys: &[KeyRef<'_>], context: &Context) -> Option<Documents> {
+        let began = self.inner.history.as_ref().map(|history| history.tick());
+        let documents = match keys {
+            [key] => {
+                let (owned, read) = self.inner.cache.get_published(*key, context)?;
+                let mut documents = Documents::new(self.inner.runtime.now_ms());
+                documents.load(owned, read);
+                documents
+            }
+            keys => self.look_at_all(keys, context)?,
+        };
+        if let (Some(history), Some(began)) = (&self.inner.history, began) {
+            self.inner.record_read(history, began, &documents);
+        }
+        Some(documents)
+    }
+
+    fn look_at_all(&self, keys: &[KeyRef<'_>], context: &Context) -> Option<Documents> {
+        let cache = &self.inner.cache;
+        if keys.len() > LOOK_KEYS_MAX {
+            return None;
+        }
+        'again: for _ in 0..LOOKS_MAX {
+            let mut seen = SmallVec::<[_; 16]>::new();
+            for key in keys {
+                match cache.look(*key) {
+                    Look::Hit(owned, read, word) => seen.push((owned, read, word)),
+                    Look::Marked => continue 'again,
+                    Look::Miss => return None,
+                }
+            }
+            if !seen.iter().all(|(key, _, word)| cache.unchanged(key.borrow(), *word)) {
+                continue;
+            }
+            let mut documents = Documents::new(self.inner.runtime.now_ms());
+            for (key, read, word) in seen {
+                cache.touch(key.borrow(), word, context);
+                documents.load(key, read);
+            }
+            return Some(documents);
+        }
+        None
+    }
+
+    /// Runs `body` as one transaction: locks and loads what `plan` says, runs it on the documents, commits; again after
+    /// a conflict, so `body` must change nothing but its documents. With `Err` the body rolls back and still answers.
+    pub async fn execute<T>(
+        &self,
+        plan: &Plan,
+        context: Context,
+        ahead: &mut Ahead,
+        mut body: impl FnMut(&mut Documents) -> Result<T, T>,
+    ) -> Result<Executed<T>, TxnError> {
+        let number = self.inner.next_owner.fetch_add(1, Ordering::Relaxed);
+        let mut attempt = 0;
+        loop {
+            let mut transaction = self.begin_as(number, TxnKind::Plain, context);
+            let ended = match transaction.prepare(plan, ahead).await {
+                Ok(true) => match body(transaction.documents_mut()) {
+                    Ok(answer) => transaction.commit().await.map(|committing| Executed::Done(answer, committing)),
+                    Err(answer) => Ok(Executed::Done(answer, transaction.roll_back())),
+                },
+                Ok(false) => Ok(Executed::WatchFailed),
+                Err(error) => Err(error),
+            };
+            match ended {
+                Err(TxnError::Conflict(_)) if attempt < self.inner.limits.retries_max => attempt += 1,
+                ended => return ended,
+            }
+        }
+    }
+
+    /// Runs `body` as one transaction and commits it; again after a conflict, so `body` must change nothing else.
+    pub async fn transaction<T>(
+        &self,
+        mut body: impl AsyncFnMut(&mut Transaction) -> Result<T, TxnError>,
+    ) -> Result<T, TxnError> {
+        let number = self.inner.next_owner.fetch_add(1, Ordering::Relaxed);
+        let mut attempt = 0;
+        loop {
+            let mut transaction = self.begin_as(number, TxnKind::Interactive, Context::default());
+            let ended = match body(&mut transaction).await {
+                Ok(answer) => match transaction.commit().await {
+                    Ok(committing) => committing.wait().await.map(|_| answer),
+                    Err(error) => Err(error),
+                },
+                Err(error) => Err(error),
+            };
+            match ended {
+                Err(TxnError::Conflict(_)) if attempt < self.inner.limits.retries_max => attempt += 1,
+                ended => return ended,
+            }
+        }
+    }
+
+    /// Reads `keys` that are not cached in one store round trip, before the commands that need them run.
+    pub async fn fetch_ahead(&self, keys: &[Key]) -> Ahead {
+        Ahead::fetch(&self.inner, keys).await
+    }
+
+    /// What WATCH remembers of `key`. Takes a shared lock for the moment, so it sees what was committed before.
+    pub async fn watch(&self, key: &Key, context: Context) -> Result<Watched, TxnError> {
+        let mut transaction = self.begin(TxnKind::Plain, context);
+        let lock = PlannedLock { key: key.clone(), mode: Mode::Shared, load: true };
+        let plan = Plan { locks: vec![lock], watched: Vec::new() };
+        transaction.prepare(&plan, &mut Ahead::default()).await?;
+        Ok(transaction.watched(key))
+    }
+
+    /// Removes all documents of `spaces` from store and cache, alone in these spaces.
+    pub async fn clear(&self, spaces: &[u8]) -> Result<(), TxnError> {
+        let mut held = Spaces { locks: &self.inner.locks, held: Vec::new() };
+        let mut ordered = spaces.to_vec();
+        ordered.sort_unstable();
+        ordered.dedup();
+        for space in ordered {
+            debug_assert!(space < SPACES);
+            if let Some(woken) = self.inner.locks.acquire_space(space, true) {
+                // No time-out: transactions in the space have theirs.
+                if woken.await.is_err() {
+                    return Err(TxnError::Conflict("the key space is busy".into()));
+                }
+            }
+            held.held.push(space);
+        }
+        // A commit that was handed over has given its locks up; what is on its way must land before the clearing.
+        self.inner.committer.drained().await;
+        let version = self.inner.mint.next();
+        self.inner.store.clear(&held.held, version).await.map_err(|Unavailable(why)| TxnError::StoreDown(why))?;
+        self.inner.cache.clear(|space| held.held.contains(&space));
+        Ok(())
+    }
+
+    /// Waits until all commits that have a place are settled.
+    pub async fn drained(&self) {
+        self.inner.committer.drained().await;
+    }
+
+    /// Removes expired documents, in small transactions, for as long as an engine is there. Only for owned stores.
+    pub fn start_reaper(&self) {
+        let inner = Arc::downgrade(&self.inner);
+        let runtime = self.inner.runtime.clone();
+        runtime.clone().spawn(async move {
+            loop {
+                runtime.sleep(REAP_PAUSE).await;
+                while let Some(inner) = inner.upgrade() {
+                    let found = Engine { inner }.reap().await;
+                    if found < REAP_KEYS_MAX {
+                        break;
+                    }
+                }
+                if inner.strong_count() == 0 {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Removes some documents that have expired; how many were found.
+    pub async fn reap(&self) -> usize {
+        let now_ms = self.inner.runtime.now_ms();
+        let keys = match self.inner.store.expired(now_ms, REAP_KEYS_MAX).await {
+            Ok(keys) => keys,
+            Err(error) => {
+                tracing::warn!(%error, "can't look for expired documents");
+                return 0;
+            }
+        };
+        for key in &keys {
+            let mut transaction = self.begin(TxnKind::Plain, Context::default());
+            if transaction.remove_expired(key).await.is_err() {
+                // Someone works on it; the next round comes by again.
+                continue;
+            }
+        }
+        // Their own commits must be out of the index before the next look.
+        self.drained().await;
+        keys.len()
+    }
+}
+
+/// Key spaces held exclusively; given up when dropped.
+struct Spaces<'a> {
+    locks: &'a Locks,
+    held: Vec<u8>,
+}
+
+impl Drop for Spaces<'_> {
+    fn drop(&mut self) {
+        for space in &self.held {
+            self.locks.release_space(*space, true);
+        }
+    }
+}
+
+impl Inner {
+    fn record_read(&self, history: &History, began: u64, documents: &Documents) {
+        let reads = documents.reads().map(|(key, version, present)| (key.clone(), version, present)).collect();
+        let ended = history.tick();
+        history.push(Record { name: format!("read@{began}"), began, ended, reads, writes: Vec::new() });
+    }
+}
+
+impl From<ReadError> for TxnError {
+    fn from(error: ReadError) -> TxnError {
+        match error {
+            ReadError::Unavailable(Unavailable(why)) => TxnError::StoreDown(why),
+            damaged @ ReadError::Damaged { .. } => TxnError::Damaged(damaged.to_string()),
+        }
+    }
+}
+
+impl From<Failure> for TxnError {
+    fn from(failure: Failure) -> TxnError {
+        match failure {
+            Failure::Conflict(why) => TxnError::Conflict(why),
+            Failure::Refused(why) => TxnError::Refused(why),
+            Failure::Unavailable(why) => TxnError::StoreDown(why),
+        }
+    }
+}

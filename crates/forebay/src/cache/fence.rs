@@ -1,0 +1,104 @@
+//! Fills and holds: what keeps an old value from entering late, and what lets many readers share one fetch.
+
+use futures_channel::oneshot;
+
+use super::{Cache, Context, Entering};
+use crate::key::Key;
+use crate::policy::AccessKind;
+use crate::store::Read;
+
+/// What is going on around a key, cached or not. Exists only while something is.
+#[derive(Default)]
+pub(super) struct Fence {
+    /// Commits on their way that write the key.
+    pub(super) held: u32,
+    /// The open fill, if there is one.
+    pub(super) flight: Option<Flight>,
+}
+
+/// An open fill.
+pub(super) struct Flight {
+    pub(super) id: u64,
+    /// What the store answered, once it has; the leader has yet to put it in.
+    pub(super) fetched: Option<Read>,
+    pub(super) followers: Vec<oneshot::Sender<Read>>,
+}
+
+impl Fence {
+    pub(super) fn idle(&self) -> bool {
+        self.held == 0 && self.flight.is_none()
+    }
+}
+
+/// What to do about a missing key.
+pub enum Begin {
+    /// Read the store, then tell the fill.
+    Lead(Fill),
+    /// Someone else is reading it.
+    Follow(Follow),
+    /// A commit on its way writes it: read the store, but put nothing in.
+    Held,
+}
+
+/// The right to put one key in, until it is ended by a commit, an invalidation or a removal. Dropping it wakes its
+/// followers empty-handed; they look for themselves.
+pub struct Fill {
+    cache: Cache,
+    key: Key,
+    id: u64,
+}
+
+/// Waits for the answer to another's fill.
+pub struct Follow {
+    receiver: oneshot::Receiver<Read>,
+}
+
+impl Fill {
+    pub(super) fn new(cache: Cache, key: Key, id: u64) -> Fill {
+        Fill { cache, key, id }
+    }
+
+    /// Which key.
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// The store has answered: followers get it now, the cache when the fill is completed. False if it was ended.
+    pub fn fetched(&self, read: &Read) -> bool {
+        let mut partition = self.cache.inner.partition(self.key.borrow());
+        let Some(flight) = partition.flight(&self.key, self.id) else { return false };
+        flight.fetched = Some(read.clone());
+        for follower in flight.followers.drain(..) {
+            let _ = follower.send(read.clone());
+        }
+        true
+    }
+
+    /// Whether nothing has ended it: what was read is still what the store holds.
+    pub fn open(&self) -> bool {
+        self.cache.inner.partition(self.key.borrow()).flight(&self.key, self.id).is_some()
+    }
+
+    /// Puts the value in, if the policy lets it. False if the fill was ended: what was read may be old.
+    pub fn complete(self, read: &Read, context: &Context, kind: AccessKind) -> bool {
+        self.fetched(read)
+            && self.cache.install(&self.key, read, Entering { context, kind, marked: false, fill: Some(self.id) })
+    }
+}
+
+impl Drop for Fill {
+    fn drop(&mut self) {
+        self.cache.inner.partition(self.key.borrow()).end_flight(&self.key, Some(self.id));
+    }
+}
+
+impl Follow {
+    pub(super) fn new(receiver: oneshot::Receiver<Read>) -> Follow {
+        Follow { receiver }
+    }
+
+    /// The leader's answer; `None` if its fill was ended or given up.
+    pub async fn read(self) -> Option<Read> {
+        self.receiver.await.ok()
+    }
+}

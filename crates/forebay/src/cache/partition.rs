@@ -1,0 +1,350 @@
+//! One partition: index, entries, fences and the policy's order, all under one lock.
+
+use std::collections::HashMap;
+
+use futures_channel::oneshot;
+use hashbrown::HashTable;
+
+use super::fence::{Begin, Fence, Fill, Flight, Follow};
+use super::slab::Slab;
+use super::{Cache, CacheStats, Context, Look};
+use crate::key::{Key, KeyRef};
+use crate::policy::{Access, AccessKind, Hits, Order, Policy, Slot, Why};
+use crate::store::Read;
+use crate::version::Version;
+
+/// Touches of a slot that are told apart; more count as this many.
+const MARKS_MAX: u8 = 3;
+
+/// The state of a slot in one word: which occupant and which value of it, and whether it is being published. It changes
+/// with every install and whenever the slot is used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Word {
+    slot: Slot,
+    sequence: u64,
+}
+
+/// One cached key.
+pub(super) struct Entry {
+    key: Key,
+    read: Read,
+    /// Unique over all installs of the partition; never used again.
+    sequence: u64,
+    charged: u32,
+    pins: u32,
+    marks: u8,
+    /// Being published.
+    marked: bool,
+}
+
+pub(super) struct Partition {
+    index: HashTable<Slot>,
+    entries: Slab<Entry>,
+    order: Box<dyn Order>,
+    hits: Hits,
+    fences: HashMap<Key, Fence, foldhash::quality::RandomState>,
+    next_sequence: u64,
+    tick: u64,
+    stats: CacheStats,
+}
+
+impl Partition {
+    pub(super) fn new(policy: &Policy, order: Box<dyn Order>) -> Partition {
+        Partition {
+            index: HashTable::new(),
+            entries: Slab::new(),
+            order,
+            hits: policy.hits,
+            fences: HashMap::default(),
+            next_sequence: 0,
+            tick: 0,
+            stats: CacheStats::default(),
+        }
+    }
+
+    fn find(&self, key: KeyRef<'_>) -> Option<Slot> {
+        let same = |slot: &Slot| self.entries.get(*slot).is_some_and(|entry| entry.key.borrow() == key);
+        self.index.find(key.hash64(), same).copied()
+    }
+
+    fn entry(&self, key: KeyRef<'_>) -> Option<&Entry> {
+        self.entries.get(self.find(key)?)
+    }
+
+    fn entry_mut(&mut self, key: KeyRef<'_>) -> Option<&mut Entry> {
+        self.entries.get_mut(self.find(key)?)
+    }
+
+    /// The access as the policy is told of it; counts a tick.
+    pub(super) fn access(&mut self, key: KeyRef<'_>, context: &Context, kind: AccessKind, size: usize) -> Access {
+        self.tick += 1;
+        Access {
+            hash: key.hash64(),
+            slot: self.find(key).map(|slot| (slot, 0)),
+            kind,
+            size: size as u32,
+            cost_us: context.cost_us,
+            client: context.client,
+            hints: context.hints,
+            txn: context.txn,
+            txn_type: context.txn_type,
+            level: context.level,
+            vertex: context.vertex,
+            tick: self.tick,
+        }
+    }
+
+    pub(super) fn get(&mut self, key: KeyRef<'_>, context: &Context) -> Option<Read> {
+        let Some(slot) = self.find(key) else {
+            self.stats.misses += 1;
+            return None;
+        };
+        self.touch_slot(slot, key, context);
+        self.entries.get(slot).map(|entry| entry.read.clone())
+    }
+
+    pub(super) fn peek(&self, key: KeyRef<'_>) -> Option<Read> {
+        self.entry(key).map(|entry| entry.read.clone())
+    }
+
+    pub(super) fn look(&self, key: KeyRef<'_>) -> Look {
+        let Some(slot) = self.find(key) else { return Look::Miss };
+        match self.entries.get(slot) {
+            Some(entry) if !entry.marked => {
+                Look::Hit(entry.key.clone(), entry.read.clone(), Word { slot, sequence: entry.sequence })
+            }
+            Some(_) => Look::Marked,
+            None => Look::Miss,
+        }
+    }
+
+    pub(super) fn unchanged(&self, key: KeyRef<'_>, word: Word) -> bool {
+        let entry = self.entries.get(word.slot);
+        entry.is_some_and(|entry| entry.sequence == word.sequence && !entry.marked && entry.key.borrow() == key)
+    }
+
+    pub(super) fn touch(&mut self, word: Word, key: KeyRef<'_>, context: &Context) {
+        let same = self.entries.get(word.slot).is_some_and(|entry| entry.sequence == word.sequence);
+        match same {
+            true => self.touch_slot(word.slot, key, context),
+            // Replaced since: a hit all the same, but nothing that the order should hear of.
+            false => self.stats.hits += 1,
+        }
+    }
+
+    fn touch_slot(&mut self, slot: Slot, key: KeyRef<'_>, context: &Context) {
+        self.stats.hits += 1;
+        match self.hits {
+            Hits::Marks => {
+                if let Some(entry) = self.entries.get_mut(slot) {
+                    entry.marks = (entry.marks + 1).min(MARKS_MAX);
+                }
+            }
+            Hits::Accesses => {
+                let size = self.entries.get(slot).map_or(0, |entry| entry.charged as usize);
+                let access = self.access(key, context, AccessKind::Read, size);
+                self.order.access(slot, &access);
+            }
+        }
+    }
+
+    pub(super) fn begin_fill(&mut self, key: &Key, id: u64, cache: &Cache) -> Begin {
+        let fence = self.fences.entry(key.clone()).or_default();
+        if fence.held > 0 {
+            return Begin::Held;
+        }
+        let Some(flight) = &mut fence.flight else {
+            fence.flight = Some(Flight { id, fetched: None, followers: Vec::new() });
+            return Begin::Lead(Fill::new(cache.clone(), key.clone(), id));
+        };
+        self.stats.followers += 1;
+        let (sender, receiver) = oneshot::channel();
+        match &flight.fetched {
+            Some(read) => drop(sender.send(read.clone())),
+            None => flight.followers.push(sender),
+        }
+        Begin::Follow(Follow::new(receiver))
+    }
+
+    /// The open fill of `key`, if it is still the one with this id.
+    pub(super) fn flight(&mut self, key: &Key, id: u64) -> Option<&mut Flight> {
+        self.fences.get_mut(key)?.flight.as_mut().filter(|flight| flight.id == id)
+    }
+
+    /// Ends the open fill of `key`, or only the one with this id; its followers wake empty-handed.
+    pub(super) fn end_flight(&mut self, key: &Key, id: Option<u64>) {
+        let Some(fence) = self.fences.get_mut(key) else { return };
+        let same = fence.flight.as_ref().is_some_and(|flight| id.is_none_or(|id| flight.id == id));
+        if same {
+            fence.flight = None;
+            self.stats.fills_ended += u64::from(id.is_none());
+        }
+        if fence.idle() {
+            self.fences.remove(key);
+        }
+    }
+
+    pub(super) fn hold(&mut self, key: &Key) {
+        self.end_flight(key, None);
+        self.fences.entry(key.clone()).or_default().held += 1;
+    }
+
+    pub(super) fn release(&mut self, key: &Key) {
+        let Some(fence) = self.fences.get_mut(key) else { return };
+        fence.held = fence.held.saturating_sub(1);
+        if fence.idle() {
+            self.fences.remove(key);
+        }
+    }
+
+    pub(super) fn mark(&mut self, key: KeyRef<'_>) {
+        if let Some(entry) = self.entry_mut(key) {
+            entry.marked = true;
+        }
+    }
+
+    pub(super) fn unmark(&mut self, key: KeyRef<'_>) {
+        if let Some(entry) = self.entry_mut(key) {
+            entry.marked = false;
+        }
+    }
+
+    pub(super) fn charged(&self, key: KeyRef<'_>) -> usize {
+        self.entry(key).map_or(0, |entry| entry.charged as usize)
+    }
+
+    pub(super) fn admit(&mut self, access: &Access) -> bool {
+        self.order.admit(access)
+    }
+
+    /// Counts what was kept out, and drops what was cached of it.
+    pub(super) fn reject(&mut self, key: KeyRef<'_>) -> usize {
+        self.stats.rejections += 1;
+        match self.find(key) {
+            Some(slot) => self.take(slot, Why::Invalidated),
+            None => 0,
+        }
+    }
+
+    /// Puts a value in; room has been made.
+    pub(super) fn put(&mut self, key: &Key, read: &Read, access: &Access, marked: bool) {
+        self.next_sequence += 1;
+        let (sequence, charged) = (self.next_sequence, access.size);
+        if let Some(slot) = self.find(key.borrow()) {
+            if let Some(entry) = self.entries.get_mut(slot) {
+                let resized = entry.charged != charged;
+                (entry.read, entry.sequence, entry.charged) = (read.clone(), sequence, charged);
+                entry.marked |= marked;
+                if resized {
+                    self.order.resized(slot, charged);
+                }
+                if self.hits == Hits::Accesses {
+                    self.order.access(slot, access);
+                }
+            }
+            return;
+        }
+        let entry = Entry { key: key.clone(), read: read.clone(), sequence, charged, pins: 0, marks: 0, marked };
+        let slot = self.entries.insert(entry);
+        let entries = &self.entries;
+        let hash = |slot: &Slot| entries.get(*slot).map_or(0, |entry| entry.key.borrow().hash64());
+        self.index.insert_unique(access.hash, slot, hash);
+        self.order.inserted(slot, access);
+        self.stats.insertions += 1;
+    }
+
+    /// Evicts one entry to make room for `incoming`; the bytes freed, `None` if nothing may go.
+    pub(super) fn evict(&mut self, incoming: &Access) -> Option<usize> {
+        let entries = &mut self.entries;
+        let mut marks = |slot: Slot| entries.get_mut(slot).map_or(0, |entry| std::mem::take(&mut entry.marks));
+        let slot = self.order.victim(incoming, &mut marks)?;
+        self.stats.evictions += 1;
+        Some(self.take(slot, Why::Evicted))
+    }
+
+    /// Removes an entry; the bytes freed.
+    fn take(&mut self, slot: Slot, why: Why) -> usize {
+        let Some(entry) = self.entries.remove(slot) else { return 0 };
+        if let Ok(found) = self.index.find_entry(entry.key.borrow().hash64(), |other| *other == slot) {
+            found.remove();
+        }
+        if entry.pins > 0 {
+            self.order.restore(slot);
+        }
+        self.order.removed(slot, why);
+        entry.charged as usize
+    }
+
+    pub(super) fn remove(&mut self, key: &Key) -> usize {
+        self.end_flight(key, None);
+        self.find(key.borrow()).map_or(0, |slot| self.take(slot, Why::Invalidated))
+    }
+
+    pub(super) fn invalidate(&mut self, key: &Key, version: Version) -> usize {
+        self.end_flight(key, None);
+        let Some(slot) = self.find(key.borrow()) else { return 0 };
+        let older = self.entries.get(slot).is_some_and(|entry| entry.read.version < version);
+        if older { self.take(slot, Why::Invalidated) } else { 0 }
+    }
+
+    pub(super) fn clear(&mut self, of: &impl Fn(u8) -> bool) -> usize {
+        let keys: Vec<Key> = self.fences.keys().filter(|key| of(key.space())).cloned().collect();
+        for key in keys {
+            self.end_flight(&key, None);
+        }
+        let slots: Vec<Slot> =
+            self.entries.iter().filter(|(_, entry)| of(entry.key.space())).map(|(slot, _)| slot).collect();
+        slots.into_iter().map(|slot| self.take(slot, Why::Invalidated)).sum()
+    }
+
+    pub(super) fn pin(&mut self, key: KeyRef<'_>) -> bool {
+        let Some(slot) = self.find(key) else { return false };
+        let Some(entry) = self.entries.get_mut(slot) else { return false };
+        entry.pins += 1;
+        if entry.pins == 1 {
+            self.order.withdraw(slot);
+        }
+        true
+    }
+
+    pub(super) fn unpin(&mut self, key: KeyRef<'_>) {
+        let Some(slot) = self.find(key) else { return };
+        let Some(entry) = self.entries.get_mut(slot) else { return };
+        if entry.pins == 1 {
+            self.order.restore(slot);
+        }
+        entry.pins = entry.pins.saturating_sub(1);
+    }
+
+    pub(super) fn explain(&self, key: KeyRef<'_>) -> Option<(Read, usize, String)> {
+        let slot = self.find(key)?;
+        let entry = self.entries.get(slot)?;
+        Some((entry.read.clone(), entry.charged as usize, self.order.explain(slot)))
+    }
+
+    pub(super) fn add_to(&self, stats: &mut CacheStats) {
+        stats.hits += self.stats.hits;
+        stats.misses += self.stats.misses;
+        stats.insertions += self.stats.insertions;
+        stats.evictions += self.stats.evictions;
+        stats.rejections += self.stats.rejections;
+        stats.fills_ended += self.stats.fills_ended;
+        stats.followers += self.stats.followers;
+        stats.entries += self.index.len() as u64;
+    }
+
+    pub(super) fn reset_stats(&mut self) {
+        self.stats = CacheStats::default();
+    }
+
+    /// Bytes charged to this partition, counted anew; panics if the structure contradicts itself.
+    pub(super) fn validate(&self) -> usize {
+        self.order.validate();
+        assert_eq!(self.index.len(), self.entries.iter().count(), "index and entries");
+        for (slot, entry) in self.entries.iter() {
+            assert_eq!(self.find(entry.key.borrow()), Some(slot), "{} is found where it is", entry.key);
+        }
+        assert!(self.fences.values().all(|fence| !fence.idle()), "no idle fence is kept");
+        self.entries.iter().map(|(_, entry)| entry.charged as usize).sum()
+    }
+}

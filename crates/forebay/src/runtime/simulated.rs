@@ -1,0 +1,305 @@
+//! A seeded runtime for simulations: one thread, virtual time, and a random choice of the task that runs next. One
+//! seed is one run: nothing here asks the machine for anything.
+//!
+//! Time stands still while any task can run, then jumps to the earliest timer; so an hour of waiting costs nothing,
+//! and a run in which no task can ever run again ends at once with [`Ended::Stuck`].
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+use super::{Backend, Runtime};
+
+/// Wall clock at the start of every simulation, ms since the Unix epoch.
+pub const START_MS: u64 = 1_700_000_000_000;
+
+/// Longest time that blocking work takes in virtual time, in microseconds.
+const BLOCKING_US_MAX: u64 = 300;
+
+/// A simulated world; drop it to end all its tasks.
+pub struct Simulation {
+    world: Arc<World>,
+}
+
+/// How a run came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The main future is done.
+    Done,
+    /// No task can run and no timer is set, but the main future is not done.
+    Stuck,
+}
+
+struct World {
+    state: Mutex<State>,
+}
+
+struct State {
+    now_us: u64,
+    random: SplitMix,
+    next_id: u64,
+    tasks: BTreeMap<u64, Option<BoxFuture<'static, ()>>>,
+    ready: Vec<u64>,
+    timers: BTreeMap<(u64, u64), Waker>,
+    steps: u64,
+}
+
+/// The generator of all of a simulation's choices (splitmix64).
+#[derive(Clone, Debug)]
+pub struct SplitMix(u64);
+
+impl SplitMix {
+    /// A generator that gives the same numbers for the same seed.
+    pub fn new(seed: u64) -> SplitMix {
+        SplitMix(seed)
+    }
+
+    /// 64 random bits.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `bound`, which is not 0.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+impl Simulation {
+    /// A world in which every choice follows from `seed`.
+    pub fn new(seed: u64) -> Simulation {
+        let state = State {
+            now_us: 0,
+            random: SplitMix::new(seed),
+            next_id: 0,
+            tasks: BTreeMap::new(),
+            ready: Vec::new(),
+            timers: BTreeMap::new(),
+            steps: 0,
+        };
+        Simulation { world: Arc::new(World { state: Mutex::new(state) }) }
+    }
+
+    /// The handle that code under simulation gets.
+    pub fn runtime(&self) -> Runtime {
+        Runtime::new(Handle(Arc::downgrade(&self.world)))
+    }
+
+    /// Tasks polled so far: a figure that two runs of one seed must agree on.
+    pub fn steps(&self) -> u64 {
+        self.world.lock().steps
+    }
+
+    /// Runs `main`, and whatever it starts, until `main` is done or nothing can run.
+    pub fn run(&self, main: impl Future<Output = ()> + Send + 'static) -> Ended {
+        let main = self.world.spawn(Box::pin(main));
+        loop {
+            let Some(id) = self.world.choose() else { return Ended::Stuck };
+            self.world.poll(id);
+            if !self.world.lock().tasks.contains_key(&main) {
+                return Ended::Done;
+            }
+        }
+    }
+}
+
+impl Drop for Simulation {
+    fn drop(&mut self) {
+        // Outside the lock: dropping a task may wake others.
+        let tasks = std::mem::take(&mut self.world.lock().tasks);
+        drop(tasks);
+    }
+}
+
+impl World {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) -> u64 {
+        let mut state = self.lock();
+        let id = state.next_id;
+        state.next_id += 1;
+        state.tasks.insert(id, Some(task));
+        state.ready.push(id);
+        id
+    }
+
+    /// The next task to run; time goes on to the next timer if none can run now.
+    fn choose(&self) -> Option<u64> {
+        loop {
+            let mut state = self.lock();
+            if !state.ready.is_empty() {
+                let bound = state.ready.len() as u64;
+                let index = state.random.below(bound) as usize;
+                return Some(state.ready.swap_remove(index));
+            }
+            let ((at, _), waker) = state.timers.pop_first()?;
+            state.now_us = state.now_us.max(at);
+            drop(state);
+            waker.wake();
+        }
+    }
+
+    fn poll(self: &Arc<World>, id: u64) {
+        let task = {
+            let mut state = self.lock();
+            state.steps += 1;
+            state.tasks.get_mut(&id).and_then(Option::take)
+        };
+        let Some(mut task) = task else { return };
+        let waker = Waker::from(Arc::new(TaskWaker { world: Arc::downgrade(self), id }));
+        let done = task.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
+        if done {
+            drop(task);
+            self.lock().tasks.remove(&id);
+        } else if let Some(slot) = self.lock().tasks.get_mut(&id) {
+            *slot = Some(task);
+        }
+    }
+}
+
+struct TaskWaker {
+    world: Weak<World>,
+    id: u64,
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<TaskWaker>) {
+        let Some(world) = self.world.upgrade() else { return };
+        let mut state = world.lock();
+        if state.tasks.contains_key(&self.id) && !state.ready.contains(&self.id) {
+            state.ready.push(self.id);
+        }
+    }
+}
+
+struct Handle(Weak<World>);
+
+impl Backend for Handle {
+    fn now_ms(&self) -> u64 {
+        START_MS + self.elapsed().as_millis() as u64
+    }
+
+    fn elapsed(&self) -> Duration {
+        Duration::from_micros(self.0.upgrade().map_or(0, |world| world.lock().now_us))
+    }
+
+    fn random(&self) -> u64 {
+        self.0.upgrade().map_or(0, |world| world.lock().random.next())
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        let world = self.0.clone();
+        let at_us = self.elapsed().as_micros() as u64 + duration.as_micros() as u64;
+        Box::pin(Sleep { world, at_us, timer: None })
+    }
+
+    fn spawn(&self, task: BoxFuture<'static, ()>) {
+        if let Some(world) = self.0.upgrade() {
+            world.spawn(task);
+        }
+    }
+
+    fn blocking(&self, work: Box<dyn FnOnce() + Send>) -> BoxFuture<'static, ()> {
+        let delay = Duration::from_micros(self.random() % (BLOCKING_US_MAX + 1));
+        let sleep = self.sleep(delay);
+        Box::pin(async move {
+            sleep.await;
+            work();
+        })
+    }
+}
+
+struct Sleep {
+    world: Weak<World>,
+    at_us: u64,
+    timer: Option<(u64, u64)>,
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Sleep>, context: &mut Context<'_>) -> Poll<()> {
+        let Some(world) = self.world.upgrade() else { return Poll::Pending };
+        let mut state = world.lock();
+        if state.now_us >= self.at_us {
+            return Poll::Ready(());
+        }
+        if let Some(old) = self.timer.take() {
+            state.timers.remove(&old);
+        }
+        let timer = (self.at_us, state.next_id);
+        state.next_id += 1;
+        state.timers.insert(timer, context.waker().clone());
+        self.timer = Some(timer);
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let (Some(timer), Some(world)) = (self.timer, self.world.upgrade()) {
+            world.lock().timers.remove(&timer);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three tasks that sleep random times; the order in which they finish is the run's fingerprint.
+    fn fingerprint(seed: u64) -> (Vec<u64>, u64, u64) {
+        let simulation = Simulation::new(seed);
+        let runtime = simulation.runtime();
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let (main_log, main_runtime) = (log.clone(), runtime.clone());
+        let ended = simulation.run(async move {
+            for id in 0..3 {
+                let (log, runtime) = (main_log.clone(), main_runtime.clone());
+                main_runtime.spawn(async move {
+                    for _ in 0..4 {
+                        runtime.sleep(Duration::from_micros(runtime.random() % 50)).await;
+                        log.lock().unwrap().push(id);
+                    }
+                });
+            }
+            main_runtime.sleep(Duration::from_secs(3600)).await;
+        });
+        assert_eq!(ended, Ended::Done);
+        let order = log.lock().unwrap().clone();
+        (order, simulation.steps(), runtime.now_ms())
+    }
+
+    #[test]
+    fn one_seed_is_one_run() {
+        assert_eq!(fingerprint(7), fingerprint(7));
+        assert!((0..20).any(|seed| fingerprint(seed).0 != fingerprint(seed + 1).0));
+        assert_eq!(fingerprint(7).2, START_MS + 3_600_000);
+    }
+
+    #[test]
+    fn a_run_that_cannot_go_on_says_so() {
+        let simulation = Simulation::new(1);
+        assert_eq!(simulation.run(std::future::pending()), Ended::Stuck);
+    }
+
+    #[test]
+    fn blocking_work_answers() {
+        let simulation = Simulation::new(1);
+        let runtime = simulation.runtime();
+        let ended = simulation.run(async move {
+            assert_eq!(runtime.blocking(|| 6 * 7).await, 42);
+        });
+        assert_eq!(ended, Ended::Done);
+    }
+}

@@ -1,0 +1,55 @@
+//! Look-ahead over a pipelined batch: what its commands will miss is fetched in one store round trip before the first
+//! of them runs. What was fetched waits in open fills: cache and policy see it when its command runs, in command order,
+//! and if a commit ends the fill meanwhile the command reads the store again.
+
+use super::Inner;
+use crate::cache::{Begin, Context, Fill};
+use crate::key::Key;
+use crate::policy::AccessKind;
+use crate::store::Read;
+
+/// Documents that were fetched before their commands run.
+#[derive(Default)]
+pub struct Ahead {
+    fetched: hashbrown::HashMap<Key, (Fill, Read), foldhash::quality::RandomState>,
+    cost_us: u32,
+}
+
+impl Ahead {
+    /// Fetches those of `keys` that are not cached and that nobody fetches. A store that fails here fails again for
+    /// the command, which then answers for it.
+    pub(super) async fn fetch(inner: &Inner, keys: &[Key]) -> Ahead {
+        let mut wanted = Vec::new();
+        let mut fills = Vec::new();
+        for key in keys {
+            if inner.cache.peek(key.borrow()).is_some() {
+                continue;
+            }
+            if let Begin::Lead(fill) = inner.cache.begin_fill(key) {
+                wanted.push(key.clone());
+                fills.push(fill);
+            }
+        }
+        let mut ahead = Ahead::default();
+        if wanted.is_empty() {
+            return ahead;
+        }
+        let asked = inner.runtime.elapsed();
+        let Ok(reads) = inner.store.get(&wanted).await else { return ahead };
+        ahead.cost_us = (inner.runtime.elapsed() - asked).as_micros().min(u128::from(u32::MAX)) as u32;
+        for ((key, fill), read) in wanted.into_iter().zip(fills).zip(reads) {
+            if fill.fetched(&read) {
+                ahead.fetched.insert(key, (fill, read));
+            }
+        }
+        ahead
+    }
+
+    /// What was fetched for `key`, which is locked now, if nothing was committed to it since before the fetch; it goes
+    /// into the cache.
+    pub(super) fn take(&mut self, key: &Key, context: &Context) -> Option<Read> {
+        let (fill, read) = self.fetched.remove(key)?;
+        let context = Context { cost_us: self.cost_us, ..*context };
+        fill.complete(&read, &context, AccessKind::Read).then_some(read)
+    }
+}

@@ -1,0 +1,287 @@
+//! The documents that a transaction has read and changed: what commands work on. Reading them asks nobody; they were
+//! loaded before. Changes stay here until the commit.
+
+use smallvec::SmallVec;
+use thiserror::Error;
+
+use crate::change::{ApplyError, Change, apply};
+use crate::key::{Key, KeyRef};
+use crate::store::{Read, Write};
+use crate::value::Value;
+use crate::version::Version;
+
+/// Documents above which look-ups go through an index.
+const SCAN_MAX: usize = 8;
+
+/// Why a command could not read or change a document.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DocumentError {
+    /// The change does not fit the document.
+    #[error(transparent)]
+    Apply(#[from] ApplyError),
+    /// The command declared another set of keys than it uses.
+    #[error("{0} was not loaded for this command")]
+    NotLoaded(Key),
+    /// The transaction was begun read-only.
+    #[error("the transaction is read-only")]
+    ReadOnly,
+}
+
+/// The documents of one transaction.
+#[derive(Debug, Default)]
+pub struct Documents {
+    list: SmallVec<[Document; 1]>,
+    index: Option<hashbrown::HashMap<Key, usize, foldhash::quality::RandomState>>,
+    now_ms: u64,
+    read_only: bool,
+    /// What the documents changed since the savepoint were before.
+    undo: Option<Vec<Before>>,
+}
+
+#[derive(Debug)]
+struct Document {
+    key: Key,
+    /// What cache or store said; `None` while only blind writes have touched it.
+    base: Option<Read>,
+    current: Option<Value>,
+    changes: Vec<Change>,
+}
+
+#[derive(Debug)]
+struct Before {
+    index: usize,
+    current: Option<Value>,
+    changes: Vec<Change>,
+}
+
+impl Documents {
+    /// No documents, at the moment that counts for expiry in this transaction.
+    pub fn new(now_ms: u64) -> Documents {
+        Documents { now_ms, ..Documents::default() }
+    }
+
+    /// The transaction's one reading of the wall clock, ms since the Unix epoch.
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    /// Sets that moment; to be called before anything is loaded.
+    pub(super) fn set_now(&mut self, now_ms: u64) {
+        self.now_ms = now_ms;
+    }
+
+    /// From now on changes are refused.
+    pub fn set_read_only(&mut self) {
+        self.read_only = true;
+    }
+
+    fn position(&self, key: KeyRef<'_>) -> Option<usize> {
+        match &self.index {
+            Some(index) => index.get(&key).copied(),
+            None => self.list.iter().position(|document| document.key.borrow() == key),
+        }
+    }
+
+    fn push(&mut self, document: Document) -> usize {
+        let at = self.list.len();
+        if let Some(index) = &mut self.index {
+            index.insert(document.key.clone(), at);
+        }
+        self.list.push(document);
+        if self.index.is_none() && self.list.len() > SCAN_MAX {
+            self.index = Some(self.list.iter().enumerate().map(|(at, doc)| (doc.key.clone(), at)).collect());
+        }
+        at
+    }
+
+    /// Whether the transaction knows what `key` holds.
+    pub fn loaded(&self, key: KeyRef<'_>) -> bool {
+        self.position(key).is_some_and(|at| self.list[at].base.is_some() || !self.list[at].changes.is_empty())
+    }
+
+    /// Takes in what cache or store says of `key`.
+    pub fn load(&mut self, key: Key, read: Read) {
+        let current = read.value.clone().filter(|value| !value.expired(self.now_ms));
+        match self.position(key.borrow()) {
+            Some(at) if self.list[at].changes.is_empty() => {
+                (self.list[at].base, self.list[at].current) = (Some(read), current);
+            }
+            // Own writes come first.
+            Some(at) => self.list[at].base = Some(read),
+            None => {
+                self.push(Document { key, base: Some(read), current, changes: Vec::new() });
+            }
+        }
+    }
+
+    /// What `key` holds in the eyes of this transaction, own writes included.
+    pub fn value(&self, key: KeyRef<'_>) -> Result<Option<&Value>, DocumentError> {
+        match self.position(key) {
+            Some(at) => Ok(self.list[at].current.as_ref()),
+            None => Err(DocumentError::NotLoaded(key.to_key())),
+        }
+    }
+
+    /// The version that `key` had when it was loaded.
+    pub fn version(&self, key: KeyRef<'_>) -> Option<Version> {
+        self.position(key).and_then(|at| self.list[at].base.as_ref()).map(|read| read.version)
+    }
+
+    /// Changes `key`. A document that has expired is removed first. Only `Put` and `Delete` work on one not loaded.
+    pub fn change(&mut self, key: KeyRef<'_>, change: Change) -> Result<(), DocumentError> {
+        if self.read_only {
+            return Err(DocumentError::ReadOnly);
+        }
+        let blind = matches!(change, Change::Put(_) | Change::Delete);
+        let at = match self.position(key) {
+            Some(at) => {
+                self.remember(at);
+                at
+            }
+            None if blind => {
+                let at = self.push(Document { key: key.to_key(), base: None, current: None, changes: Vec::new() });
+                self.remember(at);
+                at
+            }
+            None => return Err(DocumentError::NotLoaded(key.to_key())),
+        };
+        let document = &mut self.list[at];
+        let stale = document.current.is_none() && document.base.as_ref().is_some_and(|base| base.value.is_some());
+        if document.changes.is_empty() && stale && !blind {
+            document.changes.push(Change::Delete);
+        }
+        if let Err(error) = apply(&mut document.current, &change) {
+            if document.changes == [Change::Delete] && stale {
+                document.changes.clear();
+            }
+            return Err(error.into());
+        }
+        if blind {
+            // Nothing that came before shows any more.
+            document.changes.clear();
+        }
+        document.changes.push(change);
+        Ok(())
+    }
+
+    /// From here on [`Documents::roll_back`] comes back to here.
+    pub fn savepoint(&mut self) {
+        self.undo = Some(Vec::new());
+    }
+
+    fn remember(&mut self, at: usize) {
+        let Some(undo) = &mut self.undo else { return };
+        if undo.iter().any(|before| before.index == at) {
+            return;
+        }
+        let document = &self.list[at];
+        undo.push(Before { index: at, current: document.current.clone(), changes: document.changes.clone() });
+    }
+
+    /// Undoes all changes since the savepoint.
+    pub fn roll_back(&mut self) {
+        for before in self.undo.take().unwrap_or_default() {
+            let document = &mut self.list[before.index];
+            document.current = before.current;
+            document.changes = before.changes;
+        }
+    }
+
+    /// Whether anything is to be committed.
+    pub fn changed(&self) -> bool {
+        self.list.iter().any(|document| !document.changes.is_empty())
+    }
+
+    /// Keys that are to be written.
+    pub fn written(&self) -> impl Iterator<Item = &Key> {
+        self.list.iter().filter(|document| !document.changes.is_empty()).map(|document| &document.key)
+    }
+
+    /// The writes to commit; the changes are taken out.
+    pub fn take_writes(&mut self) -> Vec<Write> {
+        let changed = self.list.iter_mut().filter(|document| !document.changes.is_empty());
+        let write = |document: &mut Document| Write {
+            key: document.key.clone(),
+            changes: std::mem::take(&mut document.changes),
+            after: document.current.clone(),
+        };
+        changed.map(write).collect()
+    }
+
+    /// What was read from cache or store, with the version and whether it was there; for histories.
+    pub fn reads(&self) -> impl Iterator<Item = (&Key, Version, bool)> {
+        self.list.iter().filter_map(|document| {
+            let base = document.base.as_ref()?;
+            Some((&document.key, base.version, base.value.is_some()))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> Key {
+        Key::new(0, name.as_bytes())
+    }
+
+    fn read(text: &str, expires_at_ms: Option<u64>) -> Read {
+        let value = Value { expires_at_ms, ..Value::bytes(text.as_bytes()) };
+        Read { value: Some(value), version: Version { incarnation: 1, sequence: 1 } }
+    }
+
+    fn add(delta: i64) -> Change {
+        Change::AddInteger { field: None, delta }
+    }
+
+    #[test]
+    fn own_writes_are_seen_and_rolled_back() {
+        let mut documents = Documents::new(10);
+        documents.load(key("a"), read("1", None));
+        documents.change(key("a").borrow(), add(1)).unwrap();
+        documents.savepoint();
+        documents.change(key("a").borrow(), add(1)).unwrap();
+        documents.change(key("b").borrow(), Change::Put(Value::bytes(*b"x"))).unwrap();
+        assert_eq!(documents.value(key("a").borrow()).unwrap(), Some(&Value::bytes(*b"3")));
+        documents.roll_back();
+        assert_eq!(documents.value(key("a").borrow()).unwrap(), Some(&Value::bytes(*b"2")));
+        let writes = documents.take_writes();
+        assert_eq!(writes.len(), 1);
+        assert_eq!((writes[0].changes.len(), &writes[0].after), (1, &Some(Value::bytes(*b"2"))));
+    }
+
+    #[test]
+    fn an_expired_document_is_absent_and_removed_by_the_first_change() {
+        let mut documents = Documents::new(10);
+        documents.load(key("a"), read("7", Some(10)));
+        assert_eq!(documents.value(key("a").borrow()), Ok(None));
+        documents.change(key("a").borrow(), add(1)).unwrap();
+        let writes = documents.take_writes();
+        assert_eq!(writes[0].changes, [Change::Delete, add(1)]);
+        assert_eq!(writes[0].after, Some(Value::bytes(*b"1")));
+    }
+
+    #[test]
+    fn only_blind_changes_work_on_what_was_not_loaded() {
+        let mut documents = Documents::new(10);
+        assert_eq!(documents.change(key("a").borrow(), add(1)), Err(DocumentError::NotLoaded(key("a"))));
+        documents.change(key("a").borrow(), Change::Delete).unwrap();
+        documents.change(key("a").borrow(), add(1)).unwrap();
+        documents.change(key("a").borrow(), Change::Put(Value::bytes(*b"x"))).unwrap();
+        assert_eq!(documents.take_writes()[0].changes, [Change::Put(Value::bytes(*b"x"))]);
+        assert!(!documents.changed());
+    }
+
+    #[test]
+    fn many_documents_are_found_by_index() {
+        let mut documents = Documents::new(10);
+        for n in 0..100 {
+            documents.load(key(&n.to_string()), read(&n.to_string(), None));
+        }
+        for n in 0..100 {
+            let value = documents.value(key(&n.to_string()).borrow()).unwrap();
+            assert_eq!(value, Some(&Value::bytes(n.to_string().as_bytes())));
+        }
+    }
+}

@@ -1,0 +1,402 @@
+//! Group commit: from a transaction's buffered writes to their publication.
+//!
+//! With an *ordered* store a commit first gets its place in the commit order. From that moment its keys are *held*:
+//! its results stand beside their locks, the locks go on to whoever waits, and the store's flush is still to come. One
+//! loop takes all commits that have a place, gives them to the store as one group and publishes the group as a whole,
+//! groups in commit order. So the commits of many clients share one flush, also on one hot key.
+//!
+//! Who was handed a lock reads the result beside it and from then on *depends* on that commit: nothing that it computed
+//! is shown or committed unless the commit is published ([`Settled`]). A commit that fails takes with it exactly those
+//! that depend on it.
+//!
+//! With any other store a commit is a group of its own, locks stay until it is published, nothing depends on it.
+//!
+//! **Invariants.** Places rise in the order in which locks are handed on, so per key in the order of versions. Nothing
+//! is published before the store has answered for it. A commit in the loop needs nobody: the client may be gone.
+//!
+//! A commit whose outcome the store does not know ([`CommitOutcome::Unknown`]) stops the loop until the store can be
+//! asked. Its keys leave the cache, its results stay beside their locks, so nobody reads around it; its client is told
+//! `Unknown` after the first question that the store can't answer, and commits that come meanwhile are `Unavailable`.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_channel::oneshot;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
+
+use super::locks::{Locks, Owner, Pending};
+use crate::cache::Cache;
+use crate::key::Key;
+use crate::runtime::Runtime;
+use crate::store::{Commit, CommitOutcome, Read, Resolved, Store};
+use crate::version::{Mint, TxnId, Version};
+
+/// Commits that one flush of the store may carry.
+pub const GROUP_COMMITS_MAX: usize = 1024;
+
+/// Waits between two questions to a store that can't say what became of a commit.
+const RESOLVE_PAUSES: [Duration; 4] =
+    [Duration::from_millis(10), Duration::from_millis(50), Duration::from_millis(250), Duration::from_secs(1)];
+
+/// What became of a commit, as those who wait for it are told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Settlement {
+    /// Applied and published under this version.
+    Published(Version),
+    /// Not applied, for this reason.
+    Failed(Failure),
+    /// The store can't say.
+    Unknown(TxnId),
+}
+
+/// Why a commit was not applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// It built on a commit that failed, or on versions that others have overtaken.
+    Conflict(String),
+    /// The store refuses it.
+    Refused(String),
+    /// The store could not be asked.
+    Unavailable(String),
+}
+
+/// Tells, once, what became of a commit; any number may wait.
+pub type Settled = Shared<oneshot::Receiver<Settlement>>;
+
+/// A commit on its way from a transaction.
+pub(super) struct Submission {
+    pub(super) owner: Owner,
+    /// All keys that the owner has locked.
+    pub(super) held: Vec<Key>,
+    pub(super) commit: Commit,
+    /// The commits whose results it read.
+    pub(super) depends: Vec<Settled>,
+}
+
+/// The group committer of one engine.
+pub(super) struct Committer {
+    runtime: Runtime,
+    cache: Cache,
+    locks: Arc<Locks>,
+    store: Arc<dyn Store>,
+    mint: Arc<Mint>,
+    queue: Mutex<Queue>,
+}
+
+#[derive(Default)]
+struct Queue {
+    placed: VecDeque<Placed>,
+    next_place: u64,
+    /// The loop is at work, or about to be.
+    running: bool,
+    /// Commits that are not settled, by place.
+    unsettled: BTreeMap<u64, Settled>,
+    /// The store can't say what became of a commit; new ones are refused with this.
+    broken: Option<String>,
+}
+
+struct Placed {
+    commit: Commit,
+    place: u64,
+    depends: Vec<Settled>,
+    settle: oneshot::Sender<Settlement>,
+    /// With a store that is not ordered: the locks that go when it is published.
+    locked: Option<(Owner, Vec<Key>)>,
+}
+
+impl Placed {
+    /// Lets those who wait go; what becomes of the commit later is told to nobody.
+    fn tell_unknown(&mut self) {
+        let (unheard, _) = oneshot::channel();
+        let _ = std::mem::replace(&mut self.settle, unheard).send(Settlement::Unknown(self.commit.id));
+    }
+}
+
+impl Committer {
+    pub(super) fn new(
+        runtime: Runtime,
+        cache: Cache,
+        locks: Arc<Locks>,
+        store: Arc<dyn Store>,
+        mint: Arc<Mint>,
+    ) -> Committer {
+        Committer { runtime, cache, locks, store, mint, queue: Mutex::default() }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a commit over, locks included. The answer is to be awaited before anything of it is shown.
+    pub(super) fn submit(self: &Arc<Committer>, submission: Submission) -> Settled {
+        let (settle, settled) = oneshot::channel();
+        let settled = settled.shared();
+        let ordered = self.store.caps().ordered;
+        let mut queue = self.queue();
+        if let Some(why) = &queue.broken {
+            let failed = Settlement::Failed(Failure::Unavailable(why.clone()));
+            drop(queue);
+            self.locks.release(submission.owner, &submission.held);
+            let _ = settle.send(failed);
+            return settled;
+        }
+        let place = queue.next_place;
+        queue.next_place += 1;
+        queue.unsettled.insert(place, settled.clone());
+        self.cache.hold(submission.commit.writes.iter().map(|write| &write.key));
+        let Submission { owner, held, commit, depends } = submission;
+        if !ordered {
+            drop(queue);
+            let placed = Placed { commit, place, depends, settle, locked: Some((owner, held)) };
+            self.drive(vec![placed]);
+            return settled;
+        }
+        let pending = |write: &crate::store::Write| {
+            let read = Read { value: write.after.clone(), version: commit.version };
+            (write.key.clone(), Pending { read, settled: settled.clone(), place })
+        };
+        let results = commit.writes.iter().map(pending).collect();
+        // Under the queue's lock: places rise in the order in which locks are handed on.
+        self.locks.hand_over(owner, &held, results);
+        queue.placed.push_back(Placed { commit, place, depends, settle, locked: None });
+        let idle = !std::mem::replace(&mut queue.running, true);
+        drop(queue);
+        if idle {
+            self.next_group();
+        }
+        settled
+    }
+
+    /// Waits until the commits that have a place now are settled.
+    pub(super) async fn drained(&self) {
+        let unsettled: Vec<Settled> = self.queue().unsettled.values().cloned().collect();
+        for settled in unsettled {
+            let _ = settled.await;
+        }
+    }
+
+    /// Takes the commits that have a place and drives them as one group; ends the loop if there are none.
+    fn next_group(self: &Arc<Committer>) {
+        loop {
+            let group: Vec<Placed> = {
+                let mut queue = self.queue();
+                let count = queue.placed.len().min(GROUP_COMMITS_MAX);
+                if count == 0 {
+                    queue.running = false;
+                    return;
+                }
+                queue.placed.drain(..count).collect()
+            };
+            if !self.drive(group) {
+                return;
+            }
+        }
+    }
+
+    /// Commits and publishes a group: here if the store answers at once, else in a task of its own, which also goes on
+    /// with the loop. True if it is done.
+    fn drive(self: &Arc<Committer>, group: Vec<Placed>) -> bool {
+        let again = group.first().is_some_and(|placed| placed.locked.is_none());
+        let committer = self.clone();
+        let mut work: BoxFuture<'static, ()> = Box::pin(async move { committer.commit(group).await });
+        if (&mut work).now_or_never().is_some() {
+            return true;
+        }
+        let committer = self.clone();
+        self.runtime.spawn(async move {
+            work.await;
+            if again {
+                committer.next_group();
+            }
+        });
+        false
+    }
+
+    async fn commit(&self, group: Vec<Placed>) {
+        let group = self.without_orphans(group).await;
+        if group.is_empty() {
+            return;
+        }
+        let (commits, rest): (Vec<Commit>, Vec<Rest>) = group.into_iter().map(Rest::split).unzip();
+        let mut outcomes = self.store.commit(&commits).await;
+        outcomes.resize(commits.len(), CommitOutcome::Unavailable("the store answered for fewer commits".into()));
+        let joined = commits.into_iter().zip(rest).map(|(commit, rest)| rest.join(commit));
+        let mut group: VecDeque<(Placed, CommitOutcome)> = joined.zip(outcomes).collect();
+        let mut published = Vec::new();
+        while let Some((placed, outcome)) = group.pop_front() {
+            match outcome {
+                CommitOutcome::Committed(changed) => published.push((placed, changed)),
+                CommitOutcome::Conflict(keys) => self.fail(placed, Failure::Conflict(conflict(&keys))),
+                CommitOutcome::Refused(why) => self.fail(placed, Failure::Refused(why)),
+                CommitOutcome::Unavailable(why) => self.fail(placed, Failure::Unavailable(why)),
+                CommitOutcome::Unknown(why) => {
+                    self.publish(std::mem::take(&mut published));
+                    if let Some(placed) = self.resolve(placed, why, &mut group).await {
+                        published.push((placed, Vec::new()));
+                    }
+                }
+            }
+        }
+        self.publish(published);
+        self.follow_incarnation();
+        self.queue().broken = None;
+    }
+
+    /// A store that had to be reopened and lost what it had not flushed has a new incarnation: what is cached may be
+    /// lost, and who has read it can't commit (`Transaction::submit` compares).
+    fn follow_incarnation(&self) {
+        let incarnation = self.store.incarnation();
+        if self.mint.raise(incarnation) {
+            tracing::error!(
+                incarnation,
+                "the store was reopened and has lost what was not flushed; the cache is dropped"
+            );
+            self.cache.clear(|_| true);
+        }
+    }
+
+    /// Fails the commits that depend on one that failed. All that a commit depends on has an earlier place, so it is
+    /// settled already or stands earlier in this group.
+    async fn without_orphans(&self, group: Vec<Placed>) -> Vec<Placed> {
+        let mut sound = Vec::with_capacity(group.len());
+        for placed in group {
+            let failed = placed.depends.iter().any(|settled| {
+                settled.clone().now_or_never().is_some_and(|told| !matches!(told, Ok(Settlement::Published(_))))
+            });
+            match failed {
+                true => self.fail(placed, Failure::Conflict("a commit that it built on failed".into())),
+                false => sound.push(placed),
+            }
+        }
+        sound
+    }
+
+    /// Asks until the store knows whether the commit was applied; gives it back if it was. `behind` came with it.
+    async fn resolve(
+        &self,
+        mut placed: Placed,
+        why: String,
+        behind: &mut VecDeque<(Placed, CommitOutcome)>,
+    ) -> Option<Placed> {
+        let id = placed.commit.id;
+        tracing::warn!(%id, %why, "the outcome of a commit is unknown; asking the store");
+        for write in &placed.commit.writes {
+            self.cache.remove(&write.key);
+        }
+        let mut attempt = 0;
+        loop {
+            match self.store.outcome(id).await {
+                Ok(Resolved::Applied) => return Some(placed),
+                Ok(Resolved::NotApplied) => {
+                    self.fail(placed, Failure::Unavailable(why));
+                    return None;
+                }
+                Err(error) => {
+                    tracing::error!(%id, %error, "the store can't say what became of a commit");
+                    placed.tell_unknown();
+                    let unknown = |outcome: &CommitOutcome| matches!(outcome, CommitOutcome::Unknown(_));
+                    for (placed, _) in behind.iter_mut().filter(|(_, outcome)| unknown(outcome)) {
+                        placed.tell_unknown();
+                    }
+                    self.refuse_placed(&format!("{error}; the outcome of commit {id} is unknown"));
+                    self.runtime.sleep(RESOLVE_PAUSES[attempt]).await;
+                    attempt = (attempt + 1).min(RESOLVE_PAUSES.len() - 1);
+                }
+            }
+        }
+    }
+
+    /// Fails all commits that wait for the loop, which is stuck, and those that come until it goes on.
+    fn refuse_placed(&self, why: &str) {
+        let waiting = {
+            let mut queue = self.queue();
+            queue.broken = Some(why.to_owned());
+            std::mem::take(&mut queue.placed)
+        };
+        for placed in waiting {
+            self.fail(placed, Failure::Unavailable(why.to_owned()));
+        }
+    }
+
+    /// Takes back what was handed on of a commit that was not applied.
+    fn fail(&self, placed: Placed, failure: Failure) {
+        self.cache.release(placed.commit.writes.iter().map(|write| &write.key));
+        self.settle(vec![(placed, Settlement::Failed(failure))]);
+    }
+
+    /// Makes a group visible as a whole, then lets locks and replies go.
+    fn publish(&self, group: Vec<(Placed, Vec<(Key, Read)>)>) {
+        if group.is_empty() {
+            return;
+        }
+        let mut last: Vec<(Key, Option<Read>)> = Vec::new();
+        let mut index = hashbrown::HashMap::<Key, usize, foldhash::quality::RandomState>::default();
+        let mut held = Vec::new();
+        let mut settled = Vec::with_capacity(group.len());
+        for (placed, changed) in group {
+            let version = placed.commit.version;
+            for write in &placed.commit.writes {
+                let actual = changed.iter().find(|(key, _)| *key == write.key).map(|(_, read)| read.clone());
+                let read = actual.unwrap_or_else(|| Read { value: write.after.clone(), version });
+                held.push(write.key.clone());
+                match index.get(&write.key) {
+                    Some(at) => last[*at].1 = Some(read),
+                    None => {
+                        index.insert(write.key.clone(), last.len());
+                        last.push((write.key.clone(), Some(read)));
+                    }
+                }
+            }
+            settled.push((placed, Settlement::Published(version)));
+        }
+        self.cache.publish(&last, &held);
+        self.settle(settled);
+    }
+
+    fn settle(&self, settled: Vec<(Placed, Settlement)>) {
+        let places = |(placed, _): &(Placed, Settlement)| {
+            let place = placed.place;
+            placed.commit.writes.iter().map(move |write| (write.key.clone(), place)).collect::<Vec<_>>()
+        };
+        let results: Vec<(Key, u64)> = settled.iter().flat_map(places).collect();
+        self.locks.settle(&results);
+        {
+            let mut queue = self.queue();
+            for (placed, _) in &settled {
+                queue.unsettled.remove(&placed.place);
+            }
+        }
+        for (placed, settlement) in settled {
+            if let Some((owner, held)) = &placed.locked {
+                self.locks.release(*owner, held);
+            }
+            let _ = placed.settle.send(settlement);
+        }
+    }
+}
+
+/// A placed commit while the store has its commit.
+struct Rest {
+    place: u64,
+    settle: oneshot::Sender<Settlement>,
+    locked: Option<(Owner, Vec<Key>)>,
+}
+
+impl Rest {
+    fn split(placed: Placed) -> (Commit, Rest) {
+        let Placed { commit, place, settle, locked, .. } = placed;
+        (commit, Rest { place, settle, locked })
+    }
+
+    fn join(self, commit: Commit) -> Placed {
+        let Rest { place, settle, locked } = self;
+        Placed { commit, place, depends: Vec::new(), settle, locked }
+    }
+}
+
+fn conflict(keys: &[Key]) -> String {
+    let names: Vec<String> = keys.iter().map(Key::to_string).collect();
+    format!("{} changed", names.join(", "))
+}

@@ -1,0 +1,399 @@
+//! One transaction under strict two-phase locking (DeToX, section 7.1): locks are taken before anything is read, held to
+//! the end, and handed on only with the commit's results beside them. Dropping a transaction rolls it back without a
+//! trace; once its commit is handed over the committer owns it, locks and all.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::{Either, select};
+use smallvec::SmallVec;
+
+use super::ahead::Ahead;
+use super::documents::Documents;
+use super::group::{Settled, Settlement, Submission};
+use super::history::Record;
+use super::locks::{Acquired, Mode, Owner, Pending, Refused};
+use super::{Inner, Plan, PlannedLock, TxnError, Watched};
+use crate::cache::{Begin, Context, Fill, Follow};
+use crate::change::Change;
+use crate::key::Key;
+use crate::policy::AccessKind;
+use crate::store::{Commit, Read};
+use crate::version::{TxnId, Version};
+
+/// What a transaction may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TxnKind {
+    /// One command or script, run again after a conflict.
+    Plain,
+    /// Its client sees each answer before it sends the next command.
+    Interactive,
+    /// As `Interactive`, and changes are refused.
+    ReadOnly,
+}
+
+/// An open transaction.
+pub struct Transaction {
+    inner: Arc<Inner>,
+    owner: Owner,
+    context: Context,
+    documents: Documents,
+    held: SmallVec<[Key; 4]>,
+    modes: SmallVec<[Mode; 4]>,
+    /// One bit per key space that is held shared.
+    spaces: u16,
+    /// Commits whose unpublished results were read.
+    depends: Vec<Settled>,
+    began: Option<u64>,
+    /// The store's incarnation when it began; what it has read may be lost under a later one.
+    incarnation: u64,
+    /// Its locks are the committer's now.
+    handed_over: bool,
+}
+
+/// A transaction whose commit is on its way. Nothing of it may be shown before [`Committing::wait`] is done.
+#[derive(Debug)]
+pub struct Committing {
+    commit: Option<Settled>,
+    depends: Vec<Settled>,
+    record: Option<Box<(Arc<super::history::History>, Record)>>,
+}
+
+impl Committing {
+    /// For what asked nobody.
+    pub fn nothing() -> Committing {
+        Committing { commit: None, depends: Vec::new(), record: None }
+    }
+
+    /// Whether [`Committing::wait`] would answer at once.
+    pub fn settled(&self) -> bool {
+        let done = |settled: &Settled| settled.clone().now_or_never().is_some();
+        self.commit.iter().chain(&self.depends).all(done)
+    }
+
+    /// Waits until all that the transaction read and wrote is published; its version, if it wrote.
+    pub async fn wait(mut self) -> Result<Option<Version>, TxnError> {
+        let outcome = match self.commit.take() {
+            None => self.depends_published().await.map(|()| None),
+            // Published after all that it depends on, or failed with it.
+            Some(settled) => match settled.await {
+                Ok(Settlement::Published(version)) => Ok(Some(version)),
+                Ok(Settlement::Failed(failure)) => Err(failure.into()),
+                Ok(Settlement::Unknown(id)) => Err(TxnError::Unknown(id)),
+                Err(_) => Err(TxnError::StoreDown("the server is stopping".into())),
+            },
+        };
+        if let Some(boxed) = self.record.take() {
+            let (history, mut record) = *boxed;
+            match &outcome {
+                Ok(_) => {
+                    record.ended = history.tick();
+                    history.push(record);
+                }
+                Err(TxnError::Unknown(_)) => history.push(record),
+                Err(_) => {}
+            }
+        }
+        outcome
+    }
+}
+
+impl Committing {
+    async fn depends_published(&mut self) -> Result<(), TxnError> {
+        for settled in std::mem::take(&mut self.depends) {
+            match settled.await {
+                Ok(Settlement::Published(_)) => {}
+                Ok(Settlement::Unknown(id)) => {
+                    let why = format!("it read what commit {id} wrote, whose outcome is unknown");
+                    return Err(TxnError::StoreDown(why));
+                }
+                Ok(Settlement::Failed(_)) | Err(_) => {
+                    return Err(TxnError::Conflict("it read what a failed commit had written".into()));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Transaction {
+    pub(super) fn new(inner: Arc<Inner>, owner: Owner, kind: TxnKind, context: Context) -> Transaction {
+        let mut documents = Documents::new(inner.runtime.now_ms());
+        if kind == TxnKind::ReadOnly {
+            documents.set_read_only();
+        }
+        let began = inner.history.as_ref().map(|history| history.tick());
+        let incarnation = inner.mint.incarnation();
+        Transaction {
+            inner,
+            owner,
+            context,
+            documents,
+            held: SmallVec::new(),
+            modes: SmallVec::new(),
+            spaces: 0,
+            depends: Vec::new(),
+            began,
+            incarnation,
+            handed_over: false,
+        }
+    }
+
+    /// What it has read and changed.
+    pub fn documents(&self) -> &Documents {
+        &self.documents
+    }
+
+    /// What it has read and changed; keys have to be locked and loaded before.
+    pub fn documents_mut(&mut self) -> &mut Documents {
+        &mut self.documents
+    }
+
+    /// The context that the policy is told with the reads that follow.
+    pub fn context_mut(&mut self) -> &mut Context {
+        &mut self.context
+    }
+
+    /// Locks and loads what `plan` says; false if a watched key has changed. After an error the transaction is to be
+    /// dropped.
+    pub(super) async fn prepare(&mut self, plan: &Plan, ahead: &mut Ahead) -> Result<bool, TxnError> {
+        for lock in &plan.locks {
+            self.lock(&lock.key, lock.mode).await?;
+        }
+        // After the waits, so that no earlier transaction has seen a later moment.
+        self.documents.set_now(self.inner.runtime.now_ms());
+        self.load(plan.locks.iter().filter(|lock| lock.load).map(|lock| &lock.key), ahead).await?;
+        Ok(plan.watched.iter().all(|watched| self.watched(&watched.key) == *watched))
+    }
+
+    /// Locks and loads `locks` for one command of an interactive transaction: a key to be written is locked for update,
+    /// so that others may go on reading it until the commit. After an error the transaction is to be dropped.
+    pub async fn prepare_command(&mut self, locks: &[PlannedLock], ahead: &mut Ahead) -> Result<(), TxnError> {
+        for lock in locks {
+            let mode = if lock.mode == Mode::Exclusive { Mode::Update } else { lock.mode };
+            self.lock(&lock.key, mode).await?;
+        }
+        self.load(locks.iter().filter(|lock| lock.load).map(|lock| &lock.key), ahead).await
+    }
+
+    pub(super) fn watched(&self, key: &Key) -> Watched {
+        Watched {
+            key: key.clone(),
+            version: self.documents.version(key.borrow()).unwrap_or_default(),
+            present: self.documents.value(key.borrow()).is_ok_and(|value| value.is_some()),
+        }
+    }
+
+    async fn lock(&mut self, key: &Key, mode: Mode) -> Result<(), TxnError> {
+        let position = self.held.iter().position(|held| held == key);
+        if position.is_some_and(|at| self.modes[at] >= mode) {
+            return Ok(());
+        }
+        self.lock_space(key.space()).await?;
+        if position.is_none() {
+            // Before the wait: whatever becomes of it, dropping the transaction gives the key up.
+            self.held.push(key.clone());
+            self.modes.push(mode);
+        }
+        match self.inner.locks.acquire(self.owner, key, mode) {
+            Acquired::Granted => {}
+            Acquired::Wait(woken) => {
+                let bounds = &self.inner.limits;
+                let spread = bounds.lock_wait_ms_max.saturating_sub(bounds.lock_wait_ms_min) + 1;
+                let wait_ms = bounds.lock_wait_ms_min + self.inner.runtime.random() % spread;
+                let sleep = self.inner.runtime.sleep(Duration::from_millis(wait_ms));
+                let timed_out = matches!(select(woken, sleep).await, Either::Right(_));
+                // The lock may have been granted in the very moment.
+                if timed_out && !self.inner.locks.holds(self.owner, key, mode) {
+                    return Err(TxnError::Conflict(format!("waited {wait_ms} ms for the lock of {key}")));
+                }
+            }
+            Acquired::Refused(Refused::Deadlock) => {
+                return Err(TxnError::Conflict(format!("deadlock at {key}")));
+            }
+            Acquired::Refused(Refused::Upgrade) => {
+                return Err(TxnError::Conflict(format!("{key} is being written by another transaction")));
+            }
+        }
+        if let Some(at) = position {
+            self.modes[at] = mode;
+        }
+        Ok(())
+    }
+
+    async fn lock_space(&mut self, space: u8) -> Result<(), TxnError> {
+        if self.spaces & (1 << space) != 0 {
+            return Ok(());
+        }
+        if let Some(woken) = self.inner.locks.acquire_space(space, false) {
+            let sleep = self.inner.runtime.sleep(Duration::from_millis(self.inner.limits.lock_wait_ms_max));
+            if let Either::Right((_, mut woken)) = select(woken, sleep).await {
+                woken.close();
+                if !matches!(woken.try_recv(), Ok(Some(()))) {
+                    return Err(TxnError::Conflict("the key space is being cleared".into()));
+                }
+            }
+        }
+        self.spaces |= 1 << space;
+        Ok(())
+    }
+
+    /// Loads the keys that are not loaded yet, all locked: from the results beside their locks, from the cache, and the
+    /// rest in one store round trip, but for what was fetched ahead.
+    async fn load<'a>(&mut self, keys: impl Iterator<Item = &'a Key>, ahead: &mut Ahead) -> Result<(), TxnError> {
+        let mut missing: SmallVec<[Key; 4]> = SmallVec::new();
+        for key in keys {
+            if self.documents.loaded(key.borrow()) || missing.contains(key) {
+                continue;
+            }
+            if let Some(pending) = self.inner.locks.pending(key) {
+                self.load_pending(key, pending)?;
+            } else if let Some(read) = self.inner.cache.get(key.borrow(), &self.context) {
+                self.documents.load(key.clone(), read);
+            } else if let Some(read) = ahead.take(key, &self.context) {
+                self.documents.load(key.clone(), read);
+            } else {
+                missing.push(key.clone());
+            }
+        }
+        while !missing.is_empty() {
+            missing = self.fetch(missing).await?;
+        }
+        Ok(())
+    }
+
+    fn load_pending(&mut self, key: &Key, pending: Pending) -> Result<(), TxnError> {
+        if let Some(Ok(Settlement::Unknown(id))) = pending.settled.clone().now_or_never() {
+            let why = format!("{key} waits for commit {id}, whose outcome is unknown");
+            return Err(TxnError::StoreDown(why));
+        }
+        self.documents.load(key.clone(), pending.read);
+        self.depends.push(pending.settled);
+        Ok(())
+    }
+
+    /// Fetches missing keys: leads the fills that nobody leads, then waits for those that others lead. Gives back the
+    /// keys whose leader gave up. All own fills are completed before the first wait, so no two wait for each other.
+    async fn fetch(&mut self, missing: SmallVec<[Key; 4]>) -> Result<SmallVec<[Key; 4]>, TxnError> {
+        let mut wanted: Vec<Key> = Vec::new();
+        let mut fills: Vec<Option<Fill>> = Vec::new();
+        let mut follows: Vec<(Key, Follow)> = Vec::new();
+        for key in missing {
+            match self.inner.cache.begin_fill(&key) {
+                Begin::Lead(fill) => fills.push(Some(fill)),
+                Begin::Held => fills.push(None),
+                Begin::Follow(follow) => {
+                    follows.push((key, follow));
+                    continue;
+                }
+            }
+            wanted.push(key);
+        }
+        if !wanted.is_empty() {
+            let asked = self.inner.runtime.elapsed();
+            let reads = self.inner.store.get(&wanted).await?;
+            let cost_us = (self.inner.runtime.elapsed() - asked).as_micros().min(u128::from(u32::MAX)) as u32;
+            let context = Context { cost_us, ..self.context };
+            for ((key, fill), read) in wanted.into_iter().zip(fills).zip(reads) {
+                if let Some(fill) = fill {
+                    fill.complete(&read, &context, AccessKind::Read);
+                }
+                self.documents.load(key, read);
+            }
+        }
+        let mut again = SmallVec::new();
+        for (key, follow) in follows {
+            match follow.read().await {
+                Some(read) => self.documents.load(key, read),
+                None => again.push(key),
+            }
+        }
+        Ok(again)
+    }
+
+    /// Removes `key` if it has expired; for the reaper.
+    pub(super) async fn remove_expired(&mut self, key: &Key) -> Result<(), TxnError> {
+        self.lock(key, Mode::Exclusive).await?;
+        let read = match self.inner.locks.pending(key) {
+            Some(_) => return Err(TxnError::Conflict(format!("{key} is being written"))),
+            // Not through the cache: what nobody reads should not take room in it.
+            None => self.inner.store.get(std::slice::from_ref(key)).await?.pop(),
+        };
+        let now_ms = self.documents.now_ms();
+        let expired = |read: &Read| read.value.as_ref().is_some_and(|value| value.expired(now_ms));
+        let Some(read) = read.filter(expired) else { return Ok(()) };
+        self.documents.load(key.clone(), read);
+        let deleted = self.documents.change(key.borrow(), Change::Delete);
+        deleted.map_err(|error| TxnError::Refused(error.to_string()))?;
+        self.submit().map(drop)
+    }
+
+    /// Commits: exclusive locks on all that is written, then the committer takes over. A transaction that wrote nothing
+    /// only waits for what it depends on.
+    pub async fn commit(mut self) -> Result<Committing, TxnError> {
+        let written: SmallVec<[Key; 4]> = self.documents.written().cloned().collect();
+        for key in &written {
+            self.lock(key, Mode::Exclusive).await?;
+        }
+        self.submit()
+    }
+
+    /// What the answer to the command just run has to wait for: nothing that was read is shown before it is published.
+    pub fn shown(&self) -> Committing {
+        Committing { commit: None, depends: self.depends.clone(), record: None }
+    }
+
+    /// Gives up all changes; what it read is still to be shown only once it is published.
+    pub(super) fn roll_back(mut self) -> Committing {
+        Committing { commit: None, depends: std::mem::take(&mut self.depends), record: None }
+    }
+
+    fn submit(&mut self) -> Result<Committing, TxnError> {
+        let failed = |settled: &Settled| match settled.clone().now_or_never() {
+            Some(Ok(Settlement::Published(_))) | None => false,
+            Some(_) => true,
+        };
+        if self.depends.iter().any(failed) {
+            return Err(TxnError::Conflict("it read what a failed commit had written".into()));
+        }
+        let version = self.inner.mint.next();
+        if version.incarnation != self.incarnation {
+            return Err(TxnError::Conflict("the store was reopened".into()));
+        }
+        let record = self.record(version);
+        let depends = std::mem::take(&mut self.depends);
+        let writes = self.documents.take_writes();
+        if writes.is_empty() {
+            return Ok(Committing { commit: None, depends, record });
+        }
+        let commit = Commit { id: TxnId(version), version, checks: Vec::new(), writes };
+        let held = std::mem::take(&mut self.held).into_vec();
+        self.handed_over = true;
+        let submission = Submission { owner: self.owner, held, commit, depends: depends.clone() };
+        let settled = self.inner.committer.submit(submission);
+        Ok(Committing { commit: Some(settled), depends, record })
+    }
+
+    fn record(&self, version: Version) -> Option<Box<(Arc<super::history::History>, Record)>> {
+        let history = self.inner.history.clone()?;
+        let reads = self.documents.reads().map(|(key, version, present)| (key.clone(), version, present)).collect();
+        let writes = self.documents.written().map(|key| (key.clone(), version)).collect();
+        let began = self.began.unwrap_or_default();
+        let record = Record { name: format!("t{}", self.owner), began, ended: u64::MAX, reads, writes };
+        Some(Box::new((history, record)))
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        if !self.handed_over {
+            self.inner.locks.release(self.owner, &self.held);
+        }
+        for space in 0..u16::BITS as u8 {
+            if self.spaces & (1 << space) != 0 {
+                self.inner.locks.release_space(space, false);
+            }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! One command at work on documents.
+
+use forebay::change::Change;
+use forebay::key::KeyRef;
+use forebay::txn::Documents;
+use forebay::value::{Blob, Data, Hash, List, Set, Value};
+use forebay_protocol::{Frame, Reply, errors};
+
+use super::document_error;
+
+/// A request and the documents that it works on, loaded before. Nothing here waits, and nothing but the documents is
+/// changed, so a call may be run again.
+pub struct Call<'a> {
+    /// The arguments, the command's name first.
+    pub frame: Frame<'a>,
+    /// The key space of the connection.
+    pub space: u8,
+    /// What the transaction has read and changed.
+    pub documents: &'a mut Documents,
+    /// For commands that choose at random.
+    pub random: u64,
+}
+
+impl<'a> Call<'a> {
+    /// The argument at `index`; to be asked only where the arity says that there is one.
+    pub fn arg(&self, index: usize) -> &'a [u8] {
+        self.frame.arg(index)
+    }
+
+    /// A copy of the argument at `index`, to be kept.
+    pub fn blob(&self, index: usize) -> Blob {
+        Blob::from(self.frame.arg(index))
+    }
+
+    /// The key that the argument at `index` names.
+    pub fn key(&self, index: usize) -> KeyRef<'a> {
+        KeyRef { space: self.space, name: self.frame.arg(index) }
+    }
+
+    /// The transaction's clock, ms since the Unix epoch.
+    pub fn now_ms(&self) -> u64 {
+        self.documents.now_ms()
+    }
+
+    /// The document of `key`, of any type.
+    pub fn value(&self, key: KeyRef<'_>) -> Result<Option<&Value>, Reply> {
+        self.documents.value(key).map_err(|error| document_error(&error))
+    }
+
+    /// The byte string of `key`.
+    pub fn bytes(&self, key: KeyRef<'_>) -> Result<Option<&Blob>, Reply> {
+        match self.value(key)?.map(|value| &value.data) {
+            None => Ok(None),
+            Some(Data::Bytes(bytes)) => Ok(Some(bytes)),
+            Some(_) => Err(Reply::error(errors::WRONGTYPE)),
+        }
+    }
+
+    /// The hash of `key`.
+    pub fn hash(&self, key: KeyRef<'_>) -> Result<Option<&Hash>, Reply> {
+        match self.value(key)?.map(|value| &value.data) {
+            None => Ok(None),
+            Some(Data::Hash(hash)) => Ok(Some(hash)),
+            Some(_) => Err(Reply::error(errors::WRONGTYPE)),
+        }
+    }
+
+    /// The list of `key`.
+    pub fn list(&self, key: KeyRef<'_>) -> Result<Option<&List>, Reply> {
+        match self.value(key)?.map(|value| &value.data) {
+            None => Ok(None),
+            Some(Data::List(list)) => Ok(Some(list)),
+            Some(_) => Err(Reply::error(errors::WRONGTYPE)),
+        }
+    }
+
+    /// The set of `key`.
+    pub fn set(&self, key: KeyRef<'_>) -> Result<Option<&Set>, Reply> {
+        match self.value(key)?.map(|value| &value.data) {
+            None => Ok(None),
+            Some(Data::Set(set)) => Ok(Some(set)),
+            Some(_) => Err(Reply::error(errors::WRONGTYPE)),
+        }
+    }
+
+    /// Changes the document of `key`.
+    pub fn change(&mut self, key: KeyRef<'_>, change: Change) -> Result<(), Reply> {
+        self.documents.change(key, change).map_err(|error| document_error(&error))
+    }
+}

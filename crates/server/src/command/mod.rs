@@ -1,0 +1,232 @@
+//! The commands. Each is one [`Command`] record beside its function, in its family's file; the records make the table
+//! by which requests are looked up, COMMAND's answers, the help and `docs/commands.md`.
+//!
+//! Most commands work on documents: a plain function from a [`Call`] to a reply, without a wait in it. Its record says
+//! which arguments are keys and what it does to them, so that the session can lock and load them first; so the same
+//! function serves a plain command, MULTI/EXEC and TXN.
+
+mod call;
+mod connection;
+mod extension;
+mod strings;
+mod transaction;
+
+use forebay::change::ApplyError;
+use forebay::key::KeyRef;
+use forebay::txn::{DocumentError, TxnError};
+use forebay_protocol::{Frame, Reply, errors};
+use futures_util::future::BoxFuture;
+
+pub use call::Call;
+
+use crate::session::Session;
+
+/// One command, declared once.
+pub struct Command {
+    /// Its name in lower case.
+    pub name: &'static str,
+    /// Arguments as help shows them: `key value [NX|XX]`.
+    pub syntax: &'static str,
+    /// One line on what it does.
+    pub summary: &'static str,
+    /// Family, as COMMAND DOCS groups them.
+    pub group: Group,
+    /// Arguments with the name: exactly so many, or at least so many if negative.
+    pub arity: i32,
+    /// Which arguments are keys.
+    pub keys: Keys,
+    /// What runs.
+    pub run: Run,
+    /// Where it may not be used.
+    pub flags: &'static [Flag],
+}
+
+/// A family of commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Group {
+    /// The connection itself.
+    Connection,
+    /// Byte strings.
+    Strings,
+    /// Keys of any type.
+    Keys,
+    /// Hashes.
+    Hashes,
+    /// Lists.
+    Lists,
+    /// Sets.
+    Sets,
+    /// MULTI and its kind, and TXN.
+    Transactions,
+    /// Cache, hints and traces: forebay's own.
+    Cache,
+    /// The server.
+    Server,
+}
+
+/// Which arguments of a request are keys.
+#[derive(Clone, Copy)]
+pub enum Keys {
+    /// None.
+    None,
+    /// Those at `first`, `first + step`, .. up to `last`, which counts from the end if negative (-1: the last).
+    Range {
+        /// Position of the first key.
+        first: usize,
+        /// Position of the last.
+        last: isize,
+        /// Distance between two keys.
+        step: usize,
+    },
+    /// As the function finds them, in the key space given.
+    Custom(for<'a> fn(Frame<'a>, u8, &mut dyn FnMut(KeyRef<'a>))),
+}
+
+impl Keys {
+    /// The first argument is the key.
+    pub const ONE: Keys = Keys::Range { first: 1, last: 1, step: 1 };
+    /// All arguments are keys.
+    pub const ALL: Keys = Keys::Range { first: 1, last: -1, step: 1 };
+}
+
+/// What a command does to the documents of its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Reads them.
+    Read,
+    /// Writes them without looking: it can be accepted when the present value is unknown.
+    Blind,
+    /// Looks, then writes, or may.
+    ReadWrite,
+}
+
+/// A reply, or with `Err` a reply after which everything that the command changed is undone.
+pub type Answer = Result<Reply, Reply>;
+
+/// What runs for a command.
+pub enum Run {
+    /// Works on documents, always to the same effect.
+    Documents(Effect, fn(&mut Call<'_>) -> Answer),
+    /// Works on documents; what it does to them depends on its arguments.
+    Varying(fn(Frame<'_>) -> Effect, fn(&mut Call<'_>) -> Answer),
+    /// Works on the session, at once.
+    Session(fn(&mut Session, Frame<'_>) -> Reply),
+    /// Works on session and engine, and may wait.
+    Engine(for<'a> fn(&'a mut Session, Frame<'a>) -> BoxFuture<'a, Reply>),
+}
+
+/// Where a command may not be used, or how it is treated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flag {
+    /// Runs at once in MULTI instead of being queued (EXEC, DISCARD and their kind).
+    NotQueued,
+    /// Refused in MULTI.
+    NotInMulti,
+    /// Refused in TXN.
+    NotInTxn,
+    /// Runs in a TXN that was aborted (TXN itself, QUIT, RESET).
+    InAborted,
+}
+
+/// All families.
+const FAMILIES: &[&[Command]] = &[connection::COMMANDS, strings::COMMANDS, transaction::COMMANDS, extension::COMMANDS];
+
+/// Names by which commands are looked up; a longer one is unknown.
+const NAME_BYTES_MAX: usize = 32;
+
+/// The commands by name.
+pub struct Table {
+    by_name: hashbrown::HashMap<&'static str, &'static Command, foldhash::fast::FixedState>,
+}
+
+impl Default for Table {
+    fn default() -> Table {
+        let by_name = all().map(|command| (command.name, command)).collect();
+        Table { by_name }
+    }
+}
+
+/// All commands, family by family.
+pub fn all() -> impl Iterator<Item = &'static Command> {
+    FAMILIES.iter().flat_map(|family| family.iter())
+}
+
+impl Table {
+    /// The command that a client calls `name`, in any case of letters.
+    pub fn find(&self, name: &[u8]) -> Option<&'static Command> {
+        let mut lower = [0; NAME_BYTES_MAX];
+        let lower = lower.get_mut(..name.len())?;
+        lower.copy_from_slice(name);
+        lower.make_ascii_lowercase();
+        self.by_name.get(std::str::from_utf8(lower).ok()?).copied()
+    }
+}
+
+impl Command {
+    /// Whether `count` arguments, the name included, fit.
+    pub fn arity_fits(&self, count: usize) -> bool {
+        match usize::try_from(self.arity) {
+            Ok(exact) => count == exact,
+            Err(_) => count >= self.arity.unsigned_abs() as usize,
+        }
+    }
+
+    /// Whether it has `flag`.
+    pub fn is(&self, flag: Flag) -> bool {
+        self.flags.contains(&flag)
+    }
+
+    /// What it does to the documents of its keys; `None` if it works on none.
+    pub fn effect(&self, frame: Frame<'_>) -> Option<Effect> {
+        match self.run {
+            Run::Documents(effect, _) => Some(effect),
+            Run::Varying(effect, _) => Some(effect(frame)),
+            Run::Session(_) | Run::Engine(_) => None,
+        }
+    }
+
+    /// Its function on documents, if it has one.
+    pub fn body(&self) -> Option<fn(&mut Call<'_>) -> Answer> {
+        match self.run {
+            Run::Documents(_, body) | Run::Varying(_, body) => Some(body),
+            Run::Session(_) | Run::Engine(_) => None,
+        }
+    }
+
+    /// Tells `take` each key of a request that fits the arity.
+    pub fn each_key<'a>(&self, frame: Frame<'a>, space: u8, take: &mut dyn FnMut(KeyRef<'a>)) {
+        match self.keys {
+            Keys::None => {}
+            Keys::Range { first, last, step } => {
+                let last = if last < 0 { frame.len().saturating_add_signed(last) } else { last as usize };
+                for at in (first..=last.min(frame.len().saturating_sub(1))).step_by(step) {
+                    take(KeyRef { space, name: frame.arg(at) });
+                }
+            }
+            Keys::Custom(keys) => keys(frame, space, take),
+        }
+    }
+}
+
+/// What a client is told of a transaction that did not commit.
+pub fn txn_error(error: &TxnError) -> Reply {
+    match error {
+        TxnError::Conflict(why) => Reply::error(format!("TXCONFLICT {why}, retry")),
+        TxnError::StoreDown(why) => Reply::error(format!("STOREDOWN {why}")),
+        TxnError::Unknown(id) => Reply::error(format!("TXUNKNOWN {id} the outcome is unknown, its keys stay locked")),
+        error => Reply::error(format!("ERR {error}")),
+    }
+}
+
+/// What a client is told of a change that does not fit; `hash`: of a field's value.
+pub fn document_error(error: &DocumentError) -> Reply {
+    match error {
+        DocumentError::Apply(ApplyError::WrongKind(_)) => Reply::error(errors::WRONGTYPE),
+        DocumentError::Apply(ApplyError::NotAnInteger) => Reply::error(errors::NOT_AN_INTEGER),
+        DocumentError::Apply(ApplyError::NotAFloat) => Reply::error(errors::NOT_A_FLOAT),
+        DocumentError::Apply(ApplyError::Overflow) => Reply::error(errors::OVERFLOW),
+        DocumentError::Apply(error @ ApplyError::TooLarge) => Reply::error(format!("LIMIT {error}")),
+        DocumentError::ReadOnly => Reply::error("ERR the transaction was begun READONLY"),
+        error => Reply::error(format!("ERR {error}")),
+    }
+}

@@ -1,0 +1,299 @@
+//! MULTI, EXEC, DISCARD, WATCH, UNWATCH: a script that commits to the store as a whole or changes nothing; and TXN: a
+//! transaction whose client sees each answer before it sends the next command.
+
+use std::sync::atomic::Ordering;
+
+use forebay::key::{Key, KeyRef};
+use forebay::txn::{Ahead, Documents, Executed, Mode, Plan, PlannedLock, TxnKind};
+use forebay_protocol::{Frame, Reply, errors};
+use futures_util::future::BoxFuture;
+use smallvec::SmallVec;
+
+use super::{Call, Command, Effect, Flag, Group, Keys, Run, txn_error};
+use crate::session::{Queue, Session, in_order, planned};
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command {
+        name: "multi",
+        syntax: "",
+        summary: "Begins to queue commands for EXEC",
+        group: Group::Transactions,
+        arity: 1,
+        keys: Keys::None,
+        run: Run::Session(multi),
+        flags: &[Flag::NotQueued, Flag::NotInTxn],
+    },
+    Command {
+        name: "exec",
+        syntax: "",
+        summary: "Commits the queued commands as one transaction, or changes nothing",
+        group: Group::Transactions,
+        arity: 1,
+        keys: Keys::None,
+        run: Run::Engine(exec),
+        flags: &[Flag::NotQueued, Flag::NotInTxn],
+    },
+    Command {
+        name: "discard",
+        syntax: "",
+        summary: "Forgets the queued commands and all watches",
+        group: Group::Transactions,
+        arity: 1,
+        keys: Keys::None,
+        run: Run::Session(discard),
+        flags: &[Flag::NotQueued, Flag::NotInTxn],
+    },
+    Command {
+        name: "watch",
+        syntax: "key [key ..]",
+        summary: "Has the next EXEC do nothing if one of the keys has changed by then",
+        group: Group::Transactions,
+        arity: -2,
+        keys: Keys::ALL,
+        run: Run::Engine(watch),
+        flags: &[Flag::NotQueued, Flag::NotInTxn],
+    },
+    Command {
+        name: "unwatch",
+        syntax: "",
+        summary: "Forgets all watches",
+        group: Group::Transactions,
+        arity: 1,
+        keys: Keys::None,
+        run: Run::Session(unwatch),
+        flags: &[],
+    },
+    Command {
+        name: "txn",
+        syntax: "BEGIN [READONLY] [TYPE name] | STEP name | COMMIT | ABORT",
+        summary: "An interactive transaction: reads inside, one commit to the store at its end",
+        group: Group::Transactions,
+        arity: -2,
+        keys: Keys::None,
+        run: Run::Engine(txn),
+        flags: &[Flag::NotInMulti, Flag::InAborted],
+    },
+];
+
+fn multi(session: &mut Session, _: Frame<'_>) -> Reply {
+    if session.multi.queue.is_some() {
+        return Reply::error(errors::MULTI_NESTED);
+    }
+    session.multi.queue = Some(Queue { space: session.space, ..Queue::default() });
+    Reply::OK
+}
+
+fn discard(session: &mut Session, _: Frame<'_>) -> Reply {
+    if session.multi.queue.take().is_none() {
+        return Reply::error(errors::DISCARD_WITHOUT_MULTI);
+    }
+    session.multi.watched.clear();
+    Reply::OK
+}
+
+fn unwatch(session: &mut Session, _: Frame<'_>) -> Reply {
+    session.multi.watched.clear();
+    Reply::OK
+}
+
+fn watch<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply> {
+    Box::pin(async move {
+        if session.multi.queue.is_some() {
+            return Reply::error(errors::WATCH_IN_MULTI);
+        }
+        let context = session.context();
+        for name in frame.args().skip(1) {
+            let key = Key::new(session.space, name);
+            if session.multi.watched.iter().any(|watched| watched.key == key) {
+                continue;
+            }
+            let limit = session.shared.limits.watched_keys_max;
+            if session.multi.watched.len() >= limit {
+                return Reply::error(format!("LIMIT watched_keys_max {limit}"));
+            }
+            match session.shared.engine.watch(&key, context).await {
+                Ok(watched) => session.multi.watched.push(watched),
+                Err(error) => return txn_error(&error),
+            }
+        }
+        Reply::OK
+    })
+}
+
+fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, Reply> {
+    Box::pin(async move {
+        let Some(queue) = session.multi.queue.take() else { return Reply::error(errors::EXEC_WITHOUT_MULTI) };
+        let watched = std::mem::take(&mut session.multi.watched);
+        if queue.doomed {
+            return Reply::error(errors::EXECABORT);
+        }
+        // Watching nothing and only reading: served without a lock if all is cached.
+        if watched.is_empty() && !session.replies.unsettled() {
+            if let Some(reply) = exec_published(session, &queue) {
+                return reply;
+            }
+        }
+        let mut locks = plan(&queue);
+        let shared = |key: &Key| PlannedLock { key: key.clone(), mode: Mode::Shared, load: true };
+        locks.extend(watched.iter().map(|watched| shared(&watched.key)));
+        let plan = Plan { locks: in_order(locks), watched };
+        let context = session.context();
+        let shared = session.shared.clone();
+        let mut ahead = Ahead::default();
+        let executed =
+            shared.engine.execute(&plan, context, &mut ahead, |documents| run_queue(session, &queue, documents));
+        match executed.await {
+            Ok(Executed::Done(reply, committing)) => {
+                session.committing = Some((committing, false));
+                reply
+            }
+            Ok(Executed::WatchFailed) => Reply::NilArray,
+            Err(error) => txn_error(&error),
+        }
+    })
+}
+
+/// The locks that the queued commands need.
+fn plan(queue: &Queue) -> Vec<PlannedLock> {
+    let mut locks = Vec::new();
+    for queued in &queue.commands {
+        let frame = queued.request.frame();
+        if let Some(effect) = queued.command.effect(frame) {
+            queued.command.each_key(frame, queued.space, &mut |key| locks.push(planned(key, effect)));
+        }
+    }
+    locks
+}
+
+/// Runs the queued commands on `documents`; the first that fails undoes all.
+fn run_queue(session: &mut Session, queue: &Queue, documents: &mut Documents) -> Result<Reply, Reply> {
+    let mut replies = Vec::with_capacity(queue.commands.len());
+    for (n, queued) in queue.commands.iter().enumerate() {
+        let frame = queued.request.frame();
+        let answer = match (queued.command.body(), &queued.command.run) {
+            (Some(body), _) => {
+                let random = session.shared.engine.runtime().random();
+                body(&mut Call { frame, space: queued.space, documents, random })
+            }
+            (None, Run::Session(body)) => Ok(body(session, frame)),
+            (None, _) => Err(Reply::error(format!("ERR {} inside MULTI is not allowed", queued.command.name))),
+        };
+        match answer {
+            Ok(Reply::Error(text)) | Err(Reply::Error(text)) => {
+                let name = queued.command.name.to_ascii_uppercase();
+                let first = frame.get(1).map(|arg| format!(" {}", arg.escape_ascii())).unwrap_or_default();
+                let mut rolled_back =
+                    format!("EXECABORT rolled back: command {} ({name}{first}): ", n + 1).into_bytes();
+                rolled_back.extend_from_slice(&text);
+                return Err(Reply::error(rolled_back));
+            }
+            Ok(reply) | Err(reply) => replies.push(reply),
+        }
+    }
+    Ok(Reply::Array(replies))
+}
+
+/// Serves a script that only reads without a lock, if all its keys are cached.
+fn exec_published(session: &mut Session, queue: &Queue) -> Option<Reply> {
+    let mut keys = SmallVec::<[KeyRef<'_>; 8]>::new();
+    for queued in &queue.commands {
+        let frame = queued.request.frame();
+        match queued.command.effect(frame) {
+            Some(Effect::Read) => queued.command.each_key(frame, queued.space, &mut |key| keys.push(key)),
+            Some(_) => return None,
+            None => {}
+        }
+    }
+    if keys.is_empty() {
+        return None;
+    }
+    keys.sort_unstable();
+    keys.dedup();
+    let mut documents = session.shared.engine.read_published(&keys, &session.context())?;
+    Some(run_queue(session, queue, &mut documents).unwrap_or_else(|error| error))
+}
+
+fn txn<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply> {
+    Box::pin(async move {
+        match frame.arg(1).to_ascii_lowercase().as_slice() {
+            b"begin" => begin(session, frame),
+            b"step" if frame.len() == 3 => step(session, frame),
+            b"commit" if frame.len() == 2 => commit(session).await,
+            b"abort" if frame.len() == 2 => abort(session),
+            b"step" | b"commit" | b"abort" => errors::wrong_arguments("txn"),
+            _ => errors::unknown_subcommand("TXN", frame.arg(1)),
+        }
+    })
+}
+
+fn begin(session: &mut Session, frame: Frame<'_>) -> Reply {
+    if session.open.is_open() {
+        return Reply::error("ERR TXN calls can not be nested");
+    }
+    if let Some(reason) = session.open.aborted() {
+        return Reply::error(format!("TXABORTED {reason}; end it with TXN ABORT first"));
+    }
+    let mut kind = TxnKind::Interactive;
+    let mut context = session.context();
+    let mut args = frame.args().skip(2);
+    while let Some(option) = args.next() {
+        match option.to_ascii_lowercase().as_slice() {
+            b"readonly" => kind = TxnKind::ReadOnly,
+            b"type" => match args.next().map(|name| session.shared.labels.txn_type(name)) {
+                Some(Ok(number)) => context.txn_type = number,
+                Some(Err(error)) => return error,
+                None => return Reply::error(errors::SYNTAX),
+            },
+            _ => return Reply::error(errors::SYNTAX),
+        }
+    }
+    let limit = session.shared.limits.transactions_max;
+    if session.shared.figures.transactions_open.fetch_add(1, Ordering::Relaxed) >= limit {
+        session.shared.figures.transactions_open.fetch_sub(1, Ordering::Relaxed);
+        return Reply::error(format!("LIMIT transactions_max {limit}"));
+    }
+    let transaction = session.shared.engine.begin(kind, context);
+    session.open.set(transaction, session.shared.engine.runtime().elapsed());
+    Reply::OK
+}
+
+fn step(session: &mut Session, frame: Frame<'_>) -> Reply {
+    let vertex = match session.shared.labels.vertex(frame.arg(2)) {
+        Ok(vertex) => vertex,
+        Err(error) => return error,
+    };
+    if let Some(reason) = session.open.aborted() {
+        return Reply::error(format!("TXABORTED {reason}"));
+    }
+    let Some(transaction) = session.open.transaction() else {
+        return Reply::error("ERR TXN STEP without TXN BEGIN");
+    };
+    transaction.context_mut().vertex = vertex;
+    Reply::OK
+}
+
+async fn commit(session: &mut Session) -> Reply {
+    if let Some(reason) = session.open.aborted() {
+        let error = Reply::error(format!("TXABORTED {reason}"));
+        session.open.drop_transaction(&session.shared);
+        return error;
+    }
+    let Some(transaction) = session.open.take(&session.shared) else {
+        return Reply::error("ERR TXN COMMIT without TXN BEGIN");
+    };
+    match transaction.commit().await {
+        Ok(committing) => {
+            session.committing = Some((committing, true));
+            Reply::OK
+        }
+        Err(error) => txn_error(&error),
+    }
+}
+
+fn abort(session: &mut Session) -> Reply {
+    if !session.open.is_open() && session.open.aborted().is_none() {
+        return Reply::error("ERR TXN ABORT without TXN BEGIN");
+    }
+    session.open.drop_transaction(&session.shared);
+    Reply::OK
+}

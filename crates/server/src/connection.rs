@@ -1,0 +1,218 @@
+//! One connection: bytes in, bytes out.
+//!
+//! It goes on reading while replies wait to be written: many clients write a whole pipeline before they read, and would
+//! hang otherwise. What waits is bounded by `client_reply_bytes_max`, and over all clients by `replies_bytes_max`; past
+//! either the connection is closed and logged, as Redis does. A deep pipeline is served in slices, so that others get
+//! their turn.
+
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::{Buf, BytesMut};
+use forebay_protocol::{Batch, Decoder};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+use crate::session::Session;
+use crate::state::{Client, Shared};
+
+/// Bytes of input that may wait unparsed behind a slice that runs.
+const INPUT_BYTES_MAX: usize = 1 << 20;
+
+/// Serves a connection to its end.
+pub(crate) async fn serve(stream: TcpStream, shared: Arc<Shared>, client: Arc<Client>) {
+    let mut connection = Connection {
+        stream,
+        decoder: Decoder::new(shared.limits.request),
+        input: BytesMut::new(),
+        session: Session::new(shared.clone(), client.clone()),
+        counted: 0,
+        shared,
+        client,
+    };
+    if let Err(error) = connection.run().await {
+        tracing::debug!(client = connection.client.id, %error, "connection ended");
+    }
+    connection.count_waiting(0);
+}
+
+struct Connection {
+    stream: TcpStream,
+    decoder: Decoder,
+    input: BytesMut,
+    session: Session,
+    /// Bytes of waiting replies that are counted in the server's figures.
+    counted: usize,
+    shared: Arc<Shared>,
+    client: Arc<Client>,
+}
+
+impl Connection {
+    async fn run(&mut self) -> io::Result<()> {
+        let mut batch = Batch::default();
+        let mut ended = false;
+        loop {
+            let full = self.serve_slice(&mut batch).await;
+            self.write()?;
+            if self.session.closing || (ended && !full) {
+                return self.close().await;
+            }
+            if full {
+                // Others get their turn; meanwhile the client may have sent more, or read.
+                tokio::task::yield_now().await;
+                continue;
+            }
+            ended = self.wait().await?;
+        }
+    }
+
+    /// Serves the complete requests at hand, at most one slice; whether there may be more.
+    async fn serve_slice(&mut self, batch: &mut Batch) -> bool {
+        // Unauthenticated clients' limits change with AUTH, so one request at a time: see `forebay_protocol::Limits`.
+        let frames_max = if self.decoder.limits().authenticated { self.shared.limits.pipeline_frames_max } else { 1 };
+        match self.decoder.decode_batch(&mut self.input, frames_max, batch) {
+            Ok(0) => false,
+            Ok(count) => {
+                let now = self.shared.engine.runtime().elapsed();
+                self.session.expire(now);
+                self.session.open.touch(now);
+                self.session.serve(batch).await;
+                self.session.replies.settle().await;
+                batch.clear();
+                count == frames_max
+            }
+            Err(error) => {
+                self.session.answer(&error.to_reply());
+                self.session.closing = true;
+                tracing::info!(client = self.client.id, %error, "a client broke the protocol");
+                false
+            }
+        }
+    }
+
+    /// Waits until there is something to do: bytes to read or room to write, the end of a transaction's time, a kill,
+    /// or the server's stop. True at the end of the client's bytes.
+    async fn wait(&mut self) -> io::Result<bool> {
+        loop {
+            let waiting = !self.session.replies.ready_mut().is_empty();
+            let interest = if waiting { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+            let runtime = self.shared.engine.runtime();
+            let deadline = self.session.deadline();
+            let time_left = deadline.map(|deadline| deadline.at.saturating_sub(runtime.elapsed()));
+            let sleep = time_left.map(|time_left| runtime.sleep(time_left));
+            let up = async {
+                match sleep {
+                    Some(sleep) => sleep.await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                ready = self.stream.ready(interest) => {
+                    let ready = ready?;
+                    if ready.is_writable() {
+                        self.write()?;
+                    }
+                    if ready.is_readable() {
+                        match self.read() {
+                            Ok(0) => return Ok(true),
+                            Ok(_) => return Ok(false),
+                            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                            Err(error) => return Err(error),
+                        }
+                    }
+                }
+                () = up => self.session.expire(self.shared.engine.runtime().elapsed()),
+                () = self.client.killed() => return Err(io::Error::other("killed by CLIENT KILL")),
+                () = self.shared.stopping.wait() => {
+                    self.session.closing = true;
+                    return Ok(true);
+                }
+            }
+        }
+    }
+
+    fn read(&mut self) -> io::Result<usize> {
+        let mut total = 0;
+        loop {
+            self.decoder.reserve(&mut self.input);
+            match self.stream.try_read_buf(&mut self.input) {
+                Ok(0) if total == 0 => return Ok(0),
+                Ok(0) => break,
+                Ok(count) => {
+                    total += count;
+                    let filled = self.input.len() == self.input.capacity();
+                    if !filled || self.input.len() >= INPUT_BYTES_MAX {
+                        break;
+                    }
+                }
+                Err(error) if total > 0 && error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        self.shared.figures.bytes_in.fetch_add(total as u64, Ordering::Relaxed);
+        Ok(total)
+    }
+
+    /// Writes what the socket takes now; what is left waits, within its limits.
+    fn write(&mut self) -> io::Result<()> {
+        let out = self.session.replies.ready_mut();
+        let mut written = 0;
+        while !out.is_empty() {
+            match self.stream.try_write(out) {
+                Ok(count) => {
+                    out.advance(count);
+                    written += count;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        let left = out.len();
+        if left == 0 && out.capacity() > INPUT_BYTES_MAX {
+            *out = BytesMut::new();
+        }
+        if written > 0 {
+            self.session.open.replies_written();
+            self.shared.figures.bytes_out.fetch_add(written as u64, Ordering::Relaxed);
+        }
+        self.count_waiting(left);
+        let all = self.shared.figures.reply_bytes.load(Ordering::Relaxed);
+        let limits = &self.shared.limits;
+        if left > limits.client_reply_bytes_max || (left > 0 && all > limits.replies_bytes_max) {
+            let client = self.client.id;
+            tracing::warn!(
+                client,
+                left,
+                all,
+                "closing a client that does not read its replies: client_reply_bytes_max"
+            );
+            return Err(io::Error::other("client_reply_bytes_max"));
+        }
+        Ok(())
+    }
+
+    fn count_waiting(&mut self, left: usize) {
+        if left != self.counted {
+            self.shared.figures.reply_bytes.fetch_add(left, Ordering::Relaxed);
+            self.shared.figures.reply_bytes.fetch_sub(self.counted, Ordering::Relaxed);
+            self.counted = left;
+        }
+    }
+
+    /// Writes the last replies, then ends.
+    async fn close(&mut self) -> io::Result<()> {
+        while !self.session.replies.ready_mut().is_empty() {
+            tokio::select! {
+                writable = self.stream.writable() => writable?,
+                () = self.client.killed() => return Ok(()),
+                () = self.shared.engine.runtime().sleep(CLOSE_WAIT) => return Ok(()),
+            }
+            self.write()?;
+        }
+        Ok(())
+    }
+}
+
+/// How long a closing connection waits for its client to read the last replies.
+const CLOSE_WAIT: std::time::Duration = std::time::Duration::from_secs(5);

@@ -1,0 +1,42 @@
+//! The server's limits, each named, with its unit.
+
+use forebay_protocol::Limits as RequestLimits;
+
+/// Limits that hold for one server; those of transactions are [`forebay::txn::TxnLimits`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerLimits {
+    /// Connections at a time; one more is told so and closed.
+    pub clients_max: usize,
+    /// Interactive transactions open at a time.
+    pub transactions_max: usize,
+    /// Requests of one connection that run before others get their turn.
+    pub pipeline_frames_max: usize,
+    /// Bytes of replies that wait for one client to read them; past it the connection is closed.
+    pub client_reply_bytes_max: usize,
+    /// The same over all clients.
+    pub replies_bytes_max: usize,
+    /// Commands queued in one MULTI.
+    pub multi_commands_max: usize,
+    /// Bytes of the commands queued in one MULTI.
+    pub multi_bytes_max: usize,
+    /// Keys watched by one connection.
+    pub watched_keys_max: usize,
+    /// What one request may ask.
+    pub request: RequestLimits,
+}
+
+impl Default for ServerLimits {
+    fn default() -> ServerLimits {
+        ServerLimits {
+            clients_max: 10_000,
+            transactions_max: 10_000,
+            pipeline_frames_max: 128,
+            client_reply_bytes_max: 256 << 20,
+            replies_bytes_max: 1 << 30,
+            multi_commands_max: 100_000,
+            multi_bytes_max: 64 << 20,
+            watched_keys_max: 10_000,
+            request: RequestLimits::default(),
+        }
+    }
+}

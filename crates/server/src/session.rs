@@ -1,0 +1,407 @@
+//! What one client has said so far, and how its requests are served.
+//!
+//! Requests come in batches: what the client has sent without waiting. Each is served in order and answered in order;
+//! an error stops no other. A read whose keys are all cached is served without a lock and without a wait. At the first
+//! request that has to wait, the session looks ahead over the rest of the batch and has all their missing keys fetched
+//! in one store round trip.
+//!
+//! Knows no socket and no clock of its own: it runs on any [`forebay::runtime::Runtime`].
+
+mod multi;
+mod open;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use forebay::cache::Context;
+use forebay::hint::HintSet;
+use forebay::key::{Key, KeyRef};
+use forebay::txn::{Ahead, Committing, Executed, Mode, Plan, PlannedLock};
+use forebay_protocol::{Batch, Frame, Protocol, Reply, errors};
+use smallvec::SmallVec;
+
+pub use multi::{Multi, Queue};
+pub use open::{Deadline, Open};
+
+use crate::command::{Answer, Call, Command, Effect, Flag, Run, txn_error};
+use crate::replies::Replies;
+use crate::state::{Client, Shared};
+
+/// Keys that one look ahead fetches together.
+const LOOK_AHEAD_KEYS_MAX: usize = 1024;
+
+/// One client's state.
+pub struct Session {
+    /// What all sessions share.
+    pub shared: Arc<Shared>,
+    /// What others may know of this client.
+    pub client: Arc<Client>,
+    /// RESP2 until HELLO 3.
+    pub protocol: Protocol,
+    /// Database, as key space.
+    pub space: u8,
+    /// MULTI and WATCH.
+    pub multi: Multi,
+    /// TXN.
+    pub open: Open,
+    /// Replies on their way out.
+    pub replies: Replies,
+    /// Hint set of the next command, and of all that name none.
+    pub hints: Hints,
+    /// CLIENT REPLY.
+    pub reply_mode: ReplyMode,
+    /// The connection is to be closed once its replies are written.
+    pub closing: bool,
+    /// A reply that shows a commit, set by the command that just ran.
+    pub committing: Option<(Committing, bool)>,
+}
+
+/// Hint sets as the client named them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hints {
+    /// HINT USE: for the next command.
+    pub next: Option<HintSet>,
+    /// HINT DEFAULT: for the connection.
+    pub default: HintSet,
+}
+
+/// Which replies the client wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReplyMode {
+    /// All.
+    #[default]
+    On,
+    /// None until it is switched on.
+    Off,
+    /// Not that of the next command.
+    SkipNext,
+    /// Not that of the command that runs.
+    Skip,
+}
+
+impl Session {
+    /// A session of a client that has just connected.
+    pub fn new(shared: Arc<Shared>, client: Arc<Client>) -> Session {
+        Session {
+            shared,
+            client,
+            protocol: Protocol::Resp2,
+            space: 0,
+            multi: Multi::default(),
+            open: Open::default(),
+            replies: Replies::default(),
+            hints: Hints::default(),
+            reply_mode: ReplyMode::On,
+            closing: false,
+            committing: None,
+        }
+    }
+
+    /// As it was when the client connected.
+    pub fn reset(&mut self) {
+        self.multi = Multi::default();
+        self.open.drop_transaction(&self.shared);
+        self.protocol = Protocol::Resp2;
+        self.space = 0;
+        self.hints = Hints::default();
+        self.reply_mode = ReplyMode::On;
+        self.client.names().name.clear();
+        self.publish_state();
+    }
+
+    /// Serves a batch in order. Afterwards its replies are in [`Session::replies`], some perhaps still to be settled.
+    pub async fn serve(&mut self, batch: &Batch) {
+        let now_ms = self.shared.engine.runtime().now_ms();
+        self.client.active_ms.store(now_ms, Ordering::Relaxed);
+        self.shared.figures.commands.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        let mut ahead = Ahead::default();
+        let mut looked_ahead = false;
+        for at in 0..batch.len() {
+            if self.closing {
+                break;
+            }
+            let frame = batch.frame(at);
+            let command = match self.accept(frame) {
+                Ok(Some(command)) => command,
+                Ok(None) => continue,
+                Err(error) => {
+                    self.answer(&error);
+                    continue;
+                }
+            };
+            if self.serve_published(command, frame) {
+                continue;
+            }
+            if !looked_ahead && batch.len() - at > 1 && self.multi.queue.is_none() {
+                looked_ahead = true;
+                let keys = self.missing_ahead(batch, at);
+                if keys.len() > 1 {
+                    ahead = self.shared.engine.fetch_ahead(&keys).await;
+                }
+            }
+            self.run(command, frame, &mut ahead).await;
+        }
+        self.publish_state();
+    }
+
+    /// Looks a request up and checks what can be checked before it runs. `Ok(None)`: it was queued in MULTI.
+    fn accept(&mut self, frame: Frame<'_>) -> Result<Option<&'static Command>, Reply> {
+        let name = frame.arg(0);
+        let found = self.shared.table.find(name).ok_or_else(|| errors::unknown_command(name, frame.args().skip(1)));
+        let fits = found.and_then(|command| match command.arity_fits(frame.len()) {
+            true => Ok(command),
+            false => Err(errors::wrong_arguments(command.name)),
+        });
+        let command = fits.inspect_err(|_| self.multi.doom())?;
+        if let Some(reason) = self.open.aborted()
+            && !command.is(Flag::InAborted)
+        {
+            return Err(Reply::error(format!("TXABORTED {reason}")));
+        }
+        if self.open.is_open() && command.is(Flag::NotInTxn) {
+            let name = command.name.to_ascii_uppercase();
+            return Err(Reply::error(format!("ERR {name} inside TXN is not allowed")));
+        }
+        if self.multi.queue.is_some() && !command.is(Flag::NotQueued) {
+            if command.is(Flag::NotInMulti) {
+                self.multi.doom();
+                let name = command.name.to_ascii_uppercase();
+                return Err(Reply::error(format!("ERR {name} inside MULTI is not allowed")));
+            }
+            self.multi.push(command, frame, &self.shared.limits)?;
+            self.answer(&Reply::Simple("QUEUED".into()));
+            return Ok(None);
+        }
+        Ok(Some(command))
+    }
+
+    /// Serves a read whose keys are all cached, without a lock and without a wait; false if it can't be.
+    fn serve_published(&mut self, command: &'static Command, frame: Frame<'_>) -> bool {
+        if self.open.is_open() || self.replies.unsettled() {
+            return false;
+        }
+        let Some(body) = command.body() else { return false };
+        if command.effect(frame) != Some(Effect::Read) {
+            return false;
+        }
+        let mut keys = SmallVec::<[KeyRef<'_>; 8]>::new();
+        command.each_key(frame, self.space, &mut |key| keys.push(key));
+        let context = self.context();
+        let Some(mut documents) = self.shared.engine.read_published(&keys, &context) else { return false };
+        let random = self.random_for(command);
+        let mut call = Call { frame, space: self.space, documents: &mut documents, random };
+        let reply = body(&mut call).unwrap_or_else(|error| error);
+        self.hints.next = None;
+        self.answer(&reply);
+        true
+    }
+
+    /// Runs one command, waiting where it has to.
+    async fn run(&mut self, command: &'static Command, frame: Frame<'_>, ahead: &mut Ahead) {
+        let reply = match command.run {
+            Run::Session(body) => body(self, frame),
+            Run::Engine(body) => body(self, frame).await,
+            Run::Documents(_, body) | Run::Varying(_, body) => {
+                let effect = command.effect(frame).unwrap_or(Effect::ReadWrite);
+                let mut locks = SmallVec::<[PlannedLock; 2]>::new();
+                command.each_key(frame, self.space, &mut |key| locks.push(planned(key, effect)));
+                match self.open.is_open() {
+                    true => self.run_in_open(&locks, command, body, frame, ahead).await,
+                    false => self.run_alone(locks.into_vec(), command, body, frame, ahead).await,
+                }
+            }
+        };
+        self.hints.next = None;
+        match self.committing.take() {
+            Some((committing, with_version)) => self.answer_after(reply, committing, with_version),
+            None => self.answer(&reply),
+        }
+    }
+
+    /// A plain command is a transaction of its own.
+    async fn run_alone(
+        &mut self,
+        locks: Vec<PlannedLock>,
+        command: &'static Command,
+        body: fn(&mut Call<'_>) -> Answer,
+        frame: Frame<'_>,
+        ahead: &mut Ahead,
+    ) -> Reply {
+        let plan = Plan { locks: in_order(locks), watched: Vec::new() };
+        let (space, random) = (self.space, self.random_for(command));
+        let context = self.context();
+        let shared = self.shared.clone();
+        let executed = shared
+            .engine
+            .execute(&plan, context, ahead, |documents| body(&mut Call { frame, space, documents, random }));
+        match executed.await {
+            Ok(Executed::Done(reply, committing)) => {
+                self.committing = Some((committing, false));
+                reply
+            }
+            Ok(Executed::WatchFailed) => Reply::NilArray,
+            Err(error) => txn_error(&error),
+        }
+    }
+
+    /// A command within TXN.
+    async fn run_in_open(
+        &mut self,
+        locks: &[PlannedLock],
+        command: &'static Command,
+        body: fn(&mut Call<'_>) -> Answer,
+        frame: Frame<'_>,
+        ahead: &mut Ahead,
+    ) -> Reply {
+        let (space, random) = (self.space, self.random_for(command));
+        let hints = self.context().hints;
+        let Some(transaction) = self.open.transaction() else { return Reply::error("ERR no transaction is open") };
+        transaction.context_mut().hints = hints;
+        if let Err(error) = transaction.prepare_command(locks, ahead).await {
+            self.open.abort(&error.to_string(), &self.shared);
+            return txn_error(&error);
+        }
+        let documents = transaction.documents_mut();
+        documents.savepoint();
+        let answer = body(&mut Call { frame, space, documents, random });
+        if answer.is_err() {
+            documents.roll_back();
+        }
+        self.committing = Some((transaction.shown(), false));
+        answer.unwrap_or_else(|error| error)
+    }
+
+    /// The keys that the rest of the batch, from `start`, will miss: of plain commands, up to the first that changes how
+    /// others are to be read.
+    fn missing_ahead(&self, batch: &Batch, start: usize) -> Vec<Key> {
+        let mut keys: Vec<Key> = Vec::new();
+        for at in start..batch.len() {
+            let frame = batch.frame(at);
+            let Some(command) = self.shared.table.find(frame.arg(0)) else { continue };
+            if !command.arity_fits(frame.len()) {
+                continue;
+            }
+            match command.effect(frame) {
+                Some(Effect::Blind) => {}
+                Some(Effect::Read | Effect::ReadWrite) => {
+                    command.each_key(frame, self.space, &mut |key| {
+                        if keys.len() < LOOK_AHEAD_KEYS_MAX {
+                            keys.push(key.to_key());
+                        }
+                    });
+                }
+                None if command.is(Flag::NotQueued) || command.name == "select" => break,
+                None => {}
+            }
+        }
+        keys
+    }
+
+    /// What the policy is told with the reads of the next command.
+    pub fn context(&self) -> Context {
+        let hints = self.hints.next.unwrap_or(self.hints.default);
+        Context { client: self.client.id as u32, hints, ..Context::default() }
+    }
+
+    /// A random number for commands that may want one.
+    fn random_for(&self, command: &Command) -> u64 {
+        match command.name {
+            "hrandfield" | "srandmember" => self.shared.engine.runtime().random(),
+            _ => 0,
+        }
+    }
+
+    /// Answers the request at hand, at once.
+    pub fn answer(&mut self, reply: &Reply) {
+        if self.wants_reply(reply) {
+            self.replies.push(reply, self.protocol);
+        }
+    }
+
+    fn answer_after(&mut self, reply: Reply, committing: Committing, with_version: bool) {
+        if committing.settled() && !with_version {
+            // What was settled at once may still have failed.
+            let outcome = futures_util::FutureExt::now_or_never(committing.wait());
+            return match outcome {
+                Some(Err(error)) => self.answer(&txn_error(&error)),
+                _ => self.answer(&reply),
+            };
+        }
+        if self.wants_reply(&reply) {
+            self.replies.push_after(reply, committing, with_version, self.protocol);
+        }
+    }
+
+    fn wants_reply(&mut self, reply: &Reply) -> bool {
+        if reply.is_error() {
+            self.shared.figures.errors.fetch_add(1, Ordering::Relaxed);
+        }
+        match self.reply_mode {
+            ReplyMode::On => true,
+            ReplyMode::Off => false,
+            ReplyMode::SkipNext => {
+                self.reply_mode = ReplyMode::Skip;
+                false
+            }
+            ReplyMode::Skip => {
+                self.reply_mode = ReplyMode::On;
+                false
+            }
+        }
+    }
+
+    /// When the open transaction, if there is one, is to be rolled back if its client says nothing.
+    pub fn deadline(&self) -> Option<Deadline> {
+        self.open.deadline(self.shared.engine.limits())
+    }
+
+    /// Rolls the open transaction back if its time is up.
+    pub fn expire(&mut self, elapsed: Duration) {
+        if self.deadline().is_some_and(|deadline| deadline.at <= elapsed) {
+            let deadline = self.deadline();
+            let reason = deadline.map_or("timeout", |deadline| deadline.reason);
+            self.open.abort(reason, &self.shared);
+            self.publish_state();
+        }
+    }
+
+    /// Tells others what CLIENT LIST shows.
+    fn publish_state(&self) {
+        let client = &self.client;
+        client.space.store(u64::from(self.space), Ordering::Relaxed);
+        client.protocol.store(self.protocol.number() as u64, Ordering::Relaxed);
+        let queued = self.multi.queue.as_ref().map_or(0, |queue| queue.commands.len() as u64 + 1);
+        client.multi.store(queued, Ordering::Relaxed);
+        client.watched.store(self.multi.watched.len() as u64, Ordering::Relaxed);
+        client.in_txn.store(self.open.is_open(), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.open.drop_transaction(&self.shared);
+    }
+}
+
+/// How a key is locked and loaded for a command that has `effect` on it.
+pub fn planned(key: KeyRef<'_>, effect: Effect) -> PlannedLock {
+    let mode = if effect == Effect::Read { Mode::Shared } else { Mode::Exclusive };
+    PlannedLock { key: key.to_key(), mode, load: effect != Effect::Blind }
+}
+
+/// Locks in key order, each key once in its strongest mode: two plans never wait for each other in a circle.
+pub fn in_order(locks: Vec<PlannedLock>) -> Vec<PlannedLock> {
+    if locks.len() < 2 {
+        return locks;
+    }
+    let mut by_key: BTreeMap<Key, PlannedLock> = BTreeMap::new();
+    for lock in locks {
+        match by_key.get_mut(&lock.key) {
+            Some(known) => (known.mode, known.load) = (known.mode.max(lock.mode), known.load || lock.load),
+            None => drop(by_key.insert(lock.key.clone(), lock)),
+        }
+    }
+    by_key.into_values().collect()
+}

@@ -1,0 +1,75 @@
+//! MULTI and WATCH: what is queued, what is watched.
+
+use forebay::key::SPACES;
+use forebay::txn::Watched;
+use forebay_protocol::decoder::parse_integer;
+use forebay_protocol::{Frame, Reply, Request};
+
+use crate::command::Command;
+use crate::limits::ServerLimits;
+
+/// A client's MULTI and WATCH.
+#[derive(Default)]
+pub struct Multi {
+    /// The queued commands; `None` outside MULTI.
+    pub queue: Option<Queue>,
+    /// Keys under WATCH, with what they were.
+    pub watched: Vec<Watched>,
+}
+
+/// Commands queued between MULTI and EXEC.
+#[derive(Default)]
+pub struct Queue {
+    /// The commands in order.
+    pub commands: Vec<Queued>,
+    /// The database that the next queued command works in: SELECT may be among them.
+    pub space: u8,
+    /// Bytes of their arguments.
+    pub bytes: usize,
+    /// One could not be queued: EXEC will refuse.
+    pub doomed: bool,
+}
+
+/// One queued command.
+pub struct Queued {
+    /// Which command.
+    pub command: &'static Command,
+    /// Its arguments.
+    pub request: Request,
+    /// The database that it works in.
+    pub space: u8,
+}
+
+impl Multi {
+    /// A command could not be queued: EXEC refuses the whole.
+    pub fn doom(&mut self) {
+        if let Some(queue) = &mut self.queue {
+            queue.doomed = true;
+        }
+    }
+
+    /// Queues a command.
+    pub fn push(&mut self, command: &'static Command, frame: Frame<'_>, limits: &ServerLimits) -> Result<(), Reply> {
+        let Some(queue) = &mut self.queue else { return Ok(()) };
+        queue.bytes += frame.args_bytes();
+        if queue.commands.len() >= limits.multi_commands_max {
+            queue.doomed = true;
+            return Err(Reply::error(format!("LIMIT multi_commands_max {}", limits.multi_commands_max)));
+        }
+        if queue.bytes > limits.multi_bytes_max {
+            queue.doomed = true;
+            return Err(Reply::error(format!("LIMIT multi_bytes_max {}", limits.multi_bytes_max)));
+        }
+        // Once doomed it is only counted: nothing of it will run.
+        if !queue.doomed {
+            queue.commands.push(Queued { command, request: frame.compact(), space: queue.space });
+            if command.name == "select"
+                && let Some(space) = frame.get(1).and_then(parse_integer).and_then(|index| u8::try_from(index).ok())
+                && space < SPACES
+            {
+                queue.space = space;
+            }
+        }
+        Ok(())
+    }
+}

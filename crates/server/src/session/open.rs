@@ -1,0 +1,122 @@
+//! TXN: the interactive transaction of a session, and how it ends by itself.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use forebay::txn::{Transaction, TxnLimits};
+
+use crate::state::Shared;
+
+/// A session's interactive transaction.
+#[derive(Default)]
+pub struct Open {
+    state: State,
+    /// A reply was written since the last command of the transaction: the next one begins a level.
+    answered: bool,
+}
+
+#[derive(Default)]
+enum State {
+    #[default]
+    None,
+    Open {
+        transaction: Box<Transaction>,
+        began: Duration,
+        active: Duration,
+    },
+    /// Rolled back by the server; its client has to hear of it before it goes on.
+    Aborted(String),
+}
+
+/// When and why a transaction is rolled back.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline {
+    /// The moment, on the runtime's clock.
+    pub at: Duration,
+    /// What the client is told.
+    pub reason: &'static str,
+}
+
+impl Open {
+    /// Whether a transaction is open.
+    pub fn is_open(&self) -> bool {
+        matches!(self.state, State::Open { .. })
+    }
+
+    /// Why the transaction was rolled back, if it was and the client has not ended it.
+    pub fn aborted(&self) -> Option<&str> {
+        match &self.state {
+            State::Aborted(reason) => Some(reason),
+            _ => None,
+        }
+    }
+
+    /// Takes a transaction in.
+    pub fn set(&mut self, transaction: Transaction, now: Duration) {
+        self.state = State::Open { transaction: Box::new(transaction), began: now, active: now };
+        self.answered = false;
+    }
+
+    /// The open transaction, for its next command.
+    pub fn transaction(&mut self) -> Option<&mut Transaction> {
+        match &mut self.state {
+            State::Open { transaction, .. } => {
+                if std::mem::take(&mut self.answered) {
+                    transaction.context_mut().level += 1;
+                }
+                Some(transaction)
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes the transaction out, to be committed or dropped.
+    pub fn take(&mut self, shared: &Shared) -> Option<Transaction> {
+        match std::mem::take(&mut self.state) {
+            State::Open { transaction, .. } => {
+                shared.figures.transactions_open.fetch_sub(1, Ordering::Relaxed);
+                Some(*transaction)
+            }
+            other => {
+                self.state = other;
+                None
+            }
+        }
+    }
+
+    /// Rolls it back; the client's next command is told why.
+    pub fn abort(&mut self, reason: &str, shared: &Shared) {
+        if self.take(shared).is_some() {
+            self.state = State::Aborted(reason.to_owned());
+        }
+    }
+
+    /// Forgets it, rolled back or to be rolled back.
+    pub fn drop_transaction(&mut self, shared: &Shared) {
+        drop(self.take(shared));
+        self.state = State::None;
+    }
+
+    /// Its replies were written to the client.
+    pub fn replies_written(&mut self) {
+        self.answered = true;
+    }
+
+    /// Its client has spoken at `now`.
+    pub fn touch(&mut self, now: Duration) {
+        if let State::Open { active, .. } = &mut self.state {
+            *active = now;
+        }
+    }
+
+    /// When it is to be rolled back.
+    pub fn deadline(&self, limits: &TxnLimits) -> Option<Deadline> {
+        let State::Open { began, active, .. } = &self.state else { return None };
+        let idle = *active + Duration::from_millis(limits.txn_idle_ms_max);
+        let whole = *began + Duration::from_millis(limits.txn_ms_max);
+        Some(match idle <= whole {
+            true => Deadline { at: idle, reason: "timeout: txn_idle_ms_max" },
+            false => Deadline { at: whole, reason: "timeout: txn_ms_max" },
+        })
+    }
+}

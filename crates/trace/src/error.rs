@@ -1,0 +1,120 @@
+//! What can go wrong with a trace, by operation; each variant says where and what to do.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// Why a trace could not be opened, read or written.
+#[derive(Debug, Error)]
+pub enum TraceError {
+    /// The file could not be opened.
+    #[error("cannot open trace {}: {source}; check the path and its permissions", path.display())]
+    Open {
+        /// The file asked for.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// Neither the file's ending nor its first bytes tell its format.
+    #[error("cannot tell the format of trace {}; name it, one of: {known}", path.display())]
+    UnknownFormat {
+        /// The file asked for.
+        path: PathBuf,
+        /// Names that can be given.
+        known: String,
+    },
+    /// No format has the name that was given.
+    #[error("no trace format is named '{name}'; give one of: {known}")]
+    NoSuchFormat {
+        /// The name given.
+        name: String,
+        /// Names that can be given.
+        known: String,
+    },
+    /// Reading or decompressing failed.
+    #[error("reading the trace failed at byte {offset} (after decompression): {source}; check the disk and the file")]
+    Read {
+        /// Byte of the decompressed trace.
+        offset: u64,
+        /// What the operating system or the decompressor said.
+        source: io::Error,
+    },
+    /// A line of a text format is not what the format says.
+    #[error("line {line}, column {column}: {reason}; mend or remove the line, or name another format")]
+    Line {
+        /// Line number from 1.
+        line: u64,
+        /// Column by name, or `-` for the whole line.
+        column: String,
+        /// What was found and what was expected.
+        reason: String,
+    },
+    /// A line is longer than [`crate::LINE_BYTES_MAX`].
+    #[error("line {line} is longer than line_bytes_max {limit}; is this a text trace?")]
+    LineTooLong {
+        /// Line number from 1.
+        line: u64,
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// Bytes of a binary format are not what the format says.
+    #[error("byte {offset}: {reason}; the file is damaged or of another format")]
+    Malformed {
+        /// Byte of the decompressed trace.
+        offset: u64,
+        /// What was found and what was expected.
+        reason: String,
+    },
+    /// The trace ends before its format says it should: its writer was killed, or the file was cut. All records before
+    /// this error are whole; a caller may take it for the end.
+    #[error("byte {offset}: the trace is cut short ({what}); what came before is whole and was read")]
+    Truncated {
+        /// Byte of the decompressed trace at which data ended.
+        offset: u64,
+        /// What was cut.
+        what: &'static str,
+    },
+    /// The file was written by a later forebay.
+    #[error("forebay trace format version {found} is not known, only up to {known}; read it with a newer forebay")]
+    Version {
+        /// Version in the file.
+        found: u16,
+        /// Latest version that this build reads.
+        known: u16,
+    },
+    /// Something is larger than a named limit allows.
+    #[error("{name} {limit} exceeded ({found}); leave it out or split the trace")]
+    Limit {
+        /// Name of the limit.
+        name: &'static str,
+        /// The limit.
+        limit: u64,
+        /// What was asked for.
+        found: u64,
+    },
+    /// A number was defined before, with another meaning.
+    #[error("{what} {id} is defined twice with different content; give the second one another number")]
+    Redefined {
+        /// What kind of number: hint schema, hint set, transaction type, vertex.
+        what: &'static str,
+        /// The number.
+        id: u64,
+    },
+    /// Writing failed; the trace ends with its last whole block and takes no more records.
+    #[error("writing the trace failed: {source}; make room on the disk and start a new trace")]
+    Write {
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// Records were offered after a failed write.
+    #[error("an earlier write of this trace failed; start a new trace")]
+    Closed,
+}
+
+impl TraceError {
+    /// True if the trace was merely cut short, so that a caller may take this for its end.
+    pub fn is_truncated(&self) -> bool {
+        matches!(self, TraceError::Truncated { .. })
+    }
+}

@@ -1,0 +1,276 @@
+//! Forebay's own trace format, `fbt`: what a policy may know of each access, compact, and safe against a killed writer.
+//!
+//! A header, then blocks, each with its length and checksum and compressed by itself, then an end block. A writer that
+//! was killed leaves whole blocks and no end block: [`Reader`] gives all their records and then
+//! [`TraceError::Truncated`]. Hint schemas, hint sets and the names of transaction types and vertices stand among the
+//! records, before their first use, in the [`Dictionary`]. `docs/trace-format.md` has every byte.
+
+mod codec;
+mod dictionary;
+mod reader;
+mod writer;
+
+pub use dictionary::{Dictionary, HintSchema, HintSetDefinition};
+pub use reader::Reader;
+pub use writer::Writer;
+
+use crate::error::TraceError;
+use crate::input::Source;
+use crate::{Format, Records};
+
+/// First bytes of every file. The high bit and the line ends show a transfer that took it for text.
+pub const MAGIC: [u8; 8] = *b"\x89FBT\r\n\x1a\n";
+/// Version that is written, and the latest that is read.
+pub const VERSION: u16 = 1;
+/// Longest key in bytes.
+pub const KEY_BYTES_MAX: usize = 64 * 1024;
+/// Longest name or hint value in bytes.
+pub const NAME_BYTES_MAX: usize = 4096;
+/// Most hint types in a schema.
+pub const HINT_TYPES_MAX: usize = 64;
+/// Most bytes that all definitions of a file may take in memory.
+pub const DICTIONARY_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Content at which a writer ends a block.
+pub const BLOCK_BYTES: usize = 64 * 1024;
+/// Most bytes of content in a block, before compression.
+pub const BLOCK_BYTES_MAX: usize = 1024 * 1024;
+
+/// Bytes of the file's header.
+const HEADER_BYTES: usize = 24;
+/// Bytes of a block's header.
+const BLOCK_HEADER_BYTES: usize = 20;
+
+/// See the module.
+pub(crate) const FORMAT: Format = Format {
+    name: "fbt",
+    summary: "forebay's own: transactions, levels, vertices, hints, clients, times, sizes and keys; described below",
+    endings: &[".fbt"],
+    recognises: |head| head.starts_with(&MAGIC),
+    open,
+};
+
+fn open(source: Source) -> Result<Records, TraceError> {
+    Ok(Box::new(Reader::from_source(source)?))
+}
+
+/// What a block holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BlockTag {
+    /// Records and definitions.
+    Entries = 1,
+    /// The number of all records; nothing follows.
+    End = 2,
+}
+
+/// How a block's content is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Compression {
+    /// As it is.
+    None = 0,
+    /// One zstd frame.
+    Zstd = 1,
+}
+
+/// What stands before a block's content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct BlockHeader {
+    tag: BlockTag,
+    compression: Compression,
+    /// Bytes that follow the header.
+    stored: u32,
+    /// Bytes of content when decompressed.
+    content: u32,
+    /// Records and definitions in it.
+    entries: u32,
+}
+
+impl BlockHeader {
+    /// The header's bytes, with the checksum over them and `stored`.
+    fn encode(&self, stored: &[u8]) -> [u8; BLOCK_HEADER_BYTES] {
+        let mut bytes = [0; BLOCK_HEADER_BYTES];
+        bytes[0] = self.tag as u8;
+        bytes[1] = self.compression as u8;
+        bytes[4..8].copy_from_slice(&self.stored.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.content.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.entries.to_le_bytes());
+        let checksum = checksum(&bytes[..16], stored);
+        bytes[16..].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    /// The header and the checksum in it; an error says what is wrong.
+    fn decode(bytes: &[u8; BLOCK_HEADER_BYTES]) -> Result<(BlockHeader, u32), String> {
+        let tag = match bytes[0] {
+            1 => BlockTag::Entries,
+            2 => BlockTag::End,
+            other => return Err(format!("no block begins with {other}")),
+        };
+        let compression = match bytes[1] {
+            0 => Compression::None,
+            1 => Compression::Zstd,
+            other => return Err(format!("compression {other} is not known")),
+        };
+        if bytes[2..4] != [0, 0] {
+            return Err("reserved bytes of a block header are not 0".to_owned());
+        }
+        let [stored, content, entries, checksum] =
+            [4, 8, 12, 16].map(|at| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]));
+        // A block is stored compressed only where that is shorter, so both lengths have one limit.
+        for (what, length) in [("stored", stored), ("content", content)] {
+            if length as usize > BLOCK_BYTES_MAX {
+                return Err(format!("{what} length {length} is beyond block_bytes_max {BLOCK_BYTES_MAX}"));
+            }
+        }
+        if compression == Compression::None && stored != content {
+            return Err(format!("content of {content} bytes stored as {stored} without compression"));
+        }
+        Ok((BlockHeader { tag, compression, stored, content, entries }, checksum))
+    }
+}
+
+/// CRC-32 (IEEE 802.3, as in zlib) of `head` followed by `tail`.
+fn checksum(head: &[u8], tail: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(head);
+    hasher.update(tail);
+    hasher.finalize()
+}
+
+/// The file's header.
+fn encode_header(start_unix_us: u64) -> [u8; HEADER_BYTES] {
+    let mut bytes = [0; HEADER_BYTES];
+    bytes[..8].copy_from_slice(&MAGIC);
+    bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[12..20].copy_from_slice(&start_unix_us.to_le_bytes());
+    let checksum = checksum(&bytes[..20], &[]);
+    bytes[20..].copy_from_slice(&checksum.to_le_bytes());
+    bytes
+}
+
+/// Microseconds of the Unix clock at the trace's zero. The version is looked at first: a later one may have another
+/// header.
+fn decode_header(bytes: &[u8; HEADER_BYTES]) -> Result<u64, TraceError> {
+    let malformed = |offset, reason: &str| TraceError::Malformed { offset, reason: reason.to_owned() };
+    if bytes[..8] != MAGIC {
+        return Err(malformed(0, "this is no forebay trace, its first 8 bytes are others"));
+    }
+    let found = u16::from_le_bytes([bytes[8], bytes[9]]);
+    if found != VERSION {
+        return Err(TraceError::Version { found, known: VERSION });
+    }
+    let [_, _, _, _, _, _, _, _, _, _, flags_low, flags_high, start @ .., a, b, c, d] = *bytes;
+    if u32::from_le_bytes([a, b, c, d]) != checksum(&bytes[..20], &[]) {
+        return Err(malformed(0, "the header's checksum does not match"));
+    }
+    if [flags_low, flags_high] != [0, 0] {
+        return Err(malformed(10, "reserved bytes of the header are not 0"));
+    }
+    Ok(u64::from_le_bytes(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A file of one block whose checksums are right, whatever its content is.
+    fn file(header: BlockHeader, stored: &[u8]) -> Vec<u8> {
+        [&encode_header(0)[..], &header.encode(stored), stored].concat()
+    }
+
+    fn read(file: Vec<u8>) -> (usize, Option<TraceError>) {
+        let records: Vec<_> = Reader::new(std::io::Cursor::new(file)).unwrap().collect();
+        let good = records.iter().filter(|record| record.is_ok()).count();
+        (good, records.into_iter().find_map(Result::err))
+    }
+
+    fn entries(compression: Compression, stored: &[u8], content: usize, entries: u32) -> Vec<u8> {
+        let (stored_length, content) = (stored.len() as u32, content as u32);
+        let header = BlockHeader { tag: BlockTag::Entries, compression, stored: stored_length, content, entries };
+        file(header, stored)
+    }
+
+    proptest! {
+        /// Behind a right checksum may stand anything that a program wrote wrongly.
+        #[test]
+        fn any_content_is_records_or_an_error(content in prop::collection::vec(any::<u8>(), 0..300), count: u8) {
+            let (good, error) = read(entries(Compression::None, &content, content.len(), u32::from(count)));
+            prop_assert!(good <= usize::from(count));
+            prop_assert!(error.is_some(), "there is no end block");
+            read(entries(Compression::Zstd, &content, 300, u32::from(count)));
+        }
+
+        /// Changed records: closer to what is right than bytes by chance.
+        #[test]
+        fn changed_entries_are_records_or_an_error(
+            numbers in prop::collection::vec(any::<u64>(), 1..50), at: prop::sample::Index, byte: u8,
+        ) {
+            let mut content = Vec::new();
+            let mut context = codec::Context::default();
+            for &number in &numbers {
+                let key = crate::TraceKey::Bytes(bytes::Bytes::from(number.to_string()));
+                let record = crate::Record { key, time_us: Some(number), txn: number, ..Default::default() };
+                codec::encode_record(&mut content, &mut context, &record);
+            }
+            let at = at.index(content.len());
+            content[at] = byte;
+            let (good, error) = read(entries(Compression::None, &content, content.len(), numbers.len() as u32));
+            prop_assert!(good <= numbers.len() && error.is_some());
+        }
+    }
+
+    #[test]
+    fn lengths_that_lie_are_told_and_allocate_nothing() {
+        let record = [0x80, 0, 5];
+        let compressed = zstd::bulk::compress(&[0; 1000], 1).unwrap();
+        for (file, reason) in [
+            (entries(Compression::None, &record, 3, u32::MAX), "goes beyond its block"),
+            (entries(Compression::None, &record, 3, 0), "left over"),
+            (entries(Compression::None, &record, 4, 1), "without compression"),
+            (entries(Compression::Zstd, &compressed, BLOCK_BYTES_MAX + 1, 1), "block_bytes_max"),
+            (entries(Compression::Zstd, &compressed, 999, 1), "does not decompress"),
+            (entries(Compression::Zstd, &compressed, 1001, 1), "does not decompress"),
+        ] {
+            let error = read(file).1.unwrap();
+            assert!(matches!(error, TraceError::Malformed { offset: 24, .. }), "{error}");
+            assert!(error.to_string().contains(reason), "{error}");
+        }
+        let header = BlockHeader {
+            tag: BlockTag::Entries,
+            compression: Compression::Zstd,
+            stored: u32::MAX,
+            content: 1,
+            entries: 1,
+        };
+        assert!(read(file(header, &[])).1.unwrap().to_string().contains("block_bytes_max"));
+    }
+
+    #[test]
+    fn the_end_block_counts_the_records() {
+        let end = |count: u64| {
+            let header =
+                BlockHeader { tag: BlockTag::End, compression: Compression::None, stored: 8, content: 8, entries: 0 };
+            file(header, &count.to_le_bytes())
+        };
+        assert!(read(end(0)).1.is_none());
+        assert!(read(end(1)).1.unwrap().to_string().contains("end block"));
+    }
+
+    /// The bytes that `docs/trace-format.md` describes, one by one.
+    #[test]
+    fn the_format_is_the_documented_one() {
+        let mut writer = Writer::create(Vec::new(), 0x0102_0304).unwrap();
+        writer.define_vertex(2, 3, "cart".into()).unwrap();
+        let key = crate::TraceKey::Bytes("k".into());
+        let record = crate::Record { key, kind: crate::Kind::Write, time_us: Some(100), txn: 1, ..Default::default() };
+        writer.append(&crate::Record { size: Some(300), space: 1, txn_type: 2, vertex: 3, ..record }).unwrap();
+        let bytes = writer.finish().unwrap();
+        let content = *b"\x04\x02\x03\x04cart\xb1\x33\x01\xc8\x01\xac\x02\x02\x02\x00\x03\x01k";
+        assert_eq!(bytes[..20], *b"\x89FBT\r\n\x1a\n\x01\0\0\0\x04\x03\x02\x01\0\0\0\0");
+        assert_eq!(bytes[24..40], [1, 0, 0, 0, 21, 0, 0, 0, 21, 0, 0, 0, 2, 0, 0, 0]);
+        assert_eq!(bytes[44..65], content);
+        assert_eq!(bytes[65..81], [2, 0, 0, 0, 8, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes[85..], 1_u64.to_le_bytes());
+    }
+}

@@ -1,0 +1,244 @@
+//! Where readers get their bytes: decompressed on the way, with offsets and line numbers for errors.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Cursor, ErrorKind, Read};
+use std::path::Path;
+
+use crate::error::TraceError;
+use crate::record::Record;
+
+/// Longest line of a text trace in bytes, without its line end.
+pub const LINE_BYTES_MAX: usize = 128 * 1024;
+
+/// Bytes at the start of a trace by which its format may be recognised.
+pub const HEAD_BYTES: usize = 512;
+
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// A trace as a stream of bytes, decompressed.
+pub struct Source {
+    reader: Box<dyn BufRead + Send>,
+    /// Bytes taken so far.
+    offset: u64,
+    /// Lines taken so far.
+    line: u64,
+}
+
+impl Source {
+    /// Reads `reader` as it is.
+    pub fn new(reader: impl Read + Send + 'static) -> Source {
+        Source { reader: Box::new(BufReader::with_capacity(64 * 1024, reader)), offset: 0, line: 0 }
+    }
+
+    /// Opens a file; decompresses it if its name ends in `.zst`, or if it begins as zstd files do and `plain`, that its
+    /// name ends in that of an uncompressed format, does not hold.
+    pub(crate) fn open(path: &Path, compressed: bool, plain: bool) -> Result<Source, TraceError> {
+        let failed = |source| TraceError::Open { path: path.to_owned(), source };
+        let mut file = File::open(path).map_err(failed)?;
+        let mut head = Vec::with_capacity(ZSTD_MAGIC.len());
+        (&mut file).take(ZSTD_MAGIC.len() as u64).read_to_end(&mut head).map_err(failed)?;
+        let zstd = compressed || (!plain && head == ZSTD_MAGIC);
+        let whole = Cursor::new(head).chain(file);
+        if zstd { Ok(Source::new(zstd::Decoder::new(whole).map_err(failed)?)) } else { Ok(Source::new(whole)) }
+    }
+
+    /// The first bytes, at most [`HEAD_BYTES`], without taking them.
+    pub fn head(&mut self) -> Vec<u8> {
+        let mut head = vec![0; HEAD_BYTES];
+        let mut filled = 0;
+        while filled < head.len() {
+            match self.reader.read(&mut head[filled..]) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // What cannot be read will fail again, with its place, when a format's reader comes to it.
+                Err(_) => break,
+            }
+        }
+        head.truncate(filled);
+        let rest = std::mem::replace(&mut self.reader, Box::new(std::io::empty()));
+        self.reader = Box::new(BufReader::new(Cursor::new(head.clone()).chain(rest)));
+        head
+    }
+
+    /// Bytes taken so far.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Number of the line taken last, from 1.
+    pub fn line_number(&self) -> u64 {
+        self.line
+    }
+
+    /// Fills `buffer` as far as the trace goes; says how many bytes it got.
+    pub fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, TraceError> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.reader.read(&mut buffer[filled..]) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(failed(self.offset + filled as u64, error)),
+            }
+        }
+        self.offset += filled as u64;
+        Ok(filled)
+    }
+
+    /// Fills `buffer` with the next fixed-size record; false at the end, an error if the record is cut.
+    pub fn fill_record(&mut self, buffer: &mut [u8]) -> Result<bool, TraceError> {
+        match self.fill(buffer)? {
+            0 => Ok(false),
+            count if count == buffer.len() => Ok(true),
+            _ => Err(TraceError::Truncated { offset: self.offset, what: "in the middle of a record" }),
+        }
+    }
+
+    /// Puts the next line into `line`, without its line end; false at the end.
+    pub fn line(&mut self, line: &mut Vec<u8>) -> Result<bool, TraceError> {
+        line.clear();
+        let mut any = false;
+        loop {
+            let available = match self.reader.fill_buf() {
+                Ok(available) => available,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(failed(self.offset, error)),
+            };
+            let end = available.iter().position(|&byte| byte == b'\n');
+            let taken = end.unwrap_or(available.len());
+            let last = available.is_empty() || end.is_some();
+            any |= !available.is_empty();
+            if line.len() + taken > LINE_BYTES_MAX {
+                return Err(TraceError::LineTooLong { line: self.line + 1, limit: LINE_BYTES_MAX });
+            }
+            line.extend_from_slice(&available[..taken]);
+            let consumed = taken + usize::from(end.is_some());
+            self.reader.consume(consumed);
+            self.offset += consumed as u64;
+            if last {
+                break;
+            }
+        }
+        if any {
+            self.line += 1;
+            if line.last() == Some(&b'\r') {
+                line.pop();
+            }
+        }
+        Ok(any)
+    }
+
+    /// An error about the line taken last.
+    pub fn line_error(&self, column: &str, reason: impl Into<String>) -> TraceError {
+        TraceError::Line { line: self.line, column: column.to_owned(), reason: reason.into() }
+    }
+}
+
+fn failed(offset: u64, source: std::io::Error) -> TraceError {
+    if source.kind() == ErrorKind::UnexpectedEof {
+        return TraceError::Truncated { offset, what: "in the middle of its zstd compression" };
+    }
+    TraceError::Read { offset, source }
+}
+
+/// What each format's reader does; [`Stream`] makes an iterator of it.
+pub(crate) trait Next {
+    /// The next record, `None` at the end.
+    fn next_record(&mut self) -> Result<Option<Record>, TraceError>;
+}
+
+/// Ends after the first error or the end, whichever comes first.
+pub(crate) struct Stream<R> {
+    pub(crate) reader: R,
+    done: bool,
+}
+
+impl<R> Stream<R> {
+    pub(crate) fn new(reader: R) -> Stream<R> {
+        Stream { reader, done: false }
+    }
+}
+
+impl<R: Next + Send + 'static> Stream<R> {
+    pub(crate) fn boxed(reader: R) -> crate::Records {
+        Box::new(Stream::new(reader))
+    }
+}
+
+impl<R: Next> Iterator for Stream<R> {
+    type Item = Result<Record, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.done {
+            return None;
+        }
+        let next = self.reader.next_record().transpose();
+        self.done = !matches!(next, Some(Ok(_)));
+        next
+    }
+}
+
+/// A decimal number without sign.
+pub(crate) fn decimal(text: &[u8]) -> Result<u64, String> {
+    let mut number: u64 = 0;
+    for &byte in text {
+        let digit = byte.wrapping_sub(b'0');
+        let next = number.checked_mul(10).and_then(|tenfold| tenfold.checked_add(u64::from(digit)));
+        number = match next {
+            Some(next) if digit <= 9 => next,
+            _ => return Err(unexpected(text, "a decimal number below 2^64")),
+        };
+    }
+    if text.is_empty() { Err("empty, expected a decimal number".to_owned()) } else { Ok(number) }
+}
+
+/// "found this, expected that", with what was found shortened and made printable.
+pub(crate) fn unexpected(found: &[u8], expected: &str) -> String {
+    const SHOWN_BYTES_MAX: usize = 40;
+    let dots = if found.len() > SHOWN_BYTES_MAX { ".." } else { "" };
+    format!("'{}'{dots} is not {expected}", found[..found.len().min(SHOWN_BYTES_MAX)].escape_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_keep_their_numbers_and_lose_their_ends() {
+        let mut source = Source::new(&b"one\r\n\nthree"[..]);
+        let mut line = Vec::new();
+        for (number, expected) in [(1, &b"one"[..]), (2, b""), (3, b"three")] {
+            assert!(source.line(&mut line).unwrap());
+            assert_eq!((source.line_number(), &line[..]), (number, expected));
+        }
+        assert!(!source.line(&mut line).unwrap());
+        assert_eq!(source.offset(), 11);
+    }
+
+    #[test]
+    fn an_endless_line_is_refused_before_it_fills_the_memory() {
+        let mut source = Source::new(std::io::repeat(b'7'));
+        let error = source.line(&mut Vec::new()).unwrap_err();
+        assert!(matches!(error, TraceError::LineTooLong { line: 1, limit: LINE_BYTES_MAX }), "{error}");
+    }
+
+    #[test]
+    fn decimals() {
+        assert_eq!(decimal(b"0"), Ok(0));
+        assert_eq!(decimal(b"18446744073709551615"), Ok(u64::MAX));
+        for wrong in [&b""[..], b"18446744073709551616", b"-1", b"1 ", b"0x1", b"1.5", b"\xff"] {
+            assert!(decimal(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn the_head_is_seen_and_stays() {
+        let bytes: Vec<u8> = (0..2000u32).map(|n| n as u8).collect();
+        let mut source = Source::new(Cursor::new(bytes.clone()));
+        assert_eq!(source.head(), bytes[..HEAD_BYTES]);
+        let mut all = vec![0; 3000];
+        assert_eq!(source.fill(&mut all).unwrap(), bytes.len());
+        assert_eq!(all[..bytes.len()], bytes);
+    }
+}

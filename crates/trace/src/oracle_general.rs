@@ -1,0 +1,65 @@
+//! libCacheSim's binary format with the oracle's column.
+//!
+//! Records of 24 bytes, little-endian, packed: `u32 time_s, u64 obj_id, u32 obj_size, i64 next_access_vtime`. The last
+//! is not given out: it counts in the trace from which this one was cut, and who needs it computes it.
+
+use crate::error::TraceError;
+use crate::input::{Next, Source, Stream};
+use crate::record::{Record, TraceKey};
+use crate::{Format, Records};
+
+/// See the module.
+pub(crate) const FORMAT: Format = Format {
+    name: "oracleGeneral",
+    summary: "libCacheSim binary: 24-byte little-endian records `u32 time_s, u64 key, u32 size, i64 next_access`",
+    endings: &[".oracleGeneral", ".oracleGeneral.bin"],
+    recognises: |_| false,
+    open,
+};
+
+fn open(source: Source) -> Result<Records, TraceError> {
+    Ok(Stream::boxed(OracleGeneral(source)))
+}
+
+struct OracleGeneral(Source);
+
+impl Next for OracleGeneral {
+    fn next_record(&mut self) -> Result<Option<Record>, TraceError> {
+        let mut bytes = [0; 24];
+        if !self.0.fill_record(&mut bytes)? {
+            return Ok(None);
+        }
+        let [a, b, c, d, key @ .., e, f, g, h, _, _, _, _, _, _, _, _] = bytes;
+        Ok(Some(Record {
+            time_us: Some(u64::from(u32::from_le_bytes([a, b, c, d])) * 1_000_000),
+            key: TraceKey::Number(u64::from_le_bytes(key)),
+            size: Some(u32::from_le_bytes([e, f, g, h])),
+            ..Record::default()
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_has_time_key_and_size_and_a_cut_one_is_told() {
+        let mut bytes = Vec::new();
+        bytes.extend(7_u32.to_le_bytes());
+        bytes.extend(0x0102_0304_0506_0708_u64.to_le_bytes());
+        bytes.extend(4096_u32.to_le_bytes());
+        bytes.extend((-1_i64).to_le_bytes());
+        bytes.extend([1; 23]);
+        let mut records = open(Source::new(std::io::Cursor::new(bytes))).unwrap();
+        let expected = Record {
+            time_us: Some(7_000_000),
+            key: TraceKey::Number(0x0102_0304_0506_0708),
+            size: Some(4096),
+            ..Record::default()
+        };
+        assert_eq!(records.next().unwrap().unwrap(), expected);
+        let error = records.next().unwrap().unwrap_err();
+        assert!(matches!(error, TraceError::Truncated { offset: 47, .. }), "{error}");
+    }
+}
