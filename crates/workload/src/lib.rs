@@ -1,1 +1,11 @@
-//! Workloads.
+//! What we send at servers to see that they are right and how fast they are.
+//!
+//! * [`client`]: our own RESP client;
+//! * [`replay`]: a trace through a server, measured;
+//!
+//! Everything here speaks RESP over a socket, so that another server can stand where forebay stands.
+
+pub mod client;
+pub mod replay;
+
+pub use client::{Client, ClientError};
