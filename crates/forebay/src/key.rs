@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use hashbrown::Equivalent;
 
+use crate::value::blob_bytes;
+
 /// Number of key spaces, as Redis' databases 0..15.
 pub const SPACES: u8 = 16;
 
@@ -50,9 +52,9 @@ impl Key {
         KeyRef { space: self.space, name: &self.name }
     }
 
-    /// Bytes that this key occupies on the heap, reference counts included.
+    /// Bytes that this key occupies on the heap, reference counts and the allocator's rounding included.
     pub fn heap_bytes(&self) -> usize {
-        self.name.len() + 2 * size_of::<usize>()
+        blob_bytes(self.name.len())
     }
 }
 
@@ -66,9 +68,7 @@ impl KeyRef<'_> {
     /// one trace gives one run.
     pub fn hash64(self) -> u64 {
         let state = foldhash::quality::FixedState::with_seed(0x464f_5245_4241_5921);
-        let mut hasher = state.build_hasher();
-        self.hash(&mut hasher);
-        hasher.finish()
+        state.hash_one(self)
     }
 }
 

@@ -34,23 +34,33 @@ impl Version {
     }
 }
 
-/// Mints versions and ids of one incarnation.
+/// Mints versions and ids.
 #[derive(Debug)]
 pub struct Mint {
-    incarnation: u64,
+    incarnation: AtomicU64,
     sequence: AtomicU64,
 }
 
 impl Mint {
     /// A mint for `incarnation`, which no mint had before.
     pub fn new(incarnation: u64) -> Mint {
-        Mint { incarnation, sequence: AtomicU64::new(0) }
+        Mint { incarnation: AtomicU64::new(incarnation), sequence: AtomicU64::new(0) }
     }
 
     /// A version greater than all that this mint has given out.
     pub fn next(&self) -> Version {
         let sequence = self.sequence.fetch_add(1, Ordering::Relaxed) + 1;
-        Version { incarnation: self.incarnation, sequence }
+        Version { incarnation: self.incarnation(), sequence }
+    }
+
+    /// The incarnation under which it mints.
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation.load(Ordering::SeqCst)
+    }
+
+    /// Goes on under a later incarnation; true if it is a new one.
+    pub fn raise(&self, incarnation: u64) -> bool {
+        self.incarnation.fetch_max(incarnation, Ordering::SeqCst) < incarnation
     }
 }
 
@@ -107,5 +117,8 @@ mod tests {
     fn a_mint_rises() {
         let mint = Mint::new(4);
         assert!(Version::ZERO < mint.next() && mint.next() < mint.next());
+        let before = mint.next();
+        assert!(mint.raise(5) && !mint.raise(5) && !mint.raise(4));
+        assert!(before < mint.next());
     }
 }

@@ -58,6 +58,11 @@ proptest! {
     }
 
     #[test]
+    fn merging_twins_alters_nothing((start, first, second) in twins()) {
+        check_merge(&start, first, second)?;
+    }
+
+    #[test]
     fn compacting_a_run_alters_nothing(start in naive::document(), changes in naive::changes(1..16)) {
         let compacted = compact(changes.clone());
         prop_assert!(compacted.len() <= changes.len());
@@ -73,6 +78,29 @@ proptest! {
         check_merge(&start, first.clone(), second.clone())?;
         check_equal(&start, &[first.clone(), second.clone()], &compact(vec![first, second]))?;
     }
+}
+
+/// A document and two changes of one operation to one part of it: where order, sign and overlap matter.
+fn twins() -> impl Strategy<Value = (Option<Value>, Change, Change)> {
+    let number =
+        || prop_oneof![-3..=3i64, (-3..=3i64).prop_map(|n| i64::MAX - 3 + n), (0..=6i64).prop_map(|n| i64::MIN + n)];
+    let integers = (number(), number(), number(), any::<bool>()).prop_map(|(start, a, b, of_field)| {
+        let text = blob(&start.to_string());
+        let fields = [(blob("f"), text.clone())];
+        let data = if of_field { Data::Hash(fields.into_iter().collect()) } else { Data::Bytes(text) };
+        let field = of_field.then_some("f");
+        (Some(Value { data, expires_at_ms: None }), add(field, a), add(field, b))
+    });
+    let element = || select(vec!["a", "b"]).prop_map(blob);
+    let removals = (prop::collection::vec(element(), 1..12), -4..=4i64, -4..=4i64).prop_map(|(list, a, b)| {
+        let remove = |count| Change::RemoveEqual { count, element: blob("a") };
+        let data = Data::List(list.into_iter().collect());
+        (Some(Value { data, expires_at_ms: None }), remove(a), remove(b))
+    });
+    let write = || (0..10usize, "[a-z]{0,5}").prop_map(|(offset, text)| write(offset, &text));
+    let writes =
+        ("[A-Z]{0,12}", write(), write()).prop_map(|(start, a, b)| (Some(Value::bytes(start.as_bytes())), a, b));
+    prop_oneof![integers, removals, writes]
 }
 
 /// Byte strings whose allocations are 2^n * 7 / 4 bytes, longest first.
@@ -198,6 +226,7 @@ fn what_must_stay_apart_does() {
         (put("a"), add(None, 1)),
         (SetField(blob("f"), blob("long")), SetField(blob("f"), blob("s"))),
         (UnsetField(blob("f")), SetField(blob("f"), blob("s"))),
+        (RemoveEqual { count: 1, element: blob("e") }, RemoveEqual { count: -1, element: blob("e") }),
         (SetField(blob("f"), blob("s")), UnsetField(blob("f"))),
         (RemoveMember(blob("m")), AddMember(blob("m"))),
         (Push(End::Left, blob("e")), Pop(End::Left)),

@@ -24,7 +24,7 @@ mod slab;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-pub use budget::{ENTRY_OVERHEAD_BYTES, allocated_bytes, charge};
+pub use budget::{ENTRY_OVERHEAD_BYTES, charge};
 pub use fence::{Begin, Fill, Follow};
 pub use partition::Word;
 

@@ -160,6 +160,25 @@ fn admit(bytes_before: usize, bytes_after: usize) -> Result<(), ApplyError> {
     Ok(())
 }
 
+/// More than what one more element adds to the array, tree or chunks that hold the elements.
+const INDEX_GROWTH_BYTES_MAX: usize = 16 * 1024;
+
+/// Refuses growth beyond the limit by an element of `added_bytes` heap bytes. The exact size, which takes a search, is
+/// computed near the limit only.
+fn admit_element(
+    bytes_before: usize,
+    added_bytes: usize,
+    bytes_after: impl FnOnce() -> usize,
+) -> Result<(), ApplyError> {
+    let at_most = bytes_before.saturating_add(added_bytes).saturating_add(INDEX_GROWTH_BYTES_MAX);
+    if at_most <= DOCUMENT_BYTES_MAX { Ok(()) } else { admit(bytes_before, bytes_after()) }
+}
+
+fn admit_field(hash: &Hash, field: &[u8], value_len: usize) -> Result<(), ApplyError> {
+    let added_bytes = blob_bytes(field.len()).saturating_add(blob_bytes(value_len));
+    admit_element(hash.size(), added_bytes, || hash.size_with(field, value_len))
+}
+
 fn put(document: &mut Option<Value>, value: &Value) -> Result<(), ApplyError> {
     admit(0, value.size())?;
     // "A hash, list or set is never empty" holds for documents whatever a caller puts.
@@ -176,7 +195,7 @@ fn update(
     if let Some(field) = field {
         return existing_or_new(document, |hash: &mut Hash| {
             let value = compute(hash.get(field).map(|old| &**old))?;
-            admit(hash.size(), hash.size_with(field, value.len()))?;
+            admit_field(hash, field, value.len())?;
             hash.insert(field.clone(), value);
             Ok(())
         });
@@ -232,7 +251,7 @@ fn overwrite(bytes: &mut Blob, offset: usize, written: &[u8]) -> Result<(), Appl
 
 fn set_field(document: &mut Option<Value>, field: &Blob, value: &Blob) -> Result<(), ApplyError> {
     existing_or_new(document, |hash: &mut Hash| {
-        admit(hash.size(), hash.size_with(field, value.len()))?;
+        admit_field(hash, field, value.len())?;
         hash.insert(field.clone(), value.clone());
         Ok(())
     })
@@ -251,7 +270,7 @@ fn push(document: &mut Option<Value>, end: End, element: &Blob) -> Result<(), Ap
 
 fn add_member(document: &mut Option<Value>, member: &Blob) -> Result<(), ApplyError> {
     existing_or_new(document, |set: &mut Set| {
-        admit(set.size(), set.size_with(member))?;
+        admit_element(set.size(), blob_bytes(member.len()), || set.size_with(member))?;
         set.insert(member.clone());
         Ok(())
     })

@@ -5,6 +5,22 @@
 //! called under that partition's lock, and a [`Learned`] per cache, shared by its orders, so that what is learned is
 //! not split by partitions. A policy is one file here and one line in [`POLICIES`].
 
+pub mod bare;
+mod choice;
+#[cfg(test)]
+mod conformance;
+mod gdsf;
+mod ghost;
+mod lfu;
+mod list;
+mod lru;
+#[cfg(test)]
+mod models;
+mod s3_fifo;
+mod sieve;
+mod sketch;
+mod w_tinylfu;
+
 use std::any::Any;
 use std::sync::Arc;
 
@@ -12,8 +28,11 @@ use thiserror::Error;
 
 use crate::hint::HintSet;
 
+pub use choice::{Choice, choose, markdown_table};
+
 /// All policies, the table from which help texts, documents and checks of names are made.
-pub const POLICIES: &[&Policy] = &[];
+pub const POLICIES: &[&Policy] =
+    &[&lru::LRU, &lfu::LFU, &gdsf::GDSF, &s3_fifo::S3_FIFO, &sieve::SIEVE, &w_tinylfu::W_TINYLFU];
 
 /// One policy, declared once.
 pub struct Policy {
@@ -51,11 +70,15 @@ pub struct Parameter {
 /// How a policy hears of hits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hits {
-    /// It asks, when it looks for a victim, how often each slot was touched since last asked, saturating at 3.
+    /// It asks, when it looks for a victim, how often each slot was touched since it came in or was last asked for,
+    /// saturating at [`MARKS_MAX`].
     Marks,
     /// It is told of each hit, in order, through [`Order::access`].
     Accesses,
 }
+
+/// Touches of a slot are counted up to here.
+pub const MARKS_MAX: u8 = 3;
 
 /// What the budget counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +87,16 @@ pub enum Unit {
     Entries,
     /// Each entry weighs its bytes.
     Bytes,
+}
+
+impl Unit {
+    /// What an entry of `size` bytes weighs; at least 1.
+    pub fn weight(self, size: u32) -> u32 {
+        match self {
+            Unit::Entries => 1,
+            Unit::Bytes => size.max(1),
+        }
+    }
 }
 
 /// What an order is made with.
@@ -109,6 +142,26 @@ pub struct Access {
     pub tick: u64,
 }
 
+impl Access {
+    /// A read of an entry of `size` bytes that is not cached, with nothing else known.
+    pub fn read(hash: u64, size: u32) -> Access {
+        Access {
+            hash,
+            slot: None,
+            kind: AccessKind::Read,
+            size,
+            cost_us: 0,
+            client: 0,
+            hints: HintSet(0),
+            txn: 0,
+            txn_type: 0,
+            level: 0,
+            vertex: 0,
+            tick: 0,
+        }
+    }
+}
+
 /// What was done in an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessKind {
@@ -144,7 +197,8 @@ pub trait Order: Send {
         let _ = (slot, access);
     }
 
-    /// Whether a missed entry should be let in at all.
+    /// Whether a missed entry should be let in at all. Called once for every access that finds nothing cached, also
+    /// for writes; where the entry then comes in, `victim` and `inserted` follow under the same lock.
     fn admit(&mut self, access: &Access) -> bool {
         let _ = access;
         true
@@ -159,17 +213,26 @@ pub trait Order: Send {
     /// An entry left.
     fn removed(&mut self, slot: Slot, why: Why);
 
-    /// The entry that should go next, `None` if there is none that may. `incoming` is what room is needed for;
-    /// `marks` takes the touches of a slot since it was last asked (0..=3).
+    /// The entry that should go next. `None`: there is none that may, or the newcomer is worth less than all of them
+    /// and must stay out. `incoming` is what room is needed for; where that is no newcomer (a smaller budget, an entry
+    /// that grew) its `slot` is `Some`, and the policy names a victim if it can.
+    /// `marks` takes the touches of a slot since it came in or was last asked for (0..=[`MARKS_MAX`]).
     fn victim(&mut self, incoming: &Access, marks: &mut dyn FnMut(Slot) -> u8) -> Option<Slot>;
 
-    /// The entry is pinned: it must not be named as a victim until restored.
+    /// How many entries should go at once when room is needed: the cache, once it had to take one victim, takes up to
+    /// so many, as far as `victim` names them (DeferredLRU purges in bulk, section 4.3.3).
+    fn batch(&self) -> u32 {
+        1
+    }
+
+    /// The entry is pinned: it must not be named as a victim until restored. Policies take it out of their order, so
+    /// that no victim search walks over pinned entries.
     fn withdraw(&mut self, slot: Slot);
 
-    /// The entry may be named again.
+    /// The entry may be named again. It was in use until now: it goes to the newest end of where it belongs.
     fn restore(&mut self, slot: Slot);
 
-    /// A transaction ended. `committed` is false for an abort.
+    /// A transaction ended. `committed` is false for an abort. Called on every order that heard of its accesses.
     fn ended(&mut self, txn: u64, committed: bool) {
         let _ = (txn, committed);
     }
@@ -190,6 +253,8 @@ pub trait Order: Send {
 }
 
 /// What a policy learns over all partitions; shared, so it locks inside and is updated in batches.
+///
+/// An order gets its own type back through `Any`: `let any: Arc<dyn Any + Send + Sync> = learned; any.downcast()`.
 pub trait Learned: Send + Sync + Any {
     /// Bytes that it occupies.
     fn bytes(&self) -> usize {

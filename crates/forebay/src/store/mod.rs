@@ -4,6 +4,21 @@
 //! says [`Caps::ordered`] gets one group at a time, in commit order, and makes what is left after a crash a prefix of
 //! that order; that is what lets the transactions above hand a lock on before the flush (`txn/group.rs`).
 
+pub mod delayed;
+pub mod embedded;
+pub mod faulty;
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub mod forgetful;
+pub mod memory;
+pub mod metered;
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub mod suite;
+
+mod applied;
+mod tombstones;
+
 use futures_util::future::BoxFuture;
 use thiserror::Error;
 
@@ -105,7 +120,9 @@ pub trait Store: Send + Sync + 'static {
     /// What to call it where people look: `embedded shop.redb`.
     fn name(&self) -> String;
 
-    /// A number that no earlier opening of this store had; versions and ids are minted under it.
+    /// A number that no earlier opening of this store had; versions and ids are minted under it. It rises while the
+    /// store is in use only if the store had to be reopened and lost what was acknowledged but not yet flushed: then
+    /// whoever caches must drop the cache, and commits minted before are refused.
     fn incarnation(&self) -> u64;
 
     /// Reads `keys` in one round trip; the answers are in the order of `keys`.
@@ -128,8 +145,9 @@ pub trait Store: Send + Sync + 'static {
     /// Number of documents in `space`, expired ones that were not reaped included.
     fn count(&self, space: u8) -> BoxFuture<'_, Result<u64, ReadError>>;
 
-    /// Removes all documents of `spaces`, durably; versions still rise afterwards. Repeating it is harmless.
-    fn clear<'a>(&'a self, spaces: &'a [u8]) -> BoxFuture<'a, Result<(), Unavailable>>;
+    /// Removes all documents of `spaces`, durably; `version`, newly minted, is that of their absence, so that who
+    /// watches one sees it go. Repeating it is harmless.
+    fn clear<'a>(&'a self, spaces: &'a [u8], version: Version) -> BoxFuture<'a, Result<(), Unavailable>>;
 
     /// At most `limit` keys whose expiry is at or before `now_ms`, earliest first.
     fn expired(&self, now_ms: u64, limit: usize) -> BoxFuture<'_, Result<Vec<Key>, ReadError>>;
@@ -139,4 +157,34 @@ pub trait Store: Send + Sync + 'static {
 
     /// Makes all that was acknowledged durable, whatever the durability setting; for a graceful stop.
     fn flush(&self) -> BoxFuture<'_, Result<(), Unavailable>>;
+}
+
+/// Answers a group with `apply`, in order, up to the first commit that is not applied: what stands behind it may have
+/// been built on it, so it is surely not applied either.
+fn in_order(group: &[Commit], mut apply: impl FnMut(&Commit) -> CommitOutcome) -> Vec<CommitOutcome> {
+    let mut stopped_by = None;
+    let answer = |commit: &Commit| {
+        if let Some(id) = stopped_by {
+            return CommitOutcome::Unavailable(behind(id));
+        }
+        let outcome = apply(commit);
+        if !matches!(outcome, CommitOutcome::Committed(_)) {
+            stopped_by = Some(commit.id);
+        }
+        outcome
+    };
+    group.iter().map(answer).collect()
+}
+
+fn behind(id: TxnId) -> String {
+    format!("commit {id}, ahead in the same group, was not applied; run the transaction again")
+}
+
+fn denied(id: TxnId) -> String {
+    format!("commit {id} was reported as not applied; run the transaction again under a new id")
+}
+
+fn below_floor(id: TxnId) -> String {
+    let remembered = applied::APPLIED_IDS_MAX;
+    format!("commit {id} is older than the last {remembered}, so whether it was applied is no longer known")
 }

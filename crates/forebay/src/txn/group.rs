@@ -31,7 +31,7 @@ use crate::cache::Cache;
 use crate::key::Key;
 use crate::runtime::Runtime;
 use crate::store::{Commit, CommitOutcome, Read, Resolved, Store};
-use crate::version::{TxnId, Version};
+use crate::version::{Mint, TxnId, Version};
 
 /// Commits that one flush of the store may carry.
 pub const GROUP_COMMITS_MAX: usize = 1024;
@@ -81,6 +81,7 @@ pub(super) struct Committer {
     cache: Cache,
     locks: Arc<Locks>,
     store: Arc<dyn Store>,
+    mint: Arc<Mint>,
     queue: Mutex<Queue>,
 }
 
@@ -105,9 +106,23 @@ struct Placed {
     locked: Option<(Owner, Vec<Key>)>,
 }
 
+impl Placed {
+    /// Lets those who wait go; what becomes of the commit later is told to nobody.
+    fn tell_unknown(&mut self) {
+        let (unheard, _) = oneshot::channel();
+        let _ = std::mem::replace(&mut self.settle, unheard).send(Settlement::Unknown(self.commit.id));
+    }
+}
+
 impl Committer {
-    pub(super) fn new(runtime: Runtime, cache: Cache, locks: Arc<Locks>, store: Arc<dyn Store>) -> Committer {
-        Committer { runtime, cache, locks, store, queue: Mutex::default() }
+    pub(super) fn new(
+        runtime: Runtime,
+        cache: Cache,
+        locks: Arc<Locks>,
+        store: Arc<dyn Store>,
+        mint: Arc<Mint>,
+    ) -> Committer {
+        Committer { runtime, cache, locks, store, mint, queue: Mutex::default() }
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -207,9 +222,10 @@ impl Committer {
         let (commits, rest): (Vec<Commit>, Vec<Rest>) = group.into_iter().map(Rest::split).unzip();
         let mut outcomes = self.store.commit(&commits).await;
         outcomes.resize(commits.len(), CommitOutcome::Unavailable("the store answered for fewer commits".into()));
-        let group: Vec<Placed> = commits.into_iter().zip(rest).map(|(commit, rest)| rest.join(commit)).collect();
+        let joined = commits.into_iter().zip(rest).map(|(commit, rest)| rest.join(commit));
+        let mut group: VecDeque<(Placed, CommitOutcome)> = joined.zip(outcomes).collect();
         let mut published = Vec::new();
-        for (placed, outcome) in group.into_iter().zip(outcomes) {
+        while let Some((placed, outcome)) = group.pop_front() {
             match outcome {
                 CommitOutcome::Committed(changed) => published.push((placed, changed)),
                 CommitOutcome::Conflict(keys) => self.fail(placed, Failure::Conflict(conflict(&keys))),
@@ -217,14 +233,28 @@ impl Committer {
                 CommitOutcome::Unavailable(why) => self.fail(placed, Failure::Unavailable(why)),
                 CommitOutcome::Unknown(why) => {
                     self.publish(std::mem::take(&mut published));
-                    if let Some(placed) = self.resolve(placed, why).await {
+                    if let Some(placed) = self.resolve(placed, why, &mut group).await {
                         published.push((placed, Vec::new()));
                     }
                 }
             }
         }
         self.publish(published);
+        self.follow_incarnation();
         self.queue().broken = None;
+    }
+
+    /// A store that had to be reopened and lost what it had not flushed has a new incarnation: what is cached may be
+    /// lost, and who has read it can't commit (`Transaction::submit` compares).
+    fn follow_incarnation(&self) {
+        let incarnation = self.store.incarnation();
+        if self.mint.raise(incarnation) {
+            tracing::error!(
+                incarnation,
+                "the store was reopened and has lost what was not flushed; the cache is dropped"
+            );
+            self.cache.clear(|_| true);
+        }
     }
 
     /// Fails the commits that depend on one that failed. All that a commit depends on has an earlier place, so it is
@@ -243,8 +273,13 @@ impl Committer {
         sound
     }
 
-    /// Asks until the store knows whether the commit was applied; gives it back if it was.
-    async fn resolve(&self, mut placed: Placed, why: String) -> Option<Placed> {
+    /// Asks until the store knows whether the commit was applied; gives it back if it was. `behind` came with it.
+    async fn resolve(
+        &self,
+        mut placed: Placed,
+        why: String,
+        behind: &mut VecDeque<(Placed, CommitOutcome)>,
+    ) -> Option<Placed> {
         let id = placed.commit.id;
         tracing::warn!(%id, %why, "the outcome of a commit is unknown; asking the store");
         for write in &placed.commit.writes {
@@ -260,8 +295,11 @@ impl Committer {
                 }
                 Err(error) => {
                     tracing::error!(%id, %error, "the store can't say what became of a commit");
-                    let (unheard, _) = oneshot::channel();
-                    let _ = std::mem::replace(&mut placed.settle, unheard).send(Settlement::Unknown(id));
+                    placed.tell_unknown();
+                    let unknown = |outcome: &CommitOutcome| matches!(outcome, CommitOutcome::Unknown(_));
+                    for (placed, _) in behind.iter_mut().filter(|(_, outcome)| unknown(outcome)) {
+                        placed.tell_unknown();
+                    }
                     self.refuse_placed(&format!("{error}; the outcome of commit {id} is unknown"));
                     self.runtime.sleep(RESOLVE_PAUSES[attempt]).await;
                     attempt = (attempt + 1).min(RESOLVE_PAUSES.len() - 1);

@@ -46,6 +46,8 @@ pub struct Transaction {
     /// Commits whose unpublished results were read.
     depends: Vec<Settled>,
     began: Option<u64>,
+    /// The store's incarnation when it began; what it has read may be lost under a later one.
+    incarnation: u64,
     /// Its locks are the committer's now.
     handed_over: bool,
 }
@@ -72,22 +74,9 @@ impl Committing {
 
     /// Waits until all that the transaction read and wrote is published; its version, if it wrote.
     pub async fn wait(mut self) -> Result<Option<Version>, TxnError> {
-        for settled in std::mem::take(&mut self.depends) {
-            match settled.await {
-                Ok(Settlement::Published(_)) => {}
-                Ok(Settlement::Unknown(id)) => {
-                    return Err(TxnError::StoreDown(format!(
-                        "it read what commit {id} wrote, whose outcome is unknown"
-                    )));
-                }
-                Ok(Settlement::Failed(_)) | Err(_) if self.commit.is_some() => break,
-                Ok(Settlement::Failed(_)) | Err(_) => {
-                    return Err(TxnError::Conflict("it read what a failed commit had written".into()));
-                }
-            }
-        }
         let outcome = match self.commit.take() {
-            None => Ok(None),
+            None => self.depends_published().await.map(|()| None),
+            // Published after all that it depends on, or failed with it.
             Some(settled) => match settled.await {
                 Ok(Settlement::Published(version)) => Ok(Some(version)),
                 Ok(Settlement::Failed(failure)) => Err(failure.into()),
@@ -110,6 +99,24 @@ impl Committing {
     }
 }
 
+impl Committing {
+    async fn depends_published(&mut self) -> Result<(), TxnError> {
+        for settled in std::mem::take(&mut self.depends) {
+            match settled.await {
+                Ok(Settlement::Published(_)) => {}
+                Ok(Settlement::Unknown(id)) => {
+                    let why = format!("it read what commit {id} wrote, whose outcome is unknown");
+                    return Err(TxnError::StoreDown(why));
+                }
+                Ok(Settlement::Failed(_)) | Err(_) => {
+                    return Err(TxnError::Conflict("it read what a failed commit had written".into()));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Transaction {
     pub(super) fn new(inner: Arc<Inner>, owner: Owner, kind: TxnKind, context: Context) -> Transaction {
         let mut documents = Documents::new(inner.runtime.now_ms());
@@ -117,6 +124,7 @@ impl Transaction {
             documents.set_read_only();
         }
         let began = inner.history.as_ref().map(|history| history.tick());
+        let incarnation = inner.mint.incarnation();
         Transaction {
             inner,
             owner,
@@ -127,6 +135,7 @@ impl Transaction {
             spaces: 0,
             depends: Vec::new(),
             began,
+            incarnation,
             handed_over: false,
         }
     }
@@ -349,6 +358,9 @@ impl Transaction {
             return Err(TxnError::Conflict("it read what a failed commit had written".into()));
         }
         let version = self.inner.mint.next();
+        if version.incarnation != self.incarnation {
+            return Err(TxnError::Conflict("the store was reopened".into()));
+        }
         let record = self.record(version);
         let depends = std::mem::take(&mut self.depends);
         let writes = self.documents.take_writes();

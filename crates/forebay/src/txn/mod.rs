@@ -160,7 +160,7 @@ struct Inner {
     cache: Cache,
     locks: Arc<Locks>,
     committer: Arc<Committer>,
-    mint: Mint,
+    mint: Arc<Mint>,
     limits: TxnLimits,
     next_owner: AtomicU64,
     history: Option<Arc<History>>,
@@ -172,8 +172,8 @@ impl Engine {
         let EngineOptions { runtime, store, cache, limits, history } = options;
         let cache = Cache::new(&cache);
         let locks = Arc::new(Locks::default());
-        let committer = Committer::new(runtime.clone(), cache.clone(), locks.clone(), store.clone());
-        let mint = Mint::new(store.incarnation());
+        let mint = Arc::new(Mint::new(store.incarnation()));
+        let committer = Committer::new(runtime.clone(), cache.clone(), locks.clone(), store.clone(), mint.clone());
         let inner = Inner {
             runtime,
             store,
@@ -361,7 +361,8 @@ impl Engine {
         }
         // A commit that was handed over has given its locks up; what is on its way must land before the clearing.
         self.inner.committer.drained().await;
-        self.inner.store.clear(&held.held).await.map_err(|Unavailable(why)| TxnError::StoreDown(why))?;
+        let version = self.inner.mint.next();
+        self.inner.store.clear(&held.held, version).await.map_err(|Unavailable(why)| TxnError::StoreDown(why))?;
         self.inner.cache.clear(|space| held.held.contains(&space));
         Ok(())
     }

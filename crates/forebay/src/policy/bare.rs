@@ -1,0 +1,221 @@
+//! A policy with nothing around it: slots, a capacity, and no values, locks or partitions.
+//!
+//! The simulator replays traces over it, and the conformance tests check policies with it: it panics when a policy
+//! breaks the contract of [`Order`], because that is a defect of the policy and never of the input.
+
+use hashbrown::HashMap;
+
+use super::{Access, Hits, MARKS_MAX, Order, Policy, Settings, Slot, Unit, Why};
+
+/// One policy over one partition.
+pub struct Bare {
+    hits: Hits,
+    unit: Unit,
+    capacity: u64,
+    used: u64,
+    order: Box<dyn Order>,
+    entries: Vec<Option<Entry>>,
+    free: Vec<Slot>,
+    slots: HashMap<u64, Slot, foldhash::fast::FixedState>,
+    tick: u64,
+    evicted: Vec<u64>,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    hash: u64,
+    size: u32,
+    marks: u8,
+    pinned: bool,
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// It was cached.
+    Hit,
+    /// It was not, and is now.
+    Inserted,
+    /// It was not, and is not: the policy did not let it in, it is larger than the capacity, or all else is pinned.
+    Refused,
+}
+
+impl Bare {
+    /// An empty cache.
+    pub fn new(policy: &'static Policy, settings: &Settings) -> Bare {
+        Bare::with_order(policy.hits, settings, (policy.order)(settings, (policy.learned)(settings)))
+    }
+
+    /// An empty cache over an order that is in no table, as a test's model is.
+    pub fn with_order(hits: Hits, settings: &Settings, order: Box<dyn Order>) -> Bare {
+        Bare {
+            hits,
+            unit: settings.unit,
+            capacity: settings.capacity,
+            used: 0,
+            order,
+            entries: Vec::new(),
+            free: Vec::new(),
+            slots: HashMap::with_hasher(foldhash::fast::FixedState::default()),
+            tick: 0,
+            evicted: Vec::new(),
+        }
+    }
+
+    /// A read of `hash`, which is inserted with `size` bytes on a miss; a hit leaves its size as it is.
+    pub fn request(&mut self, hash: u64, size: u32) -> Served {
+        self.access(Access::read(hash, size))
+    }
+
+    /// As [`Bare::request`], with the whole context. Slot and tick are filled in here.
+    pub fn access(&mut self, mut access: Access) -> Served {
+        self.evicted.clear();
+        self.tick += 1;
+        access.tick = self.tick;
+        if let Some(&slot) = self.slots.get(&access.hash) {
+            access.slot = Some((slot, 0));
+            match (self.hits, &mut self.entries[slot as usize]) {
+                (Hits::Marks, Some(entry)) => entry.marks = (entry.marks + 1).min(MARKS_MAX),
+                _ => self.order.access(slot, &access),
+            }
+            return Served::Hit;
+        }
+        let weight = u64::from(self.unit.weight(access.size));
+        if weight > self.capacity || !self.order.admit(&access) || !self.make_room(&access, weight) {
+            return Served::Refused;
+        }
+        let entry = Entry { hash: access.hash, size: access.size, marks: 0, pinned: false };
+        let slot = self.free.pop().unwrap_or(self.entries.len() as Slot);
+        match self.entries.get_mut(slot as usize) {
+            Some(place) => *place = Some(entry),
+            None => self.entries.push(Some(entry)),
+        }
+        self.slots.insert(access.hash, slot);
+        self.used += weight;
+        self.order.inserted(slot, &access);
+        Served::Inserted
+    }
+
+    /// Evicts until `weight` fits, in batches of the policy's choice; whether it fits.
+    fn make_room(&mut self, incoming: &Access, weight: u64) -> bool {
+        let mut taken = 0;
+        while self.used + weight > self.capacity || (0 < taken && taken < self.order.batch()) {
+            let entries = &mut self.entries;
+            let mut marks = |slot: Slot| {
+                let entry = entries.get_mut(slot as usize).and_then(Option::as_mut);
+                std::mem::take(&mut entry.expect("a policy asks for marks of live slots only").marks)
+            };
+            let Some(slot) = self.order.victim(incoming, &mut marks) else { break };
+            let entry = self.entry(slot).expect("a victim is live");
+            assert!(!entry.pinned, "a victim is not pinned");
+            self.evicted.push(entry.hash);
+            self.leave(slot, Why::Evicted);
+            taken += 1;
+        }
+        self.used + weight <= self.capacity
+    }
+
+    fn entry(&self, slot: Slot) -> Option<&Entry> {
+        self.entries.get(slot as usize)?.as_ref()
+    }
+
+    fn leave(&mut self, slot: Slot, why: Why) {
+        if let Some(entry) = self.entries[slot as usize].take() {
+            self.slots.remove(&entry.hash);
+            self.used -= u64::from(self.unit.weight(entry.size));
+            self.free.push(slot);
+            self.order.removed(slot, why);
+        }
+    }
+
+    /// Invalidates `hash`; whether it was in.
+    pub fn invalidate(&mut self, hash: u64) -> bool {
+        let slot = self.slots.get(&hash).copied();
+        slot.map(|slot| self.leave(slot, Why::Invalidated)).is_some()
+    }
+
+    /// Gives `hash` another size, in bytes, and evicts what does not fit any more; whether it was in.
+    pub fn resize(&mut self, hash: u64, size: u32) -> bool {
+        let Some(&slot) = self.slots.get(&hash) else { return false };
+        if let Some(entry) = &mut self.entries[slot as usize] {
+            self.used = self.used - u64::from(self.unit.weight(entry.size)) + u64::from(self.unit.weight(size));
+            entry.size = size;
+        }
+        self.order.resized(slot, size);
+        self.shrink();
+        true
+    }
+
+    /// Pins `hash`, or lets it go again, and then evicts what only pins had kept; whether it was in and not so already.
+    pub fn pin(&mut self, hash: u64, pinned: bool) -> bool {
+        let Some(&slot) = self.slots.get(&hash) else { return false };
+        let Some(entry) = &mut self.entries[slot as usize] else { return false };
+        if std::mem::replace(&mut entry.pinned, pinned) == pinned {
+            return false;
+        }
+        self.evicted.clear();
+        if pinned {
+            self.order.withdraw(slot);
+        } else {
+            self.order.restore(slot);
+            self.shrink();
+        }
+        true
+    }
+
+    /// Another capacity; what is too much goes, as far as it is not pinned.
+    pub fn set_capacity(&mut self, capacity: u64) {
+        self.capacity = capacity;
+        self.order.set_capacity(capacity);
+        self.shrink();
+    }
+
+    /// Evicts down to the capacity, for no newcomer.
+    fn shrink(&mut self) {
+        self.evicted.clear();
+        self.make_room(&Access { slot: Some((0, 0)), ..Access::read(0, 0) }, 0);
+    }
+
+    /// Whether `hash` is cached.
+    pub fn contains(&self, hash: u64) -> bool {
+        self.slots.contains_key(&hash)
+    }
+
+    /// Hashes that the last request, resize, unpinning or new capacity evicted, in order.
+    pub fn evicted(&self) -> &[u64] {
+        &self.evicted
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether nothing is cached.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Weight of all entries, in the unit of the settings.
+    pub fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// Bytes of the policy's metadata beyond those per entry.
+    pub fn ghost_bytes(&self) -> usize {
+        self.order.ghost_bytes()
+    }
+
+    /// Why `hash` stands where it stands, if it is cached.
+    pub fn explain(&self, hash: u64) -> Option<String> {
+        self.slots.get(&hash).map(|&slot| self.order.explain(slot))
+    }
+
+    /// Panics if the order or the accounts contradict themselves.
+    pub fn validate(&self) {
+        self.order.validate();
+        let weights = self.entries.iter().flatten().map(|entry| u64::from(self.unit.weight(entry.size)));
+        assert_eq!(weights.sum::<u64>(), self.used, "used is the sum of the weights");
+        assert_eq!(self.slots.len() + self.free.len(), self.entries.len(), "each slot is live or free");
+    }
+}

@@ -1,0 +1,287 @@
+//! Greedy dual size frequency: an entry's priority is `age + frequency * cost / weight`; the lowest goes, and its
+//! priority becomes the age, so that what was popular long ago falls behind. O(log n) by an indexed binary heap.
+//!
+//! A newcomer competes as if it were in already (the paper inserts first, then evicts): when its own priority is the
+//! lowest, it is the one that goes, and `victim` says `None`.
+
+use std::sync::Arc;
+
+use super::{Access, Hits, Learned, NothingLearned, Order, Parameter, Policy, Settings, Slot, Unit, Why};
+
+/// See the module.
+pub static GDSF: Policy = Policy {
+    name: "gdsf",
+    summary: "frequency per byte with ageing; best hit ratio where sizes differ widely",
+    source: "Cherkasova: Improving WWW proxies performance with greedy-dual-size-frequency caching, HP Labs 1998",
+    hits: Hits::Accesses,
+    entry_bytes: size_of::<Entry>() + size_of::<Slot>(),
+    parameters: &[Parameter {
+        name: "cost",
+        summary: "1: weigh by the measured cost of fetching, in microseconds; 0: every fetch costs the same",
+        default: 0.0,
+        range: (0.0, 1.0),
+    }],
+    learned: |_| Arc::new(NothingLearned),
+    order,
+};
+
+const NONE: u32 = u32::MAX;
+
+/// What a fetch costs when nobody measured it; with `cost=1` one second's worth counts the same.
+const COST_DEFAULT: f64 = 1.0e6;
+
+/// Beyond this age all priorities are lowered by it: an f64 then still tells an access to a 4 GiB entry apart.
+const AGE_MAX: f64 = (1u64 << 40) as f64;
+
+#[derive(Clone, Copy)]
+struct Entry {
+    priority: f64,
+    /// When the priority was set; among equals the older goes.
+    set_at: u64,
+    frequency: u32,
+    weight: u32,
+    cost_us: u32,
+    /// Where it is in the heap, `NONE` when pinned or not in.
+    position: u32,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum State {
+    Out,
+    In,
+    Pinned,
+}
+
+const OUT: Entry =
+    Entry { priority: 0.0, set_at: 0, frequency: 0, weight: 0, cost_us: 0, position: NONE, state: State::Out };
+
+struct Gdsf {
+    unit: Unit,
+    by_cost: bool,
+    age: f64,
+    /// A newcomer's key and priority, at the age of its miss: what it displaces must not raise its own priority.
+    incoming: Option<(u64, f64)>,
+    /// Counts what sets priorities, so that no two entries are set at the same moment.
+    accesses: u64,
+    entries: Vec<Entry>,
+    heap: Vec<Slot>,
+}
+
+fn order(settings: &Settings, _: Arc<dyn Learned>) -> Box<dyn Order> {
+    let by_cost = settings.values.first().is_some_and(|&cost| cost >= 0.5);
+    Box::new(Gdsf {
+        unit: settings.unit,
+        by_cost,
+        age: 0.0,
+        incoming: None,
+        accesses: 0,
+        entries: Vec::new(),
+        heap: Vec::new(),
+    })
+}
+
+impl Gdsf {
+    fn goes_before(&self, a: Slot, b: Slot) -> bool {
+        let (a, b) = (&self.entries[a as usize], &self.entries[b as usize]);
+        a.priority.total_cmp(&b.priority).then(a.set_at.cmp(&b.set_at)).is_lt()
+    }
+
+    fn place(&mut self, position: usize, slot: Slot) {
+        self.heap[position] = slot;
+        self.entries[slot as usize].position = position as u32;
+    }
+
+    fn sift_up(&mut self, mut position: usize) {
+        let slot = self.heap[position];
+        while position > 0 {
+            let parent = (position - 1) / 2;
+            if !self.goes_before(slot, self.heap[parent]) {
+                break;
+            }
+            self.place(position, self.heap[parent]);
+            position = parent;
+        }
+        self.place(position, slot);
+    }
+
+    fn sift_down(&mut self, mut position: usize) {
+        let slot = self.heap[position];
+        loop {
+            let mut child = 2 * position + 1;
+            if child >= self.heap.len() {
+                break;
+            }
+            if child + 1 < self.heap.len() && self.goes_before(self.heap[child + 1], self.heap[child]) {
+                child += 1;
+            }
+            if !self.goes_before(self.heap[child], slot) {
+                break;
+            }
+            self.place(position, self.heap[child]);
+            position = child;
+        }
+        self.place(position, slot);
+    }
+
+    fn push(&mut self, slot: Slot) {
+        self.heap.push(slot);
+        self.sift_up(self.heap.len() - 1);
+    }
+
+    fn unlink(&mut self, slot: Slot) {
+        let position = std::mem::replace(&mut self.entries[slot as usize].position, NONE);
+        if position == NONE {
+            return;
+        }
+        let position = position as usize;
+        let last = self.heap.pop().expect("an entry with a position is in the heap");
+        if last != slot {
+            self.heap[position] = last;
+            self.sift_up(position);
+            self.sift_down(self.entries[last as usize].position as usize);
+        }
+    }
+
+    fn priority(&self, frequency: u32, cost_us: u32, weight: u32) -> f64 {
+        let cost = if self.by_cost && cost_us > 0 { f64::from(cost_us) } else { COST_DEFAULT };
+        self.age + f64::from(frequency) * cost / f64::from(weight)
+    }
+
+    /// The priority of one that is not in yet, at the age of its miss.
+    fn incoming_priority(&self, access: &Access) -> f64 {
+        match self.incoming {
+            Some((hash, priority)) if hash == access.hash => priority,
+            _ => self.priority(1, access.cost_us, self.unit.weight(access.size)),
+        }
+    }
+
+    /// Recomputes a slot's priority at the present age and puts it where it belongs.
+    fn set_priority(&mut self, slot: Slot) {
+        let Entry { frequency, cost_us, weight, position, .. } = self.entries[slot as usize];
+        let priority = self.priority(frequency, cost_us, weight);
+        let entry = &mut self.entries[slot as usize];
+        entry.priority = priority;
+        entry.set_at = self.accesses;
+        if position != NONE {
+            self.sift_up(position as usize);
+            self.sift_down(self.entries[slot as usize].position as usize);
+        }
+    }
+
+    fn rise_to(&mut self, age: f64) {
+        self.age = age;
+        if self.age > AGE_MAX {
+            for entry in self.entries.iter_mut().filter(|entry| entry.state != State::Out) {
+                entry.priority -= age;
+            }
+            if let Some((_, priority)) = &mut self.incoming {
+                *priority -= age;
+            }
+            self.age = 0.0;
+            // Rounding may have made equals of unequals, which then go by `set_at`.
+            for position in (0..self.heap.len() / 2).rev() {
+                self.sift_down(position);
+            }
+        }
+    }
+}
+
+impl Order for Gdsf {
+    fn access(&mut self, slot: Slot, access: &Access) {
+        self.accesses += 1;
+        let Some(entry) = self.entries.get_mut(slot as usize) else { return };
+        if entry.state == State::Out {
+            return;
+        }
+        entry.frequency = entry.frequency.saturating_add(1);
+        if access.cost_us > 0 {
+            entry.cost_us = access.cost_us;
+        }
+        self.set_priority(slot);
+    }
+
+    fn admit(&mut self, access: &Access) -> bool {
+        self.incoming = None;
+        self.incoming = Some((access.hash, self.incoming_priority(access)));
+        true
+    }
+
+    fn inserted(&mut self, slot: Slot, access: &Access) {
+        self.accesses += 1;
+        let priority = self.incoming_priority(access);
+        self.incoming = None;
+        if slot as usize >= self.entries.len() {
+            self.entries.resize(slot as usize + 1, OUT);
+        }
+        let weight = self.unit.weight(access.size);
+        let (cost_us, set_at) = (access.cost_us, self.accesses);
+        self.entries[slot as usize] =
+            Entry { priority, set_at, frequency: 1, weight, cost_us, position: NONE, state: State::In };
+        self.push(slot);
+    }
+
+    fn resized(&mut self, slot: Slot, size: u32) {
+        self.accesses += 1;
+        self.entries[slot as usize].weight = self.unit.weight(size);
+        self.set_priority(slot);
+    }
+
+    fn removed(&mut self, slot: Slot, why: Why) {
+        self.unlink(slot);
+        let entry = std::mem::replace(&mut self.entries[slot as usize], OUT);
+        if why == Why::Evicted && entry.priority > self.age {
+            self.rise_to(entry.priority);
+        }
+    }
+
+    fn victim(&mut self, incoming: &Access, _: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
+        let lowest = *self.heap.first()?;
+        let priority = self.incoming_priority(incoming);
+        if incoming.slot.is_none() && priority < self.entries[lowest as usize].priority {
+            self.incoming = None;
+            self.rise_to(priority);
+            return None;
+        }
+        Some(lowest)
+    }
+
+    fn withdraw(&mut self, slot: Slot) {
+        self.unlink(slot);
+        self.entries[slot as usize].state = State::Pinned;
+    }
+
+    fn restore(&mut self, slot: Slot) {
+        self.entries[slot as usize].state = State::In;
+        self.push(slot);
+    }
+
+    fn set_capacity(&mut self, _: u64) {}
+
+    fn explain(&self, slot: Slot) -> String {
+        match self.entries.get(slot as usize) {
+            None | Some(Entry { state: State::Out, .. }) => "not in".into(),
+            Some(entry) => format!(
+                "priority {:.3} above the age, {} accesses, weight {}{}",
+                entry.priority - self.age,
+                entry.frequency,
+                entry.weight,
+                if entry.state == State::Pinned { ", pinned" } else { "" }
+            ),
+        }
+    }
+
+    fn validate(&self) {
+        for (position, &slot) in self.heap.iter().enumerate() {
+            let entry = &self.entries[slot as usize];
+            assert_eq!((entry.position, entry.state), (position as u32, State::In), "slot {slot} and its position");
+            if position > 0 {
+                assert!(!self.goes_before(slot, self.heap[(position - 1) / 2]), "heap order at {position}");
+            }
+        }
+        let linked = self.entries.iter().filter(|entry| entry.state == State::In).count();
+        assert_eq!(linked, self.heap.len(), "every entry that may go is in the heap");
+        let stray = self.entries.iter().filter(|entry| entry.state != State::In && entry.position != NONE).count();
+        assert_eq!(stray, 0, "only entries in the heap have a position");
+    }
+}

@@ -1,0 +1,208 @@
+//! Doubly linked lists of slots, kept as indices in one vector: no allocation per entry, O(1) everywhere.
+//!
+//! Any number of lists share the nodes, and a slot is in at most one of them; so "which list" is the slot's state
+//! (small or main, probation or protected, pinned), and no second record of it can disagree.
+
+use super::Slot;
+
+/// No neighbour.
+const NONE: u32 = u32::MAX;
+
+/// Bytes of list metadata per slot.
+pub(super) const NODE_BYTES: usize = size_of::<Node>();
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    older: u32,
+    newer: u32,
+    /// The list that it is in, `NONE` for a slot that is not in.
+    list: u32,
+    weight: u32,
+}
+
+const OUT: Node = Node { older: NONE, newer: NONE, list: NONE, weight: 0 };
+
+#[derive(Clone, Copy, Debug)]
+struct Ends {
+    oldest: u32,
+    newest: u32,
+    len: u32,
+    weight: u64,
+}
+
+const EMPTY: Ends = Ends { oldest: NONE, newest: NONE, len: 0, weight: 0 };
+
+/// Lists over slots, each from oldest to newest, with their weights.
+#[derive(Clone, Debug)]
+pub(super) struct Lists {
+    nodes: Vec<Node>,
+    ends: Vec<Ends>,
+}
+
+impl Lists {
+    /// `lists` empty lists, numbered from 0.
+    pub fn new(lists: usize) -> Lists {
+        Lists { nodes: Vec::new(), ends: vec![EMPTY; lists] }
+    }
+
+    /// One more empty list; its number.
+    pub fn add_list(&mut self) -> u32 {
+        self.ends.push(EMPTY);
+        self.ends.len() as u32 - 1
+    }
+
+    /// The list that `slot` is in.
+    pub fn list_of(&self, slot: Slot) -> Option<u32> {
+        self.nodes.get(slot as usize).map(|node| node.list).filter(|&list| list != NONE)
+    }
+
+    /// Number of slots in a list.
+    pub fn len(&self, list: u32) -> usize {
+        self.ends[list as usize].len as usize
+    }
+
+    /// Whether a list has no slot.
+    pub fn is_empty(&self, list: u32) -> bool {
+        self.len(list) == 0
+    }
+
+    /// Sum of the weights in a list.
+    pub fn weight(&self, list: u32) -> u64 {
+        self.ends[list as usize].weight
+    }
+
+    /// The slot that was put into the list first.
+    pub fn oldest(&self, list: u32) -> Option<Slot> {
+        some(self.ends[list as usize].oldest)
+    }
+
+    /// The neighbour of `slot` that was put into its list after it.
+    pub fn newer(&self, slot: Slot) -> Option<Slot> {
+        some(self.nodes[slot as usize].newer)
+    }
+
+    /// Puts a slot that is in no list at the newest end of `list`.
+    pub fn push(&mut self, list: u32, slot: Slot, weight: u32) {
+        let index = slot as usize;
+        if index >= self.nodes.len() {
+            self.nodes.resize(index + 1, OUT);
+        }
+        assert_eq!(self.nodes[index].list, NONE, "slot {slot} is in a list already");
+        let ends = &mut self.ends[list as usize];
+        self.nodes[index] = Node { older: ends.newest, newer: NONE, list, weight };
+        match some(ends.newest) {
+            Some(newest) => self.nodes[newest as usize].newer = slot,
+            None => ends.oldest = slot,
+        }
+        ends.newest = slot;
+        ends.len += 1;
+        ends.weight += u64::from(weight);
+    }
+
+    /// Takes a slot out of its list; its weight.
+    pub fn remove(&mut self, slot: Slot) -> u32 {
+        let node = std::mem::replace(&mut self.nodes[slot as usize], OUT);
+        assert_ne!(node.list, NONE, "slot {slot} is in no list");
+        let ends = &mut self.ends[node.list as usize];
+        match some(node.older) {
+            Some(older) => self.nodes[older as usize].newer = node.newer,
+            None => ends.oldest = node.newer,
+        }
+        match some(node.newer) {
+            Some(newer) => self.nodes[newer as usize].older = node.older,
+            None => ends.newest = node.older,
+        }
+        ends.len -= 1;
+        ends.weight -= u64::from(node.weight);
+        node.weight
+    }
+
+    /// Moves a slot to the newest end of `list`, which may be its own.
+    pub fn move_to(&mut self, list: u32, slot: Slot) {
+        let weight = self.remove(slot);
+        self.push(list, slot, weight);
+    }
+
+    /// Gives a slot that is in another weight.
+    pub fn set_weight(&mut self, slot: Slot, weight: u32) {
+        let node = &mut self.nodes[slot as usize];
+        let ends = &mut self.ends[node.list as usize];
+        ends.weight = ends.weight - u64::from(node.weight) + u64::from(weight);
+        node.weight = weight;
+    }
+
+    /// The slots of a list, from oldest to newest.
+    pub fn iter(&self, list: u32) -> impl Iterator<Item = Slot> + '_ {
+        std::iter::successors(self.oldest(list), |&slot| self.newer(slot))
+    }
+
+    /// Panics if links, lengths, weights and membership contradict each other.
+    pub fn validate(&self) {
+        let mut linked = 0;
+        for (list, ends) in self.ends.iter().enumerate() {
+            let (mut len, mut weight, mut older) = (0, 0, NONE);
+            for slot in self.iter(list as u32) {
+                let node = &self.nodes[slot as usize];
+                assert_eq!(node.list as usize, list, "slot {slot} is linked into a list that it does not name");
+                assert_eq!(node.older, older, "slot {slot} does not name its older neighbour");
+                older = slot;
+                len += 1;
+                weight += u64::from(node.weight);
+                assert!(len <= self.nodes.len() as u32, "list {list} is a cycle");
+            }
+            assert_eq!((ends.newest, ends.len, ends.weight), (older, len, weight), "list {list}: end, length, weight");
+            linked += len as usize;
+        }
+        let named = self.nodes.iter().filter(|node| node.list != NONE).count();
+        assert_eq!(linked, named, "every slot that names a list is linked into it");
+    }
+}
+
+fn some(slot: u32) -> Option<Slot> {
+    (slot != NONE).then_some(slot)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Against vectors: the same members, order and weights after any sequence of operations.
+        #[test]
+        fn equals_vectors(steps in prop::collection::vec((0u32..12, 0u32..3, 0u8..3, 1u32..9), 0..200)) {
+            let mut lists = Lists::new(3);
+            let mut model: Vec<Vec<(Slot, u32)>> = vec![Vec::new(); 3];
+            for (slot, list, operation, weight) in steps {
+                let place = model.iter().position(|members| members.iter().any(|&(s, _)| s == slot));
+                prop_assert_eq!(lists.list_of(slot), place.map(|p| p as u32));
+                match (operation, place) {
+                    (_, None) => {
+                        lists.push(list, slot, weight);
+                        model[list as usize].push((slot, weight));
+                    }
+                    (0, Some(place)) => {
+                        lists.remove(slot);
+                        model[place].retain(|&(s, _)| s != slot);
+                    }
+                    (1, Some(place)) => {
+                        let at = model[place].iter().position(|&(s, _)| s == slot).expect("is in");
+                        let moved = model[place].remove(at);
+                        lists.move_to(list, slot);
+                        model[list as usize].push(moved);
+                    }
+                    (_, Some(place)) => {
+                        lists.set_weight(slot, weight);
+                        model[place].iter_mut().filter(|m| m.0 == slot).for_each(|m| m.1 = weight);
+                    }
+                }
+                lists.validate();
+                for (list, members) in model.iter().enumerate() {
+                    let slots: Vec<Slot> = members.iter().map(|m| m.0).collect();
+                    prop_assert_eq!(lists.iter(list as u32).collect::<Vec<_>>(), slots);
+                    prop_assert_eq!(lists.weight(list as u32), members.iter().map(|m| u64::from(m.1)).sum::<u64>());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! Naive models: the same decisions as the policies, written with scans over one vector.
+
+use super::bare::Bare;
+use super::{Access, Hits, MARKS_MAX, Order, Settings, Slot, Unit, Why};
+
+/// What is modelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    Lru,
+    Lfu,
+    Gdsf,
+    Sieve,
+    S3Fifo,
+}
+
+/// Each rule with the policy that it models.
+pub const MODELS: &[(Rule, &str)] =
+    &[(Rule::Lru, "lru"), (Rule::Lfu, "lfu"), (Rule::Gdsf, "gdsf"), (Rule::Sieve, "sieve"), (Rule::S3Fifo, "s3-fifo")];
+
+/// A bare cache that decides by the model.
+pub fn model(rule: Rule, settings: &Settings) -> Bare {
+    let hits = if matches!(rule, Rule::Sieve | Rule::S3Fifo) { Hits::Marks } else { Hits::Accesses };
+    let naive = Naive {
+        rule,
+        unit: settings.unit,
+        capacity: settings.capacity,
+        rows: Vec::new(),
+        now: 0,
+        age: 0.0,
+        incoming_age: 0.0,
+        hand: None,
+        ghosts: Vec::new(),
+        returning: false,
+        was_full: false,
+    };
+    Bare::with_order(hits, settings, Box::new(naive))
+}
+
+#[derive(Clone)]
+struct Row {
+    slot: Slot,
+    hash: u64,
+    weight: u32,
+    pinned: bool,
+    /// Last use (LRU, LFU), or when the priority was set (GDSF).
+    stamp: u64,
+    frequency: u32,
+    priority: f64,
+    in_main: bool,
+}
+
+struct Naive {
+    rule: Rule,
+    unit: Unit,
+    capacity: u64,
+    /// From oldest to newest.
+    rows: Vec<Row>,
+    now: u64,
+    age: f64,
+    incoming_age: f64,
+    hand: Option<Slot>,
+    ghosts: Vec<(u64, u32)>,
+    returning: bool,
+    was_full: bool,
+}
+
+impl Naive {
+    fn at(&self, slot: Slot) -> usize {
+        self.rows.iter().position(|row| row.slot == slot).expect("is in")
+    }
+
+    fn make_newest(&mut self, at: usize) {
+        let row = self.rows.remove(at);
+        self.rows.push(row);
+    }
+
+    fn small_max(&self) -> u64 {
+        (self.capacity / 10).max(1)
+    }
+
+    /// The oldest of the small or the main queue.
+    fn oldest(&self, in_main: bool) -> Option<usize> {
+        self.rows.iter().position(|row| !row.pinned && row.in_main == in_main)
+    }
+
+    fn queue_weight(&self, in_main: bool) -> u64 {
+        let rows = self.rows.iter().filter(|row| !row.pinned && row.in_main == in_main);
+        rows.map(|row| u64::from(row.weight)).sum()
+    }
+
+    fn s3_victim(&mut self, marks: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
+        self.was_full = true;
+        loop {
+            let small = self.oldest(false);
+            let main_max = self.capacity.saturating_sub(self.small_max());
+            let in_main = small.is_none() || self.queue_weight(true) > main_max;
+            let at = if in_main { self.oldest(true)? } else { small? };
+            let touches = (self.rows[at].frequency + u32::from(marks(self.rows[at].slot))).min(u32::from(MARKS_MAX));
+            // Small is drained up to its first victim before main is looked at again.
+            match (in_main, touches) {
+                (true, 0) | (false, 0 | 1) => return Some(self.rows[at].slot),
+                (true, touches) => {
+                    self.rows[at].frequency = touches - 1;
+                    self.make_newest(at);
+                    // Once main is being scanned it gives the victim.
+                    return self.s3_main_victim(marks);
+                }
+                (false, _) => {
+                    self.rows[at].frequency = 0;
+                    self.rows[at].in_main = true;
+                    self.make_newest(at);
+                    if let Some(slot) = self.s3_small_victim(marks) {
+                        return Some(slot);
+                    }
+                }
+            }
+        }
+    }
+
+    fn s3_small_victim(&mut self, marks: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
+        while let Some(at) = self.oldest(false) {
+            if self.rows[at].frequency + u32::from(marks(self.rows[at].slot)) < 2 {
+                return Some(self.rows[at].slot);
+            }
+            self.rows[at].frequency = 0;
+            self.rows[at].in_main = true;
+            self.make_newest(at);
+        }
+        None
+    }
+
+    fn s3_main_victim(&mut self, marks: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
+        loop {
+            let at = self.oldest(true)?;
+            let touches = (self.rows[at].frequency + u32::from(marks(self.rows[at].slot))).min(u32::from(MARKS_MAX));
+            if touches == 0 {
+                return Some(self.rows[at].slot);
+            }
+            self.rows[at].frequency = touches - 1;
+            self.make_newest(at);
+        }
+    }
+
+    fn sieve_victim(&mut self, marks: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
+        loop {
+            let at = match self.hand {
+                Some(slot) => self.at(slot),
+                None => self.rows.iter().position(|row| !row.pinned)?,
+            };
+            self.hand = Some(self.rows[at].slot);
+            if marks(self.rows[at].slot) == 0 {
+                return self.hand;
+            }
+            self.hand = self.next_unpinned(at);
+        }
+    }
+
+    fn next_unpinned(&self, at: usize) -> Option<Slot> {
+        self.rows[at + 1..].iter().find(|row| !row.pinned).map(|row| row.slot)
+    }
+
+    fn pass_by(&mut self, slot: Slot) {
+        if self.hand == Some(slot) {
+            self.hand = self.next_unpinned(self.at(slot));
+        }
+    }
+
+    fn keep_ghosts_bounded(&mut self) {
+        let weight_max = (self.capacity as f64 * 0.9) as u64;
+        while self.ghosts.iter().map(|ghost| u64::from(ghost.1)).sum::<u64>() > weight_max {
+            self.ghosts.remove(0);
+        }
+    }
+
+    fn priority(&self, frequency: u32, weight: u32) -> f64 {
+        self.age + f64::from(frequency) * 1.0e6 / f64::from(weight)
+    }
+}
+
+impl Order for Naive {
+    fn access(&mut self, slot: Slot, _: &Access) {
+        self.now += 1;
+        let at = self.at(slot);
+        let priority = self.priority(self.rows[at].frequency + 1, self.rows[at].weight);
+        let row = &mut self.rows[at];
+        row.frequency += 1;
+        row.stamp = self.now;
+        row.priority = priority;
+    }
+
+    fn admit(&mut self, access: &Access) -> bool {
+        self.incoming_age = self.age;
+        self.returning = self.ghosts.iter().any(|ghost| ghost.0 == access.hash);
+        self.ghosts.retain(|ghost| ghost.0 != access.hash);
+        true
+    }
+
+    fn inserted(&mut self, slot: Slot, access: &Access) {
+        self.now += 1;
+        let weight = self.unit.weight(access.size);
+        self.rows.push(Row {
+            slot,
+            hash: access.hash,
+            weight,
+            pinned: false,
+            stamp: self.now,
+            frequency: if self.rule == Rule::S3Fifo { 0 } else { 1 },
+            priority: self.incoming_age + 1.0e6 / f64::from(weight),
+            in_main: self.returning || (!self.was_full && self.queue_weight(false) >= self.small_max()),
+        });
+    }
+
+    fn resized(&mut self, slot: Slot, size: u32) {
+        self.now += 1;
+        let at = self.at(slot);
+        self.rows[at].weight = self.unit.weight(size);
+        if self.rule == Rule::Gdsf {
+            self.rows[at].priority = self.priority(self.rows[at].frequency, self.rows[at].weight);
+            self.rows[at].stamp = self.now;
+        }
+    }
+
+    fn removed(&mut self, slot: Slot, why: Why) {
+        self.pass_by(slot);
+        let row = self.rows.remove(self.at(slot));
+        if why != Why::Evicted {
+            return;
+        }
+        self.age = self.age.max(row.priority);
+        if !row.in_main && u64::from(row.weight) <= (self.capacity as f64 * 0.9) as u64 {
+            self.ghosts.push((row.hash, row.weight));
+            self.keep_ghosts_bounded();
+        }
+    }
+
+    fn victim(&mut self, incoming: &Access, marks: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
+        let rows = self.rows.iter().filter(|row| !row.pinned);
+        match self.rule {
+            Rule::Lru => rows.min_by_key(|row| row.stamp).map(|row| row.slot),
+            Rule::Lfu => rows.min_by_key(|row| (row.frequency, row.stamp)).map(|row| row.slot),
+            Rule::Gdsf => {
+                let lowest = rows.min_by(|a, b| a.priority.total_cmp(&b.priority).then(a.stamp.cmp(&b.stamp)))?.clone();
+                let own = self.incoming_age + 1.0e6 / f64::from(self.unit.weight(incoming.size));
+                if incoming.slot.is_none() && own < lowest.priority {
+                    self.age = self.age.max(own);
+                    return None;
+                }
+                Some(lowest.slot)
+            }
+            Rule::Sieve => self.sieve_victim(marks),
+            Rule::S3Fifo => self.s3_victim(marks),
+        }
+    }
+
+    fn withdraw(&mut self, slot: Slot) {
+        self.pass_by(slot);
+        let at = self.at(slot);
+        self.rows[at].pinned = true;
+    }
+
+    fn restore(&mut self, slot: Slot) {
+        self.now += 1;
+        let at = self.at(slot);
+        self.rows[at].pinned = false;
+        if self.rule != Rule::Gdsf {
+            self.rows[at].stamp = self.now;
+        }
+        self.make_newest(at);
+    }
+
+    fn set_capacity(&mut self, capacity: u64) {
+        self.capacity = capacity;
+        self.keep_ghosts_bounded();
+    }
+
+    fn explain(&self, slot: Slot) -> String {
+        format!("row {}", self.at(slot))
+    }
+
+    fn validate(&self) {}
+}

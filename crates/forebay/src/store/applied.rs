@@ -1,0 +1,174 @@
+//! Which commits a store has applied: the ids of the last [`APPLIED_IDS_MAX`], and a floor. An id below the floor may
+//! have been applied or not; it is refused, never applied anew.
+
+use std::collections::{HashSet, VecDeque};
+
+use crate::version::{TxnId, Version};
+
+/// Ids of applied commits that a store remembers.
+pub(crate) const APPLIED_IDS_MAX: usize = 65_536;
+
+/// Ids reported as not applied that are remembered as refused for good.
+const DENIED_IDS_MAX: usize = 4_096;
+
+/// What is known of an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// Its commit was applied.
+    Applied,
+    /// Its commit was reported as not applied, so it must never be.
+    Denied,
+    /// Nothing is known any more.
+    BelowFloor,
+    /// Its commit was not applied.
+    New,
+}
+
+/// The ids of the last applied commits, in groups as they were applied.
+#[derive(Debug)]
+pub(crate) struct AppliedIds {
+    ids: HashSet<TxnId, foldhash::fast::RandomState>,
+    groups: VecDeque<(u64, Vec<TxnId>)>,
+    floor: TxnId,
+    denied: HashSet<TxnId, foldhash::fast::RandomState>,
+    denied_order: VecDeque<TxnId>,
+    limit: usize,
+}
+
+/// What has to go so that a group's ids fit.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Eviction {
+    /// Numbers of the groups to be forgotten, the oldest.
+    pub groups: Vec<u64>,
+    /// The floor afterwards.
+    pub floor: TxnId,
+}
+
+impl AppliedIds {
+    /// Nothing applied yet, and the floor as it was stored.
+    pub fn new(floor: TxnId) -> AppliedIds {
+        AppliedIds::with_limit(floor, APPLIED_IDS_MAX)
+    }
+
+    pub(super) fn with_limit(floor: TxnId, limit: usize) -> AppliedIds {
+        AppliedIds {
+            ids: HashSet::default(),
+            groups: VecDeque::new(),
+            floor,
+            denied: HashSet::default(),
+            denied_order: VecDeque::new(),
+            limit,
+        }
+    }
+
+    /// The floor of a store that has applied nothing.
+    pub const LOWEST: TxnId = TxnId(Version::ZERO);
+
+    /// What is known of `id`.
+    pub fn known(&self, id: TxnId) -> Known {
+        if self.ids.contains(&id) {
+            Known::Applied
+        } else if self.denied.contains(&id) {
+            Known::Denied
+        } else if id <= self.floor {
+            Known::BelowFloor
+        } else {
+            Known::New
+        }
+    }
+
+    /// What [`AppliedIds::add`] of so many ids is going to forget.
+    pub fn eviction(&self, adding: usize) -> Eviction {
+        let mut total = self.ids.len() + adding;
+        let mut eviction = Eviction { groups: Vec::new(), floor: self.floor };
+        for (number, ids) in &self.groups {
+            if total <= self.limit {
+                break;
+            }
+            total -= ids.len();
+            eviction.groups.push(*number);
+            eviction.floor = ids.iter().copied().fold(eviction.floor, TxnId::max);
+        }
+        eviction
+    }
+
+    /// Adds the ids that group `number` applied, each once.
+    pub fn add(&mut self, number: u64, ids: Vec<TxnId>) {
+        let eviction = self.eviction(ids.len());
+        for _ in &eviction.groups {
+            for id in self.groups.pop_front().map(|(_, ids)| ids).unwrap_or_default() {
+                self.ids.remove(&id);
+            }
+        }
+        self.floor = eviction.floor;
+        self.ids.extend(ids.iter().copied());
+        if !ids.is_empty() {
+            self.groups.push_back((number, ids));
+        }
+    }
+
+    /// Makes sure that `id`, about which "not applied" is being answered, is never applied.
+    pub fn deny(&mut self, id: TxnId) {
+        if self.denied.insert(id) {
+            self.denied_order.push_back(id);
+        }
+        if self.denied_order.len() > DENIED_IDS_MAX
+            && let Some(oldest) = self.denied_order.pop_front()
+        {
+            self.denied.remove(&oldest);
+        }
+    }
+
+    /// The denied ids, oldest first, to carry them over a reopening.
+    pub fn denied(&self) -> impl Iterator<Item = TxnId> {
+        self.denied_order.iter().copied()
+    }
+
+    /// Bytes that the table occupies, roughly; for the memory budget.
+    pub fn bytes(&self) -> usize {
+        self.ids.len() * (2 * size_of::<TxnId>() + 8) + self.groups.len() * size_of::<(u64, Vec<TxnId>)>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn id(sequence: u64) -> TxnId {
+        TxnId(Version { incarnation: 1, sequence })
+    }
+
+    proptest! {
+        /// Whatever was applied is never seen as new again, and the last ids are exact.
+        #[test]
+        fn what_was_applied_is_never_new_again(groups in prop::collection::vec(1usize..6, 1..60), limit in 6usize..20) {
+            let mut applied = AppliedIds::with_limit(AppliedIds::LOWEST, limit);
+            let mut all = Vec::new();
+            for (number, size) in groups.into_iter().enumerate() {
+                let ids = (0..size).map(|at| id((all.len() + at) as u64 + 1)).collect::<Vec<_>>();
+                all.extend(ids.iter().copied());
+                applied.add(number as u64, ids);
+                prop_assert!(applied.ids.len() <= limit);
+                for (age, &one) in all.iter().rev().enumerate() {
+                    let known = applied.known(one);
+                    prop_assert!(known != Known::New && known != Known::Denied);
+                    prop_assert!(age + 6 > limit || known == Known::Applied, "{} is too young to be forgotten", one);
+                }
+            }
+            prop_assert_eq!(applied.known(id(all.len() as u64 + 1)), Known::New);
+        }
+    }
+
+    #[test]
+    fn denied_ids_stay_denied_up_to_the_limit() {
+        let mut applied = AppliedIds::new(AppliedIds::LOWEST);
+        for sequence in 1..=DENIED_IDS_MAX as u64 + 1 {
+            applied.deny(id(sequence));
+            applied.deny(id(sequence));
+        }
+        assert_eq!(applied.known(id(1)), Known::New);
+        assert_eq!(applied.known(id(2)), Known::Denied);
+        assert_eq!(applied.denied().count(), DENIED_IDS_MAX);
+    }
+}

@@ -1,0 +1,568 @@
+//! The one writer of the file, and what becomes of it when it fails: closed, reopened, and the applied ids decide.
+//!
+//! Locks are taken in this order: `writer`, `database`, `tombstones`.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
+
+use redb::{Database, WriteTransaction};
+
+use super::file::{self, Caught, MakeBackend, OpenError};
+use super::read::{Failure, Snapshot};
+use super::rows::{self, Totals};
+use super::write::Documents;
+use super::{Durability, EmbeddedOptions, UNFLUSHED_BYTES_MAX};
+use crate::error::Unavailable;
+use crate::key::{Key, SPACES};
+use crate::runtime::Runtime;
+use crate::store::applied::{AppliedIds, Known};
+use crate::store::tombstones::Tombstones;
+use crate::store::{self, Commit, CommitOutcome, Read, ReadError, Resolved};
+use crate::version::{TxnId, Version};
+
+/// A closed store that owes nobody an answer is reopened by whoever asks for it, but not more often than this.
+const REOPEN_PAUSE_MS: u64 = 1_000;
+
+/// Snapshots that a read takes before it waits for the writer, if each is overtaken by a delete of one of its keys.
+const SNAPSHOTS_MAX: usize = 8;
+
+pub(super) struct Engine {
+    pub runtime: Runtime,
+    pub name: String,
+    pub options: EmbeddedOptions,
+    make: MakeBackend,
+    writer: Mutex<Writer>,
+    database: RwLock<Option<Database>>,
+    tombstones: Mutex<Tombstones>,
+    counts: [AtomicU64; SPACES as usize],
+    incarnation: AtomicU64,
+}
+
+/// What only the writer needs to know.
+struct Writer {
+    applied: AppliedIds,
+    /// Number of the newest group that was acknowledged.
+    group: u64,
+    next_part_id: u64,
+    /// Bytes of rows written since the last durable commit.
+    unflushed_bytes: u64,
+    unflushed: bool,
+    /// Commits of this and later incarnations, up to the present one, are refused: what they read may be lost.
+    first_incarnation: u64,
+    /// The greatest version that a group carried.
+    version: Version,
+    closed: Option<Closed>,
+}
+
+/// Why the file is closed, and who is to open it.
+struct Closed {
+    why: String,
+    /// Somebody has to ask for an outcome first.
+    unknown: bool,
+    tried: Option<Duration>,
+    ended: bool,
+}
+
+/// A group that the file has taken.
+struct Taken {
+    outcomes: Vec<CommitOutcome>,
+    ids: Vec<TxnId>,
+    deleted: Vec<(Key, Version)>,
+    counts: [u64; SPACES as usize],
+    next_part_id: u64,
+    bytes: u64,
+    durable: bool,
+    /// All that is absent is so at this version or a later one.
+    floor: Option<Version>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Engine {
+    pub fn open(
+        runtime: Runtime,
+        name: String,
+        make: MakeBackend,
+        options: EmbeddedOptions,
+    ) -> Result<Engine, OpenError> {
+        let (database, loaded) = file::open(&name, &make, options.page_cache_bytes)?;
+        let incarnation = file::raise_incarnation(&database)
+            .map_err(|why| OpenError::Damaged { name: name.clone(), why: why.to_string() })?;
+        let writer = Writer {
+            applied: loaded.applied,
+            group: loaded.totals.group,
+            next_part_id: loaded.next_part_id,
+            unflushed_bytes: 0,
+            unflushed: false,
+            first_incarnation: incarnation,
+            version: Version::ZERO,
+            closed: None,
+        };
+        let mut tombstones = Tombstones::new(incarnation);
+        tombstones.reach(loaded.totals.group);
+        Ok(Engine {
+            runtime,
+            name,
+            options,
+            make,
+            writer: Mutex::new(writer),
+            database: RwLock::new(Some(database)),
+            tombstones: Mutex::new(tombstones),
+            counts: loaded.totals.counts.map(AtomicU64::new),
+            incarnation: AtomicU64::new(incarnation),
+        })
+    }
+
+    pub fn incarnation(&self) -> u64 {
+        self.incarnation.load(Ordering::Acquire)
+    }
+
+    pub fn count(&self, space: u8) -> u64 {
+        self.counts.get(usize::from(space)).map_or(0, |count| count.load(Ordering::Acquire))
+    }
+
+    pub fn memory_bytes(&self) -> usize {
+        self.options.page_cache_bytes + locked(&self.tombstones).bytes() + locked(&self.writer).applied.bytes()
+    }
+
+    fn database(&self) -> RwLockReadGuard<'_, Option<Database>> {
+        self.database.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Closes the file after a failure. What redb does when it lets go of a file may fail again.
+    fn close(&self, writer: &mut Writer, why: String, unknown: bool) {
+        tracing::error!(store = self.name, why, "the store failed and is closed");
+        let taken = self.database.write().unwrap_or_else(PoisonError::into_inner).take();
+        let _ = file::caught(|| -> Result<(), redb::Error> {
+            drop(taken);
+            Ok(())
+        });
+        writer.closed = Some(Closed { why, unknown, tried: None, ended: false });
+    }
+
+    /// Ends the use of the file: what is pending is made durable, nobody reopens it.
+    pub fn end(&self) {
+        let mut writer = locked(&self.writer);
+        if writer.closed.is_none() {
+            let _ = self.flush_with(&mut writer);
+        }
+        let taken = self.database.write().unwrap_or_else(PoisonError::into_inner).take();
+        let _ = file::caught(|| -> Result<(), redb::Error> {
+            drop(taken);
+            Ok(())
+        });
+        writer.closed = Some(Closed { why: "it was shut down".to_owned(), unknown: false, tried: None, ended: true });
+    }
+
+    /// Makes sure that the file is open. Only who asks for an outcome opens it while outcomes are unknown.
+    fn ensure_open(&self, writer: &mut Writer, asks_outcome: bool) -> Result<(), Unavailable> {
+        let Some(closed) = &mut writer.closed else { return Ok(()) };
+        let now = self.runtime.elapsed();
+        let pause = Duration::from_millis(REOPEN_PAUSE_MS);
+        let too_soon = closed.tried.is_some_and(|tried| now.saturating_sub(tried) < pause);
+        if closed.ended || !asks_outcome && (closed.unknown || too_soon) {
+            return Err(Unavailable(format!("the store {} is closed: {}", self.name, closed.why)));
+        }
+        closed.tried = Some(now);
+        self.reopen(writer).map_err(|why| {
+            if let Some(closed) = &mut writer.closed {
+                closed.why = format!("it failed and can't be reopened: {why}");
+            }
+            Unavailable(format!("the store failed and can't be reopened: {why}"))
+        })
+    }
+
+    fn reopen(&self, writer: &mut Writer) -> Result<(), String> {
+        let opened = file::open(&self.name, &self.make, self.options.page_cache_bytes);
+        let (database, loaded) = opened.map_err(|error| error.to_string())?;
+        let lost = loaded.totals.group < writer.group;
+        let mut tombstones = locked(&self.tombstones);
+        if lost {
+            let incarnation = file::raise_incarnation(&database).map_err(|why| why.to_string())?;
+            *tombstones = Tombstones::new(incarnation);
+            self.incarnation.store(incarnation, Ordering::Release);
+            tracing::error!(store = self.name, "what was acknowledged but not flushed is lost");
+        } else {
+            // The last group may have landed, and with it deletes that left no tombstone.
+            tombstones.raise_floor(writer.version, loaded.totals.group);
+        }
+        tombstones.reach(loaded.totals.group);
+        drop(tombstones);
+        let mut applied = loaded.applied;
+        writer.applied.denied().for_each(|id| applied.deny(id));
+        writer.applied = applied;
+        writer.group = loaded.totals.group;
+        writer.next_part_id = loaded.next_part_id;
+        (writer.unflushed, writer.unflushed_bytes) = (false, 0);
+        self.set_counts(&loaded.totals.counts);
+        *self.database.write().unwrap_or_else(PoisonError::into_inner) = Some(database);
+        writer.closed = None;
+        tracing::warn!(store = self.name, "the store is open again");
+        Ok(())
+    }
+
+    fn set_counts(&self, counts: &[u64; SPACES as usize]) {
+        for (shown, count) in self.counts.iter().zip(counts) {
+            shown.store(*count, Ordering::Release);
+        }
+    }
+
+    /// Runs `work` on the open file as its only writer; a failure closes it.
+    fn write<T>(
+        &self,
+        writer: &mut Writer,
+        work: impl FnOnce(&Database, &Writer) -> Result<T, redb::Error>,
+    ) -> Result<T, String> {
+        let guard = self.database();
+        let Some(database) = &*guard else { return Err("the store is closed".to_owned()) };
+        let result = file::caught(|| work(database, writer));
+        drop(guard);
+        result.map_err(|why| {
+            let why = why.to_string();
+            self.close(writer, why.clone(), true);
+            why
+        })
+    }
+
+    /// Applies a group in one write transaction.
+    pub fn commit(&self, group: &[Commit]) -> Vec<CommitOutcome> {
+        let mut writer = locked(&self.writer);
+        if let Err(Unavailable(why)) = self.ensure_open(&mut writer, false) {
+            return vec![CommitOutcome::Unavailable(why); group.len()];
+        }
+        let newest = group.iter().map(|commit| commit.version).max().unwrap_or_default();
+        writer.version = writer.version.max(newest);
+        match self.write(&mut writer, |database, writer| self.apply(database, writer, group)) {
+            Ok(taken) => {
+                if !taken.ids.is_empty() {
+                    self.accept(&mut writer, &taken);
+                }
+                taken.outcomes
+            }
+            Err(why) => {
+                let why = format!("the store failed while it committed: {why}");
+                vec![CommitOutcome::Unknown(why); group.len()]
+            }
+        }
+    }
+
+    fn apply(&self, database: &Database, writer: &Writer, group: &[Commit]) -> Result<Taken, redb::Error> {
+        let mut transaction = database.begin_write()?;
+        let counts = std::array::from_fn(|space| self.counts[space].load(Ordering::Acquire));
+        let mut documents = Documents::open(&transaction, writer.next_part_id, counts)?;
+        let mut applying = Applying { engine: self, writer, ids: HashSet::new(), ordered: Vec::new(), deleted: vec![] };
+        let mut failed = None;
+        let outcomes = store::in_order(group, |commit| {
+            applying.commit(&mut documents, commit).unwrap_or_else(|error| {
+                failed = Some(error);
+                CommitOutcome::Unknown(String::new())
+            })
+        });
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        let (next_part_id, counts, bytes) = (documents.next_part_id, documents.counts, documents.bytes);
+        drop(documents);
+        let durable = match self.options.durability {
+            Durability::Always => true,
+            _ => writer.unflushed_bytes + bytes >= UNFLUSHED_BYTES_MAX,
+        };
+        let Applying { ordered: ids, deleted, .. } = applying;
+        let taken = Taken { outcomes, ids, deleted, counts, next_part_id, bytes, durable, floor: None };
+        if taken.ids.is_empty() {
+            transaction.abort()?;
+            return Ok(taken);
+        }
+        log_group(&transaction, writer, &taken)?;
+        let level = if durable { redb::Durability::Immediate } else { redb::Durability::None };
+        transaction.set_durability(level)?;
+        transaction.set_quick_repair(durable && self.options.durability != Durability::Always);
+        transaction.commit()?;
+        Ok(taken)
+    }
+
+    /// Takes over what a group changed, now that the file has it.
+    fn accept(&self, writer: &mut Writer, taken: &Taken) {
+        writer.group += 1;
+        let mut tombstones = locked(&self.tombstones);
+        for (key, version) in &taken.deleted {
+            tombstones.insert(key.clone(), *version, writer.group);
+        }
+        if let Some(version) = taken.floor {
+            tombstones.raise_floor(version, writer.group);
+        }
+        tombstones.reach(writer.group);
+        drop(tombstones);
+        writer.applied.add(writer.group, taken.ids.clone());
+        writer.next_part_id = taken.next_part_id;
+        writer.unflushed = !taken.durable;
+        writer.unflushed_bytes = if taken.durable { 0 } else { writer.unflushed_bytes + taken.bytes };
+        self.set_counts(&taken.counts);
+    }
+
+    pub fn outcome(&self, id: TxnId) -> Result<Resolved, Unavailable> {
+        let mut writer = locked(&self.writer);
+        self.ensure_open(&mut writer, true)?;
+        match writer.applied.known(id) {
+            Known::Applied => Ok(Resolved::Applied),
+            Known::Denied => Ok(Resolved::NotApplied),
+            Known::BelowFloor => Err(Unavailable(store::below_floor(id))),
+            Known::New => {
+                writer.applied.deny(id);
+                Ok(Resolved::NotApplied)
+            }
+        }
+    }
+
+    /// Makes durable what is not yet.
+    pub fn flush(&self) -> Result<(), Unavailable> {
+        let mut writer = locked(&self.writer);
+        self.ensure_open(&mut writer, false)?;
+        self.flush_with(&mut writer)
+    }
+
+    /// The same, but leaves a closed file alone.
+    pub fn flush_if_open(&self) {
+        let mut writer = locked(&self.writer);
+        if writer.closed.is_none() {
+            let _ = self.flush_with(&mut writer);
+        }
+    }
+
+    fn flush_with(&self, writer: &mut Writer) -> Result<(), Unavailable> {
+        if !writer.unflushed {
+            return Ok(());
+        }
+        let flushed = self.write(writer, |database, _| {
+            let mut transaction = database.begin_write()?;
+            transaction.set_quick_repair(true);
+            Ok(transaction.commit()?)
+        });
+        match flushed {
+            Ok(()) => {
+                (writer.unflushed, writer.unflushed_bytes) = (false, 0);
+                Ok(())
+            }
+            Err(why) => {
+                // Nobody waits for an outcome.
+                if let Some(closed) = &mut writer.closed {
+                    closed.unknown = false;
+                }
+                Err(Unavailable(format!("the store {} failed while it flushed: {why}", self.name)))
+            }
+        }
+    }
+
+    pub fn clear(&self, spaces: &[u8], version: Version) -> Result<(), Unavailable> {
+        let mut writer = locked(&self.writer);
+        self.ensure_open(&mut writer, false)?;
+        writer.version = writer.version.max(version);
+        let counts = std::array::from_fn(|space| self.count(space as u8));
+        let cleared = self.write(&mut writer, |database, writer| {
+            let transaction = database.begin_write()?;
+            let mut documents = Documents::open(&transaction, writer.next_part_id, counts)?;
+            for &space in spaces.iter().filter(|&&space| space < SPACES) {
+                documents.clear(space)?;
+            }
+            let (next_part_id, counts) = (documents.next_part_id, documents.counts);
+            drop(documents);
+            let taken = Taken {
+                outcomes: Vec::new(),
+                ids: Vec::new(),
+                deleted: Vec::new(),
+                counts,
+                next_part_id,
+                bytes: 0,
+                durable: true,
+                floor: Some(version),
+            };
+            log_group(&transaction, writer, &taken)?;
+            transaction.commit()?;
+            Ok(taken)
+        });
+        match cleared {
+            Ok(taken) => {
+                self.accept(&mut writer, &taken);
+                Ok(())
+            }
+            Err(why) => {
+                // Repeating it is harmless, so nobody has to ask what became of it.
+                if let Some(closed) = &mut writer.closed {
+                    closed.unknown = false;
+                }
+                Err(Unavailable(format!("the store {} failed while it was cleared: {why}", self.name)))
+            }
+        }
+    }
+
+    /// Reads from a snapshot; a failure of the file closes it.
+    pub fn read<T>(&self, work: impl FnMut(&mut Snapshot) -> Result<T, Failure>) -> Result<T, ReadError> {
+        let mut guard = self.database();
+        if guard.is_none() {
+            drop(guard);
+            self.ensure_open(&mut locked(&self.writer), false)?;
+            guard = self.database();
+        }
+        let result = self.read_open(guard, work);
+        result.unwrap_or_else(|why| {
+            if !matches!(why, Caught::Error(redb::Error::Corrupted(_))) {
+                self.close_after_read(why.to_string());
+            }
+            Err(Unavailable(format!("the store {} can't be read: {why}", self.name)).into())
+        })
+    }
+
+    /// The outer error says that the file failed.
+    fn read_open<T>(
+        &self,
+        guard: RwLockReadGuard<'_, Option<Database>>,
+        mut work: impl FnMut(&mut Snapshot) -> Result<T, Failure>,
+    ) -> Result<Result<T, ReadError>, Caught> {
+        let Some(database) = &*guard else { return Ok(Err(Unavailable("the store was closed".to_owned()).into())) };
+        file::caught(|| -> Result<_, redb::Error> {
+            match Snapshot::new(database).and_then(|mut snapshot| work(&mut snapshot)) {
+                Err(Failure::Storage(error)) => Err(error),
+                Err(Failure::Damaged(key, why)) => Ok(Err(ReadError::Damaged { key, why })),
+                Ok(read) => Ok(Ok(read)),
+            }
+        })
+    }
+
+    fn close_after_read(&self, why: String) {
+        let mut writer = locked(&self.writer);
+        if writer.closed.is_none() {
+            self.close(&mut writer, why, false);
+        }
+    }
+
+    pub fn get(&self, keys: &[Key]) -> Result<Vec<Read>, ReadError> {
+        for _ in 0..SNAPSHOTS_MAX {
+            if let Some(reads) = self.read(|snapshot| self.get_from(snapshot, keys))? {
+                return Ok(reads);
+            }
+        }
+        let no_group_meanwhile = locked(&self.writer);
+        let result = self.read_open(self.database(), |snapshot| self.get_from(snapshot, keys));
+        drop(no_group_meanwhile);
+        let unreadable =
+            |why: &dyn std::fmt::Display| Unavailable(format!("the store {} can't be read: {why}", self.name));
+        result.map_err(|why| unreadable(&why))??.ok_or_else(|| unreadable(&"its versions disagree").into())
+    }
+
+    /// `None` if a group has overtaken the snapshot and touched the versions of absent keys that it needs.
+    fn get_from(&self, snapshot: &mut Snapshot, keys: &[Key]) -> Result<Option<Vec<Read>>, Failure> {
+        let mut reads = Vec::with_capacity(keys.len());
+        let mut absent = Vec::new();
+        for (at, key) in keys.iter().enumerate() {
+            match snapshot.document(key)? {
+                Some((value, version)) => reads.push(Read { value: Some(value), version }),
+                None => {
+                    absent.push(at);
+                    reads.push(Read { value: None, version: Version::ZERO });
+                }
+            }
+        }
+        if absent.is_empty() {
+            return Ok(Some(reads));
+        }
+        let group = snapshot.group()?;
+        let tombstones = locked(&self.tombstones);
+        if tombstones.group() < group {
+            // The file has a group whose deletes are about to be entered here.
+            return Ok(None);
+        }
+        for at in absent {
+            let absence = tombstones.absence(&keys[at]);
+            if absence.group > group {
+                return Ok(None);
+            }
+            reads[at].version = absence.version;
+        }
+        Ok(Some(reads))
+    }
+}
+
+/// Writes the row of a group, and the totals behind it; forgets groups beyond the limit.
+fn log_group(transaction: &WriteTransaction, writer: &Writer, taken: &Taken) -> Result<(), redb::Error> {
+    let group = writer.group + 1;
+    let eviction = writer.applied.eviction(taken.ids.len());
+    let mut log = transaction.open_table(rows::LOG)?;
+    if !taken.ids.is_empty() {
+        log.insert(group, rows::ids_row(&taken.ids).as_slice())?;
+    }
+    for old in eviction.groups {
+        log.remove(old)?;
+    }
+    let totals = Totals { group, floor: eviction.floor, counts: taken.counts };
+    log.insert(rows::TOTALS, totals.to_row().as_slice())?;
+    Ok(())
+}
+
+/// A group on its way into a write transaction.
+struct Applying<'a> {
+    engine: &'a Engine,
+    writer: &'a Writer,
+    ids: HashSet<TxnId>,
+    ordered: Vec<TxnId>,
+    deleted: Vec<(Key, Version)>,
+}
+
+impl Applying<'_> {
+    fn commit(&mut self, documents: &mut Documents<'_>, commit: &Commit) -> Result<CommitOutcome, redb::Error> {
+        match self.writer.applied.known(commit.id) {
+            Known::Applied => return Ok(CommitOutcome::Committed(Vec::new())),
+            Known::Denied => return Ok(CommitOutcome::Refused(store::denied(commit.id))),
+            Known::BelowFloor => return Ok(CommitOutcome::Refused(store::below_floor(commit.id))),
+            Known::New if self.ids.contains(&commit.id) => return Ok(CommitOutcome::Committed(Vec::new())),
+            Known::New => {}
+        }
+        let lost = self.writer.first_incarnation..self.engine.incarnation();
+        if lost.contains(&commit.version.incarnation) {
+            let why = format!("{} was minted before the store lost what was not flushed", commit.version);
+            return Ok(CommitOutcome::Refused(format!("{why}; run the transaction again")));
+        }
+        let mut conflicts = Vec::new();
+        for (key, expected) in &commit.checks {
+            match documents.header(key)? {
+                Ok(header) => {
+                    if header.map_or_else(|| self.absence(key), |header| header.version) != *expected {
+                        conflicts.push(key.clone());
+                    }
+                }
+                Err(why) => return Ok(damaged(key, &why)),
+            }
+        }
+        if !conflicts.is_empty() {
+            return Ok(CommitOutcome::Conflict(conflicts));
+        }
+        let mut headers = Vec::with_capacity(commit.writes.len());
+        for write in &commit.writes {
+            match documents.header(&write.key)? {
+                Ok(header) => headers.push(header),
+                Err(why) => return Ok(damaged(&write.key, &why)),
+            }
+        }
+        for (write, header) in commit.writes.iter().zip(headers) {
+            documents.write(write, commit.version, header)?;
+            if write.after.is_none() {
+                self.deleted.push((write.key.clone(), commit.version));
+            }
+        }
+        self.ids.insert(commit.id);
+        self.ordered.push(commit.id);
+        Ok(CommitOutcome::Committed(Vec::new()))
+    }
+
+    fn absence(&self, key: &Key) -> Version {
+        let here = self.deleted.iter().rev().find(|(deleted, _)| deleted == key).map(|(_, version)| *version);
+        here.unwrap_or_else(|| locked(&self.engine.tombstones).absence(key).version)
+    }
+}
+
+fn damaged(key: &Key, why: &str) -> CommitOutcome {
+    CommitOutcome::Refused(format!("stored document of {key} is damaged: {why}; restore the store from a backup"))
+}

@@ -1,0 +1,238 @@
+//! The store that needs nothing else to run: one file, a [redb](https://docs.rs/redb) database.
+//!
+//! * `file`: opening it: format, incarnation, what is kept of it in memory.
+//! * `engine`: the one writer; what happens when the file fails.
+//! * `write`, `touched`: how a document is written; a large one costs what a change touches, not its size.
+//! * `read`: snapshots.
+//! * `rows`: what lies in the file.
+//!
+//! **A group is one write transaction**, so that its commits share one flush, and what is left after a crash is a
+//! prefix of the groups. With [`Durability::Always`] each is flushed before it is acknowledged; otherwise redb keeps
+//! groups in memory until the next flush, which is always a whole prefix too.
+//!
+//! **Quick-repair** (redb then stores its allocator with a commit, so that opening after a crash need not walk the whole
+//! file) is on for the flushes of `interval` and `never`, which are rare, and off for the commits of `always`, where it
+//! would add a second flush to each.
+//!
+//! **When the file fails**, by an error or a panic of redb, it is closed, and the commits of the group at hand are
+//! `Unknown`. Whoever asks for an outcome reopens it, and the ids of applied commits, which are written with each group,
+//! decide. If groups were acknowledged but not flushed, they are lost with the old handle: the incarnation rises, and
+//! commits minted before are refused, because what they read may be lost.
+
+mod engine;
+mod file;
+mod read;
+mod rows;
+mod touched;
+mod write;
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_channel::oneshot;
+use futures_util::future::{BoxFuture, Either, select};
+use redb::StorageBackend;
+use redb::backends::FileBackend;
+
+pub use self::file::{MakeBackend, OpenError};
+
+use self::engine::Engine;
+use super::{Caps, Commit, CommitOutcome, Read, ReadError, Resolved, Store};
+use crate::error::Unavailable;
+use crate::key::{Key, SPACES};
+use crate::runtime::Runtime;
+use crate::version::{TxnId, Version};
+
+/// Bytes of rows that may wait for a flush, whatever the interval.
+pub const UNFLUSHED_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Longest time that [`Durability::Never`] leaves a group unflushed.
+pub const NEVER_FLUSH_MS_MAX: u64 = 30_000;
+
+/// When a group is safe on disk. After a crash what is left is a prefix of the commit order, always.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Before it is acknowledged: nothing acknowledged is ever lost.
+    Always,
+    /// At most `sync_ms` ms later, the flush itself included if it takes less than half of that.
+    Interval {
+        /// How much time of acknowledged commits a crash may cost.
+        sync_ms: u64,
+    },
+    /// At most 30 s later, or when 64 MiB wait.
+    Never,
+}
+
+/// How to open an embedded store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EmbeddedOptions {
+    /// When a group is safe on disk.
+    pub durability: Durability,
+    /// Bytes that redb may keep of the file in memory; counted in the cache's budget.
+    pub page_cache_bytes: usize,
+}
+
+impl Default for EmbeddedOptions {
+    fn default() -> EmbeddedOptions {
+        EmbeddedOptions { durability: Durability::Always, page_cache_bytes: 64 * 1024 * 1024 }
+    }
+}
+
+impl Durability {
+    /// How often to flush: twice in the time that may be lost, because a flush carries what came before it began.
+    fn flush_every(self) -> Option<Duration> {
+        let ms = match self {
+            Durability::Always => return None,
+            Durability::Interval { sync_ms } => sync_ms,
+            Durability::Never => NEVER_FLUSH_MS_MAX,
+        };
+        Some(Duration::from_millis((ms / 2).max(1)))
+    }
+}
+
+/// A store in one file.
+pub struct Embedded {
+    engine: Arc<Engine>,
+    /// Dropping it ends the task that flushes.
+    _ends_flushing: Option<oneshot::Sender<()>>,
+}
+
+impl Embedded {
+    /// Opens the store in the file `path`, or makes it; its folder must be there. Blocks while it reads.
+    pub fn open(runtime: Runtime, path: impl AsRef<Path>, options: EmbeddedOptions) -> Result<Embedded, OpenError> {
+        let path = path.as_ref().to_path_buf();
+        let name = path.display().to_string();
+        Embedded::open_named(runtime, name, Arc::new(move || open_file(&path)), options)
+    }
+
+    /// Opens the store on the disk that `make_backend` makes; it is called again when the store is reopened.
+    pub fn open_with_backend(
+        runtime: Runtime,
+        make_backend: MakeBackend,
+        options: EmbeddedOptions,
+    ) -> Result<Embedded, OpenError> {
+        Embedded::open_named(runtime, "on a given disk".to_owned(), make_backend, options)
+    }
+
+    fn open_named(
+        runtime: Runtime,
+        name: String,
+        make: MakeBackend,
+        options: EmbeddedOptions,
+    ) -> Result<Embedded, OpenError> {
+        let engine = Arc::new(Engine::open(runtime.clone(), name, make, options)?);
+        let ends_flushing = options.durability.flush_every().map(|pause| {
+            let (ends, ended) = oneshot::channel();
+            runtime.spawn(flush_now_and_then(runtime.clone(), Arc::downgrade(&engine), pause, ended));
+            ends
+        });
+        Ok(Embedded { engine, _ends_flushing: ends_flushing })
+    }
+
+    /// Runs `work` where it may block.
+    async fn blocking<T: Send + 'static>(&self, work: impl FnOnce(&Engine) -> T + Send + 'static) -> T {
+        let engine = self.engine.clone();
+        self.engine.runtime.blocking(move || work(&engine)).await
+    }
+}
+
+impl Drop for Embedded {
+    /// Flushes and closes the file, so that it can be opened again at once.
+    fn drop(&mut self) {
+        self.engine.end();
+    }
+}
+
+async fn flush_now_and_then(runtime: Runtime, engine: Weak<Engine>, pause: Duration, mut ended: oneshot::Receiver<()>) {
+    while let Either::Left((_, still)) = select(runtime.sleep(pause), ended).await {
+        ended = still;
+        let Some(engine) = engine.upgrade() else { return };
+        runtime.blocking(move || engine.flush_if_open()).await;
+    }
+}
+
+fn open_file(path: &PathBuf) -> io::Result<Box<dyn StorageBackend>> {
+    let new = !path.exists();
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+    if new {
+        // Without this a crash may take the name of the new file along, and with it all that was written.
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(folder)?.sync_all()?;
+    }
+    let backend = FileBackend::new(file).map_err(|error| match error {
+        redb::DatabaseError::Storage(redb::StorageError::Io(error)) => error,
+        other => io::Error::other(other),
+    })?;
+    Ok(Box::new(backend))
+}
+
+impl Store for Embedded {
+    fn caps(&self) -> Caps {
+        Caps { ordered: true, owned: true }
+    }
+
+    fn name(&self) -> String {
+        format!("embedded {}", self.engine.name)
+    }
+
+    fn incarnation(&self) -> u64 {
+        self.engine.incarnation()
+    }
+
+    fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
+        let keys = keys.to_vec();
+        Box::pin(self.blocking(move |engine| engine.get(&keys)))
+    }
+
+    fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>> {
+        let group = group.to_vec();
+        Box::pin(self.blocking(move |engine| engine.commit(&group)))
+    }
+
+    fn outcome(&self, id: TxnId) -> BoxFuture<'_, Result<Resolved, Unavailable>> {
+        Box::pin(self.blocking(move |engine| engine.outcome(id)))
+    }
+
+    fn scan<'a>(
+        &'a self,
+        space: u8,
+        after: Option<&'a Key>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Key>, ReadError>> {
+        let after = after.cloned();
+        Box::pin(self.blocking(move |engine| engine.read(|snapshot| snapshot.scan(space, after.as_ref(), limit))))
+    }
+
+    fn count(&self, space: u8) -> BoxFuture<'_, Result<u64, ReadError>> {
+        Box::pin(std::future::ready(Ok(self.engine.count(space))))
+    }
+
+    fn clear<'a>(&'a self, spaces: &'a [u8], version: Version) -> BoxFuture<'a, Result<(), Unavailable>> {
+        let spaces = spaces.to_vec();
+        Box::pin(self.blocking(move |engine| engine.clear(&spaces, version)))
+    }
+
+    fn expired(&self, now_ms: u64, limit: usize) -> BoxFuture<'_, Result<Vec<Key>, ReadError>> {
+        Box::pin(self.blocking(move |engine| {
+            engine.read(|snapshot| {
+                let mut due = Vec::new();
+                for space in 0..SPACES {
+                    due.extend(snapshot.expired(space, now_ms, limit)?);
+                }
+                due.sort_unstable();
+                Ok(due.into_iter().take(limit).map(|(_, key)| key).collect())
+            })
+        }))
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.engine.memory_bytes()
+    }
+
+    fn flush(&self) -> BoxFuture<'_, Result<(), Unavailable>> {
+        Box::pin(self.blocking(Engine::flush))
+    }
+}

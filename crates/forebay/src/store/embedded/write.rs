@@ -1,0 +1,262 @@
+//! Writing one document inside a write transaction. A small document lies in its row; a large one in rows of its own,
+//! of which a change writes those that it touches.
+
+use std::ops::Range;
+
+use redb::{ReadableTable, Table, WriteTransaction};
+
+use super::rows::{self, CHUNK_BYTES, Header, Layout, Parts, Shape};
+use super::touched::{Ends, changed_bytes, changed_fields, changed_members};
+use crate::change::Change;
+use crate::key::{Key, SPACES};
+use crate::store::Write;
+use crate::value::{Data, List, Value};
+use crate::version::Version;
+
+/// A hash, list or set beyond this size moves into rows of its own: about one page of the file.
+pub(super) const COLLECTION_SPLIT_BYTES: usize = 4 * 1024;
+/// One that lies in rows moves back below this size. Far below the other, so that no document wanders to and fro.
+pub(super) const COLLECTION_JOIN_BYTES: usize = 1024;
+/// A byte string beyond this size moves into chunks.
+pub(super) const BYTES_SPLIT_BYTES: usize = CHUNK_BYTES;
+/// One that lies in chunks moves back below this size.
+pub(super) const BYTES_JOIN_BYTES: usize = CHUNK_BYTES / 2;
+
+type RowTable<'txn> = Table<'txn, &'static [u8], &'static [u8]>;
+
+/// The tables of documents, open in one write transaction, and the totals that go with them.
+pub(super) struct Documents<'txn> {
+    documents: RowTable<'txn>,
+    parts: RowTable<'txn>,
+    expiries: RowTable<'txn>,
+    /// The id for the next document that moves into parts.
+    pub next_part_id: u64,
+    /// Documents per space.
+    pub counts: [u64; SPACES as usize],
+    /// Bytes of keys and values written so far.
+    pub bytes: u64,
+}
+
+impl<'txn> Documents<'txn> {
+    pub fn open(
+        transaction: &'txn WriteTransaction,
+        next_part_id: u64,
+        counts: [u64; SPACES as usize],
+    ) -> Result<Documents<'txn>, redb::Error> {
+        Ok(Documents {
+            documents: transaction.open_table(rows::DOCUMENTS)?,
+            parts: transaction.open_table(rows::PARTS)?,
+            expiries: transaction.open_table(rows::EXPIRIES)?,
+            next_part_id,
+            counts,
+            bytes: 0,
+        })
+    }
+
+    /// The header of `key`'s row. The inner error says that the row is damaged.
+    pub fn header(&self, key: &Key) -> Result<Result<Option<Header>, String>, redb::Error> {
+        let row = self.documents.get(rows::document_key(key).as_slice())?;
+        Ok(row.map(|row| Header::parse(row.value()).map(|(header, _)| header)).transpose())
+    }
+
+    /// Writes what `write` leaves, over the document whose header is `old`.
+    pub fn write(&mut self, write: &Write, version: Version, old: Option<Header>) -> Result<(), redb::Error> {
+        let key = &write.key;
+        let expires_at_ms = write.after.as_ref().and_then(|value| value.expires_at_ms);
+        self.move_expiry(key, old.and_then(|header| header.expires_at_ms), expires_at_ms)?;
+        let count = &mut self.counts[usize::from(key.space())];
+        match (old, &write.after) {
+            (None, Some(_)) => *count += 1,
+            (Some(_), None) => *count = count.saturating_sub(1),
+            _ => {}
+        }
+        let old_parts = old.and_then(|header| match header.layout {
+            Layout::Inline => None,
+            Layout::Parts(parts) => Some(parts),
+        });
+        let row_key = rows::document_key(key);
+        let Some(value) = &write.after else {
+            self.remove_parts(key.space(), old_parts)?;
+            self.documents.remove(row_key.as_slice())?;
+            self.bytes += row_key.len() as u64;
+            return Ok(());
+        };
+        let mut header = Header { version, expires_at_ms, layout: Layout::Inline };
+        let row = if lies_in_parts(value, old_parts) {
+            let parts = self.write_parts(key.space(), old_parts, &write.changes, value)?;
+            header.layout = Layout::Parts(parts);
+            header.parts_row(parts)
+        } else {
+            self.remove_parts(key.space(), old_parts)?;
+            header.inline_row(value)
+        };
+        self.bytes += (row_key.len() + row.len()) as u64;
+        self.documents.insert(row_key.as_slice(), row.as_slice())?;
+        Ok(())
+    }
+
+    fn move_expiry(&mut self, key: &Key, from: Option<u64>, to: Option<u64>) -> Result<(), redb::Error> {
+        if from == to {
+            return Ok(());
+        }
+        if let Some(at) = from {
+            self.expiries.remove(rows::expiry_key(key.space(), at, key.name()).as_slice())?;
+        }
+        if let Some(at) = to {
+            let row_key = rows::expiry_key(key.space(), at, key.name());
+            self.bytes += row_key.len() as u64;
+            self.expiries.insert(row_key.as_slice(), &[][..])?;
+        }
+        Ok(())
+    }
+
+    fn remove_parts(&mut self, space: u8, parts: Option<Parts>) -> Result<(), redb::Error> {
+        let Some(parts) = parts else { return Ok(()) };
+        let (start, end) = (rows::part_key(space, parts.id, b""), rows::part_key(space, parts.id + 1, b""));
+        Ok(self.parts.retain_in(start.as_slice()..end.as_slice(), |_, _| false)?)
+    }
+
+    fn put_part(&mut self, row_key: &[u8], value: &[u8]) -> Result<(), redb::Error> {
+        self.bytes += (row_key.len() + value.len()) as u64;
+        self.parts.insert(row_key, value)?;
+        Ok(())
+    }
+
+    fn drop_part(&mut self, row_key: &[u8]) -> Result<(), redb::Error> {
+        self.bytes += row_key.len() as u64;
+        self.parts.remove(row_key)?;
+        Ok(())
+    }
+
+    /// Brings the parts to `after`: only what `changes` touch where they say what that is, else everything anew.
+    fn write_parts(
+        &mut self,
+        space: u8,
+        old: Option<Parts>,
+        changes: &[Change],
+        after: &Value,
+    ) -> Result<Parts, redb::Error> {
+        if let Some(parts) = old
+            && let Some(shape) = self.change_parts(space, parts, changes, after)?
+        {
+            return Ok(Parts { id: parts.id, shape });
+        }
+        self.remove_parts(space, old)?;
+        let id = self.next_part_id;
+        self.next_part_id += 1;
+        let shape = match &after.data {
+            Data::Hash(hash) => {
+                for (field, value) in hash.iter() {
+                    self.put_part(&rows::part_key(space, id, field), value)?;
+                }
+                Shape::Hash { fields: hash.len() as u64 }
+            }
+            Data::Set(set) => {
+                for member in set.iter() {
+                    self.put_part(&rows::part_key(space, id, member), &[])?;
+                }
+                Shape::Set { members: set.len() as u64 }
+            }
+            Data::List(list) => {
+                for (position, element) in (0i64..).zip(list.iter()) {
+                    self.put_part(&rows::position_key(space, id, position), element)?;
+                }
+                Shape::List { head: 0, tail: list.len() as i64 }
+            }
+            Data::Bytes(bytes) => {
+                self.put_chunks(space, id, bytes, 0)?;
+                Shape::Bytes { bytes: bytes.len() as u64 }
+            }
+        };
+        Ok(Parts { id, shape })
+    }
+
+    /// Writes the chunks of `bytes` from the one that holds byte `from` on.
+    fn put_chunks(&mut self, space: u8, id: u64, bytes: &[u8], from: usize) -> Result<(), redb::Error> {
+        let first = from / CHUNK_BYTES;
+        for (chunk, part) in bytes.chunks(CHUNK_BYTES).enumerate().skip(first) {
+            self.put_part(&rows::part_key(space, id, &(chunk as u64).to_be_bytes()), part)?;
+        }
+        Ok(())
+    }
+
+    /// Writes only the rows that `changes` touch; `None`, and nothing written, if they do not say which.
+    fn change_parts(
+        &mut self,
+        space: u8,
+        parts: Parts,
+        changes: &[Change],
+        after: &Value,
+    ) -> Result<Option<Shape>, redb::Error> {
+        match (parts.shape, &after.data) {
+            (Shape::Hash { .. }, Data::Hash(hash)) => {
+                let Some(fields) = changed_fields(changes) else { return Ok(None) };
+                for field in fields {
+                    let row_key = rows::part_key(space, parts.id, field);
+                    match hash.get(field) {
+                        Some(value) => self.put_part(&row_key, value)?,
+                        None => self.drop_part(&row_key)?,
+                    }
+                }
+                Ok(Some(Shape::Hash { fields: hash.len() as u64 }))
+            }
+            (Shape::Set { .. }, Data::Set(set)) => {
+                let Some(members) = changed_members(changes) else { return Ok(None) };
+                for member in members {
+                    let row_key = rows::part_key(space, parts.id, member);
+                    match set.contains(member) {
+                        true => self.put_part(&row_key, &[])?,
+                        false => self.drop_part(&row_key)?,
+                    }
+                }
+                Ok(Some(Shape::Set { members: set.len() as u64 }))
+            }
+            (Shape::List { head, tail }, Data::List(list)) => match Ends::follow(head, tail, changes, list) {
+                Some(ends) => Ok(Some(self.write_ends(space, parts.id, ends, list)?)),
+                None => Ok(None),
+            },
+            (Shape::Bytes { bytes: old }, Data::Bytes(bytes)) => match changed_bytes(old as usize, changes, bytes) {
+                Some(changed) if changed.is_empty() => Ok(Some(parts.shape)),
+                Some(changed) => {
+                    let end = bytes.len().min(changed.end.next_multiple_of(CHUNK_BYTES));
+                    self.put_chunks(space, parts.id, &bytes[..end], changed.start)?;
+                    Ok(Some(Shape::Bytes { bytes: bytes.len() as u64 }))
+                }
+                None => Ok(None),
+            },
+            _ => Ok(None),
+        }
+    }
+
+    fn write_ends(&mut self, space: u8, id: u64, ends: Ends, list: &List) -> Result<Shape, redb::Error> {
+        let (Range { start: head, end: tail }, kept, before) = (ends.now, ends.kept, ends.before);
+        for position in (before.start..head.min(before.end)).chain(tail.max(before.start)..before.end) {
+            self.drop_part(&rows::position_key(space, id, position))?;
+        }
+        for position in (head..kept.start).chain(kept.end..tail) {
+            if let Some(element) = list.get((position - head) as usize) {
+                self.put_part(&rows::position_key(space, id, position), element)?;
+            }
+        }
+        Ok(Shape::List { head, tail })
+    }
+
+    /// Removes all documents of `space`.
+    pub fn clear(&mut self, space: u8) -> Result<(), redb::Error> {
+        let (start, end) = ([space], [space + 1]);
+        let range = || start.as_slice()..end.as_slice();
+        self.documents.retain_in(range(), |_, _| false)?;
+        self.parts.retain_in(range(), |_, _| false)?;
+        self.expiries.retain_in(range(), |_, _| false)?;
+        self.counts[usize::from(space)] = 0;
+        Ok(())
+    }
+}
+
+fn lies_in_parts(value: &Value, old: Option<Parts>) -> bool {
+    let was = old.is_some_and(|parts| parts.shape.kind() == value.kind());
+    match &value.data {
+        Data::Bytes(bytes) => bytes.len() > if was { BYTES_JOIN_BYTES } else { BYTES_SPLIT_BYTES },
+        _ => value.size() > if was { COLLECTION_JOIN_BYTES } else { COLLECTION_SPLIT_BYTES },
+    }
+}

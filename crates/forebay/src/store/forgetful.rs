@@ -1,0 +1,217 @@
+//! A disk for crash tests: writes are kept apart until they are synced, and a crash forgets some of those.
+
+use std::io;
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use redb::{BackendError, StorageBackend};
+
+/// A write that was not synced.
+#[derive(Clone, Debug)]
+enum Pending {
+    Write(u64, Vec<u8>),
+    Length(u64),
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// What a crash leaves for sure.
+    synced: Vec<u8>,
+    /// What a reader sees.
+    seen: Vec<u8>,
+    pending: Vec<Pending>,
+    /// Handles of an earlier life are dead: after a crash nothing of theirs reaches the disk.
+    life: u64,
+    writes: u64,
+    bytes_written: u64,
+    syncs: u64,
+    /// Writes and syncs until everything fails; none: never.
+    fails_in: Option<u64>,
+}
+
+/// What went to the disk so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Number of writes.
+    pub writes: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Number of syncs.
+    pub syncs: u64,
+}
+
+/// The disk; clones share it. Open handles with [`Forgetful::handle`].
+#[derive(Clone, Debug, Default)]
+pub struct Forgetful(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct Handle {
+    disk: Forgetful,
+    life: u64,
+}
+
+impl State {
+    fn apply(to: &mut Vec<u8>, pending: &Pending) {
+        match pending {
+            Pending::Length(length) => to.resize(*length as usize, 0),
+            Pending::Write(offset, data) => {
+                let (start, end) = (*offset as usize, *offset as usize + data.len());
+                if to.len() < end {
+                    to.resize(end, 0);
+                }
+                to[start..end].copy_from_slice(data);
+            }
+        }
+    }
+
+    fn write(&mut self, pending: Pending) {
+        State::apply(&mut self.seen, &pending);
+        self.pending.push(pending);
+    }
+
+    fn count_down(&mut self) -> io::Result<()> {
+        match &mut self.fails_in {
+            Some(0) => Err(io::Error::other("the disk was ordered to fail")),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Forgetful {
+    /// An empty disk.
+    pub fn new() -> Forgetful {
+        Forgetful::default()
+    }
+
+    /// A disk that holds `bytes`, synced.
+    pub fn holding(bytes: Vec<u8>) -> Forgetful {
+        let disk = Forgetful::new();
+        let mut state = disk.state();
+        state.synced = bytes.clone();
+        state.seen = bytes;
+        drop(state);
+        disk
+    }
+
+    /// What a reader sees now.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.state().seen.clone()
+    }
+
+    /// A handle that works until the next crash.
+    pub fn handle(&self) -> Box<dyn StorageBackend> {
+        Box::new(Handle { disk: self.clone(), life: self.state().life })
+    }
+
+    /// What went to the disk so far.
+    pub fn written(&self) -> Written {
+        let state = self.state();
+        Written { writes: state.writes, bytes: state.bytes_written, syncs: state.syncs }
+    }
+
+    /// Lets every write and sync fail after so many more; `None` mends the disk.
+    pub fn fail_in(&self, calls: Option<u64>) {
+        self.state().fails_in = calls;
+    }
+
+    /// Ends all handles. Of the writes not synced, those survive for which `survives` (asked in order) says so; a
+    /// write may survive in part: `Some(bytes)` keeps that much of its front, `None` drops it.
+    pub fn crash(&self, mut survives: impl FnMut(usize) -> Option<usize>) {
+        let mut state = self.state();
+        state.life += 1;
+        let mut disk = std::mem::take(&mut state.synced);
+        for pending in std::mem::take(&mut state.pending) {
+            let kept = match &pending {
+                Pending::Length(_) => survives(0).map(|_| pending),
+                Pending::Write(offset, data) => {
+                    survives(data.len()).map(|kept| Pending::Write(*offset, data[..kept.min(data.len())].to_vec()))
+                }
+            };
+            if let Some(kept) = kept {
+                State::apply(&mut disk, &kept);
+            }
+        }
+        state.seen = disk.clone();
+        state.synced = disk;
+        state.fails_in = None;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Handle {
+    fn state(&self) -> io::Result<MutexGuard<'_, State>> {
+        let state = self.disk.state();
+        match state.life == self.life {
+            true => Ok(state),
+            false => Err(io::Error::other("the machine has crashed")),
+        }
+    }
+}
+
+impl StorageBackend for Handle {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.state()?.seen.len() as u64)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let state = self.state()?;
+        let start = usize::try_from(offset).map_err(io::Error::other)?;
+        let found = start.checked_add(out.len()).and_then(|end| state.seen.get(start..end));
+        out.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let mut state = self.state()?;
+        state.count_down()?;
+        state.write(Pending::Length(len));
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let mut state = self.state()?;
+        state.count_down()?;
+        state.syncs += 1;
+        let state = &mut *state;
+        for pending in state.pending.drain(..) {
+            State::apply(&mut state.synced, &pending);
+        }
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let mut state = self.state()?;
+        state.count_down()?;
+        state.writes += 1;
+        state.bytes_written += data.len() as u64;
+        state.write(Pending::Write(offset, data.to_vec()));
+        Ok(())
+    }
+
+    fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        whole(start, end)
+    }
+
+    fn try_lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+        whole(start, end)
+    }
+
+    fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
+        whole(start, end).map(|_| ())
+    }
+}
+
+/// Only the whole disk can be locked, and only one database at a time uses it.
+fn whole(start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
+    match (start, end) {
+        (Bound::Unbounded | Bound::Included(0), Bound::Unbounded) => Ok(true),
+        _ => Err(BackendError::Unsupported),
+    }
+}

@@ -1,0 +1,211 @@
+//! A store in memory: nothing survives the process. Every call is done at once, without a pause.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use futures_util::future::{BoxFuture, ready};
+
+use super::applied::{AppliedIds, Known};
+use super::tombstones::Tombstones;
+use super::{Caps, Commit, CommitOutcome, Read, ReadError, Resolved, Store};
+use crate::error::Unavailable;
+use crate::key::{Key, SPACES};
+use crate::value::Value;
+use crate::version::{TxnId, Version};
+
+/// The incarnation of every memory store: it begins empty, so no earlier one matters.
+const INCARNATION: u64 = 1;
+
+/// A store in memory, behind one lock: reads share it, a group takes it once.
+#[derive(Debug)]
+pub struct Memory {
+    state: RwLock<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    documents: BTreeMap<Key, (Value, Version)>,
+    expiries: BTreeSet<(u64, Key)>,
+    counts: [u64; SPACES as usize],
+    tombstones: Tombstones,
+    applied: AppliedIds,
+    group: u64,
+}
+
+impl Memory {
+    /// An empty store.
+    pub fn new() -> Memory {
+        let state = State {
+            documents: BTreeMap::new(),
+            expiries: BTreeSet::new(),
+            counts: [0; SPACES as usize],
+            tombstones: Tombstones::new(INCARNATION),
+            applied: AppliedIds::new(AppliedIds::LOWEST),
+            group: 0,
+        };
+        Memory { state: RwLock::new(state) }
+    }
+
+    fn shared(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn exclusive(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Memory {
+        Memory::new()
+    }
+}
+
+impl State {
+    fn version(&self, key: &Key) -> Version {
+        self.documents.get(key).map_or_else(|| self.tombstones.absence(key).version, |(_, version)| *version)
+    }
+
+    fn read(&self, key: &Key) -> Read {
+        match self.documents.get(key) {
+            Some((value, version)) => Read { value: Some(value.clone()), version: *version },
+            None => Read { value: None, version: self.tombstones.absence(key).version },
+        }
+    }
+
+    fn set(&mut self, key: &Key, after: Option<Value>, version: Version) {
+        let count = &mut self.counts[usize::from(key.space())];
+        let expires_at_ms = after.as_ref().and_then(|value| value.expires_at_ms);
+        let old = match after {
+            Some(value) => self.documents.insert(key.clone(), (value, version)),
+            None => {
+                self.tombstones.insert(key.clone(), version, self.group);
+                let old = self.documents.remove(key);
+                *count -= u64::from(old.is_some());
+                old
+            }
+        };
+        if old.is_none() && self.documents.contains_key(key) {
+            *count += 1;
+        }
+        if let Some(at) = old.and_then(|(value, _)| value.expires_at_ms) {
+            self.expiries.remove(&(at, key.clone()));
+        }
+        if let Some(at) = expires_at_ms {
+            self.expiries.insert((at, key.clone()));
+        }
+    }
+
+    /// Applies one commit, or says why not.
+    fn apply(&mut self, commit: &Commit) -> CommitOutcome {
+        match self.applied.known(commit.id) {
+            Known::Applied => return CommitOutcome::Committed(Vec::new()),
+            Known::Denied => return CommitOutcome::Refused(super::denied(commit.id)),
+            Known::BelowFloor => return CommitOutcome::Refused(super::below_floor(commit.id)),
+            Known::New => {}
+        }
+        let stale = commit.checks.iter().filter(|(key, version)| self.version(key) != *version);
+        let stale = stale.map(|(key, _)| key.clone()).collect::<Vec<_>>();
+        if !stale.is_empty() {
+            return CommitOutcome::Conflict(stale);
+        }
+        for write in &commit.writes {
+            self.set(&write.key, write.after.clone(), commit.version);
+        }
+        self.applied.add(self.group, vec![commit.id]);
+        CommitOutcome::Committed(Vec::new())
+    }
+}
+
+impl Store for Memory {
+    fn caps(&self) -> Caps {
+        Caps { ordered: true, owned: true }
+    }
+
+    fn name(&self) -> String {
+        "memory".to_owned()
+    }
+
+    fn incarnation(&self) -> u64 {
+        INCARNATION
+    }
+
+    fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
+        let state = self.shared();
+        let reads = keys.iter().map(|key| state.read(key)).collect();
+        Box::pin(ready(Ok(reads)))
+    }
+
+    fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>> {
+        let mut state = self.exclusive();
+        state.group += 1;
+        let outcomes = super::in_order(group, |commit| state.apply(commit));
+        Box::pin(ready(outcomes))
+    }
+
+    fn outcome(&self, id: TxnId) -> BoxFuture<'_, Result<Resolved, Unavailable>> {
+        let mut state = self.exclusive();
+        let resolved = match state.applied.known(id) {
+            Known::Applied => Ok(Resolved::Applied),
+            Known::Denied => Ok(Resolved::NotApplied),
+            Known::BelowFloor => Err(Unavailable(super::below_floor(id))),
+            Known::New => {
+                state.applied.deny(id);
+                Ok(Resolved::NotApplied)
+            }
+        };
+        Box::pin(ready(resolved))
+    }
+
+    fn scan<'a>(
+        &'a self,
+        space: u8,
+        after: Option<&'a Key>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Key>, ReadError>> {
+        let start = match after {
+            Some(key) if key.space() == space => Bound::Excluded(key.clone()),
+            _ => Bound::Included(Key::new(space, b"")),
+        };
+        let state = self.shared();
+        let keys = state.documents.range((start, Bound::Unbounded)).map(|(key, _)| key);
+        let keys = keys.take_while(|key| key.space() == space).take(limit).cloned().collect();
+        Box::pin(ready(Ok(keys)))
+    }
+
+    fn count(&self, space: u8) -> BoxFuture<'_, Result<u64, ReadError>> {
+        let count = self.shared().counts.get(usize::from(space)).copied().unwrap_or(0);
+        Box::pin(ready(Ok(count)))
+    }
+
+    fn clear<'a>(&'a self, spaces: &'a [u8], version: Version) -> BoxFuture<'a, Result<(), Unavailable>> {
+        let mut state = self.exclusive();
+        let state = &mut *state;
+        state.group += 1;
+        state.documents.retain(|key, _| !spaces.contains(&key.space()));
+        state.expiries.retain(|(_, key)| !spaces.contains(&key.space()));
+        for &space in spaces {
+            if let Some(count) = state.counts.get_mut(usize::from(space)) {
+                *count = 0;
+            }
+        }
+        state.tombstones.raise_floor(version, state.group);
+        Box::pin(ready(Ok(())))
+    }
+
+    fn expired(&self, now_ms: u64, limit: usize) -> BoxFuture<'_, Result<Vec<Key>, ReadError>> {
+        let state = self.shared();
+        let due = state.expiries.iter().take_while(|(at, _)| *at <= now_ms);
+        let keys = due.take(limit).map(|(_, key)| key.clone()).collect();
+        Box::pin(ready(Ok(keys)))
+    }
+
+    fn memory_bytes(&self) -> usize {
+        0
+    }
+
+    fn flush(&self) -> BoxFuture<'_, Result<(), Unavailable>> {
+        Box::pin(ready(Ok(())))
+    }
+}
