@@ -2,9 +2,11 @@
 //!
 //! * [`client`]: our own RESP client;
 //! * [`replay`]: a trace through a server, measured;
+//! * [`checkers`]: workloads that show whether transactions are serializable, one runner, and the judges of what it saw.
 //!
 //! Everything here speaks RESP over a socket, so that another server can stand where forebay stands.
 
+pub mod checkers;
 pub mod client;
 pub mod replay;
 
