@@ -13,6 +13,8 @@ pub fn strictly_serializable(events: &[Event]) -> Result<(), String> {
     match report.valid {
         Valid::True => Ok(()),
         Valid::False => Err(report.anomaly_types.join(", ")),
+        // Nothing depends on anything.
+        Valid::Unknown if report.anomaly_types == ["empty-transaction-graph"] => Ok(()),
         Valid::Unknown => Err(format!("can't tell: {}", report.anomaly_types.join(", "))),
     }
 }

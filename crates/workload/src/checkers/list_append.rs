@@ -219,7 +219,9 @@ pub fn strictly_serializable(history: &[Event]) -> Result<(), Violation> {
     let happened = |event: &&Event| event.committed() || orders.shows(event);
     let records: Result<Vec<_>, _> =
         history.iter().filter(happened).map(|event| record(event, &orders, &unseen)).collect();
-    check_serializable(&records?, true, false).map_err(|anomaly| Violation::new(anomaly.to_string()))
+    let mut records = records?;
+    records.extend(orders.holes().map(|(key, position)| hole(key, position)));
+    check_serializable(&records, true, false).map_err(|anomaly| Violation::new(anomaly.to_string()))
 }
 
 /// What a transaction saw of one list before its own appends to it.
@@ -289,7 +291,30 @@ impl Orders {
             let elements = order.iter().enumerate();
             positions.extend(elements.filter_map(|(at, element)| Some(((*key, (*element)?), at as u64 + 1))));
         }
-        Ok(Orders { orders, positions })
+        let orders = Orders { orders, positions };
+        orders.fillable(history)?;
+        Ok(orders)
+    }
+
+    /// Positions of elements of which nothing is known but that they are there.
+    fn holes(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.orders.iter().flat_map(|(key, order)| {
+            order.iter().zip(1..).filter(|(element, _)| element.is_none()).map(|(_, position)| (*key, position))
+        })
+    }
+
+    /// There must be an append without a position for each element of which nothing is known.
+    fn fillable(&self, history: &[Event]) -> Result<(), Violation> {
+        let mut left: HashMap<u64, usize> = HashMap::new();
+        for (_, key, element, _) in appends(history.iter().filter(|event| event.committed() || event.unknown())) {
+            *left.entry(key).or_default() += usize::from(self.position(key, element).is_none());
+        }
+        for (key, position) in self.holes() {
+            let left = left.entry(key).or_default();
+            let none = || Violation::new(format!("list {key} has an element at {position} that nobody can have put there"));
+            *left = left.checked_sub(1).ok_or_else(none)?;
+        }
+        Ok(())
     }
 
     /// Where an element stands in its list, from 1.
@@ -417,13 +442,23 @@ fn version(length: u64) -> Version {
     }
 }
 
+/// Whoever wrote an element of which nothing is known, at whatever time.
+fn hole(key: u64, position: u64) -> history::Record {
+    let writes = vec![(list_key(key), version(position))];
+    let name = format!("somebody of unknown outcome who put element {position} into list {key}");
+    history::Record { name, began: 0, ended: u64::MAX, reads: Vec::new(), writes }
+}
+
+fn list_key(key: u64) -> Key {
+    Key::new(0, key.to_string().as_bytes())
+}
+
 fn record(event: &Event, orders: &Orders, unseen: &Unseen) -> Result<history::Record, Violation> {
-    let list = |key: u64| Key::new(0, key.to_string().as_bytes());
     let (mut reads, mut writes) = (Vec::new(), Vec::new());
     // What a transaction of unknown outcome read may be from a run that came to nothing.
     if event.committed() {
         Base::walk(event, |key, length| {
-            reads.push((list(key), version(length), length > 0));
+            reads.push((list_key(key), version(length), length > 0));
             if length == orders.length(key) {
                 reads.extend(unseen.keys(key).map(|unseen| (unseen, version(length.min(1)), length > 0)));
             }
@@ -432,7 +467,7 @@ fn record(event: &Event, orders: &Orders, unseen: &Unseen) -> Result<history::Re
     for (_, key, element, _) in appends([event]) {
         match orders.position(key, element) {
             Some(position) => {
-                writes.push((list(key), version(position)));
+                writes.push((list_key(key), version(position)));
                 if position == orders.length(key) {
                     writes.extend(unseen.keys(key).map(|unseen| (unseen, version(1))));
                 }
