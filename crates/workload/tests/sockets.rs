@@ -153,7 +153,8 @@ async fn a_server_that_goes_away_leaves_unknown_outcomes_and_a_history() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_shop_keeps_its_books() {
     let Some(server) = Server::start().await else { return };
-    let options = ShopOptions { visits_per_second: 100_000, products: 20, users: 30, ..ShopOptions::new(&server.address) };
+    let options =
+        ShopOptions { visits_per_second: 100_000, products: 20, users: 30, ..ShopOptions::new(&server.address) };
     // Redis has no TXN: those purchases are errors here, the others must be right.
     let shop = shop::run(&options).await.unwrap();
     while shop.stats.bought.load(Ordering::Relaxed) < 200 {
