@@ -4,14 +4,15 @@
 //!
 //! 1. `listener.rs` accepts a connection, or refuses it with a reason;
 //! 2. `connection.rs` reads bytes, has them decoded, writes replies; the only one that knows a socket;
-//! 3. `session.rs` is what one client has said so far: database, protocol, MULTI, WATCH, TXN, hints. It looks each request
-//!    up in the table of `command/` and runs it: on the documents of a transaction, or on the session itself;
+//! 3. `session.rs` is what one client has said so far: database, protocol, MULTI, WATCH, TXN, hints. It looks each
+//!    request up in the table of `command/` and runs it: on the documents of a transaction, or on the session itself;
 //! 4. `replies.rs` keeps the answers in order while some of them wait for their commits.
 //!
 //! `state.rs` is what all sessions share; `http/` serves metrics and health.
 
 pub mod command;
 mod connection;
+pub mod glob;
 pub mod labels;
 mod limits;
 mod listener;

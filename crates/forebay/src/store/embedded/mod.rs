@@ -10,13 +10,13 @@
 //! prefix of the groups. With [`Durability::Always`] each is flushed before it is acknowledged; otherwise redb keeps
 //! groups in memory until the next flush, which is always a whole prefix too.
 //!
-//! **Quick-repair** (redb then stores its allocator with a commit, so that opening after a crash need not walk the whole
-//! file) is on for the flushes of `interval` and `never`, which are rare, and off for the commits of `always`, where it
-//! would add a second flush to each.
+//! **Quick-repair** (redb then stores its allocator with a commit, so that opening after a crash need not walk the
+//! whole file) is on for the flushes of `interval` and `never`, which are rare, and off for the commits of `always`,
+//! where it would add a second flush to each.
 //!
 //! **When the file fails**, by an error or a panic of redb, it is closed, and the commits of the group at hand are
-//! `Unknown`. Whoever asks for an outcome reopens it, and the ids of applied commits, which are written with each group,
-//! decide. If groups were acknowledged but not flushed, they are lost with the old handle: the incarnation rises, and
+//! `Unknown`. Whoever asks for an outcome reopens it, and the ids of applied commits, which are written with each
+//! group, decide. If groups were acknowledged but not flushed, they are lost with the old handle: the incarnation rises, and
 //! commits minted before are refused, because what they read may be lost.
 
 mod engine;
