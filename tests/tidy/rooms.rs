@@ -41,15 +41,16 @@ const PLAIN_DATA: &[&str] = &["change", "error", "hint", "key", "value", "versio
 
 /// Modules of the library.
 const MODULES: &[Room] = &[
+    room("sync", &[]),
     room("graph", &[]),
     room("runtime", &[]),
     room("policy", &["graph"]),
     room("store", &["runtime"]),
     room("tier", &["runtime"]),
-    room("cache", &["policy"]),
+    room("cache", &["policy", "sync"]),
     room("lease", &["cache"]),
     room("outage", &["store", "tier", "runtime"]),
-    room("txn", &["graph", "cache", "lease", "store", "outage", "runtime"]),
+    room("txn", &["graph", "cache", "lease", "store", "outage", "runtime", "sync"]),
 ];
 
 /// Uses that the tables do not allow and that stand all the same. May only shrink.
