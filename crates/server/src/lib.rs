@@ -8,8 +8,8 @@
 //!    request up in the table of `command/` and runs it: on the documents of a transaction, or on the session itself;
 //! 4. `replies.rs` keeps the answers in order while some of them wait for their commits.
 //!
-//! `state.rs` is what all sessions share: each part of it (`slowlog.rs`, `monitor.rs`, `recorder.rs`, ..) in its own file.
-//! `metrics.rs` declares what is measured; `http/` serves it, and health.
+//! `state.rs` is what all sessions share: each part of it (`slowlog.rs`, `monitor.rs`, `recorder.rs`, ..) in its own
+//! file. `metrics.rs` declares what is measured; `http/` serves it, and health.
 
 pub mod attention;
 pub mod command;
