@@ -12,6 +12,7 @@
 
 pub mod command;
 mod connection;
+pub mod glob;
 pub mod labels;
 mod limits;
 mod listener;

@@ -152,6 +152,11 @@ impl Session {
         let found = self.shared.table.find(name).ok_or_else(|| errors::unknown_command(name, frame.args().skip(1)));
         let fits = found.and_then(|command| match command.arity_fits(frame.len()) {
             true => Ok(command),
+            // An EXEC that is refused still ends its MULTI.
+            false if command.name == "exec" => {
+                self.multi = Multi::default();
+                Err(errors::exec_wrong_arguments())
+            }
             false => Err(errors::wrong_arguments(command.name)),
         });
         let command = fits.inspect_err(|_| self.multi.doom())?;
@@ -305,12 +310,9 @@ impl Session {
         Context { client: self.client.id as u32, hints, ..Context::default() }
     }
 
-    /// A random number for commands that may want one.
-    fn random_for(&self, command: &Command) -> u64 {
-        match command.name {
-            "hrandfield" | "srandmember" => self.shared.engine.runtime().random(),
-            _ => 0,
-        }
+    /// A random number for a command that chooses at random.
+    pub fn random_for(&self, command: &Command) -> u64 {
+        if command.is(Flag::Random) { self.shared.engine.runtime().random() } else { 0 }
     }
 
     /// Answers the request at hand, at once.

@@ -1,9 +1,8 @@
 //! The connection itself: its protocol, database and names.
 
-use forebay::key::SPACES;
-use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Frame, Reply, errors};
 
+use super::keys::database;
 use super::{Command, Flag, Group, Keys, Run};
 use crate::session::Session;
 
@@ -63,13 +62,12 @@ fn echo(_: &mut Session, frame: Frame<'_>) -> Reply {
 }
 
 fn select(session: &mut Session, frame: Frame<'_>) -> Reply {
-    let Some(index) = parse_integer(frame.arg(1)) else { return Reply::error("ERR invalid DB index") };
-    match u8::try_from(index) {
-        Ok(space) if space < SPACES => {
+    match database(frame.arg(1)) {
+        Ok(space) => {
             session.space = space;
             Reply::OK
         }
-        _ => Reply::error(errors::DATABASE_RANGE),
+        Err(error) => error,
     }
 }
 

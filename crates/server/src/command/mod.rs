@@ -7,7 +7,18 @@
 
 mod call;
 mod connection;
+mod element_scan;
+mod expiry;
 mod extension;
+mod hashes;
+mod keys;
+mod lists;
+mod markdown;
+mod numbers;
+mod options;
+mod random;
+
+mod sets;
 mod strings;
 mod transaction;
 
@@ -18,6 +29,7 @@ use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::BoxFuture;
 
 pub use call::Call;
+pub use markdown::markdown_table;
 
 use crate::session::Session;
 
@@ -124,12 +136,25 @@ pub enum Flag {
     NotInMulti,
     /// Refused in TXN.
     NotInTxn,
+    /// Chooses at random: its call gets a random number.
+    Random,
     /// Runs in a TXN that was aborted (TXN itself, QUIT, RESET).
     InAborted,
 }
 
 /// All families.
-const FAMILIES: &[&[Command]] = &[connection::COMMANDS, strings::COMMANDS, transaction::COMMANDS, extension::COMMANDS];
+const FAMILIES: &[&[Command]] = &[
+    connection::COMMANDS,
+    strings::COMMANDS,
+    numbers::COMMANDS,
+    keys::COMMANDS,
+    expiry::COMMANDS,
+    hashes::COMMANDS,
+    lists::COMMANDS,
+    sets::COMMANDS,
+    transaction::COMMANDS,
+    extension::COMMANDS,
+];
 
 /// Names by which commands are looked up; a longer one is unknown.
 const NAME_BYTES_MAX: usize = 32;
@@ -225,6 +250,7 @@ pub fn document_error(error: &DocumentError) -> Reply {
         DocumentError::Apply(ApplyError::NotAnInteger) => Reply::error(errors::NOT_AN_INTEGER),
         DocumentError::Apply(ApplyError::NotAFloat) => Reply::error(errors::NOT_A_FLOAT),
         DocumentError::Apply(ApplyError::Overflow) => Reply::error(errors::OVERFLOW),
+        DocumentError::Apply(ApplyError::NotFinite) => Reply::error(errors::INCREMENT_NOT_FINITE),
         DocumentError::Apply(error @ ApplyError::TooLarge) => Reply::error(format!("LIMIT {error}")),
         DocumentError::ReadOnly => Reply::error("ERR the transaction was begun READONLY"),
         error => Reply::error(format!("ERR {error}")),
