@@ -1,180 +1,188 @@
-//! `forebay replay TRACE --to ADDRESS`: a recorded trace through a running server.
+//! `forebay replay`: a recorded trace through a server, with figures at the end.
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use forebay_trace::FORMATS;
+use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 use forebay_workload::replay::{
-    CLIENTS_MAX, PIPELINE_MAX, Phase, Progress, ReplayError, ReplayOptions, Report, replay,
+    CLIENTS_MAX, PIPELINE_MAX, Phase, Progress, ReplayOptions, Silent, format_names, replay,
 };
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
 use crate::error::CommandError;
 use crate::node;
 
 const EXAMPLES: &str = "\
 Examples:
-  forebay replay OLTP.lis --to 127.0.0.1:6379 --preload
-                                the whole trace in its order: one client, one request at a time
-  forebay replay web07.be32.zst --to 127.0.0.1:6379 --preload --clients 50 --pipeline 16 --limit 1000000
-                                for throughput: requests overtake each other, so hit ratios may differ a little
+  forebay replay OLTP.lis.zst --to 127.0.0.1:6379 --preload
+      what an application with this trace would see: all keys are in the store, the cache is empty at the start
+  forebay replay web07.be32.zst --to 127.0.0.1:6379 --preload --clients 50 --pipeline 16
+      the same under load; with more than one client the order is not the trace's
+  forebay replay cluster52.csv --to 127.0.0.1:6379 --preload --writes-as-reads --format json
+      the convention of the literature: each access is a read that inserts on a miss
 
-Reads become GET, writes SET with a value of the trace's size, deletions DEL. A read that misses the cache is read from
-the store, which --preload fills with all keys of the trace first (the cache is empty again when the run begins).
-Exit codes: 0 replayed, 1 failed on the way or the server answered errors, 2 wrong usage.";
+The trace's keys become t:<key>, its sizes the sizes of values (at most 1 MiB; 100 bytes where it tells none). The
+hit ratio is the server's own count over the run. --preload overwrites keys of these names.";
 
-/// What can be typed.
+/// What can be typed after `forebay replay`.
+#[derive(Args, Clone, Debug)]
+pub struct ReplayArgs {
+    /// The trace's file; .zst is decompressed on the way
+    #[arg(value_name = "TRACE")]
+    pub trace: PathBuf,
+    /// The server, forebay or another that speaks RESP
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6379")]
+    pub to: String,
+    /// Connections; with one, requests arrive in the trace's order
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=CLIENTS_MAX as u64))]
+    pub clients: u64,
+    /// Commands that a connection sends before it waits for replies
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=PIPELINE_MAX as u64))]
+    pub pipeline: u64,
+    /// Replay at most so many requests
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub limit: Option<u64>,
+    /// Write all keys of the trace first, then empty the cache
+    #[arg(long)]
+    pub preload: bool,
+    /// Send writes and deletes as reads
+    #[arg(long)]
+    pub writes_as_reads: bool,
+    /// The trace's format, where name and content do not tell it
+    #[arg(long, value_name = "FORMAT", value_parser = clap::builder::PossibleValuesParser::new(format_names()))]
+    pub trace_format: Option<String>,
+    /// How the figures are printed
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Output::Table)]
+    pub format: Output,
+    /// Show no progress
+    #[arg(long)]
+    pub quiet: bool,
+}
+
+/// How figures are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// Lines of name and value, for people
+    Table,
+    /// One JSON object, for programs
+    Json,
+}
+
+/// The subcommand, to be put into the whole command line.
 pub fn command() -> Command {
-    let formats = FORMATS.iter().map(|format| format.name).collect::<Vec<_>>();
-    let number = |name: &'static str, default: &'static str, most: usize| {
-        let argument = Arg::new(name).long(name).value_name("N").default_value(default);
-        argument.value_parser(value_parser!(u64).range(1..=most as u64))
-    };
-    Command::new("replay")
-        .about("Send a recorded trace through a running server; report hit ratio, latency, throughput")
+    ReplayArgs::augment_args(Command::new("replay"))
+        .about("Send a recorded trace through a server; report hit ratio, latency and throughput")
+        .long_about(None)
         .after_help(EXAMPLES)
-        .arg(
-            Arg::new("trace")
-                .value_name("TRACE")
-                .required(true)
-                .value_parser(value_parser!(PathBuf))
-                .help("The trace's file; .zst is decompressed on the way"),
-        )
-        .arg(Arg::new("to").long("to").value_name("ADDRESS").required(true).help("The server, such as 127.0.0.1:6379"))
-        .arg(
-            Arg::new("format")
-                .long("format")
-                .value_name("FORMAT")
-                .help(format!("{}; told from the file if not given", formats.join(", "))),
-        )
-        .arg(number("clients", "1", CLIENTS_MAX).help("Connections"))
-        .arg(number("pipeline", "1", PIPELINE_MAX).help("Requests that a connection sends before it waits"))
-        .arg(
-            Arg::new("limit")
-                .long("limit")
-                .value_name("N")
-                .value_parser(value_parser!(u64).range(1..))
-                .help("Replay so many requests at most"),
-        )
-        .arg(
-            Arg::new("preload")
-                .long("preload")
-                .action(ArgAction::SetTrue)
-                .help("Write all keys of the trace first, then empty the cache"),
-        )
-        .arg(
-            Arg::new("writes-as-reads")
-                .long("writes-as-reads")
-                .action(ArgAction::SetTrue)
-                .help("Read where the trace writes or deletes: compares with simulators that know no writes"),
-        )
 }
 
-/// Replays and reports.
+/// Runs it.
 pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
-    let number = |name: &str| matches.get_one::<u64>(name).map_or(1, |number| *number as usize);
+    let args = ReplayArgs::from_arg_matches(matches).map_err(|error| CommandError::Failed(error.to_string()))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(CommandError::Machine)?;
+    runtime.block_on(run_args(args))
+}
+
+/// Replays as `args` say and prints the figures on stdout.
+pub async fn run_args(args: ReplayArgs) -> Result<(), CommandError> {
     let options = ReplayOptions {
-        trace: matches.get_one::<PathBuf>("trace").cloned().unwrap_or_default(),
-        format: matches.get_one::<String>("format").cloned(),
-        address: matches.get_one::<String>("to").cloned().unwrap_or_default(),
-        clients: number("clients"),
-        pipeline: number("pipeline"),
-        limit: matches.get_one::<u64>("limit").copied(),
-        preload: matches.get_flag("preload"),
-        writes_as_reads: matches.get_flag("writes-as-reads"),
+        trace: args.trace,
+        format: args.trace_format,
+        address: args.to,
+        clients: args.clients as usize,
+        pipeline: args.pipeline as usize,
+        limit: args.limit,
+        preload: args.preload,
+        writes_as_reads: args.writes_as_reads,
     };
-    let bar = Arc::new(Bar::default());
-    let report = node::threads(2)?.block_on(replay(&options, bar.clone()));
-    // A bar of a phase that failed would stay on the screen.
-    bar.end();
-    let report = report.map_err(failed)?;
-    node::print(&shown(&report));
-    match &report.first_error {
-        Some(error) => {
-            let count = report.errors;
-            Err(CommandError::Failed(format!("the server answered {count} requests with an error, the first: {error}")))
-        }
-        None => Ok(()),
+    let progress: Arc<dyn Progress> = match (args.quiet, std::io::stderr().is_terminal()) {
+        (true, _) => Arc::new(Silent),
+        (false, true) => Arc::new(Bar::default()),
+        (false, false) => Arc::new(Lines),
+    };
+    let report = replay(&options, progress).await.map_err(|error| CommandError::Failed(error.to_string()))?;
+    match args.format {
+        Output::Table => node::print(&report.to_table()),
+        Output::Json => node::print(&format!("{}\n", report.to_json())),
+    }
+    match report.errors {
+        0 => Ok(()),
+        errors => Err(CommandError::Failed(format!(
+            "{errors} of {} requests were answered by errors, the first by: {}",
+            report.requests,
+            report.first_error.unwrap_or_default()
+        ))),
     }
 }
 
-fn failed(error: ReplayError) -> CommandError {
-    match error {
-        ReplayError::Trace(error) => CommandError::Failed(error.to_string()),
-        ReplayError::Client(error) => CommandError::Failed(format!("{error}; is a server there? see --to")),
-        other => CommandError::Failed(other.to_string()),
+fn title(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Scan => "reading the trace",
+        Phase::Preload => "writing its keys",
+        Phase::Run => "replaying",
     }
 }
 
-/// The report as a few lines; what the server did not say is left out.
-fn shown(report: &Report) -> String {
-    let Report { clients, pipeline, requests, gets, sets, deletes, found, .. } = report;
-    let mut text =
-        format!("trace      {}\nserver     {}   clients {clients}  pipeline {pipeline}\n", report.trace, report.server);
-    text.push_str(&format!("requests   {requests}   GET {gets} (with a value {found})  SET {sets}  DEL {deletes}"));
-    text.push_str(&format!("  records passed over {}\n", report.skipped));
-    if report.preloaded_keys > 0 {
-        let reset = if report.cache_reset { "then the cache was emptied" } else { "the server has no CACHE RESET" };
-        text.push_str(&format!("preloaded  {} keys, {reset}\n", report.preloaded_keys));
-    }
-    if let (Some(ratio), Some(hits), Some(misses)) = (report.hit_ratio, report.hits, report.misses) {
-        text.push_str(&format!("hit ratio  {ratio:.4}   hits {hits}  misses {misses}, as the server counts\n"));
-    }
-    let latency = &report.latency;
-    text.push_str(&format!(
-        "latency    mean {:.0} us  p50 {:.0}  p90 {:.0}  p99 {:.0}  p99.9 {:.0}  max {:.0}\n",
-        latency.mean_us, latency.p50_us, latency.p90_us, latency.p99_us, latency.p999_us, latency.max_us
-    ));
-    text.push_str(&format!("throughput {:.0} requests/s over {:.2} s\n", report.requests_per_second, report.seconds));
-    text
-}
-
-/// A bar on stderr, if that is a terminal.
+/// A bar on a terminal, one for each phase.
 #[derive(Default)]
 struct Bar {
     bar: Mutex<Option<ProgressBar>>,
 }
 
 impl Bar {
-    fn set(&self, next: Option<ProgressBar>) {
-        let mut bar = self.bar.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(old) = std::mem::replace(&mut *bar, next) {
-            old.finish_and_clear();
-        }
+    fn with(&self, act: impl FnOnce(&mut Option<ProgressBar>)) {
+        act(&mut self.bar.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
 impl Progress for Bar {
     fn begin(&self, phase: Phase, total: Option<u64>) {
-        let (name, unit) = match phase {
-            Phase::Scan => ("reading the trace", "requests"),
-            Phase::Preload => ("writing its keys", "keys"),
-            Phase::Run => ("replaying", "requests"),
-        };
         let (bar, template) = match total {
             Some(total) => {
-                (ProgressBar::new(total), "{msg:18} {wide_bar} {human_pos}/{human_len} {prefix}  {per_sec}  {eta} left")
+                (ProgressBar::new(total), "{msg:18} {wide_bar} {human_pos}/{human_len} {rate:>12} ETA {eta:>4}")
             }
-            None => (ProgressBar::new_spinner(), "{msg:18} {spinner} {human_pos} {prefix}  {per_sec}"),
+            None => (ProgressBar::new_spinner(), "{msg:18} {spinner} {human_pos} requests {elapsed}"),
         };
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style);
-        }
-        bar.set_message(name);
-        bar.set_prefix(unit);
-        bar.enable_steady_tick(Duration::from_millis(200));
-        self.set(Some(bar));
+        // A template that does not parse would only cost its looks.
+        let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+        let style = style.with_key("rate", |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+            let _ = write!(out, "{:.0}/s", state.per_sec());
+        });
+        bar.set_style(style);
+        bar.set_message(title(phase));
+        self.with(|current| *current = Some(bar));
     }
 
     fn advance(&self, done: u64) {
-        if let Some(bar) = &*self.bar.lock().unwrap_or_else(PoisonError::into_inner) {
-            bar.inc(done);
-        }
+        self.with(|bar| {
+            if let Some(bar) = bar {
+                bar.inc(done);
+            }
+        });
     }
 
     fn end(&self) {
-        self.set(None);
+        self.with(|bar| {
+            if let Some(bar) = bar.take() {
+                bar.finish_and_clear();
+            }
+        });
     }
+}
+
+/// One line for each phase, for logs.
+struct Lines;
+
+impl Progress for Lines {
+    fn begin(&self, phase: Phase, total: Option<u64>) {
+        match total {
+            Some(total) => eprintln!("{}: {total}", title(phase)),
+            None => eprintln!("{}", title(phase)),
+        }
+    }
+
+    fn advance(&self, _: u64) {}
+
+    fn end(&self) {}
 }

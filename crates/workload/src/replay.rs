@@ -241,6 +241,11 @@ pub async fn replay(options: &ReplayOptions, progress: Arc<dyn Progress>) -> Res
     Ok(report)
 }
 
+/// The names of the trace formats that can be replayed.
+pub fn format_names() -> Vec<&'static str> {
+    forebay_trace::FORMATS.iter().map(|format| format.name).collect()
+}
+
 /// All requests of a trace, up to the limit, and the number of records passed over.
 fn requests(options: &ReplayOptions) -> Result<impl Iterator<Item = Result<Option<Request>, TraceError>>, TraceError> {
     let writes_as_reads = options.writes_as_reads;
@@ -467,6 +472,12 @@ impl Report {
         self.hit_ratio = (hits + misses > 0).then(|| hits as f64 / (hits + misses) as f64);
     }
 
+    /// The report as one JSON object; names and units are those of the fields.
+    pub fn to_json(&self) -> String {
+        // Only maps with keys that are no strings, and floats that are no numbers, could fail; there are none.
+        serde_json::to_string_pretty(self).unwrap_or_default()
+    }
+
     /// The report as lines of name and value for people.
     pub fn to_table(&self) -> String {
         let number = |figure: Option<u64>| figure.map_or("not known".to_owned(), |figure| figure.to_string());
@@ -490,7 +501,14 @@ impl Report {
                     self.latency.mean_us
                 ),
             ),
-            ("errors", format!("{}{}", self.errors, self.first_error.as_ref().map_or(String::new(), |e| format!(", first: {e}")))),
+            (
+                "errors",
+                format!(
+                    "{}{}",
+                    self.errors,
+                    self.first_error.as_ref().map_or(String::new(), |e| format!(", first: {e}"))
+                ),
+            ),
         ];
         if self.preloaded_keys > 0 {
             let reset = if self.cache_reset { "cache emptied before the run" } else { "CACHE RESET not known there" };

@@ -126,11 +126,8 @@ fn lost_update() {
 
 #[test]
 fn stale_read() {
-    let history = [
-        event((0, 1), vec![append(1, 1)]),
-        event((2, 3), vec![list(1, &[])]),
-        event((4, 5), vec![list(1, &[1])]),
-    ];
+    let history =
+        [event((0, 1), vec![append(1, 1)]), event((2, 3), vec![list(1, &[])]), event((4, 5), vec![list(1, &[1])])];
     refused(&history, "G-single-item-realtime", "real time");
 }
 

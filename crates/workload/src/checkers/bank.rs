@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use futures_util::future::BoxFuture;
 
-use super::transact::{self, Style, begin, call, command, commit, script, watch};
+use super::transact::{self, Style, begin, call, close, command, commit, open, script};
 use super::{Attempt, Event, Op, Stopped, Summary, Violation, Workload};
 use crate::client::{Client, ClientError, refused};
 
@@ -52,16 +52,11 @@ impl Bank {
         let from = random.u64(..self.accounts);
         let to = (from + random.u64(1..self.accounts)) % self.accounts;
         let amount = random.i64(1..=TRANSFER_MAX);
-        match style {
-            Style::Txn => {
-                attempt.name = "transfer by TXN";
-                begin(client, attempt, &["TYPE", "transfer"]).await?;
-            }
-            Style::Multi => {
-                attempt.name = "transfer by WATCH";
-                watch(client, attempt, &[self.key(from), self.key(to)]).await?;
-            }
-        }
+        attempt.name = match style {
+            Style::Txn => "transfer by TXN",
+            Style::Multi => "transfer by WATCH",
+        };
+        open(client, attempt, style, "transfer", &[self.key(from), self.key(to)]).await?;
         let mut balances = [0; 2];
         for (account, balance) in [from, to].into_iter().zip(&mut balances) {
             *balance = transact::number("GET", &call(client, &["GET", &self.key(account)]).await?)?;
@@ -81,15 +76,7 @@ impl Bank {
             command(["SET", &self.key(from), &(balances[0] - amount).to_string()]),
             command(["SET", &self.key(to), &(balances[1] + amount).to_string()]),
         ];
-        match style {
-            Style::Txn => {
-                for set in &sets {
-                    call(client, set).await?;
-                }
-                commit(client, attempt).await
-            }
-            Style::Multi => script(client, attempt, &sets).await.map(|_| ()),
-        }
+        close(client, attempt, style, &sets).await
     }
 
     async fn audit(
@@ -196,7 +183,8 @@ pub(super) fn account_for(first: HashMap<u64, i64>, history: &[Event]) -> Result
         return Err(Violation::new("the history ends without a last look at the keys"));
     };
     // Per key: what it must hold, and by how much at most it may be below and above.
-    let mut expected: HashMap<u64, (i64, i64, i64)> = first.into_iter().map(|(key, value)| (key, (value, 0, 0))).collect();
+    let mut expected: HashMap<u64, (i64, i64, i64)> =
+        first.into_iter().map(|(key, value)| (key, (value, 0, 0))).collect();
     for event in history {
         for (key, delta) in event.additions() {
             let (value, below, above) = expected.entry(key).or_default();

@@ -104,8 +104,7 @@ impl ListAppend {
                 note_writes(&plan, attempt);
                 let commands: Vec<_> = plan.iter().map(|op| self.command(op)).collect();
                 let replies = script(client, attempt, &commands).await?;
-                attempt.ops =
-                    plan.iter().zip(&replies).map(|(op, reply)| seen(op, reply)).collect::<Result<_, _>>()?;
+                attempt.ops = plan.iter().zip(&replies).map(|(op, reply)| seen(op, reply)).collect::<Result<_, _>>()?;
                 Ok(())
             }
             _ => {
@@ -311,7 +310,8 @@ impl Orders {
         }
         for (key, position) in self.holes() {
             let left = left.entry(key).or_default();
-            let none = || Violation::new(format!("list {key} has an element at {position} that nobody can have put there"));
+            let none =
+                || Violation::new(format!("list {key} has an element at {position} that nobody can have put there"));
             *left = left.checked_sub(1).ok_or_else(none)?;
         }
         Ok(())

@@ -124,7 +124,8 @@ impl Run {
     }
 
     async fn client(self: Arc<Self>, number: u32) -> Result<Vec<Event>, ClientError> {
-        let mut random = fastrand::Rng::with_seed(self.options.seed.wrapping_mul(0x9e37_79b9).wrapping_add(number.into()));
+        let mut random =
+            fastrand::Rng::with_seed(self.options.seed.wrapping_mul(0x9e37_79b9).wrapping_add(number.into()));
         let mut events = Vec::new();
         while !self.over() {
             // Away for the rest of the run: the last look will say so if it stays away.

@@ -83,6 +83,39 @@ pub async fn watch(client: &mut Client, attempt: &mut Attempt, keys: &[String]) 
     Ok(())
 }
 
+/// Begins a transaction in this style: of this type, where the style tells the server, over these keys, where it must
+/// be told.
+pub async fn open(
+    client: &mut Client,
+    attempt: &mut Attempt,
+    style: Style,
+    txn_type: &str,
+    keys: &[String],
+) -> Result<(), Stopped> {
+    match style {
+        Style::Txn => begin(client, attempt, &["TYPE", txn_type]).await,
+        Style::Multi => watch(client, attempt, keys).await,
+    }
+}
+
+/// Ends a transaction in this style with these writes.
+pub async fn close(
+    client: &mut Client,
+    attempt: &mut Attempt,
+    style: Style,
+    writes: &[Vec<String>],
+) -> Result<(), Stopped> {
+    match style {
+        Style::Txn => {
+            for write in writes {
+                call(client, write).await?;
+            }
+            commit(client, attempt).await
+        }
+        Style::Multi => script(client, attempt, writes).await.map(|_| ()),
+    }
+}
+
 /// `MULTI`, the commands, `EXEC`, all sent at once; the replies that EXEC gives.
 pub async fn script(
     client: &mut Client,

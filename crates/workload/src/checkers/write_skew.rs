@@ -6,7 +6,7 @@
 use futures_util::future::BoxFuture;
 
 use super::bank::account_for;
-use super::transact::{self, Style, begin, call, command, commit, script, watch};
+use super::transact::{self, Style, call, close, command, open};
 use super::{Attempt, Event, Op, Stopped, Summary, Violation, Workload};
 use crate::client::{Client, ClientError};
 
@@ -40,16 +40,11 @@ impl WriteSkew {
         let pair = random.u64(..self.pairs);
         let keys = [2 * pair, 2 * pair + 1];
         let amount = random.i64(1..=VALUE_FIRST);
-        match style {
-            Style::Txn => {
-                attempt.name = "take by TXN";
-                begin(client, attempt, &["TYPE", "take"]).await?;
-            }
-            Style::Multi => {
-                attempt.name = "take by WATCH";
-                watch(client, attempt, &keys.map(|key| self.key(key))).await?;
-            }
-        }
+        attempt.name = match style {
+            Style::Txn => "take by TXN",
+            Style::Multi => "take by WATCH",
+        };
+        open(client, attempt, style, "take", &keys.map(|key| self.key(key))).await?;
         let mut values = [0; 2];
         for (key, value) in keys.into_iter().zip(&mut values) {
             *value = transact::number("GET", &call(client, &["GET", &self.key(key)]).await?)?;
@@ -64,15 +59,7 @@ impl WriteSkew {
             attempt.ops.push(Op::Add { key: keys[side], delta });
             sets.push(command(["SET", &self.key(keys[side]), &(values[side] + delta).to_string()]));
         }
-        match style {
-            Style::Txn => {
-                for set in &sets {
-                    call(client, set).await?;
-                }
-                commit(client, attempt).await
-            }
-            Style::Multi => script(client, attempt, &sets).await.map(|_| ()),
-        }
+        close(client, attempt, style, &sets).await
     }
 
     async fn look(&self, client: &mut Client, attempt: &mut Attempt, pair: u64) -> Result<(), Stopped> {
