@@ -11,6 +11,7 @@ use forebay_workload::replay::{
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
 use crate::error::CommandError;
+use crate::node;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -104,8 +105,8 @@ pub async fn run_args(args: ReplayArgs) -> Result<(), CommandError> {
     };
     let report = replay(&options, progress).await.map_err(|error| CommandError::Failed(error.to_string()))?;
     match args.format {
-        Output::Table => print!("{}", report.to_table()),
-        Output::Json => println!("{}", report.to_json()),
+        Output::Table => node::print(&report.to_table()),
+        Output::Json => node::print(&format!("{}\n", report.to_json())),
     }
     match report.errors {
         0 => Ok(()),
