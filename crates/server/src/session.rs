@@ -199,6 +199,11 @@ impl Session {
         let found = found.ok_or_else(|| errors::unknown_command(name, frame.args().skip(1)));
         let fits = found.and_then(|command| match command.arity_fits(frame.len()) {
             true => Ok(command),
+            // An EXEC that is refused still ends its MULTI.
+            false if command.name == "exec" => {
+                self.multi = Multi::default();
+                Err(errors::exec_wrong_arguments())
+            }
             false => Err(errors::wrong_arguments(command.name)),
         });
         let command = fits.inspect_err(|_| self.multi.doom())?;
@@ -336,8 +341,8 @@ impl Session {
         answer.unwrap_or_else(|error| error)
     }
 
-    /// The keys that the rest of the batch, from `start`, will miss: of plain commands, up to the first that changes how
-    /// others are to be read.
+    /// The keys that the rest of the batch, from `start`, will miss: of plain commands, up to the first that changes
+    /// how others are to be read.
     fn missing_ahead(&self, batch: &Batch, start: usize) -> Vec<Key> {
         let mut keys: Vec<Key> = Vec::new();
         for at in start..batch.len() {
@@ -368,12 +373,9 @@ impl Session {
         Context { client: self.client.id as u32, hints, ..Context::default() }
     }
 
-    /// A random number for commands that may want one.
-    fn random_for(&self, command: &Command) -> u64 {
-        match command.name {
-            "hrandfield" | "srandmember" => self.shared.engine.runtime().random(),
-            _ => 0,
-        }
+    /// A random number for a command that chooses at random.
+    pub fn random_for(&self, command: &Command) -> u64 {
+        if command.is(Flag::Random) { self.shared.engine.runtime().random() } else { 0 }
     }
 
     /// Answers the request at hand, at once.

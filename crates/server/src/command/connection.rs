@@ -1,10 +1,10 @@
 //! The connection itself: its protocol, database and names.
 
-use forebay::key::SPACES;
 use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Frame, Protocol, Reply, errors};
 
 use super::family::text;
+use super::keys::database;
 use super::{Command, Flag, Group, Keys, Run, client};
 use crate::session::Session;
 
@@ -100,15 +100,14 @@ fn echo(_: &mut Session, frame: Frame<'_>) -> Reply {
 }
 
 fn select(session: &mut Session, frame: Frame<'_>) -> Reply {
-    let Some(index) = parse_integer(frame.arg(1)) else { return Reply::error(errors::NOT_AN_INTEGER) };
-    // In front of tables that others write to there is one key space.
-    let spaces = if session.shared.engine.store().caps().owned { SPACES } else { 1 };
-    match u8::try_from(index) {
-        Ok(space) if space < spaces => {
+    match database(frame.arg(1)) {
+        // In front of tables that others write to there is one key space.
+        Ok(space) if space > 0 && !session.shared.engine.store().caps().owned => Reply::error(errors::DATABASE_RANGE),
+        Ok(space) => {
             session.space = space;
             Reply::OK
         }
-        _ => Reply::error(errors::DATABASE_RANGE),
+        Err(error) => error,
     }
 }
 

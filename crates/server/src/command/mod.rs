@@ -12,11 +12,21 @@ mod catalogue;
 mod client;
 mod config;
 mod connection;
+mod element_scan;
+mod expiry;
 mod family;
+mod hashes;
 mod hint;
 mod info;
+mod keys;
+mod lists;
+mod markdown;
+mod numbers;
+mod options;
+mod random;
 mod scan;
 mod server;
+mod sets;
 mod slow;
 mod strings;
 mod transaction;
@@ -28,6 +38,7 @@ use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::BoxFuture;
 
 pub use call::Call;
+pub use markdown::markdown_table;
 
 use crate::session::Session;
 
@@ -134,6 +145,8 @@ pub enum Flag {
     NotInMulti,
     /// Refused in TXN.
     NotInTxn,
+    /// Chooses at random: its call gets a random number.
+    Random,
     /// Runs in a TXN that was aborted (TXN itself, QUIT, RESET).
     InAborted,
     /// Is about the server itself: not shown to MONITOR, and of the category `admin`.
@@ -143,10 +156,16 @@ pub enum Flag {
 /// All families.
 const FAMILIES: &[&[Command]] = &[
     connection::COMMANDS,
+    strings::COMMANDS,
+    numbers::COMMANDS,
+    keys::COMMANDS,
+    expiry::COMMANDS,
+    hashes::COMMANDS,
+    lists::COMMANDS,
+    sets::COMMANDS,
+    transaction::COMMANDS,
     client::COMMANDS,
     catalogue::COMMANDS,
-    strings::COMMANDS,
-    transaction::COMMANDS,
     hint::COMMANDS,
     cache::COMMANDS,
     scan::COMMANDS,
@@ -262,6 +281,7 @@ pub fn document_error(error: &DocumentError) -> Reply {
         DocumentError::Apply(ApplyError::NotAnInteger) => Reply::error(errors::NOT_AN_INTEGER),
         DocumentError::Apply(ApplyError::NotAFloat) => Reply::error(errors::NOT_A_FLOAT),
         DocumentError::Apply(ApplyError::Overflow) => Reply::error(errors::OVERFLOW),
+        DocumentError::Apply(ApplyError::NotFinite) => Reply::error(errors::INCREMENT_NOT_FINITE),
         DocumentError::Apply(error @ ApplyError::TooLarge) => Reply::error(format!("LIMIT {error}")),
         DocumentError::ReadOnly => Reply::error("ERR the transaction was begun READONLY"),
         error => Reply::error(format!("ERR {error}")),

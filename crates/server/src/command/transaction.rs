@@ -178,7 +178,7 @@ fn run_queue(session: &mut Session, queue: &Queue, documents: &mut Documents) ->
         let frame = queued.request.frame();
         let answer = match (queued.command.body(), &queued.command.run) {
             (Some(body), _) => {
-                let random = session.shared.engine.runtime().random();
+                let random = session.random_for(queued.command);
                 body(&mut Call { frame, space: queued.space, documents, random })
             }
             (None, Run::Session(body)) => Ok(body(session, frame)),
