@@ -219,27 +219,25 @@ async fn config_shows_much_and_changes_little() {
         ),
         (
             "CONFIG SET slowlog-max-len x",
-            "-ERR CONFIG SET failed (possibly related to argument 'slowlog-max-len') - argument couldn't be parsed into \
-             an integer|",
+            "-ERR CONFIG SET failed (possibly related to argument 'slowlog-max-len') - argument couldn't be parsed \
+             into an integer|",
         ),
         (
             "CONFIG SET slowlog-log-slower-than -2",
-            "-ERR CONFIG SET failed (possibly related to argument 'slowlog-log-slower-than') - argument must be between \
-             -1 and 9223372036854775807 inclusive|",
+            "-ERR CONFIG SET failed (possibly related to argument 'slowlog-log-slower-than') - argument must be \
+             between -1 and 9223372036854775807 inclusive|",
         ),
         (
             "CONFIG SET slowlog-log-slower-than 5 slowlog-log-slower-than 7",
             "-ERR CONFIG SET failed (possibly related to argument 'slowlog-log-slower-than') - duplicate parameter|",
         ),
         // All or nothing.
-        (
-            "CONFIG SET slowlog-max-len 5 foo 1",
-            "-ERR Unknown option or number of arguments for CONFIG SET - 'foo'|",
-        ),
+        ("CONFIG SET slowlog-max-len 5 foo 1", "-ERR Unknown option or number of arguments for CONFIG SET - 'foo'|"),
         ("CONFIG GET slowlog-max-len", "*2|$15|slowlog-max-len|$3|128|"),
         ("CONFIG SET slowlog-max-len 5", "+OK|"),
         ("CONFIG GET SLOWLOG-MAX-LEN", "*2|$15|slowlog-max-len|$1|5|"),
-    ]).await;
+    ])
+    .await;
     assert!(peer.say("CONFIG REWRITE").await.starts_with("-ERR CONFIG REWRITE is not supported"));
 }
 
