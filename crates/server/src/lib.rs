@@ -12,7 +12,7 @@
 
 pub mod command;
 mod connection;
-pub mod glob;
+mod glob;
 pub mod labels;
 mod limits;
 mod listener;
