@@ -14,7 +14,7 @@ use forebay::runtime::simulated::{Ended, Simulation};
 use forebay::store::memory::Memory;
 use forebay::txn::{Engine, EngineOptions, TxnLimits};
 use forebay::value::DOCUMENT_BYTES_MAX;
-use forebay_protocol::{Batch, Decoder, Limits, Protocol};
+use forebay_protocol::{Batch, Decoder, Limits, Protocol, encode_command};
 use forebay_server::command::{Effect, Run, all};
 use forebay_server::{ServerOptions, Session, Shared};
 
@@ -52,7 +52,12 @@ fn replies(protocol: Protocol, requests: Vec<String>) -> Vec<String> {
                 runtime.sleep(Duration::from_millis(pause.parse().expect("a number of ms"))).await;
                 continue;
             }
-            let mut input = BytesMut::from(format!("{request}\r\n").as_bytes());
+            let mut input = BytesMut::new();
+            // A long request does not fit an inline command; it has no quotes.
+            match request.len() < 60_000 {
+                true => input.extend_from_slice(format!("{request}\r\n").as_bytes()),
+                false => encode_command(&mut input, &request.split(' ').collect::<Vec<_>>()),
+            }
             decoder.decode_batch(&mut input, 100, &mut batch).expect("requests");
             session.serve(&batch).await;
             session.replies.settle().await;
@@ -457,6 +462,24 @@ fn a_large_hash_is_scanned_in_parts() {
         }
     }
     assert_eq!((seen.len(), calls), (1000, 20));
+}
+
+#[test]
+fn a_key_has_a_limit() {
+    let longest = "k".repeat(65_536);
+    let refusal = "-LIMIT key_bytes_max 65536|";
+    check(&[
+        (&format!("SET {longest} {longest}"), "+OK|"),
+        (&format!("EXISTS {longest}"), ":1|"),
+        (&format!("GET {longest}k"), refusal),
+        (&format!("COPY {longest} {longest}k"), refusal),
+        (&format!("MSET k v {longest}k v"), refusal),
+        ("EXISTS k", ":0|"),
+        (&format!("ECHO {longest}k"), &format!("$65537|{longest}k|")),
+        ("MULTI", "+OK|"),
+        (&format!("SET {longest}k v"), refusal),
+        ("EXEC", "-EXECABORT Transaction discarded because of previous errors.|"),
+    ]);
 }
 
 /// What failed half way is undone: of a request whose second field is too large for the document, no field is set.
