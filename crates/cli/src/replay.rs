@@ -35,10 +35,12 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6379")]
     pub to: String,
     /// Connections; with one, requests arrive in the trace's order
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=CLIENTS_MAX as u64))]
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=CLIENTS_MAX as u64))]
     pub clients: u64,
     /// Commands that a connection sends before it waits for replies
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=PIPELINE_MAX as u64))]
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=PIPELINE_MAX as u64))]
     pub pipeline: u64,
     /// Replay at most so many requests
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]

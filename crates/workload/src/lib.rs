@@ -2,7 +2,8 @@
 //!
 //! * [`client`]: our own RESP client;
 //! * [`replay`]: a trace through a server, measured;
-//! * [`checkers`]: workloads that show whether transactions are serializable, one runner, and the judges of what it saw;
+//! * [`checkers`]: workloads that show whether transactions are serializable, one runner, and the judges of what it
+//!   saw;
 //! * [`shop`]: the small shop of the demo.
 //!
 //! Everything here speaks RESP over a socket, so that another server can stand where forebay stands.

@@ -408,8 +408,8 @@ fn place(order: &mut Vec<Option<u64>>, event: &Event, element: u64, length: u64)
 }
 
 /// Elements that were certainly, or with other writes of their transaction, appended but that no order shows. All that
-/// is known: they come after what was seen. Each is a key of its own in the records: whoever wrote the last seen element
-/// wrote its first version, whoever saw the whole order read that, and its writer wrote its second.
+/// is known: they come after what was seen. Each is a key of its own in the records: whoever wrote the last seen
+/// element wrote its first version, whoever saw the whole order read that, and its writer wrote its second.
 struct Unseen {
     elements: HashMap<u64, Vec<u64>>,
 }
