@@ -313,6 +313,9 @@ fn the_demo_takes_free_ports_and_leaves_nothing() {
     assert!(port("redis ").is_some_and(|port| port != "6379"), "{text}");
     assert!(port("browser ").is_some_and(|port| port != "7379"), "{text}");
     assert!(text.contains("visits/s") && text.contains("the books balance"), "{text}");
+    let closed = text.lines().find_map(|line| line.strip_prefix("closed ")).expect("a last line");
+    assert_ne!(closed.split_whitespace().next(), Some("0"), "something was bought: {text}");
+    assert!(!text.contains(" errors"), "{text}");
     assert_eq!(fs::read_dir(folder.path()).expect("readable").count(), 0, "the data is gone");
 }
 

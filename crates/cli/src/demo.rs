@@ -11,7 +11,7 @@ use forebay_server::Shared;
 use forebay_workload::shop::{self, Books, Shop, ShopOptions, ShopStats};
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, interval, sleep_until};
+use tokio::time::{Instant, interval_at, sleep_until};
 
 use crate::command_line::DEMO_CHOOSES;
 use crate::error::CommandError;
@@ -81,7 +81,7 @@ async fn demo(settings: &Settings, seconds: Duration) -> Result<(), CommandError
         _ = signals.next() => return stop(&shared, server).await,
     };
     let mut live = Live::new(shared.clone(), shop.stats.clone());
-    let mut ticks = interval(TICK);
+    let mut ticks = interval_at(Instant::now() + TICK, TICK);
     let end = sleep_until(Instant::now() + seconds);
     tokio::pin!(end);
     loop {
@@ -96,7 +96,7 @@ async fn demo(settings: &Settings, seconds: Duration) -> Result<(), CommandError
     live.end();
     tokio::select! {
         ended = close(shop, &shared, server) => ended,
-        _ = signals.next() => Err(CommandError::Failed("stopped at the second signal, before the books were checked".into())),
+        _ = signals.next() => Err(CommandError::Failed("stopped at the second signal, books not checked".into())),
     }
 }
 
@@ -165,10 +165,12 @@ impl Live {
     fn show(&mut self) {
         if let Some(bar) = self.bar.clone() {
             bar.set_message(self.figures());
-        } else if self.ticks.is_multiple_of(TICKS_PER_LINE) && self.ticks > 0 {
-            self.line();
+            return;
         }
         self.ticks += 1;
+        if self.ticks.is_multiple_of(TICKS_PER_LINE) {
+            self.line();
+        }
     }
 
     /// The last figures stay on the screen.
@@ -202,15 +204,22 @@ impl Live {
         let ratio = if reads == 0 { "-".into() } else { format!("{:.1} %", 100.0 * hits as f64 / reads as f64) };
         let cache = self.shared.engine.cache().stats();
         let read = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
-        format!(
-            "{:.0} visits/s  {:.0} commands/s  hits {ratio}  {} purchases ({} tried again, {} sold out)  cached {} keys, {:.1} MiB",
-            rate(counts.visits, before.visits),
-            rate(counts.commands, before.commands),
-            read(&self.shop.bought),
-            read(&self.shop.retries),
-            read(&self.shop.sold_out),
+        let [visits, commands] =
+            [(counts.visits, before.visits), (counts.commands, before.commands)].map(|(now, before)| rate(now, before));
+        let shop = &self.shop;
+        let [bought, retries, sold_out] = [&shop.bought, &shop.retries, &shop.sold_out].map(read);
+        let mut text = format!(
+            "{visits:.0} visits/s  {commands:.0} commands/s  hits {ratio}  {bought} purchases ({retries} tried again, \
+             {sold_out} sold out)  cached {} keys, {:.1} MiB",
             cache.entries,
             cache.used_bytes as f64 / f64::from(1 << 20),
-        )
+        );
+        // There should be none, so they are shown only if there are.
+        for (figure, name) in [(&shop.errors, "errors"), (&shop.unknown, "unknown"), (&shop.lost, "connections lost")] {
+            if read(figure) > 0 {
+                text.push_str(&format!("  {} {name}", read(figure)));
+            }
+        }
+        text
     }
 }
