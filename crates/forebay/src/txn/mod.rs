@@ -334,13 +334,17 @@ impl Engine {
         Ahead::fetch(&self.inner, keys).await
     }
 
-    /// What WATCH remembers of `key`. Takes a shared lock for the moment, so it sees what was committed before.
+    /// What WATCH remembers of `key`. Takes a shared lock for the moment, so it sees what was committed before, and waits
+    /// until that is published: the reads that follow take no lock, and must not find less than WATCH has remembered.
     pub async fn watch(&self, key: &Key, context: Context) -> Result<Watched, TxnError> {
         let mut transaction = self.begin(TxnKind::Plain, context);
         let lock = PlannedLock { key: key.clone(), mode: Mode::Shared, load: true };
         let plan = Plan { locks: vec![lock], watched: Vec::new() };
         transaction.prepare(&plan, &mut Ahead::default()).await?;
-        Ok(transaction.watched(key))
+        let (watched, shown) = (transaction.watched(key), transaction.shown());
+        drop(transaction);
+        shown.wait().await?;
+        Ok(watched)
     }
 
     /// Removes all documents of `spaces` from store and cache, alone in these spaces.
