@@ -237,7 +237,7 @@ fn store(runtime: &Runtime, random: &mut SplitMix, faulty: bool) -> Arc<dyn Stor
         outcome_per_mille: 300,
         outages: Vec::new(),
     };
-    Arc::new(Faulty::new(runtime.clone(), store, faults, random.next()))
+    Arc::new(Faulty::new(runtime.clone(), store, faults, random.draw()))
 }
 
 /// One run; the figures by which two runs of one seed are compared.
