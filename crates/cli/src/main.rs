@@ -1,2 +1,38 @@
-//! The one binary.
-fn main() {}
+//! The one binary. `command_line.rs` declares what can be typed; each subcommand is a file of its own; `settings/` is
+//! what can be set; `node.rs` makes a running server of the settings.
+
+mod command_line;
+mod completions;
+mod config;
+mod demo;
+mod error;
+mod log;
+mod node;
+mod replay;
+mod serve;
+mod settings;
+
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+fn main() -> ExitCode {
+    let matches = command_line::command().get_matches();
+    let ended = match matches.subcommand() {
+        Some(("serve", matches)) => serve::run(matches),
+        Some(("demo", matches)) => demo::run(matches),
+        Some(("replay", matches)) => replay::run(matches),
+        Some(("config", matches)) => config::run(matches),
+        Some(("completions", matches)) => completions::run(matches),
+        // clap has refused everything else.
+        _ => Ok(()),
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            error::say(&error);
+            error.exit_code()
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What can be typed, and help that teaches.
+
+use clap::{Arg, ArgAction, Command, value_parser};
+use clap_complete::Shell;
+
+use crate::{demo, replay, settings};
+
+/// Settings that `demo` chooses itself.
+pub const DEMO_CHOOSES: &[&str] = &["store"];
+
+const EXAMPLES: &str = "\
+Examples:
+  forebay demo                              look at it: a server, a small shop at work, figures
+  forebay serve                             serve 127.0.0.1:6379, data in ./forebay.redb
+  redis-cli SET user:1 hello                any Redis client will do, unmodified
+  redis-cli TXN BEGIN                       a transaction with reads inside: GET .. SET .. TXN COMMIT
+  forebay replay trace.lis --to 127.0.0.1:6379 --preload
+                                            send a recorded trace through the server
+  forebay config --memory 1GiB > forebay.toml
+                                            all settings with where each came from, as a file
+
+Each setting is a flag (--memory 1GiB), a variable (FOREBAY_MEMORY=1GiB) or a line of the file that
+--config names (memory = \"1GiB\"): flags win over variables over the file over defaults.";
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  forebay serve                                     data in ./forebay.redb, safe on disk before each OK
+  forebay serve --store memory --listen 127.0.0.1:0 for tests: nothing stays, any free port
+  forebay serve --memory 4GiB --policy w-tinylfu    a larger cache, another policy
+  forebay serve --durability interval --sync-ms 200 faster writes; a crash may cost the last 200 ms
+  forebay serve --config forebay.toml --log json    as a service
+
+SIGTERM or Ctrl-C stops it: requests that have arrived are answered, the store is flushed. A second one ends it at
+once, which loses nothing that was acknowledged with --durability always.
+
+Exit codes: 0 stopped as asked, 1 failed while serving, 2 refused to start (stderr says why and what to change).";
+
+const DEMO_EXAMPLES: &str = "\
+Examples:
+  forebay demo                    until Ctrl-C
+  forebay demo --seconds 30       for half a minute
+  forebay demo --policy sieve --memory 16MiB
+
+If the usual ports are taken it takes free ones. Its data lies in a temporary folder and is removed at the end.";
+
+const CONFIG_EXAMPLES: &str = "\
+Examples:
+  forebay config                                    what `forebay serve` would use here
+  forebay config --config forebay.toml              check a file; exit code 2 and one line if it is wrong
+  forebay config --memory 1GiB > forebay.toml       begin a file";
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  forebay completions bash > ~/.local/share/bash-completion/completions/forebay
+  forebay completions zsh > ~/.zfunc/_forebay
+  forebay completions fish > ~/.config/fish/completions/forebay.fish";
+
+/// The whole command line.
+pub fn command() -> Command {
+    Command::new("forebay")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("A transactional cache between applications and their data store, for any Redis client")
+        .after_help(EXAMPLES)
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .max_term_width(110)
+        .subcommand(
+            Command::new("serve")
+                .about("Serve Redis clients from memory, with serializable transactions over the store")
+                .after_help(SERVE_EXAMPLES)
+                .args(settings::arguments(&[])),
+        )
+        .subcommand(
+            Command::new("demo")
+                .about("Serve a temporary store with a small shop at work on it, and show figures")
+                .after_help(DEMO_EXAMPLES)
+                .arg(
+                    Arg::new(demo::SECONDS)
+                        .long(demo::SECONDS)
+                        .value_name("N")
+                        .value_parser(value_parser!(u64).range(1..))
+                        .help("Stop by itself after so many seconds"),
+                )
+                .args(settings::arguments(DEMO_CHOOSES)),
+        )
+        .subcommand(replay::command())
+        .subcommand(
+            Command::new("config")
+                .about("Print the effective settings and where each came from")
+                .after_help(CONFIG_EXAMPLES)
+                .args(settings::arguments(&[])),
+        )
+        .subcommand(
+            Command::new("completions")
+                .about("Print the completion script for a shell")
+                .after_help(COMPLETIONS_EXAMPLES)
+                .arg(
+                    Arg::new("shell")
+                        .value_name("SHELL")
+                        .required(true)
+                        .action(ArgAction::Set)
+                        .value_parser(value_parser!(Shell))
+                        .help("Which shell"),
+                ),
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        command().debug_assert();
+    }
+}

@@ -1,0 +1,86 @@
+//! `forebay config`: the effective value of each setting and where it came from, as a file that `--config` takes.
+
+use clap::ArgMatches;
+
+use crate::error::CommandError;
+use crate::node;
+use crate::settings::{GROUPS, Origin, SETTINGS, Setting, Settings, Typed};
+
+/// Where the origin begins on a line, so that the values can be read down the page.
+const ORIGIN_COLUMN: usize = 42;
+
+/// Checks the settings and prints them.
+pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
+    let typed = Typed::gather(matches, &|name| std::env::var(name))?;
+    let settings = Settings::validate(&typed)?;
+    node::print(&file(&typed, &settings));
+    Ok(())
+}
+
+fn file(typed: &Typed, settings: &Settings) -> String {
+    let mut text = format!("# forebay {}: effective settings\n", env!("CARGO_PKG_VERSION"));
+    for group in GROUPS {
+        text.push_str(&format!("\n# {}\n", group.heading()));
+        for setting in SETTINGS.iter().filter(|setting| setting.group == group) {
+            let origin = match typed.of(setting.name).2 {
+                Origin::Default => "default".to_string(),
+                Origin::Environment => setting.environment(),
+                Origin::Flag => format!("--{}", setting.name),
+                Origin::File(file, line) => format!("{} line {line}", file.display()),
+            };
+            let line = format!("{} = {}", setting.name, literal(setting, settings));
+            text.push_str(&format!("{line:ORIGIN_COLUMN$} # {}\n", origin.escape_debug()));
+        }
+    }
+    text
+}
+
+/// The value as TOML.
+fn literal(setting: &Setting, settings: &Settings) -> String {
+    let text = setting.show(settings);
+    match text.parse::<u64>().is_ok() || setting.is_switch() {
+        true => text,
+        false => quoted(&text),
+    }
+}
+
+/// A basic string of TOML.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => quoted.extend(['\\', character]),
+            control if control.is_control() => quoted.push_str(&format!("\\u{:04X}", u32::from(control))),
+            plain => quoted.push(plain),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::arguments;
+    use clap::Command;
+    use std::env::VarError;
+
+    fn gather(line: &[&str]) -> Typed {
+        let matches = Command::new("forebay").args(arguments(&[])).get_matches_from(line);
+        Typed::gather(&matches, &|_| Err(VarError::NotPresent)).expect("settings")
+    }
+
+    #[test]
+    fn what_is_printed_reads_back_as_the_same() {
+        let typed = gather(&["forebay", "--store", "embedded:a \"b\" \\c\n\u{7f}", "--threads", "3", "--http", "off"]);
+        let settings = Settings::validate(&typed).expect("valid");
+        let text = file(&typed, &settings);
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("x.toml");
+        std::fs::write(&path, &text).expect("writable");
+        let again = gather(&["forebay", "--config", path.to_str().expect("UTF-8")]);
+        let again = Settings::validate(&again).expect("valid");
+        assert_eq!(format!("{settings:?}"), format!("{again:?}"));
+        assert!(text.contains("threads = 3 ") && text.contains("# --threads"), "{text}");
+    }
+}

@@ -1,0 +1,72 @@
+//! How a command ends if not well: one line on stderr, and an exit code that scripts can tell apart.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use forebay::store::embedded::OpenError;
+use forebay_server::ServeError;
+use thiserror::Error;
+
+use crate::settings::SettingsError;
+
+/// Why a command did not do what it was asked for.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum CommandError {
+    /// Settings that can't be used.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// The store can't be opened.
+    #[error("{0}")]
+    Store(#[from] OpenError),
+    /// An address can't be listened on.
+    #[error("{0}")]
+    Listen(#[from] ServeError),
+    /// No folder for traces.
+    #[error("can't use the folder {folder} for traces: {error}; make it first, or choose another with --trace-dir", folder = folder.display())]
+    TraceFolder {
+        /// Which folder.
+        folder: PathBuf,
+        /// What the machine says.
+        error: std::io::Error,
+    },
+    /// The demo has no room on the disk.
+    #[error("can't make a temporary folder: {0}; set TMPDIR to a folder that can be written")]
+    TemporaryFolder(std::io::Error),
+    /// The machine gives no threads or signals.
+    #[error("can't start: {0}; raise this user's limit of processes (ulimit -u)")]
+    Machine(std::io::Error),
+    /// Something failed after the start.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl CommandError {
+    /// 2: refused at the start, nothing was done, change what the line says. 1: failed on the way.
+    pub fn exit_code(&self) -> ExitCode {
+        match self {
+            CommandError::Failed(_) => ExitCode::from(1),
+            _ => ExitCode::from(2),
+        }
+    }
+
+    /// Whether the address is in use by someone else.
+    pub fn address_taken(&self) -> Option<SocketAddr> {
+        match self {
+            CommandError::Listen(ServeError::Bind { address, error })
+                if error.kind() == std::io::ErrorKind::AddrInUse =>
+            {
+                Some(*address)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Says it in one line on stderr.
+pub fn say(error: &CommandError) {
+    // Texts of the system may have several lines.
+    let line = error.to_string().replace('\n', " ");
+    eprintln!("forebay: {line}");
+}

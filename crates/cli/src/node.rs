@@ -1,0 +1,163 @@
+//! A running server made of the settings: store, cache, engine, listeners; and how it is stopped.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use forebay::cache::CacheOptions;
+use forebay::runtime;
+use forebay::store::Store;
+use forebay::store::embedded::{Durability as Flush, Embedded, EmbeddedOptions};
+use forebay::store::memory::Memory;
+use forebay::txn::{Engine, EngineOptions};
+use forebay_server::{Server, ServerOptions, Shared};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::error::CommandError;
+use crate::settings::{Durability, Settings, StoreChoice};
+
+/// The part of the memory that goes to the pages of an embedded store.
+const PAGE_CACHE_SHARE: u64 = 8;
+
+/// File descriptors beside those of clients: the store, listeners, HTTP, logs, traces.
+const DESCRIPTORS_SPARE: u64 = 128;
+
+/// A server that listens and does not serve yet.
+pub struct Node {
+    /// It serves Redis clients.
+    pub server: Server,
+    /// What its sessions share.
+    pub shared: Arc<Shared>,
+}
+
+/// The tokio runtime for `threads` threads that serve.
+pub fn threads(threads: usize) -> Result<tokio::runtime::Runtime, CommandError> {
+    let mut builder = match threads {
+        // No thread has to be woken and no task moved.
+        1 => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    builder.worker_threads(threads.max(1)).thread_name("forebay").enable_all().build().map_err(CommandError::Machine)
+}
+
+impl Node {
+    /// Opens the store and listens. To be called within the runtime of [`threads`].
+    pub async fn start(settings: &Settings) -> Result<Node, CommandError> {
+        if let Some(folder) = &settings.trace_dir {
+            let checked = std::fs::create_dir_all(folder);
+            checked.map_err(|error| CommandError::TraceFolder { folder: folder.clone(), error })?;
+        }
+        raise_descriptors(settings.server.clients_max as u64);
+        let runtime = runtime::tokio::runtime(tokio::runtime::Handle::current());
+        let store = open_store(settings, &runtime)?;
+        let memory = usize::try_from(settings.memory).unwrap_or(usize::MAX);
+        let cache = CacheOptions {
+            budget_bytes: memory.saturating_sub(store.memory_bytes()),
+            partitions: settings.partitions,
+            policy: settings.policy.policy,
+            policy_values: settings.policy.values.clone(),
+        };
+        let owned = store.caps().owned;
+        let engine = Engine::new(EngineOptions { runtime, store, cache, limits: settings.txn, history: None });
+        if owned {
+            engine.start_reaper();
+        }
+        let options = ServerOptions { engine, limits: settings.server, threads: settings.threads.count() };
+        let server = Server::bind(settings.listen, options).await?;
+        let shared = server.shared();
+        Ok(Node { server, shared })
+    }
+
+    /// Serves until it is stopped, then waits until the store has all that it was given.
+    pub async fn run(self) -> Result<(), CommandError> {
+        self.server.run().await;
+        let flushed = self.shared.engine.store().flush().await;
+        flushed.map_err(|error| CommandError::Failed(format!("{error}; the last writes may be lost")))
+    }
+
+    /// What is served where, and what to try.
+    pub fn banner(&self, settings: &Settings) -> String {
+        let address = self.server.address();
+        let mut text = format!(
+            "forebay {}  policy {}  memory {}  store {} (durability {})\n",
+            env!("CARGO_PKG_VERSION"),
+            settings.policy,
+            shown(settings, "memory"),
+            self.shared.engine.store().name(),
+            shown(settings, "durability"),
+        );
+        let reach = if address.ip().is_loopback() { "loopback only" } else { "ANYONE WHO CAN REACH IT" };
+        text.push_str(&format!("redis    {address}   no password, {reach}\n"));
+        text.push_str("mode     normal\n");
+        text.push_str(&format!("try      {} SET user:1 hello\n", redis_cli(address)));
+        text
+    }
+}
+
+fn shown(settings: &Settings, name: &str) -> String {
+    let setting = crate::settings::SETTINGS.iter().find(|setting| setting.name == name);
+    setting.map_or_else(String::new, |setting| setting.show(settings))
+}
+
+/// How to reach `address` with redis-cli, which takes 127.0.0.1:6379 by itself.
+fn redis_cli(address: SocketAddr) -> String {
+    match (address.ip(), address.port()) {
+        (ip, port) if ip.is_unspecified() || ip == std::net::Ipv4Addr::LOCALHOST => format!("redis-cli -p {port}"),
+        (ip, port) => format!("redis-cli -h {ip} -p {port}"),
+    }
+}
+
+fn open_store(settings: &Settings, runtime: &runtime::Runtime) -> Result<Arc<dyn Store>, CommandError> {
+    let path = match &settings.store {
+        StoreChoice::Memory => return Ok(Arc::new(Memory::new())),
+        StoreChoice::Embedded(path) => path,
+    };
+    let durability = match settings.durability {
+        Durability::Always => Flush::Always,
+        Durability::Interval => Flush::Interval { sync_ms: settings.sync_ms },
+        Durability::Never => Flush::Never,
+    };
+    let page_cache_bytes = usize::try_from(settings.memory / PAGE_CACHE_SHARE).unwrap_or(usize::MAX);
+    let options = EmbeddedOptions { durability, page_cache_bytes };
+    Ok(Arc::new(Embedded::open(runtime.clone(), path, options)?))
+}
+
+/// Asks the machine for as many open files as `clients_max` clients may need. Getting fewer is not fatal: the listener
+/// then refuses clients, and says so.
+fn raise_descriptors(clients_max: u64) {
+    let wanted = clients_max.saturating_add(DESCRIPTORS_SPARE);
+    match rlimit::increase_nofile_limit(wanted) {
+        Ok(got) if got < wanted => {
+            tracing::warn!(open_files = got, wanted, "clients_max is more than this user may open: raise ulimit -n");
+        }
+        Ok(_) => {}
+        Err(error) => tracing::warn!(%error, "can't raise the limit of open files"),
+    }
+}
+
+/// Stops the server at the first SIGTERM or SIGINT, and ends the process at the second.
+pub fn stop_on_signals(shared: Arc<Shared>) -> Result<(), CommandError> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(CommandError::Machine)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(CommandError::Machine)?;
+    tokio::spawn(async move {
+        let mut next = async || {
+            tokio::select! {
+                _ = terminate.recv() => SignalKind::terminate(),
+                _ = interrupt.recv() => SignalKind::interrupt(),
+            }
+        };
+        next().await;
+        tracing::info!("stopping: requests that have arrived are answered, then the store is flushed");
+        shared.stopping.set();
+        let kind = next().await;
+        // As a shell reports a process that the signal ended.
+        std::process::exit(128 + kind.as_raw_value());
+    });
+    Ok(())
+}
+
+/// Writes to stdout. Nobody may be reading any more, which is no reason to stop serving.
+pub fn print(text: &str) {
+    let mut stdout = std::io::stdout().lock();
+    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+}

@@ -1,0 +1,321 @@
+//! How the text of a setting is read and shown, form by form. What is shown reads back as the same value.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+
+use forebay::policy::{Choice, POLICIES, choose};
+
+use super::{Durability, LogFormat, LogLevel, StoreChoice, Threads};
+
+/// The word for a part that is not used.
+const OFF: &str = "off";
+
+const UNITS: [(&str, u64); 4] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)];
+
+/// Reads and shows values of type `T`.
+pub trait Form<T> {
+    /// What stands for the value in help texts.
+    const VALUE: &'static str;
+
+    /// What may be given, if the setting's summary does not say.
+    fn choices() -> String {
+        String::new()
+    }
+
+    /// Reads the text as typed; the error says what to give instead.
+    fn read(text: &str) -> Result<T, String>;
+
+    /// The text that reads back as `value`.
+    fn show(value: &T) -> String;
+}
+
+/// `127.0.0.1:6379`, `[::1]:6379`, `localhost:6379`.
+pub struct Address;
+
+impl Form<SocketAddr> for Address {
+    const VALUE: &'static str = "ADDRESS";
+
+    fn read(text: &str) -> Result<SocketAddr, String> {
+        if let Ok(address) = text.parse() {
+            return Ok(address);
+        }
+        let mut found = match text.to_socket_addrs() {
+            Ok(found) => found.collect::<Vec<_>>(),
+            Err(_) => return Err("give an address and a port, such as 127.0.0.1:6379".into()),
+        };
+        // A name that stands for both: the family that every client tries.
+        found.sort_by_key(SocketAddr::is_ipv6);
+        found.into_iter().next().ok_or_else(|| "this name has no address".into())
+    }
+
+    fn show(value: &SocketAddr) -> String {
+        value.to_string()
+    }
+}
+
+/// An address, or `off`.
+pub struct AddressOrOff;
+
+impl Form<Option<SocketAddr>> for AddressOrOff {
+    const VALUE: &'static str = "ADDRESS|off";
+
+    fn read(text: &str) -> Result<Option<SocketAddr>, String> {
+        match text {
+            OFF => Ok(None),
+            text => Address::read(text).map(Some).map_err(|why| format!("{why}, or off")),
+        }
+    }
+
+    fn show(value: &Option<SocketAddr>) -> String {
+        value.map_or_else(|| OFF.into(), |address| address.to_string())
+    }
+}
+
+/// A folder, or `off`.
+pub struct FolderOrOff;
+
+impl Form<Option<PathBuf>> for FolderOrOff {
+    const VALUE: &'static str = "FOLDER|off";
+
+    fn read(text: &str) -> Result<Option<PathBuf>, String> {
+        match text {
+            "" => Err("give a folder, or off".into()),
+            OFF => Ok(None),
+            text => Ok(Some(text.into())),
+        }
+    }
+
+    fn show(value: &Option<PathBuf>) -> String {
+        value.as_ref().map_or_else(|| OFF.into(), |folder| folder.display().to_string())
+    }
+}
+
+/// `true` or `false`; as a flag its name alone is `true`.
+pub struct Switch;
+
+impl Form<bool> for Switch {
+    const VALUE: &'static str = "true|false";
+
+    fn read(text: &str) -> Result<bool, String> {
+        text.parse().map_err(|_| "give true or false".into())
+    }
+
+    fn show(value: &bool) -> String {
+        value.to_string()
+    }
+}
+
+/// A number of bytes: `512KiB`, `256MiB`, `4GiB`, `65536`.
+pub struct Bytes;
+
+impl<T: Copy + TryFrom<u64>> Form<T> for Bytes
+where
+    u64: TryFrom<T>,
+{
+    const VALUE: &'static str = "SIZE";
+
+    fn read(text: &str) -> Result<T, String> {
+        let wrong = || "give a size such as 512KiB, 256MiB or 4GiB".to_string();
+        let (digits, unit) =
+            UNITS.iter().find_map(|(unit, bytes)| Some((text.strip_suffix(unit)?, *bytes))).unwrap_or((text, 1));
+        let number: u64 = digits.trim_end().parse().map_err(|_| wrong())?;
+        let bytes = number.checked_mul(unit).filter(|bytes| *bytes > 0).ok_or_else(wrong)?;
+        T::try_from(bytes).map_err(|_| "that is more than this limit can be".into())
+    }
+
+    fn show(value: &T) -> String {
+        let bytes = u64::try_from(*value).unwrap_or(u64::MAX);
+        let whole = UNITS.iter().find(|(_, unit)| bytes >= *unit && bytes.is_multiple_of(*unit));
+        whole.map_or_else(|| bytes.to_string(), |(name, unit)| format!("{}{name}", bytes / unit))
+    }
+}
+
+/// A whole number above zero.
+pub struct Count;
+
+impl<T: Copy + TryFrom<u64>> Form<T> for Count
+where
+    u64: TryFrom<T>,
+{
+    const VALUE: &'static str = "N";
+
+    fn read(text: &str) -> Result<T, String> {
+        match text.parse() {
+            Ok(0) | Err(_) => Err("give a whole number above 0".into()),
+            Ok(number) => number_of(number),
+        }
+    }
+
+    fn show(value: &T) -> String {
+        u64::try_from(*value).unwrap_or(u64::MAX).to_string()
+    }
+}
+
+/// A whole number, zero included.
+pub struct CountOrZero;
+
+impl<T: Copy + TryFrom<u64>> Form<T> for CountOrZero
+where
+    u64: TryFrom<T>,
+{
+    const VALUE: &'static str = "N";
+
+    fn read(text: &str) -> Result<T, String> {
+        text.parse().map_err(|_| "give a whole number".to_string()).and_then(number_of)
+    }
+
+    fn show(value: &T) -> String {
+        <Count as Form<T>>::show(value)
+    }
+}
+
+fn number_of<T: TryFrom<u64>>(number: u64) -> Result<T, String> {
+    T::try_from(number).map_err(|_| "that is more than this limit can be".into())
+}
+
+/// `cores`, or a number of threads.
+pub struct ThreadCount;
+
+/// More threads than this are a slip of the finger.
+const THREADS_MAX: usize = 1024;
+
+impl Form<Threads> for ThreadCount {
+    const VALUE: &'static str = "N|cores";
+
+    fn read(text: &str) -> Result<Threads, String> {
+        match (text, text.parse()) {
+            ("cores", _) => Ok(Threads::Cores),
+            (_, Ok(count)) if (1..=THREADS_MAX).contains(&count) => Ok(Threads::Count(count)),
+            _ => Err(format!("give a number from 1 to {THREADS_MAX}, or cores")),
+        }
+    }
+
+    fn show(value: &Threads) -> String {
+        match value {
+            Threads::Cores => "cores".into(),
+            Threads::Count(count) => count.to_string(),
+        }
+    }
+}
+
+/// `embedded:PATH` or `memory`.
+pub struct Store;
+
+impl Form<StoreChoice> for Store {
+    const VALUE: &'static str = "STORE";
+
+    fn choices() -> String {
+        "embedded:PATH or memory".into()
+    }
+
+    fn read(text: &str) -> Result<StoreChoice, String> {
+        match text.split_once(':') {
+            Some(("embedded", path)) if !path.is_empty() => Ok(StoreChoice::Embedded(path.into())),
+            None if text == "memory" => Ok(StoreChoice::Memory),
+            _ => Err("give embedded:PATH (a file, made if it is not there) or memory (gone at the end)".into()),
+        }
+    }
+
+    fn show(value: &StoreChoice) -> String {
+        match value {
+            StoreChoice::Embedded(path) => format!("embedded:{}", path.display()),
+            StoreChoice::Memory => "memory".into(),
+        }
+    }
+}
+
+/// A policy and its parameters.
+pub struct PolicyName;
+
+impl Form<Choice> for PolicyName {
+    const VALUE: &'static str = "NAME[:PARAMETER=VALUE,..]";
+
+    fn choices() -> String {
+        POLICIES.iter().map(|policy| policy.name).collect::<Vec<_>>().join(", ")
+    }
+
+    fn read(text: &str) -> Result<Choice, String> {
+        choose(text).map_err(|error| error.to_string())
+    }
+
+    fn show(value: &Choice) -> String {
+        value.to_string()
+    }
+}
+
+/// One word of a few.
+macro_rules! words {
+    ($form:ident, $type:ident, $value:literal, $($word:literal => $variant:ident),+) => {
+        #[doc = concat!("One of ", $value, ".")]
+        pub struct $form;
+
+        impl Form<$type> for $form {
+            const VALUE: &'static str = $value;
+
+            fn read(text: &str) -> Result<$type, String> {
+                match text {
+                    $($word => Ok($type::$variant),)+
+                    _ => Err(format!("give one of {}", [$($word),+].join(", "))),
+                }
+            }
+
+            fn show(value: &$type) -> String {
+                match value {
+                    $($type::$variant => $word.into(),)+
+                }
+            }
+        }
+    };
+}
+
+words!(DurabilityWord, Durability, "always|interval|never",
+    "always" => Always, "interval" => Interval, "never" => Never);
+words!(LogFormatWord, LogFormat, "text|json", "text" => Text, "json" => Json);
+words!(LogLevelWord, LogLevel, "error|warn|info|debug|trace",
+    "error" => Error, "warn" => Warn, "info" => Info, "debug" => Debug, "trace" => Trace);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(text: &str) -> Result<u64, String> {
+        Bytes::read(text)
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!(bytes("256MiB"), Ok(256 << 20));
+        assert_eq!(bytes("4 GiB"), Ok(4 << 30));
+        assert_eq!(bytes("512KiB"), Ok(512 << 10));
+        assert_eq!(bytes("77B"), Ok(77));
+        assert_eq!(bytes("77"), Ok(77));
+        for wrong in
+            ["", "MiB", "0", "0MiB", "-1", "1.5GiB", "256MB", "99999999999999999999", "18446744073709551615GiB"]
+        {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
+        assert!(<Bytes as Form<u32>>::read("4GiB").is_err(), "more than fits");
+        for shown in ["1GiB", "1025MiB", "1KiB", "1023B"] {
+            assert_eq!(bytes(shown).map(|value| Bytes::show(&value)).as_deref(), Ok(shown));
+        }
+    }
+
+    #[test]
+    fn addresses() {
+        assert!(Address::read("6379").is_err());
+        assert!(Address::read("127.0.0.1").is_err());
+        assert!(Address::read("127.0.0.1:70000").is_err());
+        assert_eq!(Address::read("[::1]:1").map(|address| address.to_string()).as_deref(), Ok("[::1]:1"));
+        assert_eq!(AddressOrOff::read("off"), Ok(None));
+    }
+
+    #[test]
+    fn numbers() {
+        assert!(<Count as Form<usize>>::read("0").is_err());
+        assert_eq!(<CountOrZero as Form<u32>>::read("0"), Ok(0));
+        assert!(<CountOrZero as Form<u32>>::read("4294967296").is_err());
+        assert_eq!(ThreadCount::read("cores"), Ok(Threads::Cores));
+        assert!(ThreadCount::read("0").is_err());
+        assert!(ThreadCount::read("1025").is_err());
+    }
+}

@@ -1,0 +1,410 @@
+//! The settings, each declared once, in [`SETTINGS`]: from its record come the flag (`--name`), the name in the
+//! environment (`FOREBAY_NAME`), the key in the configuration file, the help text, what `forebay config` says and
+//! `docs/configuration.md`. Defaults stand in [`Settings::default`] alone.
+//!
+//! A setting goes two steps: [`Typed`] is what was typed, and where; [`Settings`] is what it means, all of it checked.
+
+mod document;
+mod error;
+mod form;
+mod typed;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use forebay::policy::{Choice, choose};
+use forebay::txn::TxnLimits;
+use forebay_server::ServerLimits;
+
+pub use error::SettingsError;
+use form::{
+    Address, AddressOrOff, Bytes, Count, CountOrZero, DurabilityWord, FolderOrOff, Form, LogFormatWord, LogLevelWord,
+    PolicyName, Store, Switch, ThreadCount,
+};
+pub use typed::{Origin, Typed, arguments};
+
+/// The smallest `--memory`: below it the store's page cache and the index leave no room for entries.
+pub const MEMORY_BYTES_MIN: u64 = 8 << 20;
+
+/// All settings, validated.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where Redis clients connect.
+    pub listen: SocketAddr,
+    /// Where browsers and Prometheus connect.
+    pub http: Option<SocketAddr>,
+    /// Whether to serve addresses that others can reach.
+    pub allow_public: bool,
+    /// Threads that serve.
+    pub threads: Threads,
+    /// Where the truth lives.
+    pub store: StoreChoice,
+    /// When a commit is safe on disk.
+    pub durability: Durability,
+    /// Time of acknowledged commits that a crash may cost with `interval`, in ms.
+    pub sync_ms: u64,
+    /// Bytes for cache and store together.
+    pub memory: u64,
+    /// Who decides what stays.
+    pub policy: Choice,
+    /// Parts of the cache, each with a lock and an order of its own.
+    pub partitions: usize,
+    /// Where recorded traces go.
+    pub trace_dir: Option<PathBuf>,
+    /// How log lines look.
+    pub log: LogFormat,
+    /// The least important log lines shown.
+    pub log_level: LogLevel,
+    /// Limits of the server.
+    pub server: ServerLimits,
+    /// Limits of transactions.
+    pub txn: TxnLimits,
+}
+
+/// How many threads serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threads {
+    /// One for each core that the process may use.
+    Cores,
+    /// So many.
+    Count(usize),
+}
+
+impl Threads {
+    /// The number.
+    pub fn count(self) -> usize {
+        match self {
+            Threads::Cores => std::thread::available_parallelism().map_or(1, usize::from),
+            Threads::Count(count) => count,
+        }
+    }
+}
+
+/// Which store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreChoice {
+    /// One file.
+    Embedded(PathBuf),
+    /// Gone at the end.
+    Memory,
+}
+
+/// When a commit is safe on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Before it is acknowledged.
+    Always,
+    /// At most `sync_ms` later.
+    Interval,
+    /// When it suits the store.
+    Never,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Importance of log lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    /// Something failed.
+    Error,
+    /// Something needs attention.
+    Warn,
+    /// What happens.
+    Info,
+    /// Why it happens.
+    Debug,
+    /// All of it.
+    Trace,
+}
+
+/// A heading under which settings stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// Addresses and threads.
+    Serving,
+    /// The store.
+    Store,
+    /// Cache and policy.
+    Cache,
+    /// Logs and traces.
+    Watching,
+    /// Limits.
+    Limits,
+}
+
+/// The headings in the order in which they are shown.
+pub const GROUPS: [Group; 5] = [Group::Serving, Group::Store, Group::Cache, Group::Watching, Group::Limits];
+
+impl Group {
+    /// Its text.
+    pub fn heading(self) -> &'static str {
+        match self {
+            Group::Serving => "Serving",
+            Group::Store => "Store",
+            Group::Cache => "Cache",
+            Group::Watching => "Logs and traces",
+            Group::Limits => "Limits",
+        }
+    }
+}
+
+/// One setting, declared once.
+pub struct Setting {
+    /// Flag without its dashes, and key in the file.
+    pub name: &'static str,
+    /// Where it stands in help texts.
+    pub group: Group,
+    /// What stands for the value in help texts.
+    pub value: &'static str,
+    /// What it does.
+    summary: &'static str,
+    /// What may be given, if the summary does not say.
+    choices: fn() -> String,
+    /// Reads the text as typed.
+    read: fn(&mut Settings, &str) -> Result<(), String>,
+    /// The text that reads back as the value.
+    show: fn(&Settings) -> String,
+}
+
+impl Setting {
+    /// Its name in the environment.
+    pub fn environment(&self) -> String {
+        format!("FOREBAY_{}", self.name.replace('-', "_").to_ascii_uppercase())
+    }
+
+    /// What it does and what may be given.
+    pub fn help(&self) -> String {
+        match (self.choices)() {
+            none if none.is_empty() => self.summary.into(),
+            choices => format!("{}: {choices}", self.summary),
+        }
+    }
+
+    /// Its default as text.
+    pub fn default_text(&self) -> String {
+        (self.show)(&Settings::default())
+    }
+
+    /// Its value in `settings` as text.
+    pub fn show(&self, settings: &Settings) -> String {
+        (self.show)(settings)
+    }
+
+    /// Whether it is a flag that needs no value.
+    pub fn is_switch(&self) -> bool {
+        self.value == <Switch as Form<bool>>::VALUE
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        Settings {
+            listen: local(6379),
+            http: Some(local(7379)),
+            allow_public: false,
+            threads: Threads::Cores,
+            // In the folder where it is started, as databases in one file do: visible, and easy to remove.
+            store: StoreChoice::Embedded("forebay.redb".into()),
+            durability: Durability::Always,
+            sync_ms: 1000,
+            memory: 256 << 20,
+            policy: choose("s3-fifo").expect("the default policy is in the table"),
+            partitions: 16,
+            trace_dir: None,
+            log: LogFormat::Text,
+            log_level: LogLevel::Info,
+            server: ServerLimits::default(),
+            txn: TxnLimits::default(),
+        }
+    }
+}
+
+macro_rules! setting {
+    ($group:ident, $name:literal, $form:ident, $($field:ident).+, $summary:literal) => {
+        Setting {
+            name: $name,
+            group: Group::$group,
+            value: <$form as FormOf>::VALUE,
+            summary: $summary,
+            choices: <$form as FormOf>::choices,
+            read: |settings, text| {
+                settings.$($field).+ = $form::read(text)?;
+                Ok(())
+            },
+            show: |settings| $form::show(&settings.$($field).+),
+        }
+    };
+}
+
+/// A form's texts, whatever the type of its values.
+trait FormOf {
+    const VALUE: &'static str;
+    fn choices() -> String;
+}
+
+macro_rules! form_of {
+    ($($form:ident: $type:ty),+ $(,)?) => {
+        $(impl FormOf for $form {
+            const VALUE: &'static str = <$form as Form<$type>>::VALUE;
+
+            fn choices() -> String {
+                <$form as Form<$type>>::choices()
+            }
+        })+
+    };
+}
+
+form_of! {
+    Address: SocketAddr,
+    AddressOrOff: Option<SocketAddr>,
+    Bytes: u64,
+    Count: u64,
+    CountOrZero: u64,
+    DurabilityWord: Durability,
+    FolderOrOff: Option<PathBuf>,
+    LogFormatWord: LogFormat,
+    LogLevelWord: LogLevel,
+    PolicyName: Choice,
+    Store: StoreChoice,
+    Switch: bool,
+    ThreadCount: Threads,
+}
+
+/// Every setting there is.
+#[rustfmt::skip] // One line each reads as the table that it is.
+pub static SETTINGS: &[Setting] = &[
+    setting!(Serving, "listen", Address, listen, "Where Redis clients connect; port 0 takes a free one"),
+    setting!(Serving, "http", AddressOrOff, http, "Where browsers and Prometheus connect"),
+    setting!(Serving, "allow-public", Switch, allow_public,
+        "Serve addresses that others can reach, although there are no passwords yet"),
+    setting!(Serving, "threads", ThreadCount, threads, "Threads that serve; `cores` is one for each core"),
+    setting!(Store, "store", Store, store, "Where the data lives"),
+    setting!(Store, "durability", DurabilityWord, durability,
+        "When a commit is safe on disk: before it is acknowledged, at most sync-ms later, or within 30 s"),
+    setting!(Store, "sync-ms", Count, sync_ms,
+        "Time of acknowledged commits that a crash may cost with `--durability interval`, in ms"),
+    setting!(Cache, "memory", Bytes, memory, "Memory for the cache and the store's pages (an eighth of it) together"),
+    setting!(Cache, "policy", PolicyName, policy, "Who decides what stays in memory"),
+    setting!(Cache, "partitions", Count, partitions,
+        "Parts of the cache with a lock and an order each; 1 decides by the order of all accesses"),
+    setting!(Watching, "trace-dir", FolderOrOff, trace_dir, "Folder for traces that CACHE TRACE START records"),
+    setting!(Watching, "log", LogFormatWord, log, "How log lines look"),
+    setting!(Watching, "log-level", LogLevelWord, log_level, "The least important log lines shown"),
+    setting!(Limits, "clients-max", Count, server.clients_max, "Connections at a time; one more is told so and closed"),
+    setting!(Limits, "transactions-max", Count, server.transactions_max, "Interactive transactions (TXN) at a time"),
+    setting!(Limits, "txn-idle-ms-max", Count, txn.txn_idle_ms_max,
+        "An interactive transaction without a command for so long is rolled back, in ms"),
+    setting!(Limits, "txn-ms-max", Count, txn.txn_ms_max,
+        "An interactive transaction older than this is rolled back, in ms"),
+    setting!(Limits, "lock-wait-ms-min", Count, txn.lock_wait_ms_min,
+        "A wait for a lock fails after a random time, at least this, in ms"),
+    setting!(Limits, "lock-wait-ms-max", Count, txn.lock_wait_ms_max,
+        "A wait for a lock fails after a random time, at most this, in ms"),
+    setting!(Limits, "retries-max", CountOrZero, txn.retries_max,
+        "Times that a command or a MULTI is run again after a conflict"),
+    setting!(Limits, "pipeline-frames-max", Count, server.pipeline_frames_max,
+        "Requests of one connection that run before others get their turn"),
+    setting!(Limits, "client-reply-bytes-max", Bytes, server.client_reply_bytes_max,
+        "Replies that wait for one client to read them; past it the connection is closed"),
+    setting!(Limits, "replies-bytes-max", Bytes, server.replies_bytes_max, "The same over all clients"),
+    setting!(Limits, "multi-commands-max", Count, server.multi_commands_max, "Commands queued in one MULTI"),
+    setting!(Limits, "multi-bytes-max", Bytes, server.multi_bytes_max, "Bytes of the commands queued in one MULTI"),
+    setting!(Limits, "watched-keys-max", Count, server.watched_keys_max, "Keys watched by one connection"),
+    setting!(Limits, "args-max", Count, server.request.args_max, "Arguments of one request, its name included"),
+    setting!(Limits, "bulk-bytes-max", Bytes, server.request.bulk_bytes_max, "Bytes of one argument"),
+    setting!(Limits, "inline-bytes-max", Bytes, server.request.inline_bytes_max, "Bytes of an inline command"),
+    setting!(Limits, "request-bytes-max", Bytes, server.request.request_bytes_max, "Bytes of one request"),
+];
+
+impl Settings {
+    /// Reads what was typed and checks it: each setting by itself, then together.
+    pub fn validate(typed: &Typed) -> Result<Settings, SettingsError> {
+        let mut settings = Settings::default();
+        for (setting, text, origin) in typed.given() {
+            (setting.read)(&mut settings, text).map_err(|why| SettingsError::Value {
+                place: origin.place(setting),
+                text: text.into(),
+                why,
+            })?;
+        }
+        settings.check(typed)?;
+        Ok(settings)
+    }
+
+    fn check(&self, typed: &Typed) -> Result<(), SettingsError> {
+        let wrong = |name: &str, why: String| {
+            let (setting, text, origin) = typed.of(name);
+            Err(SettingsError::Value { place: origin.place(setting), text, why })
+        };
+        let reachable = |address: &SocketAddr| !self.allow_public && !address.ip().to_canonical().is_loopback();
+        for (name, address) in [("listen", Some(self.listen)), ("http", self.http)] {
+            if let Some(address) = address.filter(reachable) {
+                let port = address.port();
+                return wrong(
+                    name,
+                    format!(
+                        "others can reach this address and there are no passwords yet; use 127.0.0.1:{port}, or add \
+                         --allow-public if the network keeps strangers out"
+                    ),
+                );
+            }
+        }
+        if self.memory < MEMORY_BYTES_MIN {
+            return wrong("memory", format!("give at least {}", Bytes::show(&MEMORY_BYTES_MIN)));
+        }
+        if self.txn.lock_wait_ms_min > self.txn.lock_wait_ms_max {
+            let most = self.txn.lock_wait_ms_max;
+            return wrong("lock-wait-ms-min", format!("that is above lock-wait-ms-max, which is {most}"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_default_reads_back_as_itself() {
+        let mut settings = Settings::default();
+        for setting in SETTINGS {
+            let text = setting.default_text();
+            assert_eq!((setting.read)(&mut settings, &text), Ok(()), "{}", setting.name);
+            assert_eq!(setting.show(&settings), text, "{}", setting.name);
+        }
+        assert_eq!(format!("{settings:?}"), format!("{:?}", Settings::default()));
+    }
+
+    #[test]
+    fn names_are_unique_and_help_says_something() {
+        let mut names = HashSet::from(["config", "seconds", "help", "version"]);
+        for setting in SETTINGS {
+            assert!(names.insert(setting.name), "{} stands twice", setting.name);
+            assert!(setting.help().len() > 15, "{}", setting.name);
+        }
+    }
+
+    /// A limit that is added to the server or to transactions must be added here.
+    #[test]
+    fn every_limit_is_a_setting() {
+        let limits = format!("{:?} {:?}", ServerLimits::default(), TxnLimits::default());
+        for word in limits.split([' ', '{', '}', ',']) {
+            // `authenticated` is what a connection is, not what an operator sets.
+            let Some(field) = word.strip_suffix(':').filter(|field| !["request", "authenticated"].contains(field))
+            else {
+                continue;
+            };
+            let name = field.replace('_', "-");
+            assert!(SETTINGS.iter().any(|setting| setting.name == name), "no setting for the limit {field}");
+        }
+    }
+}

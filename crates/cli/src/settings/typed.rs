@@ -1,0 +1,308 @@
+//! What was typed, and where: flags over environment over file over defaults.
+
+use std::env::VarError;
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, ArgAction, ArgMatches};
+use toml::de::{DeTable, DeValue};
+
+use super::{GROUPS, Group, SETTINGS, Setting, SettingsError};
+
+/// The flag that names the configuration file.
+const CONFIG: &str = "config";
+
+/// The same in the environment.
+const CONFIG_ENVIRONMENT: &str = "FOREBAY_CONFIG";
+
+/// Where a value was typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// On the command line.
+    Flag,
+    /// In the environment.
+    Environment,
+    /// In the configuration file, on this line, from 1.
+    File(PathBuf, usize),
+    /// Nowhere.
+    Default,
+}
+
+impl Origin {
+    /// The place in words, for error texts and `forebay config`.
+    pub fn place(&self, setting: &Setting) -> String {
+        match self {
+            Origin::Flag | Origin::Default => format!("--{}", setting.name),
+            Origin::Environment => setting.environment(),
+            Origin::File(file, line) => format!("{} line {line}: {}", file.display(), setting.name),
+        }
+    }
+}
+
+/// For each setting the text that counts and where it was typed, in the order of [`SETTINGS`].
+#[derive(Debug)]
+pub struct Typed {
+    values: Vec<Option<(String, Origin)>>,
+}
+
+/// The arguments for `--config` and for all settings but `except`.
+pub fn arguments(except: &[&str]) -> Vec<Arg> {
+    let config = Arg::new(CONFIG)
+        .long(CONFIG)
+        .value_name("FILE.toml")
+        .help(format!("Read settings from this file; flags and FOREBAY_* variables win [{CONFIG_ENVIRONMENT}]"));
+    let mut arguments = vec![config];
+    for group in GROUPS {
+        for setting in SETTINGS.iter().filter(|setting| setting.group == group && !except.contains(&setting.name)) {
+            arguments.push(argument(setting));
+        }
+    }
+    arguments
+}
+
+fn argument(setting: &'static Setting) -> Arg {
+    let argument = Arg::new(setting.name)
+        .long(setting.name)
+        .value_name(setting.value)
+        .help(format!("{} [default: {}]", setting.help(), setting.default_text()))
+        .help_heading(setting.group.heading())
+        .action(ArgAction::Set)
+        .hide_short_help(setting.group == Group::Limits);
+    match setting.is_switch() {
+        true => argument.num_args(0..=1).require_equals(true).default_missing_value("true"),
+        false => argument,
+    }
+}
+
+impl Typed {
+    /// Gathers what was typed. `environment` is `std::env::var`, or a test's.
+    pub fn gather(
+        matches: &ArgMatches,
+        environment: &dyn Fn(&str) -> Result<String, VarError>,
+    ) -> Result<Typed, SettingsError> {
+        let mut typed = Typed { values: vec![None; SETTINGS.len()] };
+        let file = match matches.get_one::<String>(CONFIG) {
+            Some(file) => Some(file.clone()),
+            None => variable(environment, CONFIG_ENVIRONMENT)?,
+        };
+        if let Some(file) = file.map(PathBuf::from) {
+            let text =
+                std::fs::read_to_string(&file).map_err(|error| SettingsError::Read { file: file.clone(), error })?;
+            typed.read_file(&file, &text)?;
+        }
+        for (index, setting) in SETTINGS.iter().enumerate() {
+            if let Some(text) = variable(environment, &setting.environment())? {
+                typed.values[index] = Some((text, Origin::Environment));
+            }
+            // A command leaves out what it has no use for, `demo` its store.
+            if let Ok(Some(text)) = matches.try_get_one::<String>(setting.name) {
+                typed.values[index] = Some((text.clone(), Origin::Flag));
+            }
+        }
+        Ok(typed)
+    }
+
+    /// What was typed: setting, text, place.
+    pub fn given(&self) -> impl Iterator<Item = (&'static Setting, &str, &Origin)> {
+        SETTINGS
+            .iter()
+            .zip(&self.values)
+            .filter_map(|(setting, value)| value.as_ref().map(|(text, origin)| (setting, text.as_str(), origin)))
+    }
+
+    /// The setting `name`, its text and where that was typed.
+    pub fn of(&self, name: &str) -> (&'static Setting, String, Origin) {
+        let index = SETTINGS.iter().position(|setting| setting.name == name).expect("a name of the table");
+        let setting = &SETTINGS[index];
+        match &self.values[index] {
+            Some((text, origin)) => (setting, text.clone(), origin.clone()),
+            None => (setting, setting.default_text(), Origin::Default),
+        }
+    }
+
+    /// Forgets what was typed for `name`: it has its default.
+    pub fn forget(&mut self, name: &str) {
+        for (setting, value) in SETTINGS.iter().zip(&mut self.values) {
+            if setting.name == name {
+                *value = None;
+            }
+        }
+    }
+
+    fn read_file(&mut self, file: &Path, text: &str) -> Result<(), SettingsError> {
+        let line_of = |offset: usize| 1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count();
+        let table = DeTable::parse(text).map_err(|error| SettingsError::Syntax {
+            file: file.into(),
+            line: line_of(error.span().map_or(0, |span| span.start)),
+            why: error.message().replace('\n', ", "),
+        })?;
+        // In the order of the file, so that the first mistake is the one reported.
+        let mut entries = table.get_ref().iter().collect::<Vec<_>>();
+        entries.sort_by_key(|(key, _)| key.span().start);
+        for (key, value) in entries {
+            let line = line_of(key.span().start);
+            let key: &str = key.get_ref();
+            let Some(index) = SETTINGS.iter().position(|setting| setting.name == key) else {
+                let (file, key, advice) = (file.into(), key.into(), nearest(key));
+                return Err(SettingsError::UnknownKey { file, line, key, advice });
+            };
+            let setting = &SETTINGS[index];
+            let text = plain(value.get_ref()).map_err(|kind| SettingsError::Kind {
+                file: file.into(),
+                line,
+                key: setting.name,
+                kind,
+                example: setting.default_text(),
+            })?;
+            self.values[index] = Some((text, Origin::File(file.into(), line)));
+        }
+        Ok(())
+    }
+}
+
+fn variable(
+    environment: &dyn Fn(&str) -> Result<String, VarError>,
+    name: &str,
+) -> Result<Option<String>, SettingsError> {
+    match environment(name) {
+        Ok(text) => Ok(Some(text)),
+        Err(VarError::NotPresent) => Ok(None),
+        Err(VarError::NotUnicode(_)) => Err(SettingsError::NotText(name.into())),
+    }
+}
+
+/// The value as one would type it, or the name of its kind.
+fn plain(value: &DeValue<'_>) -> Result<String, &'static str> {
+    match value {
+        DeValue::String(text) => Ok(text.to_string()),
+        DeValue::Integer(number) => match number.radix() {
+            10 => Ok(number.as_str().replace('_', "")),
+            _ => Err("number that is not decimal"),
+        },
+        DeValue::Boolean(value) => Ok(value.to_string()),
+        DeValue::Float(_) => Err("float"),
+        DeValue::Datetime(_) => Err("date"),
+        DeValue::Array(_) => Err("list"),
+        DeValue::Table(_) => Err("table"),
+    }
+}
+
+/// What to say of an unknown key.
+fn nearest(key: &str) -> String {
+    let written = key.replace('_', "-").to_lowercase();
+    let nearest = SETTINGS.iter().min_by_key(|setting| strsim::damerau_levenshtein(setting.name, &written));
+    // Further off than a third of the word it is another word.
+    match nearest.filter(|near| strsim::damerau_levenshtein(near.name, &written) * 3 <= written.len().max(3)) {
+        Some(near) => format!("did you mean '{}'?", near.name),
+        None => "`forebay config` lists the keys there are".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{LogFormat, Settings, Threads};
+    use clap::Command;
+
+    fn gather(flags: &[&str], environment: &[(&str, &str)], file: Option<&str>) -> Result<Typed, SettingsError> {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("forebay.toml");
+        let mut line = vec!["forebay".to_string()];
+        line.extend(flags.iter().map(|flag| flag.to_string()));
+        if let Some(text) = file {
+            std::fs::write(&path, text).expect("writable");
+            line.extend(["--config".to_string(), path.display().to_string()]);
+        }
+        let matches = Command::new("forebay").args(arguments(&[])).try_get_matches_from(line).expect("flags");
+        Typed::gather(&matches, &|name| {
+            let found = environment.iter().find(|(known, _)| *known == name);
+            found.map(|(_, text)| text.to_string()).ok_or(VarError::NotPresent)
+        })
+    }
+
+    fn settings(flags: &[&str], environment: &[(&str, &str)], file: Option<&str>) -> Result<Settings, String> {
+        let typed = gather(flags, environment, file).map_err(|error| error.to_string())?;
+        Settings::validate(&typed).map_err(|error| error.to_string())
+    }
+
+    /// The error text without the temporary folder.
+    fn error(flags: &[&str], environment: &[(&str, &str)], file: Option<&str>) -> String {
+        let text = settings(flags, environment, file).expect_err("refused");
+        assert!(!text.contains('\n'), "one line: {text}");
+        text.find("forebay.toml line").map_or(text.clone(), |start| text[start..].into())
+    }
+
+    #[test]
+    fn flags_over_environment_over_file_over_defaults() {
+        let file = "memory = \"1GiB\"\nthreads = 3\n\nlog = 'json'\nallow-public = true\n";
+        let environment = [("FOREBAY_MEMORY", "2GiB"), ("FOREBAY_THREADS", "4")];
+        let settings = settings(&["--memory", "3GiB"], &environment, Some(file)).expect("valid");
+        assert_eq!(settings.memory, 3 << 30);
+        assert_eq!(settings.threads, Threads::Count(4));
+        assert_eq!(settings.log, LogFormat::Json);
+        assert!(settings.allow_public);
+        assert_eq!(settings.partitions, Settings::default().partitions);
+        let typed = gather(&["--memory", "3GiB"], &environment, Some(file)).expect("valid");
+        assert_eq!(typed.of("memory").2, Origin::Flag);
+        assert_eq!(typed.of("threads").2, Origin::Environment);
+        assert!(matches!(typed.of("log").2, Origin::File(_, 4)));
+        assert_eq!(typed.of("partitions").2, Origin::Default);
+    }
+
+    #[test]
+    fn a_wrong_value_is_named_with_its_place() {
+        let size = "give a size such as 512KiB, 256MiB or 4GiB";
+        assert_eq!(error(&["--memory", "12XB"], &[], None), format!("--memory '12XB': {size}"));
+        assert_eq!(error(&[], &[("FOREBAY_MEMORY", "")], None), format!("FOREBAY_MEMORY '': {size}"));
+        let file = Some("\nmemory = 'lots'");
+        assert_eq!(error(&[], &[], file), format!("forebay.toml line 2: memory 'lots': {size}"));
+        assert!(settings(&["--memory", "64MiB"], &[], file).is_ok(), "what is overridden is not looked at");
+        assert_eq!(error(&["--memory", "1MiB"], &[], None), "--memory '1MiB': give at least 8MiB");
+        assert!(
+            error(&["--policy", "lru2"], &[], None).starts_with("--policy 'lru2': no policy 'lru2'; choose one of")
+        );
+    }
+
+    #[test]
+    fn an_unknown_key_is_named_with_the_nearest() {
+        let unknown = |text: &str| error(&[], &[], Some(text));
+        assert_eq!(
+            unknown("memory = '1GiB'\nmemroy = '1GiB'"),
+            "forebay.toml line 2: unknown key 'memroy'; did you mean 'memory'?"
+        );
+        assert_eq!(
+            unknown("trace_dir = 'x'"),
+            "forebay.toml line 1: unknown key 'trace_dir'; did you mean 'trace-dir'?"
+        );
+        assert_eq!(
+            unknown("[replication]\nfactor = 3"),
+            "forebay.toml line 1: unknown key 'replication'; `forebay config` lists the keys there are"
+        );
+    }
+
+    #[test]
+    fn a_file_that_is_not_understood_is_refused() {
+        assert!(error(&[], &[], Some("memory 1GiB")).starts_with("forebay.toml line 1: "));
+        assert!(error(&[], &[], Some("threads = 1\nthreads = 2")).starts_with("forebay.toml line 2: "));
+        assert_eq!(
+            error(&[], &[], Some("threads = 1.5")),
+            "forebay.toml line 1: threads is a float; write threads = \"cores\""
+        );
+        assert!(error(&["--config", "/nowhere/x.toml"], &[], None).starts_with("can't read the configuration"));
+    }
+
+    #[test]
+    fn only_loopback_without_being_told() {
+        let text = error(&["--listen", "0.0.0.0:6379"], &[], None);
+        assert!(text.contains("--allow-public") && text.contains("127.0.0.1:6379"), "{text}");
+        assert!(error(&["--http", "[::]:7379"], &[], None).starts_with("--http"));
+        assert!(error(&["--listen", "[::ffff:10.0.0.1]:1"], &[], None).starts_with("--listen"));
+        assert!(settings(&["--listen", "[::ffff:127.0.0.1]:1"], &[], None).is_ok());
+        assert!(settings(&["--listen", "0.0.0.0:6379", "--allow-public"], &[], None).is_ok());
+        assert!(settings(&["--listen", "0.0.0.0:6379"], &[("FOREBAY_ALLOW_PUBLIC", "true")], None).is_ok());
+    }
+
+    #[test]
+    fn settings_are_checked_together() {
+        assert!(error(&["--lock-wait-ms-min", "3000"], &[], None).contains("above lock-wait-ms-max, which is 2000"));
+    }
+}

@@ -1,0 +1,274 @@
+//! The command line through the real binary: help, settings, refusals with their exit codes, start and stop.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+fn folder() -> TempDir {
+    tempfile::tempdir().expect("a temporary folder")
+}
+
+/// The binary, in `folder`, without what this machine's environment sets.
+fn forebay(folder: &Path, line: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    command.current_dir(folder).args(line).stdin(Stdio::null());
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FOREBAY_")) {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn output(mut command: Command) -> Output {
+    command.output().expect("the binary runs")
+}
+
+fn stdout(line: &[&str]) -> String {
+    let output = output(forebay(folder().path(), line));
+    assert!(output.status.success(), "{line:?}: {output:?}");
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+/// What a refused start says on stderr: one line, exit code 2.
+fn refusal(command: Command) -> String {
+    let output = output(command);
+    let text = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    let lines = text.lines().filter(|line| line.starts_with("forebay: ")).collect::<Vec<_>>();
+    assert_eq!((lines.len(), text.lines().count()), (1, 1), "one line: {text}");
+    lines[0]["forebay: ".len()..].to_string()
+}
+
+/// A server that runs; killed when dropped.
+struct Serving {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    address: String,
+    banner: String,
+}
+
+impl Serving {
+    /// Starts it and reads the banner, whose last line says what to try.
+    fn start(mut command: Command) -> Serving {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
+        let mut stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let mut banner = String::new();
+        while !banner.contains("\ntry ") {
+            let read = stdout.read_line(&mut banner).expect("UTF-8");
+            if read == 0 {
+                let mut text = String::new();
+                let _ = child.stderr.take().expect("piped").read_to_string(&mut text);
+                panic!("ended without serving: {text}");
+            }
+        }
+        let redis = banner.lines().find_map(|line| line.strip_prefix("redis ")).expect("a line for redis");
+        let address = redis.split_whitespace().next().expect("an address").to_string();
+        Serving { child, stdout, address, banner }
+    }
+
+    fn connect(&self) -> TcpStream {
+        TcpStream::connect(&self.address).expect("it listens")
+    }
+
+    /// Sends an inline command and reads one line of the reply.
+    fn ask(&self, command: &str) -> String {
+        let mut stream = self.connect();
+        stream.write_all(format!("{command}\r\n").as_bytes()).expect("written");
+        let mut reply = String::new();
+        BufReader::new(stream).read_line(&mut reply).expect("a reply");
+        reply.trim_end().to_string()
+    }
+
+    fn signal(&self, name: &str) {
+        let status = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();
+        assert!(status.expect("kill runs").success());
+    }
+
+    /// Waits for the end: exit code, if it was not a signal, and what stderr said.
+    fn ended(mut self) -> (Option<i32>, String) {
+        let mut text = String::new();
+        self.child.stderr.take().expect("piped").read_to_string(&mut text).expect("UTF-8");
+        (self.child.wait().expect("ends").code(), text)
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const MEMORY: &[&str] = &["serve", "--store", "memory", "--listen", "127.0.0.1:0", "--http", "off"];
+
+#[test]
+fn help_teaches() {
+    let help = stdout(&["--help"]);
+    for word in ["serve", "demo", "replay", "config", "completions", "Examples:", "redis-cli SET user:1 hello"] {
+        assert!(help.contains(word), "{word}: {help}");
+    }
+    let help = stdout(&["serve", "--help"]);
+    for word in
+        ["--memory", "[default: 256MiB]", "--txn-idle-ms-max", "Exit codes:", "s3-fifo", "embedded:forebay.redb"]
+    {
+        assert!(help.contains(word), "{word}: {help}");
+    }
+    assert!(!stdout(&["serve", "-h"]).contains("--txn-idle-ms-max"), "the short help leaves the limits out");
+    assert!(!stdout(&["demo", "--help"]).contains("--store"), "the demo chooses its store");
+}
+
+#[test]
+fn version() {
+    assert_eq!(stdout(&["--version"]), concat!("forebay ", env!("CARGO_PKG_VERSION"), "\n"));
+}
+
+#[test]
+fn completions_for_each_shell() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = stdout(&["completions", shell]);
+        assert!(script.contains("forebay") && script.contains("memory"), "{shell}");
+    }
+    let output = output(forebay(folder().path(), &["completions", "tcsh"]));
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn config_says_where_each_value_came_from() {
+    let folder = folder();
+    fs::write(folder.path().join("f.toml"), "# comment\npolicy = 'sieve'\nmemory = '1GiB'\nthreads = 7\n")
+        .expect("written");
+    let mut command = forebay(folder.path(), &["config", "--config", "f.toml", "--memory", "2GiB"]);
+    command.env("FOREBAY_THREADS", "3").env("FOREBAY_MEMORY", "3GiB");
+    let output = output(command);
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    let origin = |name: &str| {
+        let line = text.lines().find(|line| line.starts_with(&format!("{name} = "))).expect("listed");
+        line.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(origin("memory"), "memory = \"2GiB\" # --memory");
+    assert_eq!(origin("threads"), "threads = 3 # FOREBAY_THREADS");
+    assert_eq!(origin("policy"), "policy = \"sieve\" # f.toml line 2");
+    assert_eq!(origin("listen"), "listen = \"127.0.0.1:6379\" # default");
+    // What it prints is a configuration with the same values.
+    fs::write(folder.path().join("again.toml"), &text).expect("written");
+    let mut again = forebay(folder.path(), &["config"]);
+    again.env("FOREBAY_CONFIG", "again.toml");
+    let again = String::from_utf8(again.output().expect("runs").stdout).expect("UTF-8");
+    let values = |text: &str| {
+        let lines = text.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
+        lines.map(|line| line.split(" #").next().unwrap_or_default().trim_end().to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(values(&text), values(&again));
+}
+
+#[test]
+fn wrong_settings_are_refused_in_one_line() {
+    let folder = folder();
+    fs::write(folder.path().join("f.toml"), "memory = '1GiB'\nlisten_on = '127.0.0.1:1'\ndurabilty = 'always'\n")
+        .expect("written");
+    let refused = |line: &[&str]| refusal(forebay(folder.path(), line));
+    assert_eq!(
+        refused(&["serve", "--config", "f.toml"]),
+        "f.toml line 2: unknown key 'listen_on'; did you mean 'listen'?"
+    );
+    assert!(refused(&["serve", "--memory", "lots"]).starts_with("--memory 'lots': give a size"));
+    assert!(refused(&["config", "--policy", "mru"]).starts_with("--policy 'mru': no policy 'mru'; choose one of lru"));
+    assert!(refused(&["serve", "--store", "postgres://localhost/shop"]).contains("give embedded:PATH"));
+    assert!(refused(&["serve", "--config", "none.toml"]).starts_with("can't read the configuration none.toml"));
+    let public = refused(&["serve", "--listen", "0.0.0.0:6379"]);
+    assert!(public.contains("--allow-public"), "{public}");
+    assert!(fs::read_dir(folder.path()).expect("readable").count() == 1, "a refused start leaves nothing behind");
+}
+
+#[test]
+fn a_taken_port_is_refused() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("bound").to_string();
+    let folder = folder();
+    let line = ["serve", "--store", "memory", "--http", "off", "--listen", &address];
+    let text = refusal(forebay(folder.path(), &line));
+    assert!(text.contains(&address) && text.contains("--listen"), "{text}");
+}
+
+#[test]
+fn a_store_that_cannot_be_opened_is_refused() {
+    let folder = folder();
+    let serve = ["serve", "--store", "embedded:s.redb", "--listen", "127.0.0.1:0", "--http", "off"];
+    let first = Serving::start(forebay(folder.path(), &serve));
+    let text = refusal(forebay(folder.path(), &serve));
+    assert!(text.contains("s.redb") && text.contains("another process"), "{text}");
+    drop(first);
+    fs::write(folder.path().join("other.redb"), "not a database ".repeat(1000)).expect("written");
+    let line = ["serve", "--store", "embedded:other.redb", "--listen", "127.0.0.1:0", "--http", "off"];
+    let text = refusal(forebay(folder.path(), &line));
+    assert!(text.contains("other.redb"), "{text}");
+    let line = ["serve", "--store", "embedded:no/such/s.redb", "--listen", "127.0.0.1:0", "--http", "off"];
+    let text = refusal(forebay(folder.path(), &line));
+    assert!(text.contains("make the folder first"), "{text}");
+}
+
+#[test]
+fn serves_and_stops_at_sigterm() {
+    for threads in ["1", "2"] {
+        let folder = folder();
+        let mut line = MEMORY.to_vec();
+        line.extend(["--threads", threads, "--log", "json"]);
+        let serving = Serving::start(forebay(folder.path(), &line));
+        for word in ["policy s3-fifo", "memory 256MiB", "loopback only", "mode     normal", "redis-cli -p "] {
+            assert!(serving.banner.contains(word), "{word}: {}", serving.banner);
+        }
+        assert_eq!(serving.ask("PING"), "+PONG");
+        assert_eq!(serving.ask("SET user:1 hello"), "+OK");
+        assert_eq!(serving.ask("GET user:1"), "$5");
+        serving.signal("TERM");
+        let (code, log) = serving.ended();
+        assert_eq!(code, Some(0), "{log}");
+        assert!(log.lines().all(|line| line.starts_with('{') && line.ends_with('}')), "{log}");
+        assert!(log.contains("\"message\":\"stopped\""), "{log}");
+    }
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    let folder = folder();
+    let serving = Serving::start(forebay(folder.path(), MEMORY));
+    // A request of which the rest does not come: the connection is not done.
+    let mut waiting = serving.connect();
+    waiting.write_all(b"*2\r\n$3\r\nGET\r\n").expect("written");
+    serving.signal("INT");
+    // The first has arrived once nobody listens any more.
+    while TcpStream::connect(&serving.address).is_ok() {}
+    serving.signal("INT");
+    let (code, log) = serving.ended();
+    // Either it was done by then, or it ended as shells report an interrupt.
+    assert!(matches!(code, Some(130 | 0)), "{code:?}: {log}");
+}
+
+#[test]
+fn what_was_acknowledged_is_there_after_a_restart() {
+    let folder = folder();
+    let line = ["serve", "--listen", "127.0.0.1:0", "--http", "off"];
+    let serving = Serving::start(forebay(folder.path(), &line));
+    assert!(serving.banner.contains("forebay.redb"), "{}", serving.banner);
+    assert_eq!(serving.ask("SET user:1 hello"), "+OK");
+    serving.signal("KILL");
+    assert_eq!(serving.ended().0, None);
+    let serving = Serving::start(forebay(folder.path(), &line));
+    assert_eq!(serving.ask("GET user:1"), "$5");
+    assert_eq!(serving.ask("SET user:1 again"), "+OK");
+    serving.signal("TERM");
+    assert_eq!(serving.ended().0, Some(0));
+}
+
+#[test]
+fn nobody_reading_the_banner_is_no_reason_to_stop() {
+    let folder = folder();
+    let mut serving = Serving::start(forebay(folder.path(), MEMORY));
+    let mut rest = Vec::new();
+    serving.signal("TERM");
+    serving.stdout.read_to_end(&mut rest).expect("read");
+    assert!(rest.is_empty(), "stdout is for the banner alone: {}", String::from_utf8_lossy(&rest));
+}
