@@ -62,7 +62,12 @@ impl Node {
         if owned {
             engine.start_reaper();
         }
-        let options = ServerOptions { engine, limits: settings.server, threads: settings.threads.count() };
+        let options = ServerOptions {
+            engine,
+            limits: settings.server,
+            threads: settings.threads.count(),
+            trace_dir: settings.trace_dir.clone(),
+        };
         let server = Server::bind(settings.listen, options).await?;
         let shared = server.shared();
         Ok(Node { server, shared })

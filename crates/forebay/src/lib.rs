@@ -17,6 +17,7 @@ pub mod key;
 pub mod policy;
 pub mod runtime;
 pub mod store;
+mod sync;
 pub mod txn;
 pub mod value;
 pub mod version;

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use forebay::change::Change;
 use forebay::runtime::Runtime;
-use forebay::store::Store;
 use forebay::store::delayed::{Delay, Delayed};
 use forebay::store::embedded::{Durability, Embedded, EmbeddedOptions};
 use forebay::store::faulty::{Faults, Faulty};
 use forebay::store::memory::Memory;
 use forebay::store::metered::Metered;
-use forebay::store::suite::{self, Subject};
+use forebay::store::suite::{self, Subject, block_on};
+use forebay::store::{Commit, CommitOutcome, Resolved, Store};
+use forebay::{Key, TxnId, Value, Version};
 
 /// How a store is wrapped.
 type Wrap = fn(&Runtime, Arc<dyn Store>) -> Arc<dyn Store>;
@@ -28,6 +30,7 @@ struct Files {
     folder: tempfile::TempDir,
     options: EmbeddedOptions,
     wrap: Wrap,
+    embedded: Option<Arc<Embedded>>,
     store: Option<Arc<dyn Store>>,
 }
 
@@ -35,15 +38,16 @@ impl Files {
     fn new(runtime: &Runtime, durability: Durability, wrap: Wrap) -> Files {
         let options = EmbeddedOptions { durability, page_cache_bytes: 4 << 20 };
         let folder = tempfile::tempdir().unwrap();
-        let mut files = Files { runtime: runtime.clone(), folder, options, wrap, store: None };
+        let mut files = Files { runtime: runtime.clone(), folder, options, wrap, embedded: None, store: None };
         files.open();
         files
     }
 
     fn open(&mut self) {
         let path = self.folder.path().join("test.redb");
-        let store = Embedded::open(self.runtime.clone(), path, self.options).unwrap();
-        self.store = Some((self.wrap)(&self.runtime, Arc::new(store)));
+        let embedded = Arc::new(Embedded::open(self.runtime.clone(), path, self.options).unwrap());
+        self.store = Some((self.wrap)(&self.runtime, embedded.clone()));
+        self.embedded = Some(embedded);
     }
 }
 
@@ -52,8 +56,12 @@ impl Subject for Files {
         self.store.as_deref().unwrap()
     }
 
+    fn validate(&self) {
+        assert_eq!(self.embedded.as_ref().unwrap().validate(), Ok(()));
+    }
+
     fn reopen(&mut self) -> bool {
-        self.store = None;
+        (self.store, self.embedded) = (None, None);
         self.open();
         true
     }
@@ -129,4 +137,43 @@ fn decorators_that_do_nothing_change_nothing() {
 fn outcomes_are_true_whatever_fails() {
     with_runtime(|runtime| suite::run_with_faults(&|| memory(runtime, faulty)));
     with_runtime(|runtime| suite::run_with_faults(&|| Box::new(Files::new(runtime, Durability::Never, faulty))));
+}
+
+/// More commits than ids are remembered: the last answer as before, the first are refused, never applied anew.
+#[test]
+fn ids_are_forgotten_below_a_floor() {
+    with_runtime(|runtime| {
+        let mut files = Files::new(runtime, Durability::Never, bare);
+        ids_beyond_the_limit(files.store());
+        files.validate();
+        files.reopen();
+        let first = commit_of(Version { incarnation: 1, sequence: 1 });
+        let last = commit_of(Version { incarnation: 1, sequence: COMMITS });
+        assert!(matches!(block_on(files.store().commit(&[first]))[..], [CommitOutcome::Refused(_)]));
+        assert_eq!(block_on(files.store().commit(&[last])), [CommitOutcome::Committed(Vec::new())]);
+        ids_beyond_the_limit(&Memory::new());
+    });
+}
+
+const COMMITS: u64 = 70_000;
+
+fn commit_of(version: Version) -> Commit {
+    let writes = vec![suite::write(&Key::new(0, b"a"), None, vec![Change::Put(Value::bytes(*b"x"))])];
+    Commit { id: TxnId(version), version, checks: Vec::new(), writes }
+}
+
+fn ids_beyond_the_limit(store: &dyn Store) {
+    let version = |sequence| Version { incarnation: store.incarnation(), sequence };
+    let commits = (1..=COMMITS).map(|sequence| commit_of(version(sequence))).collect::<Vec<_>>();
+    for group in commits.chunks(700) {
+        let outcomes = block_on(store.commit(group));
+        assert!(outcomes.iter().all(|outcome| *outcome == CommitOutcome::Committed(Vec::new())));
+    }
+    let repeat = |sequence| block_on(store.commit(&[commit_of(version(sequence))])).remove(0);
+    assert!(matches!(repeat(1), CommitOutcome::Refused(_)));
+    assert!(block_on(store.outcome(TxnId(version(1)))).is_err(), "what became of it is not known any more");
+    assert_eq!(repeat(COMMITS - 65_000), CommitOutcome::Committed(Vec::new()));
+    assert_eq!(block_on(store.outcome(TxnId(version(COMMITS)))), Ok(Resolved::Applied));
+    let read = block_on(store.get(&[Key::new(0, b"a")])).unwrap().remove(0);
+    assert_eq!(read.version, version(COMMITS));
 }

@@ -138,6 +138,11 @@ pub fn wrong_arguments(command: &str) -> Reply {
     Reply::error(format!("ERR wrong number of arguments for '{}' command", command.to_ascii_lowercase()))
 }
 
+/// EXEC with arguments; it ends the transaction.
+pub fn exec_wrong_arguments() -> Reply {
+    Reply::error("EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command")
+}
+
 /// An expiry that is not positive where it must be, or past what 64 bits of milliseconds hold.
 pub fn invalid_expire(command: &str) -> Reply {
     Reply::error(format!("ERR invalid expire time in '{}' command", command.to_ascii_lowercase()))

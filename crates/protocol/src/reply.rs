@@ -6,6 +6,7 @@
 //! | reply | RESP3 | RESP2 |
 //! |---|---|---|
 //! | map | `%n`, pairs | `*2n`, keys and values in turn |
+//! | pairs | `*n`, of `*2` each | `*2n`, keys and values in turn |
 //! | set, push | `~n`, `>n` | `*n` |
 //! | double | `,1.5` | the same text as a bulk string |
 //! | boolean | `#t`, `#f` | `:1`, `:0` |
@@ -92,6 +93,8 @@ pub enum Reply {
     Array(Vec<Reply>),
     /// Pairs of key and value, in the order given.
     Map(Vec<(Reply, Reply)>),
+    /// A list of pairs: each a list of two in RESP3, one after the other in RESP2 (HRANDFIELD WITHVALUES).
+    Pairs(Vec<(Reply, Reply)>),
     /// A list without order; the caller sees to it that nothing is in it twice.
     Set(Vec<Reply>),
     /// A floating point number, printed as [`write_double`] says.
@@ -152,6 +155,19 @@ impl Reply {
                     value.encode(protocol, out);
                 }
             }
+            (Reply::Pairs(pairs), _) => {
+                match protocol {
+                    Resp2 => write_header(out, b'*', pairs.len() as u64 * 2),
+                    Resp3 => write_header(out, b'*', pairs.len() as u64),
+                }
+                for (first, second) in pairs {
+                    if protocol == Resp3 {
+                        write_header(out, b'*', 2);
+                    }
+                    first.encode(protocol, out);
+                    second.encode(protocol, out);
+                }
+            }
             (Reply::Double(value), _) => {
                 let mut text = Vec::with_capacity(DOUBLE_BYTES_MAX);
                 write_double(*value, &mut text);
@@ -180,8 +196,12 @@ impl Reply {
             Reply::Double(_) => DOUBLE_BYTES_MAX,
             Reply::Integer(_) | Reply::Nil | Reply::NilArray | Reply::Boolean(_) => 0,
             Reply::Array(items) | Reply::Set(items) | Reply::Push(items) => items_bytes(items),
-            Reply::Map(pairs) => {
-                pairs.iter().map(|(key, value)| key.encoded_bytes_max() + value.encoded_bytes_max()).sum()
+            Reply::Map(pairs) | Reply::Pairs(pairs) => {
+                let pair_bytes = |(key, value): &(Reply, Reply)| {
+                    // In RESP3 each pair has a header of its own.
+                    HEADER_BYTES_MAX + key.encoded_bytes_max() + value.encoded_bytes_max()
+                };
+                pairs.iter().map(pair_bytes).sum()
             }
         };
         content + HEADER_BYTES_MAX + 2
@@ -296,6 +316,11 @@ mod tests {
             (Reply::NilArray, "*-1|", "_|"),
             (Reply::Array(vec![]), "*0|", "*0|"),
             (Reply::Map(vec![(Reply::bulk(b"k"), Reply::Array(one()))]), "*2|$1|k|*1|:1|", "%1|$1|k|*1|:1|"),
+            (
+                Reply::Pairs(vec![(Reply::bulk(b"k"), Reply::Integer(1)), (Reply::bulk(b"l"), Reply::Nil)]),
+                "*4|$1|k|:1|$1|l|$-1|",
+                "*2|*2|$1|k|:1|*2|$1|l|_|",
+            ),
             (Reply::Set(one()), "*1|:1|", "~1|:1|"),
             (Reply::Push(one()), "*1|:1|", ">1|:1|"),
             (Reply::Double(1.5), "$3|1.5|", ",1.5|"),

@@ -39,6 +39,12 @@ impl<'a> Frame<'a> {
         (index < self.len()).then(|| self.arg(index))
     }
 
+    /// The request within this one that begins with the argument at `index` (COMMAND GETKEYS). Panics past
+    /// [`Frame::len`].
+    pub fn tail(&self, index: usize) -> Frame<'a> {
+        Frame { bytes: self.bytes, spans: &self.spans[index..] }
+    }
+
     /// All arguments, the command's name first.
     pub fn args(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + DoubleEndedIterator + Clone + use<'a> {
         let bytes = self.bytes;

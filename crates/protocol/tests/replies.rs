@@ -26,7 +26,8 @@ fn reply() -> impl Strategy<Value = Reply> {
             vec(inner.clone(), 0..6).prop_map(Reply::Array),
             vec(inner.clone(), 0..6).prop_map(Reply::Set),
             vec(inner.clone(), 0..6).prop_map(Reply::Push),
-            vec((inner.clone(), inner), 0..4).prop_map(Reply::Map),
+            vec((inner.clone(), inner.clone()), 0..4).prop_map(Reply::Map),
+            vec((inner.clone(), inner), 0..4).prop_map(Reply::Pairs),
         ]
     })
 }
@@ -63,6 +64,10 @@ fn as_received(reply: &Reply, protocol: Protocol) -> Reply {
                     Reply::Map(received.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect())
                 }
             }
+        }
+        Reply::Pairs(pairs) => {
+            let pairs = pairs.iter().map(|(first, second)| all(&[first.clone(), second.clone()]));
+            Reply::Array(if old { pairs.flatten().collect() } else { pairs.map(Reply::Array).collect() })
         }
         other => other.clone(),
     }

@@ -79,6 +79,7 @@ impl Connection {
                 self.session.open.touch(now);
                 self.session.serve(batch).await;
                 self.session.replies.settle().await;
+                self.session.take_shown();
                 batch.clear();
                 count == frames_max
             }
@@ -121,6 +122,10 @@ impl Connection {
                             Err(error) => return Err(error),
                         }
                     }
+                }
+                () = self.session.shown() => {
+                    self.session.take_shown();
+                    self.write()?;
                 }
                 () = up => self.session.expire(self.shared.engine.runtime().elapsed()),
                 () = self.client.killed() => return Err(io::Error::other("killed by CLIENT KILL")),

@@ -3,6 +3,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use forebay::hint::HintSet;
 use forebay_protocol::Reply;
 
 /// Transaction types that one server tells apart.
@@ -14,11 +15,51 @@ pub const VERTICES_MAX: usize = 16_384;
 /// Longest name of a type, vertex, hint schema or hint value, in bytes.
 pub const LABEL_BYTES_MAX: usize = 256;
 
+/// Hint schemas that one server tells apart.
+pub const HINT_SCHEMAS_MAX: usize = 1024;
+
+/// Hint types of one schema.
+pub const HINT_TYPES_MAX: usize = 64;
+
+/// Hint sets that one server tells apart.
+pub const HINT_SETS_MAX: usize = 65_536;
+
+/// Bytes of all schemas and hint sets of one server.
+pub const HINT_BYTES_MAX: usize = 16 << 20;
+
 /// All names of a server.
 #[derive(Default)]
 pub struct Labels {
     types: Mutex<Names>,
     vertices: Mutex<Names>,
+    hints: Mutex<HintNames>,
+}
+
+/// A hint schema: names of the hint types for which its sets have values (CLIC, section 2). Its name is the name space
+/// of a client: hint sets of different schemas are different, whatever their values are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schema {
+    /// Its name.
+    pub name: Box<[u8]>,
+    /// Names of its hint types.
+    pub types: Vec<Box<[u8]>>,
+}
+
+/// What a hint set stands for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct HintValues {
+    /// Number of its schema, from 1.
+    pub schema: u32,
+    /// One value per hint type.
+    pub values: Vec<Box<[u8]>>,
+}
+
+#[derive(Default)]
+struct HintNames {
+    schemas: Vec<Schema>,
+    sets: Vec<HintValues>,
+    numbers: hashbrown::HashMap<HintValues, u32, foldhash::quality::RandomState>,
+    bytes: usize,
 }
 
 #[derive(Default)]
@@ -38,31 +79,120 @@ impl Labels {
         number(&self.vertices, name, "vertices_max", VERTICES_MAX)
     }
 
-    /// The names of all transaction types; the first has number 1.
-    pub fn txn_types(&self) -> Vec<Box<[u8]>> {
-        lock(&self.types).names.clone()
+    /// The names of transaction types from number `from` on; the first has number 1.
+    pub fn txn_types(&self, from: usize) -> Vec<Box<[u8]>> {
+        lock(&self.types).names.iter().skip(from.saturating_sub(1)).cloned().collect()
     }
 
-    /// The names of all vertices; the first has number 1.
-    pub fn vertices(&self) -> Vec<Box<[u8]>> {
-        lock(&self.vertices).names.clone()
+    /// The names of vertices from number `from` on; the first has number 1.
+    pub fn vertices(&self, from: usize) -> Vec<Box<[u8]>> {
+        lock(&self.vertices).names.iter().skip(from.saturating_sub(1)).cloned().collect()
+    }
+
+    /// The number of a hint schema, from 1. The same name with other types is refused.
+    pub fn hint_schema<'a>(&self, name: &[u8], types: impl Iterator<Item = &'a [u8]>) -> Result<u32, Reply> {
+        let types: Vec<Box<[u8]>> = types.map(Box::from).collect();
+        if types.len() > HINT_TYPES_MAX {
+            return Err(limit("hint_types_max", HINT_TYPES_MAX));
+        }
+        if types.iter().any(|name| name.len() > LABEL_BYTES_MAX) || name.len() > LABEL_BYTES_MAX {
+            return Err(limit("label_bytes_max", LABEL_BYTES_MAX));
+        }
+        let mut hints = lock(&self.hints);
+        if let Some(at) = hints.schemas.iter().position(|schema| *schema.name == *name) {
+            if hints.schemas[at].types == types {
+                return Ok(at as u32 + 1);
+            }
+            let known: Vec<String> =
+                hints.schemas[at].types.iter().map(|name| name.escape_ascii().to_string()).collect();
+            let (name, known) = (name.escape_ascii(), known.join(" "));
+            return Err(Reply::error(format!("ERR hint schema '{name}' has types {known}; choose another name")));
+        }
+        if hints.schemas.len() >= HINT_SCHEMAS_MAX {
+            return Err(limit("hint_schemas_max", HINT_SCHEMAS_MAX));
+        }
+        hints.take_bytes(name.len() + types.iter().map(|name| name.len() + LABEL_OVERHEAD_BYTES).sum::<usize>())?;
+        hints.schemas.push(Schema { name: name.into(), types });
+        Ok(hints.schemas.len() as u32)
+    }
+
+    /// The number of the hint set with these values of a schema's types. The same values give the same number, on every
+    /// connection: so what is learned of a set is learned from all who use it.
+    pub fn hint_set<'a>(&self, schema: u32, values: impl Iterator<Item = &'a [u8]>) -> Result<HintSet, Reply> {
+        let values: Vec<Box<[u8]>> = values.map(Box::from).collect();
+        if values.iter().any(|value| value.len() > LABEL_BYTES_MAX) {
+            return Err(limit("label_bytes_max", LABEL_BYTES_MAX));
+        }
+        let mut hints = lock(&self.hints);
+        let types =
+            schema.checked_sub(1).and_then(|at| hints.schemas.get(at as usize)).map_or(0, |known| known.types.len());
+        if values.len() != types {
+            let found = values.len();
+            return Err(Reply::error(format!("ERR the hint schema has {types} types, but {found} values are given")));
+        }
+        let values = HintValues { schema, values };
+        if let Some(number) = hints.numbers.get(&values) {
+            return Ok(HintSet(*number));
+        }
+        if hints.sets.len() >= HINT_SETS_MAX {
+            return Err(limit("hint_sets_max", HINT_SETS_MAX));
+        }
+        // Kept twice: in the list and in the index.
+        hints.take_bytes(2 * values.values.iter().map(|value| value.len() + LABEL_OVERHEAD_BYTES).sum::<usize>())?;
+        hints.sets.push(values.clone());
+        let number = hints.sets.len() as u32;
+        hints.numbers.insert(values, number);
+        Ok(HintSet(number))
+    }
+
+    /// The hint schemas from number `from` on; the first has number 1.
+    pub fn hint_schemas(&self, from: u32) -> Vec<Schema> {
+        lock(&self.hints).schemas.iter().skip(from.saturating_sub(1) as usize).cloned().collect()
+    }
+
+    /// The hint sets from number `from` on; the first has number 1.
+    pub fn hint_sets(&self, from: u32) -> Vec<HintValues> {
+        lock(&self.hints).sets.iter().skip(from.saturating_sub(1) as usize).cloned().collect()
+    }
+
+    /// Numbers of hint schemas and hint sets.
+    pub fn hints_len(&self) -> (usize, usize) {
+        let hints = lock(&self.hints);
+        (hints.schemas.len(), hints.sets.len())
     }
 }
 
-fn lock(names: &Mutex<Names>) -> MutexGuard<'_, Names> {
+/// What a label costs beside its bytes.
+const LABEL_OVERHEAD_BYTES: usize = 32;
+
+impl HintNames {
+    fn take_bytes(&mut self, bytes: usize) -> Result<(), Reply> {
+        if self.bytes + bytes > HINT_BYTES_MAX {
+            return Err(limit("hint_bytes_max", HINT_BYTES_MAX));
+        }
+        self.bytes += bytes;
+        Ok(())
+    }
+}
+
+fn limit(name: &str, most: usize) -> Reply {
+    Reply::error(format!("LIMIT {name} {most}"))
+}
+
+fn lock<T>(names: &Mutex<T>) -> MutexGuard<'_, T> {
     names.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn number(names: &Mutex<Names>, name: &[u8], limit: &str, most: usize) -> Result<u16, Reply> {
+fn number(names: &Mutex<Names>, name: &[u8], limit_name: &str, most: usize) -> Result<u16, Reply> {
     if name.len() > LABEL_BYTES_MAX {
-        return Err(Reply::error(format!("LIMIT label_bytes_max {LABEL_BYTES_MAX}")));
+        return Err(limit("label_bytes_max", LABEL_BYTES_MAX));
     }
     let mut names = lock(names);
     if let Some(number) = names.numbers.get(name) {
         return Ok(*number);
     }
     if names.names.len() >= most {
-        return Err(Reply::error(format!("LIMIT {limit} {most}")));
+        return Err(limit(limit_name, most));
     }
     names.names.push(name.into());
     let number = names.names.len() as u16;
@@ -81,9 +211,47 @@ mod tests {
         assert_eq!((labels.txn_type(b"browse"), labels.txn_type(b"checkout")), (Ok(2), Ok(1)));
         assert_eq!(labels.vertex(b"checkout"), Ok(1));
         assert!(labels.vertex(&[0; LABEL_BYTES_MAX + 1]).is_err());
-        for n in labels.txn_types().len()..TXN_TYPES_MAX {
+        for n in labels.txn_types(1).len()..TXN_TYPES_MAX {
             labels.txn_type(n.to_string().as_bytes()).unwrap();
         }
         assert!(labels.txn_type(b"one more").is_err());
+    }
+
+    fn args(text: &'static str) -> impl Iterator<Item = &'static [u8]> {
+        text.split_whitespace().map(str::as_bytes)
+    }
+
+    #[test]
+    fn the_same_values_of_the_same_schema_have_the_same_number() {
+        let labels = Labels::default();
+        let shop = labels.hint_schema(b"shop", args("table op")).unwrap();
+        assert_eq!(labels.hint_schema(b"shop", args("table op")), Ok(shop));
+        assert!(labels.hint_schema(b"shop", args("table")).is_err());
+        let other = labels.hint_schema(b"other", args("table op")).unwrap();
+        let set = labels.hint_set(shop, args("orders read")).unwrap();
+        assert_eq!((set, labels.hint_set(shop, args("orders read"))), (HintSet(1), Ok(set)));
+        assert_eq!(labels.hint_set(other, args("orders read")), Ok(HintSet(2)));
+        assert!(labels.hint_set(shop, args("orders")).is_err());
+        assert!(labels.hint_set(9, args("orders read")).is_err());
+        assert_eq!((labels.hint_schemas(2).len(), labels.hint_sets(2).len(), labels.hints_len()), (1, 1, (2, 2)));
+    }
+
+    #[test]
+    fn hints_are_bounded() {
+        let labels = Labels::default();
+        assert!(labels.hint_schema(b"wide", std::iter::repeat_n(b"t".as_slice(), HINT_TYPES_MAX + 1)).is_err());
+        let wide = labels.hint_schema(b"wide", std::iter::repeat_n(b"t".as_slice(), HINT_TYPES_MAX)).unwrap();
+        let mut sets = 0;
+        let error = loop {
+            let mut value = [b'v'; LABEL_BYTES_MAX];
+            value[..4].copy_from_slice(&u32::to_be_bytes(sets));
+            let values = std::iter::repeat_n(value.as_slice(), HINT_TYPES_MAX);
+            match labels.hint_set(wide, values) {
+                Ok(_) => sets += 1,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error, Reply::error(format!("LIMIT hint_bytes_max {HINT_BYTES_MAX}")));
+        assert!(sets > 400);
     }
 }

@@ -8,18 +8,31 @@
 //!    up in the table of `command/` and runs it: on the documents of a transaction, or on the session itself;
 //! 4. `replies.rs` keeps the answers in order while some of them wait for their commits.
 //!
-//! `state.rs` is what all sessions share; `http/` serves metrics and health.
+//! `state.rs` is what all sessions share: each part of it (`slowlog.rs`, `monitor.rs`, `recorder.rs`, ..) in its own file.
+//! `metrics.rs` declares what is measured; `http/` serves it, and health.
 
+pub mod attention;
 pub mod command;
 mod connection;
+pub mod cursors;
+mod glob;
+mod http;
 pub mod labels;
 mod limits;
 mod listener;
+pub mod metrics;
+pub mod monitor;
+pub mod pause;
+pub mod recorder;
 mod replies;
 mod session;
+pub mod settings;
+pub mod slowlog;
 mod state;
+pub mod tally;
 
+pub use http::Http;
 pub use limits::ServerLimits;
 pub use listener::{ServeError, Server};
 pub use session::Session;
-pub use state::{ServerOptions, Shared};
+pub use state::{Client, ServerOptions, Shared};

@@ -29,6 +29,14 @@ pub enum ServeError {
         /// What the machine says.
         error: std::io::Error,
     },
+    /// The address for browsers and Prometheus can't be listened on.
+    #[error("can't listen on {address} for HTTP: {error}; choose another with --http, or none with --http off")]
+    BindHttp {
+        /// Which address.
+        address: SocketAddr,
+        /// What the machine says.
+        error: std::io::Error,
+    },
 }
 
 /// A server that listens.
@@ -44,7 +52,9 @@ impl Server {
         let failed = |error| ServeError::Bind { address, error };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(Server { listener, address, shared: Arc::new(Shared::new(options)) })
+        let shared = Arc::new(Shared::new(options));
+        let _ = shared.address.set(address);
+        Ok(Server { listener, address, shared })
     }
 
     /// The address that it listens on.
@@ -80,6 +90,9 @@ impl Server {
         };
         if tokio::time::timeout(STOP_WAIT, finished).await.is_err() {
             tracing::warn!(clients = shared.clients.len(), "stopping although clients are not done");
+        }
+        if let Some(trace) = shared.recorder.stop().await {
+            tracing::info!(name = trace.name, records = trace.records, "the trace is whole");
         }
         shared.engine.drained().await;
         if let Err(error) = shared.engine.store().flush().await {

@@ -7,8 +7,10 @@
 //!
 //! Knows no socket and no clock of its own: it runs on any [`forebay::runtime::Runtime`].
 
+mod attend;
 mod multi;
 mod open;
+mod traced;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,10 +26,14 @@ use smallvec::SmallVec;
 
 pub use multi::{Multi, Queue};
 pub use open::{Deadline, Open};
+pub use traced::Traced;
 
+use crate::attention::TRACED;
 use crate::command::{Answer, Call, Command, Effect, Flag, Run, txn_error};
+use crate::monitor::Monitor;
 use crate::replies::Replies;
 use crate::state::{Client, Shared};
+use crate::tally::Pending;
 
 /// Keys that one look ahead fetches together.
 const LOOK_AHEAD_KEYS_MAX: usize = 1024;
@@ -56,15 +62,46 @@ pub struct Session {
     pub closing: bool,
     /// A reply that shows a commit, set by the command that just ran.
     pub committing: Option<(Committing, bool)>,
+    /// MONITOR: what it is shown.
+    pub monitor: Option<Arc<Monitor>>,
+    /// CACHE TRACE: what it has recorded of the open transaction.
+    pub traced: Traced,
+    /// Figures that are not in the server's yet.
+    pub pending: Pending,
 }
 
 /// Hint sets as the client named them.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Hints {
     /// HINT USE: for the next command.
-    pub next: Option<HintSet>,
+    next: Option<HintSet>,
+    /// The command that runs is the HINT USE itself.
+    fresh: bool,
     /// HINT DEFAULT: for the connection.
     pub default: HintSet,
+    /// HINT SCHEMA: the schema of the sets that follow.
+    pub schema: Option<u32>,
+    /// HINT SET: the client's ids.
+    pub sets: BTreeMap<Box<[u8]>, HintSet>,
+}
+
+impl Hints {
+    /// The next command has `set`.
+    pub fn use_next(&mut self, set: HintSet) {
+        (self.next, self.fresh) = (Some(set), true);
+    }
+
+    /// The set of the command at hand.
+    pub fn now(&self) -> HintSet {
+        self.next.unwrap_or(self.default)
+    }
+
+    /// A command has run.
+    fn used(&mut self) {
+        if !std::mem::take(&mut self.fresh) {
+            self.next = None;
+        }
+    }
 }
 
 /// Which replies the client wants.
@@ -96,6 +133,9 @@ impl Session {
             reply_mode: ReplyMode::On,
             closing: false,
             committing: None,
+            monitor: None,
+            traced: Traced::default(),
+            pending: Pending::default(),
         }
     }
 
@@ -107,6 +147,7 @@ impl Session {
         self.space = 0;
         self.hints = Hints::default();
         self.reply_mode = ReplyMode::On;
+        self.stop_monitor();
         self.client.names().name.clear();
         self.publish_state();
     }
@@ -115,7 +156,6 @@ impl Session {
     pub async fn serve(&mut self, batch: &Batch) {
         let now_ms = self.shared.engine.runtime().now_ms();
         self.client.active_ms.store(now_ms, Ordering::Relaxed);
-        self.shared.figures.commands.fetch_add(batch.len() as u64, Ordering::Relaxed);
         let mut ahead = Ahead::default();
         let mut looked_ahead = false;
         for at in 0..batch.len() {
@@ -123,6 +163,9 @@ impl Session {
                 break;
             }
             let frame = batch.frame(at);
+            if self.shared.attention.get() != 0 {
+                self.attend(frame).await;
+            }
             let command = match self.accept(frame) {
                 Ok(Some(command)) => command,
                 Ok(None) => continue,
@@ -149,9 +192,18 @@ impl Session {
     /// Looks a request up and checks what can be checked before it runs. `Ok(None)`: it was queued in MULTI.
     fn accept(&mut self, frame: Frame<'_>) -> Result<Option<&'static Command>, Reply> {
         let name = frame.arg(0);
-        let found = self.shared.table.find(name).ok_or_else(|| errors::unknown_command(name, frame.args().skip(1)));
+        let numbered = self.shared.table.find_numbered(name);
+        let number = numbered.map_or_else(|| self.shared.tally.unknown(), |(number, _)| number);
+        self.pending.call(number, &self.shared.tally);
+        let found = numbered.map(|(_, command)| command);
+        let found = found.ok_or_else(|| errors::unknown_command(name, frame.args().skip(1)));
         let fits = found.and_then(|command| match command.arity_fits(frame.len()) {
             true => Ok(command),
+            // An EXEC that is refused still ends its MULTI.
+            false if command.name == "exec" => {
+                self.multi = Multi::default();
+                Err(errors::exec_wrong_arguments())
+            }
             false => Err(errors::wrong_arguments(command.name)),
         });
         let command = fits.inspect_err(|_| self.multi.doom())?;
@@ -193,13 +245,18 @@ impl Session {
         let random = self.random_for(command);
         let mut call = Call { frame, space: self.space, documents: &mut documents, random };
         let reply = body(&mut call).unwrap_or_else(|error| error);
-        self.hints.next = None;
+        if self.is_traced() {
+            self.trace_reads_alone(&keys, &documents, &context);
+        }
+        self.hints.used();
         self.answer(&reply);
         true
     }
 
     /// Runs one command, waiting where it has to.
     async fn run(&mut self, command: &'static Command, frame: Frame<'_>, ahead: &mut Ahead) {
+        let began = self.shared.engine.runtime().elapsed();
+        self.client.command.store(self.pending.number(), Ordering::Relaxed);
         let reply = match command.run {
             Run::Session(body) => body(self, frame),
             Run::Engine(body) => body(self, frame).await,
@@ -213,7 +270,8 @@ impl Session {
                 }
             }
         };
-        self.hints.next = None;
+        self.hints.used();
+        self.time(command, frame, began);
         match self.committing.take() {
             Some((committing, with_version)) => self.answer_after(reply, committing, with_version),
             None => self.answer(&reply),
@@ -233,10 +291,15 @@ impl Session {
         let (space, random) = (self.space, self.random_for(command));
         let context = self.context();
         let shared = self.shared.clone();
-        let executed = shared
-            .engine
-            .execute(&plan, context, ahead, |documents| body(&mut Call { frame, space, documents, random }));
-        match executed.await {
+        let mut accessed = self.accessed();
+        let executed = shared.engine.execute(&plan, context, ahead, |documents| {
+            let answer = body(&mut Call { frame, space, documents, random });
+            accessed.note(&plan, documents, answer.is_ok());
+            answer
+        });
+        let executed = executed.await;
+        self.trace_accessed(accessed, &context);
+        match executed {
             Ok(Executed::Done(reply, committing)) => {
                 self.committing = Some((committing, false));
                 reply
@@ -261,13 +324,18 @@ impl Session {
         transaction.context_mut().hints = hints;
         if let Err(error) = transaction.prepare_command(locks, ahead).await {
             self.open.abort(&error.to_string(), &self.shared);
+            self.traced.ended(&self.shared, false);
             return txn_error(&error);
         }
+        let context = *transaction.context_mut();
         let documents = transaction.documents_mut();
         documents.savepoint();
         let answer = body(&mut Call { frame, space, documents, random });
         if answer.is_err() {
             documents.roll_back();
+        }
+        if self.shared.attention.get() & TRACED != 0 {
+            self.traced.reads(&self.shared, locks, documents, &context);
         }
         self.committing = Some((transaction.shown(), false));
         answer.unwrap_or_else(|error| error)
@@ -301,16 +369,13 @@ impl Session {
 
     /// What the policy is told with the reads of the next command.
     pub fn context(&self) -> Context {
-        let hints = self.hints.next.unwrap_or(self.hints.default);
+        let hints = self.hints.now();
         Context { client: self.client.id as u32, hints, ..Context::default() }
     }
 
-    /// A random number for commands that may want one.
-    fn random_for(&self, command: &Command) -> u64 {
-        match command.name {
-            "hrandfield" | "srandmember" => self.shared.engine.runtime().random(),
-            _ => 0,
-        }
+    /// A random number for a command that chooses at random.
+    pub fn random_for(&self, command: &Command) -> u64 {
+        if command.is(Flag::Random) { self.shared.engine.runtime().random() } else { 0 }
     }
 
     /// Answers the request at hand, at once.
@@ -336,7 +401,7 @@ impl Session {
 
     fn wants_reply(&mut self, reply: &Reply) -> bool {
         if reply.is_error() {
-            self.shared.figures.errors.fetch_add(1, Ordering::Relaxed);
+            self.pending.error();
         }
         match self.reply_mode {
             ReplyMode::On => true,
@@ -363,13 +428,16 @@ impl Session {
             let deadline = self.deadline();
             let reason = deadline.map_or("timeout", |deadline| deadline.reason);
             self.open.abort(reason, &self.shared);
+            self.traced.ended(&self.shared, false);
             self.publish_state();
         }
     }
 
-    /// Tells others what CLIENT LIST shows.
-    fn publish_state(&self) {
+    /// Tells others what CLIENT LIST and the figures show.
+    pub fn publish_state(&mut self) {
+        self.pending.flush(&self.shared.tally);
         let client = &self.client;
+        client.command.store(self.pending.number(), Ordering::Relaxed);
         client.space.store(u64::from(self.space), Ordering::Relaxed);
         client.protocol.store(self.protocol.number() as u64, Ordering::Relaxed);
         let queued = self.multi.queue.as_ref().map_or(0, |queue| queue.commands.len() as u64 + 1);
@@ -381,6 +449,9 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
+        self.stop_monitor();
+        self.pending.flush(&self.shared.tally);
+        self.traced.ended(&self.shared, false);
         self.open.drop_transaction(&self.shared);
     }
 }

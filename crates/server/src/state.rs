@@ -1,15 +1,25 @@
 //! What all sessions of a server share.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use forebay::txn::Engine;
 use futures_util::task::AtomicWaker;
 
-use crate::command::Table;
+use crate::attention::Attention;
+use crate::command::{self, Table};
+use crate::cursors::Cursors;
 use crate::labels::Labels;
 use crate::limits::ServerLimits;
+use crate::monitor::Monitors;
+use crate::pause::Pause;
+use crate::recorder::Recorder;
+use crate::settings::Settings;
+use crate::slowlog::{Latency, Slowlog};
+use crate::tally::Tally;
 
 /// What a server is made with.
 pub struct ServerOptions {
@@ -19,6 +29,15 @@ pub struct ServerOptions {
     pub limits: ServerLimits,
     /// Threads that serve, for INFO.
     pub threads: usize,
+    /// Where CACHE TRACE writes its files; without it CACHE TRACE is refused.
+    pub trace_dir: Option<PathBuf>,
+}
+
+impl ServerOptions {
+    /// The defaults around `engine`: one thread, no traces.
+    pub fn new(engine: Engine) -> ServerOptions {
+        ServerOptions { engine, limits: ServerLimits::default(), threads: 1, trace_dir: None }
+    }
 }
 
 /// What all sessions of a server share.
@@ -41,19 +60,35 @@ pub struct Shared {
     pub started_ms: u64,
     /// Set once, when the server is to stop.
     pub stopping: Stop,
+    /// The address that it listens on, once it does.
+    pub address: OnceLock<SocketAddr>,
+    /// What commands have to look out for.
+    pub attention: Attention,
+    /// What CONFIG SET can change.
+    pub settings: Settings,
+    /// Figures of each command.
+    pub tally: Tally,
+    /// MONITOR.
+    pub monitors: Monitors,
+    /// SLOWLOG.
+    pub slowlog: Slowlog,
+    /// LATENCY.
+    pub latency: Latency,
+    /// CLIENT PAUSE.
+    pub pause: Pause,
+    /// Where SCANs stand.
+    pub cursors: Cursors,
+    /// CACHE TRACE.
+    pub recorder: Recorder,
 }
 
-/// Figures of a server, counted since its start or since CONFIG RESETSTAT.
+/// Figures of a server, counted since its start or since CONFIG RESETSTAT. Those of commands are in [`Tally`].
 #[derive(Default)]
 pub struct Figures {
     /// Connections accepted.
     pub connections: AtomicU64,
     /// Connections refused for want of room.
     pub connections_refused: AtomicU64,
-    /// Commands run.
-    pub commands: AtomicU64,
-    /// Requests that ended in an error reply.
-    pub errors: AtomicU64,
     /// Interactive transactions open now.
     pub transactions_open: AtomicUsize,
     /// Bytes of replies that wait for clients now.
@@ -62,6 +97,15 @@ pub struct Figures {
     pub bytes_in: AtomicU64,
     /// Bytes written to clients.
     pub bytes_out: AtomicU64,
+}
+
+impl Figures {
+    /// Sets what is counted back to zero; what is there now stays.
+    pub fn reset(&self) {
+        for figure in [&self.connections, &self.connections_refused, &self.bytes_in, &self.bytes_out] {
+            figure.store(0, Ordering::Relaxed);
+        }
+    }
 }
 
 /// A request to stop, which any number may wait for.
@@ -133,8 +177,8 @@ pub struct Client {
     pub in_txn: AtomicBool,
     /// Names that it gave itself.
     pub names: Mutex<ClientNames>,
-    /// Name of its last command.
-    pub command: Mutex<&'static str>,
+    /// Number of its last command in the table.
+    pub command: AtomicUsize,
     killed: AtomicBool,
     waker: AtomicWaker,
 }
@@ -204,7 +248,7 @@ impl Clients {
             watched: AtomicU64::new(0),
             in_txn: AtomicBool::new(false),
             names: Mutex::default(),
-            command: Mutex::new(""),
+            command: AtomicUsize::new(usize::MAX),
             killed: AtomicBool::new(false),
             waker: AtomicWaker::new(),
         });
@@ -247,6 +291,16 @@ impl Shared {
             threads: options.threads,
             started_ms,
             stopping: Stop::default(),
+            address: OnceLock::new(),
+            attention: Attention::default(),
+            settings: Settings::default(),
+            tally: Tally::new(command::all().count()),
+            monitors: Monitors::default(),
+            slowlog: Slowlog::default(),
+            latency: Latency::default(),
+            pause: Pause::default(),
+            cursors: Cursors::default(),
+            recorder: Recorder::new(options.trace_dir),
         }
     }
 }

@@ -21,8 +21,7 @@ mod fence;
 mod partition;
 mod slab;
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 pub use budget::{ENTRY_OVERHEAD_BYTES, charge};
 pub use fence::{Begin, Fill, Follow};
@@ -30,8 +29,9 @@ pub use partition::Word;
 
 use crate::hint::HintSet;
 use crate::key::{Key, KeyRef};
-use crate::policy::{Access, AccessKind, Policy, Settings, Unit};
+use crate::policy::{Access, AccessKind, Policy, Settings, Slot, Unit};
 use crate::store::Read;
+use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
 use partition::Partition;
 
 /// Keys that one look without locks may take together; a larger read takes locks.
@@ -297,7 +297,9 @@ impl Cache {
     pub fn validate(&self) {
         let used: usize = self.inner.partitions.iter().map(|partition| lock(partition).validate()).sum();
         assert_eq!(used, self.inner.used_bytes.load(Ordering::Relaxed), "bytes charged");
-        assert!(used <= self.inner.budget_bytes, "{used} bytes charged to a budget of {}", self.inner.budget_bytes);
+        // A policy whose own metadata passes the budget leaves no room for any entry.
+        let within = used <= self.inner.budget_bytes || self.stats().entries == 0;
+        assert!(within, "{used} bytes charged to a budget of {}", self.inner.budget_bytes);
     }
 
     /// Puts a value in, making room first; an entry that can't or may not have room is left out, and what was cached
@@ -321,11 +323,23 @@ impl Cache {
             self.inner.used_bytes.fetch_add(charged, Ordering::Relaxed);
             self.inner.used_bytes.fetch_sub(old, Ordering::Relaxed);
             partition.put(key, read, &access, entering.marked);
+            self.charge_policy(&mut partition, key);
         } else {
             let freed = partition.reject(key.borrow());
             self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
         }
         true
+    }
+
+    /// Charges what the policy keeps beyond its entries, and makes room for its growth.
+    fn charge_policy(&self, partition: &mut Partition, key: &Key) {
+        let (before, now) = partition.policy_bytes();
+        if before != now {
+            self.inner.used_bytes.fetch_add(now, Ordering::Relaxed);
+            self.inner.used_bytes.fetch_sub(before, Ordering::Relaxed);
+            let grown = partition.access(key.borrow(), &Context::default(), AccessKind::Write, 0);
+            self.make_room(partition, key, &Access { slot: grown.slot.or(Some((Slot::MAX, 0))), ..grown }, 0);
+        }
     }
 
     /// Evicts until `bytes` more fit the budget: from this partition first, then from the others.
@@ -338,13 +352,15 @@ impl Cache {
             let Some(freed) = own.evict(access) else { break };
             self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
         }
+        // There is no newcomer in the other partitions: they must name a victim if they can.
+        let forced = Access { slot: Some((Slot::MAX, 0)), ..*access };
         let start = self.inner.index(key.borrow());
         for step in 1..self.inner.partitions.len() {
             // Only a lock that is free: two partitions making room in each other must not wait for each other.
             let other = &self.inner.partitions[(start + step) % self.inner.partitions.len()];
             let Ok(mut other) = other.try_lock() else { continue };
             while !fits() {
-                let Some(freed) = other.evict(access) else { break };
+                let Some(freed) = other.evict(&forced) else { break };
                 self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
             }
         }

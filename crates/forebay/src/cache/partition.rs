@@ -45,6 +45,8 @@ pub(super) struct Partition {
     fences: HashMap<Key, Fence, foldhash::quality::RandomState>,
     next_sequence: u64,
     tick: u64,
+    /// What is charged for the policy's metadata beyond its entries.
+    policy_bytes: usize,
     stats: CacheStats,
 }
 
@@ -58,6 +60,7 @@ impl Partition {
             fences: HashMap::default(),
             next_sequence: 0,
             tick: 0,
+            policy_bytes: 0,
             stats: CacheStats::default(),
         }
     }
@@ -253,6 +256,12 @@ impl Partition {
         self.stats.insertions += 1;
     }
 
+    /// What was charged for the policy's metadata beyond its entries, and what is to be charged from now on.
+    pub(super) fn policy_bytes(&mut self) -> (usize, usize) {
+        let now = self.order.ghost_bytes();
+        (std::mem::replace(&mut self.policy_bytes, now), now)
+    }
+
     /// Evicts one entry to make room for `incoming`; the bytes freed, `None` if nothing may go.
     pub(super) fn evict(&mut self, incoming: &Access) -> Option<usize> {
         let entries = &mut self.entries;
@@ -345,6 +354,7 @@ impl Partition {
             assert_eq!(self.find(entry.key.borrow()), Some(slot), "{} is found where it is", entry.key);
         }
         assert!(self.fences.values().all(|fence| !fence.idle()), "no idle fence is kept");
-        self.entries.iter().map(|(_, entry)| entry.charged as usize).sum()
+        let entries: usize = self.entries.iter().map(|(_, entry)| entry.charged as usize).sum();
+        entries + self.policy_bytes
     }
 }

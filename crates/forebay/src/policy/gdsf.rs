@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::{Access, Hits, Learned, NothingLearned, Order, Parameter, Policy, Settings, Slot, Unit, Why};
+use super::{Access, Hits, NothingLearned, Order, Parameter, Policy, Settings, Slot, Unit, Why};
 
 /// See the module.
 pub static GDSF: Policy = Policy {
@@ -22,7 +22,7 @@ pub static GDSF: Policy = Policy {
         range: (0.0, 1.0),
     }],
     learned: |_| Arc::new(NothingLearned),
-    order,
+    order: |settings, _| Box::new(Gdsf::new(settings)),
 };
 
 const NONE: u32 = u32::MAX;
@@ -60,6 +60,8 @@ struct Gdsf {
     unit: Unit,
     by_cost: bool,
     age: f64,
+    /// Where all priorities are lowered, [`AGE_MAX`] outside of tests.
+    age_max: f64,
     /// A newcomer's key and priority, at the age of its miss: what it displaces must not raise its own priority.
     incoming: Option<(u64, f64)>,
     /// Counts what sets priorities, so that no two entries are set at the same moment.
@@ -68,20 +70,20 @@ struct Gdsf {
     heap: Vec<Slot>,
 }
 
-fn order(settings: &Settings, _: Arc<dyn Learned>) -> Box<dyn Order> {
-    let by_cost = settings.values.first().is_some_and(|&cost| cost >= 0.5);
-    Box::new(Gdsf {
-        unit: settings.unit,
-        by_cost,
-        age: 0.0,
-        incoming: None,
-        accesses: 0,
-        entries: Vec::new(),
-        heap: Vec::new(),
-    })
-}
-
 impl Gdsf {
+    fn new(settings: &Settings) -> Gdsf {
+        Gdsf {
+            unit: settings.unit,
+            by_cost: settings.values.first().is_some_and(|&cost| cost >= 0.5),
+            age: 0.0,
+            age_max: AGE_MAX,
+            incoming: None,
+            accesses: 0,
+            entries: Vec::new(),
+            heap: Vec::new(),
+        }
+    }
+
     fn goes_before(&self, a: Slot, b: Slot) -> bool {
         let (a, b) = (&self.entries[a as usize], &self.entries[b as usize]);
         a.priority.total_cmp(&b.priority).then(a.set_at.cmp(&b.set_at)).is_lt()
@@ -171,7 +173,7 @@ impl Gdsf {
 
     fn rise_to(&mut self, age: f64) {
         self.age = age;
-        if self.age > AGE_MAX {
+        if self.age > self.age_max {
             for entry in self.entries.iter_mut().filter(|entry| entry.state != State::Out) {
                 entry.priority -= age;
             }
@@ -283,5 +285,45 @@ impl Order for Gdsf {
         assert_eq!(linked, self.heap.len(), "every entry that may go is in the heap");
         let stray = self.entries.iter().filter(|entry| entry.state != State::In && entry.position != NONE).count();
         assert_eq!(stray, 0, "only entries in the heap have a position");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AGE_MAX, Access, Gdsf, Hits};
+    use crate::policy::bare::{Bare, Served};
+    use crate::policy::{Unit, choose};
+
+    /// All numbers here are whole, so nothing is rounded and nothing may differ.
+    #[test]
+    fn lowering_all_priorities_changes_no_decision() {
+        let settings = choose("gdsf:cost=1").expect("known").settings(Unit::Entries, 30);
+        let cache = |age_max: f64| {
+            let order = Gdsf { age_max, ..Gdsf::new(&settings) };
+            Bare::with_order(Hits::Accesses, &settings, Box::new(order))
+        };
+        let (mut often, mut never) = (cache(20.0), cache(AGE_MAX));
+        let mut hits = 0;
+        for i in 0..20_000u64 {
+            let hash = (i * i + i / 7) % 97;
+            let access = Access { cost_us: 1 << (hash % 3), ..Access::read(hash, 1) };
+            let served = often.access(access);
+            assert_eq!(served, never.access(access), "request {i}");
+            assert_eq!(often.evicted(), never.evicted(), "request {i}");
+            often.validate();
+            hits += u64::from(served == Served::Hit);
+        }
+        assert!(hits > 1000, "{hits} hits: the run decides nothing");
+    }
+
+    #[test]
+    fn costlier_entries_stay() {
+        let choice = choose("gdsf:cost=1").expect("known");
+        let mut cache = Bare::new(choice.policy, &choice.settings(Unit::Entries, 2));
+        cache.access(Access { cost_us: 9_000, ..Access::read(1, 1) });
+        (10..15)
+            .for_each(|hash| assert_ne!(cache.access(Access { cost_us: 10, ..Access::read(hash, 1) }), Served::Hit));
+        assert!(cache.contains(1));
+        cache.validate();
     }
 }

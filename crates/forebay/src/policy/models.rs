@@ -1,6 +1,7 @@
 //! Naive models: the same decisions as the policies, written with scans over one vector.
 
 use super::bare::Bare;
+use super::sketch::Sketch;
 use super::{Access, Hits, MARKS_MAX, Order, Settings, Slot, Unit, Why};
 
 /// What is modelled.
@@ -11,9 +12,10 @@ pub enum Rule {
     Gdsf,
     Sieve,
     S3Fifo,
+    WTinyLfu,
 }
 
-/// Each rule with the policy that it models.
+/// Each rule with the policy that it models, as users choose it.
 pub const MODELS: &[(Rule, &str)] =
     &[(Rule::Lru, "lru"), (Rule::Lfu, "lfu"), (Rule::Gdsf, "gdsf"), (Rule::Sieve, "sieve"), (Rule::S3Fifo, "s3-fifo")];
 
@@ -32,6 +34,8 @@ pub fn model(rule: Rule, settings: &Settings) -> Bare {
         ghosts: Vec::new(),
         returning: false,
         was_full: false,
+        sketch: Sketch::new(if settings.unit == Unit::Entries { settings.capacity as usize } else { 0 }),
+        winner: None,
     };
     Bare::with_order(hits, settings, Box::new(naive))
 }
@@ -47,6 +51,8 @@ struct Row {
     frequency: u32,
     priority: f64,
     in_main: bool,
+    /// 0 the window, 1 probation, 2 protected (W-TinyLFU).
+    region: u8,
 }
 
 struct Naive {
@@ -62,6 +68,8 @@ struct Naive {
     ghosts: Vec<(u64, u32)>,
     returning: bool,
     was_full: bool,
+    sketch: Sketch,
+    winner: Option<u64>,
 }
 
 impl Naive {
@@ -172,13 +180,61 @@ impl Naive {
         }
     }
 
+    fn window_max(&self) -> u64 {
+        ((self.capacity as f64 * 0.3) as u64).max(1)
+    }
+
+    /// The oldest of a region of W-TinyLFU.
+    fn oldest_in(&self, region: u8) -> Option<usize> {
+        self.rows.iter().position(|row| !row.pinned && row.region == region)
+    }
+
+    fn region_weight(&self, region: u8) -> u64 {
+        let rows = self.rows.iter().filter(|row| !row.pinned && row.region == region);
+        rows.map(|row| u64::from(row.weight)).sum()
+    }
+
+    fn overflow(&mut self) {
+        let window_max = self.window_max();
+        let protected_max = (self.capacity.saturating_sub(window_max) as f64 * 0.8) as u64;
+        for (region, max) in [(0, window_max), (2, protected_max)] {
+            while self.region_weight(region) > max {
+                let at = self.oldest_in(region).expect("it weighs something");
+                self.rows[at].region = 1;
+                self.make_newest(at);
+            }
+        }
+    }
+
+    fn tinylfu_victim(&mut self, incoming: &Access) -> Option<Slot> {
+        let main = self.oldest_in(1).or(self.oldest_in(2)).map(|at| &self.rows[at]);
+        let window = self.oldest_in(0).map(|at| &self.rows[at]);
+        let (Some(main), Some(window)) = (main, window) else { return main.or(window).map(|row| row.slot) };
+        let weight = u64::from(self.unit.weight(incoming.size));
+        let rival = self.sketch.frequency(main.hash);
+        if incoming.slot.is_some() {
+            Some(main.slot)
+        } else if weight > self.window_max() {
+            if self.winner != Some(incoming.hash) && self.sketch.frequency(incoming.hash) <= rival {
+                return None;
+            }
+            let slot = main.slot;
+            self.winner = Some(incoming.hash);
+            Some(slot)
+        } else if self.region_weight(0) + weight > self.window_max() && self.sketch.frequency(window.hash) <= rival {
+            Some(window.slot)
+        } else {
+            Some(main.slot)
+        }
+    }
+
     fn priority(&self, frequency: u32, weight: u32) -> f64 {
         self.age + f64::from(frequency) * 1.0e6 / f64::from(weight)
     }
 }
 
 impl Order for Naive {
-    fn access(&mut self, slot: Slot, _: &Access) {
+    fn access(&mut self, slot: Slot, access: &Access) {
         self.now += 1;
         let at = self.at(slot);
         let priority = self.priority(self.rows[at].frequency + 1, self.rows[at].weight);
@@ -186,10 +242,20 @@ impl Order for Naive {
         row.frequency += 1;
         row.stamp = self.now;
         row.priority = priority;
+        if self.rule == Rule::WTinyLfu {
+            self.sketch.add(access.hash);
+            if !self.rows[at].pinned {
+                self.rows[at].region = if self.rows[at].region == 0 { 0 } else { 2 };
+                self.make_newest(at);
+            }
+            self.overflow();
+        }
     }
 
     fn admit(&mut self, access: &Access) -> bool {
         self.incoming_age = self.age;
+        self.sketch.add(access.hash);
+        self.winner = None;
         self.returning = self.ghosts.iter().any(|ghost| ghost.0 == access.hash);
         self.ghosts.retain(|ghost| ghost.0 != access.hash);
         true
@@ -207,7 +273,12 @@ impl Order for Naive {
             frequency: if self.rule == Rule::S3Fifo { 0 } else { 1 },
             priority: self.incoming_age + 1.0e6 / f64::from(weight),
             in_main: self.returning || (!self.was_full && self.queue_weight(false) >= self.small_max()),
+            region: u8::from(u64::from(weight) > self.window_max()),
         });
+        if self.rule == Rule::WTinyLfu {
+            self.sketch.fit(self.rows.len());
+            self.overflow();
+        }
     }
 
     fn resized(&mut self, slot: Slot, size: u32) {
@@ -217,6 +288,9 @@ impl Order for Naive {
         if self.rule == Rule::Gdsf {
             self.rows[at].priority = self.priority(self.rows[at].frequency, self.rows[at].weight);
             self.rows[at].stamp = self.now;
+        }
+        if self.rule == Rule::WTinyLfu {
+            self.overflow();
         }
     }
 
@@ -249,6 +323,7 @@ impl Order for Naive {
             }
             Rule::Sieve => self.sieve_victim(marks),
             Rule::S3Fifo => self.s3_victim(marks),
+            Rule::WTinyLfu => self.tinylfu_victim(incoming),
         }
     }
 
@@ -266,11 +341,17 @@ impl Order for Naive {
             self.rows[at].stamp = self.now;
         }
         self.make_newest(at);
+        if self.rule == Rule::WTinyLfu {
+            self.overflow();
+        }
     }
 
     fn set_capacity(&mut self, capacity: u64) {
         self.capacity = capacity;
         self.keep_ghosts_bounded();
+        if self.rule == Rule::WTinyLfu {
+            self.overflow();
+        }
     }
 
     fn explain(&self, slot: Slot) -> String {

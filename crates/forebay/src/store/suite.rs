@@ -21,6 +21,9 @@ pub trait Subject {
     /// The store.
     fn store(&self) -> &dyn Store;
 
+    /// Panics if what the store keeps does not agree with itself.
+    fn validate(&self) {}
+
     /// Closes the store and opens it again, if it keeps what it holds; else does nothing and returns `false`.
     fn reopen(&mut self) -> bool {
         false

@@ -19,7 +19,7 @@
 //! `Unknown` after the first question that the store can't answer, and commits that come meanwhile are `Unavailable`.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures_channel::oneshot;
@@ -31,6 +31,7 @@ use crate::cache::Cache;
 use crate::key::Key;
 use crate::runtime::Runtime;
 use crate::store::{Commit, CommitOutcome, Read, Resolved, Store};
+use crate::sync::{Mutex, MutexGuard};
 use crate::version::{Mint, TxnId, Version};
 
 /// Commits that one flush of the store may carry.

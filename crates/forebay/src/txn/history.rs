@@ -7,10 +7,10 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 
 use crate::key::Key;
+use crate::sync::{AtomicU64, Mutex, Ordering};
 use crate::version::Version;
 
 /// One transaction as it was seen.

@@ -11,7 +11,7 @@
 //! like any others.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use futures_channel::oneshot;
 use smallvec::SmallVec;
@@ -19,6 +19,7 @@ use smallvec::SmallVec;
 use super::group::Settled;
 use crate::key::{Key, SPACES};
 use crate::store::Read;
+use crate::sync::{Mutex, MutexGuard};
 
 /// Names one transaction to the lock table.
 pub type Owner = u64;

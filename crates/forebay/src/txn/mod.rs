@@ -15,7 +15,6 @@ mod locking;
 mod locks;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -32,6 +31,7 @@ use crate::error::Unavailable;
 use crate::key::{Key, KeyRef, SPACES};
 use crate::runtime::Runtime;
 use crate::store::{ReadError, Store};
+use crate::sync::{AtomicU64, Ordering};
 use crate::version::{Mint, TxnId, Version};
 use group::{Committer, Failure};
 use history::{History, Record};

@@ -4,6 +4,7 @@ use forebay::change::Change;
 use forebay::key::KeyRef;
 use forebay::txn::Documents;
 use forebay::value::{Blob, Data, Hash, List, Set, Value};
+use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Frame, Reply, errors};
 
 use super::document_error;
@@ -30,6 +31,11 @@ impl<'a> Call<'a> {
     /// A copy of the argument at `index`, to be kept.
     pub fn blob(&self, index: usize) -> Blob {
         Blob::from(self.frame.arg(index))
+    }
+
+    /// The argument at `index` as a 64-bit integer.
+    pub fn integer(&self, index: usize) -> Result<i64, Reply> {
+        parse_integer(self.frame.arg(index)).ok_or(Reply::error(errors::NOT_AN_INTEGER))
     }
 
     /// The key that the argument at `index` names.
@@ -81,6 +87,11 @@ impl<'a> Call<'a> {
             Some(Data::Set(set)) => Ok(Some(set)),
             Some(_) => Err(Reply::error(errors::WRONGTYPE)),
         }
+    }
+
+    /// Whether `key` has a document.
+    pub fn exists(&self, key: KeyRef<'_>) -> Result<bool, Reply> {
+        Ok(self.value(key)?.is_some())
     }
 
     /// Changes the document of `key`.

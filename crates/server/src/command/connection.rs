@@ -1,10 +1,11 @@
 //! The connection itself: its protocol, database and names.
 
-use forebay::key::SPACES;
 use forebay_protocol::decoder::parse_integer;
-use forebay_protocol::{Frame, Reply, errors};
+use forebay_protocol::{Frame, Protocol, Reply, errors};
 
-use super::{Command, Flag, Group, Keys, Run};
+use super::family::text;
+use super::keys::database;
+use super::{Command, Flag, Group, Keys, Run, client};
 use crate::session::Session;
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -48,7 +49,43 @@ pub(super) const COMMANDS: &[Command] = &[
         run: Run::Session(quit),
         flags: &[Flag::NotQueued, Flag::InAborted],
     },
+    Command {
+        name: "hello",
+        syntax: "[protover [AUTH username password] [SETNAME clientname]]",
+        summary: "Chooses RESP2 or RESP3 and says who the server is",
+        group: Group::Connection,
+        arity: -1,
+        keys: Keys::None,
+        run: Run::Session(hello),
+        flags: &[],
+    },
+    Command {
+        name: "auth",
+        syntax: "[username] password",
+        summary: "Authenticates the connection",
+        group: Group::Connection,
+        arity: -2,
+        keys: Keys::None,
+        run: Run::Session(auth),
+        flags: &[],
+    },
+    Command {
+        name: "reset",
+        syntax: "",
+        summary: "Makes the connection as it was when it was new",
+        group: Group::Connection,
+        arity: 1,
+        keys: Keys::None,
+        run: Run::Session(reset),
+        flags: &[Flag::NotQueued, Flag::InAborted],
+    },
 ];
+
+/// What HELLO and INFO call the server: the version of Redis whose commands it honours.
+pub const REDIS_VERSION: &str = "7.2.4";
+
+/// The only user there is.
+const DEFAULT_USER: &[u8] = b"default";
 
 fn ping(_: &mut Session, frame: Frame<'_>) -> Reply {
     match frame.len() {
@@ -63,17 +100,78 @@ fn echo(_: &mut Session, frame: Frame<'_>) -> Reply {
 }
 
 fn select(session: &mut Session, frame: Frame<'_>) -> Reply {
-    let Some(index) = parse_integer(frame.arg(1)) else { return Reply::error("ERR invalid DB index") };
-    match u8::try_from(index) {
-        Ok(space) if space < SPACES => {
+    match database(frame.arg(1)) {
+        // In front of tables that others write to there is one key space.
+        Ok(space) if space > 0 && !session.shared.engine.store().caps().owned => Reply::error(errors::DATABASE_RANGE),
+        Ok(space) => {
             session.space = space;
             Reply::OK
         }
-        _ => Reply::error(errors::DATABASE_RANGE),
+        Err(error) => error,
     }
 }
 
 fn quit(session: &mut Session, _: Frame<'_>) -> Reply {
     session.closing = true;
     Reply::OK
+}
+
+fn hello(session: &mut Session, frame: Frame<'_>) -> Reply {
+    let mut protocol = session.protocol;
+    if let Some(version) = frame.get(1) {
+        protocol = match parse_integer(version) {
+            Some(2) => Protocol::Resp2,
+            Some(3) => Protocol::Resp3,
+            Some(_) => return Reply::error(errors::NOPROTO),
+            None => return Reply::error(errors::HELLO_VERSION),
+        };
+    }
+    let mut name = None;
+    let mut at = 2;
+    while let Some(option) = frame.get(at) {
+        match (option.to_ascii_lowercase().as_slice(), frame.len() - at) {
+            (b"auth", 3..) => {
+                // No user has a password.
+                if frame.arg(at + 1) != DEFAULT_USER {
+                    return Reply::error(errors::WRONGPASS);
+                }
+                at += 3;
+            }
+            (b"setname", 2..) => {
+                name = Some(frame.arg(at + 1));
+                at += 2;
+            }
+            _ => return errors::hello_option(option),
+        }
+    }
+    if let Some(name) = name {
+        if let Err(error) = client::set_name(session, name) {
+            return error;
+        }
+    }
+    session.protocol = protocol;
+    Reply::Map(vec![
+        (text("server"), text("redis")),
+        (text("version"), text(REDIS_VERSION)),
+        (text("proto"), Reply::Integer(protocol.number())),
+        (text("id"), Reply::Integer(session.client.id as i64)),
+        (text("mode"), text("standalone")),
+        (text("role"), text("master")),
+        (text("modules"), Reply::Array(Vec::new())),
+    ])
+}
+
+fn auth(_: &mut Session, frame: Frame<'_>) -> Reply {
+    match frame.len() {
+        2 => Reply::error(errors::AUTH_WITHOUT_PASSWORD),
+        3 if frame.arg(1) == DEFAULT_USER => Reply::OK,
+        3 => Reply::error(errors::WRONGPASS),
+        _ => Reply::error(errors::SYNTAX),
+    }
+}
+
+fn reset(session: &mut Session, _: Frame<'_>) -> Reply {
+    session.traced.ended(&session.shared, false);
+    session.reset();
+    Reply::Simple("RESET".into())
 }

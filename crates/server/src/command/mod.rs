@@ -5,9 +5,29 @@
 //! which arguments are keys and what it does to them, so that the session can lock and load them first; so the same
 //! function serves a plain command, MULTI/EXEC and TXN.
 
+mod acl;
+mod cache;
 mod call;
+mod catalogue;
+mod client;
+mod config;
 mod connection;
-mod extension;
+mod element_scan;
+mod expiry;
+mod family;
+mod hashes;
+mod hint;
+mod info;
+mod keys;
+mod lists;
+mod markdown;
+mod numbers;
+mod options;
+mod random;
+mod scan;
+mod server;
+mod sets;
+mod slow;
 mod strings;
 mod transaction;
 
@@ -18,6 +38,7 @@ use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::BoxFuture;
 
 pub use call::Call;
+pub use markdown::markdown_table;
 
 use crate::session::Session;
 
@@ -124,25 +145,50 @@ pub enum Flag {
     NotInMulti,
     /// Refused in TXN.
     NotInTxn,
+    /// Chooses at random: its call gets a random number.
+    Random,
     /// Runs in a TXN that was aborted (TXN itself, QUIT, RESET).
     InAborted,
+    /// Is about the server itself: not shown to MONITOR, and of the category `admin`.
+    Admin,
 }
 
 /// All families.
-const FAMILIES: &[&[Command]] = &[connection::COMMANDS, strings::COMMANDS, transaction::COMMANDS, extension::COMMANDS];
+const FAMILIES: &[&[Command]] = &[
+    connection::COMMANDS,
+    strings::COMMANDS,
+    numbers::COMMANDS,
+    keys::COMMANDS,
+    expiry::COMMANDS,
+    hashes::COMMANDS,
+    lists::COMMANDS,
+    sets::COMMANDS,
+    transaction::COMMANDS,
+    client::COMMANDS,
+    catalogue::COMMANDS,
+    hint::COMMANDS,
+    cache::COMMANDS,
+    scan::COMMANDS,
+    server::COMMANDS,
+    info::COMMANDS,
+    config::COMMANDS,
+    slow::COMMANDS,
+    acl::COMMANDS,
+];
 
 /// Names by which commands are looked up; a longer one is unknown.
 const NAME_BYTES_MAX: usize = 32;
 
 /// The commands by name.
 pub struct Table {
-    by_name: hashbrown::HashMap<&'static str, &'static Command, foldhash::fast::FixedState>,
+    by_name: hashbrown::HashMap<&'static str, (usize, &'static Command), foldhash::fast::FixedState>,
+    list: Vec<&'static Command>,
 }
 
 impl Default for Table {
     fn default() -> Table {
-        let by_name = all().map(|command| (command.name, command)).collect();
-        Table { by_name }
+        let by_name = all().enumerate().map(|(number, command)| (command.name, (number, command))).collect();
+        Table { by_name, list: all().collect() }
     }
 }
 
@@ -154,6 +200,16 @@ pub fn all() -> impl Iterator<Item = &'static Command> {
 impl Table {
     /// The command that a client calls `name`, in any case of letters.
     pub fn find(&self, name: &[u8]) -> Option<&'static Command> {
+        self.find_numbered(name).map(|(_, command)| command)
+    }
+
+    /// The command with this number.
+    pub fn numbered(&self, number: usize) -> Option<&'static Command> {
+        self.list.get(number).copied()
+    }
+
+    /// As [`Table::find`], with the command's number in the table.
+    pub fn find_numbered(&self, name: &[u8]) -> Option<(usize, &'static Command)> {
         let mut lower = [0; NAME_BYTES_MAX];
         let lower = lower.get_mut(..name.len())?;
         lower.copy_from_slice(name);
@@ -225,6 +281,7 @@ pub fn document_error(error: &DocumentError) -> Reply {
         DocumentError::Apply(ApplyError::NotAnInteger) => Reply::error(errors::NOT_AN_INTEGER),
         DocumentError::Apply(ApplyError::NotAFloat) => Reply::error(errors::NOT_A_FLOAT),
         DocumentError::Apply(ApplyError::Overflow) => Reply::error(errors::OVERFLOW),
+        DocumentError::Apply(ApplyError::NotFinite) => Reply::error(errors::INCREMENT_NOT_FINITE),
         DocumentError::Apply(error @ ApplyError::TooLarge) => Reply::error(format!("LIMIT {error}")),
         DocumentError::ReadOnly => Reply::error("ERR the transaction was begun READONLY"),
         error => Reply::error(format!("ERR {error}")),

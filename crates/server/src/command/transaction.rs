@@ -140,9 +140,15 @@ fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, Reply> {
         let context = session.context();
         let shared = session.shared.clone();
         let mut ahead = Ahead::default();
-        let executed =
-            shared.engine.execute(&plan, context, &mut ahead, |documents| run_queue(session, &queue, documents));
-        match executed.await {
+        let mut accessed = session.accessed();
+        let executed = shared.engine.execute(&plan, context, &mut ahead, |documents| {
+            let answer = run_queue(session, &queue, documents);
+            accessed.note(&plan, documents, answer.is_ok());
+            answer
+        });
+        let executed = executed.await;
+        session.trace_accessed(accessed, &context);
+        match executed {
             Ok(Executed::Done(reply, committing)) => {
                 session.committing = Some((committing, false));
                 reply
@@ -172,7 +178,7 @@ fn run_queue(session: &mut Session, queue: &Queue, documents: &mut Documents) ->
         let frame = queued.request.frame();
         let answer = match (queued.command.body(), &queued.command.run) {
             (Some(body), _) => {
-                let random = session.shared.engine.runtime().random();
+                let random = session.random_for(queued.command);
                 body(&mut Call { frame, space: queued.space, documents, random })
             }
             (None, Run::Session(body)) => Ok(body(session, frame)),
@@ -209,7 +215,11 @@ fn exec_published(session: &mut Session, queue: &Queue) -> Option<Reply> {
     }
     keys.sort_unstable();
     keys.dedup();
-    let mut documents = session.shared.engine.read_published(&keys, &session.context())?;
+    let context = session.context();
+    let mut documents = session.shared.engine.read_published(&keys, &context)?;
+    if session.is_traced() {
+        session.trace_reads_alone(&keys, &documents, &context);
+    }
     Some(run_queue(session, queue, &mut documents).unwrap_or_else(|error| error))
 }
 
@@ -281,7 +291,10 @@ async fn commit(session: &mut Session) -> Reply {
     let Some(transaction) = session.open.take(&session.shared) else {
         return Reply::error("ERR TXN COMMIT without TXN BEGIN");
     };
-    match transaction.commit().await {
+    session.traced.writes(&session.shared, transaction.documents());
+    let committed = transaction.commit().await;
+    session.traced.ended(&session.shared, committed.is_ok());
+    match committed {
         Ok(committing) => {
             session.committing = Some((committing, true));
             Reply::OK
@@ -294,6 +307,7 @@ fn abort(session: &mut Session) -> Reply {
     if !session.open.is_open() && session.open.aborted().is_none() {
         return Reply::error("ERR TXN ABORT without TXN BEGIN");
     }
+    session.traced.ended(&session.shared, false);
     session.open.drop_transaction(&session.shared);
     Reply::OK
 }

@@ -2,17 +2,15 @@
 //!
 //! Locks are taken in this order: `writer`, `database`, `tombstones`.
 
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
-use redb::{Database, WriteTransaction};
+use redb::Database;
 
-use super::file::{self, Caught, MakeBackend, OpenError};
+use super::file::{self, Caught, Loaded, MakeBackend, OpenError};
+use super::group::{self, Flush, Scene, Taken};
 use super::read::{Failure, Snapshot};
-use super::rows::{self, Totals};
-use super::write::Documents;
 use super::{Durability, EmbeddedOptions, UNFLUSHED_BYTES_MAX};
 use crate::error::Unavailable;
 use crate::key::{Key, SPACES};
@@ -65,20 +63,7 @@ struct Closed {
     ended: bool,
 }
 
-/// A group that the file has taken.
-struct Taken {
-    outcomes: Vec<CommitOutcome>,
-    ids: Vec<TxnId>,
-    deleted: Vec<(Key, Version)>,
-    counts: [u64; SPACES as usize],
-    next_part_id: u64,
-    bytes: u64,
-    durable: bool,
-    /// All that is absent is so at this version or a later one.
-    floor: Option<Version>,
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -89,9 +74,8 @@ impl Engine {
         make: MakeBackend,
         options: EmbeddedOptions,
     ) -> Result<Engine, OpenError> {
-        let (database, loaded) = file::open(&name, &make, options.page_cache_bytes)?;
-        let incarnation = file::raise_incarnation(&database)
-            .map_err(|why| OpenError::Damaged { name: name.clone(), why: why.to_string() })?;
+        let (database, loaded) = file::open(&name, &make, options.page_cache_bytes, |_| true)?;
+        let incarnation = loaded.incarnation;
         let writer = Writer {
             applied: loaded.applied,
             group: loaded.totals.group,
@@ -136,11 +120,7 @@ impl Engine {
     /// Closes the file after a failure. What redb does when it lets go of a file may fail again.
     fn close(&self, writer: &mut Writer, why: String, unknown: bool) {
         tracing::error!(store = self.name, why, "the store failed and is closed");
-        let taken = self.database.write().unwrap_or_else(PoisonError::into_inner).take();
-        let _ = file::caught(|| -> Result<(), redb::Error> {
-            drop(taken);
-            Ok(())
-        });
+        file::let_go(self.database.write().unwrap_or_else(PoisonError::into_inner).take());
         writer.closed = Some(Closed { why, unknown, tried: None, ended: false });
     }
 
@@ -150,11 +130,7 @@ impl Engine {
         if writer.closed.is_none() {
             let _ = self.flush_with(&mut writer);
         }
-        let taken = self.database.write().unwrap_or_else(PoisonError::into_inner).take();
-        let _ = file::caught(|| -> Result<(), redb::Error> {
-            drop(taken);
-            Ok(())
-        });
+        file::let_go(self.database.write().unwrap_or_else(PoisonError::into_inner).take());
         writer.closed = Some(Closed { why: "it was shut down".to_owned(), unknown: false, tried: None, ended: true });
     }
 
@@ -177,14 +153,14 @@ impl Engine {
     }
 
     fn reopen(&self, writer: &mut Writer) -> Result<(), String> {
-        let opened = file::open(&self.name, &self.make, self.options.page_cache_bytes);
+        let loses = |loaded: &Loaded| loaded.totals.group < writer.group;
+        let opened = file::open(&self.name, &self.make, self.options.page_cache_bytes, loses);
         let (database, loaded) = opened.map_err(|error| error.to_string())?;
-        let lost = loaded.totals.group < writer.group;
+        let lost = loses(&loaded);
         let mut tombstones = locked(&self.tombstones);
         if lost {
-            let incarnation = file::raise_incarnation(&database).map_err(|why| why.to_string())?;
-            *tombstones = Tombstones::new(incarnation);
-            self.incarnation.store(incarnation, Ordering::Release);
+            *tombstones = Tombstones::new(loaded.incarnation);
+            self.incarnation.store(loaded.incarnation, Ordering::Release);
             tracing::error!(store = self.name, "what was acknowledged but not flushed is lost");
         } else {
             // The last group may have landed, and with it deletes that left no tombstone.
@@ -250,39 +226,25 @@ impl Engine {
         }
     }
 
+    /// What the next group meets.
+    fn scene<'a>(&'a self, writer: &'a Writer) -> Scene<'a> {
+        Scene {
+            applied: &writer.applied,
+            tombstones: &self.tombstones,
+            lost: writer.first_incarnation..self.incarnation(),
+            group: writer.group + 1,
+            counts: std::array::from_fn(|space| self.count(space as u8)),
+            next_part_id: writer.next_part_id,
+        }
+    }
+
     fn apply(&self, database: &Database, writer: &Writer, group: &[Commit]) -> Result<Taken, redb::Error> {
-        let mut transaction = database.begin_write()?;
-        let counts = std::array::from_fn(|space| self.counts[space].load(Ordering::Acquire));
-        let mut documents = Documents::open(&transaction, writer.next_part_id, counts)?;
-        let mut applying = Applying { engine: self, writer, ids: HashSet::new(), ordered: Vec::new(), deleted: vec![] };
-        let mut failed = None;
-        let outcomes = store::in_order(group, |commit| {
-            applying.commit(&mut documents, commit).unwrap_or_else(|error| {
-                failed = Some(error);
-                CommitOutcome::Unknown(String::new())
-            })
-        });
-        if let Some(error) = failed {
-            return Err(error);
-        }
-        let (next_part_id, counts, bytes) = (documents.next_part_id, documents.counts, documents.bytes);
-        drop(documents);
-        let durable = match self.options.durability {
-            Durability::Always => true,
-            _ => writer.unflushed_bytes + bytes >= UNFLUSHED_BYTES_MAX,
+        let flushes = |bytes| match self.options.durability {
+            Durability::Always => Flush::Now,
+            _ if writer.unflushed_bytes + bytes >= UNFLUSHED_BYTES_MAX => Flush::WithAllocator,
+            _ => Flush::Later,
         };
-        let Applying { ordered: ids, deleted, .. } = applying;
-        let taken = Taken { outcomes, ids, deleted, counts, next_part_id, bytes, durable, floor: None };
-        if taken.ids.is_empty() {
-            transaction.abort()?;
-            return Ok(taken);
-        }
-        log_group(&transaction, writer, &taken)?;
-        let level = if durable { redb::Durability::Immediate } else { redb::Durability::None };
-        transaction.set_durability(level)?;
-        transaction.set_quick_repair(durable && self.options.durability != Durability::Always);
-        transaction.commit()?;
-        Ok(taken)
+        group::apply(database, &self.scene(writer), group, flushes)
     }
 
     /// Takes over what a group changed, now that the file has it.
@@ -361,29 +323,8 @@ impl Engine {
         let mut writer = locked(&self.writer);
         self.ensure_open(&mut writer, false)?;
         writer.version = writer.version.max(version);
-        let counts = std::array::from_fn(|space| self.count(space as u8));
-        let cleared = self.write(&mut writer, |database, writer| {
-            let transaction = database.begin_write()?;
-            let mut documents = Documents::open(&transaction, writer.next_part_id, counts)?;
-            for &space in spaces.iter().filter(|&&space| space < SPACES) {
-                documents.clear(space)?;
-            }
-            let (next_part_id, counts) = (documents.next_part_id, documents.counts);
-            drop(documents);
-            let taken = Taken {
-                outcomes: Vec::new(),
-                ids: Vec::new(),
-                deleted: Vec::new(),
-                counts,
-                next_part_id,
-                bytes: 0,
-                durable: true,
-                floor: Some(version),
-            };
-            log_group(&transaction, writer, &taken)?;
-            transaction.commit()?;
-            Ok(taken)
-        });
+        let cleared =
+            self.write(&mut writer, |database, writer| group::clear(database, &self.scene(writer), spaces, version));
         match cleared {
             Ok(taken) => {
                 self.accept(&mut writer, &taken);
@@ -430,6 +371,13 @@ impl Engine {
                 Ok(read) => Ok(Ok(read)),
             }
         })
+    }
+
+    #[cfg(feature = "testing")]
+    pub fn validate(&self) -> Result<(), String> {
+        let guard = self.database();
+        let database = guard.as_ref().ok_or("the store is closed")?;
+        super::validate::validate(database).map_err(|error| error.to_string())?
     }
 
     fn close_after_read(&self, why: String) {
@@ -484,85 +432,4 @@ impl Engine {
         }
         Ok(Some(reads))
     }
-}
-
-/// Writes the row of a group, and the totals behind it; forgets groups beyond the limit.
-fn log_group(transaction: &WriteTransaction, writer: &Writer, taken: &Taken) -> Result<(), redb::Error> {
-    let group = writer.group + 1;
-    let eviction = writer.applied.eviction(taken.ids.len());
-    let mut log = transaction.open_table(rows::LOG)?;
-    if !taken.ids.is_empty() {
-        log.insert(group, rows::ids_row(&taken.ids).as_slice())?;
-    }
-    for old in eviction.groups {
-        log.remove(old)?;
-    }
-    let totals = Totals { group, floor: eviction.floor, counts: taken.counts };
-    log.insert(rows::TOTALS, totals.to_row().as_slice())?;
-    Ok(())
-}
-
-/// A group on its way into a write transaction.
-struct Applying<'a> {
-    engine: &'a Engine,
-    writer: &'a Writer,
-    ids: HashSet<TxnId>,
-    ordered: Vec<TxnId>,
-    deleted: Vec<(Key, Version)>,
-}
-
-impl Applying<'_> {
-    fn commit(&mut self, documents: &mut Documents<'_>, commit: &Commit) -> Result<CommitOutcome, redb::Error> {
-        match self.writer.applied.known(commit.id) {
-            Known::Applied => return Ok(CommitOutcome::Committed(Vec::new())),
-            Known::Denied => return Ok(CommitOutcome::Refused(store::denied(commit.id))),
-            Known::BelowFloor => return Ok(CommitOutcome::Refused(store::below_floor(commit.id))),
-            Known::New if self.ids.contains(&commit.id) => return Ok(CommitOutcome::Committed(Vec::new())),
-            Known::New => {}
-        }
-        let lost = self.writer.first_incarnation..self.engine.incarnation();
-        if lost.contains(&commit.version.incarnation) {
-            let why = format!("{} was minted before the store lost what was not flushed", commit.version);
-            return Ok(CommitOutcome::Refused(format!("{why}; run the transaction again")));
-        }
-        let mut conflicts = Vec::new();
-        for (key, expected) in &commit.checks {
-            match documents.header(key)? {
-                Ok(header) => {
-                    if header.map_or_else(|| self.absence(key), |header| header.version) != *expected {
-                        conflicts.push(key.clone());
-                    }
-                }
-                Err(why) => return Ok(damaged(key, &why)),
-            }
-        }
-        if !conflicts.is_empty() {
-            return Ok(CommitOutcome::Conflict(conflicts));
-        }
-        let mut headers = Vec::with_capacity(commit.writes.len());
-        for write in &commit.writes {
-            match documents.header(&write.key)? {
-                Ok(header) => headers.push(header),
-                Err(why) => return Ok(damaged(&write.key, &why)),
-            }
-        }
-        for (write, header) in commit.writes.iter().zip(headers) {
-            documents.write(write, commit.version, header)?;
-            if write.after.is_none() {
-                self.deleted.push((write.key.clone(), commit.version));
-            }
-        }
-        self.ids.insert(commit.id);
-        self.ordered.push(commit.id);
-        Ok(CommitOutcome::Committed(Vec::new()))
-    }
-
-    fn absence(&self, key: &Key) -> Version {
-        let here = self.deleted.iter().rev().find(|(deleted, _)| deleted == key).map(|(_, version)| *version);
-        here.unwrap_or_else(|| locked(&self.engine.tombstones).absence(key).version)
-    }
-}
-
-fn damaged(key: &Key, why: &str) -> CommitOutcome {
-    CommitOutcome::Refused(format!("stored document of {key} is damaged: {why}; restore the store from a backup"))
 }

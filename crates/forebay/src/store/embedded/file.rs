@@ -126,6 +126,7 @@ impl StorageBackend for Backend {
 
 /// What is kept of the file in memory.
 pub(super) struct Loaded {
+    pub incarnation: u64,
     pub totals: Totals,
     pub applied: AppliedIds,
     pub next_part_id: u64,
@@ -166,8 +167,14 @@ fn panic_text(panic: Box<dyn Any + Send>) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a message".to_owned())
 }
 
-/// Opens the file, makes its tables if it is new, and loads what is kept of it in memory.
-pub(super) fn open(name: &str, make: &MakeBackend, cache_bytes: usize) -> Result<(Database, Loaded), OpenError> {
+/// Opens the file, makes its tables if it is new, and loads what is kept of it in memory; raises the durable
+/// incarnation if `raises` says so of what was loaded.
+pub(super) fn open(
+    name: &str,
+    make: &MakeBackend,
+    cache_bytes: usize,
+    raises: impl FnOnce(&Loaded) -> bool,
+) -> Result<(Database, Loaded), OpenError> {
     let backend = make().map_err(|source| io_error(name, source))?;
     let database = catch_unwind(AssertUnwindSafe(|| {
         let mut builder = Builder::new();
@@ -184,24 +191,40 @@ pub(super) fn open(name: &str, make: &MakeBackend, cache_bytes: usize) -> Result
         Ok(opened) => opened.map_err(|error| open_error(name, error))?,
         Err(panic) => return Err(OpenError::Damaged { name: name.to_owned(), why: panic_text(panic) }),
     };
-    match caught(|| prepare(name, &database)) {
-        Ok(loaded) => Ok((database, loaded?)),
-        Err(Caught::Error(redb::Error::Io(source))) => Err(io_error(name, source)),
-        Err(why) => Err(OpenError::Damaged { name: name.to_owned(), why: why.to_string() }),
-    }
+    let prepared = caught(|| -> Result<_, redb::Error> {
+        let mut loaded = match prepare(name, &database)? {
+            Ok(loaded) => loaded,
+            refused => return Ok(refused),
+        };
+        if raises(&loaded) {
+            loaded.incarnation = raise_incarnation(&database)?;
+        }
+        Ok(Ok(loaded))
+    });
+    let error = match prepared {
+        Ok(Ok(loaded)) => return Ok((database, loaded)),
+        Ok(Err(refused)) => refused,
+        Err(Caught::Error(redb::Error::Io(source))) => io_error(name, source),
+        Err(why) => OpenError::Damaged { name: name.to_owned(), why: why.to_string() },
+    };
+    let_go(database);
+    Err(error)
 }
 
-/// Raises the durable incarnation and returns it.
-pub(super) fn raise_incarnation(database: &Database) -> Result<u64, Caught> {
-    caught(|| -> Result<u64, redb::Error> {
-        let transaction = database.begin_write()?;
-        let mut meta = transaction.open_table(rows::META)?;
-        let incarnation = meta.get("incarnation")?.map_or(0, |row| row.value()) + 1;
-        meta.insert("incarnation", incarnation)?;
-        drop(meta);
-        transaction.commit()?;
-        Ok(incarnation)
-    })
+/// Closes the file. redb may panic over a damaged one here, too; nothing is left to be done about it.
+pub(super) fn let_go(database: impl Into<Option<Database>>) {
+    let database = database.into();
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(database)));
+}
+
+fn raise_incarnation(database: &Database) -> Result<u64, redb::Error> {
+    let transaction = database.begin_write()?;
+    let mut meta = transaction.open_table(rows::META)?;
+    let incarnation = meta.get("incarnation")?.map_or(0, |row| row.value()) + 1;
+    meta.insert("incarnation", incarnation)?;
+    drop(meta);
+    transaction.commit()?;
+    Ok(incarnation)
 }
 
 fn prepare(name: &str, database: &Database) -> Result<Result<Loaded, OpenError>, redb::Error> {
@@ -261,7 +284,8 @@ fn load(database: &Database) -> Result<Result<Loaded, String>, redb::Error> {
         });
         next_part_id = next_part_id.max(id.map_or(0, |id| id.saturating_add(1)));
     }
-    Ok(Ok(Loaded { totals, applied, next_part_id }))
+    let incarnation = transaction.open_table(rows::META)?.get("incarnation")?.map_or(0, |row| row.value());
+    Ok(Ok(Loaded { incarnation, totals, applied, next_part_id }))
 }
 
 fn io_error(name: &str, source: io::Error) -> OpenError {

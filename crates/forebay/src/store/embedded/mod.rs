@@ -2,28 +2,37 @@
 //!
 //! * `file`: opening it: format, incarnation, what is kept of it in memory.
 //! * `engine`: the one writer; what happens when the file fails.
+//! * `group`: one group as one write transaction.
 //! * `write`, `touched`: how a document is written; a large one costs what a change touches, not its size.
 //! * `read`: snapshots.
 //! * `rows`: what lies in the file.
 //!
 //! **A group is one write transaction**, so that its commits share one flush, and what is left after a crash is a
 //! prefix of the groups. With [`Durability::Always`] each is flushed before it is acknowledged; otherwise redb keeps
-//! groups in memory until the next flush, which is always a whole prefix too.
+//! groups in memory until the next flush, which always carries a whole prefix too.
 //!
-//! **Quick-repair** (redb then stores its allocator with a commit, so that opening after a crash need not walk the whole
-//! file) is on for the flushes of `interval` and `never`, which are rare, and off for the commits of `always`, where it
-//! would add a second flush to each.
+//! **Quick-repair** (redb then stores its allocator with a commit, so that opening after a crash need not walk the
+//! whole file) is on for the flushes of `interval` and `never`, which are rare, and off for the commits of `always`.
+//! Measured with documents of 100 bytes, two cores, other work beside it:
+//!
+//! | documents | commit of 1, without / with | commit of 50 | opening after a crash |
+//! |---|---|---|---|
+//! | 1 M (0.5 GiB) | 0.28 / 0.54 ms | 2.1 / 2.8 ms | 0.33 / 0.21 s |
+//! | 10 M (2 GiB) | 0.23 / 7.9 ms | 3.0 / 12 ms | 28 / 0.8 s |
 //!
 //! **When the file fails**, by an error or a panic of redb, it is closed, and the commits of the group at hand are
-//! `Unknown`. Whoever asks for an outcome reopens it, and the ids of applied commits, which are written with each group,
-//! decide. If groups were acknowledged but not flushed, they are lost with the old handle: the incarnation rises, and
+//! `Unknown`. Whoever asks for an outcome reopens it, and the ids of applied commits, which are written with each
+//! group, decide. If groups were acknowledged but not flushed, they are lost with the old handle: the incarnation rises, and
 //! commits minted before are refused, because what they read may be lost.
 
 mod engine;
 mod file;
+mod group;
 mod read;
 mod rows;
 mod touched;
+#[cfg(feature = "testing")]
+mod validate;
 mod write;
 
 use std::fs::{File, OpenOptions};
@@ -130,6 +139,13 @@ impl Embedded {
             ends
         });
         Ok(Embedded { engine, _ends_flushing: ends_flushing })
+    }
+
+    /// Walks through the whole file and says what in it does not agree.
+    #[cfg(feature = "testing")]
+    #[doc(hidden)]
+    pub fn validate(&self) -> Result<(), String> {
+        self.engine.validate()
     }
 
     /// Runs `work` where it may block.

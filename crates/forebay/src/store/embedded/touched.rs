@@ -76,7 +76,7 @@ impl Ends {
 
 /// The bytes of a byte string of `length` bytes that `changes` touch on its way to `after`.
 pub(super) fn changed_bytes(mut length: usize, changes: &[Change], after: &[u8]) -> Option<Range<usize>> {
-    let mut changed = usize::MAX..0;
+    let mut changed = None::<Range<usize>>;
     for change in changes {
         let (start, end) = match change {
             Change::Append(bytes) => (length, length.checked_add(bytes.len())?),
@@ -86,11 +86,11 @@ pub(super) fn changed_bytes(mut length: usize, changes: &[Change], after: &[u8])
             _ => return None,
         };
         if start < end {
-            changed = changed.start.min(start)..changed.end.max(end);
+            changed = Some(changed.map_or(start..end, |range| range.start.min(start)..range.end.max(end)));
             length = length.max(end);
         }
     }
-    (length == after.len()).then_some(changed)
+    (length == after.len()).then(|| changed.unwrap_or(length..length))
 }
 
 #[cfg(test)]

@@ -103,6 +103,9 @@ fn repeated(bench: &mut Bench) {
     let third = bench.commit_of(vec![put(&key("b"), text("3"))]);
     let outcomes = bench.outcomes(&[first.clone(), third.clone(), third.clone()]);
     assert_eq!(outcomes, [committed.clone(), committed.clone(), committed.clone()]);
+    let (fourth, fifth) = (bench.commit_of(vec![put(&key("c"), text("4"))]), bench.commit_of(vec![delete(&key("c"))]));
+    bench.outcomes(&[fourth.clone(), fifth, fourth]);
+    assert_eq!(bench.get_one(&key("c")).value, None, "a repetition within the group undoes nothing");
     let expected = Read { value: Some(text("2")), version: second.version };
     assert_eq!(bench.get_one(&key("a")), expected);
     assert_eq!(bench.count(0), 2);

@@ -211,6 +211,7 @@ impl Run {
     }
 
     fn compare(&mut self) {
+        self.bench.subject.validate();
         let keys = (0..NAMES * 2).map(key).collect::<Vec<_>>();
         for (key, read) in keys.iter().zip(self.bench.get(&keys)) {
             match self.model.documents.get(key) {

@@ -1,0 +1,205 @@
+//! What the embedded store says to files that it can't use, and to rows that make no sense: a clear error, no panic.
+
+mod common;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use common::{Random, runtime};
+use forebay::change::Change;
+use forebay::store::embedded::{Durability, Embedded, EmbeddedOptions, OpenError};
+use forebay::store::forgetful::Forgetful;
+use forebay::store::suite::{block_on, write};
+use forebay::store::{Commit, CommitOutcome, ReadError, Store};
+use forebay::value::{Data, Hash};
+use forebay::version::Mint;
+use forebay::{Key, TxnId, Value};
+use redb::{Database, ReadableTable, TableDefinition};
+
+const OPTIONS: EmbeddedOptions = EmbeddedOptions { durability: Durability::Always, page_cache_bytes: 1 << 20 };
+const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
+const DOCUMENTS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("documents");
+const PARTS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("parts");
+const LOG: TableDefinition<u64, &[u8]> = TableDefinition::new("log");
+
+fn open(path: &Path) -> Result<Embedded, OpenError> {
+    Embedded::open(runtime(), path, OPTIONS)
+}
+
+fn error(path: &Path) -> (OpenError, String) {
+    match open(path) {
+        Ok(_) => panic!("{} was opened", path.display()),
+        Err(error) => {
+            let text = error.to_string();
+            (error, text)
+        }
+    }
+}
+
+fn key(name: &str) -> Key {
+    Key::new(0, name.as_bytes())
+}
+
+fn large_hash() -> Value {
+    let mut hash = Hash::default();
+    for field in 0..300u64 {
+        hash.insert(field.to_be_bytes().as_slice().into(), vec![b'x'; 60].into());
+    }
+    Value { data: Data::Hash(hash), expires_at_ms: None }
+}
+
+fn fill(store: &Embedded) {
+    let mint = Mint::new(store.incarnation());
+    for number in 0..20u64 {
+        let mut writes = vec![write(&key(&format!("small {number}")), None, vec![Change::Put(Value::bytes(*b"x"))])];
+        writes.push(write(&key(&format!("large {number}")), None, vec![Change::Put(large_hash())]));
+        let commit = Commit { id: TxnId(mint.next()), version: mint.next(), checks: Vec::new(), writes };
+        assert_eq!(block_on(store.commit(&[commit])), [CommitOutcome::Committed(Vec::new())]);
+    }
+}
+
+/// A closed file with documents in it.
+fn filled(folder: &Path) -> std::path::PathBuf {
+    let path = folder.join("store.redb");
+    fill(&open(&path).unwrap());
+    path
+}
+
+fn edit(path: &Path, change: impl FnOnce(&redb::WriteTransaction)) {
+    let database = Database::open(path).unwrap();
+    let transaction = database.begin_write().unwrap();
+    change(&transaction);
+    transaction.commit().unwrap();
+}
+
+#[test]
+fn files_that_are_no_store_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (found, text) = error(&folder.path().join("missing/store.redb"));
+    assert!(matches!(found, OpenError::Io { .. }) && text.contains("make the folder first"), "{text}");
+    let (found, text) = error(folder.path());
+    assert!(matches!(found, OpenError::Io { .. }), "{text}");
+    let garbage = folder.path().join("garbage");
+    for length in [1, 17, 5_000, 100_000] {
+        let bytes = (0..length).map(|at: u32| (at * 7) as u8).collect::<Vec<_>>();
+        std::fs::write(&garbage, &bytes).unwrap();
+        let (_, text) = error(&garbage);
+        assert!(text.contains("not a forebay store"), "{length} bytes: {text}");
+        assert_eq!(std::fs::read(&garbage).unwrap(), bytes, "it must not be changed");
+    }
+    let foreign = folder.path().join("foreign");
+    drop(Database::create(&foreign).unwrap());
+    edit(&foreign, |transaction| drop(transaction.open_table(DOCUMENTS).unwrap()));
+    let (found, text) = error(&foreign);
+    assert!(matches!(found, OpenError::Foreign(_)), "{text}");
+}
+
+#[test]
+fn other_formats_and_users_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = filled(folder.path());
+    let store = open(&path).unwrap();
+    let (found, text) = error(&path);
+    assert!(matches!(found, OpenError::InUse(_)), "{text}");
+    drop(store);
+    edit(&path, |transaction| drop(transaction.open_table(META).unwrap().insert("format", 7).unwrap()));
+    let (found, text) = error(&path);
+    assert!(matches!(found, OpenError::Format { found: 7, .. }), "{text}");
+    assert!(text.contains("format 7") && text.contains("open it with the version that wrote it"), "{text}");
+    edit(&path, |transaction| drop(transaction.open_table(META).unwrap().insert("format", 1).unwrap()));
+    assert!(open(&path).is_ok());
+}
+
+#[test]
+fn a_file_without_rights_is_refused() {
+    let denied = || Err(std::io::Error::from(std::io::ErrorKind::PermissionDenied));
+    let text = Embedded::open_with_backend(runtime(), Arc::new(denied), OPTIONS).err().unwrap().to_string();
+    assert!(text.contains("the right to read and write"), "{text}");
+    let folder = tempfile::tempdir().unwrap();
+    let path = filled(folder.path());
+    let mut rights = std::fs::metadata(&path).unwrap().permissions();
+    rights.set_readonly(true);
+    std::fs::set_permissions(&path, rights).unwrap();
+    // Who may write everything, as root may, opens it all the same.
+    if std::fs::OpenOptions::new().write(true).open(&path).is_err() {
+        let (_, text) = error(&path);
+        assert!(text.contains("the right to read and write"), "{text}");
+    }
+}
+
+#[test]
+fn damaged_rows_are_told_and_the_others_still_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = filled(folder.path());
+    let row_key = |name: &str| [&[0], name.as_bytes()].concat();
+    edit(&path, |transaction| {
+        let mut documents = transaction.open_table(DOCUMENTS).unwrap();
+        documents.insert(row_key("small 1").as_slice(), b"".as_slice()).unwrap();
+        documents.insert(row_key("small 2").as_slice(), [9; 80].as_slice()).unwrap();
+        let cut = documents.get(row_key("small 3").as_slice()).unwrap().unwrap().value()[..26].to_vec();
+        documents.insert(row_key("small 3").as_slice(), cut.as_slice()).unwrap();
+        let first = transaction.open_table(PARTS).unwrap().first().unwrap().unwrap().0.value().to_vec();
+        transaction.open_table(PARTS).unwrap().remove(first.as_slice()).unwrap();
+    });
+    let store = open(&path).unwrap();
+    for name in ["small 1", "small 2", "small 3", "large 0"] {
+        match block_on(store.get(&[key("small 0"), key(name)])) {
+            Err(ReadError::Damaged { key: found, why }) => assert!(found == key(name) && !why.is_empty(), "{why}"),
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+    assert_eq!(block_on(store.get(&[key("large 1")])).unwrap()[0].value, Some(large_hash()));
+    let mint = Mint::new(store.incarnation());
+    let writes = vec![write(&key("small 1"), None, vec![Change::Put(Value::bytes(*b"y"))])];
+    let commit = Commit { id: TxnId(mint.next()), version: mint.next(), checks: Vec::new(), writes };
+    let outcome = block_on(store.commit(&[commit])).remove(0);
+    assert!(matches!(&outcome, CommitOutcome::Refused(why) if why.contains("damaged")), "{outcome:?}");
+    drop(store);
+    edit(&path, |transaction| drop(transaction.open_table(LOG).unwrap().insert(u64::MAX, b"x".as_slice()).unwrap()));
+    let (found, text) = error(&path);
+    assert!(matches!(found, OpenError::Damaged { .. }) && text.contains("restore it from a backup"), "{text}");
+}
+
+/// Bytes turned over anywhere, and files cut short: an error or the right answer, never a panic.
+#[test]
+fn rot_is_survived() {
+    let disk = Forgetful::new();
+    let open = |disk: &Forgetful| {
+        let disk = disk.clone();
+        Embedded::open_with_backend(runtime(), Arc::new(move || Ok(disk.handle())), OPTIONS)
+    };
+    fill(&open(&disk).unwrap());
+    let sound = disk.bytes();
+    let (mut refused, mut told, mut fine) = (0, 0, 0);
+    for seed in 0..250 {
+        let mut random = Random(seed);
+        let mut bytes = sound.clone();
+        if random.chance(25) {
+            bytes.truncate(random.below(bytes.len() as u64) as usize);
+        }
+        for _ in 0..random.below(4) * random.below(40) {
+            let at = random.below(bytes.len().max(1) as u64) as usize;
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte ^= 1 << random.below(8);
+            }
+        }
+        let rotten = Forgetful::holding(bytes);
+        let Ok(store) = open(&rotten) else {
+            refused += 1;
+            continue;
+        };
+        let keys = (0..20).flat_map(|at| [key(&format!("small {at}")), key(&format!("large {at}"))]);
+        for key in keys {
+            match block_on(store.get(&[key])) {
+                Ok(_) => fine += 1,
+                Err(_) => told += 1,
+            }
+        }
+        let _ = (block_on(store.scan(0, None, 100)), block_on(store.expired(u64::MAX, 100)));
+        let mint = Mint::new(store.incarnation());
+        let writes = vec![write(&key("small 3"), None, vec![Change::Put(large_hash())])];
+        let commit = Commit { id: TxnId(mint.next()), version: mint.next(), checks: Vec::new(), writes };
+        let _ = (block_on(store.commit(&[commit])), block_on(store.clear(&[0], mint.next())));
+    }
+    assert!(refused > 0 && told > 0 && fine > 0, "{refused} files refused, {told} reads failed, {fine} succeeded");
+}

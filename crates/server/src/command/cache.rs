@@ -1,0 +1,181 @@
+//! CACHE: what is kept, why, and what clients ask for.
+
+use std::time::Duration;
+
+use forebay::cache::charge;
+use forebay::key::KeyRef;
+use forebay_protocol::{Frame, Reply, errors};
+use futures_util::future::BoxFuture;
+
+use super::family::{self, Sub, SubRun, is, text};
+use super::{Command, Flag, Group, Keys, Run};
+use crate::recorder::{Recorder, Trace};
+use crate::session::Session;
+
+/// The longest CACHE TRACE, in ms.
+const TRACE_MS_MAX: u64 = 7 * 24 * 3_600_000;
+
+pub(super) const COMMANDS: &[Command] = &[Command {
+    name: "cache",
+    syntax: "subcommand [arg ..]",
+    summary: "Shows what is cached and why, empties the cache, records traces",
+    group: Group::Cache,
+    arity: -2,
+    keys: Keys::None,
+    run: Run::Engine(|session, frame| family::run_waiting(session, frame, "cache")),
+    flags: &[Flag::NotInMulti, Flag::Admin],
+}];
+
+pub(super) const SUBS: &[Sub] = &[
+    Sub { name: "stats", syntax: "", summary: "Figures of the cache", arity: 2, run: SubRun::Session(stats) },
+    Sub {
+        name: "explain",
+        syntax: "key",
+        summary: "Whether a key is cached, with which version, and what the policy thinks of it",
+        arity: 3,
+        run: SubRun::Session(explain),
+    },
+    Sub {
+        name: "reset",
+        syntax: "",
+        summary: "Drops all that is cached; the store is not touched",
+        arity: 2,
+        run: SubRun::Session(|session, _| {
+            session.shared.engine.cache().clear(|_| true);
+            Reply::OK
+        }),
+    },
+    Sub {
+        name: "trace",
+        syntax: "START name [duration] | STOP | STATUS",
+        summary: "Records what clients access in a file under --trace-dir, for forebay sim; duration as 500ms, 30s, 5m, 2h",
+        arity: -3,
+        run: SubRun::Engine(trace),
+    },
+];
+
+fn stats(session: &mut Session, _: Frame<'_>) -> Reply {
+    let engine = &session.shared.engine;
+    let stats = engine.cache().stats();
+    let number = |name: &str, value: u64| (text(name), Reply::Integer(value.min(i64::MAX as u64) as i64));
+    let asked = stats.hits + stats.misses;
+    let rate = if asked == 0 { 0.0 } else { stats.hits as f64 / asked as f64 };
+    Reply::Map(vec![
+        (text("policy"), text(engine.cache().policy().name)),
+        (text("store"), text(engine.store().name())),
+        number("budget_bytes", stats.budget_bytes),
+        number("used_bytes", stats.used_bytes),
+        number("entries", stats.entries),
+        number("hits", stats.hits),
+        number("misses", stats.misses),
+        (text("hit_rate"), Reply::Double(rate)),
+        number("insertions", stats.insertions),
+        number("evictions", stats.evictions),
+        number("rejections", stats.rejections),
+        number("fills_ended", stats.fills_ended),
+        number("followers", stats.followers),
+    ])
+}
+
+/// `hit | version 1-8812 | size 212 B | ..`; what is cached as absent begins with `absent`.
+fn explain(session: &mut Session, frame: Frame<'_>) -> Reply {
+    let key = KeyRef { space: session.space, name: frame.arg(2) };
+    let cache = session.shared.engine.cache();
+    let policy = cache.policy();
+    let Some((read, charged, reason)) = cache.explain(key) else {
+        return text(format!("not cached | policy {}", policy.name));
+    };
+    debug_assert_eq!(charged, charge(&key.to_key(), &read, policy));
+    let now_ms = session.shared.engine.runtime().now_ms();
+    let state = match &read.value {
+        Some(value) if value.expired(now_ms) => "expired",
+        Some(_) => "hit",
+        None => "absent",
+    };
+    let mut line = format!("{state} | version {} | size {charged} B", read.version);
+    if let Some(value) = &read.value {
+        line.push_str(&format!(" | type {}", value.kind().name()));
+        if let Some(expires_at_ms) = value.expires_at_ms.filter(|at| *at > now_ms) {
+            line.push_str(&format!(" | expires in {} ms", expires_at_ms - now_ms));
+        }
+    }
+    line.push_str(&format!(" | policy {}: {reason}", policy.name));
+    text(line)
+}
+
+fn trace<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply> {
+    Box::pin(async move {
+        match (frame.arg(2), frame.len()) {
+            (action, 4 | 5) if is(action, "start") => {
+                let duration = match frame.get(4).map(duration) {
+                    Some(None) => {
+                        return Reply::error("ERR a duration is a whole number and ms, s, m or h, up to 168h");
+                    }
+                    Some(Some(duration)) => Some(duration),
+                    None => None,
+                };
+                match Recorder::start(&session.shared, frame.arg(3), duration).await {
+                    Ok(()) => Reply::OK,
+                    Err(why) if why.starts_with("LIMIT") => Reply::error(why),
+                    Err(why) => Reply::error(format!("ERR {why}")),
+                }
+            }
+            (action, 3) if is(action, "stop") => match session.shared.recorder.stop().await {
+                Some(trace) => Reply::Map(shown(&trace)),
+                None => Reply::error("ERR no trace is being recorded"),
+            },
+            (action, 3) if is(action, "status") => {
+                let status = session.shared.recorder.status(session.shared.engine.runtime());
+                let mut pairs = vec![
+                    (text("running"), Reply::Boolean(status.running)),
+                    (text("elapsed_ms"), Reply::Integer(status.elapsed_ms as i64)),
+                ];
+                pairs.extend(status.trace.iter().flat_map(shown));
+                Reply::Map(pairs)
+            }
+            (action, _) if ["start", "stop", "status"].iter().any(|word| is(action, word)) => {
+                errors::wrong_arguments("cache|trace")
+            }
+            (action, _) => errors::unknown_subcommand("CACHE TRACE", action),
+        }
+    })
+}
+
+fn shown(trace: &Trace) -> Vec<(Reply, Reply)> {
+    vec![
+        (text("name"), text(trace.name.clone())),
+        (text("records"), Reply::Integer(trace.records as i64)),
+        (text("dropped"), Reply::Integer(trace.dropped as i64)),
+        (text("error"), trace.error.clone().map_or(Reply::Nil, Reply::Text)),
+    ]
+}
+
+/// `500ms`, `30s`, `5m`, `2h`.
+fn duration(text: &[u8]) -> Option<Duration> {
+    let text = std::str::from_utf8(text).ok()?;
+    let digits = text.find(|letter: char| !letter.is_ascii_digit())?;
+    let number: u64 = text[..digits].parse().ok()?;
+    let unit_ms = match &text[digits..] {
+        "ms" => 1,
+        "s" => 1000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return None,
+    };
+    let ms = number.checked_mul(unit_ms)?;
+    (1..=TRACE_MS_MAX).contains(&ms).then(|| Duration::from_millis(ms))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations() {
+        assert_eq!(duration(b"500ms"), Some(Duration::from_millis(500)));
+        assert_eq!(duration(b"5m"), Some(Duration::from_secs(300)));
+        for wrong in ["", "5", "m", "0s", "-1s", "169h", "5 m", "99999999999999999999h", "18446744073709551615h"] {
+            assert_eq!(duration(wrong.as_bytes()), None, "{wrong}");
+        }
+    }
+}

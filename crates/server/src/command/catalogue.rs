@@ -1,0 +1,342 @@
+//! COMMAND: the records of all commands, in the shapes in which Redis shows its own.
+
+use forebay_protocol::{Frame, Reply, errors};
+
+use super::family::{self, Sub, SubRun, is, map, subcommands, text};
+use super::{Command, Effect, Flag, Group, Keys, Run, all};
+use crate::glob;
+use crate::session::Session;
+
+pub(super) const COMMANDS: &[Command] = &[Command {
+    name: "command",
+    syntax: "[subcommand [arg ..]]",
+    summary: "Shows the commands that there are",
+    group: Group::Server,
+    arity: -1,
+    keys: Keys::None,
+    run: Run::Session(|session, frame| match frame.len() {
+        1 => Reply::Array(all().map(info_of).collect()),
+        _ => family::run(session, frame, "command"),
+    }),
+    flags: &[],
+}];
+
+pub(super) const SUBS: &[Sub] = &[
+    Sub {
+        name: "count",
+        syntax: "",
+        summary: "How many commands there are",
+        arity: 2,
+        run: SubRun::Session(|_, _| Reply::Integer(all().count() as i64)),
+    },
+    Sub { name: "info", syntax: "[name ..]", summary: "What commands are", arity: -2, run: SubRun::Session(info) },
+    Sub { name: "docs", syntax: "[name ..]", summary: "What commands do", arity: -2, run: SubRun::Session(docs) },
+    Sub {
+        name: "list",
+        syntax: "[FILTERBY MODULE name | ACLCAT category | PATTERN pattern]",
+        summary: "Names of commands",
+        arity: -2,
+        run: SubRun::Session(list),
+    },
+    Sub {
+        name: "getkeys",
+        syntax: "name [arg ..]",
+        summary: "The keys of a request",
+        arity: -3,
+        run: SubRun::Session(get_keys),
+    },
+];
+
+/// All categories, as ACL CAT shows them.
+pub const CATEGORIES: &[&str] = &[
+    "keyspace",
+    "read",
+    "write",
+    "set",
+    "list",
+    "hash",
+    "string",
+    "admin",
+    "fast",
+    "slow",
+    "dangerous",
+    "connection",
+    "transaction",
+];
+
+fn group_name(group: Group) -> &'static str {
+    match group {
+        Group::Connection => "connection",
+        Group::Strings => "string",
+        Group::Keys => "generic",
+        Group::Hashes => "hash",
+        Group::Lists => "list",
+        Group::Sets => "set",
+        Group::Transactions => "transactions",
+        Group::Cache => "cache",
+        Group::Server => "server",
+    }
+}
+
+/// What a command does to documents as far as its record says; `None` if it works on none.
+fn effect(command: &Command) -> Option<Effect> {
+    match command.run {
+        Run::Documents(effect, _) => Some(effect),
+        Run::Varying(..) => Some(Effect::ReadWrite),
+        Run::Session(_) | Run::Engine(_) => None,
+    }
+}
+
+/// The categories of a command, without `@`.
+pub fn categories(command: &Command) -> Vec<&'static str> {
+    let mut categories = Vec::new();
+    match effect(command) {
+        Some(Effect::Read) => categories.push("read"),
+        Some(_) => categories.push("write"),
+        None => {}
+    }
+    categories.extend(match command.group {
+        Group::Connection => Some("connection"),
+        Group::Strings => Some("string"),
+        Group::Keys => Some("keyspace"),
+        Group::Hashes => Some("hash"),
+        Group::Lists => Some("list"),
+        Group::Sets => Some("set"),
+        Group::Transactions => Some("transaction"),
+        Group::Cache | Group::Server => None,
+    });
+    if command.is(Flag::Admin) {
+        categories.extend(["admin", "dangerous"]);
+    }
+    // One key or none is quick; more take as long as there are keys.
+    let one_key = matches!(command.keys, Keys::Range { first, last, .. } if last == first as isize);
+    categories.push(if one_key { "fast" } else { "slow" });
+    categories
+}
+
+fn statuses<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Reply> {
+    names.into_iter().map(|name| Reply::Simple(name.to_owned().into())).collect()
+}
+
+fn flags(command: &Command) -> Reply {
+    let mut flags = Vec::new();
+    match effect(command) {
+        Some(Effect::Read) => flags.push("readonly"),
+        Some(_) => flags.push("write"),
+        None => flags.extend(["noscript", "loading", "stale"]),
+    }
+    if command.is(Flag::Admin) {
+        flags.push("admin");
+    }
+    if command.is(Flag::NotInMulti) {
+        flags.push("no_multi");
+    }
+    if categories(command).contains(&"fast") {
+        flags.push("fast");
+    }
+    if matches!(command.keys, Keys::Custom(_)) {
+        flags.push("movablekeys");
+    }
+    Reply::Set(statuses(flags))
+}
+
+/// First, last and step in Redis' terms; 0 where there are none, or they can't be told in this form.
+fn positions(keys: Keys) -> [i64; 3] {
+    match keys {
+        Keys::Range { first, last, step } => [first as i64, last as i64, step as i64],
+        Keys::None | Keys::Custom(_) => [0, 0, 0],
+    }
+}
+
+fn key_specs(command: &Command) -> Vec<Reply> {
+    let Keys::Range { first, last, step } = command.keys else { return Vec::new() };
+    let flags = match effect(command) {
+        Some(Effect::Read) => ["RO", "access"],
+        Some(Effect::Blind) => ["OW", "update"],
+        _ => ["RW", "update"],
+    };
+    // Counted from the first key, unless from the end.
+    let last = if last < 0 { last as i64 } else { last as i64 - first as i64 };
+    let begin = map([("type", text("index")), ("spec", map([("index", Reply::Integer(first as i64))]))]);
+    let range = map([
+        ("lastkey", Reply::Integer(last)),
+        ("keystep", Reply::Integer(step as i64)),
+        ("limit", Reply::Integer(0)),
+    ]);
+    let find = map([("type", text("range")), ("spec", range)]);
+    let flags = Reply::Set(statuses(flags));
+    vec![map([("flags", flags), ("begin_search", begin), ("find_keys", find)])]
+}
+
+fn info_of(command: &'static Command) -> Reply {
+    let categories: Vec<String> = categories(command).iter().map(|name| format!("@{name}")).collect();
+    let [first, last, step] = positions(command.keys).map(Reply::Integer);
+    let subs = subcommands(command.name).iter().map(|sub| {
+        let name = format!("{}|{}", command.name, sub.name);
+        Reply::Array(vec![
+            text(name),
+            Reply::Integer(i64::from(sub.arity)),
+            flags(command),
+            Reply::Integer(0),
+            Reply::Integer(0),
+            Reply::Integer(0),
+            Reply::Set(statuses(categories.iter().map(String::as_str))),
+            Reply::Array(Vec::new()),
+            Reply::Array(Vec::new()),
+            Reply::Array(Vec::new()),
+        ])
+    });
+    Reply::Array(vec![
+        text(command.name),
+        Reply::Integer(i64::from(command.arity)),
+        flags(command),
+        first,
+        last,
+        step,
+        Reply::Set(statuses(categories.iter().map(String::as_str))),
+        Reply::Array(Vec::new()),
+        Reply::Array(key_specs(command)),
+        Reply::Array(subs.collect()),
+    ])
+}
+
+fn info(session: &mut Session, frame: Frame<'_>) -> Reply {
+    if frame.len() == 2 {
+        return Reply::Array(all().map(info_of).collect());
+    }
+    let found = frame.args().skip(2).map(|name| session.shared.table.find(name).map_or(Reply::NilArray, info_of));
+    Reply::Array(found.collect())
+}
+
+/// The parts of a syntax line between spaces that stand outside of brackets.
+fn syntax_parts(syntax: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let (mut depth, mut start) = (0_usize, 0);
+    for (at, letter) in syntax.char_indices() {
+        match letter {
+            '[' => depth += 1,
+            ']' => depth = depth.saturating_sub(1),
+            ' ' if depth == 0 => {
+                parts.push(&syntax[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&syntax[start..]);
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+/// Arguments in the form from which redis-cli makes its hints: one per part of the syntax line.
+fn arguments(syntax: &str) -> Reply {
+    let argument = |part: &str| {
+        let optional = part.starts_with('[') && part.ends_with(']');
+        let shown = if optional { &part[1..part.len() - 1] } else { part };
+        let mut argument = vec![
+            (text("name"), text(shown)),
+            (text("type"), text(if shown == "key" { "key" } else { "string" })),
+            (text("display_text"), text(shown)),
+        ];
+        if shown == "key" {
+            argument.push((text("key_spec_index"), Reply::Integer(0)));
+        }
+        if optional {
+            argument.push((text("flags"), Reply::Set(statuses(["optional"]))));
+        }
+        Reply::Map(argument)
+    };
+    Reply::Array(syntax_parts(syntax).into_iter().map(argument).collect())
+}
+
+fn doc(summary: &str, group: Group, syntax: &str) -> Vec<(Reply, Reply)> {
+    let mut doc = vec![
+        (text("summary"), text(summary)),
+        (text("since"), text(env!("CARGO_PKG_VERSION"))),
+        (text("group"), text(group_name(group))),
+    ];
+    if !syntax.is_empty() {
+        doc.push((text("arguments"), arguments(syntax)));
+    }
+    doc
+}
+
+fn doc_of(command: &'static Command) -> (Reply, Reply) {
+    let subs = subcommands(command.name);
+    let syntax = if subs.is_empty() { command.syntax } else { "" };
+    let mut entry = doc(command.summary, command.group, syntax);
+    if !subs.is_empty() {
+        let sub_doc = |sub: &Sub| {
+            let name = format!("{}|{}", command.name, sub.name);
+            (text(name), Reply::Map(doc(sub.summary, command.group, sub.syntax)))
+        };
+        entry.push((text("subcommands"), Reply::Map(subs.iter().map(sub_doc).collect())));
+    }
+    (text(command.name), Reply::Map(entry))
+}
+
+fn docs(session: &mut Session, frame: Frame<'_>) -> Reply {
+    if frame.len() == 2 {
+        return Reply::Map(all().map(doc_of).collect());
+    }
+    Reply::Map(frame.args().skip(2).filter_map(|name| session.shared.table.find(name).map(doc_of)).collect())
+}
+
+fn list(_: &mut Session, frame: Frame<'_>) -> Reply {
+    let names = |wanted: &dyn Fn(&'static Command) -> bool| {
+        Reply::Array(all().filter(|command| wanted(command)).map(|command| text(command.name)).collect())
+    };
+    match (frame.len(), frame.get(2), frame.get(3), frame.get(4)) {
+        (2, ..) => names(&|_| true),
+        (5, Some(filter), Some(by), Some(value)) if is(filter, "filterby") => {
+            match by.to_ascii_lowercase().as_slice() {
+                b"module" => Reply::Array(Vec::new()),
+                b"aclcat" => names(&|command| categories(command).iter().any(|category| is(value, category))),
+                b"pattern" => names(&|command| glob::matches(value, command.name.as_bytes(), true)),
+                _ => Reply::error(errors::SYNTAX),
+            }
+        }
+        _ => Reply::error(errors::SYNTAX),
+    }
+}
+
+fn get_keys(session: &mut Session, frame: Frame<'_>) -> Reply {
+    let request = frame.tail(2);
+    let Some(command) = session.shared.table.find(request.arg(0)) else {
+        return Reply::error(errors::INVALID_COMMAND);
+    };
+    if matches!(command.keys, Keys::None) {
+        return Reply::error(errors::COMMAND_WITHOUT_KEYS);
+    }
+    if !command.arity_fits(request.len()) {
+        return Reply::error(errors::COMMAND_ARGUMENTS);
+    }
+    let mut keys = Vec::new();
+    command.each_key(request, session.space, &mut |key| keys.push(Reply::bulk(key.name)));
+    Reply::Array(keys)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn syntax_lines_are_taken_apart_outside_of_brackets() {
+        assert_eq!(syntax_parts("key value [NX|XX] [EX s | PX ms]"), ["key", "value", "[NX|XX]", "[EX s | PX ms]"]);
+        assert_eq!(syntax_parts(""), [""; 0]);
+    }
+
+    #[test]
+    fn every_command_is_of_known_categories_and_has_one_name() {
+        let mut names: Vec<_> = all().map(|command| command.name).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count, "each name once");
+        for command in all() {
+            assert!(categories(command).iter().all(|category| CATEGORIES.contains(category)), "{}", command.name);
+            assert!(command.name.len() <= super::super::NAME_BYTES_MAX);
+            assert_eq!(command.name, command.name.to_ascii_lowercase());
+        }
+    }
+}

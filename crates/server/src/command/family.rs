@@ -1,0 +1,119 @@
+//! Commands with subcommands: CLIENT, CONFIG and their kind. Each subcommand is one [`Sub`] record beside its function;
+//! the records check arguments and make HELP, COMMAND INFO and COMMAND DOCS.
+
+use forebay_protocol::{Frame, Reply, errors};
+use futures_util::future::{BoxFuture, ready};
+
+use crate::session::Session;
+
+/// One subcommand, declared once.
+pub struct Sub {
+    /// Its name in lower case.
+    pub name: &'static str,
+    /// Arguments as help shows them.
+    pub syntax: &'static str,
+    /// One line on what it does.
+    pub summary: &'static str,
+    /// Arguments with both names: exactly so many, or at least so many if negative.
+    pub arity: i32,
+    /// What runs.
+    pub run: SubRun,
+}
+
+/// What runs for a subcommand.
+pub enum SubRun {
+    /// Works on the session, at once.
+    Session(fn(&mut Session, Frame<'_>) -> Reply),
+    /// May wait.
+    Engine(for<'a> fn(&'a mut Session, Frame<'a>) -> BoxFuture<'a, Reply>),
+}
+
+/// All commands that have subcommands.
+const FAMILIES: &[(&str, &[Sub])] = &[
+    ("client", super::client::SUBS),
+    ("command", super::catalogue::SUBS),
+    ("config", super::config::SUBS),
+    ("slowlog", super::slow::SLOWLOG),
+    ("latency", super::slow::LATENCY),
+    ("memory", super::server::MEMORY),
+    ("debug", super::server::DEBUG),
+    ("function", super::server::FUNCTION),
+    ("script", super::server::SCRIPT),
+    ("acl", super::acl::SUBS),
+    ("hint", super::hint::SUBS),
+    ("cache", super::cache::SUBS),
+];
+
+/// The subcommands of a command, none for most.
+pub fn subcommands(command: &str) -> &'static [Sub] {
+    FAMILIES.iter().find(|(name, _)| *name == command).map_or(&[], |(_, subs)| subs)
+}
+
+/// Runs the subcommand that a request names, in a family where none waits.
+pub(super) fn run(session: &mut Session, frame: Frame<'_>, family: &'static str) -> Reply {
+    match find(frame, family) {
+        Ok(Sub { run: SubRun::Session(run), .. }) => run(session, frame),
+        Ok(_) => errors::unknown_subcommand(family, frame.arg(1)),
+        Err(reply) => reply,
+    }
+}
+
+/// Runs the subcommand that a request names.
+pub(super) fn run_waiting<'a>(
+    session: &'a mut Session,
+    frame: Frame<'a>,
+    family: &'static str,
+) -> BoxFuture<'a, Reply> {
+    match find(frame, family) {
+        Ok(Sub { run: SubRun::Session(run), .. }) => Box::pin(ready(run(session, frame))),
+        Ok(Sub { run: SubRun::Engine(run), .. }) => run(session, frame),
+        Err(reply) => Box::pin(ready(reply)),
+    }
+}
+
+/// The subcommand, or the answer if there is none or it is HELP.
+fn find(frame: Frame<'_>, family: &'static str) -> Result<&'static Sub, Reply> {
+    let name = frame.arg(1);
+    let subs = subcommands(family);
+    if name.eq_ignore_ascii_case(b"help") && frame.len() == 2 {
+        return Err(help(family, subs));
+    }
+    let sub = subs.iter().find(|sub| sub.name.as_bytes().eq_ignore_ascii_case(name));
+    let sub = sub.ok_or_else(|| errors::unknown_subcommand(family, name))?;
+    let fits = match usize::try_from(sub.arity) {
+        Ok(exact) => frame.len() == exact,
+        Err(_) => frame.len() >= sub.arity.unsigned_abs() as usize,
+    };
+    match fits {
+        true => Ok(sub),
+        false => Err(errors::wrong_arguments(&format!("{family}|{}", sub.name))),
+    }
+}
+
+/// In the form of Redis' HELP: names and syntax, indented below them what they do.
+fn help(family: &str, subs: &[Sub]) -> Reply {
+    let family = family.to_ascii_uppercase();
+    let mut lines = vec![format!("{family} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:")];
+    for sub in subs {
+        lines.push(format!("{} {}", sub.name.to_ascii_uppercase(), sub.syntax).trim_end().to_owned());
+        lines.push(format!("    {}.", sub.summary));
+    }
+    lines.push("HELP".into());
+    lines.push("    Print this help.".into());
+    Reply::Array(lines.into_iter().map(|line| Reply::Simple(line.into())).collect())
+}
+
+/// A bulk string.
+pub(super) fn text(text: impl Into<String>) -> Reply {
+    Reply::Text(text.into())
+}
+
+/// A map with names as keys.
+pub(super) fn map<const N: usize>(pairs: [(&str, Reply); N]) -> Reply {
+    Reply::Map(pairs.into_iter().map(|(name, value)| (text(name), value)).collect())
+}
+
+/// `true` for any of a few words, in any case of letters.
+pub(super) fn is(arg: &[u8], word: &str) -> bool {
+    arg.eq_ignore_ascii_case(word.as_bytes())
+}

@@ -1,0 +1,270 @@
+//! What looks at a whole key space: SCAN, KEYS, RANDOMKEY, DBSIZE, FLUSHDB, FLUSHALL. They see the last committed state,
+//! not that of a transaction, and are refused inside of one.
+
+use forebay::key::{Key, SPACES};
+use forebay_protocol::decoder::parse_integer;
+use forebay_protocol::{Frame, Reply, errors};
+use futures_util::future::BoxFuture;
+
+use super::family::{is, text};
+use super::{Command, Flag, Group, Keys, Run, txn_error};
+use crate::cursors::CURSORS_MAX;
+use crate::glob;
+use crate::session::Session;
+
+/// Keys that the store is asked for at once.
+const PAGE_KEYS: usize = 1000;
+
+/// COUNT of a SCAN that says nothing, as in Redis.
+const SCAN_COUNT_DEFAULT: usize = 10;
+
+/// Keys that one SCAN looks at, whatever its COUNT.
+const SCAN_COUNT_MAX: usize = 100_000;
+
+/// Keys that one KEYS answers.
+const KEYS_MAX: usize = 1_000_000;
+
+/// Expired documents that are looked for beside a page.
+const EXPIRED_MAX: usize = 1024;
+
+/// Keys among which RANDOMKEY chooses.
+const RANDOM_KEYS: usize = 256;
+
+const ALONE: &[Flag] = &[Flag::NotInMulti, Flag::NotInTxn];
+
+pub(super) const COMMANDS: &[Command] = &[
+    Command {
+        name: "scan",
+        syntax: "cursor [MATCH pattern] [COUNT count] [TYPE type]",
+        summary: "Goes through the keys step by step, from cursor 0 until the cursor is 0 again",
+        group: Group::Keys,
+        arity: -2,
+        keys: Keys::None,
+        run: Run::Engine(|session, frame| Box::pin(answered(scan(session, frame)))),
+        flags: ALONE,
+    },
+    Command {
+        name: "keys",
+        syntax: "pattern",
+        summary: "All keys that match a pattern",
+        group: Group::Keys,
+        arity: 2,
+        keys: Keys::None,
+        run: Run::Engine(|session, frame| Box::pin(answered(keys(session, frame)))),
+        flags: ALONE,
+    },
+    Command {
+        name: "randomkey",
+        syntax: "",
+        summary: "Some key; each is as likely as any other over many calls",
+        group: Group::Keys,
+        arity: 1,
+        keys: Keys::None,
+        run: Run::Engine(|session, _| Box::pin(answered(random_key(session)))),
+        flags: ALONE,
+    },
+    Command {
+        name: "dbsize",
+        syntax: "",
+        summary: "How many keys there are",
+        group: Group::Server,
+        arity: 1,
+        keys: Keys::None,
+        run: Run::Engine(|session, _| Box::pin(answered(size(session)))),
+        flags: ALONE,
+    },
+    Command {
+        name: "flushdb",
+        syntax: "[ASYNC|SYNC]",
+        summary: "Removes all keys of this database",
+        group: Group::Server,
+        arity: -1,
+        keys: Keys::None,
+        run: Run::Engine(|session, frame| flush(session, frame, false)),
+        flags: ALONE,
+    },
+    Command {
+        name: "flushall",
+        syntax: "[ASYNC|SYNC]",
+        summary: "Removes all keys of all databases",
+        group: Group::Server,
+        arity: -1,
+        keys: Keys::None,
+        run: Run::Engine(|session, frame| flush(session, frame, true)),
+        flags: ALONE,
+    },
+];
+
+async fn answered(answer: impl Future<Output = Result<Reply, Reply>>) -> Reply {
+    answer.await.unwrap_or_else(|error| error)
+}
+
+fn read_error(error: forebay::store::ReadError) -> Reply {
+    txn_error(&error.into())
+}
+
+/// What the connection has written before is seen: its commits are published first.
+async fn own_writes(session: &mut Session) {
+    session.replies.settle().await;
+}
+
+/// The next at most `limit` keys, those that have expired left out; `None` instead of a last key at the end.
+async fn page(session: &Session, after: Option<&Key>, limit: usize) -> Result<(Vec<Key>, Option<Key>), Reply> {
+    let engine = &session.shared.engine;
+    let mut keys = engine.store().scan(session.space, after, limit).await.map_err(read_error)?;
+    let last = if keys.len() < limit { None } else { keys.last().cloned() };
+    if engine.store().caps().owned {
+        let now_ms = engine.runtime().now_ms();
+        let expired = engine.store().expired(now_ms, EXPIRED_MAX).await.map_err(read_error)?;
+        if expired.len() < EXPIRED_MAX {
+            keys.retain(|key| !expired.contains(key));
+        } else {
+            // The reaper is far behind: look at each.
+            let reads = engine.store().get(&keys).await.map_err(read_error)?;
+            let there = |read: &forebay::store::Read| read.value.as_ref().is_some_and(|value| !value.expired(now_ms));
+            let mut there = reads.iter().map(there);
+            keys.retain(|_| there.next().unwrap_or(true));
+        }
+    }
+    Ok((keys, last))
+}
+
+struct ScanOptions<'a> {
+    pattern: Option<&'a [u8]>,
+    count: usize,
+    kind: Option<&'a [u8]>,
+}
+
+fn scan_options(frame: Frame<'_>) -> Result<ScanOptions<'_>, Reply> {
+    let mut options = ScanOptions { pattern: None, count: SCAN_COUNT_DEFAULT, kind: None };
+    let mut at = 2;
+    while let Some(option) = frame.get(at) {
+        let Some(value) = frame.get(at + 1) else { return Err(Reply::error(errors::SYNTAX)) };
+        match option.to_ascii_lowercase().as_slice() {
+            b"match" => options.pattern = Some(value),
+            b"type" => options.kind = Some(value),
+            b"count" => match parse_integer(value) {
+                Some(count @ 1..) => options.count = (count as u64).min(SCAN_COUNT_MAX as u64) as usize,
+                Some(_) => return Err(Reply::error(errors::SYNTAX)),
+                None => return Err(Reply::error(errors::NOT_AN_INTEGER)),
+            },
+            _ => return Err(Reply::error(errors::SYNTAX)),
+        }
+        at += 2;
+    }
+    Ok(options)
+}
+
+async fn scan(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> {
+    let cursor = std::str::from_utf8(frame.arg(1)).ok().and_then(|text| text.parse::<u64>().ok());
+    let Some(cursor) = cursor else { return Err(Reply::error(errors::INVALID_CURSOR)) };
+    let options = scan_options(frame)?;
+    own_writes(session).await;
+    let shared = session.shared.clone();
+    let after = match cursor {
+        0 => None,
+        cursor => match shared.cursors.position(cursor).filter(|key| key.space() == session.space) {
+            Some(after) => Some(after),
+            None => {
+                return Err(Reply::error(format!(
+                    "ERR unknown cursor {cursor}: not of this database, or too old (scan_cursors_max {CURSORS_MAX}); \
+                     begin again with 0"
+                )));
+            }
+        },
+    };
+    let (mut keys, last) = page(session, after.as_ref(), options.count).await?;
+    if let Some(pattern) = options.pattern {
+        keys.retain(|key| glob::matches(pattern, key.name(), false));
+    }
+    if let Some(kind) = options.kind {
+        let reads = shared.engine.store().get(&keys).await.map_err(read_error)?;
+        let same = |read: &forebay::store::Read| {
+            read.value.as_ref().is_some_and(|value| value.kind().name().as_bytes().eq_ignore_ascii_case(kind))
+        };
+        let mut same = reads.iter().map(same);
+        keys.retain(|_| same.next().unwrap_or(false));
+    }
+    let next = match last {
+        Some(last) => shared.cursors.next(cursor, last),
+        None => {
+            shared.cursors.end(cursor);
+            0
+        }
+    };
+    let keys = keys.iter().map(|key| Reply::bulk(key.name())).collect();
+    Ok(Reply::Array(vec![text(next.to_string()), Reply::Array(keys)]))
+}
+
+async fn keys(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> {
+    own_writes(session).await;
+    let pattern = frame.arg(1);
+    let mut found = Vec::new();
+    let mut after = None;
+    loop {
+        let (keys, last) = page(session, after.as_ref(), PAGE_KEYS).await?;
+        for key in keys.iter().filter(|key| glob::matches(pattern, key.name(), false)) {
+            if found.len() >= KEYS_MAX {
+                return Err(Reply::error(format!("LIMIT keys_max {KEYS_MAX}; use SCAN")));
+            }
+            found.push(Reply::bulk(key.name()));
+        }
+        match last {
+            Some(last) => after = Some(last),
+            None => return Ok(Reply::Array(found)),
+        }
+    }
+}
+
+/// Chooses from one page and goes on behind it next time, so that over many calls no part of the space is preferred
+/// and none costs more than a page.
+async fn random_key(session: &mut Session) -> Result<Reply, Reply> {
+    own_writes(session).await;
+    let shared = session.shared.clone();
+    let after = shared.cursors.random(session.space);
+    let (mut keys, mut last) = page(session, after.as_ref(), RANDOM_KEYS).await?;
+    // From the start if the end was reached, and further if all there was has expired.
+    let mut wrapped = after.is_none();
+    while keys.is_empty() {
+        if last.is_none() {
+            if wrapped {
+                return Ok(Reply::Nil);
+            }
+            wrapped = true;
+        }
+        (keys, last) = page(session, last.clone().as_ref(), RANDOM_KEYS).await?;
+    }
+    shared.cursors.set_random(session.space, last);
+    let chosen = shared.engine.runtime().random() % keys.len() as u64;
+    Ok(Reply::bulk(keys[chosen as usize].name()))
+}
+
+async fn size(session: &mut Session) -> Result<Reply, Reply> {
+    own_writes(session).await;
+    let count = session.shared.engine.store().count(session.space).await.map_err(read_error)?;
+    Ok(Reply::Integer(count as i64))
+}
+
+fn flush<'a>(session: &'a mut Session, frame: Frame<'a>, all: bool) -> BoxFuture<'a, Reply> {
+    Box::pin(async move {
+        match (frame.get(1), frame.len()) {
+            (None, _) => {}
+            (Some(how), 2) if is(how, "async") || is(how, "sync") => {}
+            _ => return Reply::error(errors::SYNTAX),
+        }
+        let shared = session.shared.clone();
+        if !shared.engine.store().caps().owned {
+            let name = frame.arg(0).to_ascii_uppercase();
+            let name = String::from_utf8_lossy(&name);
+            return Reply::error(format!(
+                "ERR {name} would delete what others wrote; to drop what is cached use CACHE RESET"
+            ));
+        }
+        own_writes(session).await;
+        let spaces: Vec<u8> = if all { (0..SPACES).collect() } else { vec![session.space] };
+        match shared.engine.clear(&spaces).await {
+            Ok(()) => Reply::OK,
+            Err(error) => txn_error(&error),
+        }
+    })
+}

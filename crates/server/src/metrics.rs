@@ -1,0 +1,272 @@
+//! What is measured: one table, from which `/metrics` and `docs/metrics.md` come.
+
+use std::fmt::Write;
+use std::sync::atomic::Ordering;
+
+use forebay::cache::CacheStats;
+
+use crate::command;
+use crate::state::Shared;
+use crate::tally::BUCKETS;
+
+/// Ticks per second in which Linux counts processor time for users, on all architectures.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// What a reading of all metrics looks at: figures that cost something are gathered once.
+pub struct View<'a> {
+    /// The server.
+    pub shared: &'a Shared,
+    /// Figures of its cache.
+    pub cache: CacheStats,
+}
+
+impl View<'_> {
+    /// A look at `shared` now.
+    pub fn of(shared: &Shared) -> View<'_> {
+        View { shared, cache: shared.engine.cache().stats() }
+    }
+
+    /// Bytes of the process that are in memory, where the machine tells.
+    pub fn resident_bytes(&self) -> Option<u64> {
+        let status = std::fs::read_to_string("/proc/self/status").ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+        Some(kib * 1024)
+    }
+
+    /// Seconds of processor time of the process, user and system, where the machine tells.
+    pub fn cpu_seconds(&self) -> Option<(f64, f64)> {
+        let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+        // The name of the program, in brackets, may hold spaces; user and system time are the 12th and 13th after it.
+        let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+        let mut seconds = || Some(fields.next()?.parse::<f64>().ok()? / TICKS_PER_SECOND);
+        Some((seconds()?, seconds()?))
+    }
+}
+
+/// Whether a metric only rises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It counts: it only rises, but for CONFIG RESETSTAT.
+    Counter,
+    /// It goes up and down.
+    Gauge,
+    /// It counts values by size.
+    Histogram,
+}
+
+/// How a metric is read.
+pub enum Value {
+    /// A number.
+    One(fn(&View<'_>) -> f64),
+    /// A number that there may not be.
+    Maybe(fn(&View<'_>) -> Option<f64>),
+    /// One number per value of a label; tells each to `take`.
+    Each(&'static str, fn(&View<'_>, &mut dyn FnMut(&str, f64))),
+    /// Seconds, from a histogram of microseconds.
+    Times(fn(&View<'_>) -> ([u64; BUCKETS], u64)),
+}
+
+/// One metric, declared once.
+pub struct Metric {
+    /// Its name, with its unit last.
+    pub name: &'static str,
+    /// Whether it only rises.
+    pub kind: Kind,
+    /// One line on what it says.
+    pub help: &'static str,
+    /// How it is read.
+    pub value: Value,
+}
+
+const fn counter(name: &'static str, help: &'static str, read: fn(&View<'_>) -> f64) -> Metric {
+    Metric { name, kind: Kind::Counter, help, value: Value::One(read) }
+}
+
+const fn gauge(name: &'static str, help: &'static str, read: fn(&View<'_>) -> f64) -> Metric {
+    Metric { name, kind: Kind::Gauge, help, value: Value::One(read) }
+}
+
+/// All metrics.
+pub const METRICS: &[Metric] = &[
+    Metric {
+        name: "forebay_info",
+        kind: Kind::Gauge,
+        help: "Always 1; the label is the policy that decides what stays cached",
+        value: Value::Each("policy", |view, take| take(view.shared.engine.cache().policy().name, 1.0)),
+    },
+    gauge("forebay_uptime_seconds", "Seconds since the server started", |view| {
+        let shared = view.shared;
+        shared.engine.runtime().now_ms().saturating_sub(shared.started_ms) as f64 / 1000.0
+    }),
+    counter("forebay_cache_hits_total", "Reads answered from the cache", |view| view.cache.hits as f64),
+    counter("forebay_cache_misses_total", "Reads that had to ask the store", |view| view.cache.misses as f64),
+    counter("forebay_cache_insertions_total", "Entries that came into the cache", |view| view.cache.insertions as f64),
+    counter("forebay_cache_evictions_total", "Entries that the policy gave up", |view| view.cache.evictions as f64),
+    counter("forebay_cache_rejections_total", "Missed documents that the policy, or their size, kept out", |view| {
+        view.cache.rejections as f64
+    }),
+    counter("forebay_cache_fills_ended_total", "Fetches that a commit or an invalidation made worthless", |view| {
+        view.cache.fills_ended as f64
+    }),
+    counter("forebay_cache_followers_total", "Reads that waited for another's fetch of the same key", |view| {
+        view.cache.followers as f64
+    }),
+    gauge("forebay_cache_entries", "Entries in the cache", |view| view.cache.entries as f64),
+    gauge("forebay_cache_bytes", "Bytes charged to the cache's budget", |view| view.cache.used_bytes as f64),
+    gauge("forebay_cache_budget_bytes", "The cache's budget", |view| view.cache.budget_bytes as f64),
+    gauge("forebay_store_memory_bytes", "Bytes of memory that the store may hold for itself", |view| {
+        view.shared.engine.store().memory_bytes() as f64
+    }),
+    gauge("forebay_locked_keys", "Keys that are locked, wanted or held", |view| {
+        view.shared.engine.locked_keys() as f64
+    }),
+    gauge("forebay_transactions_open", "Interactive transactions that are open", |view| {
+        view.shared.figures.transactions_open.load(Ordering::Relaxed) as f64
+    }),
+    gauge("forebay_clients", "Connected clients", |view| view.shared.clients.len() as f64),
+    gauge("forebay_monitors", "Clients that watch with MONITOR", |view| view.shared.monitors.len() as f64),
+    counter("forebay_connections_total", "Connections accepted", |view| {
+        view.shared.figures.connections.load(Ordering::Relaxed) as f64
+    }),
+    counter("forebay_connections_refused_total", "Connections refused because of clients_max", |view| {
+        view.shared.figures.connections_refused.load(Ordering::Relaxed) as f64
+    }),
+    counter("forebay_received_bytes_total", "Bytes read from clients", |view| {
+        view.shared.figures.bytes_in.load(Ordering::Relaxed) as f64
+    }),
+    counter("forebay_sent_bytes_total", "Bytes written to clients", |view| {
+        view.shared.figures.bytes_out.load(Ordering::Relaxed) as f64
+    }),
+    gauge("forebay_reply_bytes", "Bytes of replies that wait for clients to read them", |view| {
+        view.shared.figures.reply_bytes.load(Ordering::Relaxed) as f64
+    }),
+    Metric {
+        name: "forebay_command_calls_total",
+        kind: Kind::Counter,
+        help: "Requests by command, those queued in MULTI included",
+        value: Value::Each("command", |view, take| {
+            each_command(view, |slot| &slot.calls, take);
+        }),
+    },
+    Metric {
+        name: "forebay_command_errors_total",
+        kind: Kind::Counter,
+        help: "Requests that ended in an error reply, by command",
+        value: Value::Each("command", |view, take| {
+            each_command(view, |slot| &slot.errors, take);
+        }),
+    },
+    Metric {
+        name: "forebay_command_waited_total",
+        kind: Kind::Counter,
+        help: "Requests that could not be served from the cache at once, by command",
+        value: Value::Each("command", |view, take| {
+            each_command(view, |slot| &slot.waited, take);
+        }),
+    },
+    Metric {
+        name: "forebay_command_wait_seconds",
+        kind: Kind::Histogram,
+        help: "How long requests took that could not be served from the cache at once, without the wait for their commit",
+        value: Value::Times(|view| (view.shared.tally.waits.buckets(), view.shared.tally.waits.sum_us())),
+    },
+    gauge("forebay_slowlog_entries", "Commands that SLOWLOG keeps", |view| view.shared.slowlog.len() as f64),
+    gauge("forebay_scan_cursors", "Positions of SCANs that are kept", |view| view.shared.cursors.len() as f64),
+    gauge("forebay_hint_sets", "Hint sets that are told apart", |view| view.shared.labels.hints_len().1 as f64),
+    Metric {
+        name: "forebay_trace_dropped",
+        kind: Kind::Gauge,
+        help: "Records that the present or last CACHE TRACE left out because its queue was full",
+        value: Value::Maybe(|view| {
+            let status = view.shared.recorder.status(view.shared.engine.runtime());
+            Some(status.trace?.dropped as f64)
+        }),
+    },
+    Metric {
+        name: "process_resident_memory_bytes",
+        kind: Kind::Gauge,
+        help: "Bytes of the process that are in memory",
+        value: Value::Maybe(|view| Some(view.resident_bytes()? as f64)),
+    },
+    Metric {
+        name: "process_cpu_seconds_total",
+        kind: Kind::Counter,
+        help: "Processor time of the process, user and system",
+        value: Value::Maybe(|view| view.cpu_seconds().map(|(user, system)| user + system)),
+    },
+];
+
+fn each_command(
+    view: &View<'_>,
+    figure: fn(&crate::tally::Slot) -> &std::sync::atomic::AtomicU64,
+    take: &mut dyn FnMut(&str, f64),
+) {
+    let tally = &view.shared.tally;
+    let names = command::all().map(|command| command.name).chain(["unknown"]);
+    for (number, name) in names.enumerate() {
+        let count = figure(tally.slot(number)).load(Ordering::Relaxed);
+        if count > 0 {
+            take(name, count as f64);
+        }
+    }
+}
+
+/// All metrics in Prometheus' text form, version 0.0.4.
+pub fn prometheus(shared: &Shared) -> String {
+    let view = View::of(shared);
+    let mut out = String::new();
+    for metric in METRICS {
+        let name = metric.name;
+        let _ = writeln!(out, "# HELP {name} {}\n# TYPE {name} {}", metric.help, kind_name(metric.kind));
+        match metric.value {
+            Value::One(read) => {
+                let _ = writeln!(out, "{name} {}", read(&view));
+            }
+            Value::Maybe(read) => {
+                if let Some(value) = read(&view) {
+                    let _ = writeln!(out, "{name} {value}");
+                }
+            }
+            Value::Each(label, read) => read(&view, &mut |of, value| {
+                let _ = writeln!(out, "{name}{{{label}=\"{of}\"}} {value}");
+            }),
+            Value::Times(read) => histogram(&mut out, name, read(&view)),
+        }
+    }
+    out
+}
+
+fn histogram(out: &mut String, name: &str, (buckets, sum_us): ([u64; BUCKETS], u64)) {
+    let mut count = 0;
+    for (n, bucket) in buckets.iter().enumerate() {
+        count += bucket;
+        if n + 1 < BUCKETS {
+            let _ = writeln!(out, "{name}_bucket{{le=\"{}\"}} {count}", (1_u64 << n) as f64 / 1e6);
+        }
+    }
+    let _ = writeln!(out, "{name}_bucket{{le=\"+Inf\"}} {count}");
+    let _ = writeln!(out, "{name}_sum {}\n{name}_count {count}", sum_us as f64 / 1e6);
+}
+
+fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Counter => "counter",
+        Kind::Gauge => "gauge",
+        Kind::Histogram => "histogram",
+    }
+}
+
+/// The table of `docs/metrics.md`.
+pub fn markdown_table() -> String {
+    let mut out = String::from("| metric | kind | label | what it says |\n|---|---|---|---|\n");
+    for metric in METRICS {
+        let label = match metric.value {
+            Value::Each(label, _) => label,
+            Value::Times(_) => "le",
+            Value::One(_) | Value::Maybe(_) => "",
+        };
+        let _ = writeln!(out, "| `{}` | {} | {label} | {} |", metric.name, kind_name(metric.kind), metric.help);
+    }
+    out
+}

@@ -1,0 +1,175 @@
+//! MONITOR: clients that are shown every request as it comes. Each has a bounded queue; one that does not read fast
+//! enough is dropped and logged, and holds nobody up.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::BytesMut;
+use forebay_protocol::Frame;
+use futures_util::task::AtomicWaker;
+
+use crate::attention::{Attention, MONITORS};
+use crate::command::Command;
+use crate::state::Client;
+
+/// Monitors at a time.
+pub const MONITORS_MAX: usize = 64;
+
+/// Bytes of lines that wait for one monitor.
+pub const MONITOR_QUEUE_BYTES_MAX: usize = 4 << 20;
+
+/// Bytes of an argument that a line shows.
+pub const MONITOR_ARG_BYTES_MAX: usize = 4096;
+
+/// Arguments that a line shows.
+pub const MONITOR_ARGS_MAX: usize = 128;
+
+/// The clients that watch.
+#[derive(Default)]
+pub struct Monitors {
+    list: Mutex<Vec<Arc<Monitor>>>,
+}
+
+/// One client that watches.
+pub struct Monitor {
+    client: Arc<Client>,
+    queue: Mutex<BytesMut>,
+    waker: AtomicWaker,
+    dropped: AtomicBool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Monitors {
+    /// Has `client` shown all requests from now on; `None` if there are too many who watch.
+    pub fn add(&self, client: Arc<Client>, attention: &Attention) -> Option<Arc<Monitor>> {
+        let mut list = lock(&self.list);
+        if list.len() >= MONITORS_MAX {
+            return None;
+        }
+        let monitor = Arc::new(Monitor {
+            client,
+            queue: Mutex::default(),
+            waker: AtomicWaker::new(),
+            dropped: AtomicBool::new(false),
+        });
+        list.push(monitor.clone());
+        attention.set(MONITORS, true);
+        Some(monitor)
+    }
+
+    /// Shows `monitor` nothing more.
+    pub fn remove(&self, monitor: &Arc<Monitor>, attention: &Attention) {
+        let mut list = lock(&self.list);
+        list.retain(|other| !Arc::ptr_eq(other, monitor));
+        attention.set(MONITORS, !list.is_empty());
+    }
+
+    /// Clients that watch now.
+    pub fn len(&self) -> usize {
+        lock(&self.list).len()
+    }
+
+    /// Whether nobody watches.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Shows a request to all who watch.
+    pub fn show(&self, line: &[u8], attention: &Attention) {
+        let mut list = lock(&self.list);
+        list.retain(|monitor| {
+            let fits = monitor.push(line);
+            if !fits {
+                let client = monitor.client.id;
+                tracing::warn!(
+                    client,
+                    "closing a monitor that does not read: monitor_queue_bytes_max {MONITOR_QUEUE_BYTES_MAX}"
+                );
+                monitor.dropped.store(true, Ordering::SeqCst);
+                monitor.client.kill();
+            }
+            fits
+        });
+        attention.set(MONITORS, !list.is_empty());
+    }
+}
+
+impl Monitor {
+    fn push(&self, line: &[u8]) -> bool {
+        let mut queue = lock(&self.queue);
+        if queue.len() + line.len() > MONITOR_QUEUE_BYTES_MAX {
+            return false;
+        }
+        queue.extend_from_slice(line);
+        drop(queue);
+        self.waker.wake();
+        true
+    }
+
+    /// The lines that wait.
+    pub fn take(&self) -> BytesMut {
+        std::mem::take(&mut *lock(&self.queue))
+    }
+
+    /// Done when lines wait. For its own connection only.
+    pub async fn ready(&self) {
+        std::future::poll_fn(|context| {
+            self.waker.register(context.waker());
+            match lock(&self.queue).is_empty() {
+                false => std::task::Poll::Ready(()),
+                true => std::task::Poll::Pending,
+            }
+        })
+        .await;
+    }
+}
+
+/// The line that shows a request: `+1700000000.123000 [0 127.0.0.1:50000] "SET" "k" "v"`.
+pub fn line(now_ms: u64, space: u8, address: &str, command: &Command, frame: Frame<'_>) -> Vec<u8> {
+    let mut line = format!("+{}.{:06} [{space} {address}]", now_ms / 1000, now_ms % 1000 * 1000).into_bytes();
+    for (n, arg) in redacted(command, frame).enumerate() {
+        if n == MONITOR_ARGS_MAX {
+            line.extend_from_slice(format!(" ... ({} more arguments)", frame.len() - n).as_bytes());
+            break;
+        }
+        line.push(b' ');
+        quote(&mut line, arg);
+    }
+    line.extend_from_slice(b"\r\n");
+    line
+}
+
+/// The arguments of a request, secrets replaced.
+pub fn redacted<'a>(command: &Command, frame: Frame<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+    let from = match command.name {
+        "auth" => 1,
+        "hello" => frame.args().position(|arg| arg.eq_ignore_ascii_case(b"auth")).map_or(usize::MAX, |at| at + 1),
+        _ => usize::MAX,
+    };
+    let to = if command.name == "hello" { from.saturating_add(2) } else { usize::MAX };
+    frame.args().enumerate().map(move |(n, arg)| if (from..to).contains(&n) { b"(redacted)".as_slice() } else { arg })
+}
+
+/// Appends `arg` in quotes, as Redis does.
+fn quote(line: &mut Vec<u8>, arg: &[u8]) {
+    line.push(b'"');
+    for byte in &arg[..arg.len().min(MONITOR_ARG_BYTES_MAX)] {
+        match byte {
+            b'\\' | b'"' => line.extend_from_slice(&[b'\\', *byte]),
+            b'\n' => line.extend_from_slice(b"\\n"),
+            b'\r' => line.extend_from_slice(b"\\r"),
+            b'\t' => line.extend_from_slice(b"\\t"),
+            7 => line.extend_from_slice(b"\\a"),
+            8 => line.extend_from_slice(b"\\b"),
+            b' '..=b'~' => line.push(*byte),
+            byte => line.extend_from_slice(format!("\\x{byte:02x}").as_bytes()),
+        }
+    }
+    line.push(b'"');
+    if arg.len() > MONITOR_ARG_BYTES_MAX {
+        line.extend_from_slice(format!("... ({} more bytes)", arg.len() - MONITOR_ARG_BYTES_MAX).as_bytes());
+    }
+}

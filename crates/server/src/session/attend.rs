@@ -1,0 +1,98 @@
+//! What a session does beside serving: it shows requests to monitors, waits out a pause, and times what had to wait.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use forebay_protocol::Frame;
+use futures_util::future::{Either, select};
+
+use super::Session;
+use crate::attention::{MONITORS, PAUSED, TRACED};
+use crate::command::{Command, Effect, Flag};
+use crate::monitor;
+
+impl Session {
+    /// Before a request, when there is something to look out for.
+    pub(super) async fn attend(&mut self, frame: Frame<'_>) {
+        let Some(command) = self.shared.table.find(frame.arg(0)) else { return };
+        let attention = self.shared.attention.get();
+        if attention & PAUSED != 0 && command.arity_fits(frame.len()) {
+            self.wait_for_pause(command, frame).await;
+        }
+        if attention & MONITORS != 0 && !command.is(Flag::Admin) && command.arity_fits(frame.len()) {
+            let now_ms = self.shared.engine.runtime().now_ms();
+            let line = monitor::line(now_ms, self.space, &self.client.address, command, frame);
+            self.shared.monitors.show(&line, &self.shared.attention);
+        }
+    }
+
+    /// CLIENT itself goes on, so that a pause can be ended; so does what is queued, since EXEC will wait.
+    async fn wait_for_pause(&mut self, command: &Command, frame: Frame<'_>) {
+        let queued = self.multi.queue.is_some() && !command.is(Flag::NotQueued);
+        if command.name == "client" || queued {
+            return;
+        }
+        let writes = match command.effect(frame) {
+            Some(effect) => effect != Effect::Read,
+            None => matches!(command.name, "flushdb" | "flushall" | "exec" | "txn"),
+        };
+        // Whoever else waits in this connection's batch has been answered before.
+        let shared = self.shared.clone();
+        let runtime = shared.engine.runtime();
+        let resumed = std::pin::pin!(shared.pause.wait(writes, runtime, &shared.attention));
+        let gone = std::pin::pin!(async {
+            let killed = std::pin::pin!(self.client.killed());
+            let stopped = std::pin::pin!(shared.stopping.wait());
+            select(killed, stopped).await;
+        });
+        if let Either::Right(_) = select(resumed, gone).await {
+            self.closing = true;
+        }
+    }
+
+    /// After a command that was not served from the cache at once.
+    pub(super) fn time(&mut self, command: &Command, frame: Frame<'_>, began: Duration) {
+        let runtime = self.shared.engine.runtime();
+        let us = runtime.elapsed().saturating_sub(began).as_micros() as u64;
+        self.shared.tally.waited(self.pending.number(), us);
+        let settings = &self.shared.settings;
+        let slowlog_us = settings.slowlog_us.load(Ordering::Relaxed);
+        if u64::try_from(slowlog_us).is_ok_and(|slowlog_us| us >= slowlog_us) {
+            let entries_max = settings.slowlog_entries_max.load(Ordering::Relaxed);
+            let client = (self.client.address.clone(), self.client.names().name.clone());
+            let args = monitor::redacted(command, frame);
+            self.shared.slowlog.add(runtime.now_ms() / 1000, us, args, client, entries_max);
+        }
+        let latency_ms = settings.latency_ms.load(Ordering::Relaxed);
+        if latency_ms > 0 && us / 1000 >= latency_ms {
+            self.shared.latency.add(runtime.now_ms() / 1000, us / 1000);
+        }
+    }
+
+    /// Whether accesses are recorded.
+    pub fn is_traced(&self) -> bool {
+        self.shared.attention.get() & TRACED != 0
+    }
+
+    /// Done when there is something that MONITOR is to be shown. For the session's own connection only.
+    pub async fn shown(&self) {
+        match &self.monitor {
+            Some(monitor) => monitor.ready().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Puts what MONITOR is to be shown behind the replies.
+    pub fn take_shown(&mut self) {
+        if let Some(monitor) = &self.monitor {
+            self.replies.out().extend_from_slice(&monitor.take());
+        }
+    }
+
+    /// Shows nothing more.
+    pub fn stop_monitor(&mut self) {
+        if let Some(monitor) = self.monitor.take() {
+            self.shared.monitors.remove(&monitor, &self.shared.attention);
+        }
+    }
+}
