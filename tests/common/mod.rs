@@ -53,7 +53,7 @@ pub fn start_forebay() -> Running {
         limits: TxnLimits::default(),
         history: None,
     });
-    let options = ServerOptions { engine, limits: ServerLimits::default(), threads: 2 };
+    let options = ServerOptions { engine, limits: ServerLimits::default(), threads: 2, trace_dir: None };
     let any: SocketAddr = ([127, 0, 0, 1], 0).into();
     let server = runtime.block_on(Server::bind(any, options)).expect("a free port");
     let address = server.address();

@@ -13,7 +13,7 @@ Examples:
   forebay demo                              look at it: a server, a small shop at work, figures
   forebay serve                             serve 127.0.0.1:6379, data in ./forebay.redb
   redis-cli SET user:1 hello                any Redis client will do, unmodified
-  redis-cli TXN BEGIN                       a transaction with reads inside: GET .. SET .. TXN COMMIT
+  redis-cli TXN BEGIN                       a transaction with reads inside, up to TXN COMMIT
   forebay replay trace.lis --to 127.0.0.1:6379 --preload
                                             send a recorded trace through the server
   forebay config --memory 1GiB > forebay.toml

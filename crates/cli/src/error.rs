@@ -24,7 +24,10 @@ pub enum CommandError {
     #[error("{0}")]
     Listen(#[from] ServeError),
     /// No folder for traces.
-    #[error("can't use the folder {folder} for traces: {error}; make it first, or choose another with --trace-dir", folder = folder.display())]
+    #[error(
+        "can't use the folder {folder} for traces: {error}; make it first, or choose another with --trace-dir",
+        folder = folder.display()
+    )]
     TraceFolder {
         /// Which folder.
         folder: PathBuf,

@@ -58,7 +58,11 @@ proptest! {
     }
 
     #[test]
-    fn ranges_positions_and_scans_agree_with_iteration(value in naive::value(), start in 0..80usize, len in 0..80usize) {
+    fn ranges_positions_and_scans_agree_with_iteration(
+        value in naive::value(),
+        start in 0..80usize,
+        len in 0..80usize,
+    ) {
         match &value.data {
             Data::Bytes(_) => {}
             Data::List(list) => {

@@ -88,7 +88,7 @@ fn the_size_is_what_is_allocated() {
                 for order in [Order::Ascending, Order::Random, Order::Thinned] {
                     let (value, real) = measured(|| build(kind, count, bytes, order));
                     let said = value.size() as f64 / real as f64;
-                    // Removals leave nodes and chunks half empty, which the size, a function of the content, can't tell.
+                    // Removals leave nodes and chunks half empty; the size, a function of the content, can't tell.
                     let least = if matches!(order, Order::Thinned) { 0.7 } else { 0.8 };
                     if !(least..=1.2).contains(&said) {
                         let kind = value.kind().name();

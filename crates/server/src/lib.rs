@@ -4,12 +4,12 @@
 //!
 //! 1. `listener.rs` accepts a connection, or refuses it with a reason;
 //! 2. `connection.rs` reads bytes, has them decoded, writes replies; the only one that knows a socket;
-//! 3. `session.rs` is what one client has said so far: database, protocol, MULTI, WATCH, TXN, hints. It looks each request
-//!    up in the table of `command/` and runs it: on the documents of a transaction, or on the session itself;
+//! 3. `session.rs` is what one client has said so far: database, protocol, MULTI, WATCH, TXN, hints. It looks each
+//!    request up in the table of `command/` and runs it: on the documents of a transaction, or on the session itself;
 //! 4. `replies.rs` keeps the answers in order while some of them wait for their commits.
 //!
-//! `state.rs` is what all sessions share: each part of it (`slowlog.rs`, `monitor.rs`, `recorder.rs`, ..) in its own file.
-//! `metrics.rs` declares what is measured; `http/` serves it, and health.
+//! `state.rs` is what all sessions share: each part of it (`slowlog.rs`, `monitor.rs`, `recorder.rs`, ..) in its own
+//! file. `metrics.rs` declares what is measured; `http/` serves it, and health.
 
 pub mod attention;
 pub mod command;

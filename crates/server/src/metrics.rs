@@ -168,7 +168,7 @@ pub const METRICS: &[Metric] = &[
     Metric {
         name: "forebay_command_wait_seconds",
         kind: Kind::Histogram,
-        help: "How long requests took that could not be served from the cache at once, without the wait for their commit",
+        help: "How long requests took that the cache could not serve at once, without the wait for their commit",
         value: Value::Times(|view| (view.shared.tally.waits.buckets(), view.shared.tally.waits.sum_us())),
     },
     gauge("forebay_slowlog_entries", "Commands that SLOWLOG keeps", |view| view.shared.slowlog.len() as f64),

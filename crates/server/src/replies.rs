@@ -1,5 +1,5 @@
-//! Replies in the order of their requests. A reply that shows a commit, or what an unpublished commit wrote, waits until
-//! that is settled; those behind it wait with it.
+//! Replies in the order of their requests. A reply that shows a commit, or what an unpublished commit wrote, waits
+//! until that is settled; those behind it wait with it.
 
 use std::collections::VecDeque;
 

@@ -341,8 +341,8 @@ impl Session {
         answer.unwrap_or_else(|error| error)
     }
 
-    /// The keys that the rest of the batch, from `start`, will miss: of plain commands, up to the first that changes how
-    /// others are to be read.
+    /// The keys that the rest of the batch, from `start`, will miss: of plain commands, up to the first that changes
+    /// how others are to be read.
     fn missing_ahead(&self, batch: &Batch, start: usize) -> Vec<Key> {
         let mut keys: Vec<Key> = Vec::new();
         for at in start..batch.len() {

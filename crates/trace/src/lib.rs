@@ -29,6 +29,7 @@ mod input;
 mod libcachesim_csv;
 mod oracle_general;
 mod record;
+pub mod replay;
 mod summary;
 
 use std::path::Path;

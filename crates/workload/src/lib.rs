@@ -1,1 +1,16 @@
-//! Workloads.
+//! What we send at servers to see that they are right and how fast they are.
+//!
+//! * [`client`]: our own RESP client;
+//! * [`replay`]: a trace through a server, measured;
+//! * [`checkers`]: workloads that show whether transactions are serializable, one runner, and the judges of what it
+//!   saw;
+//! * [`shop`]: the small shop of the demo.
+//!
+//! Everything here speaks RESP over a socket, so that another server can stand where forebay stands.
+
+pub mod checkers;
+pub mod client;
+pub mod replay;
+pub mod shop;
+
+pub use client::{Client, ClientError};

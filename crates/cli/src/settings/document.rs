@@ -22,7 +22,7 @@ fn tables() -> String {
     text
 }
 
-/// `FOREBAY_WRITE_DOCS=1 cargo test -p forebay-cli document` rewrites the tables.
+/// `FOREBAY_UPDATE_DOCS=1 cargo test -p forebay-cli document` rewrites the tables.
 #[test]
 fn the_document_is_fresh() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
@@ -30,10 +30,10 @@ fn the_document_is_fresh() {
     let document = std::fs::read_to_string(path).expect("docs/configuration.md is readable");
     let (head, rest) = document.split_once(begin).expect("the marker where the tables begin");
     let (old, tail) = rest.split_once(end).expect("the marker where the tables end");
-    if std::env::var_os("FOREBAY_WRITE_DOCS").is_some() {
+    if std::env::var_os("FOREBAY_UPDATE_DOCS").is_some() {
         std::fs::write(path, format!("{head}{begin}{}{end}{tail}", tables()))
             .expect("docs/configuration.md is writable");
     } else {
-        assert_eq!(old, tables(), "stale: run with FOREBAY_WRITE_DOCS=1");
+        assert_eq!(old, tables(), "stale: run with FOREBAY_UPDATE_DOCS=1");
     }
 }

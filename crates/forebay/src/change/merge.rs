@@ -2,8 +2,8 @@
 //!
 //! What "never alters the result" means: let `previous` and `next` become `merged`. Then for every document whose size
 //! is within [`DOCUMENT_BYTES_MAX`] (absent ones included), [`apply_all`](super::apply_all) of `[previous, next]` and
-//! [`apply`] of `merged` either both succeed and leave equal documents, expiry included, or both fail. Which error it is
-//! may differ only where one of the two sides says [`TooLarge`](super::ApplyError::TooLarge).
+//! [`apply`] of `merged` either both succeed and leave equal documents, expiry included, or both fail. Which error it
+//! is may differ only where one of the two sides says [`TooLarge`](super::ApplyError::TooLarge).
 //!
 //! Since a failing change refuses the whole commit, a change that can fail must not be swallowed by one that can't:
 //! "set field, then delete" is refused for a list, "delete" alone is not. What stays apart for such reasons:

@@ -155,7 +155,7 @@ mod tests {
         }
     }
 
-    /// `FOREBAY_WRITE_DOCS=1 cargo test -p forebay policy` rewrites the table.
+    /// `FOREBAY_UPDATE_DOCS=1 cargo test -p forebay policy` rewrites the table.
     #[test]
     fn the_document_is_fresh() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/policies.md");
@@ -163,11 +163,11 @@ mod tests {
         let document = std::fs::read_to_string(path).expect("docs/policies.md is readable");
         let (head, rest) = document.split_once(begin).expect("the marker where the table begins");
         let (table, tail) = rest.split_once(end).expect("the marker where the table ends");
-        if std::env::var_os("FOREBAY_WRITE_DOCS").is_some() {
+        if std::env::var_os("FOREBAY_UPDATE_DOCS").is_some() {
             let fresh = format!("{head}{begin}{}{end}{tail}", markdown_table());
             std::fs::write(path, fresh).expect("docs/policies.md is writable");
         } else {
-            assert_eq!(table, markdown_table(), "stale: run with FOREBAY_WRITE_DOCS=1");
+            assert_eq!(table, markdown_table(), "stale: run with FOREBAY_UPDATE_DOCS=1");
         }
     }
 }

@@ -1,6 +1,6 @@
-//! One transaction under strict two-phase locking (DeToX, section 7.1): locks are taken before anything is read, held to
-//! the end, and handed on only with the commit's results beside them. Dropping a transaction rolls it back without a
-//! trace; once its commit is handed over the committer owns it, locks and all.
+//! One transaction under strict two-phase locking (DeToX, section 7.1): locks are taken before anything is read, held
+//! to the end, and handed on only with the commit's results beside them. Dropping a transaction rolls it back without
+//! a trace; once its commit is handed over the committer owns it, locks and all.
 
 use std::sync::Arc;
 use std::time::Duration;

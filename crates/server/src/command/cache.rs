@@ -48,7 +48,7 @@ pub(super) const SUBS: &[Sub] = &[
     Sub {
         name: "trace",
         syntax: "START name [duration] | STOP | STATUS",
-        summary: "Records what clients access in a file under --trace-dir, for forebay sim; duration as 500ms, 30s, 5m, 2h",
+        summary: "Records what clients access in a file under --trace-dir; duration as 500ms, 30s, 5m, 2h",
         arity: -3,
         run: SubRun::Engine(trace),
     },

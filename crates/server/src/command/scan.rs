@@ -1,5 +1,5 @@
-//! What looks at a whole key space: SCAN, KEYS, RANDOMKEY, DBSIZE, FLUSHDB, FLUSHALL. They see the last committed state,
-//! not that of a transaction, and are refused inside of one.
+//! What looks at a whole key space: SCAN, KEYS, RANDOMKEY, DBSIZE, FLUSHDB, FLUSHALL. They see the last committed
+//! state, not that of a transaction, and are refused inside of one.
 
 use forebay::key::{Key, SPACES};
 use forebay_protocol::decoder::parse_integer;

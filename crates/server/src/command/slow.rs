@@ -154,7 +154,7 @@ fn doctor(session: &mut Session, _: Frame<'_>) -> Reply {
     match event.samples.len() {
         0 => text(format!("no command took {threshold_ms} ms or longer")),
         seconds => text(format!(
-            "in {seconds} seconds commands took {threshold_ms} ms or longer, the longest {} ms; SLOWLOG GET shows which",
+            "in {seconds} s commands took {threshold_ms} ms or longer, the longest {} ms; SLOWLOG GET shows which",
             event.longest_ms
         )),
     }

@@ -26,7 +26,8 @@ pub(super) const COMMANDS: &[Command] = &[
     },
     Command {
         name: "set",
-        syntax: "key value [NX|XX] [GET] [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]",
+        syntax: "key value [NX|XX] [GET] \
+                 [EX seconds|PX milliseconds|EXAT unix-time-seconds|PXAT unix-time-milliseconds|KEEPTTL]",
         summary: "Sets the value of a key",
         group: Group::Strings,
         arity: -3,

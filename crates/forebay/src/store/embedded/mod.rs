@@ -22,8 +22,8 @@
 //!
 //! **When the file fails**, by an error or a panic of redb, it is closed, and the commits of the group at hand are
 //! `Unknown`. Whoever asks for an outcome reopens it, and the ids of applied commits, which are written with each
-//! group, decide. If groups were acknowledged but not flushed, they are lost with the old handle: the incarnation rises, and
-//! commits minted before are refused, because what they read may be lost.
+//! group, decide. If groups were acknowledged but not flushed, they are lost with the old handle: the incarnation
+//! rises, and commits minted before are refused, because what they read may be lost.
 
 mod engine;
 mod file;

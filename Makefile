@@ -1,0 +1,48 @@
+# `make` lists what there is. Everything works from a clean clone on a Debian machine that has git, make and a network.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+# A Rust that rustup has just installed is not in the caller's PATH yet.
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+
+# Packages that `make test` tests; the default is all of them.
+PACKAGES ?= --workspace
+
+.PHONY: help setup setup-run run test check format lint docs nightly bench doc clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: setup-run ## build and start the demo: a server, a small shop at work, figures
+	cargo run --release --locked -p forebay-cli -- demo
+
+test: setup check ## install what is missing, then check everything
+	@echo 'make test: all well'
+
+check: format lint ## fmt, clippy and all tests; installs nothing
+	cargo test --locked $(PACKAGES)
+
+format:
+	cargo fmt --all --check
+
+lint:
+	cargo clippy --locked $(PACKAGES) --all-targets -- -D warnings
+
+nightly: setup ## the long tests too: FOREBAY_NIGHTLY=1, optimised
+	FOREBAY_NIGHTLY=1 cargo test --release --locked $(PACKAGES) -- --include-ignored
+
+bench: setup-run ## the benchmarks
+	cargo bench --locked $(PACKAGES)
+
+doc: setup-run ## the library's documentation, and the generated tables in docs/
+	FOREBAY_WRITE_DOCS=1 cargo test --locked $(PACKAGES) document
+	cargo doc --locked $(PACKAGES) --no-deps
+
+setup: ## Rust, a C compiler, and the servers and clients that tests compare with
+	@scripts/setup.sh test
+
+setup-run:
+	@scripts/setup.sh run
+
+clean: ## remove what was built
+	cargo clean

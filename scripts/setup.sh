@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# Installs what is missing, and nothing else; a second run does nothing. On Debian and its kin; elsewhere it says what
+# to install.
+#
+#   scripts/setup.sh run    what building needs: a C compiler, curl, Rust
+#   scripts/setup.sh test   that, and what the tests compare with: redis-server, redis-cli, Python
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+what="${1:-test}"
+rust_needed="$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)"
+export PATH="$HOME/.cargo/bin:$PATH"
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+fail() { say "$*"; exit 1; }
+have() { command -v "$1" >/dev/null 2>&1; }
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif have sudo; then
+        sudo "$@"
+    else
+        fail "this needs root, and there is no sudo: $*"
+    fi
+}
+
+# Installs the packages that are not there.
+packages() {
+    local missing=()
+    for package in "$@"; do
+        dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
+    done
+    [ ${#missing[@]} -gt 0 ] || return 0
+    say "installing ${missing[*]}"
+    as_root apt-get update -q
+    # No service is started for what tests start themselves: redis-server would take the port that forebay wants.
+    local policy=/usr/sbin/policy-rc.d own_policy=no
+    if [ ! -e "$policy" ]; then
+        printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
+        as_root chmod +x "$policy"
+        own_policy=yes
+    fi
+    local status=0
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}" || status=$?
+    [ "$own_policy" = no ] || as_root rm -f "$policy"
+    [ "$status" = 0 ] || fail "could not install ${missing[*]}"
+}
+
+# Whether version $1 is at least $2.
+at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
+
+rust_version() { cargo --version 2>/dev/null | awk '{print $2}'; }
+
+rust_is_new_enough() {
+    have cargo && have rustc && at_least "$(rust_version)" "$rust_needed"
+}
+
+install_rust() {
+    if rust_is_new_enough; then
+        return 0
+    fi
+    if have rustup; then
+        say "updating Rust $(rust_version) to the present stable"
+        rustup toolchain install stable --profile minimal --component rustfmt,clippy
+        rustup default stable
+    else
+        say "installing Rust for $(id -un) with rustup, under ~/.cargo and ~/.rustup"
+        # --no-modify-path: the Makefile knows where it is, the user's shell files are left alone.
+        curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs |
+            sh -s -- -y --profile minimal --component rustfmt,clippy --default-toolchain stable --no-modify-path
+    fi
+    rust_is_new_enough || fail "Rust $rust_needed or newer is needed, and $(rust_version) is what there is"
+}
+
+if have apt-get; then
+    # The allocator and the trace reader build C; binutils and the headers come with gcc and libc6-dev.
+    packages gcc libc6-dev make ca-certificates curl
+else
+    for tool in cc make curl; do have "$tool" || fail "please install $tool"; done
+fi
+install_rust
+if [ "$what" = test ]; then
+    if have apt-get; then
+        packages redis-server redis-tools python3 python3-venv
+    else
+        for tool in redis-server redis-cli python3; do have "$tool" || fail "please install $tool"; done
+    fi
+    # A Rust that came with the distribution may lack them.
+    cargo fmt --version >/dev/null 2>&1 || fail "please install rustfmt (rustup component add rustfmt)"
+    cargo clippy --version >/dev/null 2>&1 || fail "please install clippy (rustup component add clippy)"
+fi

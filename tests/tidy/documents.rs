@@ -1,0 +1,149 @@
+//! Rules on documents, and on what no file may name.
+
+use super::tree::{File, Tree};
+
+/// Hosts of package registries: where packages come from is the machine's affair.
+const HOSTS: &[&str] = &[
+    concat!("index.crates", ".io"),
+    concat!("static.crates", ".io"),
+    concat!("registry.npmjs", ".org"),
+    concat!("pypi", ".org/simple"),
+    concat!("files.pythonhosted", ".org"),
+    concat!("proxy.golang", ".org"),
+    concat!("sum.golang", ".org"),
+    concat!("deb.debian", ".org"),
+];
+
+/// Folders of somebody's machine.
+const FOLDERS: &[&str] = &[concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/Us", "ers/")];
+
+/// Documents with generated parts that no test checks. A generated part begins with a line `<!-- name: ..` and is
+/// checked by a Rust file that has tests, names the document and knows `FOREBAY_UPDATE_DOCS`.
+pub fn generated(tree: &Tree) -> Vec<String> {
+    let marked = |file: &&File| outside_fences(&file.text).any(|(_, line)| is_marker(line));
+    let mut breaches = Vec::new();
+    for file in tree.files.iter().filter(|file| file.path.ends_with(".md")).filter(marked) {
+        let checks = |source: &File| {
+            let text = &source.text;
+            text.contains(&file.path) && text.contains("FOREBAY_UPDATE_DOCS") && text.contains("#[test]")
+        };
+        if !tree.rust().any(checks) {
+            breaches.push(format!("{}: no test with FOREBAY_UPDATE_DOCS checks its generated part", file.path));
+        }
+    }
+    breaches
+}
+
+fn is_marker(line: &str) -> bool {
+    let name = line.strip_prefix("<!-- ").and_then(|rest| rest.split_once(':')).map(|(name, _)| name);
+    name.is_some_and(|name| !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase() || c == '-'))
+}
+
+/// Relative links that lead nowhere.
+pub fn links(tree: &Tree) -> Vec<String> {
+    let mut breaches = Vec::new();
+    for file in tree.files.iter().filter(|file| file.path.ends_with(".md")) {
+        let folder = file.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        for (at, line) in outside_fences(&file.text) {
+            for target in line.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+                let path = target.split('#').next().unwrap_or_default();
+                let outside = path.contains("://") || path.starts_with("mailto:");
+                if !path.is_empty() && !outside && !resolves(tree, folder, path) {
+                    breaches.push(format!("{}:{at}: {target} leads nowhere", file.path));
+                }
+            }
+        }
+    }
+    breaches
+}
+
+/// Lines with their numbers, without those in code fences.
+fn outside_fences(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut fenced = false;
+    text.lines().enumerate().filter_map(move |(at, line)| {
+        let fence = line.trim_start().starts_with("```");
+        fenced ^= fence;
+        (!fenced && !fence).then_some((at + 1, line))
+    })
+}
+
+fn resolves(tree: &Tree, folder: &str, path: &str) -> bool {
+    let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                if parts.pop().is_none() {
+                    return false;
+                }
+            }
+            part => parts.push(part),
+        }
+    }
+    parts.is_empty() || tree.holds(&parts.join("/"))
+}
+
+/// Lines that name a folder of some machine, or a package registry's host.
+pub fn places(tree: &Tree) -> Vec<String> {
+    // The lock file names its registry by design; test data is other people's.
+    let ours = |file: &&File| file.path != "Cargo.lock" && !file.path.starts_with("testdata/");
+    let mut breaches = Vec::new();
+    for file in tree.files.iter().filter(ours) {
+        for (at, line) in file.text.lines().enumerate() {
+            let host = HOSTS.iter().find(|host| line.contains(**host));
+            let folder = FOLDERS.iter().find(|folder| names_folder(line, folder));
+            if let Some(place) = host.or(folder) {
+                breaches.push(format!("{}:{}: names {place}", file.path, at + 1));
+            }
+        }
+    }
+    breaches
+}
+
+/// Whether `folder` stands in `line` at the beginning of a path.
+fn names_folder(line: &str, folder: &str) -> bool {
+    line.match_indices(folder).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        !before.is_some_and(|c| c.is_alphanumeric() || "._-/}*".contains(c))
+    })
+}
+
+#[test]
+fn a_generated_part_that_nobody_checks_is_found() {
+    let document = ("docs/a.md", "# A\n<!-- a: generated -->\n| |\n<!-- /a -->\n");
+    let test = "#[test]\nfn fresh() { let path = \"docs/a.md\"; var(\"FOREBAY_UPDATE_DOCS\"); }";
+    assert_eq!(generated(&Tree::of(&[document])).len(), 1);
+    assert!(generated(&Tree::of(&[document, ("crates/x/tests/a.rs", test)])).is_empty());
+    let other = test.replace("docs/a.md", "docs/b.md");
+    assert_eq!(generated(&Tree::of(&[document, ("crates/x/tests/a.rs", &other)])).len(), 1);
+    assert!(generated(&Tree::of(&[("docs/a.md", "```\n<!-- a: generated -->\n```")])).is_empty());
+}
+
+#[test]
+fn a_dead_link_is_found() {
+    let other = ("docs/b.md", "");
+    for (text, sound) in [
+        ("[b](b.md)", true),
+        ("[b](b.md#part)", true),
+        ("[b](../docs/b.md) and [c](c.md)", false),
+        ("[b](docs/b.md)", false),
+        ("[b](../../b.md)", false),
+        ("[b](https://example.org/b.md) [here](#here)", true),
+        ("```\n[c](c.md)\n```", true),
+    ] {
+        assert_eq!(links(&Tree::of(&[("docs/a.md", text), other])).is_empty(), sound, "{text}");
+    }
+}
+
+#[test]
+fn a_named_machine_is_found() {
+    for (text, sound) in [
+        (concat!("cd /wo", "rk/main"), false),
+        (concat!("path = \"/ro", "ot/.cargo\""), false),
+        (concat!("https://registry.npmjs", ".org/redis"), false),
+        ("see crates/workload/ and ./work/x", true),
+        ("https://docs.rs/redb", true),
+    ] {
+        assert_eq!(places(&Tree::of(&[("a.txt", text)])).is_empty(), sound, "{text}");
+    }
+}

@@ -1,0 +1,349 @@
+//! Who may know whom. The tables here are the only ones: the check and docs/architecture.md follow from them.
+
+use std::collections::BTreeSet;
+
+use proc_macro2::{TokenStream, TokenTree};
+use syn::visit::Visit;
+
+use super::tree::{File, Tree};
+
+/// Where the tables stand in docs/architecture.md.
+pub const BEGIN: &str = "<!-- rooms: generated -->\n";
+pub const END: &str = "<!-- /rooms -->";
+
+/// One room and those that it may use.
+struct Room {
+    name: &'static str,
+    may_use: &'static [&'static str],
+}
+
+const fn room(name: &'static str, may_use: &'static [&'static str]) -> Room {
+    Room { name, may_use }
+}
+
+/// Crates, by folder. A crate begins where the set of dependencies changes, and nowhere else.
+const CRATES: &[Room] = &[
+    room("forebay", &[]),
+    room("protocol", &[]),
+    room("trace", &["forebay"]),
+    room("drivers", &["forebay"]),
+    room("server", &["forebay", "drivers", "protocol", "trace"]),
+    room("sim", &["forebay", "trace"]),
+    room("workload", &["forebay", "drivers", "protocol", "trace"]),
+    room("cli", &["forebay", "drivers", "protocol", "server", "sim", "trace", "workload"]),
+];
+
+/// Crates that may use nothing of the library but its plain data.
+const PLAIN_DATA_ONLY: &[&str] = &["trace"];
+
+/// Modules of the library that every room may use.
+const PLAIN_DATA: &[&str] = &["change", "error", "hint", "key", "value", "version"];
+
+/// Modules of the library.
+const MODULES: &[Room] = &[
+    room("sync", &[]),
+    room("graph", &[]),
+    room("runtime", &[]),
+    room("policy", &["graph"]),
+    room("store", &["runtime"]),
+    room("tier", &["runtime"]),
+    room("cache", &["policy", "sync"]),
+    room("lease", &["cache"]),
+    room("outage", &["store", "tier", "runtime"]),
+    room("txn", &["graph", "cache", "lease", "store", "outage", "runtime", "sync"]),
+];
+
+/// Uses that the tables do not allow and that stand all the same. May only shrink.
+struct Departure {
+    from: &'static str,
+    to: &'static str,
+    /// The only thing that is used.
+    item: &'static str,
+    why: &'static str,
+}
+
+const DEPARTURES: &[Departure] = &[
+    Departure {
+        from: "cache",
+        to: "store",
+        item: "Read",
+        why: "plain data (a value or absence with its version); belongs in a file of its own beside `value.rs`",
+    },
+    Departure {
+        from: "txn",
+        to: "policy",
+        item: "AccessKind",
+        why: "a label that `Fill::complete` passes on; `cache` could hand it on or say it itself",
+    },
+];
+
+/// The tables as docs/architecture.md shows them.
+pub fn markdown() -> String {
+    let list = |names: &[&str]| match names {
+        [] => "-".to_owned(),
+        names => names.join(", "),
+    };
+    let mut text = String::from("| crate | may use |\n|---|---|\n");
+    for room in CRATES {
+        let plain = if PLAIN_DATA_ONLY.contains(&room.name) { " (plain data only)" } else { "" };
+        text += &format!("| {} | {}{plain} |\n", room.name, list(room.may_use));
+    }
+    text += &format!("\nIn `forebay`, every module may use the plain data: {}.\n\n", list(PLAIN_DATA));
+    text += "| module | may use |\n|---|---|\n";
+    for room in MODULES {
+        text += &format!("| {} | {} |\n", room.name, list(room.may_use));
+    }
+    if !DEPARTURES.is_empty() {
+        text += "\nUses that stand although the table does not allow them; the list may only shrink:\n\n";
+        text += "| module | uses | why |\n|---|---|---|\n";
+    }
+    for Departure { from, to, item, why } in DEPARTURES {
+        text += &format!("| {from} | {to}::{item} | {why} |\n");
+    }
+    text
+}
+
+/// Whether the manifests of the crates keep to the table.
+pub fn crates(tree: &Tree) -> Vec<String> {
+    let mut breaches = Vec::new();
+    for file in &tree.files {
+        let Some(name) = file.path.strip_prefix("crates/").and_then(|path| path.strip_suffix("/Cargo.toml")) else {
+            continue;
+        };
+        let Some(room) = CRATES.iter().find(|room| room.name == name) else {
+            breaches.push(format!("{}: the crate is not in the table of rooms", file.path));
+            continue;
+        };
+        for (_, dependency) in super::manifests::dependency_names(file) {
+            let other = match dependency.strip_prefix("forebay") {
+                Some("") => "forebay",
+                Some(rest) => rest.trim_start_matches('-'),
+                None => continue,
+            };
+            if other != name && !room.may_use.contains(&other) {
+                breaches.push(format!("{}: {name} may not use {other}", file.path));
+            }
+        }
+    }
+    for file in tree.crate_sources().filter(|file| PLAIN_DATA_ONLY.contains(&crate_name(file))) {
+        for target in idents_after(file.tokens(), "forebay") {
+            if target.chars().next().is_some_and(char::is_lowercase) && !PLAIN_DATA.contains(&target.as_str()) {
+                breaches.push(format!("{}: {} may only use plain data, not {target}", file.path, crate_name(file)));
+            }
+        }
+    }
+    breaches
+}
+
+fn crate_name(file: &File) -> &str {
+    file.path.split('/').nth(1).unwrap_or_default()
+}
+
+/// Whether the modules of the library keep to the table.
+pub fn modules(tree: &Tree) -> Vec<String> {
+    let departs = |used: &Used| DEPARTURES.iter().any(|departure| departure.covers(used));
+    let mut breaches = Vec::new();
+    for used in library_uses(tree) {
+        let Used { file, from, to, item } = &used;
+        let Some(room) = MODULES.iter().find(|room| room.name == *from) else {
+            if !PLAIN_DATA.contains(&from.as_str()) {
+                breaches.push(format!("{file}: module {from} is not in the table of rooms"));
+            } else if !PLAIN_DATA.contains(&to.as_str()) {
+                breaches.push(format!("{file}: {from} is plain data and may not use {to}"));
+            }
+            continue;
+        };
+        let allowed = PLAIN_DATA.contains(&to.as_str()) || room.may_use.contains(&to.as_str());
+        if !allowed && !departs(&used) {
+            breaches.push(format!("{file}: {from} may not use {to} ({to}::{item})"));
+        }
+    }
+    breaches
+}
+
+/// Departures that nobody needs any more.
+pub fn stale_departures(tree: &Tree) -> Vec<String> {
+    let uses = library_uses(tree);
+    let stale = DEPARTURES.iter().filter(|departure| !uses.iter().any(|used| departure.covers(used)));
+    stale.map(|Departure { from, to, item, .. }| format!("{from} no longer uses {to}::{item}: strike it out")).collect()
+}
+
+impl Departure {
+    fn covers(&self, used: &Used) -> bool {
+        (self.from, self.to, self.item) == (&used.from, &used.to, &used.item)
+    }
+}
+
+/// One use of a module by another.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Used {
+    file: String,
+    from: String,
+    to: String,
+    item: String,
+}
+
+/// All uses between modules of the library.
+fn library_uses(tree: &Tree) -> BTreeSet<Used> {
+    let library = "crates/forebay/src/";
+    let exported = tree.get("crates/forebay/src/lib.rs").map(exports).unwrap_or_default();
+    let mut uses = BTreeSet::new();
+    for file in tree.rust().filter(|file| file.path.starts_with(library) && file.path != "crates/forebay/src/lib.rs") {
+        let within = file.module().strip_prefix(library).unwrap_or_default();
+        let stack: Vec<String> = within.split('/').map(str::to_owned).collect();
+        let from = stack[0].clone();
+        let mut paths = Paths { stack, found: Vec::new() };
+        paths.visit_file(&file.syntax());
+        for path in paths.found {
+            let mut path = path.into_iter();
+            let Some(mut to) = path.next() else { continue };
+            let mut item = path.next().unwrap_or_default();
+            // An item that lib.rs hands on belongs to its module.
+            if let Some((module, name)) = exported.iter().find(|(_, name)| *name == to) {
+                (to, item) = (module.clone(), name.clone());
+            }
+            if to != from {
+                uses.insert(Used { file: file.path.clone(), from: from.clone(), to, item });
+            }
+        }
+    }
+    uses
+}
+
+/// What lib.rs hands on: module and item.
+fn exports(lib: &File) -> Vec<(String, String)> {
+    let mut paths = Vec::new();
+    for item in lib.syntax().items {
+        if let syn::Item::Use(item) = item {
+            flatten(&item.tree, &mut Vec::new(), &mut paths);
+        }
+    }
+    paths.into_iter().filter_map(|path| Some((path.first()?.clone(), path.last()?.clone()))).collect()
+}
+
+/// Collects paths from the root of the crate.
+struct Paths {
+    /// The module at hand.
+    stack: Vec<String>,
+    found: Vec<Vec<String>>,
+}
+
+impl Paths {
+    fn take(&mut self, path: &[String]) {
+        let mut base = self.stack.clone();
+        let rest = match path.first().map(String::as_str) {
+            Some("crate") => return self.found.push(path[1..].to_vec()),
+            Some("super") => {
+                let ups = path.iter().take_while(|segment| *segment == "super").count();
+                base.truncate(base.len().saturating_sub(ups));
+                &path[ups..]
+            }
+            _ => return,
+        };
+        base.extend(rest.iter().cloned());
+        self.found.push(base);
+    }
+}
+
+fn flatten(tree: &syn::UseTree, prefix: &mut Vec<String>, paths: &mut Vec<Vec<String>>) {
+    match tree {
+        syn::UseTree::Path(path) => {
+            prefix.push(path.ident.to_string());
+            flatten(&path.tree, prefix, paths);
+            prefix.pop();
+        }
+        syn::UseTree::Group(group) => group.items.iter().for_each(|item| flatten(item, prefix, paths)),
+        syn::UseTree::Name(name) if name.ident == "self" => paths.push(prefix.clone()),
+        syn::UseTree::Name(name) => paths.push([prefix.as_slice(), &[name.ident.to_string()]].concat()),
+        syn::UseTree::Rename(name) => paths.push([prefix.as_slice(), &[name.ident.to_string()]].concat()),
+        syn::UseTree::Glob(_) => paths.push([prefix.as_slice(), &["*".to_owned()]].concat()),
+    }
+}
+
+impl Visit<'_> for Paths {
+    fn visit_item_mod(&mut self, item: &syn::ItemMod) {
+        self.stack.push(item.ident.to_string());
+        syn::visit::visit_item_mod(self, item);
+        self.stack.pop();
+    }
+
+    fn visit_item_use(&mut self, item: &syn::ItemUse) {
+        let mut paths = Vec::new();
+        flatten(&item.tree, &mut Vec::new(), &mut paths);
+        paths.iter().for_each(|path| self.take(path));
+    }
+
+    fn visit_path(&mut self, path: &syn::Path) {
+        let segments: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        self.take(&segments);
+        syn::visit::visit_path(self, path);
+    }
+
+    fn visit_macro(&mut self, item: &syn::Macro) {
+        for target in idents_after(item.tokens.clone(), "crate") {
+            self.found.push(vec![target, "in a macro".to_owned()]);
+        }
+        syn::visit::visit_macro(self, item);
+    }
+}
+
+/// The names that follow `name::` anywhere in `tokens`.
+fn idents_after(tokens: TokenStream, name: &str) -> Vec<String> {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let mut found = Vec::new();
+    for (at, token) in tokens.iter().enumerate() {
+        match token {
+            TokenTree::Group(group) => found.extend(idents_after(group.stream(), name)),
+            TokenTree::Ident(ident) if ident == name => match tokens.get(at + 1..at + 4) {
+                Some([TokenTree::Punct(a), TokenTree::Punct(b), TokenTree::Ident(target)])
+                    if a.as_char() == ':' && b.as_char() == ':' =>
+                {
+                    found.push(target.to_string());
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+    found
+}
+
+#[test]
+fn a_crate_that_knows_too_much_is_found() {
+    let toml = |name: &str| format!("[dependencies]\n{name}.workspace = true\n");
+    for (path, dependency, sound) in [
+        ("crates/protocol/Cargo.toml", "forebay", false),
+        ("crates/sim/Cargo.toml", "forebay-server", false),
+        ("crates/server/Cargo.toml", "forebay-protocol", true),
+        ("crates/attic/Cargo.toml", "bytes", false),
+    ] {
+        let tree = Tree::of(&[(path, &toml(dependency))]);
+        assert_eq!(crates(&tree).is_empty(), sound, "{path}: {dependency}");
+    }
+    let tree = Tree::of(&[("crates/trace/src/a.rs", "use forebay::Key;\nuse forebay::cache::Cache;")]);
+    assert_eq!(crates(&tree).len(), 1);
+}
+
+#[test]
+fn a_module_that_knows_too_much_is_found() {
+    let lib = ("crates/forebay/src/lib.rs", "pub mod txn;\npub use txn::Engine;");
+    for (path, text, sound) in [
+        ("crates/forebay/src/policy/lru.rs", "use crate::cache::Cache;", false),
+        ("crates/forebay/src/policy/lru.rs", "use crate::{key::Key, graph::Graph};", true),
+        ("crates/forebay/src/policy/lru.rs", "use crate::{key::Key, store::Store};", false),
+        ("crates/forebay/src/cache/mod.rs", "fn f(a: crate::store::Caps) {}", false),
+        ("crates/forebay/src/cache/mod.rs", "fn f(a: crate::store::Read) {}", true),
+        ("crates/forebay/src/cache/fence.rs", "mod tests { use super::super::super::txn::Engine; }", false),
+        ("crates/forebay/src/cache/fence.rs", "use super::super::txn::Engine;", false),
+        ("crates/forebay/src/cache/fence.rs", "use super::partition::Word;", true),
+        ("crates/forebay/src/cache/fence.rs", "use crate::Engine;", false),
+        ("crates/forebay/src/cache/fence.rs", "fn f() { check!(crate::txn::LIMIT) }", false),
+        ("crates/forebay/src/key.rs", "use crate::cache::Cache;", false),
+        ("crates/forebay/src/key.rs", "use crate::value::Blob;", true),
+        ("crates/forebay/src/attic.rs", "use crate::value::Blob;", false),
+    ] {
+        let breaches = modules(&Tree::of(&[lib, (path, text)]));
+        assert_eq!(breaches.is_empty(), sound, "{path}: {text}: {breaches:?}");
+    }
+    assert_eq!(stale_departures(&Tree::of(&[lib])).len(), DEPARTURES.len());
+}
