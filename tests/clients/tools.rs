@@ -128,8 +128,8 @@ pub fn run(command: &mut Command, input: &str) -> Outcome {
     let mut child = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let status = wait(&mut child, PATIENCE);
     if status.is_none() {
-        let group = format!("-{}", child.id());
-        let _ = Command::new("sh").args(["-c", "kill -KILL -- \"$0\"", &group]).status();
+        let group = child.id().to_string();
+        let _ = Command::new("sh").args(["-c", "kill -s KILL -- \"-$0\"", &group]).status();
         let _ = child.wait();
     }
     let read = |file: &mut File| {

@@ -72,7 +72,7 @@ func TestShopSellsEachPieceOnce(t *testing.T) {
 						if err != nil {
 							return err
 						}
-						if left == 0 {
+						if left <= 0 {
 							return soldOut
 						}
 						_, err = tx.TxPipelined(ctx, func(pipe redis.Pipeliner) error {

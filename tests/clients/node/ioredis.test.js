@@ -80,7 +80,7 @@ for (const protocol of [undefined, 2, 3]) {
         let bought = 0;
         for (;;) {
           await own.watch(k("stock"));
-          if (Number(await own.get(k("stock"))) === 0) break;
+          if (Number(await own.get(k("stock"))) <= 0) break;
           const replies = await own.multi().decr(k("stock")).rpush(k("orders"), `${name}-${bought}`).exec();
           if (replies !== null) bought += 1;
         }

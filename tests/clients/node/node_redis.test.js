@@ -88,7 +88,7 @@ for (const RESP of [undefined, 2, 3]) {
           for (;;) {
             await own.watch(k("stock"));
             const left = Number(await own.get(k("stock")));
-            if (left === 0) {
+            if (left <= 0) {
               await own.unwatch();
               return 0;
             }

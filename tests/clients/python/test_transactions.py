@@ -32,7 +32,7 @@ class Pipelines(ClientTest):
         pipeline = self.client.pipeline(transaction=True)
         pipeline.set(self.key("a"), "text").incr(self.key("a")).set(self.key("b"), "v")
         if IS_FOREBAY:
-            with self.assertRaisesRegex(redis.exceptions.ExecAbortError, r"^rolled back: command 2 \(INCR "):
+            with self.assertRaisesRegex(redis.exceptions.ExecAbortError, r"^rolled back: command 2 \(INCRBY "):
                 pipeline.execute()
             self.assertEqual(self.client.exists(self.key("a"), self.key("b")), 0)
         else:
