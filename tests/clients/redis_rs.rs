@@ -91,14 +91,17 @@ fn redis_rs_pipelines_and_scans() {
             redis::pipe().atomic().set("a", 1).ignore().incr("a", 1).incr("a", 1).query(&mut con)?;
         assert_eq!((first, second), (2, 3));
         let failing = redis::pipe().atomic().set("a", "text").incr("a", 1).query::<Value>(&mut con);
-        let error = failing.expect_err("text can not be counted");
-        let left: String = con.get("a")?;
-        match server.kind() {
-            Kind::Forebay => {
-                assert_eq!((error.kind(), left.as_str()), (ServerErrorKind::ExecAbort.into(), "3"), "{error}");
-                assert!(error.to_string().contains("rolled back: command 2 (INCRBY a)"), "{error}");
-            }
-            Kind::Redis => assert_eq!(left, "text"),
+        failing.expect_err("text can not be counted");
+        let left = if server.kind() == Kind::Forebay { "3" } else { "text" };
+        assert_eq!(con.get::<_, String>("a")?, left);
+        if server.kind() == Kind::Forebay {
+            // A pipeline of redis-rs says only that EXEC's reply was unexpected; sent singly, the reason is seen.
+            redis::cmd("MULTI").exec(&mut con)?;
+            redis::cmd("SET").arg(&["a", "text"]).exec(&mut con)?;
+            redis::cmd("INCR").arg("a").exec(&mut con)?;
+            let error = redis::cmd("EXEC").exec(&mut con).expect_err("text can not be counted");
+            assert_eq!(error.kind(), ServerErrorKind::ExecAbort.into(), "{error}");
+            assert!(error.to_string().contains("rolled back: command 2 (INCR a)"), "{error}");
         }
         Ok(())
     });
