@@ -1,5 +1,9 @@
 //! What tests of whole servers share: starting them, and talking to them.
 
+#![allow(dead_code, reason = "each test uses its part")]
+
+pub mod process;
+
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -25,8 +29,8 @@ pub struct Running {
 }
 
 enum Kind {
-    Process(#[allow(dead_code, reason = "held for its drop")] Process),
-    Thread(#[allow(dead_code, reason = "held for its drop")] tokio::runtime::Runtime),
+    Process(Process),
+    Thread(tokio::runtime::Runtime),
 }
 
 struct Process {
