@@ -8,6 +8,7 @@
 mod common;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use common::process::Forebay;
@@ -16,6 +17,7 @@ use forebay_workload::checkers::bank::Bank;
 use forebay_workload::checkers::list_append::{self, ListAppend};
 use forebay_workload::checkers::write_skew::WriteSkew;
 use forebay_workload::checkers::{Event, Op, RunOptions, Style, Summary, Workload, run};
+use forebay_workload::client::Says;
 
 /// Clients of each workload.
 const CLIENTS: u32 = 16;
@@ -29,9 +31,13 @@ const NIGHTLY: Duration = Duration::from_secs(600);
 /// Transactions of one history at most: a larger one takes long to judge.
 const EVENTS_MAX: usize = 40_000;
 
-/// Documents that pass through the cache, and their size; together several times the cache.
-const FLOOD_KEYS: u64 = 40;
-const FLOOD_BYTES: usize = 100_000;
+/// Documents that pass through the cache, and their size: of the cache's 2 MiB one of them leaves little, and the
+/// partition that it enters is emptied for it.
+const FLOOD_KEYS: u64 = 8;
+const FLOOD_BYTES: usize = 1_300_000;
+
+/// Accounts of the bank.
+const ACCOUNTS: u64 = 12;
 
 fn seed() -> u64 {
     let given = std::env::var("FOREBAY_SEED").ok().and_then(|seed| seed.parse().ok());
@@ -46,21 +52,24 @@ fn nightly() -> bool {
     std::env::var_os("FOREBAY_NIGHTLY").is_some()
 }
 
-/// Reads and writes large documents until the server is gone, which evicts everything else time and again.
-async fn flood(address: String, seed: u64) {
+/// Reads and writes large documents until it is stopped, which evicts everything else time and again; counts how often
+/// an account of the bank was found evicted.
+async fn flood(address: String, seed: u64, evicted: Arc<AtomicU64>) {
     let mut random = fastrand::Rng::with_seed(seed);
-    let Ok(mut client) = Client::connect(&address).await else { return };
+    let mut client = Client::connect(&address).await.expect("it listens");
     let document = vec![b'x'; FLOOD_BYTES];
     loop {
         let key = format!("flood:{}", random.u64(..FLOOD_KEYS));
-        let reply = match random.u8(..10) {
-            0 => client.call(&[&b"SET"[..], key.as_bytes(), &document]).await,
-            _ => client.call(&["GET", &key]).await,
+        let reply = match random.u8(..8) {
+            0 => client.demand(&[&b"SET"[..], key.as_bytes(), &document]).await,
+            _ => client.demand(&["GET", &key]).await,
         };
-        if reply.is_err() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(2)).await;
+        reply.expect("it is answered");
+        let account = format!("bank:{seed}:{}", random.u64(..ACCOUNTS));
+        let explained = client.demand(&["CACHE", "EXPLAIN", &account]).await.expect("it is answered");
+        let absent = explained.bytes().is_some_and(|text| text.starts_with(b"not cached"));
+        evicted.fetch_add(absent.into(), Ordering::Relaxed);
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
@@ -89,10 +98,11 @@ fn busy(name: &str, summary: &Summary, kinds: &[&str]) {
 }
 
 /// All workloads at once, each with a history of its own.
-async fn slice(address: &str, seed: u64) -> Vec<Event> {
+async fn slice(address: &str, seed: u64, evicted: &Arc<AtomicU64>) -> Vec<Event> {
+    let flood = tokio::spawn(flood(address.to_owned(), seed, evicted.clone()));
     let (address, both) = (address.to_owned(), [Style::Txn, Style::Multi]);
     let lists: Arc<dyn Workload> = Arc::new(ListAppend::new(&format!("list:{seed}"), 12));
-    let bank: Arc<dyn Workload> = Arc::new(Bank::new(&format!("bank:{seed}"), 12, &both));
+    let bank: Arc<dyn Workload> = Arc::new(Bank::new(&format!("bank:{seed}"), ACCOUNTS, &both));
     let skew: Arc<dyn Workload> = Arc::new(WriteSkew::new(&format!("skew:{seed}"), 6, &both));
     let runs = [lists, bank, skew].map(|workload| tokio::spawn(judged(workload, address.clone(), seed)));
     let mut history = Vec::new();
@@ -111,6 +121,8 @@ async fn slice(address: &str, seed: u64) -> Vec<Event> {
             }
         }
     }
+    assert!(!flood.is_finished(), "the flood broke off");
+    flood.abort();
     history
 }
 
@@ -122,17 +134,15 @@ fn serializable_on(store: &str) -> Vec<Event> {
     let address = forebay.address.to_string();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.expect("a tokio runtime");
-    for number in 0..2 {
-        runtime.spawn(flood(address.clone(), seed + number));
-    }
+    let evicted = Arc::new(AtomicU64::new(0));
     let (began, mut number, mut history) = (Instant::now(), 0, Vec::new());
     while number == 0 || (nightly() && began.elapsed() < NIGHTLY) {
-        history = runtime.block_on(slice(&address, seed.wrapping_add(number)));
+        history = runtime.block_on(slice(&address, seed.wrapping_add(number), &evicted));
         number += 1;
     }
-    let (evictions, misses) = (forebay.cache_figure("evictions"), forebay.cache_figure("misses"));
-    eprintln!("{store}: {number} slices, {evictions} evictions, {misses} misses");
-    assert!(evictions > 1000 && misses > 1000, "the cache is under pressure: {evictions} evictions, {misses} misses");
+    let (evictions, evicted) = (forebay.cache_figure("evictions"), evicted.load(Ordering::Relaxed));
+    eprintln!("{store}: {number} slices, {evictions} evictions, an account found evicted {evicted} times");
+    assert!(evictions > 200 && evicted > 10, "the cache is under pressure: {evictions} evictions, {evicted} seen");
     runtime.shutdown_timeout(Duration::from_secs(5));
     history
 }
