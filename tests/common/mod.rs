@@ -1,5 +1,9 @@
 //! What tests of whole servers share: starting them, and talking to them.
 
+#![allow(dead_code, reason = "each test uses its part")]
+
+pub mod process;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
