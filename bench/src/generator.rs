@@ -1,7 +1,7 @@
 //! The load generator: one thread, many connections, a pipeline of requests on each, closed loop.
 //!
-//! Every connection sends a batch, reads all its replies, checks them, and sends the next. Nothing is allocated while
-//! it runs, and a reply is recognised by its first bytes and skipped by its length: it has to be cheaper than any server.
+//! Every connection sends a batch, reads all its replies, checks them, and sends the next. While it runs nothing is
+//! allocated. A reply is recognised by its first line and skipped by its length: cheaper than any server can be.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;

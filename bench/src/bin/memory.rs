@@ -79,10 +79,8 @@ fn measure_all(options: &Options) -> Result<bool, Box<dyn Error>> {
     println!("repeat: cargo run --release -p forebay-bench --bin memory -- {}", shown.join(" "));
     println!("{} s of churn, {} % SET; load average {}\n", options.seconds, options.writes_percent, load_average());
     println!(
-    println!(
         "| memory | values | requests | entries | charged MiB | keys and values MiB | resident MiB | most \
          | bound MiB | holds | share |"
-    );
     );
     println!("|---|---|---|---|---|---|---|---|---|---|---|");
     let mut holds = true;

@@ -164,10 +164,8 @@ fn compare_pair(options: &Options, pairing: &Pairing, folder: &Path) -> Result<(
     }
     println!("\n{} (load average {})\n", pairing.name, load_average());
     println!(
-    println!(
         "| command | connections | pipeline | forebay kreq/CPU s | redis kreq/CPU s | ratio \
          | forebay kreq/s | redis kreq/s | generator busy | note |"
-    );
     );
     println!("|---|---|---|---|---|---|---|---|---|---|");
     for point in POINTS.iter().filter(|point| !pairing.disk || point.command == "SET") {
