@@ -12,9 +12,9 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Of at least one figure; all zero for none.
+    /// Of at least one figure; all zero for none. What is no number (a run too short for the clock) does not count.
     pub fn of(figures: &[f64]) -> Summary {
-        let mut sorted = figures.to_vec();
+        let mut sorted: Vec<f64> = figures.iter().copied().filter(|figure| figure.is_finite()).collect();
         sorted.sort_by(f64::total_cmp);
         let (Some(low), Some(high)) = (sorted.first(), sorted.last()) else {
             return Summary { median: 0.0, low: 0.0, high: 0.0 };
@@ -49,6 +49,7 @@ mod tests {
     fn the_median_is_in_the_middle() {
         assert_eq!(Summary::of(&[3.0, 1.0, 9.0]), Summary { median: 3.0, low: 1.0, high: 9.0 });
         assert_eq!(Summary::of(&[4.0, 1.0, 2.0, 9.0]).median, 3.0);
+        assert_eq!(Summary::of(&[f64::NAN, 2.0]).high, 2.0);
         assert_eq!(Summary::of(&[]).median, 0.0);
         assert_eq!(Summary::of(&[1500.0]).thousands(), "1.5 (1.5-1.5)");
     }
