@@ -206,6 +206,7 @@ impl Session {
             }
             false => Err(errors::wrong_arguments(command.name)),
         });
+        let fits = fits.and_then(|command| command.key_too_long(frame).map_or(Ok(command), Err));
         let command = fits.inspect_err(|_| self.multi.doom())?;
         if let Some(reason) = self.open.aborted()
             && !command.is(Flag::InAborted)
@@ -394,9 +395,8 @@ impl Session {
                 _ => self.answer(&reply),
             };
         }
-        if self.wants_reply(&reply) {
-            self.replies.push_after(reply, committing, with_version, self.protocol);
-        }
+        let reply = self.wants_reply(&reply).then_some(reply);
+        self.replies.push_after(reply, committing, with_version, self.protocol);
     }
 
     fn wants_reply(&mut self, reply: &Reply) -> bool {
