@@ -16,7 +16,6 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::process::Forebay;
 use common::{Connection, start_forebay, start_redis};
 use forebay_protocol::Reply;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
@@ -113,8 +112,8 @@ fn replies_are_those_of_redis() {
     let forebay = start_forebay();
     let known = known_commands(redis.address);
     let long = std::env::var_os("FOREBAY_LONG").is_some();
-    let cases: Option<u32> = std::env::var("FOREBAY_CASES").ok().and_then(|cases| cases.parse().ok());
-    let cases = cases.unwrap_or(if long { 20_000 } else { 300 }).div_ceil(2);
+    let cases = std::env::var("FOREBAY_CASES").ok().and_then(|cases| cases.parse().ok());
+    let cases = cases.unwrap_or(if long { 20_000 } else { 300 });
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 4000, ..Config::default() };
     let outcome = TestRunner::new(config)
         .run(&generate::case(&known), |case| run(&case, redis.address, forebay.address).map_err(TestCaseError::fail));

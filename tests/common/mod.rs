@@ -16,7 +16,7 @@ use tempfile::TempDir;
 /// How long a reply, or a server's start, may take before the test gives up.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The least memory that `forebay serve` takes.
+/// Memory of a server under test: little.
 const MEMORY: &str = "8MiB";
 
 /// A server that ends with this value.

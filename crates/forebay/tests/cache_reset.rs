@@ -63,7 +63,7 @@ fn what_was_under_way_ends_with_a_reset() {
     assert!(!fill.complete(&read, &Context::default(), AccessKind::Read), "what it read may be older than the reset");
     // The commit on its way still keeps fills out, and comes in when it is published.
     assert!(matches!(cache.begin_fill(&key), Begin::Held));
-    cache.publish(&[(key.clone(), Some(read))], &[key.clone()]);
+    cache.publish(&[(key.clone(), Some(read))], std::slice::from_ref(&key));
     assert!(cache.peek(key.borrow()).is_some());
     cache.unpin(key.borrow());
     cache.validate();
