@@ -71,10 +71,11 @@ impl Client {
 
     async fn run(mut self, runtime: Runtime) {
         for _ in 0..STEPS {
-            match self.random.below(8) {
+            match self.random.below(10) {
                 0 | 1 => self.read().await,
                 2..=4 => self.increment().await,
                 5 => self.delete().await,
+                6 | 7 => self.watch().await,
                 _ => self.interactive(&runtime).await,
             }
             if self.random.below(3) > 0 {
@@ -161,6 +162,47 @@ impl Client {
         }
     }
 
+    /// WATCH, then GET, then an EXEC that writes one more than was read: an increment only if nothing came between.
+    async fn watch(&mut self) {
+        self.settle().await;
+        let keys = self.keys(2);
+        let context = Context::default();
+        let mut watched = Vec::new();
+        for key in &keys {
+            let Ok(remembered) = self.engine.watch(key, context).await else { return };
+            watched.push(remembered);
+        }
+        let refs: Vec<KeyRef<'_>> = keys.iter().map(Key::borrow).collect();
+        let counts = match self.engine.read_published(&refs, &context) {
+            Some(documents) => counts(&documents, &keys),
+            None => {
+                let locks = keys.iter().map(|key| lock(key.clone(), Mode::Shared, true)).collect();
+                let plan = Plan { locks, watched: Vec::new() };
+                let mut ahead = Ahead::default();
+                let read = self.engine.execute(&plan, context, &mut ahead, |documents| Ok(counts(documents, &keys)));
+                let Ok(Executed::Done(counts, committing)) = read.await else { return };
+                if committing.wait().await.is_err() {
+                    return;
+                }
+                counts
+            }
+        };
+        let locks = keys.iter().map(|key| lock(key.clone(), Mode::Exclusive, true)).collect();
+        let plan = Plan { locks, watched };
+        let mut ahead = Ahead::default();
+        let executed = self.engine.execute(&plan, context, &mut ahead, |documents| {
+            for (key, count) in keys.iter().zip(&counts) {
+                let value = Value::bytes((count + 1).to_string().into_bytes());
+                documents.change(key.borrow(), Change::Put(value)).unwrap();
+            }
+            Ok(reads(documents, &keys))
+        });
+        if let Ok(Executed::Done(reads, committing)) = executed.await {
+            let increments = keys.iter().map(|key| (key.clone(), 1)).collect();
+            self.waiting.push((Done { reads, writes: keys, increments }, committing));
+        }
+    }
+
     /// Blind writes, of keys that only these touch: deleted and put again.
     async fn delete(&mut self) {
         let keys = [Key::new(0, b"blind0"), Key::new(0, b"blind1")];
@@ -212,6 +254,15 @@ impl Client {
             self.waiting.push((done, committing));
         }
     }
+}
+
+fn counts(documents: &Documents, keys: &[Key]) -> Vec<i64> {
+    let count = |key: &Key| match documents.value(key.borrow()).unwrap().map(|value| &value.data) {
+        None => 0,
+        Some(Data::Bytes(bytes)) => std::str::from_utf8(bytes).unwrap().parse().unwrap(),
+        Some(other) => panic!("{other:?}"),
+    };
+    keys.iter().map(count).collect()
 }
 
 fn reads(documents: &Documents, keys: &[Key]) -> Vec<(Key, Version)> {
@@ -312,7 +363,7 @@ async fn quiet(engine: &Engine, ledger: &Mutex<Ledger>) {
     };
     let ledger = ledger.lock().unwrap();
     for (key, read) in keys.iter().zip(reads) {
-        let count = match read.value.as_ref().map(|value| &value.data) {
+        let count: i64 = match read.value.as_ref().map(|value| &value.data) {
             None => 0,
             Some(Data::Bytes(bytes)) => std::str::from_utf8(bytes).unwrap().parse::<i64>().unwrap(),
             Some(other) => panic!("{other:?}"),
