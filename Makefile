@@ -31,8 +31,10 @@ lint:
 nightly: setup ## the long tests too: FOREBAY_NIGHTLY=1, optimised
 	FOREBAY_NIGHTLY=1 cargo test --release --locked $(PACKAGES) -- --include-ignored
 
-bench: setup-run ## the benchmarks
-	cargo bench --locked $(PACKAGES)
+bench: setup ## the quick form of the comparisons: redis-server, resident size (docs/benchmarks.md)
+	cargo build --profile dist --locked -p forebay-cli -p forebay-bench
+	target/dist/server --forebay target/dist/forebay --runs 3 --run-ms 500
+	target/dist/memory --forebay target/dist/forebay --memory-mib 64 --seconds 20
 
 doc: setup-run ## the library's documentation, and the generated tables in docs/
 	FOREBAY_UPDATE_DOCS=1 cargo test --locked $(PACKAGES) fresh

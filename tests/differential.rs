@@ -16,6 +16,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use common::process::Forebay;
 use common::{Connection, start_forebay, start_redis};
 use forebay_protocol::Reply;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
@@ -80,7 +81,14 @@ fn run(case: &Case, redis: SocketAddr, forebay: SocketAddr) -> Result<(), String
     static CASES: AtomicU64 = AtomicU64::new(0);
     let prefix = format!("{}:", CASES.fetch_add(1, Ordering::Relaxed));
     let mut pairs = [case.resp3[0], case.resp3[1]].map(|resp3| Pair::new(redis, forebay, resp3));
-    for Step { connection, requests } in &case.steps {
+    for Step { connection, requests, forget } in &case.steps {
+        if *forget {
+            let mut connection = Connection::new(forebay);
+            let reply = connection.call(&["CACHE", "RESET"]);
+            if reply.is_error() {
+                return Err(format!("CACHE RESET: {reply:?}"));
+            }
+        }
         if pairs[*connection].step(requests, &prefix)? == Verdict::Diverged {
             return Ok(());
         }
@@ -104,17 +112,12 @@ fn replies_are_those_of_redis() {
     };
     let forebay = start_forebay();
     let known = known_commands(redis.address);
-    let resp3 = !Connection::new(forebay.address).call(&["HELLO", "3"]).is_error();
-    if !resp3 {
-        eprintln!("RESP2 only: forebay refuses HELLO 3");
-    }
     let long = std::env::var_os("FOREBAY_LONG").is_some();
-    let cases = std::env::var("FOREBAY_CASES").ok().and_then(|cases| cases.parse().ok());
-    let cases = cases.unwrap_or(if long { 20_000 } else { 300 });
+    let cases: Option<u32> = std::env::var("FOREBAY_CASES").ok().and_then(|cases| cases.parse().ok());
+    let cases = cases.unwrap_or(if long { 20_000 } else { 300 }).div_ceil(2);
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 4000, ..Config::default() };
-    let outcome = TestRunner::new(config).run(&generate::case(&known, resp3), |case| {
-        run(&case, redis.address, forebay.address).map_err(TestCaseError::fail)
-    });
+    let outcome = TestRunner::new(config)
+        .run(&generate::case(&known), |case| run(&case, redis.address, forebay.address).map_err(TestCaseError::fail));
     if let Err(failure) = outcome {
         panic!("{failure}");
     }

@@ -1,64 +1,60 @@
 //! What tests of whole servers share: starting them, and talking to them.
 
-use std::io::{Read, Write};
+#![allow(dead_code, reason = "each test uses its part")]
+
+pub mod process;
+
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use forebay::cache::CacheOptions;
-use forebay::policy::choose;
-use forebay::store::memory::Memory;
-use forebay::txn::{Engine, EngineOptions, TxnLimits};
 use forebay_protocol::{Reply, ReplyDecoder, ReplyLimits, encode_command};
-use forebay_server::{Server, ServerLimits, ServerOptions};
+use tempfile::TempDir;
 
 /// How long a reply, or a server's start, may take before the test gives up.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The least memory that `forebay serve` takes.
+const MEMORY: &str = "8MiB";
 
 /// A server that ends with this value.
 pub struct Running {
     /// Where it listens.
     pub address: SocketAddr,
-    _server: Kind,
-}
-
-enum Kind {
-    Process(#[allow(dead_code, reason = "held for its drop")] Process),
-    Thread(#[allow(dead_code, reason = "held for its drop")] tokio::runtime::Runtime),
-}
-
-struct Process {
     child: Child,
-    _folder: tempfile::TempDir,
+    _folder: TempDir,
 }
 
-impl Drop for Process {
+impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A forebay over the memory store, with room for a few documents only, so that most of what is asked for was evicted.
+fn folder() -> TempDir {
+    tempfile::tempdir().expect("a temporary folder")
+}
+
+/// A forebay over the memory store, with as little memory for its cache as it takes.
 pub fn start_forebay() -> Running {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let runtime = runtime.expect("a tokio runtime");
-    let policy = choose("lru").expect("the policy lru");
-    let engine = Engine::new(EngineOptions {
-        runtime: forebay::runtime::tokio::runtime(runtime.handle().clone()),
-        store: Arc::new(Memory::new()),
-        cache: CacheOptions { budget_bytes: 4096, partitions: 2, policy: policy.policy, policy_values: policy.values },
-        limits: TxnLimits::default(),
-        history: None,
+    let folder = folder();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    command.args(["serve", "--store", "memory", "--listen", "127.0.0.1:0", "--http", "off", "--memory", MEMORY]);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FOREBAY_")) {
+        command.env_remove(name);
+    }
+    command.current_dir(folder.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = command.spawn().expect("the binary runs");
+    // The banner's line `redis ADDRESS` tells the port.
+    let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let address = lines.map_while(Result::ok).find_map(|line| {
+        let words = line.strip_prefix("redis ")?;
+        words.split_whitespace().next()?.parse().ok()
     });
-    let options = ServerOptions { engine, limits: ServerLimits::default(), threads: 2, trace_dir: None };
-    let any: SocketAddr = ([127, 0, 0, 1], 0).into();
-    let server = runtime.block_on(Server::bind(any, options)).expect("a free port");
-    let address = server.address();
-    runtime.spawn(server.run());
-    Running { address, _server: Kind::Thread(runtime) }
+    Running { address: address.expect("an address in the banner"), child, _folder: folder }
 }
 
 /// A redis-server that keeps nothing; `None` if there is no such program.
@@ -67,7 +63,7 @@ pub fn start_redis() -> Option<Running> {
     let free = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let address = free.local_addr().expect("its address");
     drop(free);
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = folder();
     let child = Command::new("redis-server")
         .args(["--port", &address.port().to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
         .arg("--dir")
@@ -80,7 +76,7 @@ pub fn start_redis() -> Option<Running> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
         Err(error) => panic!("redis-server does not start: {error}"),
     };
-    let running = Running { address, _server: Kind::Process(Process { child, _folder: folder }) };
+    let running = Running { address, child, _folder: folder };
     let began = Instant::now();
     while TcpStream::connect(address).is_err() {
         assert!(began.elapsed() < PATIENCE, "redis-server does not listen");

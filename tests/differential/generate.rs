@@ -23,6 +23,8 @@ pub struct Step {
     pub connection: usize,
     /// What it sends.
     pub requests: Vec<Request>,
+    /// Whether forebay's cache is emptied before, so that the store is asked.
+    pub forget: bool,
 }
 
 /// One request.
@@ -78,7 +80,8 @@ impl fmt::Debug for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "RESP3 {:?}", self.resp3)?;
         for step in &self.steps {
-            writeln!(f, "  {}> {:?}", step.connection, step.requests)?;
+            let forget = if step.forget { "(cache emptied) " } else { "" };
+            writeln!(f, "  {forget}{}> {:?}", step.connection, step.requests)?;
         }
         Ok(())
     }
@@ -297,7 +300,7 @@ fn transaction(data: BoxedStrategy<Request>) -> BoxedStrategy<Vec<Step>> {
     let end = prop_oneof![8 => Just("exec"), 1 => Just("discard")];
     (0..2_usize, watch, between, vec(data, 0..5), end, any::<bool>())
         .prop_map(|(connection, watch, between, script, end, pipelined)| {
-            let one = |connection, request| Step { connection, requests: vec![request] };
+            let one = |connection, request| Step { connection, requests: vec![request], forget: false };
             let mut steps = Vec::new();
             steps.extend(watch.map(|watch| one(connection, watch)));
             steps.extend(between.map(|between| one(1 - connection, between)));
@@ -305,7 +308,7 @@ fn transaction(data: BoxedStrategy<Request>) -> BoxedStrategy<Vec<Step>> {
             requests.extend(script);
             requests.push(plain(end));
             match pipelined {
-                true => steps.push(Step { connection, requests }),
+                true => steps.push(Step { connection, requests, forget: false }),
                 false => steps.extend(requests.into_iter().map(|request| one(connection, request))),
             }
             steps
@@ -314,21 +317,22 @@ fn transaction(data: BoxedStrategy<Request>) -> BoxedStrategy<Vec<Step>> {
 }
 
 /// Cases of the commands that are `known`.
-pub fn case(known: &BTreeSet<String>, resp3: bool) -> impl Strategy<Value = Case> + use<> {
+pub fn case(known: &BTreeSet<String>) -> impl Strategy<Value = Case> + use<> {
     let data = any_of(TEMPLATES, known);
     let session = any_of(SESSION_TEMPLATES, known);
     let mixed = prop_oneof![9 => data.clone(), 1 => session.clone()].boxed();
-    let one = |strategy: BoxedStrategy<Request>| {
-        (0..2_usize, strategy).prop_map(|(connection, request)| vec![Step { connection, requests: vec![request] }])
+    let forget = proptest::bool::weighted(0.1);
+    let step = |requests: BoxedStrategy<Vec<Request>>| {
+        (0..2_usize, requests, forget)
+            .prop_map(|(connection, requests, forget)| vec![Step { connection, requests, forget }])
     };
-    let pipeline =
-        (0..2_usize, vec(mixed, 2..8)).prop_map(|(connection, requests)| vec![Step { connection, requests }]);
+    let one = |strategy: BoxedStrategy<Request>| step(strategy.prop_map(|request| vec![request]).boxed());
+    let pipeline = step(vec(mixed, 2..8).boxed());
     let steps = prop_oneof![
         24 => one(data.clone()),
         4 => pipeline,
         3 => transaction(data),
         1 => one(session),
     ];
-    let protocols = if resp3 { any::<[bool; 2]>().boxed() } else { Just([false, false]).boxed() };
-    (protocols, vec(steps, 1..40)).prop_map(|(resp3, steps)| Case { resp3, steps: steps.concat() })
+    (any::<[bool; 2]>(), vec(steps, 1..40)).prop_map(|(resp3, steps)| Case { resp3, steps: steps.concat() })
 }

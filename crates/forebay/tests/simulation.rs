@@ -167,10 +167,9 @@ impl Client {
         self.settle().await;
         let keys = self.keys(2);
         let context = Context::default();
-        let mut watched = Vec::new();
-        for key in &keys {
-            let Ok(remembered) = self.engine.watch(key, context).await else { return };
-            watched.push(remembered);
+        let Ok((watched, committing)) = self.engine.watch(&keys, context).await else { return };
+        if committing.wait().await.is_err() {
+            return;
         }
         let refs: Vec<KeyRef<'_>> = keys.iter().map(Key::borrow).collect();
         let counts = match self.engine.read_published(&refs, &context) {
@@ -288,7 +287,7 @@ fn store(runtime: &Runtime, random: &mut SplitMix, faulty: bool) -> Arc<dyn Stor
         outcome_per_mille: 300,
         outages: Vec::new(),
     };
-    Arc::new(Faulty::new(runtime.clone(), store, faults, random.next()))
+    Arc::new(Faulty::new(runtime.clone(), store, faults, random.draw()))
 }
 
 /// One run; the figures by which two runs of one seed are compared.
@@ -433,9 +432,11 @@ fn watch_remembers_nothing_that_is_not_published() {
         };
         increment().await.wait().await.expect("the store is sound");
         let on_its_way = increment().await;
-        let watched = engine.watch(&key, Context::default()).await.expect("nothing is in the way");
+        let keys = std::slice::from_ref(&key);
+        let (watched, committing) = engine.watch(keys, Context::default()).await.expect("nothing is in the way");
+        committing.wait().await.expect("the store is sound");
         let shown = engine.read_published(&[key.borrow()], &Context::default()).expect("it is cached");
-        assert_eq!(shown.version(key.borrow()), Some(watched.version), "what GET shows after WATCH");
+        assert_eq!(shown.version(key.borrow()), Some(watched[0].version), "what GET shows after WATCH");
         on_its_way.wait().await.expect("the store is sound");
     });
     assert_eq!(ended, Ended::Done);

@@ -6,13 +6,13 @@
 //! their turn.
 
 use std::io::{self, ErrorKind};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::{Buf, BytesMut};
 use forebay_protocol::{Batch, Decoder};
-use futures_util::future::BoxFuture;
-use tokio::io::Interest;
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
 use crate::session::Session;
@@ -29,11 +29,6 @@ pub(crate) async fn serve(stream: TcpStream, shared: Arc<Shared>, client: Arc<Cl
         input: BytesMut::new(),
         session: Session::new(shared.clone(), client.clone()),
         counted: 0,
-        // One wait for the whole connection: each wait for the stop costs a place in a list.
-        stop: Box::pin({
-            let shared = shared.clone();
-            async move { shared.stopping.wait().await }
-        }),
         shared,
         client,
     };
@@ -50,8 +45,6 @@ struct Connection {
     session: Session,
     /// Bytes of waiting replies that are counted in the server's figures.
     counted: usize,
-    /// Done when the server is to stop.
-    stop: BoxFuture<'static, ()>,
     shared: Arc<Shared>,
     client: Arc<Client>,
 }
@@ -60,6 +53,9 @@ impl Connection {
     async fn run(&mut self) -> io::Result<()> {
         let mut batch = Batch::default();
         let mut ended = false;
+        let shared = self.shared.clone();
+        // One place among those that wait for the stop, kept as long as the connection: to take it costs their number.
+        let mut stopped = pin!(shared.stopping.wait());
         loop {
             let full = self.serve_slice(&mut batch).await;
             self.write()?;
@@ -71,7 +67,7 @@ impl Connection {
                 tokio::task::yield_now().await;
                 continue;
             }
-            ended = self.wait().await?;
+            ended = self.wait(stopped.as_mut()).await?;
         }
     }
 
@@ -102,10 +98,9 @@ impl Connection {
 
     /// Waits until there is something to do: bytes to read or room to write, the end of a transaction's time, a kill,
     /// or the server's stop. True at the end of the client's bytes.
-    async fn wait(&mut self) -> io::Result<bool> {
+    async fn wait(&mut self, mut stopped: Pin<&mut impl Future<Output = ()>>) -> io::Result<bool> {
         loop {
             let waiting = !self.session.replies.ready_mut().is_empty();
-            let interest = if waiting { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
             let runtime = self.shared.engine.runtime();
             let deadline = self.session.deadline();
             let time_left = deadline.map(|deadline| deadline.at.saturating_sub(runtime.elapsed()));
@@ -116,50 +111,41 @@ impl Connection {
                     None => std::future::pending().await,
                 }
             };
+            self.decoder.reserve(&mut self.input);
+            let (mut reading, writing) = self.stream.split();
+            // In this order, so that a client that never pauses hides nothing from us.
             tokio::select! {
-                ready = self.stream.ready(interest) => {
-                    let ready = ready?;
-                    if ready.is_writable() {
-                        self.write()?;
-                    }
-                    if ready.is_readable() {
-                        match self.read() {
-                            Ok(0) => return Ok(true),
-                            Ok(_) => return Ok(false),
-                            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                            Err(error) => return Err(error),
-                        }
-                    }
+                biased;
+                () = stopped.as_mut() => {
+                    self.session.closing = true;
+                    return Ok(true);
                 }
+                () = self.client.killed() => return Err(io::Error::other("killed by CLIENT KILL")),
+                () = up => self.session.expire(self.shared.engine.runtime().elapsed()),
                 () = self.session.shown() => {
                     self.session.take_shown();
                     self.write()?;
                 }
-                () = up => self.session.expire(self.shared.engine.runtime().elapsed()),
-                () = self.client.killed() => return Err(io::Error::other("killed by CLIENT KILL")),
-                () = &mut self.stop => {
-                    self.session.closing = true;
-                    return Ok(true);
+                writable = writing.writable(), if waiting => {
+                    writable?;
+                    self.write()?;
                 }
+                // A read that leaves room tells tokio that the socket is empty; `try_read_buf` would ask it once more.
+                first = reading.read_buf(&mut self.input) => return Ok(self.read_on(first?)? == 0),
             }
         }
     }
 
-    fn read(&mut self) -> io::Result<usize> {
-        let mut total = 0;
-        loop {
+    /// Reads on while the last read filled its room; bytes read in all, `first` included.
+    fn read_on(&mut self, first: usize) -> io::Result<usize> {
+        let mut total = first;
+        let full = |input: &BytesMut| input.len() == input.capacity() && input.len() < INPUT_BYTES_MAX;
+        while total > 0 && full(&self.input) {
             self.decoder.reserve(&mut self.input);
             match self.stream.try_read_buf(&mut self.input) {
-                Ok(0) if total == 0 => return Ok(0),
                 Ok(0) => break,
-                Ok(count) => {
-                    total += count;
-                    let filled = self.input.len() == self.input.capacity();
-                    if !filled || self.input.len() >= INPUT_BYTES_MAX {
-                        break;
-                    }
-                }
-                Err(error) if total > 0 && error.kind() == ErrorKind::WouldBlock => break,
+                Ok(count) => total += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
             }
         }

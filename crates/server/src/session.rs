@@ -206,6 +206,7 @@ impl Session {
             }
             false => Err(errors::wrong_arguments(command.name)),
         });
+        let fits = fits.and_then(|command| command.key_too_long(frame).map_or(Ok(command), Err));
         let command = fits.inspect_err(|_| self.multi.doom())?;
         if let Some(reason) = self.open.aborted()
             && !command.is(Flag::InAborted)

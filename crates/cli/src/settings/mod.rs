@@ -23,8 +23,8 @@ use form::{
 };
 pub use typed::{Origin, Typed, arguments};
 
-/// The smallest `--memory`: below it the store's page cache and the index leave no room for entries.
-pub const MEMORY_BYTES_MIN: u64 = 8 << 20;
+/// The smallest `--memory`: below it the store's page cache and the policies' tables leave no room for entries.
+pub const MEMORY_BYTES_MIN: u64 = 1 << 20;
 
 /// All settings, validated.
 #[derive(Clone, Debug)]

@@ -256,7 +256,7 @@ mod tests {
         let file = Some("\nmemory = 'lots'");
         assert_eq!(error(&[], &[], file), format!("forebay.toml line 2: memory 'lots': {size}"));
         assert!(settings(&["--memory", "64MiB"], &[], file).is_ok(), "what is overridden is not looked at");
-        assert_eq!(error(&["--memory", "1MiB"], &[], None), "--memory '1MiB': give at least 8MiB");
+        assert_eq!(error(&["--memory", "512KiB"], &[], None), "--memory '512KiB': give at least 1MiB");
         assert!(
             error(&["--policy", "lru2"], &[], None).starts_with("--policy 'lru2': no policy 'lru2'; choose one of")
         );

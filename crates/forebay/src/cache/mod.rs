@@ -116,6 +116,8 @@ struct Inner {
     budget_bytes: usize,
     used_bytes: AtomicUsize,
     policy: &'static Policy,
+    /// What each partition's order is made with.
+    settings: Settings,
     next_fill: AtomicU64,
 }
 
@@ -150,6 +152,7 @@ impl Cache {
                 budget_bytes: options.budget_bytes,
                 used_bytes: AtomicUsize::new(0),
                 policy: options.policy,
+                settings,
                 next_fill: AtomicU64::new(0),
             }),
         }
@@ -256,6 +259,17 @@ impl Cache {
     pub fn clear(&self, of: impl Fn(u8) -> bool) {
         for partition in &self.inner.partitions {
             let freed = lock(partition).clear(&of);
+            self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
+        }
+    }
+
+    /// Drops all entries, ends all fills and has the policy begin anew: no ghost, frequency or statistic of what went
+    /// before decides about what comes. The counted figures go on.
+    pub fn reset(&self) {
+        let learned = (self.inner.policy.learned)(&self.inner.settings);
+        for partition in &self.inner.partitions {
+            let order = (self.inner.policy.order)(&self.inner.settings, learned.clone());
+            let freed = lock(partition).reset(order);
             self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
         }
     }

@@ -306,6 +306,15 @@ impl Partition {
         slots.into_iter().map(|slot| self.take(slot, Why::Invalidated)).sum()
     }
 
+    /// Drops everything but the commits on their way, and goes on with `order`; the bytes freed. Sequences go on, so
+    /// that no word of before holds again.
+    pub(super) fn reset(&mut self, order: Box<dyn Order>) -> usize {
+        let freed = self.clear(&|_| true) + std::mem::take(&mut self.policy_bytes);
+        (self.order, self.tick) = (order, 0);
+        (self.index, self.entries) = (HashTable::new(), Slab::new());
+        freed
+    }
+
     pub(super) fn pin(&mut self, key: KeyRef<'_>) -> bool {
         let Some(slot) = self.find(key) else { return false };
         let Some(entry) = self.entries.get_mut(slot) else { return false };

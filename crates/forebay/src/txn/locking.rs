@@ -203,7 +203,7 @@ impl Transaction {
         // After the waits, so that no earlier transaction has seen a later moment.
         self.documents.set_now(self.inner.runtime.now_ms());
         self.load(plan.locks.iter().filter(|lock| lock.load).map(|lock| &lock.key), ahead).await?;
-        Ok(plan.watched.iter().all(|watched| self.watched(&watched.key) == *watched))
+        Ok(plan.watched.iter().all(|watched| Watched::of(&watched.key, &self.documents) == *watched))
     }
 
     /// Locks and loads `locks` for one command of an interactive transaction: a key to be written is locked for update,
@@ -214,14 +214,6 @@ impl Transaction {
             self.lock(&lock.key, mode).await?;
         }
         self.load(locks.iter().filter(|lock| lock.load).map(|lock| &lock.key), ahead).await
-    }
-
-    pub(super) fn watched(&self, key: &Key) -> Watched {
-        Watched {
-            key: key.clone(),
-            version: self.documents.version(key.borrow()).unwrap_or_default(),
-            present: self.documents.value(key.borrow()).is_ok_and(|value| value.is_some()),
-        }
     }
 
     async fn lock(&mut self, key: &Key, mode: Mode) -> Result<(), TxnError> {

@@ -125,6 +125,17 @@ pub struct Watched {
     pub present: bool,
 }
 
+impl Watched {
+    /// As `documents` show `key`, which is loaded.
+    fn of(key: &Key, documents: &Documents) -> Watched {
+        Watched {
+            key: key.clone(),
+            version: documents.version(key.borrow()).unwrap_or_default(),
+            present: documents.value(key.borrow()).is_ok_and(|value| value.is_some()),
+        }
+    }
+}
+
 /// How a run of a command or script ended.
 #[derive(Debug)]
 pub enum Executed<T> {
@@ -335,27 +346,21 @@ impl Engine {
         Ahead::fetch(&self.inner, keys).await
     }
 
-    /// What WATCH remembers of `key`. Takes a shared lock for the moment, so it sees what was committed before.
-    pub async fn watch(&self, key: &Key, context: Context) -> Result<Watched, TxnError> {
-        let mut attempt = 0;
-        loop {
-            match self.watch_once(key, context).await {
-                Err(TxnError::Conflict(_)) if attempt < self.inner.limits.retries_max => attempt += 1,
-                ended => return ended,
-            }
+    /// What WATCH remembers of `keys`, read together under shared locks. A version may be that of a commit that is not
+    /// published yet, and a cached read would still show the value before it: so WATCH is not answered before the
+    /// [`Committing`] is settled. Else a client could decide on the older value, and its EXEC find the newer version
+    /// unchanged.
+    pub async fn watch(&self, keys: &[Key], context: Context) -> Result<(Vec<Watched>, Committing), TxnError> {
+        let mut ordered = keys.to_vec();
+        ordered.sort_unstable();
+        ordered.dedup();
+        let locks = ordered.iter().map(|key| PlannedLock { key: key.clone(), mode: Mode::Shared, load: true });
+        let plan = Plan { locks: locks.collect(), watched: Vec::new() };
+        let remember = |documents: &mut Documents| Ok(ordered.iter().map(|key| Watched::of(key, documents)).collect());
+        match self.execute(&plan, context, &mut Ahead::default(), remember).await? {
+            Executed::Done(watched, committing) => Ok((watched, committing)),
+            Executed::WatchFailed => Err(TxnError::Conflict("a watched key has changed".into())),
         }
-    }
-
-    async fn watch_once(&self, key: &Key, context: Context) -> Result<Watched, TxnError> {
-        let mut transaction = self.begin(TxnKind::Plain, context);
-        let lock = PlannedLock { key: key.clone(), mode: Mode::Shared, load: true };
-        let plan = Plan { locks: vec![lock], watched: Vec::new() };
-        transaction.prepare(&plan, &mut Ahead::default()).await?;
-        let watched = transaction.watched(key);
-        // A version that is not published yet must not be remembered: a read without locks could still show what was
-        // there before it, and EXEC would not see the difference.
-        transaction.roll_back().wait().await?;
-        Ok(watched)
     }
 
     /// Removes all documents of `spaces` from store and cache, alone in these spaces. Goes on to its end even if the

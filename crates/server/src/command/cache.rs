@@ -38,10 +38,10 @@ pub(super) const SUBS: &[Sub] = &[
     Sub {
         name: "reset",
         syntax: "",
-        summary: "Drops all that is cached; the store is not touched",
+        summary: "Drops all that is cached and what the policy learned; the store is not touched",
         arity: 2,
         run: SubRun::Session(|session, _| {
-            session.shared.engine.cache().clear(|_| true);
+            session.shared.engine.cache().reset();
             Reply::OK
         }),
     },

@@ -32,7 +32,7 @@ mod strings;
 mod transaction;
 
 use forebay::change::ApplyError;
-use forebay::key::KeyRef;
+use forebay::key::{KEY_BYTES_MAX, KeyRef};
 use forebay::txn::{DocumentError, TxnError};
 use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::BoxFuture;
@@ -225,6 +225,17 @@ impl Command {
             Ok(exact) => count == exact,
             Err(_) => count >= self.arity.unsigned_abs() as usize,
         }
+    }
+
+    /// The refusal of a request that fits the arity, if one of its keys is longer than any may be.
+    pub fn key_too_long(&self, frame: Frame<'_>) -> Option<Reply> {
+        // Nearly all requests are shorter as a whole.
+        if frame.args_bytes() <= KEY_BYTES_MAX {
+            return None;
+        }
+        let mut longest = 0;
+        self.each_key(frame, 0, &mut |key| longest = longest.max(key.name.len()));
+        (longest > KEY_BYTES_MAX).then(|| Reply::error(format!("LIMIT key_bytes_max {KEY_BYTES_MAX}")))
     }
 
     /// Whether it has `flag`.

@@ -1,29 +1,13 @@
 //! Choosing elements at random. A call gets one random number; all that it chooses follows from it, so that running it
 //! again chooses the same.
 
+use forebay::runtime::simulated::SplitMix;
 use forebay_protocol::Reply;
 
 use super::Call;
 
 /// Most elements that a negative count may ask for: they repeat, so a hash or set of one would fill any memory.
 const REPEATED_ELEMENTS_MAX: u64 = 1 << 20;
-
-/// Numbers that follow from one (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
-struct Dice(u64);
-
-impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number below `bound`, which is not 0; the bias is below `bound / 2^64`.
-    fn below(&mut self, bound: usize) -> usize {
-        ((u128::from(self.next()) * bound as u128) >> 64) as usize
-    }
-}
 
 /// The count at `index`, as HRANDFIELD and SRANDMEMBER take it.
 pub(super) fn count(call: &Call<'_>, index: usize) -> Result<i64, Reply> {
@@ -41,8 +25,8 @@ pub(super) fn count(call: &Call<'_>, index: usize) -> Result<i64, Reply> {
 
 /// `count` positions below `len`, each on its own; none if there is none.
 pub(super) fn choose_with_repeats(random: u64, len: usize, count: u64) -> impl Iterator<Item = usize> {
-    let mut dice = Dice(random);
-    (0..if len == 0 { 0 } else { count }).map(move |_| dice.below(len))
+    let mut dice = SplitMix::new(random);
+    (0..if len == 0 { 0 } else { count }).map(move |_| dice.below(len as u64) as usize)
 }
 
 /// At most `count` different elements, in their order; or, if `count` is negative, just so many with repeats.
@@ -53,11 +37,11 @@ pub(super) fn choose<T: Clone>(random: u64, elements: impl Iterator<Item = T>, l
         return positions.map(|position| elements[position].clone()).collect();
     }
     // Each element in turn is taken with the probability that is left to it (Knuth, 3.4.2, algorithm S).
-    let mut dice = Dice(random);
+    let mut dice = SplitMix::new(random);
     let mut wanted = usize::try_from(count).unwrap_or(usize::MAX).min(len);
     let mut left = len;
     let taken = elements.filter(|_| {
-        let take = left > 0 && dice.below(left) < wanted;
+        let take = left > 0 && dice.below(left as u64) < wanted as u64;
         wanted -= usize::from(take);
         left = left.saturating_sub(1);
         take

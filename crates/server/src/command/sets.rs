@@ -148,9 +148,6 @@ fn srandmember(call: &mut Call<'_>) -> Answer {
     }
     let count = super::random::count(call, 2)?;
     let Some(set) = call.set(key)? else { return Ok(Reply::Array(Vec::new())) };
-    if count.unsigned_abs() >= set.len() as u64 && count > 0 {
-        return Ok(Reply::Set(set.iter().cloned().map(Reply::Bulk).collect()));
-    }
     let chosen = choose(call.random, set.iter(), set.len(), count);
     Ok(Reply::Array(chosen.into_iter().cloned().map(Reply::Bulk).collect()))
 }

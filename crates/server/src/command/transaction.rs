@@ -101,22 +101,22 @@ fn watch<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply>
         if session.multi.queue.is_some() {
             return Reply::error(errors::WATCH_IN_MULTI);
         }
-        let context = session.context();
-        for name in frame.args().skip(1) {
-            let key = Key::new(session.space, name);
-            if session.multi.watched.iter().any(|watched| watched.key == key) {
-                continue;
-            }
-            let limit = session.shared.limits.watched_keys_max;
-            if session.multi.watched.len() >= limit {
-                return Reply::error(format!("LIMIT watched_keys_max {limit}"));
-            }
-            match session.shared.engine.watch(&key, context).await {
-                Ok(watched) => session.multi.watched.push(watched),
-                Err(error) => return txn_error(&error),
-            }
+        let mut keys: Vec<Key> = frame.args().skip(1).map(|name| Key::new(session.space, name)).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys.retain(|key| session.multi.watched.iter().all(|watched| watched.key != *key));
+        let limit = session.shared.limits.watched_keys_max;
+        if session.multi.watched.len() + keys.len() > limit {
+            return Reply::error(format!("LIMIT watched_keys_max {limit}"));
         }
-        Reply::OK
+        match session.shared.engine.watch(&keys, session.context()).await {
+            Ok((watched, committing)) => {
+                session.multi.watched.extend(watched);
+                session.committing = Some((committing, false));
+                Reply::OK
+            }
+            Err(error) => txn_error(&error),
+        }
     })
 }
 
@@ -128,10 +128,11 @@ fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, Reply> {
             return Reply::error(errors::EXECABORT);
         }
         // Watching nothing and only reading: served without a lock if all is cached.
-        if watched.is_empty() && !session.replies.unsettled() {
-            if let Some(reply) = exec_published(session, &queue) {
-                return reply;
-            }
+        if watched.is_empty()
+            && !session.replies.unsettled()
+            && let Some(reply) = exec_published(session, &queue)
+        {
+            return reply;
         }
         let mut locks = plan(&queue);
         let shared = |key: &Key| PlannedLock { key: key.clone(), mode: Mode::Shared, load: true };

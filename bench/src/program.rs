@@ -1,0 +1,130 @@
+//! A program under measurement: started on its core, asked for what it used, ended when dropped.
+
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a program may take until it answers PING.
+const START_WAIT: Duration = Duration::from_secs(20);
+
+/// CPU time in `/proc/PID/stat` is in units of this on every Linux that we know.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// A server that runs.
+pub struct Program {
+    child: Child,
+    /// Where it answers.
+    pub address: SocketAddr,
+}
+
+/// A port of the loopback that was free a moment ago.
+pub fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+impl Program {
+    /// Starts `binary` with `args` on `core` (on all cores for `None`), waits until it answers PING on `port`.
+    pub fn start(binary: &Path, args: &[String], core: Option<usize>, port: u16) -> io::Result<Program> {
+        let mut command = match core {
+            Some(core) => {
+                let mut command = Command::new("taskset");
+                command.args(["-c", &core.to_string()]).arg(binary);
+                command
+            }
+            None => Command::new(binary),
+        };
+        command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let start = command.spawn();
+        let start = start.map_err(|error| io::Error::other(format!("can't start {}: {error}", binary.display())));
+        let mut program = Program { child: start?, address: (Ipv4Addr::LOCALHOST, port).into() };
+        let began = Instant::now();
+        while program.answer(b"PING\r\n").is_none_or(|answer| !answer.starts_with(b"+PONG")) {
+            if let Some(status) = program.child.try_wait()? {
+                let shown = args.join(" ");
+                return Err(io::Error::other(format!("{} {shown} ended: {status}", binary.display())));
+            }
+            if began.elapsed() > START_WAIT {
+                return Err(io::Error::other(format!("{} does not answer PING", binary.display())));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(program)
+    }
+
+    /// What it says to one inline command, as far as one read gives it.
+    pub fn answer(&self, request: &[u8]) -> Option<Vec<u8>> {
+        let mut stream = TcpStream::connect(self.address).ok()?;
+        stream.set_read_timeout(Some(START_WAIT)).ok()?;
+        stream.write_all(request).ok()?;
+        let mut answer = vec![0; 16 * 1024];
+        let count = stream.read(&mut answer).ok()?;
+        answer.truncate(count);
+        Some(answer)
+    }
+
+    /// Seconds of CPU, user and system, that all its threads have used so far.
+    pub fn cpu_seconds(&self) -> io::Result<f64> {
+        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        ticks(&text).map(|ticks| ticks as f64 / TICKS_PER_SECOND).ok_or_else(|| io::Error::other("no CPU time in stat"))
+    }
+
+    /// Resident bytes now.
+    pub fn resident_bytes(&self) -> io::Result<u64> {
+        let text = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+        kib.map(|kib| kib * 1024).ok_or_else(|| io::Error::other("no VmRSS in status"))
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It holds nothing that anyone wants afterwards; it may also have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// utime + stime, the 14th and 15th field; the second, the program's name, may itself hold blanks and parentheses.
+fn ticks(stat: &str) -> Option<u64> {
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_ascii_whitespace().skip(11);
+    Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
+}
+
+/// Pins this process to `core`, with all threads that it starts from now on.
+pub fn pin_self(core: usize) -> io::Result<()> {
+    let pid = std::process::id().to_string();
+    let status = Command::new("taskset").args(["-cp", &core.to_string(), &pid]).stdout(Stdio::null()).status()?;
+    if status.success() { Ok(()) } else { Err(io::Error::other(format!("taskset can't pin to core {core}"))) }
+}
+
+/// Seconds that this thread has been on a CPU.
+pub fn own_cpu_seconds() -> io::Result<f64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat")?;
+    let ns = text.split(' ').next().and_then(|ns| ns.parse::<u64>().ok());
+    ns.map(|ns| ns as f64 / 1e9).ok_or_else(|| io::Error::other("no CPU time in schedstat"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_time_is_found_behind_any_name() {
+        let stat = "7 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 31 11 13 14 15";
+        assert_eq!(ticks(stat), Some(42));
+        assert_eq!(ticks("7 (a) S 1"), None);
+    }
+
+    #[test]
+    fn own_time_rises() {
+        let before = own_cpu_seconds().unwrap();
+        let mut sum = 0_u64;
+        while own_cpu_seconds().unwrap() <= before {
+            sum = std::hint::black_box(sum.wrapping_add(1));
+        }
+    }
+}

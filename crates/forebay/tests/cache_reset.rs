@@ -1,0 +1,70 @@
+//! A cache that was reset decides as a new one: nothing that the policy learned before stays.
+
+use forebay::Key;
+use forebay::cache::{Begin, Cache, CacheOptions, Context, Look};
+use forebay::policy::{AccessKind, POLICIES, Policy};
+use forebay::store::Read;
+use forebay::value::Value;
+use forebay::version::Version;
+
+fn cache(policy: &'static Policy, partitions: usize) -> Cache {
+    Cache::new(&CacheOptions { budget_bytes: 40_000, partitions, policy, policy_values: Vec::new() })
+}
+
+/// Reads random keys, the low ones far more often; for each read whether it was a hit.
+fn work(cache: &Cache, mut state: u64, reads: usize) -> Vec<bool> {
+    let context = Context::default();
+    let read_one = |_| {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        let (high, low) = (state >> 40, (state >> 20) & 0xfffff);
+        let key = Key::new(0, format!("key {}", (high % 400).min(low % 400)).as_bytes());
+        if cache.get(key.borrow(), &context).is_some() {
+            return true;
+        }
+        let read = Read { value: Some(Value::bytes(vec![b'x'; (low % 300) as usize])), version: Version::ZERO };
+        if let Begin::Lead(fill) = cache.begin_fill(&key) {
+            fill.complete(&read, &context, AccessKind::Read);
+        }
+        false
+    };
+    (0..reads).map(read_one).collect()
+}
+
+#[test]
+fn a_reset_cache_decides_as_a_new_one() {
+    for policy in POLICIES {
+        for partitions in [1, 4] {
+            let (used, new) = (cache(policy, partitions), cache(policy, partitions));
+            work(&used, 1, 3000);
+            assert!(used.stats().evictions > 100, "{}: {:?}", policy.name, used.stats());
+            used.reset();
+            used.validate();
+            let stats = used.stats();
+            assert_eq!((stats.entries, stats.used_bytes), (0, 0), "{}", policy.name);
+            assert_eq!(work(&used, 2, 3000), work(&new, 2, 3000), "{}, {partitions} partitions", policy.name);
+            assert_eq!(used.stats().used_bytes, new.stats().used_bytes, "{}", policy.name);
+            used.validate();
+        }
+    }
+}
+
+#[test]
+fn what_was_under_way_ends_with_a_reset() {
+    let cache = cache(POLICIES[0], 1);
+    work(&cache, 1, 100);
+    let key = Key::new(0, b"key 0");
+    let Look::Hit(_, read, word) = cache.look(key.borrow()) else { panic!("the hottest key is cached") };
+    let other = Key::new(0, b"other");
+    let Begin::Lead(fill) = cache.begin_fill(&other) else { panic!("nobody fills it") };
+    assert!(cache.pin(key.borrow()));
+    cache.hold([&key]);
+    cache.reset();
+    assert!(!cache.unchanged(key.borrow(), word));
+    assert!(!fill.complete(&read, &Context::default(), AccessKind::Read), "what it read may be older than the reset");
+    // The commit on its way still keeps fills out, and comes in when it is published.
+    assert!(matches!(cache.begin_fill(&key), Begin::Held));
+    cache.publish(&[(key.clone(), Some(read))], &[key.clone()]);
+    assert!(cache.peek(key.borrow()).is_some());
+    cache.unpin(key.borrow());
+    cache.validate();
+}
