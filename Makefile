@@ -35,7 +35,7 @@ bench: setup-run ## the benchmarks
 	cargo bench --locked $(PACKAGES)
 
 doc: setup-run ## the library's documentation, and the generated tables in docs/
-	FOREBAY_WRITE_DOCS=1 cargo test --locked $(PACKAGES) document
+	FOREBAY_UPDATE_DOCS=1 cargo test --locked $(PACKAGES) fresh
 	cargo doc --locked $(PACKAGES) --no-deps
 
 setup: ## Rust, a C compiler, and the servers and clients that tests compare with

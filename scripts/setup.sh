@@ -42,7 +42,8 @@ packages() {
         own_policy=yes
     fi
     local status=0
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}" || status=$?
+    local install=(apt-get install -y -q --no-install-recommends)
+    as_root env DEBIAN_FRONTEND=noninteractive "${install[@]}" "${missing[@]}" || status=$?
     [ "$own_policy" = no ] || as_root rm -f "$policy"
     [ "$status" = 0 ] || fail "could not install ${missing[*]}"
 }

@@ -272,3 +272,78 @@ fn nobody_reading_the_banner_is_no_reason_to_stop() {
     serving.stdout.read_to_end(&mut rest).expect("read");
     assert!(rest.is_empty(), "stdout is for the banner alone: {}", String::from_utf8_lossy(&rest));
 }
+
+/// What a GET on the HTTP address answers.
+fn http(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").expect("written");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("UTF-8");
+    answer
+}
+
+#[test]
+fn serves_http_where_the_banner_says() {
+    let folder = folder();
+    let line = ["serve", "--store", "memory", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+    let serving = Serving::start(forebay(folder.path(), &line));
+    let address = serving.banner.lines().find_map(|line| line.strip_prefix("browser  http://")).expect("an address");
+    for path in ["/healthz", "/readyz", "/metrics"] {
+        assert!(http(address, path).starts_with("HTTP/1.1 200 "), "{path}");
+    }
+    let taken = ["serve", "--store", "memory", "--listen", "127.0.0.1:0", "--http", address];
+    let text = refusal(forebay(folder.path(), &taken));
+    assert!(text.contains(address) && text.contains("--http off"), "{text}");
+}
+
+#[test]
+fn the_demo_takes_free_ports_and_leaves_nothing() {
+    // Whoever has the usual ports keeps them: this test, if nobody else.
+    let _taken = (TcpListener::bind("127.0.0.1:6379"), TcpListener::bind("127.0.0.1:7379"));
+    let folder = folder();
+    let mut command = forebay(folder.path(), &["demo", "--seconds", "2"]);
+    command.env("TMPDIR", folder.path()).env("FOREBAY_STORE", "embedded:precious.redb");
+    let output = output(command);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    let port = |name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name)).expect("a line");
+        line.split_whitespace().nth(1).and_then(|address| address.rsplit(':').next()).map(str::to_string)
+    };
+    assert!(port("redis ").is_some_and(|port| port != "6379"), "{text}");
+    assert!(port("browser ").is_some_and(|port| port != "7379"), "{text}");
+    assert!(text.contains("visits/s") && text.contains("the books balance"), "{text}");
+    let closed = text.lines().find_map(|line| line.strip_prefix("closed ")).expect("a last line");
+    assert_ne!(closed.split_whitespace().next(), Some("0"), "something was bought: {text}");
+    assert!(!text.contains(" errors"), "{text}");
+    assert_eq!(fs::read_dir(folder.path()).expect("readable").count(), 0, "the data is gone");
+}
+
+#[test]
+fn the_demo_stops_at_a_signal() {
+    let folder = folder();
+    let mut command = forebay(folder.path(), &["demo", "--listen", "127.0.0.1:0", "--http", "off"]);
+    command.env("TMPDIR", folder.path());
+    let mut serving = Serving::start(command);
+    assert_eq!(serving.ask("PING"), "+PONG");
+    serving.signal("INT");
+    let mut rest = String::new();
+    serving.stdout.read_to_string(&mut rest).expect("UTF-8");
+    let (code, log) = serving.ended();
+    assert_eq!(code, Some(0), "{rest}{log}");
+    assert_eq!(fs::read_dir(folder.path()).expect("readable").count(), 0, "the data is gone");
+}
+
+#[test]
+fn replays_a_real_trace() {
+    let folder = folder();
+    let serving = Serving::start(forebay(folder.path(), MEMORY));
+    let trace = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/traces/cache2k/web07.be32.zst");
+    let line = ["replay", trace, "--to", &serving.address, "--preload", "--limit", "2000"];
+    let output = output(forebay(folder.path(), &line));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    assert!(text.contains("2000") && text.contains("hit ratio"), "{text}");
+    let nobody = ["replay", trace, "--to", "127.0.0.1:1"];
+    assert_eq!(forebay(folder.path(), &nobody).output().expect("runs").status.code(), Some(1));
+}

@@ -1,6 +1,5 @@
 //! How a command ends if not well: one line on stderr, and an exit code that scripts can tell apart.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -51,18 +50,6 @@ impl CommandError {
         match self {
             CommandError::Failed(_) => ExitCode::from(1),
             _ => ExitCode::from(2),
-        }
-    }
-
-    /// Whether the address is in use by someone else.
-    pub fn address_taken(&self) -> Option<SocketAddr> {
-        match self {
-            CommandError::Listen(ServeError::Bind { address, error })
-                if error.kind() == std::io::ErrorKind::AddrInUse =>
-            {
-                Some(*address)
-            }
-            _ => None,
         }
     }
 }

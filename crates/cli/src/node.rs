@@ -10,8 +10,8 @@ use forebay::store::Store;
 use forebay::store::embedded::{Durability as Flush, Embedded, EmbeddedOptions};
 use forebay::store::memory::Memory;
 use forebay::txn::{Engine, EngineOptions};
-use forebay_server::{Server, ServerOptions, Shared};
-use tokio::signal::unix::{SignalKind, signal};
+use forebay_server::{Http, Server, ServerOptions, Shared};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::error::CommandError;
 use crate::settings::{Durability, Settings, StoreChoice};
@@ -26,6 +26,8 @@ const DESCRIPTORS_SPARE: u64 = 128;
 pub struct Node {
     /// It serves Redis clients.
     pub server: Server,
+    /// It serves browsers and Prometheus.
+    http: Option<Http>,
     /// What its sessions share.
     pub shared: Arc<Shared>,
 }
@@ -62,26 +64,29 @@ impl Node {
         if owned {
             engine.start_reaper();
         }
-        let options = ServerOptions {
-            engine,
-            limits: settings.server,
-            threads: settings.threads.count(),
-            trace_dir: settings.trace_dir.clone(),
-        };
+        let (threads, trace_dir) = (settings.threads.count(), settings.trace_dir.clone());
+        let options = ServerOptions { engine, limits: settings.server, threads, trace_dir };
         let server = Server::bind(settings.listen, options).await?;
         let shared = server.shared();
-        Ok(Node { server, shared })
+        let http = match settings.http {
+            Some(address) => Some(Http::bind(address, shared.clone()).await?),
+            None => None,
+        };
+        Ok(Node { server, http, shared })
     }
 
     /// Serves until it is stopped, then waits until the store has all that it was given.
     pub async fn run(self) -> Result<(), CommandError> {
+        if let Some(http) = self.http {
+            tokio::spawn(http.run());
+        }
         self.server.run().await;
         let flushed = self.shared.engine.store().flush().await;
         flushed.map_err(|error| CommandError::Failed(format!("{error}; the last writes may be lost")))
     }
 
-    /// What is served where, and what to try.
-    pub fn banner(&self, settings: &Settings) -> String {
+    /// What is served where, and what to try: the last line.
+    pub fn banner(&self, settings: &Settings, try_command: &str) -> String {
         let address = self.server.address();
         let mut text = format!(
             "forebay {}  policy {}  memory {}  store {} (durability {})\n",
@@ -91,10 +96,13 @@ impl Node {
             self.shared.engine.store().name(),
             shown(settings, "durability"),
         );
-        let reach = if address.ip().is_loopback() { "loopback only" } else { "ANYONE WHO CAN REACH IT" };
+        let reach = if address.ip().is_loopback() { "loopback only" } else { "open to all who can reach it" };
         text.push_str(&format!("redis    {address}   no password, {reach}\n"));
+        if let Some(http) = &self.http {
+            text.push_str(&format!("browser  http://{}\n", http.address()));
+        }
         text.push_str("mode     normal\n");
-        text.push_str(&format!("try      {} SET user:1 hello\n", redis_cli(address)));
+        text.push_str(&format!("try      {} {}\n", redis_cli(address), try_command));
         text
     }
 }
@@ -140,25 +148,26 @@ fn raise_descriptors(clients_max: u64) {
     }
 }
 
-/// Stops the server at the first SIGTERM or SIGINT, and ends the process at the second.
-pub fn stop_on_signals(shared: Arc<Shared>) -> Result<(), CommandError> {
-    let mut terminate = signal(SignalKind::terminate()).map_err(CommandError::Machine)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(CommandError::Machine)?;
-    tokio::spawn(async move {
-        let mut next = async || {
-            tokio::select! {
-                _ = terminate.recv() => SignalKind::terminate(),
-                _ = interrupt.recv() => SignalKind::interrupt(),
-            }
-        };
-        next().await;
-        tracing::info!("stopping: requests that have arrived are answered, then the store is flushed");
-        shared.stopping.set();
-        let kind = next().await;
-        // As a shell reports a process that the signal ended.
-        std::process::exit(128 + kind.as_raw_value());
-    });
-    Ok(())
+/// The signals that ask the process to stop.
+pub struct StopSignals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl StopSignals {
+    /// From now on they no longer end the process by themselves.
+    pub fn new() -> Result<StopSignals, CommandError> {
+        let listen = |kind| signal(kind).map_err(CommandError::Machine);
+        Ok(StopSignals { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+    }
+
+    /// Waits for the next one.
+    pub async fn next(&mut self) -> SignalKind {
+        tokio::select! {
+            _ = self.terminate.recv() => SignalKind::terminate(),
+            _ = self.interrupt.recv() => SignalKind::interrupt(),
+        }
+    }
 }
 
 /// Writes to stdout. Nobody may be reading any more, which is no reason to stop serving.

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::{Buf, BytesMut};
 use forebay_protocol::{Batch, Decoder};
+use futures_util::future::BoxFuture;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
@@ -28,6 +29,11 @@ pub(crate) async fn serve(stream: TcpStream, shared: Arc<Shared>, client: Arc<Cl
         input: BytesMut::new(),
         session: Session::new(shared.clone(), client.clone()),
         counted: 0,
+        // One wait for the whole connection: each wait for the stop costs a place in a list.
+        stop: Box::pin({
+            let shared = shared.clone();
+            async move { shared.stopping.wait().await }
+        }),
         shared,
         client,
     };
@@ -44,6 +50,8 @@ struct Connection {
     session: Session,
     /// Bytes of waiting replies that are counted in the server's figures.
     counted: usize,
+    /// Done when the server is to stop.
+    stop: BoxFuture<'static, ()>,
     shared: Arc<Shared>,
     client: Arc<Client>,
 }
@@ -129,7 +137,7 @@ impl Connection {
                 }
                 () = up => self.session.expire(self.shared.engine.runtime().elapsed()),
                 () = self.client.killed() => return Err(io::Error::other("killed by CLIENT KILL")),
-                () = self.shared.stopping.wait() => {
+                () = &mut self.stop => {
                     self.session.closing = true;
                     return Ok(true);
                 }

@@ -55,14 +55,17 @@ pub enum Kind {
     Histogram,
 }
 
+/// Tells its second argument each value of a label, with the number that belongs to it.
+pub type ReadEach = fn(&View<'_>, &mut dyn FnMut(&str, f64));
+
 /// How a metric is read.
 pub enum Value {
     /// A number.
     One(fn(&View<'_>) -> f64),
     /// A number that there may not be.
     Maybe(fn(&View<'_>) -> Option<f64>),
-    /// One number per value of a label; tells each to `take`.
-    Each(&'static str, fn(&View<'_>, &mut dyn FnMut(&str, f64))),
+    /// One number per value of a label.
+    Each(&'static str, ReadEach),
     /// Seconds, from a histogram of microseconds.
     Times(fn(&View<'_>) -> ([u64; BUCKETS], u64)),
 }

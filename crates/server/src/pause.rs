@@ -39,8 +39,8 @@ impl Pause {
     pub fn begin(&self, ms: u64, writes_only: bool, runtime: &Runtime, attention: &Attention) {
         let now_ms = steady_ms(runtime);
         let mut state = self.lock();
-        let on = state.until_ms > now_ms;
-        state.writes_only = writes_only && !(on && !state.writes_only);
+        let all_paused = state.until_ms > now_ms && !state.writes_only;
+        state.writes_only = writes_only && !all_paused;
         state.until_ms = state.until_ms.max(now_ms + ms);
         attention.set(PAUSED, true);
     }

@@ -17,7 +17,8 @@ pub struct Replies {
 }
 
 struct Waiting {
-    reply: Reply,
+    /// `None`: the client wants no reply, but its next command must know that the commit is on its way.
+    reply: Option<Reply>,
     committing: Committing,
     /// Whether the reply is to be completed with the version of the commit.
     with_version: bool,
@@ -42,7 +43,7 @@ impl Replies {
 
     /// Adds a reply that is shown once `committing` is settled, or an error in its place. With `with_version`, the
     /// version of the commit is added to a simple reply: `OK` becomes `OK 1-8813`.
-    pub fn push_after(&mut self, reply: Reply, committing: Committing, with_version: bool, protocol: Protocol) {
+    pub fn push_after(&mut self, reply: Option<Reply>, committing: Committing, with_version: bool, protocol: Protocol) {
         self.waiting.push_back(Waiting { reply, committing, with_version, protocol, after: BytesMut::new() });
     }
 
@@ -58,13 +59,13 @@ impl Replies {
             let outcome = committing.wait().await;
             // Only now off the queue: a caller that stops waiting loses no reply behind it.
             let Some(waiting) = self.waiting.pop_front() else { return };
-            match outcome {
-                Ok(Some(version)) if waiting.with_version => {
-                    let text = format!("OK {version}");
-                    Reply::Simple(text.into()).encode(waiting.protocol, &mut self.ready);
-                }
-                Ok(_) => waiting.reply.encode(waiting.protocol, &mut self.ready),
-                Err(error) => txn_error(&error).encode(waiting.protocol, &mut self.ready),
+            if let Some(reply) = waiting.reply {
+                let reply = match outcome {
+                    Ok(Some(version)) if waiting.with_version => Reply::Simple(format!("OK {version}").into()),
+                    Ok(_) => reply,
+                    Err(error) => txn_error(&error),
+                };
+                reply.encode(waiting.protocol, &mut self.ready);
             }
             self.ready.extend_from_slice(&waiting.after);
         }

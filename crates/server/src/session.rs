@@ -395,9 +395,8 @@ impl Session {
                 _ => self.answer(&reply),
             };
         }
-        if self.wants_reply(&reply) {
-            self.replies.push_after(reply, committing, with_version, self.protocol);
-        }
+        let reply = self.wants_reply(&reply).then_some(reply);
+        self.replies.push_after(reply, committing, with_version, self.protocol);
     }
 
     fn wants_reply(&mut self, reply: &Reply) -> bool {

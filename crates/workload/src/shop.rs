@@ -4,10 +4,9 @@
 //! | key | what it is |
 //! |---|---|
 //! | `product:<n>` | hash: name, price, stock, sold, supplied |
-//! | `user:<n>` | hash: name, orders |
+//! | `user:<n>` | hash: name, orders (how many), last (the last one) |
 //! | `cart:<n>` | hash: product to pieces |
 //! | `order:<client>:<n>` | hash: user, pieces, total; the oldest are overwritten |
-//! | `user:<n>:orders` | list: the last orders |
 //!
 //! Buying is done in both ways that there are: `TXN BEGIN` .. `TXN COMMIT` with reads inside, and `WATCH`, `MULTI`,
 //! `EXEC`. [`check`] reads all products in one transaction: in each, stock and sold make up what was supplied.
@@ -30,9 +29,6 @@ pub const SUPPLY: i64 = 100;
 
 /// Orders that each client keeps before it overwrites the oldest.
 const ORDERS_MAX: u64 = 1000;
-
-/// Orders that a user's list shows.
-const ORDERS_SHOWN: u64 = 10;
 
 /// Times that a purchase is tried again when others are in its way.
 const TRIES_MAX: u32 = 20;
@@ -273,15 +269,15 @@ impl Customer {
 
     async fn browse(&mut self, client: &mut Client, user: u64) -> Result<(), ClientError> {
         count(&self.stats.browsed);
-        client.demand(&["HGETALL", &format!("user:{user}")]).await?;
+        let user = client.demand(&["HGETALL", &format!("user:{user}")]).await?;
         for _ in 0..self.random.u8(1..=3) {
             let product = product(self.popular(self.options.products));
             client.demand(&["HMGET", &product, "name", "price", "stock"]).await?;
         }
-        let orders = client.demand(&["LRANGE", &format!("user:{user}:orders"), "0", "2"]).await?;
-        for order in orders.items().unwrap_or_default() {
-            let key = [b"order:", order.bytes().unwrap_or_default()].concat();
-            client.demand(&[&b"HGETALL"[..], &key]).await?;
+        let fields = user.items().unwrap_or_default();
+        let last = fields.chunks_exact(2).find(|pair| pair[0].bytes() == Some(b"last"));
+        if let Some(order) = last.and_then(|pair| pair[1].bytes()) {
+            client.demand(&[&b"HGETALL"[..], &[b"order:", order].concat()]).await?;
         }
         Ok(())
     }
@@ -392,12 +388,10 @@ impl Customer {
         }
         let (pieces, total) = (purchase.pieces.values().sum::<i64>().to_string(), purchase.total.to_string());
         let (key, user_key) = (format!("order:{order}"), format!("user:{user}"));
-        let shown = format!("user:{user}:orders");
         let fields = ["HSET", &key, "user", &user.to_string(), "pieces", &pieces, "total", &total];
         commands.push(transact::command(fields));
         commands.push(transact::command(["HINCRBY", &user_key, "orders", "1"]));
-        commands.push(transact::command(["LPUSH", &shown, &order]));
-        commands.push(transact::command(["LTRIM", &shown, "0", &(ORDERS_SHOWN - 1).to_string()]));
+        commands.push(transact::command(["HSET", &user_key, "last", &order]));
         commands.push(transact::command(["DEL", &format!("cart:{user}")]));
         commands
     }

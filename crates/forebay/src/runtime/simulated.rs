@@ -59,7 +59,7 @@ impl SplitMix {
     }
 
     /// 64 random bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -69,7 +69,7 @@ impl SplitMix {
 
     /// A number below `bound`, which is not 0.
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
+        self.draw() % bound
     }
 }
 
@@ -194,7 +194,7 @@ impl Backend for Handle {
     }
 
     fn random(&self) -> u64 {
-        self.0.upgrade().map_or(0, |world| world.lock().random.next())
+        self.0.upgrade().map_or(0, |world| world.lock().random.draw())
     }
 
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {

@@ -190,7 +190,9 @@ impl Store for Memory {
                 *count = 0;
             }
         }
-        state.tombstones.raise_floor(version, state.group);
+        for space in spaces {
+            state.tombstones.raise_floor(*space, version, state.group);
+        }
         Box::pin(ready(Ok(())))
     }
 

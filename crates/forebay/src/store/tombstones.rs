@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::key::Key;
+use crate::key::{Key, SPACES};
 use crate::version::Version;
 
 /// Deleted keys whose own version is remembered; beyond it the oldest is folded into the floor.
@@ -25,7 +25,8 @@ pub(crate) struct Tombstones {
     by_key: HashMap<Key, (u64, Absence), foldhash::fast::RandomState>,
     by_age: BTreeMap<u64, Key>,
     next_age: u64,
-    floor: Absence,
+    /// Per key space: clearing one must not lift the versions of another above those minted meanwhile.
+    floors: [Absence; SPACES as usize],
     group: u64,
     limit: usize,
 }
@@ -38,7 +39,8 @@ impl Tombstones {
 
     fn with_limit(incarnation: u64, limit: usize) -> Tombstones {
         let floor = Absence { version: Version { incarnation, sequence: 0 }, group: 0 };
-        Tombstones { by_key: HashMap::default(), by_age: BTreeMap::new(), next_age: 0, floor, group: 0, limit }
+        let floors = [floor; SPACES as usize];
+        Tombstones { by_key: HashMap::default(), by_age: BTreeMap::new(), next_age: 0, floors, group: 0, limit }
     }
 
     /// Says that the deletes of all groups up to `group` are entered.
@@ -53,9 +55,10 @@ impl Tombstones {
 
     /// The version of the absence of `key`, and the newest group that it rests on.
     pub fn absence(&self, key: &Key) -> Absence {
+        let floor = self.floors[usize::from(key.space())];
         match self.by_key.get(key) {
-            Some((_, own)) if own.version >= self.floor.version => *own,
-            _ => self.floor,
+            Some((_, own)) if own.version >= floor.version => *own,
+            _ => floor,
         }
     }
 
@@ -70,15 +73,15 @@ impl Tombstones {
         while self.by_key.len() > self.limit {
             let Some((_, oldest)) = self.by_age.pop_first() else { break };
             if let Some((_, absence)) = self.by_key.remove(&oldest) {
-                self.raise_floor(absence.version, group);
+                self.raise_floor(oldest.space(), absence.version, group);
             }
         }
     }
 
-    /// Raises the version of every absent key to at least `version`.
-    pub fn raise_floor(&mut self, version: Version, group: u64) {
-        if version > self.floor.version {
-            self.floor = Absence { version, group };
+    /// Raises the version of every absent key of `space` to at least `version`.
+    pub fn raise_floor(&mut self, space: u8, version: Version, group: u64) {
+        if let Some(floor) = self.floors.get_mut(usize::from(space)).filter(|floor| version > floor.version) {
+            *floor = Absence { version, group };
         }
     }
 
@@ -103,6 +106,15 @@ impl Tombstones {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn clearing_one_space_lifts_no_version_of_another() {
+        let mut tombstones = Tombstones::new(3);
+        let version = Version { incarnation: 3, sequence: 9 };
+        tombstones.raise_floor(1, version, 1);
+        assert_eq!(tombstones.absence(&Key::new(1, b"k")).version, version);
+        assert_eq!(tombstones.absence(&Key::new(0, b"k")).version, Version { incarnation: 3, sequence: 0 });
+    }
 
     proptest! {
         /// Against a model that forgets nothing: a version is exact while the table is not full, and never falls.

@@ -36,6 +36,7 @@ impl Ahead {
         }
         let asked = inner.runtime.elapsed();
         let Ok(reads) = inner.store.get(&wanted).await else { return ahead };
+        inner.committer.follow_incarnation();
         ahead.cost_us = (inner.runtime.elapsed() - asked).as_micros().min(u128::from(u32::MAX)) as u32;
         for ((key, fill), read) in wanted.into_iter().zip(fills).zip(reads) {
             if fill.fetched(&read) {

@@ -35,8 +35,10 @@ pub struct Documents {
     index: Option<hashbrown::HashMap<Key, usize, foldhash::quality::RandomState>>,
     now_ms: u64,
     read_only: bool,
-    /// What the documents changed since the savepoint were before.
+    /// What the documents changed since the savepoint were before; `None` without a savepoint.
     undo: Option<Vec<Before>>,
+    /// Number of the savepoint.
+    savepoint: u64,
 }
 
 #[derive(Debug)]
@@ -46,13 +48,18 @@ struct Document {
     base: Option<Read>,
     current: Option<Value>,
     changes: Vec<Change>,
+    /// The savepoint since which it was changed, and its place in `undo`.
+    saved: (u64, usize),
 }
 
 #[derive(Debug)]
 struct Before {
     index: usize,
     current: Option<Value>,
-    changes: Vec<Change>,
+    /// How many changes there were.
+    changes: usize,
+    /// The changes themselves, if a blind write has taken their place.
+    replaced: Option<Vec<Change>>,
 }
 
 impl Documents {
@@ -110,7 +117,7 @@ impl Documents {
             // Own writes come first.
             Some(at) => self.list[at].base = Some(read),
             None => {
-                self.push(Document { key, base: Some(read), current, changes: Vec::new() });
+                self.push(Document { key, base: Some(read), current, changes: Vec::new(), saved: (0, 0) });
             }
         }
     }
@@ -140,7 +147,13 @@ impl Documents {
                 at
             }
             None if blind => {
-                let at = self.push(Document { key: key.to_key(), base: None, current: None, changes: Vec::new() });
+                let at = self.push(Document {
+                    key: key.to_key(),
+                    base: None,
+                    current: None,
+                    changes: Vec::new(),
+                    saved: (0, 0),
+                });
                 self.remember(at);
                 at
             }
@@ -159,7 +172,11 @@ impl Documents {
         }
         if blind {
             // Nothing that came before shows any more.
-            document.changes.clear();
+            let replaced = std::mem::take(&mut document.changes);
+            let before = self.undo.as_mut().and_then(|undo| undo.get_mut(document.saved.1));
+            if let Some(before) = before.filter(|before| before.replaced.is_none()) {
+                before.replaced = Some(replaced);
+            }
         }
         document.changes.push(change);
         Ok(())
@@ -168,15 +185,18 @@ impl Documents {
     /// From here on [`Documents::roll_back`] comes back to here.
     pub fn savepoint(&mut self) {
         self.undo = Some(Vec::new());
+        self.savepoint += 1;
     }
 
     fn remember(&mut self, at: usize) {
         let Some(undo) = &mut self.undo else { return };
-        if undo.iter().any(|before| before.index == at) {
+        let document = &mut self.list[at];
+        if document.saved.0 == self.savepoint {
             return;
         }
-        let document = &self.list[at];
-        undo.push(Before { index: at, current: document.current.clone(), changes: document.changes.clone() });
+        document.saved = (self.savepoint, undo.len());
+        let (current, changes) = (document.current.clone(), document.changes.len());
+        undo.push(Before { index: at, current, changes, replaced: None });
     }
 
     /// Undoes all changes since the savepoint.
@@ -184,7 +204,10 @@ impl Documents {
         for before in self.undo.take().unwrap_or_default() {
             let document = &mut self.list[before.index];
             document.current = before.current;
-            document.changes = before.changes;
+            if let Some(replaced) = before.replaced {
+                document.changes = replaced;
+            }
+            document.changes.truncate(before.changes);
         }
     }
 
@@ -249,6 +272,23 @@ mod tests {
         let writes = documents.take_writes();
         assert_eq!(writes.len(), 1);
         assert_eq!((writes[0].changes.len(), &writes[0].after), (1, &Some(Value::bytes(*b"2"))));
+    }
+
+    #[test]
+    fn a_blind_write_is_rolled_back_to_the_changes_before_it() {
+        let mut documents = Documents::new(10);
+        documents.load(key("a"), read("1", None));
+        documents.change(key("a").borrow(), add(1)).unwrap();
+        documents.savepoint();
+        documents.change(key("a").borrow(), add(5)).unwrap();
+        documents.change(key("a").borrow(), Change::Delete).unwrap();
+        documents.change(key("a").borrow(), Change::Put(Value::bytes(*b"9"))).unwrap();
+        documents.roll_back();
+        documents.savepoint();
+        documents.change(key("a").borrow(), add(2)).unwrap();
+        let writes = documents.take_writes();
+        assert_eq!(writes[0].changes, [add(1), add(2)]);
+        assert_eq!(writes[0].after, Some(Value::bytes(*b"4")));
     }
 
     #[test]

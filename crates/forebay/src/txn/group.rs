@@ -170,11 +170,15 @@ impl Committer {
         settled
     }
 
-    /// Waits until the commits that have a place now are settled.
-    pub(super) async fn drained(&self) {
+    /// Waits until the commits that have a place now are settled; says why if the store can't settle one.
+    pub(super) async fn drained(&self) -> Result<(), String> {
         let unsettled: Vec<Settled> = self.queue().unsettled.values().cloned().collect();
         for settled in unsettled {
             let _ = settled.await;
+        }
+        match &self.queue().broken {
+            None => Ok(()),
+            Some(why) => Err(why.clone()),
         }
     }
 
@@ -216,6 +220,7 @@ impl Committer {
     }
 
     async fn commit(&self, group: Vec<Placed>) {
+        let _guard = OnPanic(self);
         let group = self.without_orphans(group).await;
         if group.is_empty() {
             return;
@@ -229,8 +234,14 @@ impl Committer {
         while let Some((placed, outcome)) = group.pop_front() {
             match outcome {
                 CommitOutcome::Committed(changed) => published.push((placed, changed)),
-                CommitOutcome::Conflict(keys) => self.fail(placed, Failure::Conflict(conflict(&keys))),
-                CommitOutcome::Refused(why) => self.fail(placed, Failure::Refused(why)),
+                CommitOutcome::Conflict(keys) => {
+                    self.fail(placed, Failure::Conflict(conflict(&keys)));
+                    self.place_again(&mut group);
+                }
+                CommitOutcome::Refused(why) => {
+                    self.fail(placed, Failure::Refused(why));
+                    self.place_again(&mut group);
+                }
                 CommitOutcome::Unavailable(why) => self.fail(placed, Failure::Unavailable(why)),
                 CommitOutcome::Unknown(why) => {
                     self.publish(std::mem::take(&mut published));
@@ -247,14 +258,13 @@ impl Committer {
 
     /// A store that had to be reopened and lost what it had not flushed has a new incarnation: what is cached may be
     /// lost, and who has read it can't commit (`Transaction::submit` compares).
-    fn follow_incarnation(&self) {
+    pub(super) fn follow_incarnation(&self) {
         let incarnation = self.store.incarnation();
-        if self.mint.raise(incarnation) {
-            tracing::error!(
-                incarnation,
-                "the store was reopened and has lost what was not flushed; the cache is dropped"
-            );
+        if incarnation > self.mint.incarnation() {
+            tracing::error!(incarnation, "the store was reopened and has lost what was not flushed");
+            // First the cache: a transaction of the new incarnation must not read what the old one has cached.
             self.cache.clear(|_| true);
+            self.mint.raise(incarnation);
         }
     }
 
@@ -272,6 +282,19 @@ impl Committer {
             }
         }
         sound
+    }
+
+    /// The commits behind one that the store refused were not applied for no fault of theirs: they go to the head of the
+    /// queue, in order; those that depend on it fail there.
+    fn place_again(&self, behind: &mut VecDeque<(Placed, CommitOutcome)>) {
+        let mut queue = self.queue();
+        while let Some((placed, outcome)) = behind.pop_back() {
+            if placed.locked.is_some() || !matches!(outcome, CommitOutcome::Unavailable(_)) {
+                behind.push_back((placed, outcome));
+                return;
+            }
+            queue.placed.push_front(placed);
+        }
     }
 
     /// Asks until the store knows whether the commit was applied; gives it back if it was. `behind` came with it.
@@ -296,12 +319,12 @@ impl Committer {
                 }
                 Err(error) => {
                     tracing::error!(%id, %error, "the store can't say what became of a commit");
+                    self.refuse_placed(&format!("{error}; the outcome of commit {id} is unknown"));
                     placed.tell_unknown();
                     let unknown = |outcome: &CommitOutcome| matches!(outcome, CommitOutcome::Unknown(_));
                     for (placed, _) in behind.iter_mut().filter(|(_, outcome)| unknown(outcome)) {
                         placed.tell_unknown();
                     }
-                    self.refuse_placed(&format!("{error}; the outcome of commit {id} is unknown"));
                     self.runtime.sleep(RESOLVE_PAUSES[attempt]).await;
                     attempt = (attempt + 1).min(RESOLVE_PAUSES.len() - 1);
                 }
@@ -378,22 +401,37 @@ impl Committer {
     }
 }
 
+/// A panic while a group is published (a bug in a policy, say) would leave the loop at a stand for ever: commits are
+/// refused from then on, with the reason.
+struct OnPanic<'a>(&'a Committer);
+
+impl Drop for OnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let mut queue = self.0.queue();
+            queue.running = false;
+            queue.broken = Some("a commit ended in a panic, which is a bug: restart the server".to_owned());
+        }
+    }
+}
+
 /// A placed commit while the store has its commit.
 struct Rest {
     place: u64,
+    depends: Vec<Settled>,
     settle: oneshot::Sender<Settlement>,
     locked: Option<(Owner, Vec<Key>)>,
 }
 
 impl Rest {
     fn split(placed: Placed) -> (Commit, Rest) {
-        let Placed { commit, place, settle, locked, .. } = placed;
-        (commit, Rest { place, settle, locked })
+        let Placed { commit, place, depends, settle, locked } = placed;
+        (commit, Rest { place, depends, settle, locked })
     }
 
     fn join(self, commit: Commit) -> Placed {
-        let Rest { place, settle, locked } = self;
-        Placed { commit, place, depends: Vec::new(), settle, locked }
+        let Rest { place, depends, settle, locked } = self;
+        Placed { commit, place, depends, settle, locked }
     }
 }
 

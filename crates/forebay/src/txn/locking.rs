@@ -39,8 +39,7 @@ pub struct Transaction {
     owner: Owner,
     context: Context,
     documents: Documents,
-    held: SmallVec<[Key; 4]>,
-    modes: SmallVec<[Mode; 4]>,
+    held: Held,
     /// One bit per key space that is held shared.
     spaces: u16,
     /// Commits whose unpublished results were read.
@@ -52,10 +51,50 @@ pub struct Transaction {
     handed_over: bool,
 }
 
+/// The keys that a transaction has locked, or asked for.
+#[derive(Default)]
+struct Held {
+    keys: SmallVec<[Key; 4]>,
+    modes: SmallVec<[Mode; 4]>,
+    /// Where each key stands, once there are many.
+    index: Option<hashbrown::HashMap<Key, usize, foldhash::quality::RandomState>>,
+}
+
+impl Held {
+    /// Keys above which look-ups go through the index.
+    const SCAN_MAX: usize = 16;
+
+    fn position(&self, key: &Key) -> Option<usize> {
+        match &self.index {
+            Some(index) => index.get(key).copied(),
+            None => self.keys.iter().position(|held| held == key),
+        }
+    }
+
+    fn mode(&self, key: &Key) -> Option<Mode> {
+        self.position(key).map(|at| self.modes[at])
+    }
+
+    fn set(&mut self, key: &Key, mode: Mode) {
+        if let Some(at) = self.position(key) {
+            self.modes[at] = mode;
+            return;
+        }
+        if let Some(index) = &mut self.index {
+            index.insert(key.clone(), self.keys.len());
+        }
+        self.keys.push(key.clone());
+        self.modes.push(mode);
+        if self.index.is_none() && self.keys.len() > Held::SCAN_MAX {
+            self.index = Some(self.keys.iter().cloned().zip(0..).collect());
+        }
+    }
+}
+
 /// A transaction whose commit is on its way. Nothing of it may be shown before [`Committing::wait`] is done.
 #[derive(Debug)]
 pub struct Committing {
-    commit: Option<Settled>,
+    commit: Option<(TxnId, Settled)>,
     depends: Vec<Settled>,
     record: Option<Box<(Arc<super::history::History>, Record)>>,
 }
@@ -69,7 +108,7 @@ impl Committing {
     /// Whether [`Committing::wait`] would answer at once.
     pub fn settled(&self) -> bool {
         let done = |settled: &Settled| settled.clone().now_or_never().is_some();
-        self.commit.iter().chain(&self.depends).all(done)
+        self.commit.iter().map(|(_, settled)| settled).chain(&self.depends).all(done)
     }
 
     /// Waits until all that the transaction read and wrote is published; its version, if it wrote.
@@ -77,11 +116,12 @@ impl Committing {
         let outcome = match self.commit.take() {
             None => self.depends_published().await.map(|()| None),
             // Published after all that it depends on, or failed with it.
-            Some(settled) => match settled.await {
+            Some((id, settled)) => match settled.await {
                 Ok(Settlement::Published(version)) => Ok(Some(version)),
                 Ok(Settlement::Failed(failure)) => Err(failure.into()),
                 Ok(Settlement::Unknown(id)) => Err(TxnError::Unknown(id)),
-                Err(_) => Err(TxnError::StoreDown("the server is stopping".into())),
+                // Nobody is left to tell: it may have been applied.
+                Err(_) => Err(TxnError::Unknown(id)),
             },
         };
         if let Some(boxed) = self.record.take() {
@@ -130,8 +170,7 @@ impl Transaction {
             owner,
             context,
             documents,
-            held: SmallVec::new(),
-            modes: SmallVec::new(),
+            held: Held::default(),
             spaces: 0,
             depends: Vec::new(),
             began,
@@ -186,16 +225,12 @@ impl Transaction {
     }
 
     async fn lock(&mut self, key: &Key, mode: Mode) -> Result<(), TxnError> {
-        let position = self.held.iter().position(|held| held == key);
-        if position.is_some_and(|at| self.modes[at] >= mode) {
+        if self.held.mode(key).is_some_and(|held| held >= mode) {
             return Ok(());
         }
         self.lock_space(key.space()).await?;
-        if position.is_none() {
-            // Before the wait: whatever becomes of it, dropping the transaction gives the key up.
-            self.held.push(key.clone());
-            self.modes.push(mode);
-        }
+        // Before the wait: whatever becomes of it, dropping the transaction gives the key up.
+        self.held.set(key, mode);
         match self.inner.locks.acquire(self.owner, key, mode) {
             Acquired::Granted => {}
             Acquired::Wait(woken) => {
@@ -216,9 +251,6 @@ impl Transaction {
                 return Err(TxnError::Conflict(format!("{key} is being written by another transaction")));
             }
         }
-        if let Some(at) = position {
-            self.modes[at] = mode;
-        }
         Ok(())
     }
 
@@ -226,13 +258,10 @@ impl Transaction {
         if self.spaces & (1 << space) != 0 {
             return Ok(());
         }
-        if let Some(woken) = self.inner.locks.acquire_space(space, false) {
+        if let Some(wait) = self.inner.locks.acquire_space(space, false) {
             let sleep = self.inner.runtime.sleep(Duration::from_millis(self.inner.limits.lock_wait_ms_max));
-            if let Either::Right((_, mut woken)) = select(woken, sleep).await {
-                woken.close();
-                if !matches!(woken.try_recv(), Ok(Some(()))) {
-                    return Err(TxnError::Conflict("the key space is being cleared".into()));
-                }
+            if let Either::Right(_) = select(std::pin::pin!(wait.granted()), sleep).await {
+                return Err(TxnError::Conflict("the key space is being cleared".into()));
             }
         }
         self.spaces |= 1 << space;
@@ -243,8 +272,9 @@ impl Transaction {
     /// rest in one store round trip, but for what was fetched ahead.
     async fn load<'a>(&mut self, keys: impl Iterator<Item = &'a Key>, ahead: &mut Ahead) -> Result<(), TxnError> {
         let mut missing: SmallVec<[Key; 4]> = SmallVec::new();
+        // A key that stands twice is missed twice; its second fetch follows the first.
         for key in keys {
-            if self.documents.loaded(key.borrow()) || missing.contains(key) {
+            if self.documents.loaded(key.borrow()) {
                 continue;
             }
             if let Some(pending) = self.inner.locks.pending(key) {
@@ -293,6 +323,11 @@ impl Transaction {
         if !wanted.is_empty() {
             let asked = self.inner.runtime.elapsed();
             let reads = self.inner.store.get(&wanted).await?;
+            // Reading may have reopened a store that lost something: what is cached, and was read, may be lost too.
+            self.inner.committer.follow_incarnation();
+            if self.inner.mint.incarnation() != self.incarnation {
+                return Err(TxnError::Conflict("the store was reopened".into()));
+            }
             let cost_us = (self.inner.runtime.elapsed() - asked).as_micros().min(u128::from(u32::MAX)) as u32;
             let context = Context { cost_us, ..self.context };
             for ((key, fill), read) in wanted.into_iter().zip(fills).zip(reads) {
@@ -368,11 +403,11 @@ impl Transaction {
             return Ok(Committing { commit: None, depends, record });
         }
         let commit = Commit { id: TxnId(version), version, checks: Vec::new(), writes };
-        let held = std::mem::take(&mut self.held).into_vec();
+        let held = std::mem::take(&mut self.held).keys.into_vec();
         self.handed_over = true;
         let submission = Submission { owner: self.owner, held, commit, depends: depends.clone() };
         let settled = self.inner.committer.submit(submission);
-        Ok(Committing { commit: Some(settled), depends, record })
+        Ok(Committing { commit: Some((TxnId(version), settled)), depends, record })
     }
 
     fn record(&self, version: Version) -> Option<Box<(Arc<super::history::History>, Record)>> {
@@ -388,7 +423,7 @@ impl Transaction {
 impl Drop for Transaction {
     fn drop(&mut self) {
         if !self.handed_over {
-            self.inner.locks.release(self.owner, &self.held);
+            self.inner.locks.release(self.owner, &self.held.keys);
         }
         for space in 0..u16::BITS as u8 {
             if self.spaces & (1 << space) != 0 {

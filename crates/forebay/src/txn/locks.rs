@@ -65,6 +65,39 @@ pub enum Acquired {
     Refused(Refused),
 }
 
+/// A place in the queue for a key space. Dropping it gives the place up, and the space too if it was granted and nobody
+/// has heard of it.
+pub struct SpaceWait<'a> {
+    locks: &'a Locks,
+    space: u8,
+    exclusive: bool,
+    woken: oneshot::Receiver<()>,
+    heard: bool,
+}
+
+impl SpaceWait<'_> {
+    /// Done when the space is held.
+    pub async fn granted(mut self) {
+        // The sender stays in the queue until it has sent.
+        let _ = (&mut self.woken).await;
+        self.heard = true;
+    }
+}
+
+impl Drop for SpaceWait<'_> {
+    fn drop(&mut self) {
+        if self.heard {
+            return;
+        }
+        self.woken.close();
+        if let Ok(Some(())) = self.woken.try_recv() {
+            self.locks.release_space(self.space, self.exclusive);
+        }
+        // Whoever stood behind this place may go now.
+        self.locks.table().spaces[self.space as usize].serve();
+    }
+}
+
 /// The lock table.
 #[derive(Default)]
 pub struct Locks {
@@ -179,16 +212,16 @@ impl Locks {
     }
 
     /// Asks for a whole key space: shared for a transaction, exclusively to clear it. `None`: it is held now.
-    pub fn acquire_space(&self, space: u8, exclusive: bool) -> Option<oneshot::Receiver<()>> {
+    pub fn acquire_space(&self, space: u8, exclusive: bool) -> Option<SpaceWait<'_>> {
         let mut table = self.table();
-        let space = &mut table.spaces[space as usize];
-        if space.queue.is_empty() && space.grantable(exclusive) {
-            space.grant(exclusive);
+        let state = &mut table.spaces[space as usize];
+        if state.queue.is_empty() && state.grantable(exclusive) {
+            state.grant(exclusive);
             return None;
         }
         let (wake, woken) = oneshot::channel();
-        space.queue.push_back((exclusive, wake));
-        Some(woken)
+        state.queue.push_back((exclusive, wake));
+        Some(SpaceWait { locks: self, space, exclusive, woken, heard: false })
     }
 
     /// Gives a key space up.
@@ -237,13 +270,15 @@ impl Space {
     }
 
     fn serve(&mut self) {
-        while let Some((exclusive, _)) = self.queue.front() {
-            let exclusive = *exclusive;
+        while let Some((exclusive, wake)) = self.queue.pop_front() {
+            // Who has given up waiting stands in nobody's way.
+            if wake.is_canceled() {
+                continue;
+            }
             if !self.grantable(exclusive) {
+                self.queue.push_front((exclusive, wake));
                 return;
             }
-            let Some((_, wake)) = self.queue.pop_front() else { return };
-            // Who has given up waiting holds nothing.
             if wake.send(()).is_ok() {
                 self.grant(exclusive);
             }
@@ -440,9 +475,24 @@ mod tests {
         let mut clearing = locks.acquire_space(0, true).expect("a transaction is in it");
         let mut late = locks.acquire_space(0, false).expect("the clearing is ahead");
         locks.release_space(0, false);
-        assert_eq!(clearing.try_recv(), Ok(Some(())));
-        assert_eq!(late.try_recv(), Ok(None));
+        assert_eq!(late.woken.try_recv(), Ok(None));
+        assert_eq!(clearing.woken.try_recv(), Ok(Some(())));
         locks.release_space(0, true);
-        assert_eq!(late.try_recv(), Ok(Some(())));
+        assert_eq!(late.woken.try_recv(), Ok(Some(())));
+    }
+
+    #[test]
+    fn who_gives_up_waiting_for_a_space_holds_nothing() {
+        let locks = Locks::default();
+        assert!(locks.acquire_space(0, false).is_none());
+        let clearing = locks.acquire_space(0, true).expect("a transaction is in it");
+        let mut late = locks.acquire_space(0, false).expect("the clearing is ahead");
+        drop(clearing);
+        assert_eq!(late.woken.try_recv(), Ok(Some(())), "the way is free");
+        let granted = locks.acquire_space(1, true).is_none().then(|| locks.acquire_space(1, true).unwrap());
+        locks.release_space(1, true);
+        // Granted, but nobody has heard of it.
+        drop(granted);
+        assert!(locks.acquire_space(1, false).is_none(), "it was given up");
     }
 }

@@ -296,7 +296,8 @@ impl Engine {
                     Ok(answer) => transaction.commit().await.map(|committing| Executed::Done(answer, committing)),
                     Err(answer) => Ok(Executed::Done(answer, transaction.roll_back())),
                 },
-                Ok(false) => Ok(Executed::WatchFailed),
+                // That a key has changed is shown like anything else: once it is published.
+                Ok(false) => transaction.roll_back().wait().await.map(|_| Executed::WatchFailed),
                 Err(error) => Err(error),
             };
             match ended {
@@ -336,40 +337,65 @@ impl Engine {
 
     /// What WATCH remembers of `key`. Takes a shared lock for the moment, so it sees what was committed before.
     pub async fn watch(&self, key: &Key, context: Context) -> Result<Watched, TxnError> {
+        let mut attempt = 0;
+        loop {
+            match self.watch_once(key, context).await {
+                Err(TxnError::Conflict(_)) if attempt < self.inner.limits.retries_max => attempt += 1,
+                ended => return ended,
+            }
+        }
+    }
+
+    async fn watch_once(&self, key: &Key, context: Context) -> Result<Watched, TxnError> {
         let mut transaction = self.begin(TxnKind::Plain, context);
         let lock = PlannedLock { key: key.clone(), mode: Mode::Shared, load: true };
         let plan = Plan { locks: vec![lock], watched: Vec::new() };
         transaction.prepare(&plan, &mut Ahead::default()).await?;
-        Ok(transaction.watched(key))
+        let watched = transaction.watched(key);
+        // A version that is not published yet must not be remembered: a read without locks could still show what was
+        // there before it, and EXEC would not see the difference.
+        transaction.roll_back().wait().await?;
+        Ok(watched)
     }
 
-    /// Removes all documents of `spaces` from store and cache, alone in these spaces.
+    /// Removes all documents of `spaces` from store and cache, alone in these spaces. Goes on to its end even if the
+    /// caller does not wait for it.
     pub async fn clear(&self, spaces: &[u8]) -> Result<(), TxnError> {
-        let mut held = Spaces { locks: &self.inner.locks, held: Vec::new() };
         let mut ordered = spaces.to_vec();
         ordered.sort_unstable();
         ordered.dedup();
-        for space in ordered {
-            debug_assert!(space < SPACES);
-            if let Some(woken) = self.inner.locks.acquire_space(space, true) {
+        let (done, told) = futures_channel::oneshot::channel();
+        let engine = self.clone();
+        self.inner.runtime.spawn(async move {
+            let _ = done.send(engine.clear_alone(&ordered).await);
+        });
+        told.await.unwrap_or_else(|_| Err(TxnError::StoreDown("the server is stopping".into())))
+    }
+
+    async fn clear_alone(&self, spaces: &[u8]) -> Result<(), TxnError> {
+        let mut held = Spaces { locks: &self.inner.locks, held: Vec::new() };
+        for space in spaces {
+            debug_assert!(*space < SPACES);
+            if let Some(wait) = self.inner.locks.acquire_space(*space, true) {
                 // No time-out: transactions in the space have theirs.
-                if woken.await.is_err() {
-                    return Err(TxnError::Conflict("the key space is busy".into()));
-                }
+                wait.granted().await;
             }
-            held.held.push(space);
+            held.held.push(*space);
         }
         // A commit that was handed over has given its locks up; what is on its way must land before the clearing.
-        self.inner.committer.drained().await;
+        self.inner.committer.drained().await.map_err(TxnError::StoreDown)?;
         let version = self.inner.mint.next();
-        self.inner.store.clear(&held.held, version).await.map_err(|Unavailable(why)| TxnError::StoreDown(why))?;
+        let cleared = self.inner.store.clear(&held.held, version).await;
+        // Also after an error: it may have been cleared all the same.
         self.inner.cache.clear(|space| held.held.contains(&space));
-        Ok(())
+        cleared.map_err(|Unavailable(why)| TxnError::StoreDown(why))
     }
 
     /// Waits until all commits that have a place are settled.
     pub async fn drained(&self) {
-        self.inner.committer.drained().await;
+        if let Err(why) = self.inner.committer.drained().await {
+            tracing::warn!(%why, "not all commits are settled");
+        }
     }
 
     /// Removes expired documents, in small transactions, for as long as an engine is there. Only for owned stores.

@@ -204,7 +204,7 @@ fn info(session: &mut Session, frame: Frame<'_>) -> Reply {
     if frame.len() == 2 {
         return Reply::Array(all().map(info_of).collect());
     }
-    let found = frame.args().skip(2).map(|name| session.shared.table.find(name).map_or(Reply::NilArray, info_of));
+    let found = frame.args().skip(2).map(|name| session.shared.table.find(name).map_or(Reply::Nil, info_of));
     Reply::Array(found.collect())
 }
 
@@ -225,6 +225,10 @@ fn syntax_parts(syntax: &str) -> Vec<&str> {
     }
     parts.push(&syntax[start..]);
     parts.retain(|part| !part.is_empty());
+    // Whole alternatives are shown as they stand.
+    if parts.contains(&"|") {
+        return vec![syntax];
+    }
     parts
 }
 
@@ -323,6 +327,7 @@ mod tests {
     #[test]
     fn syntax_lines_are_taken_apart_outside_of_brackets() {
         assert_eq!(syntax_parts("key value [NX|XX] [EX s | PX ms]"), ["key", "value", "[NX|XX]", "[EX s | PX ms]"]);
+        assert_eq!(syntax_parts("a b | c"), ["a b | c"]);
         assert_eq!(syntax_parts(""), [""; 0]);
     }
 

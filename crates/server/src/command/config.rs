@@ -97,7 +97,7 @@ fn parse(setting: &'static Setting, value: &[u8]) -> Result<i64, Reply> {
 }
 
 fn set(session: &mut Session, frame: Frame<'_>) -> Reply {
-    if frame.len() % 2 != 0 {
+    if !frame.len().is_multiple_of(2) {
         return errors::wrong_arguments("config|set");
     }
     let mut changes: Vec<(&'static Setting, i64)> = Vec::new();

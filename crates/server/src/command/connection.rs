@@ -144,10 +144,10 @@ fn hello(session: &mut Session, frame: Frame<'_>) -> Reply {
             _ => return errors::hello_option(option),
         }
     }
-    if let Some(name) = name {
-        if let Err(error) = client::set_name(session, name) {
-            return error;
-        }
+    if let Some(name) = name
+        && let Err(error) = client::set_name(session, name)
+    {
+        return error;
     }
     session.protocol = protocol;
     Reply::Map(vec![

@@ -170,7 +170,7 @@ impl Conditions {
     fn hold(&self, present: Option<u64>, moment: i64) -> bool {
         let moment = i128::from(moment);
         match present.map(i128::from) {
-            Some(present) => !self.nx && !(self.gt && moment <= present) && !(self.lt && moment >= present),
+            Some(present) => !(self.nx || (self.gt && moment <= present) || (self.lt && moment >= present)),
             None => !self.xx && !self.gt,
         }
     }

@@ -228,7 +228,7 @@ fn sleep<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply>
     Box::pin(async move {
         let seconds = std::str::from_utf8(frame.arg(2)).ok().and_then(|text| text.parse::<f64>().ok());
         let seconds = match seconds {
-            Some(seconds) if seconds >= 0.0 && seconds <= SLEEP_SECONDS_MAX => seconds,
+            Some(seconds) if (0.0..=SLEEP_SECONDS_MAX).contains(&seconds) => seconds,
             Some(seconds) if seconds > SLEEP_SECONDS_MAX => {
                 return Reply::error(format!("LIMIT debug_sleep_seconds_max {SLEEP_SECONDS_MAX}"));
             }

@@ -128,10 +128,11 @@ fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, Reply> {
             return Reply::error(errors::EXECABORT);
         }
         // Watching nothing and only reading: served without a lock if all is cached.
-        if watched.is_empty() && !session.replies.unsettled() {
-            if let Some(reply) = exec_published(session, &queue) {
-                return reply;
-            }
+        if watched.is_empty()
+            && !session.replies.unsettled()
+            && let Some(reply) = exec_published(session, &queue)
+        {
+            return reply;
         }
         let mut locks = plan(&queue);
         let shared = |key: &Key| PlannedLock { key: key.clone(), mode: Mode::Shared, load: true };

@@ -164,7 +164,9 @@ impl Engine {
             tracing::error!(store = self.name, "what was acknowledged but not flushed is lost");
         } else {
             // The last group may have landed, and with it deletes that left no tombstone.
-            tombstones.raise_floor(writer.version, loaded.totals.group);
+            for space in 0..SPACES {
+                tombstones.raise_floor(space, writer.version, loaded.totals.group);
+            }
         }
         tombstones.reach(loaded.totals.group);
         drop(tombstones);
@@ -254,8 +256,8 @@ impl Engine {
         for (key, version) in &taken.deleted {
             tombstones.insert(key.clone(), *version, writer.group);
         }
-        if let Some(version) = taken.floor {
-            tombstones.raise_floor(version, writer.group);
+        for (space, version) in &taken.floors {
+            tombstones.raise_floor(*space, *version, writer.group);
         }
         tombstones.reach(writer.group);
         drop(tombstones);

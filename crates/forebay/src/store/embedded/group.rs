@@ -51,8 +51,8 @@ pub(super) struct Taken {
     /// Bytes of rows written.
     pub bytes: u64,
     pub durable: bool,
-    /// All that is absent is so at this version or a later one.
-    pub floor: Option<Version>,
+    /// All that is absent in such a space is so at this version or a later one.
+    pub floors: Vec<(u8, Version)>,
 }
 
 /// Applies a group; when it goes to the disk is decided by how many bytes of rows it has.
@@ -80,7 +80,7 @@ pub(super) fn apply(
     drop(documents);
     let flush = flushes(bytes);
     let durable = flush != Flush::Later;
-    let taken = Taken { outcomes, ids, deleted, counts, next_part_id, bytes, durable, floor: None };
+    let taken = Taken { outcomes, ids, deleted, counts, next_part_id, bytes, durable, floors: Vec::new() };
     if taken.ids.is_empty() {
         transaction.abort()?;
         return Ok(taken);
@@ -114,7 +114,8 @@ pub(super) fn clear(
     let (next_part_id, counts) = (documents.next_part_id, documents.counts);
     drop(documents);
     let (outcomes, ids, deleted) = (Vec::new(), Vec::new(), Vec::new());
-    let taken = Taken { outcomes, ids, deleted, counts, next_part_id, bytes: 0, durable: true, floor: Some(version) };
+    let floors = spaces.iter().map(|space| (*space, version)).collect();
+    let taken = Taken { outcomes, ids, deleted, counts, next_part_id, bytes: 0, durable: true, floors };
     log_group(&transaction, scene, &taken)?;
     transaction.commit()?;
     Ok(taken)
