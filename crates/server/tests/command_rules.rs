@@ -67,9 +67,9 @@ fn what_changes_nothing_is_no_change() {
         let script = begin.into_iter().chain([request, "MULTI", "PING", "EXEC"]).map(str::to_owned).collect();
         replies(Protocol::Resp2, script).pop().unwrap_or_default()
     };
-    let nothing = "DEL x;SETNX k w;MSETNX k 1 x 2;PERSIST k;GETEX k;GETEX k PERSIST;SETRANGE k 3 \"\";LPUSHX x a;LPOP x;\
-        HDEL x f;HDEL h x;SREM s z;SADD s m;HSETNX h f w;LREM l 0 z;RENAME k k;EXPIRE x 1;EXPIRE k 1 XX;COPY x k REPLACE;\
-        GETDEL x;SET k w NX;SET x w XX;LPOP l 0;INCR s;HINCRBY h f 1";
+    let nothing = "DEL x;SETNX k w;MSETNX k 1 x 2;PERSIST k;GETEX k;GETEX k PERSIST;SETRANGE k 3 \"\";LPUSHX x a;\
+        LPOP x;HDEL x f;HDEL h x;SREM s z;SADD s m;HSETNX h f w;LREM l 0 z;RENAME k k;EXPIRE x 1;EXPIRE k 1 XX;\
+        COPY x k REPLACE;GETDEL x;SET k w NX;SET x w XX;LPOP l 0;INCR s;HINCRBY h f 1";
     for request in nothing.split(';') {
         assert_eq!(outcome(request), "*1|+PONG|", "{request}");
     }
