@@ -22,11 +22,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use futures_channel::oneshot;
 use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, Shared};
+use futures_util::future::BoxFuture;
 
 use super::locks::{Locks, Owner, Pending};
+use super::settled::{self, Settled, Teller};
 use crate::cache::Cache;
 use crate::key::Key;
 use crate::runtime::Runtime;
@@ -62,9 +62,6 @@ pub enum Failure {
     /// The store could not be asked.
     Unavailable(String),
 }
-
-/// Tells, once, what became of a commit; any number may wait.
-pub type Settled = Shared<oneshot::Receiver<Settlement>>;
 
 /// A commit on its way from a transaction.
 pub(super) struct Submission {
@@ -102,7 +99,7 @@ struct Placed {
     commit: Commit,
     place: u64,
     depends: Vec<Settled>,
-    settle: oneshot::Sender<Settlement>,
+    settle: Teller,
     /// With a store that is not ordered: the locks that go when it is published.
     locked: Option<(Owner, Vec<Key>)>,
 }
@@ -110,8 +107,8 @@ struct Placed {
 impl Placed {
     /// Lets those who wait go; what becomes of the commit later is told to nobody.
     fn tell_unknown(&mut self) {
-        let (unheard, _) = oneshot::channel();
-        let _ = std::mem::replace(&mut self.settle, unheard).send(Settlement::Unknown(self.commit.id));
+        let (unheard, _) = settled::pair();
+        std::mem::replace(&mut self.settle, unheard).tell(Settlement::Unknown(self.commit.id));
     }
 }
 
@@ -132,15 +129,14 @@ impl Committer {
 
     /// Takes a commit over, locks included. The answer is to be awaited before anything of it is shown.
     pub(super) fn submit(self: &Arc<Committer>, submission: Submission) -> Settled {
-        let (settle, settled) = oneshot::channel();
-        let settled = settled.shared();
+        let (settle, settled) = settled::pair();
         let ordered = self.store.caps().ordered;
         let mut queue = self.queue();
         if let Some(why) = &queue.broken {
             let failed = Settlement::Failed(Failure::Unavailable(why.clone()));
             drop(queue);
             self.locks.release(submission.owner, &submission.held);
-            let _ = settle.send(failed);
+            settle.tell(failed);
             return settled;
         }
         let place = queue.next_place;
@@ -174,7 +170,7 @@ impl Committer {
     pub(super) async fn drained(&self) -> Result<(), String> {
         let unsettled: Vec<Settled> = self.queue().unsettled.values().cloned().collect();
         for settled in unsettled {
-            let _ = settled.await;
+            settled.wait().await;
         }
         match &self.queue().broken {
             None => Ok(()),
@@ -273,9 +269,7 @@ impl Committer {
     async fn without_orphans(&self, group: Vec<Placed>) -> Vec<Placed> {
         let mut sound = Vec::with_capacity(group.len());
         for placed in group {
-            let failed = placed.depends.iter().any(|settled| {
-                settled.clone().now_or_never().is_some_and(|told| !matches!(told, Ok(Settlement::Published(_))))
-            });
+            let failed = placed.depends.iter().any(Settled::has_failed);
             match failed {
                 true => self.fail(placed, Failure::Conflict("a commit that it built on failed".into())),
                 false => sound.push(placed),
@@ -396,7 +390,7 @@ impl Committer {
             if let Some((owner, held)) = &placed.locked {
                 self.locks.release(*owner, held);
             }
-            let _ = placed.settle.send(settlement);
+            placed.settle.tell(settlement);
         }
     }
 }
@@ -419,7 +413,7 @@ impl Drop for OnPanic<'_> {
 struct Rest {
     place: u64,
     depends: Vec<Settled>,
-    settle: oneshot::Sender<Settlement>,
+    settle: Teller,
     locked: Option<(Owner, Vec<Key>)>,
 }
 

@@ -331,7 +331,7 @@ mod tests {
     fn an_unknown_outcome_counts_once_it_is_seen() {
         let maybe = record("maybe", (0, u64::MAX), &[("x", 9)], &[("y", 10)]);
         let reader = record("reader", (11, 12), &[("y", 10)], &[]);
-        assert_eq!(check_serializable(&[maybe.clone()], true, false), Ok(()));
+        assert_eq!(check_serializable(std::slice::from_ref(&maybe), true, false), Ok(()));
         let unknown = check_serializable(&[maybe, reader], true, false);
         assert!(matches!(unknown, Err(Anomaly::UnknownVersion { .. })), "it has read what nobody wrote");
     }

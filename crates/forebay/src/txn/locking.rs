@@ -5,15 +5,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use futures_util::future::{Either, select};
 use smallvec::SmallVec;
 
 use super::ahead::Ahead;
 use super::documents::Documents;
-use super::group::{Settled, Settlement, Submission};
+use super::group::{Settlement, Submission};
 use super::history::Record;
 use super::locks::{Acquired, Mode, Owner, Pending, Refused};
+use super::settled::Settled;
 use super::{Inner, Plan, PlannedLock, TxnError, Watched};
 use crate::cache::{Begin, Context, Fill, Follow};
 use crate::change::Change;
@@ -107,8 +107,7 @@ impl Committing {
 
     /// Whether [`Committing::wait`] would answer at once.
     pub fn settled(&self) -> bool {
-        let done = |settled: &Settled| settled.clone().now_or_never().is_some();
-        self.commit.iter().map(|(_, settled)| settled).chain(&self.depends).all(done)
+        self.commit.iter().map(|(_, settled)| settled).chain(&self.depends).all(Settled::is_closed)
     }
 
     /// Waits until all that the transaction read and wrote is published; its version, if it wrote.
@@ -116,12 +115,12 @@ impl Committing {
         let outcome = match self.commit.take() {
             None => self.depends_published().await.map(|()| None),
             // Published after all that it depends on, or failed with it.
-            Some((id, settled)) => match settled.await {
-                Ok(Settlement::Published(version)) => Ok(Some(version)),
-                Ok(Settlement::Failed(failure)) => Err(failure.into()),
-                Ok(Settlement::Unknown(id)) => Err(TxnError::Unknown(id)),
+            Some((id, settled)) => match settled.wait().await {
+                Some(Settlement::Published(version)) => Ok(Some(version)),
+                Some(Settlement::Failed(failure)) => Err(failure.into()),
+                Some(Settlement::Unknown(id)) => Err(TxnError::Unknown(id)),
                 // Nobody is left to tell: it may have been applied.
-                Err(_) => Err(TxnError::Unknown(id)),
+                None => Err(TxnError::Unknown(id)),
             },
         };
         if let Some(boxed) = self.record.take() {
@@ -142,13 +141,13 @@ impl Committing {
 impl Committing {
     async fn depends_published(&mut self) -> Result<(), TxnError> {
         for settled in std::mem::take(&mut self.depends) {
-            match settled.await {
-                Ok(Settlement::Published(_)) => {}
-                Ok(Settlement::Unknown(id)) => {
+            match settled.wait().await {
+                Some(Settlement::Published(_)) => {}
+                Some(Settlement::Unknown(id)) => {
                     let why = format!("it read what commit {id} wrote, whose outcome is unknown");
                     return Err(TxnError::StoreDown(why));
                 }
-                Ok(Settlement::Failed(_)) | Err(_) => {
+                Some(Settlement::Failed(_)) | None => {
                     return Err(TxnError::Conflict("it read what a failed commit had written".into()));
                 }
             }
@@ -286,7 +285,7 @@ impl Transaction {
     }
 
     fn load_pending(&mut self, key: &Key, pending: Pending) -> Result<(), TxnError> {
-        if let Some(Ok(Settlement::Unknown(id))) = pending.settled.clone().now_or_never() {
+        if let Some(Settlement::Unknown(id)) = pending.settled.told() {
             let why = format!("{key} waits for commit {id}, whose outcome is unknown");
             return Err(TxnError::StoreDown(why));
         }
@@ -377,11 +376,7 @@ impl Transaction {
     }
 
     fn submit(&mut self) -> Result<Committing, TxnError> {
-        let failed = |settled: &Settled| match settled.clone().now_or_never() {
-            Some(Ok(Settlement::Published(_))) | None => false,
-            Some(_) => true,
-        };
-        if self.depends.iter().any(failed) {
+        if self.depends.iter().any(Settled::has_failed) {
             return Err(TxnError::Conflict("it read what a failed commit had written".into()));
         }
         let version = self.inner.mint.next();

@@ -16,7 +16,7 @@ use std::sync::PoisonError;
 use futures_channel::oneshot;
 use smallvec::SmallVec;
 
-use super::group::Settled;
+use super::settled::Settled;
 use crate::key::{Key, SPACES};
 use crate::store::Read;
 use crate::sync::{Mutex, MutexGuard};

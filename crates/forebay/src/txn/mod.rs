@@ -13,6 +13,7 @@ mod group;
 pub mod history;
 mod locking;
 mod locks;
+mod settled;
 
 use std::sync::Arc;
 use std::time::Duration;
