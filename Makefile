@@ -21,6 +21,7 @@ test: setup check ## install what is missing, then check everything
 
 check: format lint ## fmt, clippy and all tests; installs nothing
 	cargo test --locked $(PACKAGES)
+	cargo test --locked -p forebay --features shuttle --test schedules
 
 format:
 	cargo fmt --all --check
