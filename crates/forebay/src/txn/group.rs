@@ -278,8 +278,8 @@ impl Committer {
         sound
     }
 
-    /// The commits behind one that the store refused were not applied for no fault of theirs: they go to the head of the
-    /// queue, in order; those that depend on it fail there.
+    /// The commits behind one that the store refused were not applied, for no fault of theirs: they go to the head of
+    /// the queue, in order; those that depend on it fail there.
     fn place_again(&self, behind: &mut VecDeque<(Placed, CommitOutcome)>) {
         let mut queue = self.queue();
         while let Some((placed, outcome)) = behind.pop_back() {
