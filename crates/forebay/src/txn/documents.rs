@@ -161,11 +161,13 @@ impl Documents {
         };
         let document = &mut self.list[at];
         let stale = document.current.is_none() && document.base.as_ref().is_some_and(|base| base.value.is_some());
-        if document.changes.is_empty() && stale && !blind {
+        let removes_expired = document.changes.is_empty() && stale && !blind;
+        if removes_expired {
             document.changes.push(Change::Delete);
         }
         if let Err(error) = apply(&mut document.current, &change) {
-            if document.changes == [Change::Delete] && stale {
+            // Only the removal that stands there for this change's sake: an own DELETE before it stays.
+            if removes_expired {
                 document.changes.clear();
             }
             return Err(error.into());
@@ -244,6 +246,7 @@ impl Documents {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::value::Blob;
 
     fn key(name: &str) -> Key {
         Key::new(0, name.as_bytes())
@@ -300,6 +303,20 @@ mod tests {
         let writes = documents.take_writes();
         assert_eq!(writes[0].changes, [Change::Delete, add(1)]);
         assert_eq!(writes[0].after, Some(Value::bytes(*b"1")));
+    }
+
+    /// A DELETE was once forgotten when the change after it did not fit: the document came back at the commit.
+    #[test]
+    fn an_own_delete_survives_a_change_that_fails() {
+        let mut documents = Documents::new(10);
+        documents.load(key("a"), read("7", None));
+        documents.change(key("a").borrow(), Change::Delete).unwrap();
+        documents.savepoint();
+        let offset = crate::value::DOCUMENT_BYTES_MAX;
+        let too_large = Change::WriteAt { offset, bytes: Blob::from(*b"x") };
+        assert!(documents.change(key("a").borrow(), too_large).is_err());
+        documents.roll_back();
+        assert_eq!(documents.take_writes()[0].changes, [Change::Delete]);
     }
 
     #[test]
