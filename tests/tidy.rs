@@ -29,7 +29,6 @@ fn rooms_know_only_whom_they_may() {
     let tree = Tree::read();
     none(rooms::crates(&tree));
     none(rooms::modules(&tree));
-    none(rooms::stale_departures(&tree));
 }
 
 /// `FOREBAY_UPDATE_DOCS=1 cargo test -p forebay-cli --test tidy` rewrites the tables in docs/architecture.md.

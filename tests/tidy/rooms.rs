@@ -37,7 +37,7 @@ const CRATES: &[Room] = &[
 const PLAIN_DATA_ONLY: &[&str] = &["trace"];
 
 /// Modules of the library that every room may use.
-const PLAIN_DATA: &[&str] = &["change", "error", "hint", "key", "value", "version"];
+const PLAIN_DATA: &[&str] = &["change", "error", "hint", "key", "read", "value", "version"];
 
 /// Modules of the library.
 const MODULES: &[Room] = &[
@@ -51,30 +51,6 @@ const MODULES: &[Room] = &[
     room("lease", &["cache"]),
     room("outage", &["store", "tier", "runtime"]),
     room("txn", &["graph", "cache", "lease", "store", "outage", "runtime", "sync"]),
-];
-
-/// Uses that the tables do not allow and that stand all the same. May only shrink.
-struct Departure {
-    from: &'static str,
-    to: &'static str,
-    /// The only thing that is used.
-    item: &'static str,
-    why: &'static str,
-}
-
-const DEPARTURES: &[Departure] = &[
-    Departure {
-        from: "cache",
-        to: "store",
-        item: "Read",
-        why: "plain data (a value or absence with its version); belongs in a file of its own beside `value.rs`",
-    },
-    Departure {
-        from: "txn",
-        to: "policy",
-        item: "AccessKind",
-        why: "a label that `Fill::complete` passes on; `cache` could hand it on or say it itself",
-    },
 ];
 
 /// The tables as docs/architecture.md shows them.
@@ -92,13 +68,6 @@ pub fn markdown() -> String {
     text += "| module | may use |\n|---|---|\n";
     for room in MODULES {
         text += &format!("| {} | {} |\n", room.name, list(room.may_use));
-    }
-    if !DEPARTURES.is_empty() {
-        text += "\nUses that stand although the table does not allow them; the list may only shrink:\n\n";
-        text += "| module | uses | why |\n|---|---|---|\n";
-    }
-    for Departure { from, to, item, why } in DEPARTURES {
-        text += &format!("| {from} | {to}::{item} | {why} |\n");
     }
     text
 }
@@ -141,7 +110,6 @@ fn crate_name(file: &File) -> &str {
 
 /// Whether the modules of the library keep to the table.
 pub fn modules(tree: &Tree) -> Vec<String> {
-    let departs = |used: &Used| DEPARTURES.iter().any(|departure| departure.covers(used));
     let mut breaches = Vec::new();
     for used in library_uses(tree) {
         let Used { file, from, to, item } = &used;
@@ -154,24 +122,11 @@ pub fn modules(tree: &Tree) -> Vec<String> {
             continue;
         };
         let allowed = PLAIN_DATA.contains(&to.as_str()) || room.may_use.contains(&to.as_str());
-        if !allowed && !departs(&used) {
+        if !allowed {
             breaches.push(format!("{file}: {from} may not use {to} ({to}::{item})"));
         }
     }
     breaches
-}
-
-/// Departures that nobody needs any more.
-pub fn stale_departures(tree: &Tree) -> Vec<String> {
-    let uses = library_uses(tree);
-    let stale = DEPARTURES.iter().filter(|departure| !uses.iter().any(|used| departure.covers(used)));
-    stale.map(|Departure { from, to, item, .. }| format!("{from} no longer uses {to}::{item}: strike it out")).collect()
-}
-
-impl Departure {
-    fn covers(&self, used: &Used) -> bool {
-        (self.from, self.to, self.item) == (&used.from, &used.to, &used.item)
-    }
 }
 
 /// One use of a module by another.
@@ -332,7 +287,7 @@ fn a_module_that_knows_too_much_is_found() {
         ("crates/forebay/src/policy/lru.rs", "use crate::{key::Key, graph::Graph};", true),
         ("crates/forebay/src/policy/lru.rs", "use crate::{key::Key, store::Store};", false),
         ("crates/forebay/src/cache/mod.rs", "fn f(a: crate::store::Caps) {}", false),
-        ("crates/forebay/src/cache/mod.rs", "fn f(a: crate::store::Read) {}", true),
+        ("crates/forebay/src/cache/mod.rs", "fn f(a: crate::read::Read) {}", true),
         ("crates/forebay/src/cache/fence.rs", "mod tests { use super::super::super::txn::Engine; }", false),
         ("crates/forebay/src/cache/fence.rs", "use super::super::txn::Engine;", false),
         ("crates/forebay/src/cache/fence.rs", "use super::partition::Word;", true),
@@ -345,5 +300,4 @@ fn a_module_that_knows_too_much_is_found() {
         let breaches = modules(&Tree::of(&[lib, (path, text)]));
         assert_eq!(breaches.is_empty(), sound, "{path}: {text}: {breaches:?}");
     }
-    assert_eq!(stale_departures(&Tree::of(&[lib])).len(), DEPARTURES.len());
 }

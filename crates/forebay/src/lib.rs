@@ -7,7 +7,7 @@
 //! * [`store`]: where the truth lives; drivers of other databases implement [`store::Store`].
 //! * [`runtime`]: clock, timers, randomness and tasks: tokio's, or a seeded simulation.
 //!
-//! Plain data that every room may use: [`Key`], [`Value`], [`Change`], [`Version`].
+//! Plain data that every room may use: [`Key`], [`Value`], [`Read`], [`Change`], [`Version`].
 
 pub mod cache;
 pub mod change;
@@ -15,6 +15,7 @@ pub mod error;
 pub mod hint;
 pub mod key;
 pub mod policy;
+pub mod read;
 pub mod runtime;
 pub mod store;
 mod sync;
@@ -24,5 +25,6 @@ pub mod version;
 
 pub use change::Change;
 pub use key::{Key, KeyRef};
+pub use read::Read;
 pub use value::{Blob, Data, Value};
 pub use version::{TxnId, Version};

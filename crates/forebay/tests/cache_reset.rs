@@ -1,11 +1,10 @@
 //! A cache that was reset decides as a new one: nothing that the policy learned before stays.
 
-use forebay::Key;
-use forebay::cache::{Begin, Cache, CacheOptions, Context, Look};
-use forebay::policy::{AccessKind, POLICIES, Policy};
-use forebay::store::Read;
+use forebay::cache::{AccessKind, Begin, Cache, CacheOptions, Context, Look};
+use forebay::policy::{POLICIES, Policy};
 use forebay::value::Value;
 use forebay::version::Version;
+use forebay::{Key, Read};
 
 fn cache(policy: &'static Policy, partitions: usize) -> Cache {
     Cache::new(&CacheOptions { budget_bytes: 40_000, partitions, policy, policy_values: Vec::new() })

@@ -7,10 +7,10 @@
 
 use std::collections::HashMap;
 
-use forebay::cache::{Begin, Cache, CacheOptions, Context};
+use forebay::Read;
+use forebay::cache::{AccessKind, Begin, Cache, CacheOptions, Context};
 use forebay::key::{Key, KeyRef};
-use forebay::policy::{AccessKind, Choice};
-use forebay::store::Read;
+use forebay::policy::Choice;
 use forebay::value::Value;
 use forebay::version::{Mint, Version};
 use forebay_trace::replay::{Action, Request, value};

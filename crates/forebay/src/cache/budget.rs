@@ -2,7 +2,7 @@
 
 use crate::key::Key;
 use crate::policy::Policy;
-use crate::store::Read;
+use crate::read::Read;
 use crate::value::Value;
 
 use super::partition::Entry;

@@ -5,7 +5,7 @@ use futures_channel::oneshot;
 use super::{Cache, Context, Entering};
 use crate::key::Key;
 use crate::policy::AccessKind;
-use crate::store::Read;
+use crate::read::Read;
 
 /// What is going on around a key, cached or not. Exists only while something is.
 #[derive(Default)]

@@ -27,10 +27,13 @@ pub use budget::{ENTRY_OVERHEAD_BYTES, charge};
 pub use fence::{Begin, Fill, Follow};
 pub use partition::Word;
 
+// What an access was is said to the cache as it is to the policy.
+pub use crate::policy::AccessKind;
+
 use crate::hint::HintSet;
 use crate::key::{Key, KeyRef};
-use crate::policy::{Access, AccessKind, Policy, Settings, Slot, Unit};
-use crate::store::Read;
+use crate::policy::{Access, Policy, Settings, Slot, Unit};
+use crate::read::Read;
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
 use partition::Partition;
 

@@ -10,7 +10,7 @@ use super::slab::Slab;
 use super::{Cache, CacheStats, Context, Look};
 use crate::key::{Key, KeyRef};
 use crate::policy::{Access, AccessKind, Hits, Order, Policy, Slot, Why};
-use crate::store::Read;
+use crate::read::Read;
 use crate::version::Version;
 
 /// Touches of a slot that are told apart; more count as this many.

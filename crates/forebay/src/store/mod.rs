@@ -25,17 +25,9 @@ use thiserror::Error;
 use crate::change::Change;
 use crate::error::Unavailable;
 use crate::key::Key;
+use crate::read::Read;
 use crate::value::Value;
 use crate::version::{TxnId, Version};
-
-/// What a store holds for one key.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Read {
-    /// The document, or absent. An expired document is still reported; whoever reads it looks at the clock.
-    pub value: Option<Value>,
-    /// The version of the document, or of its absence.
-    pub version: Version,
-}
 
 /// One transaction's writes, all or nothing, idempotent in `id`.
 #[derive(Clone, Debug)]

@@ -3,10 +3,9 @@
 //! and if a commit ends the fill meanwhile the command reads the store again.
 
 use super::Inner;
-use crate::cache::{Begin, Context, Fill};
+use crate::cache::{AccessKind, Begin, Context, Fill};
 use crate::key::Key;
-use crate::policy::AccessKind;
-use crate::store::Read;
+use crate::read::Read;
 
 /// Documents that were fetched before their commands run.
 #[derive(Default)]

@@ -6,7 +6,8 @@ use thiserror::Error;
 
 use crate::change::{ApplyError, Change, apply};
 use crate::key::{Key, KeyRef};
-use crate::store::{Read, Write};
+use crate::read::Read;
+use crate::store::Write;
 use crate::value::Value;
 use crate::version::Version;
 

@@ -29,8 +29,9 @@ use super::locks::{Locks, Owner, Pending};
 use super::settled::{self, Settled, Teller};
 use crate::cache::Cache;
 use crate::key::Key;
+use crate::read::Read;
 use crate::runtime::Runtime;
-use crate::store::{Commit, CommitOutcome, Read, Resolved, Store};
+use crate::store::{Commit, CommitOutcome, Resolved, Store};
 use crate::sync::{Mutex, MutexGuard};
 use crate::version::{Mint, TxnId, Version};
 

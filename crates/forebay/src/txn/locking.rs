@@ -15,11 +15,11 @@ use super::history::Record;
 use super::locks::{Acquired, Mode, Owner, Pending, Refused};
 use super::settled::Settled;
 use super::{Inner, Plan, PlannedLock, TxnError, Watched};
-use crate::cache::{Begin, Context, Fill, Follow};
+use crate::cache::{AccessKind, Begin, Context, Fill, Follow};
 use crate::change::Change;
 use crate::key::Key;
-use crate::policy::AccessKind;
-use crate::store::{Commit, Read};
+use crate::read::Read;
+use crate::store::Commit;
 use crate::version::{TxnId, Version};
 
 /// What a transaction may do.

@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 
 use super::settled::Settled;
 use crate::key::{Key, SPACES};
-use crate::store::Read;
+use crate::read::Read;
 use crate::sync::{Mutex, MutexGuard};
 
 /// Names one transaction to the lock table.

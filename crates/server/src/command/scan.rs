@@ -121,7 +121,7 @@ async fn page(session: &Session, after: Option<&Key>, limit: usize) -> Result<(V
         } else {
             // The reaper is far behind: look at each.
             let reads = engine.store().get(&keys).await.map_err(read_error)?;
-            let there = |read: &forebay::store::Read| read.value.as_ref().is_some_and(|value| !value.expired(now_ms));
+            let there = |read: &forebay::Read| read.value.as_ref().is_some_and(|value| !value.expired(now_ms));
             let mut there = reads.iter().map(there);
             keys.retain(|_| there.next().unwrap_or(true));
         }
@@ -179,7 +179,7 @@ async fn scan(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> {
     }
     if let Some(kind) = options.kind {
         let reads = shared.engine.store().get(&keys).await.map_err(read_error)?;
-        let same = |read: &forebay::store::Read| {
+        let same = |read: &forebay::Read| {
             read.value.as_ref().is_some_and(|value| value.kind().name().as_bytes().eq_ignore_ascii_case(kind))
         };
         let mut same = reads.iter().map(same);

@@ -177,7 +177,7 @@ fn usage<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply>
             },
         };
         let now_ms = engine.runtime().now_ms();
-        let there = |read: &forebay::store::Read| read.value.as_ref().is_some_and(|value| !value.expired(now_ms));
+        let there = |read: &forebay::Read| read.value.as_ref().is_some_and(|value| !value.expired(now_ms));
         match read.filter(there) {
             Some(read) => Reply::Integer(forebay::cache::charge(&key, &read, engine.cache().policy()) as i64),
             None => Reply::Nil,
