@@ -19,6 +19,7 @@
 mod budget;
 mod fence;
 mod partition;
+mod record;
 mod slab;
 
 use std::sync::{Arc, PoisonError};
@@ -330,12 +331,7 @@ impl Cache {
         let access = partition.access(key.borrow(), entering.context, entering.kind, charged);
         let old = partition.charged(key.borrow());
         let admitted = old > 0 || partition.admit(&access);
-        // What is to be replaced must not be evicted to make room for itself.
-        let pinned = partition.pin(key.borrow());
-        let room = admitted && self.make_room(&mut partition, key, &access, charged.saturating_sub(old));
-        if pinned {
-            partition.unpin(key.borrow());
-        }
+        let room = admitted && self.make_room_for(&mut partition, key, &access, charged.saturating_sub(old));
         if room {
             self.inner.used_bytes.fetch_add(charged, Ordering::Relaxed);
             self.inner.used_bytes.fetch_sub(old, Ordering::Relaxed);
@@ -359,9 +355,26 @@ impl Cache {
         }
     }
 
+    fn fits(&self, bytes: usize) -> bool {
+        self.inner.used_bytes.load(Ordering::Relaxed) + bytes <= self.inner.budget_bytes
+    }
+
+    /// Room for `key` to take `bytes` more. What is to be replaced must not be evicted to make room for itself.
+    fn make_room_for(&self, partition: &mut Partition, key: &Key, access: &Access, bytes: usize) -> bool {
+        if self.fits(bytes) {
+            return true;
+        }
+        let pinned = partition.pin(key.borrow());
+        let room = self.make_room(partition, key, access, bytes);
+        if pinned {
+            partition.unpin(key.borrow());
+        }
+        room
+    }
+
     /// Evicts until `bytes` more fit the budget: from this partition first, then from the others.
     fn make_room(&self, own: &mut Partition, key: &Key, access: &Access, bytes: usize) -> bool {
-        let fits = || self.inner.used_bytes.load(Ordering::Relaxed) + bytes <= self.inner.budget_bytes;
+        let fits = || self.fits(bytes);
         if bytes > self.inner.budget_bytes {
             return false;
         }
