@@ -51,7 +51,10 @@ fn packable(read: &Read) -> Option<(&[u8], Option<u64>)> {
 impl Record {
     pub(super) fn new(key: &Key, read: &Read) -> Record {
         let Some((bytes, expires_at_ms)) = packable(read) else {
-            return Record::Apart(Box::new(Apart { key: key.compact(), read: compact(read) }));
+            return Record::Apart(Box::new(Apart {
+                key: key.compact(),
+                read: Read { value: read.value.clone().map(Value::compact), version: read.version },
+            }));
         };
         let absent = if read.value.is_none() { ABSENT } else { 0 };
         let expires = if expires_at_ms.is_some() { EXPIRES } else { 0 };
@@ -158,15 +161,6 @@ impl Header {
         let bytes = Bytes::part(packed.clone(), start, packed.len() - start);
         Some(Value { data: Data::Bytes(bytes), expires_at_ms })
     }
-}
-
-/// The same, holding no more memory than it needs: its bytes may be a part of something larger.
-fn compact(read: &Read) -> Read {
-    let mut read = read.clone();
-    if let Some(Value { data: Data::Bytes(bytes), .. }) = &mut read.value {
-        bytes.compact();
-    }
-    read
 }
 
 #[cfg(test)]
