@@ -32,6 +32,7 @@ pub use crate::policy::AccessKind;
 
 use crate::hint::HintSet;
 use crate::key::{Key, KeyRef};
+use crate::mutation::{self, Fault};
 use crate::policy::{Access, Policy, Settings, Slot, Unit};
 use crate::read::Read;
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
@@ -227,6 +228,10 @@ impl Cache {
     /// Makes a group of commits visible as a whole and undoes one hold for each time its key stands in `held`. `group`
     /// names each key once, with its last value, or `None` where that is not known exactly: the entry is removed.
     pub fn publish(&self, group: &[(Key, Option<Read>)], held: &[Key]) {
+        if mutation::on(Fault::PublishedKeyByKey) && group.len() > 1 {
+            group.iter().for_each(|one| self.publish(std::slice::from_ref(one), &[]));
+            return self.release(held);
+        }
         for (key, _) in group {
             self.inner.partition(key.borrow()).mark(key.borrow());
         }
@@ -324,7 +329,8 @@ impl Cache {
     fn install(&self, key: &Key, read: &Read, entering: Entering<'_>) -> bool {
         let charged = charge(key, read, self.inner.policy);
         let mut partition = self.inner.partition(key.borrow());
-        if entering.fill.is_some_and(|id| partition.flight(key, id).is_none()) {
+        let ended = entering.fill.is_some_and(|id| partition.flight(key, id).is_none());
+        if ended && !mutation::on(Fault::OvertakenFill) {
             return false;
         }
         let access = partition.access(key.borrow(), entering.context, entering.kind, charged);

@@ -9,6 +9,7 @@ use super::fence::{Begin, Fence, Fill, Flight, Follow};
 use super::slab::Slab;
 use super::{Cache, CacheStats, Context, Look};
 use crate::key::{Key, KeyRef};
+use crate::mutation::{self, Fault};
 use crate::policy::{Access, AccessKind, Hits, Order, Policy, Slot, Why};
 use crate::read::Read;
 use crate::version::Version;
@@ -153,7 +154,7 @@ impl Partition {
 
     pub(super) fn begin_fill(&mut self, key: &Key, id: u64, cache: &Cache) -> Begin {
         let fence = self.fences.entry(key.clone()).or_default();
-        if fence.held > 0 {
+        if fence.held > 0 && !mutation::on(Fault::FillWhileHeld) {
             return Begin::Held;
         }
         let Some(flight) = &mut fence.flight else {
@@ -184,6 +185,13 @@ impl Partition {
         }
         if fence.idle() {
             self.fences.remove(key);
+        }
+    }
+
+    /// Ends the fill of a key that is removed or known to have changed.
+    fn end_overtaken(&mut self, key: &Key) {
+        if !mutation::on(Fault::FillSurvivesInvalidation) {
+            self.end_flight(key, None);
         }
     }
 
@@ -285,12 +293,12 @@ impl Partition {
     }
 
     pub(super) fn remove(&mut self, key: &Key) -> usize {
-        self.end_flight(key, None);
+        self.end_overtaken(key);
         self.find(key.borrow()).map_or(0, |slot| self.take(slot, Why::Invalidated))
     }
 
     pub(super) fn invalidate(&mut self, key: &Key, version: Version) -> usize {
-        self.end_flight(key, None);
+        self.end_overtaken(key);
         let Some(slot) = self.find(key.borrow()) else { return 0 };
         let older = self.entries.get(slot).is_some_and(|entry| entry.read.version < version);
         if older { self.take(slot, Why::Invalidated) } else { 0 }
@@ -299,7 +307,7 @@ impl Partition {
     pub(super) fn clear(&mut self, of: &impl Fn(u8) -> bool) -> usize {
         let keys: Vec<Key> = self.fences.keys().filter(|key| of(key.space())).cloned().collect();
         for key in keys {
-            self.end_flight(&key, None);
+            self.end_overtaken(&key);
         }
         let slots: Vec<Slot> =
             self.entries.iter().filter(|(_, entry)| of(entry.key.space())).map(|(slot, _)| slot).collect();

@@ -18,6 +18,7 @@ use super::{Inner, Plan, PlannedLock, TxnError, Watched};
 use crate::cache::{AccessKind, Begin, Context, Fill, Follow};
 use crate::change::Change;
 use crate::key::Key;
+use crate::mutation::{self, Fault};
 use crate::read::Read;
 use crate::store::Commit;
 use crate::version::{TxnId, Version};
@@ -202,7 +203,8 @@ impl Transaction {
         // After the waits, so that no earlier transaction has seen a later moment.
         self.documents.set_now(self.inner.runtime.now_ms());
         self.load(plan.locks.iter().filter(|lock| lock.load).map(|lock| &lock.key), ahead).await?;
-        Ok(plan.watched.iter().all(|watched| Watched::of(&watched.key, &self.documents) == *watched))
+        let unchanged = |watched: &Watched| Watched::of(&watched.key, &self.documents) == *watched;
+        Ok(mutation::on(Fault::WatchIgnored) || plan.watched.iter().all(unchanged))
     }
 
     /// Locks and loads `locks` for one command of an interactive transaction: a key to be written is locked for update,
@@ -281,6 +283,10 @@ impl Transaction {
         while !missing.is_empty() {
             missing = self.fetch(missing).await?;
         }
+        if mutation::on(Fault::AbsentNotLocked) {
+            let absent = self.documents.reads().filter(|(_, _, present)| !present).map(|(key, ..)| key.clone());
+            self.inner.locks.release(self.owner, &absent.collect::<Vec<_>>());
+        }
         Ok(())
     }
 
@@ -290,7 +296,9 @@ impl Transaction {
             return Err(TxnError::StoreDown(why));
         }
         self.documents.load(key.clone(), pending.read);
-        self.depends.push(pending.settled);
+        if !mutation::on(Fault::PendingShown) {
+            self.depends.push(pending.settled);
+        }
         Ok(())
     }
 
@@ -316,7 +324,7 @@ impl Transaction {
             let reads = self.inner.store.get(&wanted).await?;
             // Reading may have reopened a store that lost something: what is cached, and was read, may be lost too.
             self.inner.committer.follow_incarnation();
-            if self.inner.mint.incarnation() != self.incarnation {
+            if self.inner.mint.incarnation() != self.incarnation && !mutation::on(Fault::VersionFenceOff) {
                 return Err(TxnError::Conflict("the store was reopened".into()));
             }
             let cost_us = (self.inner.runtime.elapsed() - asked).as_micros().min(u128::from(u32::MAX)) as u32;
@@ -359,6 +367,9 @@ impl Transaction {
     /// only waits for what it depends on.
     pub async fn commit(mut self) -> Result<Committing, TxnError> {
         let written: SmallVec<[Key; 4]> = self.documents.written().cloned().collect();
+        if mutation::on(Fault::ReadLockReleasedEarly) {
+            self.inner.locks.release(self.owner, &std::mem::take(&mut self.held).keys);
+        }
         for key in &written {
             self.lock(key, Mode::Exclusive).await?;
         }
@@ -372,6 +383,9 @@ impl Transaction {
 
     /// Gives up all changes; what it read is still to be shown only once it is published.
     pub(super) fn roll_back(mut self) -> Committing {
+        if mutation::on(Fault::AbortLeavesWrites) {
+            let _ = self.submit();
+        }
         Committing { commit: None, depends: std::mem::take(&mut self.depends), record: None }
     }
 
@@ -380,7 +394,7 @@ impl Transaction {
             return Err(TxnError::Conflict("it read what a failed commit had written".into()));
         }
         let version = self.inner.mint.next();
-        if version.incarnation != self.incarnation {
+        if version.incarnation != self.incarnation && !mutation::on(Fault::VersionFenceOff) {
             return Err(TxnError::Conflict("the store was reopened".into()));
         }
         let record = self.record(version);
