@@ -106,6 +106,11 @@ impl Committing {
         Committing { commit: None, depends: Vec::new(), record: None }
     }
 
+    /// Under which id it commits, if it writes.
+    pub fn id(&self) -> Option<TxnId> {
+        self.commit.as_ref().map(|(id, _)| *id)
+    }
+
     /// Whether [`Committing::wait`] would answer at once.
     pub fn settled(&self) -> bool {
         self.commit.iter().map(|(_, settled)| settled).chain(&self.depends).all(Settled::is_closed)
@@ -136,6 +141,15 @@ impl Committing {
             }
         }
         outcome
+    }
+}
+
+/// Its client is gone without an answer: it may have committed.
+impl Drop for Committing {
+    fn drop(&mut self) {
+        if let Some((history, record)) = self.record.take().map(|boxed| *boxed) {
+            history.push(record);
+        }
     }
 }
 
