@@ -131,7 +131,8 @@ pub fn survivors(records: Vec<Record>, stock: &Stock, gone: &BTreeSet<Version>) 
         if committed.is_some_and(|version| !stock.has(TxnId(version))) {
             continue;
         }
-        let read_gone = record.reads.iter().find(|(_, version, _)| gone.contains(version));
+        // The version of an absent document may be a floor, at the version of a commit that never touched it.
+        let read_gone = record.reads.iter().find(|(_, version, present)| *present && gone.contains(version));
         match (read_gone, committed) {
             (None, _) => survivors.push(record),
             (Some((key, version, _)), Some(_)) => {
