@@ -5,8 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay::runtime::Runtime;
 use forebay::txn::TxnError;
+use forebay::txn::history::Record;
 use forebay::{Key, TxnId, Version};
 
+use crate::oracle::committed_under;
 use crate::world::Scenario;
 
 /// Why a run is wrong; a panic carries it.
@@ -118,6 +120,8 @@ impl Marks {
 pub struct Pages {
     pub commits: BTreeMap<TxnId, Entry>,
     pub marks: Marks,
+    /// Whether the store may lose the end of what it acknowledged.
+    pub lossy: bool,
     /// Hash of the events noted so far.
     pub log: u64,
 }
@@ -140,6 +144,16 @@ impl Book {
         }
         if std::env::var_os("FOREBAY_LOG").is_some() {
             eprintln!("{at:>9} us  {event}");
+        }
+    }
+
+    /// Commits of which the history knows, but no client told: those of a look behind the scenes, and of the dead.
+    pub fn enter(&self, records: &[Record]) {
+        let mut pages = self.pages();
+        for record in records {
+            let Some(version) = committed_under(record) else { continue };
+            let told = if record.ended == u64::MAX { Told::Nothing } else { Told::Committed };
+            pages.commits.entry(TxnId(version)).or_insert(Entry { told, increments: Vec::new() });
         }
     }
 

@@ -15,6 +15,7 @@ use forebay::{Change, Data, Key, TxnId, Value, Version};
 use futures_util::future::{Either, select};
 
 use crate::book::{Book, broken, expect};
+use crate::oracle::Stock;
 
 /// Counters, which only ever grow by what is added.
 pub const COUNTERS: u64 = 5;
@@ -25,7 +26,9 @@ const CLEARED: u64 = 3;
 /// The space that is cleared.
 pub const CLEARED_SPACE: u8 = 1;
 /// Transactions of one client.
-pub const STEPS: u64 = 12;
+const STEPS: u64 = 12;
+/// Clients that work at once.
+const CLIENTS: u64 = 6;
 
 pub fn counter(number: u64) -> Key {
     Key::new(0, format!("counter{number}").as_bytes())
@@ -52,7 +55,7 @@ fn plan(keys: &[Key], mode: Mode, load: bool) -> Plan {
     Plan { locks: keys.iter().map(|key| lock(key.clone(), mode, load)).collect(), watched: Vec::new() }
 }
 
-pub fn count_of(value: Option<&Value>) -> i64 {
+fn count_of(value: Option<&Value>) -> i64 {
     match value.map(|value| &value.data) {
         None => 0,
         Some(Data::Bytes(bytes)) => match std::str::from_utf8(bytes).map(str::parse) {
@@ -80,6 +83,23 @@ fn add(documents: &mut Documents, key: &Key, delta: i64) {
     expect(after == before + delta, "own writes", || format!("{key} is {after}, {delta} more than {before}"));
 }
 
+/// Counters hold the sum of what was applied, no more and no less.
+pub fn check_values(book: &Book, stock: &Stock) {
+    let mut sums: BTreeMap<&Key, i64> = BTreeMap::new();
+    let pages = book.pages();
+    for (_, entry) in pages.commits.iter().filter(|(id, _)| stock.has(**id)) {
+        for (key, delta) in &entry.increments {
+            *sums.entry(key).or_default() += delta;
+        }
+    }
+    for (key, read) in stock.reads.iter().filter(|(key, _)| key.name().starts_with(b"counter")) {
+        let (stored, sum) = (count_of(read.value.as_ref()), sums.get(key).copied().unwrap_or_default());
+        expect(stored == sum, "nothing unacknowledged there", || {
+            format!("{key} is {stored}, what was applied adds up to {sum}")
+        });
+    }
+}
+
 /// What one operation of a session read and wrote.
 #[derive(Default)]
 struct Done {
@@ -89,18 +109,27 @@ struct Done {
 }
 
 pub struct Client {
-    pub engine: Engine,
-    pub random: SplitMix,
-    pub book: Book,
-    pub name: String,
-    pub runtime: Runtime,
+    engine: Engine,
+    random: SplitMix,
+    book: Book,
+    name: String,
+    runtime: Runtime,
     waiting: Vec<(Done, Committing)>,
     /// The version of this session's last acknowledged write of each key.
     written: BTreeMap<Key, Version>,
 }
 
+/// The clients of one life.
+pub fn clients(engine: &Engine, seed: u64, book: &Book) -> Vec<Client> {
+    let client = |number: u64| {
+        let random = SplitMix::new(seed.wrapping_mul(31).wrapping_add(number));
+        Client::new(engine.clone(), random, book.clone(), format!("client {number}"))
+    };
+    (0..CLIENTS).map(client).collect()
+}
+
 impl Client {
-    pub fn new(engine: Engine, random: SplitMix, book: Book, name: String) -> Client {
+    fn new(engine: Engine, random: SplitMix, book: Book, name: String) -> Client {
         let runtime = engine.runtime().clone();
         Client { engine, random, book, name, runtime, waiting: Vec::new(), written: BTreeMap::new() }
     }

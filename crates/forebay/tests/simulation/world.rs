@@ -1,10 +1,10 @@
 //! One run: a store by the seed's choice, an engine over it, clients, faults; for the store on a disk several lives,
 //! each but the last ended by a crash at some step.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use forebay::Key;
 use forebay::cache::CacheOptions;
 use forebay::policy::{POLICIES, choose};
 use forebay::runtime::Runtime;
@@ -17,17 +17,14 @@ use forebay::store::forgetful::Forgetful;
 use forebay::store::memory::Memory;
 use forebay::txn::history::{History, Record};
 use forebay::txn::{Engine, EngineOptions, TxnLimits};
-use forebay::{Key, Version};
 
 use crate::book::{Book, Marks, broken, expect};
-use crate::client::Client;
+use crate::client;
 use crate::oracle;
 use crate::unordered::Unordered;
 
-/// Clients that work at once.
-const SESSIONS: u64 = 6;
 /// Steps within which a crash comes; a life without one takes about so many.
-const CRASH_STEPS_MAX: u64 = 2500;
+const CRASH_STEPS_MAX: u64 = 1500;
 
 /// What can go wrong in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +82,7 @@ fn run_on_disk(seed: u64, random: &mut SplitMix, past: &mut Past) {
         1 => Durability::Never,
         _ => Durability::Always,
     };
+    past.book.pages().lossy = durability != Durability::Always;
     let lives = 1 + random.below(3);
     for life in 0..lives {
         let crash_at = (life + 1 < lives).then(|| random.below(CRASH_STEPS_MAX));
@@ -149,7 +147,6 @@ fn live(seed: u64, random: &mut SplitMix, past: &mut Past, life: Life<'_>) {
         oracle::quiet(&simulation, &engine, &store);
         engine.validate();
     }
-    let lossy = life.disk.is_some_and(|(_, durability)| durability != Durability::Always);
     if let (Ended::Stopped, Some((disk, _))) = (ended, life.disk) {
         past.book.pages().marks.crashes += 1;
         crash(disk, random);
@@ -166,11 +163,11 @@ fn live(seed: u64, random: &mut SplitMix, past: &mut Past, life: Life<'_>) {
         }
         _ => (simulation, store),
     };
-    take_stock(&simulation, &store, past, &history, lossy);
+    take_stock(&simulation, &store, past, &history);
 }
 
 /// Compares what the store holds with what clients were told, and checks the history of all lives so far.
-fn take_stock(simulation: &Simulation, store: &Arc<dyn Store>, past: &mut Past, history: &History, lossy: bool) {
+fn take_stock(simulation: &Simulation, store: &Arc<dyn Store>, past: &mut Past, history: &History) {
     let offset = past.tick;
     let mut records = history.records();
     past.tick = offset + history.tick() + 1;
@@ -179,12 +176,12 @@ fn take_stock(simulation: &Simulation, store: &Arc<dyn Store>, past: &mut Past, 
         record.ended = record.ended.checked_add(offset).unwrap_or(u64::MAX);
     }
     past.records.append(&mut records);
-    let versions: BTreeSet<Version> = past.records.iter().flat_map(oracle::committed_under).collect();
-    let stock = oracle::stock(simulation, store, versions, &past.book);
-    let lost = oracle::told_the_truth(&past.book, &stock, lossy);
+    past.book.enter(&past.records);
+    let stock = oracle::stock(simulation, store, &past.book);
+    let lost = oracle::told_the_truth(&past.book, &stock);
     past.records = oracle::survivors(std::mem::take(&mut past.records), &stock, &lost);
     oracle::serializable(&past.records);
-    oracle::values(&past.book, &stock);
+    client::check_values(&past.book, &stock);
 }
 
 fn engine(runtime: &Runtime, store: Arc<dyn Store>, random: &mut SplitMix, history: Arc<History>) -> Engine {
@@ -209,9 +206,7 @@ fn engine(runtime: &Runtime, store: Arc<dyn Store>, random: &mut SplitMix, histo
 async fn work(engine: Engine, seed: u64, book: Book, disk: Option<Forgetful>, random: u64) {
     let runtime = engine.runtime().clone();
     let mut clients = Vec::new();
-    for session in 0..SESSIONS {
-        let random = SplitMix::new(seed.wrapping_mul(31).wrapping_add(session));
-        let client = Client::new(engine.clone(), random, book.clone(), format!("client {session}"));
+    for client in client::clients(&engine, seed, &book) {
         let (sender, receiver) = futures_channel::oneshot::channel();
         clients.push(receiver);
         runtime.spawn(async move {
