@@ -10,6 +10,7 @@ use super::record::Record;
 use super::slab::Slab;
 use super::{Cache, CacheStats, Context, Look};
 use crate::key::{Key, KeyRef};
+use crate::mutation::{self, Fault};
 use crate::policy::{Access, AccessKind, Hits, MARKS_MAX, Order, Policy, Slot, Why};
 use crate::read::Read;
 use crate::version::Version;
@@ -183,7 +184,7 @@ impl Partition {
 
     pub(super) fn begin_fill(&mut self, key: &Key, id: u64, cache: &Cache) -> Begin {
         let fence = self.fences.entry(key.clone()).or_default();
-        if fence.held > 0 {
+        if fence.held > 0 && !mutation::on(Fault::FillWhileHeld) {
             return Begin::Held;
         }
         let Some(flight) = &mut fence.flight else {
@@ -220,6 +221,13 @@ impl Partition {
         }
     }
 
+    /// Ends the fill of a key that is removed or known to have changed.
+    fn end_overtaken(&mut self, key: &Key) {
+        if !mutation::on(Fault::FillSurvivesInvalidation) {
+            self.end_flight(key, None);
+        }
+    }
+
     pub(super) fn hold(&mut self, key: &Key) {
         self.end_flight(key, None);
         self.fences.entry(key.clone()).or_default().held += 1;
@@ -233,10 +241,8 @@ impl Partition {
         }
     }
 
-    /// The key is about to be published: its fills end, and lock-free readers look elsewhere.
-    pub(super) fn mark(&mut self, key: &Key) {
-        self.end_flight(key, None);
-        if let Some(entry) = self.entry_mut(key.borrow()) {
+    pub(super) fn mark(&mut self, key: KeyRef<'_>) {
+        if let Some(entry) = self.entry_mut(key) {
             entry.marked = true;
         }
     }
@@ -320,12 +326,12 @@ impl Partition {
     }
 
     pub(super) fn remove(&mut self, key: &Key) -> usize {
-        self.end_flight(key, None);
+        self.end_overtaken(key);
         self.find(key.borrow()).map_or(0, |slot| self.take(slot, Why::Invalidated))
     }
 
     pub(super) fn invalidate(&mut self, key: &Key, version: Version) -> usize {
-        self.end_flight(key, None);
+        self.end_overtaken(key);
         let Some(slot) = self.find(key.borrow()) else { return 0 };
         let older = self.entries.get(slot).is_some_and(|entry| entry.record.version() < version);
         if older { self.take(slot, Why::Invalidated) } else { 0 }
@@ -334,7 +340,7 @@ impl Partition {
     pub(super) fn clear(&mut self, of: &impl Fn(u8) -> bool) -> usize {
         let keys: Vec<Key> = self.fences.keys().filter(|key| of(key.space())).cloned().collect();
         for key in keys {
-            self.end_flight(&key, None);
+            self.end_overtaken(&key);
         }
         let slots: Vec<Slot> = self.entries.iter().filter(|(_, entry)| of(entry.space)).map(|(slot, _)| slot).collect();
         slots.into_iter().map(|slot| self.take(slot, Why::Invalidated)).sum()
