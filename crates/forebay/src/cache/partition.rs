@@ -43,6 +43,8 @@ pub(super) struct Partition {
     fences: HashMap<Key, Fence, foldhash::quality::RandomState>,
     /// How often each pinned slot is pinned.
     pins: HashMap<Slot, u32, foldhash::fast::RandomState>,
+    /// Where records are put together.
+    scratch: Vec<u8>,
     next_sequence: u64,
     tick: u64,
     /// What is charged for the policy's metadata beyond its entries.
@@ -69,6 +71,7 @@ impl Partition {
             hits: policy.hits,
             fences: HashMap::default(),
             pins: HashMap::default(),
+            scratch: Vec::new(),
             next_sequence: 0,
             tick: 0,
             policy_bytes: 0,
@@ -274,7 +277,8 @@ impl Partition {
         if let Some((slot, _)) = access.slot {
             if let Some(entry) = self.entries.get_mut(slot) {
                 let resized = entry.charged != charged;
-                (entry.record, entry.sequence, entry.charged) = (Record::new(key, read), sequence, charged);
+                (entry.record, entry.sequence, entry.charged) =
+                    (Record::new(key, read, &mut self.scratch), sequence, charged);
                 entry.marked |= marked;
                 if resized {
                     self.order.resized(slot, charged);
@@ -286,7 +290,7 @@ impl Partition {
             }
             return;
         }
-        let record = Record::new(key, read);
+        let record = Record::new(key, read, &mut self.scratch);
         let entry = Entry { record, sequence, charged, space: key.space(), marks: 0, marked };
         let slot = self.entries.insert(entry);
         let entries = &self.entries;
