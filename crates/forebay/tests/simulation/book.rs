@@ -1,6 +1,8 @@
 //! What a run leaves for its oracles: who was told what, what happened, and the log of events.
 
-use std::collections::BTreeMap;
+#![allow(dead_code, reason = "each simulation uses its part")]
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay::runtime::Runtime;
@@ -120,6 +122,13 @@ impl Marks {
 pub struct Pages {
     pub commits: BTreeMap<TxnId, Entry>,
     pub marks: Marks,
+    /// Per counter: increments that were acknowledged, and those of which nobody knows. For clients that see only
+    /// replies, as are the next two.
+    pub sums: BTreeMap<String, (i64, i64)>,
+    /// Per counter: the greatest number that anyone was shown.
+    pub floors: BTreeMap<String, i64>,
+    /// What increments were told.
+    pub numbers: BTreeSet<(String, i64)>,
     /// Whether the store may lose the end of what it acknowledged.
     pub lossy: bool,
     /// Hash of the events noted so far.

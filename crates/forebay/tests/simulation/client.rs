@@ -221,7 +221,6 @@ impl Client {
     fn read_published<T>(&self, keys: &[Key], of: impl Fn(&Documents) -> T) -> Option<T> {
         let refs: Vec<KeyRef<'_>> = keys.iter().map(Key::borrow).collect();
         let documents = self.engine.read_published(&refs, &Context::default())?;
-        self.book.pages().marks.read_without_locks += 1;
         Some(of(&documents))
     }
 

@@ -170,6 +170,8 @@ fn live(seed: u64, random: &mut SplitMix, past: &mut Past, life: Life<'_>) {
 fn take_stock(simulation: &Simulation, store: &Arc<dyn Store>, past: &mut Past, history: &History) {
     let offset = past.tick;
     let mut records = history.records();
+    let without_locks = records.iter().filter(|record| record.name.starts_with("read@")).count();
+    past.book.pages().marks.read_without_locks += without_locks as u64;
     past.tick = offset + history.tick() + 1;
     for record in &mut records {
         record.began += offset;
@@ -197,7 +199,7 @@ fn engine(runtime: &Runtime, store: Arc<dyn Store>, random: &mut SplitMix, histo
             policy: choice.policy,
             policy_values: choice.values,
         },
-        limits: TxnLimits { lock_wait_ms_min: 5, lock_wait_ms_max: 20, ..TxnLimits::default() },
+        limits: TxnLimits { lock_wait_ms_min: 5, lock_wait_ms_max: 20, txn_idle_ms_max: 40, ..TxnLimits::default() },
         history: Some(history),
     })
 }
