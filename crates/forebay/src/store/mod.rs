@@ -123,6 +123,13 @@ pub trait Store: Send + Sync + 'static {
     /// Commits a group; answers one outcome per commit, in order. An ordered store applies a prefix of the group.
     fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>>;
 
+    /// Commits at once, if the store never has to wait for anything: then a commit needs no group, and whoever commits
+    /// goes on without handing it over. `None` from all others, always.
+    fn commit_now(&self, commit: &Commit) -> Option<CommitOutcome> {
+        let _ = commit;
+        None
+    }
+
     /// What became of a commit that answered [`CommitOutcome::Unknown`]. Reopens what has to be reopened first.
     fn outcome(&self, id: TxnId) -> BoxFuture<'_, Result<Resolved, Unavailable>>;
 

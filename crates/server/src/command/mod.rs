@@ -37,7 +37,7 @@ use forebay::txn::{DocumentError, TxnError};
 use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::BoxFuture;
 
-pub use call::Call;
+pub use call::{Call, bulk_of};
 pub use markdown::markdown_table;
 
 use crate::session::Session;

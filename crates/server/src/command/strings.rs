@@ -3,12 +3,12 @@
 use forebay::change::{ApplyError, Change};
 use forebay::key::KeyRef;
 use forebay::txn::DocumentError;
-use forebay::value::{Blob, Value};
+use forebay::value::{Blob, Bytes, Value};
 use forebay_protocol::{Frame, Reply, errors};
 
 use super::expiry::{Unit, positive_moment};
 use super::options::Options;
-use super::{Answer, Call, Command, Effect, Group, Keys, Run, document_error};
+use super::{Answer, Call, Command, Effect, Group, Keys, Run, bulk_of, document_error};
 
 /// Every second argument is a key.
 const PAIRS: Keys = Keys::Range { first: 1, last: -1, step: 2 };
@@ -177,8 +177,8 @@ pub(super) const COMMANDS: &[Command] = &[
     },
 ];
 
-fn bulk_or_nil(bytes: Option<&Blob>) -> Reply {
-    bytes.map_or(Reply::Nil, |bytes| Reply::Bulk(bytes.clone()))
+fn bulk_or_nil(bytes: Option<&Bytes>) -> Reply {
+    bytes.map_or(Reply::Nil, bulk_of)
 }
 
 fn get(call: &mut Call<'_>) -> Answer {

@@ -261,7 +261,7 @@ impl Engine {
         }
         tombstones.reach(writer.group);
         drop(tombstones);
-        writer.applied.add(writer.group, taken.ids.clone());
+        writer.applied.add(writer.group, taken.ids.clone().into());
         writer.next_part_id = taken.next_part_id;
         writer.unflushed = !taken.durable;
         writer.unflushed_bytes = if taken.durable { 0 } else { writer.unflushed_bytes + taken.bytes };

@@ -187,7 +187,7 @@ impl Assembly {
             }
             (Building::Bytes(found), Shape::Bytes { bytes }) => {
                 let length = found.len() as u64;
-                (Data::Bytes(Blob::from(found)), length, bytes)
+                (Data::Bytes(found.into()), length, bytes)
             }
             _ => return Err("its parts are of another type".to_owned()),
         };
