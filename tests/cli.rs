@@ -8,7 +8,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
-use common::process::forebay_command;
+use common::process::{forebay_command, signal};
 use tempfile::TempDir;
 
 fn folder() -> TempDir {
@@ -83,8 +83,7 @@ impl Serving {
     }
 
     fn signal(&self, name: &str) {
-        let status = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();
-        assert!(status.expect("kill runs").success());
+        signal(&self.child, name);
     }
 
     /// Waits for the end: exit code, if it was not a signal, and what stderr said.

@@ -34,6 +34,12 @@ pub fn forebay_command() -> Command {
     command
 }
 
+/// Sends a signal by its name. By the shell: not every machine has a program `kill`.
+pub fn signal(child: &Child, name: &str) {
+    let sent = Command::new("sh").args(["-c", "kill -s \"$0\" \"$1\"", name, &child.id().to_string()]).status();
+    assert!(sent.expect("sh runs").success(), "there is no process {}", child.id());
+}
+
 /// Waits for a process, at most so long.
 pub fn wait(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
     let began = Instant::now();
@@ -96,8 +102,7 @@ impl Forebay {
     /// SIGTERM, and waits for the end, which must be a clean one.
     pub fn terminate(&mut self) {
         let (mut child, _banner) = self.running.take().expect("it runs");
-        let sent = Command::new("kill").args(["-s", "TERM", &child.id().to_string()]).status();
-        assert!(sent.expect("kill runs").success());
+        signal(&child, "TERM");
         let Some(status) = wait(&mut child, PATIENCE) else {
             let _ = child.kill();
             panic!("forebay does not stop at SIGTERM");
