@@ -4,6 +4,9 @@
 //! says [`Caps::ordered`] gets one group at a time, in commit order, and makes what is left after a crash a prefix of
 //! that order; that is what lets the transactions above hand a lock on before the flush (`txn/group.rs`).
 
+#[macro_use]
+mod forward;
+
 pub mod delayed;
 pub mod embedded;
 pub mod faulty;
