@@ -16,9 +16,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::error::CommandError;
 use crate::settings::{Durability, Settings, StoreChoice};
 
-/// The part of the memory that goes to the pages of an embedded store. The system keeps the file's pages as well, in
-/// memory that nobody else asks for; documents are worth more here.
-const PAGE_CACHE_SHARE: u64 = 16;
+/// The part of the memory that goes to the pages of an embedded store: enough for the inner ones. The system keeps the
+/// file's pages as well, in memory that nobody else asks for; documents are worth more here.
+const PAGE_CACHE_SHARE: u64 = 32;
+
+/// Less is too little for a store of any size, up to a share of a small memory.
+const PAGE_CACHE_BYTES_MIN: u64 = 4 << 20;
+const PAGE_CACHE_SHARE_MAX: u64 = 8;
 
 /// File descriptors beside those of clients: the store, listeners, HTTP, logs, traces.
 const DESCRIPTORS_SPARE: u64 = 128;
@@ -121,6 +125,10 @@ fn redis_cli(address: SocketAddr) -> String {
     }
 }
 
+fn page_cache_bytes(memory: u64) -> u64 {
+    (memory / PAGE_CACHE_SHARE).max(PAGE_CACHE_BYTES_MIN.min(memory / PAGE_CACHE_SHARE_MAX))
+}
+
 fn open_store(settings: &Settings, runtime: &runtime::Runtime) -> Result<Arc<dyn Store>, CommandError> {
     let path = match &settings.store {
         StoreChoice::Memory => return Ok(Arc::new(Memory::new())),
@@ -131,7 +139,7 @@ fn open_store(settings: &Settings, runtime: &runtime::Runtime) -> Result<Arc<dyn
         Durability::Interval => Flush::Interval { sync_ms: settings.sync_ms },
         Durability::Never => Flush::Never,
     };
-    let page_cache_bytes = usize::try_from(settings.memory / PAGE_CACHE_SHARE).unwrap_or(usize::MAX);
+    let page_cache_bytes = usize::try_from(page_cache_bytes(settings.memory)).unwrap_or(usize::MAX);
     let options = EmbeddedOptions { durability, page_cache_bytes };
     Ok(Arc::new(Embedded::open(runtime.clone(), path, options)?))
 }

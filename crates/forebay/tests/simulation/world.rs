@@ -175,7 +175,7 @@ fn take_stock(simulation: &Simulation, store: &Arc<dyn Store>, past: &mut Past, 
     past.tick = offset + history.tick() + 1;
     for record in &mut records {
         record.began += offset;
-        record.ended = record.ended.checked_add(offset).unwrap_or(u64::MAX);
+        record.ended = record.ended.saturating_add(offset);
     }
     past.records.append(&mut records);
     past.book.enter(&past.records);
