@@ -18,7 +18,7 @@ mod seeds;
 mod unordered;
 mod world;
 
-use seeds::run_all;
+use seeds::{crash_everywhere, run_all};
 use world::Scenario;
 
 #[test]
@@ -34,4 +34,10 @@ fn faulty_stores() {
 #[test]
 fn crashing_disks() {
     run_all("crashing_disks", Scenario::Disk);
+}
+
+/// Some runs, crashed at each of their steps in turn.
+#[test]
+fn a_crash_at_every_step() {
+    crash_everywhere("a_crash_at_every_step");
 }

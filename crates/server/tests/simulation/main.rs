@@ -18,7 +18,7 @@ mod unordered;
 mod world;
 
 use forebay::mutation::Fault;
-use seeds::{Expected, gate_of, run_all};
+use seeds::{Expected, crash_everywhere, gate_of, run_all};
 use world::Scenario;
 
 #[test]
@@ -34,6 +34,12 @@ fn faulty_stores() {
 #[test]
 fn crashing_disks() {
     run_all("crashing_disks", Scenario::Disk);
+}
+
+/// Some runs, crashed at each of their steps in turn.
+#[test]
+fn a_crash_at_every_step() {
+    crash_everywhere("a_crash_at_every_step");
 }
 
 /// The faults that only a session can show; those that it shows too stand beside them.
