@@ -26,8 +26,13 @@ check: format lint ## fmt, clippy and all tests; installs nothing
 format:
 	cargo fmt --all --check
 
+# A newer compiler than the one that Cargo.toml names has lints that this code has not met: they are shown, and fail
+# nothing.
+RUST_NAMED = $(shell sed -n 's/^rust-version = "\(.*\)"$$/\1/p' Cargo.toml)
+
 lint:
-	cargo clippy --locked $(PACKAGES) --all-targets -- -D warnings
+	case "$$(rustc --version)" in 'rustc $(RUST_NAMED).'*) deny='-D warnings';; *) deny=;; esac; \
+	cargo clippy --locked $(PACKAGES) --all-targets -- $$deny
 
 nightly: setup ## the long tests too: FOREBAY_NIGHTLY=1, optimised
 	FOREBAY_NIGHTLY=1 cargo test --release --locked $(PACKAGES) -- --include-ignored

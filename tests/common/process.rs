@@ -1,10 +1,10 @@
 //! The real binary as a process: started on a free port, killed, started again on the same data.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use forebay_protocol::Reply;
@@ -19,8 +19,11 @@ const LOG_LINES_SHOWN: usize = 60;
 pub struct Forebay {
     /// Where it listens; another port after each start.
     pub address: SocketAddr,
+    /// A shell script that the server is started from, if not directly; it ends with `exec "$@"`.
+    script: Option<String>,
     arguments: Vec<String>,
     folder: tempfile::TempDir,
+    log: tempfile::NamedTempFile,
     running: Option<(Child, BufReader<ChildStdout>)>,
 }
 
@@ -34,10 +37,64 @@ pub fn forebay_command() -> Command {
     command
 }
 
+/// Sends a signal by its name. By the shell: not every machine has a program `kill`.
+pub fn signal(child: &Child, name: &str) {
+    let sent = Command::new("sh").args(["-c", "kill -s \"$0\" \"$1\"", name, &child.id().to_string()]).status();
+    assert!(sent.expect("sh runs").success(), "there is no process {}", child.id());
+}
+
+/// Waits for a process, at most so long.
+pub fn wait(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
+    let began = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().expect("a child can be waited for") {
+            return Some(status);
+        }
+        if began.elapsed() > patience {
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The binary, started by a shell script that ends with `exec "$@"` and may mount what it likes: nobody else sees it.
+pub fn forebay_command_in(script: &str) -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["-rm", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_forebay")]).stdin(Stdio::null());
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FOREBAY_")) {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// Whether this user may mount for a process of its own.
+pub fn can_mount() -> bool {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mount = ["-rm", "mount", "-t", "tmpfs", "-o", "size=64k", "none"];
+    let mounted = Command::new("unshare").args(mount).arg(folder.path()).stderr(Stdio::null()).status();
+    mounted.is_ok_and(|status| status.success())
+}
+
 impl Forebay {
     /// Starts it with these arguments after `serve`, and waits until it answers. `store` is `memory` or `embedded`.
     pub fn start(store: &str, arguments: &[&str]) -> Forebay {
+        Forebay::start_in(tempfile::tempdir().expect("a temporary folder"), None, store, arguments)
+    }
+
+    /// The same with the embedded store on a disk of its own of so many KiB, mounted for this process alone. The disk
+    /// is gone when the process has ended. `None`, said on stderr, where mounting is not allowed.
+    pub fn start_on_disk(disk_kib: u64, arguments: &[&str]) -> Option<Forebay> {
+        if !can_mount() {
+            eprintln!("skipped: `unshare -rm mount` is not allowed here");
+            return None;
+        }
         let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().to_str().expect("UTF-8");
+        let script = format!("mount -t tmpfs -o size={disk_kib}k none '{path}' && exec \"$@\"");
+        Some(Forebay::start_in(folder, Some(script), "embedded", arguments))
+    }
+
+    fn start_in(folder: tempfile::TempDir, script: Option<String>, store: &str, arguments: &[&str]) -> Forebay {
         let store = match store {
             "embedded" => format!("embedded:{}", folder.path().join("store.redb").display()),
             other => other.to_owned(),
@@ -45,7 +102,8 @@ impl Forebay {
         let fixed = ["serve", "--listen", "127.0.0.1:0", "--http", "off", "--log-level", "warn", "--store", &store];
         let arguments = fixed.iter().chain(arguments).map(|argument| (*argument).to_owned()).collect();
         let nowhere: SocketAddr = ([127, 0, 0, 1], 0).into();
-        let mut forebay = Forebay { address: nowhere, arguments, folder, running: None };
+        let log = tempfile::NamedTempFile::new().expect("a file for stderr");
+        let mut forebay = Forebay { address: nowhere, script, arguments, folder, log, running: None };
         forebay.restart();
         forebay
     }
@@ -53,7 +111,10 @@ impl Forebay {
     /// Starts it on what the last one left, killing that first if it still runs.
     pub fn restart(&mut self) {
         self.kill9();
-        let mut command = forebay_command();
+        let mut command = match &self.script {
+            None => forebay_command(),
+            Some(script) => forebay_command_in(script),
+        };
         command.args(&self.arguments).stdout(Stdio::piped()).stderr(self.log_file());
         let mut child = command.spawn().expect("the binary runs");
         let mut banner = BufReader::new(child.stdout.take().expect("it is piped"));
@@ -82,18 +143,10 @@ impl Forebay {
     /// SIGTERM, and waits for the end, which must be a clean one.
     pub fn terminate(&mut self) {
         let (mut child, _banner) = self.running.take().expect("it runs");
-        let sent = Command::new("kill").args(["-s", "TERM", &child.id().to_string()]).status();
-        assert!(sent.expect("kill runs").success());
-        let began = Instant::now();
-        let status = loop {
-            if let Some(status) = child.try_wait().expect("it can be waited for") {
-                break status;
-            }
-            if began.elapsed() > PATIENCE {
-                let _ = child.kill();
-                panic!("forebay does not stop at SIGTERM");
-            }
-            std::thread::sleep(Duration::from_millis(5));
+        signal(&child, "TERM");
+        let Some(status) = wait(&mut child, PATIENCE) else {
+            let _ = child.kill();
+            panic!("forebay does not stop at SIGTERM");
         };
         assert!(status.success(), "{status}");
     }
@@ -110,12 +163,37 @@ impl Forebay {
         }
     }
 
-    fn log(&self) -> PathBuf {
-        self.folder.path().join("stderr")
+    /// The process.
+    pub fn id(&self) -> u32 {
+        self.running.as_ref().expect("it runs").0.id()
+    }
+
+    /// A file of its folder as the process sees it.
+    pub fn file(&self, name: &str) -> PathBuf {
+        let path = self.folder.path().join(name);
+        let path = path.strip_prefix("/").expect("an absolute path");
+        PathBuf::from(format!("/proc/{}/root", self.id())).join(path)
+    }
+
+    /// Bytes of memory that it has.
+    pub fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).expect("its status");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its resident size");
+        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number of KiB") * 1024
+    }
+
+    /// What it has written to stderr since the first start.
+    pub fn log(&self) -> String {
+        let bytes = std::fs::read(self.log_path()).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.log.path().to_owned()
     }
 
     fn log_file(&self) -> File {
-        OpenOptions::new().create(true).append(true).open(self.log()).expect("a file for stderr")
+        OpenOptions::new().create(true).append(true).open(self.log_path()).expect("a file for stderr")
     }
 }
 
@@ -126,8 +204,7 @@ impl Drop for Forebay {
             let _ = child.wait();
         }
         if std::thread::panicking() {
-            let mut text = String::new();
-            let _ = File::open(self.log()).map(|mut file| file.read_to_string(&mut text));
+            let text = self.log();
             let lines: Vec<&str> = text.lines().collect();
             let shown = &lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..];
             eprintln!("the last {} lines of forebay's stderr:\n{}", shown.len(), shown.join("\n"));

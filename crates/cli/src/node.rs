@@ -10,14 +10,15 @@ use forebay::store::Store;
 use forebay::store::embedded::{Durability as Flush, Embedded, EmbeddedOptions};
 use forebay::store::memory::Memory;
 use forebay::txn::{Engine, EngineOptions};
-use forebay_server::{Http, Server, ServerOptions, Shared};
+use forebay_server::{Access, Http, Server, ServerOptions, Shared};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::error::CommandError;
 use crate::settings::{Durability, Settings, StoreChoice};
 
-/// The part of the memory that goes to the pages of an embedded store.
-const PAGE_CACHE_SHARE: u64 = 8;
+/// The part of the memory that goes to the pages of an embedded store. The system keeps the file's pages as well, in
+/// memory that nobody else asks for; documents are worth more here.
+const PAGE_CACHE_SHARE: u64 = 16;
 
 /// File descriptors beside those of clients: the store, listeners, HTTP, logs, traces.
 const DESCRIPTORS_SPARE: u64 = 128;
@@ -65,7 +66,7 @@ impl Node {
             engine.start_reaper();
         }
         let (threads, trace_dir) = (settings.threads.count(), settings.trace_dir.clone());
-        let options = ServerOptions { engine, limits: settings.server, threads, trace_dir };
+        let options = ServerOptions { engine, limits: settings.server, threads, access: Access::default(), trace_dir };
         let server = Server::bind(settings.listen, options).await?;
         let shared = server.shared();
         let http = match settings.http {

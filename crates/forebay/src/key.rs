@@ -1,5 +1,6 @@
 //! The name of one document: a key space (database number) and a byte string.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -14,11 +15,15 @@ pub const SPACES: u8 = 16;
 /// Longest key name in bytes; a longer one is refused where it enters.
 pub const KEY_BYTES_MAX: usize = 64 * 1024;
 
-/// An owned key. Cloning it copies a pointer.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+/// An owned key. Cloning it copies a pointer. The name may be a part of a shared allocation, as a cached document's is.
+#[derive(Clone)]
 pub struct Key {
+    shared: Arc<[u8]>,
+    /// Where the name ends in `shared`.
+    end: u32,
+    /// Where it begins.
+    start: u8,
     space: u8,
-    name: Arc<[u8]>,
 }
 
 /// A borrowed key, so that a look-up needs no allocation.
@@ -34,7 +39,18 @@ impl Key {
     /// Makes the key `name` of key space `space`.
     pub fn new(space: u8, name: &[u8]) -> Key {
         debug_assert!(space < SPACES);
-        Key { space, name: Arc::from(name) }
+        Key { shared: Arc::from(name), end: name.len() as u32, start: 0, space }
+    }
+
+    /// The key whose name is the `len` bytes of `shared` from `start` on, which must be there.
+    pub(crate) fn part(space: u8, shared: Arc<[u8]>, start: u8, len: usize) -> Key {
+        debug_assert!(space < SPACES && start as usize + len <= shared.len());
+        Key { shared, end: u32::from(start) + len as u32, start, space }
+    }
+
+    /// The same key, holding no larger allocation than its name needs.
+    pub(crate) fn compact(&self) -> Key {
+        if self.name().len() == self.shared.len() { self.clone() } else { Key::new(self.space, self.name()) }
     }
 
     /// Key space, below [`SPACES`].
@@ -44,17 +60,17 @@ impl Key {
 
     /// The name within the space.
     pub fn name(&self) -> &[u8] {
-        &self.name
+        &self.shared[self.start as usize..self.end as usize]
     }
 
     /// The same key, borrowed.
     pub fn borrow(&self) -> KeyRef<'_> {
-        KeyRef { space: self.space, name: &self.name }
+        KeyRef { space: self.space, name: self.name() }
     }
 
     /// Bytes that this key occupies on the heap, reference counts and the allocator's rounding included.
     pub fn heap_bytes(&self) -> usize {
-        blob_bytes(self.name.len())
+        blob_bytes(self.name().len())
     }
 }
 
@@ -69,6 +85,26 @@ impl KeyRef<'_> {
     pub fn hash64(self) -> u64 {
         let state = foldhash::quality::FixedState::with_seed(0x464f_5245_4241_5921);
         state.hash_one(self)
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Key) -> bool {
+        self.borrow() == other.borrow()
+    }
+}
+
+impl Eq for Key {}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Key) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Key) -> Ordering {
+        self.borrow().cmp(&other.borrow())
     }
 }
 
@@ -87,7 +123,7 @@ impl Hash for KeyRef<'_> {
 
 impl Equivalent<Key> for KeyRef<'_> {
     fn equivalent(&self, key: &Key) -> bool {
-        self.space == key.space && self.name == &*key.name
+        *self == key.borrow()
     }
 }
 

@@ -28,5 +28,5 @@ pub mod version;
 pub use change::Change;
 pub use key::{Key, KeyRef};
 pub use read::Read;
-pub use value::{Blob, Data, Value};
+pub use value::{Blob, Bytes, Data, Value};
 pub use version::{TxnId, Version};

@@ -1,6 +1,7 @@
 //! One document: Bytes, Hash, List or Set of byte strings, with an optional expiry. Immutable to its readers, cheap to
 //! clone, its size known without walking it.
 
+mod bytes;
 pub mod codec;
 mod either;
 mod hash;
@@ -10,6 +11,7 @@ mod set;
 
 use std::sync::Arc;
 
+pub use bytes::Bytes;
 pub use hash::Hash;
 pub use list::List;
 pub use set::Set;
@@ -34,7 +36,7 @@ pub struct Value {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Data {
     /// One byte string.
-    Bytes(Blob),
+    Bytes(Bytes),
     /// Fields and their values.
     Hash(Hash),
     /// A sequence, cheap at both ends.
@@ -58,7 +60,7 @@ pub enum Kind {
 
 impl Value {
     /// A byte string without expiry.
-    pub fn bytes(bytes: impl Into<Blob>) -> Value {
+    pub fn bytes(bytes: impl Into<Bytes>) -> Value {
         Value { data: Data::Bytes(bytes.into()), expires_at_ms: None }
     }
 
@@ -92,6 +94,14 @@ impl Value {
             Data::List(list) => list.is_empty(),
             Data::Set(set) => set.is_empty(),
         }
+    }
+
+    /// The same, holding no allocation that is larger than it needs: a cached byte string is part of one.
+    pub(crate) fn compact(mut self) -> Value {
+        if let Data::Bytes(bytes) = &mut self.data {
+            bytes.compact();
+        }
+        self
     }
 
     /// Whether the document counts as absent at `now_ms`.

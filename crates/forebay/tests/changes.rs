@@ -161,7 +161,7 @@ const BYTES_MAX: usize = DOCUMENT_BYTES_MAX - 16;
 
 #[test]
 fn a_byte_string_grows_to_the_limit_and_no_further() {
-    let one_less = Some(Value { data: Data::Bytes(of_bytes(BYTES_MAX - 1)), expires_at_ms: Some(7) });
+    let one_less = Some(Value { data: Data::Bytes(of_bytes(BYTES_MAX - 1).into()), expires_at_ms: Some(7) });
     let mut document = one_less.clone();
     assert_eq!(apply(&mut document, &Change::Append(blob("xy"))), Err(ApplyError::TooLarge));
     assert_eq!(

@@ -87,7 +87,7 @@ fn twins() -> impl Strategy<Value = (Option<Value>, Change, Change)> {
     let integers = (number(), number(), number(), any::<bool>()).prop_map(|(start, a, b, of_field)| {
         let text = blob(&start.to_string());
         let fields = [(blob("f"), text.clone())];
-        let data = if of_field { Data::Hash(fields.into_iter().collect()) } else { Data::Bytes(text) };
+        let data = if of_field { Data::Hash(fields.into_iter().collect()) } else { Data::Bytes(text.into()) };
         let field = of_field.then_some("f");
         (Some(Value { data, expires_at_ms: None }), add(field, a), add(field, b))
     });

@@ -21,6 +21,7 @@
 use crate::double::{DOUBLE_BYTES_MAX, write_double};
 use bytes::{BufMut, Bytes, BytesMut};
 use std::borrow::Cow;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// `+OK`, in both protocols.
@@ -83,6 +84,8 @@ pub enum Reply {
     Integer(i64),
     /// A value, shared with the cache.
     Bulk(Arc<[u8]>),
+    /// A value that is part of an allocation shared with the cache; nothing if the range is not in it.
+    Part(Arc<[u8]>, Range<usize>),
     /// Text made for this reply; travels as a bulk string.
     Text(String),
     /// No value.
@@ -137,6 +140,7 @@ impl Reply {
             (Reply::Error(text), _) => write_line(out, b'-', text),
             (Reply::Integer(number), _) => write_integer(out, *number),
             (Reply::Bulk(bytes), _) => write_bulk(out, bytes),
+            (Reply::Part(bytes, range), _) => write_bulk(out, bytes.get(range.clone()).unwrap_or_default()),
             (Reply::Text(text), _) => write_bulk(out, text.as_bytes()),
             (Reply::Nil | Reply::NilArray, Resp3) => out.extend_from_slice(NIL_RESP3),
             (Reply::Nil, Resp2) => out.extend_from_slice(NIL_RESP2),
@@ -192,6 +196,7 @@ impl Reply {
             Reply::Simple(text) | Reply::BigNumber(text) => text.len(),
             Reply::Error(text) => text.len(),
             Reply::Bulk(bytes) => bytes.len(),
+            Reply::Part(_, range) => range.len(),
             Reply::Text(text) | Reply::Verbatim(_, text) => text.len() + 4,
             Reply::Double(_) => DOUBLE_BYTES_MAX,
             Reply::Integer(_) | Reply::Nil | Reply::NilArray | Reply::Boolean(_) => 0,

@@ -99,6 +99,7 @@ fn memory_bytes(reply: &Reply) -> usize {
         Reply::Simple(text) | Reply::BigNumber(text) => text.len(),
         Reply::Error(text) => text.len(),
         Reply::Bulk(bytes) => bytes.len(),
+        Reply::Part(_, range) => range.len(),
         Reply::Verbatim(_, text) => text.len(),
         Reply::Array(items) | Reply::Set(items) | Reply::Push(items) => {
             items.iter().map(memory_bytes).sum::<usize>() + (items.capacity() - items.len()) * size_of::<Reply>()

@@ -3,9 +3,9 @@
 use crate::key::Key;
 use crate::policy::Policy;
 use crate::read::Read;
-use crate::value::Value;
 
 use super::partition::Entry;
+use super::record::Record;
 
 /// Bytes of an entry beside its key, its value and the policy's metadata: its place in the slab, and one bucket of the
 /// index (a slot number and a control byte at 7/16 to 7/8 load).
@@ -13,6 +13,5 @@ pub const ENTRY_OVERHEAD_BYTES: usize = size_of::<Entry>() + 8;
 
 /// Bytes charged for an entry.
 pub fn charge(key: &Key, read: &Read, policy: &Policy) -> usize {
-    let value = read.value.as_ref().map_or(0, Value::size);
-    ENTRY_OVERHEAD_BYTES + policy.entry_bytes + key.heap_bytes() + value
+    ENTRY_OVERHEAD_BYTES + policy.entry_bytes + Record::heap_bytes(key, read)
 }

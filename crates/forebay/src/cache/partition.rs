@@ -6,16 +6,14 @@ use futures_channel::oneshot;
 use hashbrown::HashTable;
 
 use super::fence::{Begin, Fence, Fill, Flight, Follow};
+use super::record::Record;
 use super::slab::Slab;
 use super::{Cache, CacheStats, Context, Look};
 use crate::key::{Key, KeyRef};
 use crate::mutation::{self, Fault};
-use crate::policy::{Access, AccessKind, Hits, Order, Policy, Slot, Why};
+use crate::policy::{Access, AccessKind, Hits, MARKS_MAX, Order, Policy, Slot, Why};
 use crate::read::Read;
 use crate::version::Version;
-
-/// Touches of a slot that are told apart; more count as this many.
-const MARKS_MAX: u8 = 3;
 
 /// The state of a slot in one word: which occupant and which value of it, and whether it is being published. It changes
 /// with every install and whenever the slot is used again.
@@ -27,12 +25,11 @@ pub struct Word {
 
 /// One cached key.
 pub(super) struct Entry {
-    key: Key,
-    read: Read,
+    record: Record,
     /// Unique over all installs of the partition; never used again.
     sequence: u64,
     charged: u32,
-    pins: u32,
+    space: u8,
     marks: u8,
     /// Being published.
     marked: bool,
@@ -44,11 +41,25 @@ pub(super) struct Partition {
     order: Box<dyn Order>,
     hits: Hits,
     fences: HashMap<Key, Fence, foldhash::quality::RandomState>,
+    /// How often each pinned slot is pinned.
+    pins: HashMap<Slot, u32, foldhash::fast::RandomState>,
+    /// Where records are put together.
+    scratch: Vec<u8>,
     next_sequence: u64,
     tick: u64,
     /// What is charged for the policy's metadata beyond its entries.
     policy_bytes: usize,
     stats: CacheStats,
+}
+
+impl Entry {
+    fn is_of(&self, key: KeyRef<'_>) -> bool {
+        self.space == key.space && self.record.is_named(key)
+    }
+
+    fn hash64(&self) -> u64 {
+        KeyRef { space: self.space, name: self.record.name() }.hash64()
+    }
 }
 
 impl Partition {
@@ -59,6 +70,8 @@ impl Partition {
             order,
             hits: policy.hits,
             fences: HashMap::default(),
+            pins: HashMap::default(),
+            scratch: Vec::new(),
             next_sequence: 0,
             tick: 0,
             policy_bytes: 0,
@@ -66,9 +79,14 @@ impl Partition {
         }
     }
 
+    /// Where `key`, which has this hash, is cached.
+    pub(super) fn slot(&self, hash: u64, key: KeyRef<'_>) -> Option<Slot> {
+        let same = |slot: &Slot| self.entries.get(*slot).is_some_and(|entry| entry.is_of(key));
+        self.index.find(hash, same).copied()
+    }
+
     fn find(&self, key: KeyRef<'_>) -> Option<Slot> {
-        let same = |slot: &Slot| self.entries.get(*slot).is_some_and(|entry| entry.key.borrow() == key);
-        self.index.find(key.hash64(), same).copied()
+        self.slot(key.hash64(), key)
     }
 
     fn entry(&self, key: KeyRef<'_>) -> Option<&Entry> {
@@ -80,11 +98,18 @@ impl Partition {
     }
 
     /// The access as the policy is told of it; counts a tick.
-    pub(super) fn access(&mut self, key: KeyRef<'_>, context: &Context, kind: AccessKind, size: usize) -> Access {
+    pub(super) fn access(
+        &mut self,
+        hash: u64,
+        slot: Option<Slot>,
+        context: &Context,
+        kind: AccessKind,
+        size: usize,
+    ) -> Access {
         self.tick += 1;
         Access {
-            hash: key.hash64(),
-            slot: self.find(key).map(|slot| (slot, 0)),
+            hash,
+            slot: slot.map(|slot| (slot, 0)),
             kind,
             size: size as u32,
             cost_us: context.cost_us,
@@ -98,24 +123,32 @@ impl Partition {
         }
     }
 
-    pub(super) fn get(&mut self, key: KeyRef<'_>, context: &Context) -> Option<Read> {
-        let Some(slot) = self.find(key) else {
+    pub(super) fn get(&mut self, hash: u64, key: KeyRef<'_>, context: &Context) -> Option<Read> {
+        let Some(slot) = self.slot(hash, key) else {
             self.stats.misses += 1;
             return None;
         };
-        self.touch_slot(slot, key, context);
-        self.entries.get(slot).map(|entry| entry.read.clone())
+        self.touch_slot(slot, hash, context);
+        self.entries.get(slot).map(|entry| entry.record.read())
+    }
+
+    pub(super) fn get_published(&mut self, hash: u64, key: KeyRef<'_>, context: &Context) -> Option<(Key, Read)> {
+        let slot = self.slot(hash, key)?;
+        let entry = self.entries.get(slot).filter(|entry| !entry.marked)?;
+        let found = (entry.record.key(entry.space), entry.record.read());
+        self.touch_slot(slot, hash, context);
+        Some(found)
     }
 
     pub(super) fn peek(&self, key: KeyRef<'_>) -> Option<Read> {
-        self.entry(key).map(|entry| entry.read.clone())
+        self.entry(key).map(|entry| entry.record.read())
     }
 
     pub(super) fn look(&self, key: KeyRef<'_>) -> Look {
         let Some(slot) = self.find(key) else { return Look::Miss };
         match self.entries.get(slot) {
             Some(entry) if !entry.marked => {
-                Look::Hit(entry.key.clone(), entry.read.clone(), Word { slot, sequence: entry.sequence })
+                Look::Hit(entry.record.key(entry.space), entry.record.read(), Word { slot, sequence: entry.sequence })
             }
             Some(_) => Look::Marked,
             None => Look::Miss,
@@ -124,19 +157,19 @@ impl Partition {
 
     pub(super) fn unchanged(&self, key: KeyRef<'_>, word: Word) -> bool {
         let entry = self.entries.get(word.slot);
-        entry.is_some_and(|entry| entry.sequence == word.sequence && !entry.marked && entry.key.borrow() == key)
+        entry.is_some_and(|entry| entry.sequence == word.sequence && !entry.marked && entry.is_of(key))
     }
 
     pub(super) fn touch(&mut self, word: Word, key: KeyRef<'_>, context: &Context) {
         let same = self.entries.get(word.slot).is_some_and(|entry| entry.sequence == word.sequence);
         match same {
-            true => self.touch_slot(word.slot, key, context),
+            true => self.touch_slot(word.slot, key.hash64(), context),
             // Replaced since: a hit all the same, but nothing that the order should hear of.
             false => self.stats.hits += 1,
         }
     }
 
-    fn touch_slot(&mut self, slot: Slot, key: KeyRef<'_>, context: &Context) {
+    fn touch_slot(&mut self, slot: Slot, hash: u64, context: &Context) {
         self.stats.hits += 1;
         match self.hits {
             Hits::Marks => {
@@ -146,7 +179,7 @@ impl Partition {
             }
             Hits::Accesses => {
                 let size = self.entries.get(slot).map_or(0, |entry| entry.charged as usize);
-                let access = self.access(key, context, AccessKind::Read, size);
+                let access = self.access(hash, Some(slot), context, AccessKind::Read, size);
                 self.order.access(slot, &access);
             }
         }
@@ -177,6 +210,9 @@ impl Partition {
 
     /// Ends the open fill of `key`, or only the one with this id; its followers wake empty-handed.
     pub(super) fn end_flight(&mut self, key: &Key, id: Option<u64>) {
+        if self.fences.is_empty() {
+            return;
+        }
         let Some(fence) = self.fences.get_mut(key) else { return };
         let same = fence.flight.as_ref().is_some_and(|flight| id.is_none_or(|id| flight.id == id));
         if same {
@@ -220,8 +256,8 @@ impl Partition {
         }
     }
 
-    pub(super) fn charged(&self, key: KeyRef<'_>) -> usize {
-        self.entry(key).map_or(0, |entry| entry.charged as usize)
+    pub(super) fn charged(&self, slot: Slot) -> usize {
+        self.entries.get(slot).map_or(0, |entry| entry.charged as usize)
     }
 
     pub(super) fn admit(&mut self, access: &Access) -> bool {
@@ -229,36 +265,36 @@ impl Partition {
     }
 
     /// Counts what was kept out, and drops what was cached of it.
-    pub(super) fn reject(&mut self, key: KeyRef<'_>) -> usize {
+    pub(super) fn reject(&mut self, slot: Option<Slot>) -> usize {
         self.stats.rejections += 1;
-        match self.find(key) {
-            Some(slot) => self.take(slot, Why::Invalidated),
-            None => 0,
-        }
+        slot.map_or(0, |slot| self.take(slot, Why::Invalidated))
     }
 
-    /// Puts a value in; room has been made.
+    /// Puts a value in, where `access` says that its key is cached; room has been made.
     pub(super) fn put(&mut self, key: &Key, read: &Read, access: &Access, marked: bool) {
         self.next_sequence += 1;
         let (sequence, charged) = (self.next_sequence, access.size);
-        if let Some(slot) = self.find(key.borrow()) {
+        if let Some((slot, _)) = access.slot {
             if let Some(entry) = self.entries.get_mut(slot) {
                 let resized = entry.charged != charged;
-                (entry.read, entry.sequence, entry.charged) = (read.clone(), sequence, charged);
+                (entry.record, entry.sequence, entry.charged) =
+                    (Record::new(key, read, &mut self.scratch), sequence, charged);
                 entry.marked |= marked;
                 if resized {
                     self.order.resized(slot, charged);
                 }
-                if self.hits == Hits::Accesses {
-                    self.order.access(slot, access);
+                match self.hits {
+                    Hits::Marks => entry.marks = (entry.marks + 1).min(MARKS_MAX),
+                    Hits::Accesses => self.order.access(slot, access),
                 }
             }
             return;
         }
-        let entry = Entry { key: key.clone(), read: read.clone(), sequence, charged, pins: 0, marks: 0, marked };
+        let record = Record::new(key, read, &mut self.scratch);
+        let entry = Entry { record, sequence, charged, space: key.space(), marks: 0, marked };
         let slot = self.entries.insert(entry);
         let entries = &self.entries;
-        let hash = |slot: &Slot| entries.get(*slot).map_or(0, |entry| entry.key.borrow().hash64());
+        let hash = |slot: &Slot| entries.get(*slot).map_or(0, |entry| entry.hash64());
         self.index.insert_unique(access.hash, slot, hash);
         self.order.inserted(slot, access);
         self.stats.insertions += 1;
@@ -282,13 +318,14 @@ impl Partition {
     /// Removes an entry; the bytes freed.
     fn take(&mut self, slot: Slot, why: Why) -> usize {
         let Some(entry) = self.entries.remove(slot) else { return 0 };
-        if let Ok(found) = self.index.find_entry(entry.key.borrow().hash64(), |other| *other == slot) {
+        let hash = entry.hash64();
+        if let Ok(found) = self.index.find_entry(hash, |other| *other == slot) {
             found.remove();
         }
-        if entry.pins > 0 {
+        if self.pins.remove(&slot).is_some() {
             self.order.restore(slot);
         }
-        self.order.removed(slot, why);
+        self.order.removed(slot, hash, why);
         entry.charged as usize
     }
 
@@ -300,7 +337,7 @@ impl Partition {
     pub(super) fn invalidate(&mut self, key: &Key, version: Version) -> usize {
         self.end_overtaken(key);
         let Some(slot) = self.find(key.borrow()) else { return 0 };
-        let older = self.entries.get(slot).is_some_and(|entry| entry.read.version < version);
+        let older = self.entries.get(slot).is_some_and(|entry| entry.record.version() < version);
         if older { self.take(slot, Why::Invalidated) } else { 0 }
     }
 
@@ -309,8 +346,7 @@ impl Partition {
         for key in keys {
             self.end_overtaken(&key);
         }
-        let slots: Vec<Slot> =
-            self.entries.iter().filter(|(_, entry)| of(entry.key.space())).map(|(slot, _)| slot).collect();
+        let slots: Vec<Slot> = self.entries.iter().filter(|(_, entry)| of(entry.space)).map(|(slot, _)| slot).collect();
         slots.into_iter().map(|slot| self.take(slot, Why::Invalidated)).sum()
     }
 
@@ -324,28 +360,37 @@ impl Partition {
     }
 
     pub(super) fn pin(&mut self, key: KeyRef<'_>) -> bool {
-        let Some(slot) = self.find(key) else { return false };
-        let Some(entry) = self.entries.get_mut(slot) else { return false };
-        entry.pins += 1;
-        if entry.pins == 1 {
+        let slot = self.find(key);
+        slot.map(|slot| self.pin_slot(slot)).is_some()
+    }
+
+    pub(super) fn pin_slot(&mut self, slot: Slot) {
+        let pins = self.pins.entry(slot).or_default();
+        *pins += 1;
+        if *pins == 1 {
             self.order.withdraw(slot);
         }
-        true
     }
 
     pub(super) fn unpin(&mut self, key: KeyRef<'_>) {
-        let Some(slot) = self.find(key) else { return };
-        let Some(entry) = self.entries.get_mut(slot) else { return };
-        if entry.pins == 1 {
+        if let Some(slot) = self.find(key) {
+            self.unpin_slot(slot);
+        }
+    }
+
+    pub(super) fn unpin_slot(&mut self, slot: Slot) {
+        let Some(pins) = self.pins.get_mut(&slot) else { return };
+        *pins -= 1;
+        if *pins == 0 {
+            self.pins.remove(&slot);
             self.order.restore(slot);
         }
-        entry.pins = entry.pins.saturating_sub(1);
     }
 
     pub(super) fn explain(&self, key: KeyRef<'_>) -> Option<(Read, usize, String)> {
         let slot = self.find(key)?;
         let entry = self.entries.get(slot)?;
-        Some((entry.read.clone(), entry.charged as usize, self.order.explain(slot)))
+        Some((entry.record.read(), entry.charged as usize, self.order.explain(slot)))
     }
 
     pub(super) fn add_to(&self, stats: &mut CacheStats) {
@@ -368,10 +413,25 @@ impl Partition {
         self.order.validate();
         assert_eq!(self.index.len(), self.entries.iter().count(), "index and entries");
         for (slot, entry) in self.entries.iter() {
-            assert_eq!(self.find(entry.key.borrow()), Some(slot), "{} is found where it is", entry.key);
+            let key = entry.record.key(entry.space);
+            assert_eq!(self.find(key.borrow()), Some(slot), "{key} is found where it is");
+        }
+        for slot in self.pins.keys() {
+            assert!(self.entries.get(*slot).is_some(), "slot {slot} is pinned and empty");
         }
         assert!(self.fences.values().all(|fence| !fence.idle()), "no idle fence is kept");
         let entries: usize = self.entries.iter().map(|(_, entry)| entry.charged as usize).sum();
         entries + self.policy_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A million cached keys cost what an entry costs a million times.
+    #[test]
+    fn an_entry_is_small() {
+        assert_eq!(size_of::<Option<Entry>>(), 32);
     }
 }

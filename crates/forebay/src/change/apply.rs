@@ -1,11 +1,10 @@
 //! Applying changes: a pure function of document and change.
 
 use std::iter::repeat_n;
-use std::sync::Arc;
 
 use super::number::{add_float, parse_integer};
 use super::{ApplyError, Change, End};
-use crate::value::{Blob, DOCUMENT_BYTES_MAX, Data, Hash, List, Set, Value, blob_bytes};
+use crate::value::{Blob, Bytes, DOCUMENT_BYTES_MAX, Data, Hash, List, Set, Value, blob_bytes};
 
 /// Applies one change to a document (`None`: absent), as Redis would: an operation on an absent document makes one
 /// without expiry, one on a document of another kind is an error. On an error the document is as it was.
@@ -119,8 +118,8 @@ impl Part for Set {
     }
 }
 
-impl Part for Blob {
-    fn of(data: &mut Data) -> Option<&mut Blob> {
+impl Part for Bytes {
+    fn of(data: &mut Data) -> Option<&mut Bytes> {
         if let Data::Bytes(bytes) = data { Some(bytes) } else { None }
     }
 
@@ -200,12 +199,12 @@ fn update(
             Ok(())
         });
     }
-    let old = existing::<Blob>(document)?;
+    let old = existing::<Bytes>(document)?;
     let bytes_before = old.as_ref().map_or(0, |old| blob_bytes(old.len()));
     let new = compute(old.map(|old| &**old))?;
     admit(bytes_before, blob_bytes(new.len()))?;
-    existing_or_new(document, |bytes: &mut Blob| {
-        *bytes = new;
+    existing_or_new(document, |bytes: &mut Bytes| {
+        *bytes = new.into();
         Ok(())
     })
 }
@@ -217,10 +216,10 @@ fn add_integer(old: Option<&[u8]>, delta: i64) -> Result<Blob, ApplyError> {
 }
 
 fn append(document: &mut Option<Value>, added: &Blob) -> Result<(), ApplyError> {
-    existing_or_new(document, |bytes: &mut Blob| {
+    existing_or_new(document, |bytes: &mut Bytes| {
         if bytes.is_empty() {
             admit(blob_bytes(0), blob_bytes(added.len()))?;
-            *bytes = added.clone();
+            *bytes = added.clone().into();
             return Ok(());
         }
         let offset = bytes.len();
@@ -231,21 +230,20 @@ fn append(document: &mut Option<Value>, added: &Blob) -> Result<(), ApplyError> 
 fn write_at(document: &mut Option<Value>, offset: usize, written: &Blob) -> Result<(), ApplyError> {
     if written.is_empty() {
         // Makes no document and pads none, yet minds the kind: as SETRANGE.
-        return existing::<Blob>(document).map(|_| ());
+        return existing::<Bytes>(document).map(|_| ());
     }
-    existing_or_new(document, |bytes: &mut Blob| overwrite(bytes, offset, written))
+    existing_or_new(document, |bytes: &mut Bytes| overwrite(bytes, offset, written))
 }
 
-fn overwrite(bytes: &mut Blob, offset: usize, written: &[u8]) -> Result<(), ApplyError> {
+fn overwrite(bytes: &mut Bytes, offset: usize, written: &[u8]) -> Result<(), ApplyError> {
     let end = offset.checked_add(written.len()).ok_or(ApplyError::TooLarge)?;
     if end > bytes.len() {
         admit(blob_bytes(bytes.len()), blob_bytes(end))?;
-        let mut longer: Blob = repeat_n(0, end).collect();
-        let target = Arc::make_mut(&mut longer);
-        target[..bytes.len()].copy_from_slice(bytes);
+        let mut longer = Bytes::from(repeat_n(0, end).collect::<Blob>());
+        longer.make_mut()[..bytes.len()].copy_from_slice(bytes);
         *bytes = longer;
     }
-    Arc::make_mut(bytes)[offset..end].copy_from_slice(written);
+    bytes.make_mut()[offset..end].copy_from_slice(written);
     Ok(())
 }
 

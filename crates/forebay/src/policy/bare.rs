@@ -124,7 +124,7 @@ impl Bare {
             self.slots.remove(&entry.hash);
             self.used -= u64::from(self.unit.weight(entry.size));
             self.free.push(slot);
-            self.order.removed(slot, why);
+            self.order.removed(slot, entry.hash, why);
         }
     }
 

@@ -176,7 +176,7 @@ fn endless_marks_do_not_starve_the_search() {
             let slot = order.victim(&room, &mut marks).expect("a victim");
             assert!(asked <= 8 * 50, "{}: {asked} marks asked for", policy.name);
             assert!(live.remove(&slot), "{}: slot {slot} is not live", policy.name);
-            order.removed(slot, Why::Evicted);
+            order.removed(slot, u64::from(slot), Why::Evicted);
             order.validate();
         }
         assert_eq!(order.victim(&room, &mut |_| 0), None, "{}: nothing is left", policy.name);

@@ -229,7 +229,7 @@ impl Order for Gdsf {
         self.set_priority(slot);
     }
 
-    fn removed(&mut self, slot: Slot, why: Why) {
+    fn removed(&mut self, slot: Slot, _: u64, why: Why) {
         self.unlink(slot);
         let entry = std::mem::replace(&mut self.entries[slot as usize], OUT);
         if why == Why::Evicted && entry.priority > self.age {

@@ -1,23 +1,31 @@
 //! Ghosts: hashes of entries that were evicted, first in, first out, within a bounded weight.
+//!
+//! There are about as many ghosts as entries, so they are kept small: a ring of hashes and weights, oldest first, and an
+//! index of places in it. A ghost that is taken out of the middle leaves its place empty until the ring has passed it.
+
+use std::collections::VecDeque;
 
 use hashbrown::HashTable;
-
-use super::list::{Lists, NODE_BYTES};
 
 /// No more ghosts than this in one order, however small the entries were.
 const GHOSTS_MAX: usize = 1 << 22;
 
-/// The only list of the queue.
-const QUEUE: u32 = 0;
+/// The weight of an empty place; a ghost weighs at least 1.
+const EMPTY: u32 = 0;
+
+/// Places, used or empty, that are not worth tidying up.
+const PLACES_MIN: usize = 64;
 
 /// Remembers the hashes of evicted entries, oldest forgotten first.
 pub(super) struct Ghosts {
-    /// Positions in `hashes`, found by hash.
+    /// Numbers of places, found by hash.
     index: HashTable<u32>,
-    hashes: Vec<u64>,
-    queue: Lists,
-    /// Positions out of use.
-    free: Vec<u32>,
+    hashes: VecDeque<u64>,
+    weights: VecDeque<u32>,
+    /// The number of the ring's first place. Numbers wrap around; there are far fewer places than numbers.
+    first: u32,
+    /// Sum of the weights.
+    weight: u64,
     /// Sum of the weights that the entries had, at most.
     weight_max: u64,
 }
@@ -25,73 +33,123 @@ pub(super) struct Ghosts {
 impl Ghosts {
     /// Room for entries that weighed `weight_max` together.
     pub fn new(weight_max: u64) -> Ghosts {
-        Ghosts { index: HashTable::new(), hashes: Vec::new(), queue: Lists::new(1), free: Vec::new(), weight_max }
+        Ghosts {
+            index: HashTable::new(),
+            hashes: VecDeque::new(),
+            weights: VecDeque::new(),
+            first: 0,
+            weight: 0,
+            weight_max,
+        }
     }
 
     /// Remembers an entry, and forgets the oldest until there is room. One heavier than all the room is not kept.
     pub fn insert(&mut self, hash: u64, weight: u32) {
+        let weight = weight.max(EMPTY + 1);
         if u64::from(weight) > self.weight_max {
             return;
         }
         self.remove(hash);
         let weight_left = self.weight_max - u64::from(weight);
-        while self.queue.weight(QUEUE) > weight_left || self.queue.len(QUEUE) >= GHOSTS_MAX {
+        while self.weight > weight_left || self.len() >= GHOSTS_MAX {
             self.forget_oldest();
         }
-        let position = self.free.pop().unwrap_or(self.hashes.len() as u32);
-        match self.hashes.get_mut(position as usize) {
-            Some(place) => *place = hash,
-            None => self.hashes.push(hash),
-        }
-        self.queue.push(QUEUE, position, weight);
-        self.index.insert_unique(hash, position, |&at| self.hashes[at as usize]);
+        self.reserve();
+        let number = self.first.wrapping_add(self.hashes.len() as u32);
+        self.hashes.push_back(hash);
+        self.weights.push_back(weight);
+        self.weight += u64::from(weight);
+        let (hashes, first) = (&self.hashes, self.first);
+        self.index.insert_unique(hash, number, |number| hashes[number.wrapping_sub(first) as usize]);
     }
 
     /// Forgets an entry; whether it was there.
     pub fn remove(&mut self, hash: u64) -> bool {
-        let Ok(found) = self.index.find_entry(hash, |&at| self.hashes[at as usize] == hash) else { return false };
-        let (position, _) = found.remove();
-        self.queue.remove(position);
-        self.free.push(position);
+        let (hashes, first) = (&self.hashes, self.first);
+        let same = |number: &u32| hashes[number.wrapping_sub(first) as usize] == hash;
+        let Ok(found) = self.index.find_entry(hash, same) else { return false };
+        let (number, _) = found.remove();
+        let weight = &mut self.weights[number.wrapping_sub(first) as usize];
+        self.weight -= u64::from(std::mem::replace(weight, EMPTY));
+        while self.weights.front() == Some(&EMPTY) {
+            self.pass_first();
+        }
         true
     }
 
     /// Another bound; forgets what is beyond it.
     pub fn set_weight_max(&mut self, weight_max: u64) {
         self.weight_max = weight_max;
-        while self.queue.weight(QUEUE) > weight_max {
+        while self.weight > weight_max {
             self.forget_oldest();
         }
     }
 
     /// Number of ghosts.
     pub fn len(&self) -> usize {
-        self.queue.len(QUEUE)
+        self.index.len()
     }
 
     /// Bytes that they occupy.
     pub fn bytes(&self) -> usize {
-        self.hashes.capacity() * (size_of::<u64>() + NODE_BYTES)
-            + self.free.capacity() * size_of::<u32>()
+        self.hashes.capacity() * size_of::<u64>()
+            + self.weights.capacity() * size_of::<u32>()
             + self.index.allocation_size()
     }
 
     fn forget_oldest(&mut self) {
-        if let Some(position) = self.queue.oldest(QUEUE) {
-            self.remove(self.hashes[position as usize]);
+        // The first place is never empty.
+        if let Some(&oldest) = self.hashes.front() {
+            self.remove(oldest);
         }
     }
 
-    /// Panics if queue, index and bound contradict each other.
+    fn pass_first(&mut self) {
+        self.hashes.pop_front();
+        self.weights.pop_front();
+        self.first = self.first.wrapping_add(1);
+    }
+
+    /// Room for one more place. Empty places go when they are the most; else the ring grows by an eighth, because all
+    /// of it comes into use, and doubling would leave up to half of it idle.
+    fn reserve(&mut self) {
+        let places = self.hashes.len();
+        if places < self.hashes.capacity() {
+            return;
+        }
+        if places > PLACES_MIN && places > 2 * self.len() {
+            return self.tidy();
+        }
+        self.hashes.reserve_exact(places / 8 + PLACES_MIN);
+        self.weights.reserve_exact(places / 8 + PLACES_MIN);
+    }
+
+    /// Takes the empty places out of the ring.
+    fn tidy(&mut self) {
+        let mut live = self.weights.iter().map(|&weight| weight != EMPTY);
+        self.hashes.retain(|_| live.next() == Some(true));
+        self.weights.retain(|&weight| weight != EMPTY);
+        self.index.clear();
+        let (hashes, first) = (&self.hashes, self.first);
+        for (place, &hash) in hashes.iter().enumerate() {
+            let number = first.wrapping_add(place as u32);
+            self.index.insert_unique(hash, number, |number| hashes[number.wrapping_sub(first) as usize]);
+        }
+    }
+
+    /// Panics if ring, index and bound contradict each other.
     pub fn validate(&self) {
-        self.queue.validate();
-        assert!(self.queue.weight(QUEUE) <= self.weight_max, "ghosts beyond their bound");
-        assert_eq!(self.index.len(), self.len(), "each ghost is found by its hash");
-        assert_eq!(self.len() + self.free.len(), self.hashes.len(), "each position is used or free");
-        for position in self.queue.iter(QUEUE) {
-            let hash = self.hashes[position as usize];
-            let found = self.index.find(hash, |&at| self.hashes[at as usize] == hash);
-            assert_eq!(found, Some(&position), "ghost {hash:#x} is found where it stands");
+        let weights = self.weights.iter().map(|&weight| u64::from(weight));
+        assert_eq!(weights.sum::<u64>(), self.weight, "the sum of the weights");
+        assert!(self.weight <= self.weight_max, "ghosts beyond their bound");
+        assert_ne!(self.weights.front(), Some(&EMPTY), "the first place is in use");
+        assert_eq!(self.hashes.len(), self.weights.len(), "each place has a hash and a weight");
+        let live = self.weights.iter().filter(|&&weight| weight != EMPTY).count();
+        assert_eq!(live, self.len(), "each ghost is in the index");
+        for (place, (&hash, _)) in self.hashes.iter().zip(&self.weights).enumerate().filter(|(_, (_, w))| **w != EMPTY)
+        {
+            let number = self.first.wrapping_add(place as u32);
+            assert!(self.index.find(hash, |&at| at == number).is_some(), "ghost {hash:#x} is found where it stands");
         }
     }
 }
@@ -103,7 +161,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn equals_a_vector(steps in prop::collection::vec((0u64..20, 1u32..5, 0u8..8), 0..300)) {
+        fn equals_a_vector(steps in prop::collection::vec((0u64..20, 1u32..5, 0u8..8), 0..600)) {
             let (mut ghosts, mut model, mut weight_max) = (Ghosts::new(20), Vec::<(u64, u32)>::new(), 20u32);
             for (hash, weight, operation) in steps {
                 match operation {

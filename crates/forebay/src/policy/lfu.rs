@@ -119,7 +119,7 @@ impl Order for Lfu {
         self.lists.set_weight(slot, self.unit.weight(size));
     }
 
-    fn removed(&mut self, slot: Slot, _: Why) {
+    fn removed(&mut self, slot: Slot, _: u64, _: Why) {
         if let Some(list) = self.lists.list_of(slot) {
             self.lists.remove(slot);
             self.drop_bucket_if_empty(list / 2);

@@ -46,7 +46,7 @@ impl Order for Lru {
         self.lists.set_weight(slot, self.unit.weight(size));
     }
 
-    fn removed(&mut self, slot: Slot, _: Why) {
+    fn removed(&mut self, slot: Slot, _: u64, _: Why) {
         self.lists.remove(slot);
     }
 

@@ -210,8 +210,8 @@ pub trait Order: Send {
     /// An entry has another size now, in bytes.
     fn resized(&mut self, slot: Slot, size: u32);
 
-    /// An entry left.
-    fn removed(&mut self, slot: Slot, why: Why);
+    /// An entry left; `hash` is its key's.
+    fn removed(&mut self, slot: Slot, hash: u64, why: Why);
 
     /// The entry that should go next. `None`: there is none that may, or the newcomer is worth less than all of them
     /// and must stay out. `incoming` is what room is needed for; where that is no newcomer (a smaller budget, an entry

@@ -294,7 +294,7 @@ impl Order for Naive {
         }
     }
 
-    fn removed(&mut self, slot: Slot, why: Why) {
+    fn removed(&mut self, slot: Slot, _: u64, why: Why) {
         self.pass_by(slot);
         let row = self.rows.remove(self.at(slot));
         if why != Why::Evicted {

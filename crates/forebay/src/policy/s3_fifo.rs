@@ -40,7 +40,6 @@ const PINNED: u32 = 2;
 
 #[derive(Clone, Copy)]
 struct Entry {
-    hash: u64,
     /// Touches that count, 0..=3.
     touches: u8,
     /// Its queue, for when it is pinned.
@@ -137,7 +136,7 @@ impl Order for S3Fifo {
     fn inserted(&mut self, slot: Slot, access: &Access) {
         let returns = self.returning.take() == Some(access.hash) || self.ghosts.remove(access.hash);
         let fills = !self.was_full && self.lists.weight(SMALL) >= self.small_max();
-        let entry = Entry { hash: access.hash, touches: 0, in_main: returns || fills };
+        let entry = Entry { touches: 0, in_main: returns || fills };
         if slot as usize >= self.entries.len() {
             self.entries.resize(slot as usize + 1, entry);
         }
@@ -149,11 +148,11 @@ impl Order for S3Fifo {
         self.lists.set_weight(slot, self.unit.weight(size));
     }
 
-    fn removed(&mut self, slot: Slot, why: Why) {
+    fn removed(&mut self, slot: Slot, hash: u64, why: Why) {
         let weight = self.lists.remove(slot);
         let entry = self.entries[slot as usize];
         if why == Why::Evicted && !entry.in_main {
-            self.ghosts.insert(entry.hash, weight);
+            self.ghosts.insert(hash, weight);
         }
     }
 

@@ -50,7 +50,7 @@ impl Order for Sieve {
         self.lists.set_weight(slot, self.unit.weight(size));
     }
 
-    fn removed(&mut self, slot: Slot, _: Why) {
+    fn removed(&mut self, slot: Slot, _: u64, _: Why) {
         self.pass_by(slot);
         self.lists.remove(slot);
     }

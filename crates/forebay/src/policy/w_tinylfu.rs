@@ -148,7 +148,7 @@ impl Order for WTinyLfu {
         self.overflow();
     }
 
-    fn removed(&mut self, slot: Slot, _: Why) {
+    fn removed(&mut self, slot: Slot, _: u64, _: Why) {
         self.lists.remove(slot);
         self.len -= 1;
     }

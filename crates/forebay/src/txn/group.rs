@@ -9,7 +9,8 @@
 //! is shown or committed unless the commit is published ([`Settled`]). A commit that fails takes with it exactly those
 //! that depend on it.
 //!
-//! With any other store a commit is a group of its own, locks stay until it is published, nothing depends on it.
+//! With any other store a commit is a group of its own, locks stay until it is published, nothing depends on it. So it
+//! is with a store that never waits ([`Store::commit_now`]), and there whoever commits does all of it in one go.
 //!
 //! **Invariants.** Places rise in the order in which locks are handed on, so per key in the order of versions. Nothing
 //! is published before the store has answered for it. A commit in the loop needs nobody: the client may be gone.
@@ -24,6 +25,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use smallvec::SmallVec;
 
 use super::locks::{Locks, Owner, Pending};
 use super::settled::{self, Settled, Teller};
@@ -32,7 +34,7 @@ use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::read::Read;
 use crate::runtime::Runtime;
-use crate::store::{Commit, CommitOutcome, Resolved, Store};
+use crate::store::{Commit, CommitOutcome, Resolved, Store, Write};
 use crate::sync::{Mutex, MutexGuard};
 use crate::version::{Mint, TxnId, Version};
 
@@ -73,6 +75,16 @@ pub(super) struct Submission {
     pub(super) commit: Commit,
     /// The commits whose results it read.
     pub(super) depends: Vec<Settled>,
+}
+
+/// What became of a commit that was to be done at once.
+pub(super) enum Now {
+    /// It is applied and published; its locks are the transaction's still.
+    Published,
+    /// It was not applied.
+    Failed(Failure),
+    /// It has to take its place among others.
+    Later(Commit),
 }
 
 /// The group committer of one engine.
@@ -142,6 +154,35 @@ impl Committer {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Commits and publishes at once, if the store never waits and nothing is on its way: what is may be earlier results
+    /// of the same keys. The keys are locked, and stay so.
+    pub(super) fn commit_now(&self, commit: Commit) -> Now {
+        {
+            let queue = self.queue();
+            if queue.broken.is_some() || !queue.unsettled.is_empty() {
+                return Now::Later(commit);
+            }
+        }
+        let _guard = OnPanic(self);
+        match self.store.commit_now(&commit) {
+            Some(CommitOutcome::Committed(changed)) => {
+                let version = commit.version;
+                let read = |write: Write| {
+                    let actual = changed.iter().find(|(key, _)| *key == write.key).map(|(_, read)| read.clone());
+                    (write.key, Some(actual.unwrap_or(Read { value: write.after, version })))
+                };
+                let group: SmallVec<[_; 1]> = commit.writes.into_iter().map(read).collect();
+                self.cache.publish_locked(&group);
+                Now::Published
+            }
+            Some(CommitOutcome::Conflict(keys)) => Now::Failed(Failure::Conflict(conflict(&keys))),
+            Some(CommitOutcome::Refused(why)) => Now::Failed(Failure::Refused(why)),
+            Some(CommitOutcome::Unavailable(why)) => Now::Failed(Failure::Unavailable(why)),
+            // The store knows it again by its id.
+            Some(CommitOutcome::Unknown(_)) | None => Now::Later(commit),
+        }
+    }
+
     /// Takes a commit over, locks included. The answer is to be awaited before anything of it is shown.
     pub(super) fn submit(self: &Arc<Committer>, submission: Submission) -> Settled {
         let (settle, settled) = settled::pair();
@@ -170,7 +211,7 @@ impl Committer {
             self.drive(vec![placed]);
             return settled;
         }
-        let pending = |write: &crate::store::Write| {
+        let pending = |write: &Write| {
             let read = Read { value: write.after.clone(), version: commit.version };
             (write.key.clone(), Pending { read, settled: settled.clone(), place })
         };

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::ahead::Ahead;
 use super::documents::Documents;
-use super::group::{Settlement, Submission};
+use super::group::{Now, Settlement, Submission};
 use super::history::Record;
 use super::locks::{Acquired, Mode, Owner, Pending, Refused};
 use super::settled::Settled;
@@ -95,6 +95,8 @@ impl Held {
 /// A transaction whose commit is on its way. Nothing of it may be shown before [`Committing::wait`] is done.
 #[derive(Debug)]
 pub struct Committing {
+    /// The version under which it was published already.
+    published: Option<Version>,
     commit: Option<(TxnId, Settled)>,
     depends: Vec<Settled>,
     record: Option<Box<(Arc<super::history::History>, Record)>>,
@@ -103,12 +105,13 @@ pub struct Committing {
 impl Committing {
     /// For what asked nobody.
     pub fn nothing() -> Committing {
-        Committing { commit: None, depends: Vec::new(), record: None }
+        Committing { published: None, commit: None, depends: Vec::new(), record: None }
     }
 
     /// Under which id it commits, if it writes.
     pub fn id(&self) -> Option<TxnId> {
-        self.commit.as_ref().map(|(id, _)| *id)
+        let on_its_way = self.commit.as_ref().map(|(id, _)| *id);
+        on_its_way.or(self.published.map(TxnId))
     }
 
     /// Whether [`Committing::wait`] would answer at once.
@@ -119,7 +122,7 @@ impl Committing {
     /// Waits until all that the transaction read and wrote is published; its version, if it wrote.
     pub async fn wait(mut self) -> Result<Option<Version>, TxnError> {
         let outcome = match self.commit.take() {
-            None => self.depends_published().await.map(|()| None),
+            None => self.depends_published().await.map(|()| self.published),
             // Published after all that it depends on, or failed with it.
             Some((id, settled)) => match settled.wait().await {
                 Some(Settlement::Published(version)) => Ok(Some(version)),
@@ -392,7 +395,7 @@ impl Transaction {
 
     /// What the answer to the command just run has to wait for: nothing that was read is shown before it is published.
     pub fn shown(&self) -> Committing {
-        Committing { commit: None, depends: self.depends.clone(), record: None }
+        Committing { depends: self.depends.clone(), published: None, commit: None, record: None }
     }
 
     /// Gives up all changes; what it read is still to be shown only once it is published.
@@ -400,7 +403,7 @@ impl Transaction {
         if mutation::on(Fault::AbortLeavesWrites) {
             let _ = self.submit();
         }
-        Committing { commit: None, depends: std::mem::take(&mut self.depends), record: None }
+        Committing { depends: std::mem::take(&mut self.depends), published: None, commit: None, record: None }
     }
 
     fn submit(&mut self) -> Result<Committing, TxnError> {
@@ -415,14 +418,23 @@ impl Transaction {
         let depends = std::mem::take(&mut self.depends);
         let writes = self.documents.take_writes();
         if writes.is_empty() {
-            return Ok(Committing { commit: None, depends, record });
+            return Ok(Committing { published: None, commit: None, depends, record });
         }
-        let commit = Commit { id: TxnId(version), version, checks: Vec::new(), writes };
+        let mut commit = Commit { id: TxnId(version), version, checks: Vec::new(), writes };
+        if depends.is_empty() {
+            commit = match self.inner.committer.commit_now(commit) {
+                Now::Published => {
+                    return Ok(Committing { published: Some(version), commit: None, depends, record });
+                }
+                Now::Failed(failure) => return Err(failure.into()),
+                Now::Later(commit) => commit,
+            };
+        }
         let held = std::mem::take(&mut self.held).keys.into_vec();
         self.handed_over = true;
         let submission = Submission { owner: self.owner, held, commit, depends: depends.clone() };
         let settled = self.inner.committer.submit(submission);
-        Ok(Committing { commit: Some((TxnId(version), settled)), depends, record })
+        Ok(Committing { commit: Some((TxnId(version), settled)), depends, record, published: None })
     }
 
     fn record(&self, version: Version) -> Option<Box<(Arc<super::history::History>, Record)>> {

@@ -195,7 +195,7 @@ impl<'a> Reader<'a> {
         let tag = self.byte()?;
         let expires_at_ms = if tag & EXPIRES != 0 { Some(self.fixed()?) } else { None };
         let data = match tag & !EXPIRES {
-            BYTES => Data::Bytes(self.string()?),
+            BYTES => Data::Bytes(self.string()?.into()),
             HASH => {
                 let count = self.count(2)?;
                 let mut fields: Vec<(Blob, Blob)> = Vec::with_capacity(count);

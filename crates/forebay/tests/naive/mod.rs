@@ -40,7 +40,7 @@ pub fn to_value(document: &Document) -> Option<Value> {
     let blob = |text: &Text| Blob::from(text.as_slice());
     document.as_ref().map(|(content, expires_at_ms)| {
         let data = match content {
-            Content::Bytes(bytes) => Data::Bytes(blob(bytes)),
+            Content::Bytes(bytes) => Data::Bytes(blob(bytes).into()),
             Content::Hash(hash) => Data::Hash(hash.iter().map(|(field, value)| (blob(field), blob(value))).collect()),
             Content::List(list) => Data::List(list.iter().map(blob).collect()),
             Content::Set(set) => Data::Set(set.iter().map(blob).collect()),
@@ -253,7 +253,7 @@ pub fn value() -> impl Strategy<Value = Value> {
     let number = |index: usize| Blob::from(format!("n{index}").as_bytes());
     let len = || prop_oneof![6 => 0..4usize, 2 => 29..36usize, 2 => 60..70usize];
     let data = prop_oneof![
-        text().prop_map(Data::Bytes),
+        text().prop_map(|text| Data::Bytes(text.into())),
         (len(), prop::collection::vec((text(), text()), 1..4)).prop_map(move |(len, named)| {
             Data::Hash((0..len).map(|index| (number(index), number(0))).chain(named).collect())
         }),

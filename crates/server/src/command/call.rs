@@ -3,7 +3,7 @@
 use forebay::change::Change;
 use forebay::key::KeyRef;
 use forebay::txn::Documents;
-use forebay::value::{Blob, Data, Hash, List, Set, Value};
+use forebay::value::{Blob, Bytes, Data, Hash, List, Set, Value};
 use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Frame, Reply, errors};
 
@@ -20,6 +20,12 @@ pub struct Call<'a> {
     pub documents: &'a mut Documents,
     /// For commands that choose at random.
     pub random: u64,
+}
+
+/// A document's bytes as a reply, without copying them.
+pub fn bulk_of(bytes: &Bytes) -> Reply {
+    let (shared, range) = bytes.shared();
+    Reply::Part(shared.clone(), range)
 }
 
 impl<'a> Call<'a> {
@@ -54,7 +60,7 @@ impl<'a> Call<'a> {
     }
 
     /// The byte string of `key`.
-    pub fn bytes(&self, key: KeyRef<'_>) -> Result<Option<&Blob>, Reply> {
+    pub fn bytes(&self, key: KeyRef<'_>) -> Result<Option<&Bytes>, Reply> {
         match self.value(key)?.map(|value| &value.data) {
             None => Ok(None),
             Some(Data::Bytes(bytes)) => Ok(Some(bytes)),

@@ -4,7 +4,7 @@ use forebay::change::Change;
 use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Reply, errors};
 
-use super::{Answer, Call, Command, Effect, Group, Keys, Run};
+use super::{Answer, Call, Command, Effect, Group, Keys, Run, bulk_of};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command {
@@ -89,5 +89,5 @@ fn decrby(call: &mut Call<'_>) -> Answer {
 fn incrbyfloat(call: &mut Call<'_>) -> Answer {
     let key = call.key(1);
     call.change(key, Change::AddFloat { field: None, delta: call.blob(2) })?;
-    Ok(call.bytes(key)?.map_or(Reply::Nil, |sum| Reply::Bulk(sum.clone())))
+    Ok(call.bytes(key)?.map_or(Reply::Nil, bulk_of))
 }

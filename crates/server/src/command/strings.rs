@@ -3,12 +3,12 @@
 use forebay::change::{ApplyError, Change};
 use forebay::key::KeyRef;
 use forebay::txn::DocumentError;
-use forebay::value::{Blob, Value};
+use forebay::value::{Blob, Bytes, Value};
 use forebay_protocol::{Frame, Reply, errors};
 
 use super::expiry::{Unit, positive_moment};
 use super::options::Options;
-use super::{Answer, Call, Command, Effect, Group, Keys, Run, document_error};
+use super::{Answer, Call, Command, Effect, Flag, Group, Keys, Run, bulk_of, document_error};
 
 /// Every second argument is a key.
 const PAIRS: Keys = Keys::Range { first: 1, last: -1, step: 2 };
@@ -33,7 +33,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -3,
         keys: Keys::ONE,
         run: Run::Varying(set_effect, set),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
     Command {
         name: "setnx",
@@ -43,7 +43,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, setnx),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
     Command {
         name: "setex",
@@ -123,7 +123,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -3,
         keys: PAIRS,
         run: Run::Documents(Effect::ReadWrite, msetnx),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
     Command {
         name: "append",
@@ -133,7 +133,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, append),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
     Command {
         name: "strlen",
@@ -143,7 +143,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 2,
         keys: Keys::ONE,
         run: Run::Documents(Effect::Read, strlen),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
     Command {
         name: "getrange",
@@ -173,12 +173,12 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 4,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, setrange),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
 ];
 
-fn bulk_or_nil(bytes: Option<&Blob>) -> Reply {
-    bytes.map_or(Reply::Nil, |bytes| Reply::Bulk(bytes.clone()))
+fn bulk_or_nil(bytes: Option<&Bytes>) -> Reply {
+    bytes.map_or(Reply::Nil, bulk_of)
 }
 
 fn get(call: &mut Call<'_>) -> Answer {

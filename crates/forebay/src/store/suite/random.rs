@@ -37,8 +37,8 @@ fn blobs() -> impl Strategy<Value = Blob> {
 fn values() -> impl Strategy<Value = Value> {
     let field = |at: usize| Blob::from(format!("field {at}").into_bytes());
     let data = prop_oneof![
-        2 => blobs().prop_map(Data::Bytes),
-        1 => (0usize..40_000).prop_map(|length| Data::Bytes(Blob::from(vec![b'x'; length]))),
+        2 => blobs().prop_map(|blob| Data::Bytes(blob.into())),
+        1 => (0usize..40_000).prop_map(|length| Data::Bytes(vec![b'x'; length].into())),
         1 => (1usize..120, blobs()).prop_map(move |(length, value)| {
             let mut hash = Hash::default();
             (0..length).for_each(|at| assert!(hash.insert(field(at), value.clone()).is_none()));
