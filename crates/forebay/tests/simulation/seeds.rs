@@ -15,7 +15,7 @@ const SEEDS: u64 = 1000;
 const SEEDS_NIGHTLY: u64 = 20_000;
 
 /// Of so many seeds one is crashed at each of its steps.
-const SEEDS_PER_CRASHED: u64 = 250;
+const SEEDS_PER_CRASHED: u64 = 500;
 /// In so many seeds everything happens.
 const SEEDS_FOR_MARKS: u64 = 100;
 
