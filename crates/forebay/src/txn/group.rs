@@ -159,7 +159,7 @@ impl Committer {
     pub(super) fn commit_now(&self, commit: Commit) -> Now {
         {
             let queue = self.queue();
-            if queue.broken.is_some() || !queue.unsettled.is_empty() {
+            if queue.refuses().is_some() || !queue.unsettled.is_empty() {
                 return Now::Later(commit);
             }
         }
