@@ -8,7 +8,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 # Packages that `make test` tests; the default is all of them.
 PACKAGES ?= --workspace
 
-.PHONY: help setup setup-run run test check format lint docs nightly bench doc clean
+.PHONY: help setup setup-run run test check format lint docs nightly forever bench doc clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,13 @@ lint:
 
 nightly: setup ## the long tests too: FOREBAY_NIGHTLY=1, optimised
 	FOREBAY_NIGHTLY=1 cargo test --release --locked $(PACKAGES) -- --include-ignored
+
+# Each round runs seeds that no round before it had; FIRST=50000 begins there.
+FIRST ?= 20000
+forever: setup ## simulations without end, until interrupted or a seed fails; it prints how to repeat that
+	@first=$(FIRST); while FOREBAY_SEEDS=$$first..$$((first + 10000)) \
+		cargo test --release --locked -p forebay -p forebay-server --test simulation; \
+	do first=$$((first + 10000)); done; exit 1
 
 bench: setup ## the quick form of the comparisons: redis-server, resident size (docs/benchmarks.md)
 	cargo build --profile dist --locked -p forebay-cli -p forebay-bench

@@ -105,8 +105,21 @@ struct Queue {
     running: bool,
     /// Commits that are not settled, by place.
     unsettled: BTreeMap<u64, Settled>,
-    /// The store can't say what became of a commit; new ones are refused with this.
-    broken: Option<String>,
+    /// By place: commits of which the store can't say what became, and why; new ones are refused with that. With a
+    /// store that is not ordered there may be several, and one that is cleared up says nothing about the others.
+    unknown: BTreeMap<u64, String>,
+    /// The group loop has ended in a panic.
+    panicked: bool,
+}
+
+impl Queue {
+    /// Why no commit is taken now.
+    fn refuses(&self) -> Option<String> {
+        match self.panicked {
+            true => Some("a commit ended in a panic, which is a bug: restart the server".to_owned()),
+            false => self.unknown.values().next().cloned(),
+        }
+    }
 }
 
 struct Placed {
@@ -146,7 +159,7 @@ impl Committer {
     pub(super) fn commit_now(&self, commit: Commit) -> Now {
         {
             let queue = self.queue();
-            if queue.broken.is_some() || !queue.unsettled.is_empty() {
+            if queue.refuses().is_some() || !queue.unsettled.is_empty() {
                 return Now::Later(commit);
             }
         }
@@ -175,8 +188,8 @@ impl Committer {
         let (settle, settled) = settled::pair();
         let ordered = self.store.caps().ordered;
         let mut queue = self.queue();
-        if let Some(why) = &queue.broken {
-            let failed = Settlement::Failed(Failure::Unavailable(why.clone()));
+        if let Some(why) = queue.refuses() {
+            let failed = Settlement::Failed(Failure::Unavailable(why));
             drop(queue);
             self.locks.release(submission.owner, &submission.held);
             settle.tell(failed);
@@ -228,10 +241,7 @@ impl Committer {
         for settled in unsettled {
             settled.wait().await;
         }
-        match &self.queue().broken {
-            None => Ok(()),
-            Some(why) => Err(why.clone()),
-        }
+        self.queue().refuses().map_or(Ok(()), Err)
     }
 
     /// Takes the commits that have a place and drives them as one group; ends the loop if there are none.
@@ -309,7 +319,6 @@ impl Committer {
         }
         self.publish(published);
         self.follow_incarnation();
-        self.queue().broken = None;
     }
 
     /// A store that had to be reopened and lost what it had not flushed has a new incarnation: what is cached may be
@@ -354,6 +363,18 @@ impl Committer {
     /// Asks until the store knows whether the commit was applied; gives it back if it was. `behind` came with it.
     async fn resolve(
         &self,
+        placed: Placed,
+        why: String,
+        behind: &mut VecDeque<(Placed, CommitOutcome)>,
+    ) -> Option<Placed> {
+        let place = placed.place;
+        let applied = self.ask(placed, why, behind).await;
+        self.queue().unknown.remove(&place);
+        applied
+    }
+
+    async fn ask(
+        &self,
         mut placed: Placed,
         why: String,
         behind: &mut VecDeque<(Placed, CommitOutcome)>,
@@ -373,12 +394,12 @@ impl Committer {
                 }
                 Err(error) => {
                     tracing::error!(%id, %error, "the store can't say what became of a commit");
-                    self.refuse_placed(&format!("{error}; the outcome of commit {id} is unknown"));
-                    placed.tell_unknown();
                     let unknown = |outcome: &CommitOutcome| matches!(outcome, CommitOutcome::Unknown(_));
-                    for (placed, _) in behind.iter_mut().filter(|(_, outcome)| unknown(outcome)) {
-                        placed.tell_unknown();
-                    }
+                    let behind = behind.iter_mut().filter(|(_, outcome)| unknown(outcome));
+                    let mut all: Vec<_> = std::iter::once(&mut placed).chain(behind.map(|(other, _)| other)).collect();
+                    let places = all.iter().map(|placed| placed.place);
+                    self.refuse_placed(places, &format!("{error}; the outcome of commit {id} is unknown"));
+                    all.iter_mut().for_each(|placed| placed.tell_unknown());
                     self.runtime.sleep(RESOLVE_PAUSES[attempt]).await;
                     attempt = (attempt + 1).min(RESOLVE_PAUSES.len() - 1);
                 }
@@ -386,11 +407,12 @@ impl Committer {
         }
     }
 
-    /// Fails all commits that wait for the loop, which is stuck, and those that come until it goes on.
-    fn refuse_placed(&self, why: &str) {
+    /// Fails all commits that wait for the loop, which is stuck, and those that come until it is known what became of
+    /// the commits at `places`.
+    fn refuse_placed(&self, places: impl Iterator<Item = u64>, why: &str) {
         let waiting = {
             let mut queue = self.queue();
-            queue.broken = Some(why.to_owned());
+            queue.unknown.extend(places.map(|place| (place, why.to_owned())));
             std::mem::take(&mut queue.placed)
         };
         for placed in waiting {
@@ -464,7 +486,7 @@ impl Drop for OnPanic<'_> {
         if std::thread::panicking() {
             let mut queue = self.0.queue();
             queue.running = false;
-            queue.broken = Some("a commit ended in a panic, which is a bug: restart the server".to_owned());
+            queue.panicked = true;
         }
     }
 }

@@ -69,6 +69,7 @@ pub struct Marks {
     pub reopened_with_loss: u64,
     pub lost: u64,
     pub watch_failed: u64,
+    pub expired: u64,
 }
 
 impl Marks {
@@ -81,6 +82,7 @@ impl Marks {
             (self.dropped, "dropped connections"),
             (self.clears, "clearings"),
             (self.watch_failed, "watches that fail"),
+            (self.expired, "expired documents"),
         ];
         let faulty = [(self.store_down, "errors of the store"), (self.unknown, "unknown outcomes")];
         let disk =
@@ -111,6 +113,7 @@ impl Marks {
             (&mut self.reopened_with_loss, other.reopened_with_loss),
             (&mut self.lost, other.lost),
             (&mut self.watch_failed, other.watch_failed),
+            (&mut self.expired, other.expired),
         ];
         for (mine, more) in pairs {
             *mine += more;

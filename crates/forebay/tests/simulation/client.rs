@@ -333,10 +333,13 @@ impl Client {
     /// Writes that read nothing: documents come and go together.
     async fn write_blindly(&mut self, keys: Vec<Key>, put: bool) {
         let plan = plan(&keys, Mode::Exclusive, false);
+        let expires = self.random.below(3) == 0;
+        let expires_at_ms = expires.then(|| self.runtime.now_ms() + self.random.below(8));
         let mut ahead = Ahead::default();
         let executed = self.engine.execute(&plan, Context::default(), &mut ahead, |documents| {
             for key in &keys {
-                let change = if put { Change::Put(Value::bytes(*b"x")) } else { Change::Delete };
+                let value = Value { expires_at_ms, ..Value::bytes(*b"x") };
+                let change = if put { Change::Put(value) } else { Change::Delete };
                 documents.change(key.borrow(), change).unwrap_or_else(|error| broken("values", error.to_string()));
             }
             Ok(())
@@ -351,6 +354,12 @@ impl Client {
     }
 
     async fn blind(&mut self) {
+        if self.random.below(4) == 0 {
+            let reaped = self.engine.reap().await;
+            self.book.note(&self.runtime, &format!("{} found {reaped} expired", self.name));
+            self.book.pages().marks.expired += reaped as u64;
+            return;
+        }
         let put = self.random.below(2) == 0;
         self.write_blindly((0..BLIND).map(blind).collect(), put).await;
     }

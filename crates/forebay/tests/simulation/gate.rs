@@ -7,22 +7,22 @@ use crate::world::Scenario;
 
 /// The faults that one thread can show; `tests/schedules.rs` has those that need several.
 const GATE: &[Expected] = &[
-    (Fault::ReadLockReleasedEarly, Scenario::Sound, 20),
-    (Fault::CacheBeforeStore, Scenario::Sound, 20),
-    (Fault::OvertakenFill, Scenario::Sound, 100),
-    (Fault::VersionFenceOff, Scenario::Disk, 300),
-    (Fault::AppliedIdsIgnored, Scenario::Faulty, 20),
-    (Fault::LockWithoutResult, Scenario::Sound, 20),
-    (Fault::FillWhileHeld, Scenario::Sound, 100),
-    (Fault::AbsentNotLocked, Scenario::Sound, 20),
-    (Fault::AbortLeavesWrites, Scenario::Sound, 20),
-    (Fault::OwnWritesHidden, Scenario::Sound, 20),
-    (Fault::AcknowledgedBeforeFsync, Scenario::Disk, 100),
-    (Fault::CommitDiesWithConnection, Scenario::Sound, 100),
-    (Fault::FillSurvivesInvalidation, Scenario::Sound, 300),
-    (Fault::WatchIgnored, Scenario::Sound, 20),
-    (Fault::OrphanCommitted, Scenario::Faulty, 100),
-    (Fault::PendingShown, Scenario::Sound, 100),
+    (Fault::ReadLockReleasedEarly, Scenario::Sound, 200),
+    (Fault::CacheBeforeStore, Scenario::Sound, 200),
+    (Fault::OvertakenFill, Scenario::Sound, 500),
+    (Fault::VersionFenceOff, Scenario::Disk, 500),
+    (Fault::AppliedIdsIgnored, Scenario::Faulty, 200),
+    (Fault::LockWithoutResult, Scenario::Sound, 200),
+    (Fault::FillWhileHeld, Scenario::Sound, 500),
+    (Fault::AbsentNotLocked, Scenario::Sound, 200),
+    (Fault::AbortLeavesWrites, Scenario::Sound, 200),
+    (Fault::OwnWritesHidden, Scenario::Sound, 200),
+    (Fault::AcknowledgedBeforeFsync, Scenario::Disk, 200),
+    (Fault::CommitDiesWithConnection, Scenario::Sound, 200),
+    (Fault::FillSurvivesInvalidation, Scenario::Sound, 500),
+    (Fault::WatchIgnored, Scenario::Sound, 200),
+    (Fault::OrphanCommitted, Scenario::Faulty, 200),
+    (Fault::PendingShown, Scenario::Sound, 200),
 ];
 
 #[test]

@@ -6,8 +6,8 @@
 //! visible; nothing acknowledged lost; nothing unacknowledged half there; cache equal to store once quiet; byte
 //! accounting exact; no lock, hold or fill left behind. `gate.rs` proves that they find what they are there for.
 //!
-//! FOREBAY_SEED repeats one seed, FOREBAY_SEEDS says how many are run (`forever`: until interrupted), FOREBAY_LOG=1 shows
-//! the events of a run.
+//! FOREBAY_SEED repeats one seed, FOREBAY_SEEDS says how many are run, or which (`5000..6000`), FOREBAY_LOG=1 shows the
+//! events of a run. `make forever` goes on until it is interrupted, or a seed fails.
 
 mod book;
 mod client;
@@ -18,7 +18,7 @@ mod seeds;
 mod unordered;
 mod world;
 
-use seeds::run_all;
+use seeds::{crash_everywhere, run_all};
 use world::Scenario;
 
 #[test]
@@ -34,4 +34,10 @@ fn faulty_stores() {
 #[test]
 fn crashing_disks() {
     run_all("crashing_disks", Scenario::Disk);
+}
+
+/// Some runs, crashed at each of their steps in turn.
+#[test]
+fn a_crash_at_every_step() {
+    crash_everywhere("a_crash_at_every_step");
 }

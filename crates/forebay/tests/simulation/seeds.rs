@@ -7,13 +7,15 @@ use std::sync::Once;
 use forebay::mutation::{self, Fault};
 
 use crate::book::{Broken, Marks};
-use crate::world::{Ran, Scenario, run};
+use crate::world::{Ran, Scenario, run, run_with_crash};
 
 /// Seeds of one scenario unless FOREBAY_SEEDS says otherwise.
 const SEEDS: u64 = 1000;
 /// The same with FOREBAY_NIGHTLY.
 const SEEDS_NIGHTLY: u64 = 20_000;
 
+/// Of so many seeds one is crashed at each of its steps.
+const SEEDS_PER_CRASHED: u64 = 500;
 /// In so many seeds everything happens.
 const SEEDS_FOR_MARKS: u64 = 100;
 
@@ -38,8 +40,13 @@ thread_local! {
     static QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A run that may fail: which promise was broken, and how that was seen. The panic itself prints nothing.
+/// A run that may fail: which promise was broken, and how that was seen.
 pub fn attempt(seed: u64, scenario: Scenario) -> Result<Ran, (&'static str, String)> {
+    caught(|| run(seed, scenario))
+}
+
+/// Runs `run`; a panic of it prints nothing.
+fn caught<T>(run: impl FnOnce() -> T) -> Result<T, (&'static str, String)> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let shown = std::panic::take_hook();
@@ -50,7 +57,7 @@ pub fn attempt(seed: u64, scenario: Scenario) -> Result<Ran, (&'static str, Stri
         }));
     });
     let before = QUIET.replace(true);
-    let ran = catch_unwind(AssertUnwindSafe(|| run(seed, scenario)));
+    let ran = catch_unwind(AssertUnwindSafe(run));
     QUIET.set(before);
     ran.map_err(|panic| {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
@@ -85,6 +92,24 @@ pub fn run_all(name: &str, scenario: Scenario) {
     println!("{name}: {seeds:?}: {marks:?}");
     if seeds.end - seeds.start >= SEEDS_FOR_MARKS {
         marks.all_happened(scenario);
+    }
+}
+
+/// Crashes some runs at each of their steps; FOREBAY_SEED names one.
+pub fn crash_everywhere(name: &str) {
+    let (first, seeds) = (seeds().start, seeds().count() as u64);
+    for seed in first..first + seeds.div_ceil(SEEDS_PER_CRASHED) {
+        for step in 0.. {
+            match caught(|| run_with_crash(seed, step)) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err((oracle, what)) => {
+                    let package = env!("CARGO_PKG_NAME");
+                    let repeat = format!("FOREBAY_SEED={seed} cargo test -p {package} --test simulation {name}");
+                    panic!("seed {seed}, crashed at step {step}: {oracle}: {what}; repeat: {repeat}");
+                }
+            }
+        }
     }
 }
 

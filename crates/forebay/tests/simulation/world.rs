@@ -24,7 +24,7 @@ use crate::oracle;
 use crate::unordered::Unordered;
 
 /// Steps within which a crash comes; a life without one takes about so many.
-const CRASH_STEPS_MAX: u64 = 1500;
+const CRASH_STEPS_MAX: u64 = 450;
 
 /// What can go wrong in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,13 +69,27 @@ pub fn run(seed: u64, scenario: Scenario) -> Ran {
             let wrap = |runtime: &Runtime, store, random: &mut SplitMix| behind(runtime, store, random, faulty);
             live(seed, &mut random, &mut past, Life { open: &open, wrap: &wrap, disk: None, crash_at: None });
         }
-        Scenario::Disk => run_on_disk(seed, &mut random, &mut past),
+        Scenario::Disk => run_on_disk(seed, &mut random, &mut past, None),
     }
-    let pages = past.book.pages();
-    Ran { log: past.log ^ pages.log, marks: pages.marks.clone() }
+    past.ran()
 }
 
-fn run_on_disk(seed: u64, random: &mut SplitMix, past: &mut Past) {
+/// One run of `seed` over a disk, whose first life ends at `step` by a crash; whether it came to that.
+pub fn run_with_crash(seed: u64, step: u64) -> bool {
+    let mut past = Past { book: Book::default(), records: Vec::new(), tick: 0, log: 0 };
+    run_on_disk(seed, &mut SplitMix::new(seed ^ 0x5eed), &mut past, Some(step));
+    past.ran().marks.crashes > 0
+}
+
+impl Past {
+    fn ran(&self) -> Ran {
+        let pages = self.book.pages();
+        Ran { log: self.log ^ pages.log, marks: pages.marks.clone() }
+    }
+}
+
+/// Several lives on one disk; with `crash_at` two, the first of which ends at that step.
+fn run_on_disk(seed: u64, random: &mut SplitMix, past: &mut Past, crash_at: Option<u64>) {
     let disk = Forgetful::new();
     let durability = match random.below(4) {
         0 => Durability::Interval { sync_ms: 1 + random.below(40) },
@@ -83,9 +97,9 @@ fn run_on_disk(seed: u64, random: &mut SplitMix, past: &mut Past) {
         _ => Durability::Always,
     };
     past.book.pages().lossy = durability != Durability::Always;
-    let lives = 1 + random.below(3);
+    let lives = if crash_at.is_some() { 2 } else { 1 + random.below(3) };
     for life in 0..lives {
-        let crash_at = (life + 1 < lives).then(|| random.below(CRASH_STEPS_MAX));
+        let crash_at = (life + 1 < lives).then(|| crash_at.unwrap_or(random.below(CRASH_STEPS_MAX)));
         let open = |runtime: &Runtime| -> Arc<dyn Store> {
             let handles = disk.clone();
             let options = EmbeddedOptions { durability, page_cache_bytes: 1 << 20 };

@@ -143,6 +143,10 @@ impl Client {
         if self.chance(3) {
             self.pause(2000).await;
         }
+        if self.chance(10) {
+            let expired = self.shared.engine.reap().await;
+            self.book.pages().marks.expired += expired as u64;
+        }
     }
 
     /// Sends requests together and looks at each reply.
@@ -244,6 +248,7 @@ impl Client {
                 3 | 4 => request(&format!("GET {counter}")),
                 5 => request("MGET pair0 pair1"),
                 6 => request(&format!("MGET {counter} counter0 pair0")),
+                _ if self.chance(3) => request("SET blind0 x PX 3"),
                 _ if self.chance(2) => request("MSET blind0 x blind1 x"),
                 _ => request("DEL blind0 blind1"),
             });

@@ -18,7 +18,7 @@ mod unordered;
 mod world;
 
 use forebay::mutation::Fault;
-use seeds::{Expected, gate_of, run_all};
+use seeds::{Expected, crash_everywhere, gate_of, run_all};
 use world::Scenario;
 
 #[test]
@@ -36,16 +36,22 @@ fn crashing_disks() {
     run_all("crashing_disks", Scenario::Disk);
 }
 
+/// Some runs, crashed at each of their steps in turn.
+#[test]
+fn a_crash_at_every_step() {
+    crash_everywhere("a_crash_at_every_step");
+}
+
 /// The faults that only a session can show; those that it shows too stand beside them.
 const GATE: &[Expected] = &[
-    (Fault::PipelinedReadOvertakes, Scenario::Sound, 100),
-    (Fault::CommitDiesWithConnection, Scenario::Sound, 100),
-    (Fault::OwnWritesHidden, Scenario::Sound, 100),
-    (Fault::AbortLeavesWrites, Scenario::Sound, 100),
-    (Fault::WatchIgnored, Scenario::Sound, 100),
-    (Fault::LockWithoutResult, Scenario::Sound, 100),
-    (Fault::AppliedIdsIgnored, Scenario::Faulty, 100),
-    (Fault::AcknowledgedBeforeFsync, Scenario::Disk, 100),
+    (Fault::PipelinedReadOvertakes, Scenario::Sound, 200),
+    (Fault::CommitDiesWithConnection, Scenario::Sound, 200),
+    (Fault::OwnWritesHidden, Scenario::Sound, 200),
+    (Fault::AbortLeavesWrites, Scenario::Sound, 200),
+    (Fault::WatchIgnored, Scenario::Sound, 200),
+    (Fault::LockWithoutResult, Scenario::Sound, 200),
+    (Fault::AppliedIdsIgnored, Scenario::Faulty, 200),
+    (Fault::AcknowledgedBeforeFsync, Scenario::Disk, 200),
 ];
 
 #[test]
