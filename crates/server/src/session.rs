@@ -20,6 +20,7 @@ use std::time::Duration;
 use forebay::cache::Context;
 use forebay::hint::HintSet;
 use forebay::key::{Key, KeyRef};
+use forebay::mutation::{self, Fault};
 use forebay::txn::{Ahead, Committing, Executed, Mode, Plan, PlannedLock};
 use forebay_protocol::{Batch, Frame, Protocol, Reply, errors};
 use smallvec::SmallVec;
@@ -230,9 +231,14 @@ impl Session {
         Ok(Some(command))
     }
 
+    /// Whether an earlier commit of this connection is not published, so that only a read under locks sees it.
+    pub fn unsettled(&self) -> bool {
+        self.replies.unsettled() && !mutation::on(Fault::PipelinedReadOvertakes)
+    }
+
     /// Serves a read whose keys are all cached, without a lock and without a wait; false if it can't be.
     fn serve_published(&mut self, command: &'static Command, frame: Frame<'_>) -> bool {
-        if self.open.is_open() || self.replies.unsettled() {
+        if self.open.is_open() || self.unsettled() {
             return false;
         }
         let Some(body) = command.body() else { return false };

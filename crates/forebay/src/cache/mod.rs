@@ -33,6 +33,7 @@ pub use crate::policy::AccessKind;
 
 use crate::hint::HintSet;
 use crate::key::{Key, KeyRef};
+use crate::mutation::{self, Fault};
 use crate::policy::{Access, Policy, Settings, Slot, Unit};
 use crate::read::Read;
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
@@ -219,16 +220,32 @@ impl Cache {
     }
 
     /// Makes a group of commits visible as a whole and undoes one hold for each time its key stands in `held`. `group`
-    /// names each key once, with its last value, or `None` where that is not known exactly: the entry is removed. The
-    /// fills of its keys end, so a commit that nobody can read around needs no hold before.
+    /// names each key once, with its last value, or `None` where that is not known exactly: the entry is removed.
     pub fn publish(&self, group: &[(Key, Option<Read>)], held: &[Key]) {
+        if mutation::on(Fault::PublishedKeyByKey) {
+            group.iter().for_each(|one| self.publish_group(std::slice::from_ref(one)));
+        } else {
+            self.publish_group(group);
+        }
+        self.release(held);
+    }
+
+    /// As [`Cache::publish`], for a commit that was not held, since its keys stay locked until it is published: the
+    /// fills that were begun without their locks end now.
+    pub fn publish_locked(&self, group: &[(Key, Option<Read>)]) {
+        for (key, _) in group {
+            self.inner.partition(key.borrow()).end_flight(key, None);
+        }
+        self.publish_group(group);
+    }
+
+    fn publish_group(&self, group: &[(Key, Option<Read>)]) {
         if let [(key, Some(read))] = group {
             // One key changes at one moment by itself.
-            self.publish_one(key, read, false);
-            return self.release(held);
+            return self.publish_one(key, read, false);
         }
         for (key, _) in group {
-            self.inner.partition(key.borrow()).mark(key);
+            self.inner.partition(key.borrow()).mark(key.borrow());
         }
         for (key, read) in group {
             match read {
@@ -239,13 +256,11 @@ impl Cache {
         for (key, _) in group {
             self.inner.partition(key.borrow()).unmark(key.borrow());
         }
-        self.release(held);
     }
 
     fn publish_one(&self, key: &Key, read: &Read, marked: bool) {
         let hash = key.borrow().hash64();
         let mut partition = self.inner.partition_of(hash);
-        partition.end_flight(key, None);
         let entering = Entering { context: &Context::default(), kind: AccessKind::Write, marked };
         self.install(&mut partition, hash, key, read, entering);
     }
@@ -327,7 +342,7 @@ impl Cache {
     fn fill(&self, key: &Key, id: u64, read: &Read, context: &Context, kind: AccessKind) -> bool {
         let hash = key.borrow().hash64();
         let mut partition = self.inner.partition_of(hash);
-        if partition.flight(key, id).is_none() {
+        if partition.flight(key, id).is_none() && !mutation::on(Fault::OvertakenFill) {
             return false;
         }
         self.install(&mut partition, hash, key, read, Entering { context, kind, marked: false });

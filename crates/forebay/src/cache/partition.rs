@@ -10,6 +10,7 @@ use super::record::Record;
 use super::slab::Slab;
 use super::{Cache, CacheStats, Context, Look};
 use crate::key::{Key, KeyRef};
+use crate::mutation::{self, Fault};
 use crate::policy::{Access, AccessKind, Hits, MARKS_MAX, Order, Policy, Slot, Why};
 use crate::read::Read;
 use crate::version::Version;
@@ -42,6 +43,8 @@ pub(super) struct Partition {
     fences: HashMap<Key, Fence, foldhash::quality::RandomState>,
     /// How often each pinned slot is pinned.
     pins: HashMap<Slot, u32, foldhash::fast::RandomState>,
+    /// Where records are put together.
+    scratch: Vec<u8>,
     next_sequence: u64,
     tick: u64,
     /// What is charged for the policy's metadata beyond its entries.
@@ -68,6 +71,7 @@ impl Partition {
             hits: policy.hits,
             fences: HashMap::default(),
             pins: HashMap::default(),
+            scratch: Vec::new(),
             next_sequence: 0,
             tick: 0,
             policy_bytes: 0,
@@ -183,7 +187,7 @@ impl Partition {
 
     pub(super) fn begin_fill(&mut self, key: &Key, id: u64, cache: &Cache) -> Begin {
         let fence = self.fences.entry(key.clone()).or_default();
-        if fence.held > 0 {
+        if fence.held > 0 && !mutation::on(Fault::FillWhileHeld) {
             return Begin::Held;
         }
         let Some(flight) = &mut fence.flight else {
@@ -220,6 +224,13 @@ impl Partition {
         }
     }
 
+    /// Ends the fill of a key that is removed or known to have changed.
+    fn end_overtaken(&mut self, key: &Key) {
+        if !mutation::on(Fault::FillSurvivesInvalidation) {
+            self.end_flight(key, None);
+        }
+    }
+
     pub(super) fn hold(&mut self, key: &Key) {
         self.end_flight(key, None);
         self.fences.entry(key.clone()).or_default().held += 1;
@@ -233,10 +244,8 @@ impl Partition {
         }
     }
 
-    /// The key is about to be published: its fills end, and lock-free readers look elsewhere.
-    pub(super) fn mark(&mut self, key: &Key) {
-        self.end_flight(key, None);
-        if let Some(entry) = self.entry_mut(key.borrow()) {
+    pub(super) fn mark(&mut self, key: KeyRef<'_>) {
+        if let Some(entry) = self.entry_mut(key) {
             entry.marked = true;
         }
     }
@@ -268,7 +277,8 @@ impl Partition {
         if let Some((slot, _)) = access.slot {
             if let Some(entry) = self.entries.get_mut(slot) {
                 let resized = entry.charged != charged;
-                (entry.record, entry.sequence, entry.charged) = (Record::new(key, read), sequence, charged);
+                (entry.record, entry.sequence, entry.charged) =
+                    (Record::new(key, read, &mut self.scratch), sequence, charged);
                 entry.marked |= marked;
                 if resized {
                     self.order.resized(slot, charged);
@@ -280,7 +290,7 @@ impl Partition {
             }
             return;
         }
-        let record = Record::new(key, read);
+        let record = Record::new(key, read, &mut self.scratch);
         let entry = Entry { record, sequence, charged, space: key.space(), marks: 0, marked };
         let slot = self.entries.insert(entry);
         let entries = &self.entries;
@@ -320,12 +330,12 @@ impl Partition {
     }
 
     pub(super) fn remove(&mut self, key: &Key) -> usize {
-        self.end_flight(key, None);
+        self.end_overtaken(key);
         self.find(key.borrow()).map_or(0, |slot| self.take(slot, Why::Invalidated))
     }
 
     pub(super) fn invalidate(&mut self, key: &Key, version: Version) -> usize {
-        self.end_flight(key, None);
+        self.end_overtaken(key);
         let Some(slot) = self.find(key.borrow()) else { return 0 };
         let older = self.entries.get(slot).is_some_and(|entry| entry.record.version() < version);
         if older { self.take(slot, Why::Invalidated) } else { 0 }
@@ -334,7 +344,7 @@ impl Partition {
     pub(super) fn clear(&mut self, of: &impl Fn(u8) -> bool) -> usize {
         let keys: Vec<Key> = self.fences.keys().filter(|key| of(key.space())).cloned().collect();
         for key in keys {
-            self.end_flight(&key, None);
+            self.end_overtaken(&key);
         }
         let slots: Vec<Slot> = self.entries.iter().filter(|(_, entry)| of(entry.space)).map(|(slot, _)| slot).collect();
         slots.into_iter().map(|slot| self.take(slot, Why::Invalidated)).sum()

@@ -5,6 +5,7 @@ use std::collections::{HashSet, VecDeque};
 
 use smallvec::SmallVec;
 
+use crate::mutation::{self, Fault};
 use crate::version::{TxnId, Version};
 
 /// Ids of applied commits that a store remembers.
@@ -71,7 +72,7 @@ impl AppliedIds {
 
     /// What is known of `id`.
     pub fn known(&self, id: TxnId) -> Known {
-        if self.ids.contains(&id) {
+        if self.ids.contains(&id) && !mutation::on(Fault::AppliedIdsIgnored) {
             Known::Applied
         } else if self.denied.contains(&id) {
             Known::Denied

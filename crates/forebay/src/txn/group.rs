@@ -31,6 +31,7 @@ use super::locks::{Locks, Owner, Pending};
 use super::settled::{self, Settled, Teller};
 use crate::cache::Cache;
 use crate::key::Key;
+use crate::mutation::{self, Fault};
 use crate::read::Read;
 use crate::runtime::Runtime;
 use crate::store::{Commit, CommitOutcome, Resolved, Store, Write};
@@ -158,7 +159,7 @@ impl Committer {
                     (write.key, Some(actual.unwrap_or(Read { value: write.after, version })))
                 };
                 let group: SmallVec<[_; 1]> = commit.writes.into_iter().map(read).collect();
-                self.cache.publish(&group, &[]);
+                self.cache.publish_locked(&group);
                 Now::Published
             }
             Some(CommitOutcome::Conflict(keys)) => Now::Failed(Failure::Conflict(conflict(&keys))),
@@ -186,6 +187,11 @@ impl Committer {
         queue.unsettled.insert(place, settled.clone());
         self.cache.hold(submission.commit.writes.iter().map(|write| &write.key));
         let Submission { owner, held, commit, depends } = submission;
+        if mutation::on(Fault::CacheBeforeStore) {
+            let early = |write: &crate::store::Write| Read { value: write.after.clone(), version: commit.version };
+            let early = commit.writes.iter().map(|write| (write.key.clone(), Some(early(write))));
+            self.cache.publish(&early.collect::<Vec<_>>(), &[]);
+        }
         if !ordered {
             drop(queue);
             let placed = Placed { commit, place, depends, settle, locked: Some((owner, held)) };
@@ -196,7 +202,15 @@ impl Committer {
             let read = Read { value: write.after.clone(), version: commit.version };
             (write.key.clone(), Pending { read, settled: settled.clone(), place })
         };
-        let results = commit.writes.iter().map(pending).collect();
+        let mut results: Vec<_> = commit.writes.iter().map(pending).collect();
+        if mutation::on(Fault::LockWithoutResult) {
+            results.clear();
+        }
+        if mutation::on(Fault::LockBeforePlace) {
+            drop(queue);
+            self.locks.hand_over(owner, &held, std::mem::take(&mut results));
+            queue = self.queue();
+        }
         // Under the queue's lock: places rise in the order in which locks are handed on.
         self.locks.hand_over(owner, &held, results);
         queue.placed.push_back(Placed { commit, place, depends, settle, locked: None });
@@ -242,6 +256,7 @@ impl Committer {
     /// with the loop. True if it is done.
     fn drive(self: &Arc<Committer>, group: Vec<Placed>) -> bool {
         let again = group.first().is_some_and(|placed| placed.locked.is_none());
+        let client = mutation::on(Fault::CommitDiesWithConnection).then(|| group[0].settle.client()).flatten();
         let committer = self.clone();
         let mut work: BoxFuture<'static, ()> = Box::pin(async move { committer.commit(group).await });
         if (&mut work).now_or_never().is_some() {
@@ -249,7 +264,10 @@ impl Committer {
         }
         let committer = self.clone();
         self.runtime.spawn(async move {
-            work.await;
+            match client {
+                None => work.await,
+                Some(client) => client.while_wanted(work).await,
+            }
             if again {
                 committer.next_group();
             }

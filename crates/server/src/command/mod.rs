@@ -177,18 +177,19 @@ const FAMILIES: &[&[Command]] = &[
 ];
 
 /// Names by which commands are looked up; a longer one is unknown.
-const NAME_BYTES_MAX: usize = 32;
+const NAME_BYTES_MAX: usize = 15;
 
 /// The commands by name.
 pub struct Table {
-    by_name: hashbrown::HashMap<&'static str, (usize, &'static Command), foldhash::fast::FixedState>,
+    by_name: hashbrown::HashMap<u128, (usize, &'static Command), foldhash::fast::FixedState>,
     list: Vec<&'static Command>,
 }
 
 impl Default for Table {
     fn default() -> Table {
-        let by_name = all().enumerate().map(|(number, command)| (command.name, (number, command))).collect();
-        Table { by_name, list: all().collect() }
+        let named =
+            |(number, command): (usize, &'static Command)| Some((packed(command.name.as_bytes())?, (number, command)));
+        Table { by_name: all().enumerate().filter_map(named).collect(), list: all().collect() }
     }
 }
 
@@ -210,12 +211,17 @@ impl Table {
 
     /// As [`Table::find`], with the command's number in the table.
     pub fn find_numbered(&self, name: &[u8]) -> Option<(usize, &'static Command)> {
-        let mut lower = [0; NAME_BYTES_MAX];
-        let lower = lower.get_mut(..name.len())?;
-        lower.copy_from_slice(name);
-        lower.make_ascii_lowercase();
-        self.by_name.get(std::str::from_utf8(lower).ok()?).copied()
+        self.by_name.get(&packed(name)?).copied()
     }
+}
+
+/// A command's name in small letters, and its length, as one number: every request is looked up by it.
+fn packed(name: &[u8]) -> Option<u128> {
+    let mut bytes = [0; NAME_BYTES_MAX + 1];
+    bytes[..NAME_BYTES_MAX].get_mut(..name.len())?.copy_from_slice(name);
+    bytes.make_ascii_lowercase();
+    bytes[NAME_BYTES_MAX] = name.len() as u8;
+    Some(u128::from_le_bytes(bytes))
 }
 
 impl Command {

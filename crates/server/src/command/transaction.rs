@@ -129,7 +129,7 @@ fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, Reply> {
         }
         // Watching nothing and only reading: served without a lock if all is cached.
         if watched.is_empty()
-            && !session.replies.unsettled()
+            && !session.unsettled()
             && let Some(reply) = exec_published(session, &queue)
         {
             return reply;
