@@ -19,8 +19,11 @@ const LOG_LINES_SHOWN: usize = 60;
 pub struct Forebay {
     /// Where it listens; another port after each start.
     pub address: SocketAddr,
+    /// A shell script that the server is started from, if not directly; it ends with `exec "$@"`.
+    script: Option<String>,
     arguments: Vec<String>,
     folder: tempfile::TempDir,
+    log: tempfile::NamedTempFile,
     running: Option<(Child, BufReader<ChildStdout>)>,
 }
 
@@ -54,10 +57,44 @@ pub fn wait(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
     }
 }
 
+/// The binary, started by a shell script that ends with `exec "$@"` and may mount what it likes: nobody else sees it.
+pub fn forebay_command_in(script: &str) -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["-rm", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_forebay")]).stdin(Stdio::null());
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FOREBAY_")) {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// Whether this user may mount for a process of its own.
+pub fn can_mount() -> bool {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mount = ["-rm", "mount", "-t", "tmpfs", "-o", "size=64k", "none"];
+    let mounted = Command::new("unshare").args(mount).arg(folder.path()).stderr(Stdio::null()).status();
+    mounted.is_ok_and(|status| status.success())
+}
+
 impl Forebay {
     /// Starts it with these arguments after `serve`, and waits until it answers. `store` is `memory` or `embedded`.
     pub fn start(store: &str, arguments: &[&str]) -> Forebay {
+        Forebay::start_in(tempfile::tempdir().expect("a temporary folder"), None, store, arguments)
+    }
+
+    /// The same with the embedded store on a disk of its own of so many KiB, mounted for this process alone. The disk
+    /// is gone when the process has ended. `None`, said on stderr, where mounting is not allowed.
+    pub fn start_on_disk(disk_kib: u64, arguments: &[&str]) -> Option<Forebay> {
+        if !can_mount() {
+            eprintln!("skipped: `unshare -rm mount` is not allowed here");
+            return None;
+        }
         let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().to_str().expect("UTF-8");
+        let script = format!("mount -t tmpfs -o size={disk_kib}k none '{path}' && exec \"$@\"");
+        Some(Forebay::start_in(folder, Some(script), "embedded", arguments))
+    }
+
+    fn start_in(folder: tempfile::TempDir, script: Option<String>, store: &str, arguments: &[&str]) -> Forebay {
         let store = match store {
             "embedded" => format!("embedded:{}", folder.path().join("store.redb").display()),
             other => other.to_owned(),
@@ -65,7 +102,8 @@ impl Forebay {
         let fixed = ["serve", "--listen", "127.0.0.1:0", "--http", "off", "--log-level", "warn", "--store", &store];
         let arguments = fixed.iter().chain(arguments).map(|argument| (*argument).to_owned()).collect();
         let nowhere: SocketAddr = ([127, 0, 0, 1], 0).into();
-        let mut forebay = Forebay { address: nowhere, arguments, folder, running: None };
+        let log = tempfile::NamedTempFile::new().expect("a file for stderr");
+        let mut forebay = Forebay { address: nowhere, script, arguments, folder, log, running: None };
         forebay.restart();
         forebay
     }
@@ -73,7 +111,10 @@ impl Forebay {
     /// Starts it on what the last one left, killing that first if it still runs.
     pub fn restart(&mut self) {
         self.kill9();
-        let mut command = forebay_command();
+        let mut command = match &self.script {
+            None => forebay_command(),
+            Some(script) => forebay_command_in(script),
+        };
         command.args(&self.arguments).stdout(Stdio::piped()).stderr(self.log_file());
         let mut child = command.spawn().expect("the binary runs");
         let mut banner = BufReader::new(child.stdout.take().expect("it is piped"));
@@ -122,6 +163,25 @@ impl Forebay {
         }
     }
 
+    /// The process.
+    pub fn id(&self) -> u32 {
+        self.running.as_ref().expect("it runs").0.id()
+    }
+
+    /// A file of its folder as the process sees it.
+    pub fn file(&self, name: &str) -> PathBuf {
+        let path = self.folder.path().join(name);
+        let path = path.strip_prefix("/").expect("an absolute path");
+        PathBuf::from(format!("/proc/{}/root", self.id())).join(path)
+    }
+
+    /// Bytes of memory that it has.
+    pub fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).expect("its status");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its resident size");
+        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number of KiB") * 1024
+    }
+
     /// What it has written to stderr since the first start.
     pub fn log(&self) -> String {
         let bytes = std::fs::read(self.log_path()).unwrap_or_default();
@@ -129,7 +189,7 @@ impl Forebay {
     }
 
     fn log_path(&self) -> PathBuf {
-        self.folder.path().join("stderr")
+        self.log.path().to_owned()
     }
 
     fn log_file(&self) -> File {

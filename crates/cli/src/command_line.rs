@@ -3,7 +3,7 @@
 use clap::{Arg, ArgAction, Command, value_parser};
 use clap_complete::Shell;
 
-use crate::{demo, replay, settings};
+use crate::{check, demo, replay, settings};
 
 /// Settings that `demo` chooses itself.
 pub const DEMO_CHOOSES: &[&str] = &["store"];
@@ -96,6 +96,7 @@ pub fn command() -> Command {
                 .args(settings::arguments(DEMO_CHOOSES)),
         )
         .subcommand(replay::command())
+        .subcommand(check::command())
         .subcommand(
             Command::new("config")
                 .about("Print the effective settings and where each came from")

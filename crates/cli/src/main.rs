@@ -1,6 +1,7 @@
 //! The one binary. `command_line.rs` declares what can be typed; each subcommand is a file of its own; `settings/` is
 //! what can be set; `node.rs` makes a running server of the settings.
 
+mod check;
 mod command_line;
 mod completions;
 mod config;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         Some(("serve", matches)) => serve::run(matches),
         Some(("demo", matches)) => demo::run(matches),
         Some(("replay", matches)) => replay::run(matches),
+        Some(("check", matches)) => check::run(matches),
         Some(("config", matches)) => config::run(matches),
         Some(("completions", matches)) => completions::run(matches),
         // clap has refused everything else.

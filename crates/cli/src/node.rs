@@ -10,7 +10,7 @@ use forebay::store::Store;
 use forebay::store::embedded::{Durability as Flush, Embedded, EmbeddedOptions};
 use forebay::store::memory::Memory;
 use forebay::txn::{Engine, EngineOptions};
-use forebay_server::{Http, Server, ServerOptions, Shared};
+use forebay_server::{Access, Http, Server, ServerOptions, Shared};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::error::CommandError;
@@ -66,7 +66,7 @@ impl Node {
             engine.start_reaper();
         }
         let (threads, trace_dir) = (settings.threads.count(), settings.trace_dir.clone());
-        let options = ServerOptions { engine, limits: settings.server, threads, trace_dir };
+        let options = ServerOptions { engine, limits: settings.server, threads, access: Access::default(), trace_dir };
         let server = Server::bind(settings.listen, options).await?;
         let shared = server.shared();
         let http = match settings.http {

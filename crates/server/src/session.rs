@@ -8,6 +8,7 @@
 //! Knows no socket and no clock of its own: it runs on any [`forebay::runtime::Runtime`].
 
 mod attend;
+mod identity;
 mod multi;
 mod open;
 mod traced;
@@ -25,6 +26,7 @@ use forebay::txn::{Ahead, Committing, Executed, Mode, Plan, PlannedLock};
 use forebay_protocol::{Batch, Frame, Protocol, Reply, errors};
 use smallvec::SmallVec;
 
+pub use identity::{Identity, reason};
 pub use multi::{Multi, Queue};
 pub use open::{Deadline, Open};
 pub use traced::Traced;
@@ -45,6 +47,8 @@ pub struct Session {
     pub shared: Arc<Shared>,
     /// What others may know of this client.
     pub client: Arc<Client>,
+    /// Who it is.
+    pub identity: Identity,
     /// RESP2 until HELLO 3.
     pub protocol: Protocol,
     /// Database, as key space.
@@ -122,9 +126,11 @@ pub enum ReplyMode {
 impl Session {
     /// A session of a client that has just connected.
     pub fn new(shared: Arc<Shared>, client: Arc<Client>) -> Session {
-        Session {
+        let identity = Identity::new(&shared.access);
+        let session = Session {
             shared,
             client,
+            identity,
             protocol: Protocol::Resp2,
             space: 0,
             multi: Multi::default(),
@@ -137,7 +143,9 @@ impl Session {
             monitor: None,
             traced: Traced::default(),
             pending: Pending::default(),
-        }
+        };
+        session.publish_user();
+        session
     }
 
     /// As it was when the client connected.
@@ -149,6 +157,7 @@ impl Session {
         self.hints = Hints::default();
         self.reply_mode = ReplyMode::On;
         self.stop_monitor();
+        self.identify(None);
         self.client.names().name.clear();
         self.publish_state();
     }
@@ -209,6 +218,9 @@ impl Session {
         });
         let fits = fits.and_then(|command| command.key_too_long(frame).map_or(Ok(command), Err));
         let command = fits.inspect_err(|_| self.multi.doom())?;
+        if self.identity.is_guarded(&self.shared.access) {
+            self.guard(number, command, frame).inspect_err(|_| self.multi.doom())?;
+        }
         if let Some(reason) = self.open.aborted()
             && !command.is(Flag::InAborted)
         {
@@ -354,8 +366,10 @@ impl Session {
         let mut keys: Vec<Key> = Vec::new();
         for at in start..batch.len() {
             let frame = batch.frame(at);
-            let Some(command) = self.shared.table.find(frame.arg(0)) else { continue };
-            if !command.arity_fits(frame.len()) {
+            let Some((number, command)) = self.shared.table.find_numbered(frame.arg(0)) else { continue };
+            let refused =
+                || self.identity.is_guarded(&self.shared.access) && self.denied(number, command, frame).is_some();
+            if !command.arity_fits(frame.len()) || refused() {
                 continue;
             }
             match command.effect(frame) {

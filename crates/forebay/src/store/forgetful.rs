@@ -27,6 +27,8 @@ struct State {
     syncs: u64,
     /// Writes and syncs until everything fails; none: never.
     fails_in: Option<u64>,
+    /// Bytes that have room; none: any number.
+    bytes_max: Option<usize>,
 }
 
 /// What went to the disk so far.
@@ -79,6 +81,13 @@ impl State {
             None => Ok(()),
         }
     }
+
+    fn room(&self, end: u64) -> io::Result<()> {
+        match self.bytes_max.is_some_and(|max| end > max as u64) {
+            true => Err(io::ErrorKind::StorageFull.into()),
+            false => Ok(()),
+        }
+    }
 }
 
 impl Forgetful {
@@ -116,6 +125,12 @@ impl Forgetful {
     /// Lets every write and sync fail after so many more; `None` mends the disk.
     pub fn fail_in(&self, calls: Option<u64>) {
         self.state().fails_in = calls;
+    }
+
+    /// Refuses, from now on, writes beyond so many bytes, as a full disk does: to lengthen a file takes no room, to write
+    /// there does. `None` gives it room.
+    pub fn hold_at_most(&self, bytes_max: Option<usize>) {
+        self.state().bytes_max = bytes_max;
     }
 
     /// Ends all handles. Of the writes not synced, those survive for which `survives` (asked in order) says so; a
@@ -189,6 +204,7 @@ impl StorageBackend for Handle {
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let mut state = self.state()?;
         state.count_down()?;
+        state.room(offset + data.len() as u64)?;
         state.writes += 1;
         state.bytes_written += data.len() as u64;
         state.write(Pending::Write(offset, data.to_vec()));

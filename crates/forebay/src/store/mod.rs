@@ -17,6 +17,9 @@ pub mod memory;
 pub mod metered;
 #[cfg(feature = "testing")]
 #[doc(hidden)]
+pub mod rot;
+#[cfg(feature = "testing")]
+#[doc(hidden)]
 pub mod suite;
 
 mod applied;

@@ -23,6 +23,10 @@ use crate::version::{TxnId, Version};
 /// A closed store that owes nobody an answer is reopened by whoever asks for it, but not more often than this.
 const REOPEN_PAUSE_MS: u64 = 1_000;
 
+/// After the disk was found full, how many times longer than the reopening took no commit is tried: each that fails
+/// costs a reopening, which may walk the whole file, and readers wait for it.
+const FULL_PAUSE_FACTOR: u32 = 10;
+
 /// Snapshots that a read takes before it waits for the writer, if each is overtaken by a delete of one of its keys.
 const SNAPSHOTS_MAX: usize = 8;
 
@@ -52,6 +56,14 @@ struct Writer {
     /// The greatest version that a group carried.
     version: Version,
     closed: Option<Closed>,
+    full: Option<Full>,
+}
+
+/// The disk had no room for a group.
+struct Full {
+    why: String,
+    /// No commit is tried before.
+    until: Duration,
 }
 
 /// Why the file is closed, and who is to open it.
@@ -85,6 +97,7 @@ impl Engine {
             first_incarnation: incarnation,
             version: Version::ZERO,
             closed: None,
+            full: None,
         };
         let mut tombstones = Tombstones::new(incarnation);
         tombstones.reach(loaded.totals.group);
@@ -144,7 +157,12 @@ impl Engine {
             return Err(Unavailable(format!("the store {} is closed: {}", self.name, closed.why)));
         }
         closed.tried = Some(now);
-        self.reopen(writer).map_err(|why| {
+        let reopened = self.reopen(writer);
+        let ended = self.runtime.elapsed();
+        if let Some(full) = &mut writer.full {
+            full.until = ended + pause.max(ended.saturating_sub(now) * FULL_PAUSE_FACTOR);
+        }
+        reopened.map_err(|why| {
             if let Some(closed) = &mut writer.closed {
                 closed.why = format!("it failed and can't be reopened: {why}");
             }
@@ -199,17 +217,32 @@ impl Engine {
         let Some(database) = &*guard else { return Err("the store is closed".to_owned()) };
         let result = file::caught(|| work(database, writer));
         drop(guard);
-        result.map_err(|why| {
-            let why = why.to_string();
+        result.map_err(|caught| {
+            let mut why = caught.to_string();
+            if caught.is_full() {
+                why.push_str("; make room on the disk");
+                writer.full = Some(Full { why: why.clone(), until: self.runtime.elapsed() });
+            }
             self.close(writer, why.clone(), true);
             why
         })
     }
 
+    /// Makes sure that a group has a chance.
+    fn ensure_room(&self, writer: &Writer) -> Result<(), Unavailable> {
+        match &writer.full {
+            Some(full) if self.runtime.elapsed() < full.until => {
+                Err(Unavailable(format!("the store {} takes no writes: {}", self.name, full.why)))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Applies a group in one write transaction.
     pub fn commit(&self, group: &[Commit]) -> Vec<CommitOutcome> {
         let mut writer = locked(&self.writer);
-        if let Err(Unavailable(why)) = self.ensure_open(&mut writer, false) {
+        let ready = self.ensure_open(&mut writer, false).and_then(|()| self.ensure_room(&writer));
+        if let Err(Unavailable(why)) = ready {
             return vec![CommitOutcome::Unavailable(why); group.len()];
         }
         let newest = group.iter().map(|commit| commit.version).max().unwrap_or_default();
@@ -243,6 +276,8 @@ impl Engine {
     fn apply(&self, database: &Database, writer: &Writer, group: &[Commit]) -> Result<Taken, redb::Error> {
         let flushes = |bytes| match self.options.durability {
             Durability::Always => Flush::Now,
+            // Whether there is room again only a flush tells; what is acknowledged without one would be lost again.
+            _ if writer.full.is_some() => Flush::Now,
             _ if writer.unflushed_bytes + bytes >= UNFLUSHED_BYTES_MAX => Flush::WithAllocator,
             _ => Flush::Later,
         };
@@ -264,6 +299,9 @@ impl Engine {
         writer.applied.add(writer.group, taken.ids.clone().into());
         writer.next_part_id = taken.next_part_id;
         writer.unflushed = !taken.durable;
+        if taken.durable {
+            writer.full = None;
+        }
         writer.unflushed_bytes = if taken.durable { 0 } else { writer.unflushed_bytes + taken.bytes };
         self.set_counts(&taken.counts);
     }

@@ -22,7 +22,7 @@ use crate::value::blob_bytes;
 const PAGE_BYTES: usize = 4096;
 
 /// The format that this code reads and writes.
-pub(super) const FORMAT: u64 = 1;
+pub(super) const FORMAT: u64 = 2;
 
 /// Makes the disk that the database lies on, anew for each opening.
 pub type MakeBackend = Arc<dyn Fn() -> io::Result<Box<dyn StorageBackend>> + Send + Sync>;
@@ -151,6 +151,14 @@ pub(super) enum Caught {
     Panic(String),
 }
 
+impl Caught {
+    /// Whether there was no room on the disk.
+    pub fn is_full(&self) -> bool {
+        use io::ErrorKind::{QuotaExceeded, StorageFull};
+        matches!(self, Caught::Error(redb::Error::Io(error)) if matches!(error.kind(), StorageFull | QuotaExceeded))
+    }
+}
+
 impl From<redb::Error> for Caught {
     fn from(error: redb::Error) -> Caught {
         Caught::Error(error)
@@ -166,7 +174,7 @@ impl fmt::Display for Caught {
     }
 }
 
-fn panic_text(panic: Box<dyn Any + Send>) -> String {
+pub(super) fn panic_text(panic: Box<dyn Any + Send>) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a message".to_owned())
 }
@@ -275,7 +283,7 @@ fn load(database: &Database) -> Result<Result<Loaded, String>, redb::Error> {
     let mut applied = AppliedIds::new(totals.floor);
     for row in log.range(..rows::TOTALS)? {
         let (group, ids) = row?;
-        match rows::parse_ids(ids.value()) {
+        match rows::parse_ids(group.value(), ids.value()) {
             Ok(ids) => applied.add(group.value(), ids.into()),
             Err(why) => return Ok(Err(why)),
         }
@@ -293,7 +301,7 @@ fn load(database: &Database) -> Result<Result<Loaded, String>, redb::Error> {
     Ok(Ok(Loaded { incarnation, totals, applied, next_part_id }))
 }
 
-fn io_error(name: &str, source: io::Error) -> OpenError {
+pub(super) fn io_error(name: &str, source: io::Error) -> OpenError {
     let advice = match source.kind() {
         io::ErrorKind::NotFound => "make the folder first",
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {

@@ -129,7 +129,7 @@ fn log_group(transaction: &WriteTransaction, scene: &Scene<'_>, taken: &Taken) -
     let eviction = scene.applied.eviction(taken.ids.len());
     let mut log = transaction.open_table(rows::LOG)?;
     if !taken.ids.is_empty() {
-        log.insert(group, rows::ids_row(&taken.ids).as_slice())?;
+        log.insert(group, rows::ids_row(group, &taken.ids).as_slice())?;
     }
     for old in eviction.groups {
         log.remove(old)?;

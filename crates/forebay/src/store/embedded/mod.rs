@@ -6,6 +6,7 @@
 //! * `write`, `touched`: how a document is written; a large one costs what a change touches, not its size.
 //! * `read`: snapshots.
 //! * `rows`: what lies in the file.
+//! * `check`, `validate`: whether a file is sound.
 //!
 //! **A group is one write transaction**, so that its commits share one flush, and what is left after a crash is a
 //! prefix of the groups. With [`Durability::Always`] each is flushed before it is acknowledged; otherwise redb keeps
@@ -25,13 +26,13 @@
 //! group, decide. If groups were acknowledged but not flushed, they are lost with the old handle: the incarnation
 //! rises, and commits minted before are refused, because what they read may be lost.
 
+mod check;
 mod engine;
 mod file;
 mod group;
 mod read;
 mod rows;
 mod touched;
-#[cfg(feature = "testing")]
 mod validate;
 mod write;
 
@@ -46,6 +47,7 @@ use futures_util::future::{BoxFuture, Either, select};
 use redb::StorageBackend;
 use redb::backends::FileBackend;
 
+pub use self::check::{Checked, check};
 pub use self::file::{MakeBackend, OpenError};
 
 use self::engine::Engine;
@@ -141,6 +143,13 @@ impl Embedded {
         Ok(Embedded { engine, _ends_flushing: ends_flushing })
     }
 
+    /// [`check`] on the disk that `make_backend` makes.
+    #[cfg(feature = "testing")]
+    #[doc(hidden)]
+    pub fn check_with_backend(make_backend: MakeBackend) -> Result<Checked, OpenError> {
+        check::check_named("on a given disk", make_backend)
+    }
+
     /// Walks through the whole file and says what in it does not agree.
     #[cfg(feature = "testing")]
     #[doc(hidden)]
@@ -178,11 +187,14 @@ fn open_file(path: &PathBuf) -> io::Result<Box<dyn StorageBackend>> {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         File::open(folder)?.sync_all()?;
     }
-    let backend = FileBackend::new(file).map_err(|error| match error {
+    Ok(Box::new(FileBackend::new(file).map_err(plain_error)?))
+}
+
+fn plain_error(error: redb::DatabaseError) -> io::Error {
+    match error {
         redb::DatabaseError::Storage(redb::StorageError::Io(error)) => error,
         other => io::Error::other(other),
-    })?;
-    Ok(Box::new(backend))
+    }
 }
 
 impl Store for Embedded {

@@ -52,13 +52,15 @@ impl Snapshot {
     /// One document and its version.
     pub fn document(&mut self, key: &Key) -> Result<Option<(Value, Version)>, Failure> {
         let damaged = |why| Failure::Damaged(key.clone(), why);
-        let row = match self.documents.get(rows::document_key(key).as_slice()) {
+        let row_key = rows::document_key(key);
+        let row = match self.documents.get(row_key.as_slice()) {
             Ok(row) => row,
             Err(redb::StorageError::Corrupted(why)) => return Err(damaged(why)),
             Err(error) => return Err(error.into()),
         };
         let Some(row) = row else { return Ok(None) };
-        let (header, rest) = Header::parse(row.value()).map_err(damaged)?;
+        let content = rows::unseal(&row_key, row.value()).map_err(damaged)?;
+        let (header, rest) = Header::parse(content).map_err(damaged)?;
         let value = match header.layout {
             Layout::Inline => rows::inline_value(&header, rest).map_err(damaged)?,
             Layout::Parts(parts) => {
@@ -84,7 +86,8 @@ impl Snapshot {
         for row in table.range(start.as_slice()..end.as_slice())? {
             let (row_key, value) = row?;
             let part = row_key.value().get(PART_PREFIX_BYTES..).unwrap_or_default();
-            if let Err(why) = assembly.add(part, value.value()) {
+            let added = rows::unseal(row_key.value(), value.value()).and_then(|value| assembly.add(part, value));
+            if let Err(why) = added {
                 return Ok(Err(why));
             }
         }

@@ -7,6 +7,10 @@
 //! | `parts` | space, part id (8), then field, member, position (8) or chunk (8) | value, nothing, element or bytes |
 //! | `expiries` | space, expiry (8), name | nothing |
 //! | `log` | group number, or all ones | the group's transaction ids (16 each), or the [`Totals`] |
+//!
+//! Each row of `documents`, `parts` and `log` ends in a sum over its key and itself ([`seal`]): redb looks at the sums
+//! of its pages only when it opens a file that was not closed properly, and a bit that has turned over in a value
+//! would be read as if it had been written.
 
 use redb::TableDefinition;
 
@@ -28,6 +32,28 @@ pub(super) const TOTALS: u64 = u64::MAX;
 
 const NO_EXPIRY: u64 = u64::MAX;
 const HEADER_BYTES: usize = 1 + 16 + 8;
+
+/// Ends `row` with the CRC-32 of its key and itself.
+pub(super) fn seal(row_key: &[u8], row: &mut Vec<u8>) {
+    let sum = sum(row_key, row);
+    row.extend_from_slice(&sum);
+}
+
+/// The row without its sum, if that is right.
+pub(super) fn unseal<'a>(row_key: &[u8], row: &'a [u8]) -> Result<&'a [u8], String> {
+    match row.split_last_chunk() {
+        Some((content, found)) if *found == sum(row_key, content) => Ok(content),
+        Some(_) => Err("a row does not agree with its checksum".to_owned()),
+        None => Err("its row is cut short".to_owned()),
+    }
+}
+
+fn sum(row_key: &[u8], content: &[u8]) -> [u8; 4] {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(row_key);
+    hasher.update(content);
+    hasher.finalize().to_be_bytes()
+}
 
 /// How a document lies in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,11 +246,12 @@ impl Totals {
         row.extend_from_slice(&self.group.to_be_bytes());
         row.extend_from_slice(&self.floor.0.to_bytes());
         row.extend(self.counts.iter().flat_map(|count| count.to_be_bytes()));
+        seal(&TOTALS.to_be_bytes(), &mut row);
         row
     }
 
     pub fn parse(row: &[u8]) -> Result<Totals, String> {
-        let mut reader = Reader(row);
+        let mut reader = Reader(unseal(&TOTALS.to_be_bytes(), row)?);
         let group = reader.u64()?;
         let floor = TxnId(Version::from_bytes(reader.take()?));
         let mut counts = [0; SPACES as usize];
@@ -236,13 +263,15 @@ impl Totals {
 }
 
 /// The row of a group in `log`.
-pub(super) fn ids_row(ids: &[TxnId]) -> Vec<u8> {
-    ids.iter().flat_map(|id| id.0.to_bytes()).collect()
+pub(super) fn ids_row(group: u64, ids: &[TxnId]) -> Vec<u8> {
+    let mut row = ids.iter().flat_map(|id| id.0.to_bytes()).collect();
+    seal(&group.to_be_bytes(), &mut row);
+    row
 }
 
 /// The inverse of [`ids_row`].
-pub(super) fn parse_ids(row: &[u8]) -> Result<Vec<TxnId>, String> {
-    let (ids, rest) = row.as_chunks::<16>();
+pub(super) fn parse_ids(group: u64, row: &[u8]) -> Result<Vec<TxnId>, String> {
+    let (ids, rest) = unseal(&group.to_be_bytes(), row)?.as_chunks::<16>();
     if !rest.is_empty() {
         return Err("a row of the table 'log' is cut short".to_owned());
     }
@@ -287,7 +316,7 @@ mod tests {
             if let Ok((header, rest)) = Header::parse(&row) {
                 let _ = inline_value(&header, rest);
             }
-            let _ = (Totals::parse(&row), parse_ids(&row), parse_expiry_key(&row), parse_document_key(&row));
+            let _ = (Totals::parse(&row), parse_ids(1, &row), parse_expiry_key(&row), parse_document_key(&row));
         }
 
         #[test]
@@ -302,7 +331,8 @@ mod tests {
         assert_eq!(Totals::parse(&totals.to_row()), Ok(totals.clone()));
         assert!(Totals::parse(&totals.to_row()[1..]).is_err());
         let ids = vec![TxnId(version(3, 4)), TxnId(version(3, 5))];
-        assert_eq!(parse_ids(&ids_row(&ids)), Ok(ids.clone()));
-        assert!(parse_ids(&ids_row(&ids)[1..]).is_err());
+        assert_eq!(parse_ids(8, &ids_row(8, &ids)), Ok(ids.clone()));
+        assert!(parse_ids(8, &ids_row(8, &ids)[1..]).is_err());
+        assert!(parse_ids(9, &ids_row(8, &ids)).is_err(), "a row under another key");
     }
 }

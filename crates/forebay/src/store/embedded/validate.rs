@@ -1,4 +1,4 @@
-//! A walk through the whole file that looks whether its tables agree; for tests.
+//! A walk through the whole file that looks whether its tables agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,8 @@ pub(super) fn validate(database: &Database) -> Result<Result<(), String>, redb::
     let (mut parts, mut expiries) = (BTreeSet::new(), BTreeSet::new());
     for row in transaction.open_table(rows::DOCUMENTS)?.iter()? {
         let (row_key, row) = row?;
-        let (Ok(key), Ok((header, _))) = (rows::parse_document_key(row_key.value()), Header::parse(row.value())) else {
+        let header = rows::unseal(row_key.value(), row.value()).and_then(Header::parse);
+        let (Ok(key), Ok((header, _))) = (rows::parse_document_key(row_key.value()), header) else {
             return Ok(Err(format!("the row {:?} makes no sense", row_key.value())));
         };
         counts[usize::from(key.space())] += 1;
@@ -67,7 +68,7 @@ fn validate_log(
     let mut ids = BTreeMap::new();
     for row in log.range(..rows::TOTALS)? {
         let (group, row) = row?;
-        for id in rows::parse_ids(row.value()).unwrap_or_default() {
+        for id in rows::parse_ids(group.value(), row.value()).unwrap_or_default() {
             if let Some(other) = ids.insert(id, group.value()) {
                 return Ok(Err(format!("{id} was applied in the groups {other} and {}", group.value())));
             }

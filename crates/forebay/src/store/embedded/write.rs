@@ -55,8 +55,10 @@ impl<'txn> Documents<'txn> {
 
     /// The header of `key`'s row. The inner error says that the row is damaged.
     pub fn header(&self, key: &Key) -> Result<Result<Option<Header>, String>, redb::Error> {
-        let row = self.documents.get(rows::document_key(key).as_slice())?;
-        Ok(row.map(|row| Header::parse(row.value()).map(|(header, _)| header)).transpose())
+        let row_key = rows::document_key(key);
+        let row = self.documents.get(row_key.as_slice())?;
+        let parse = |row: &[u8]| Ok(Header::parse(rows::unseal(&row_key, row)?)?.0);
+        Ok(row.map(|row| parse(row.value())).transpose())
     }
 
     /// Writes what `write` leaves, over the document whose header is `old`.
@@ -82,7 +84,7 @@ impl<'txn> Documents<'txn> {
             return Ok(());
         };
         let mut header = Header { version, expires_at_ms, layout: Layout::Inline };
-        let row = if lies_in_parts(value, old_parts) {
+        let mut row = if lies_in_parts(value, old_parts) {
             let parts = self.write_parts(key.space(), old_parts, &write.changes, value)?;
             header.layout = Layout::Parts(parts);
             header.parts_row(parts)
@@ -90,6 +92,7 @@ impl<'txn> Documents<'txn> {
             self.remove_parts(key.space(), old_parts)?;
             header.inline_row(value)
         };
+        rows::seal(&row_key, &mut row);
         self.bytes += (row_key.len() + row.len()) as u64;
         self.documents.insert(row_key.as_slice(), row.as_slice())?;
         Ok(())
@@ -117,8 +120,11 @@ impl<'txn> Documents<'txn> {
     }
 
     fn put_part(&mut self, row_key: &[u8], value: &[u8]) -> Result<(), redb::Error> {
-        self.bytes += (row_key.len() + value.len()) as u64;
-        self.parts.insert(row_key, value)?;
+        let mut row = Vec::with_capacity(value.len() + 4);
+        row.extend_from_slice(value);
+        rows::seal(row_key, &mut row);
+        self.bytes += (row_key.len() + row.len()) as u64;
+        self.parts.insert(row_key, row.as_slice())?;
         Ok(())
     }
 
