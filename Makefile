@@ -34,8 +34,8 @@ lint:
 	case "$$(rustc --version)" in 'rustc $(RUST_NAMED).'*) deny='-D warnings';; *) deny=;; esac; \
 	cargo clippy --locked $(PACKAGES) --all-targets -- $$deny
 
-nightly: setup ## the long tests too: FOREBAY_NIGHTLY=1, optimised
-	FOREBAY_NIGHTLY=1 cargo test --release --locked $(PACKAGES) -- --include-ignored
+nightly: setup ## the long tests too: hours of them, optimised
+	FOREBAY_NIGHTLY=1 FOREBAY_SEEDS=10000 cargo test --release --locked $(PACKAGES) -- --include-ignored
 
 # Each round runs seeds that no round before it had; FIRST=50000 begins there.
 FIRST ?= 20000
