@@ -99,7 +99,10 @@ impl Forebay {
             "embedded" => format!("embedded:{}", folder.path().join("store.redb").display()),
             other => other.to_owned(),
         };
-        let fixed = ["serve", "--listen", "127.0.0.1:0", "--http", "off", "--log-level", "warn", "--store", &store];
+        let mut fixed = vec!["serve", "--listen", "127.0.0.1:0", "--http", "off", "--store", &store];
+        if !arguments.contains(&"--log-level") {
+            fixed.extend(["--log-level", "warn"]);
+        }
         let arguments = fixed.iter().chain(arguments).map(|argument| (*argument).to_owned()).collect();
         let nowhere: SocketAddr = ([127, 0, 0, 1], 0).into();
         let log = tempfile::NamedTempFile::new().expect("a file for stderr");

@@ -11,12 +11,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::{Buf, BytesMut};
-use forebay_protocol::{Batch, Decoder};
+use forebay_protocol::{Batch, Decoder, Reply};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
 use crate::session::Session;
 use crate::state::{Client, Shared};
+
+/// What a client makes the server hold is counted from here on, so that ordinary ones cost nothing.
+const HELD_BYTES_MIN: usize = 64 << 10;
 
 /// Bytes of input that may wait unparsed behind a slice that runs.
 const INPUT_BYTES_MAX: usize = 1 << 20;
@@ -29,6 +32,7 @@ pub(crate) async fn serve(stream: TcpStream, shared: Arc<Shared>, client: Arc<Cl
         input: BytesMut::new(),
         session: Session::new(shared.clone(), client.clone()),
         counted: 0,
+        held: 0,
         shared,
         client,
     };
@@ -36,6 +40,7 @@ pub(crate) async fn serve(stream: TcpStream, shared: Arc<Shared>, client: Arc<Cl
         tracing::debug!(client = connection.client.id, %error, "connection ended");
     }
     connection.count_waiting(0);
+    connection.count_held(0);
 }
 
 struct Connection {
@@ -45,6 +50,8 @@ struct Connection {
     session: Session,
     /// Bytes of waiting replies that are counted in the server's figures.
     counted: usize,
+    /// Bytes of requests that are counted in the server's figures.
+    held: usize,
     shared: Arc<Shared>,
     client: Arc<Client>,
 }
@@ -59,6 +66,7 @@ impl Connection {
         loop {
             let full = self.serve_slice(&mut batch).await;
             self.write()?;
+            self.hold()?;
             if self.session.closing || (ended && !full) {
                 return self.close().await;
             }
@@ -182,7 +190,8 @@ impl Connection {
         self.count_waiting(left);
         let all = self.shared.figures.reply_bytes.load(Ordering::Relaxed);
         let limits = &self.shared.limits;
-        if left > limits.client_reply_bytes_max || (left > 0 && all > limits.replies_bytes_max) {
+        let overflown = self.session.replies.overflown() || left > limits.client_reply_bytes_max;
+        if overflown || (left > 0 && all > limits.replies_bytes_max) {
             let client = self.client.id;
             tracing::warn!(
                 client,
@@ -195,6 +204,30 @@ impl Connection {
         Ok(())
     }
 
+    /// Counts what the server holds of this client's requests; past the limit of all the connection is closed.
+    fn hold(&mut self) -> io::Result<()> {
+        let held = self.input.len() + self.decoder.memory_bytes() + self.session.held_bytes();
+        let grows = held > self.held && held > HELD_BYTES_MIN;
+        self.count_held(if held > HELD_BYTES_MIN { held } else { 0 });
+        let (all, limit) = (self.shared.figures.held_bytes.load(Ordering::Relaxed), self.shared.limits.held_bytes_max);
+        if grows && all > limit {
+            let client = self.client.id;
+            tracing::warn!(client, held, all, "closing a client whose requests take too much memory: held_bytes_max");
+            self.session.answer(&Reply::error(format!("LIMIT held_bytes_max {limit}")));
+            self.session.closing = true;
+            self.input.clear();
+        }
+        Ok(())
+    }
+
+    fn count_held(&mut self, held: usize) {
+        if held != self.held {
+            self.shared.figures.held_bytes.fetch_add(held, Ordering::Relaxed);
+            self.shared.figures.held_bytes.fetch_sub(self.held, Ordering::Relaxed);
+            self.held = held;
+        }
+    }
+
     fn count_waiting(&mut self, left: usize) {
         if left != self.counted {
             self.shared.figures.reply_bytes.fetch_add(left, Ordering::Relaxed);
@@ -203,13 +236,14 @@ impl Connection {
         }
     }
 
-    /// Writes the last replies, then ends.
+    /// Writes the last replies, then ends. A client that takes them byte by byte does not hold it up.
     async fn close(&mut self) -> io::Result<()> {
+        let mut time_up = pin!(self.shared.engine.runtime().clone().sleep(CLOSE_WAIT));
         while !self.session.replies.ready_mut().is_empty() {
             tokio::select! {
                 writable = self.stream.writable() => writable?,
                 () = self.client.killed() => return Ok(()),
-                () = self.shared.engine.runtime().sleep(CLOSE_WAIT) => return Ok(()),
+                () = &mut time_up => return Ok(()),
             }
             self.write()?;
         }

@@ -15,6 +15,11 @@ pub struct ServerLimits {
     pub client_reply_bytes_max: usize,
     /// The same over all clients.
     pub replies_bytes_max: usize,
+    /// Bytes that unfinished requests, MULTI and TXN hold, over all clients; past it a connection that holds more than
+    /// 64 KiB is closed when it sends more.
+    pub held_bytes_max: usize,
+    /// Bytes that one interactive transaction has read and written.
+    pub txn_bytes_max: usize,
     /// Commands queued in one MULTI.
     pub multi_commands_max: usize,
     /// Bytes of the commands queued in one MULTI.
@@ -33,6 +38,8 @@ impl Default for ServerLimits {
             pipeline_frames_max: 128,
             client_reply_bytes_max: 256 << 20,
             replies_bytes_max: 1 << 30,
+            held_bytes_max: 1 << 30,
+            txn_bytes_max: 256 << 20,
             multi_commands_max: 100_000,
             multi_bytes_max: 64 << 20,
             watched_keys_max: 10_000,

@@ -104,6 +104,8 @@ pub struct Figures {
     pub transactions_open: AtomicUsize,
     /// Bytes of replies that wait for clients now.
     pub reply_bytes: AtomicUsize,
+    /// Bytes that unfinished requests, MULTI and TXN of clients with more than a little of them hold now.
+    pub held_bytes: AtomicUsize,
     /// Bytes read from clients.
     pub bytes_in: AtomicU64,
     /// Bytes written to clients.
