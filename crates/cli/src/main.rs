@@ -8,6 +8,7 @@ mod demo;
 mod error;
 mod log;
 mod node;
+mod password;
 mod replay;
 mod serve;
 mod settings;
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
         Some(("demo", matches)) => demo::run(matches),
         Some(("replay", matches)) => replay::run(matches),
         Some(("config", matches)) => config::run(matches),
+        Some(("password", _)) => password::run(),
         Some(("completions", matches)) => completions::run(matches),
         // clap has refused everything else.
         _ => Ok(()),

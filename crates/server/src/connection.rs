@@ -3,28 +3,28 @@
 //! It goes on reading while replies wait to be written: many clients write a whole pipeline before they read, and would
 //! hang otherwise. What waits is bounded by `client_reply_bytes_max`, and over all clients by `replies_bytes_max`; past
 //! either the connection is closed and logged, as Redis does. A deep pipeline is served in slices, so that others get
-//! their turn.
+//! their turn. The bytes travel on a [`Wire`]: a socket, or TLS over one.
+
+pub(crate) mod wire;
 
 use std::io::{self, ErrorKind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bytes::{Buf, BytesMut};
-use forebay_protocol::{Batch, Decoder};
-use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
-
 use crate::session::Session;
 use crate::state::{Client, Shared};
+use bytes::{Buf, BytesMut};
+use forebay_protocol::{Batch, Decoder};
+use wire::{Ready, Wire};
 
 /// Bytes of input that may wait unparsed behind a slice that runs.
 const INPUT_BYTES_MAX: usize = 1 << 20;
 
 /// Serves a connection to its end.
-pub(crate) async fn serve(stream: TcpStream, shared: Arc<Shared>, client: Arc<Client>) {
+pub(crate) async fn serve(wire: impl Wire, shared: Arc<Shared>, client: Arc<Client>) {
     let mut connection = Connection {
-        stream,
+        wire,
         decoder: Decoder::new(shared.limits.request),
         input: BytesMut::new(),
         session: Session::new(shared.clone(), client.clone()),
@@ -38,8 +38,8 @@ pub(crate) async fn serve(stream: TcpStream, shared: Arc<Shared>, client: Arc<Cl
     connection.count_waiting(0);
 }
 
-struct Connection {
-    stream: TcpStream,
+struct Connection<W> {
+    wire: W,
     decoder: Decoder,
     input: BytesMut,
     session: Session,
@@ -49,7 +49,7 @@ struct Connection {
     client: Arc<Client>,
 }
 
-impl Connection {
+impl<W: Wire> Connection<W> {
     async fn run(&mut self) -> io::Result<()> {
         let mut batch = Batch::default();
         let mut ended = false;
@@ -116,7 +116,6 @@ impl Connection {
                 }
             };
             self.decoder.reserve(&mut self.input);
-            let (mut reading, writing) = self.stream.split();
             // In this order, so that a client that never pauses hides nothing from us.
             tokio::select! {
                 biased;
@@ -130,12 +129,10 @@ impl Connection {
                     self.session.take_shown();
                     self.write()?;
                 }
-                writable = writing.writable(), if waiting => {
-                    writable?;
-                    self.write()?;
-                }
-                // A read that leaves room tells tokio that the socket is empty; `try_read_buf` would ask it once more.
-                first = reading.read_buf(&mut self.input) => return Ok(self.read_on(first?)? == 0),
+                ready = self.wire.ready(&mut self.input, waiting) => match ready? {
+                    Ready::Write => self.write()?,
+                    Ready::Read(first) => return Ok(self.read_on(first)? == 0),
+                },
             }
         }
     }
@@ -146,7 +143,7 @@ impl Connection {
         let full = |input: &BytesMut| input.len() == input.capacity() && input.len() < INPUT_BYTES_MAX;
         while total > 0 && full(&self.input) {
             self.decoder.reserve(&mut self.input);
-            match self.stream.try_read_buf(&mut self.input) {
+            match self.wire.try_read(&mut self.input) {
                 Ok(0) => break,
                 Ok(count) => total += count,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
@@ -162,7 +159,7 @@ impl Connection {
         let out = self.session.replies.ready_mut();
         let mut written = 0;
         while !out.is_empty() {
-            match self.stream.try_write(out) {
+            match self.wire.try_write(out) {
                 Ok(count) => {
                     out.advance(count);
                     written += count;
@@ -205,14 +202,15 @@ impl Connection {
 
     /// Writes the last replies, then ends.
     async fn close(&mut self) -> io::Result<()> {
-        while !self.session.replies.ready_mut().is_empty() {
+        while !self.session.replies.ready_mut().is_empty() || !self.wire.flush()? {
             tokio::select! {
-                writable = self.stream.writable() => writable?,
+                writable = self.wire.writable() => writable?,
                 () = self.client.killed() => return Ok(()),
                 () = self.shared.engine.runtime().sleep(CLOSE_WAIT) => return Ok(()),
             }
             self.write()?;
         }
+        self.wire.end();
         Ok(())
     }
 }
