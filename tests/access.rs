@@ -124,3 +124,18 @@ fn a_hash_is_made_of_what_is_piped_in() {
         assert!(output.stdout.is_empty());
     }
 }
+
+/// Nobody takes up places by not saying who they are.
+#[test]
+fn a_stranger_does_not_stay() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    fs::write(folder.path().join("password"), hash_of("hunter2")).expect("written");
+    let serving = Serving::start(folder.path(), &["--password-file", "password", "--stranger-ms-max", "300"]);
+    let mut known = Connection::new(serving.address);
+    assert_eq!(known.call(&["AUTH", "hunter2"]), Reply::Simple("OK".into()));
+    let (mut silent, mut loud) = (Connection::new(serving.address), Connection::new(serving.address));
+    assert_eq!(loud.call(&["PING"]), error("NOAUTH Authentication required."));
+    assert!(silent.is_closed() && loud.is_closed());
+    serving.logs("closing a stranger");
+    assert_eq!(known.call(&["PING"]), Reply::Simple("PONG".into()));
+}

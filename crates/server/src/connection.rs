@@ -11,6 +11,7 @@ use std::io::{self, ErrorKind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use crate::session::Session;
 use crate::state::{Client, Shared};
@@ -29,6 +30,7 @@ pub(crate) async fn serve(wire: impl Wire, shared: Arc<Shared>, client: Arc<Clie
         input: BytesMut::new(),
         session: Session::new(shared.clone(), client.clone()),
         counted: 0,
+        stranger_since: None,
         shared,
         client,
     };
@@ -45,6 +47,8 @@ struct Connection<W> {
     session: Session,
     /// Bytes of waiting replies that are counted in the server's figures.
     counted: usize,
+    /// Since when it has to authenticate, on the runtime's clock.
+    stranger_since: Option<Duration>,
     shared: Arc<Shared>,
     client: Arc<Client>,
 }
@@ -76,6 +80,7 @@ impl<W: Wire> Connection<W> {
         // Unauthenticated clients' limits change with AUTH, so one request at a time: see `forebay_protocol::Limits`.
         let authenticated = !self.session.identity.is_stranger();
         if authenticated != self.decoder.limits().authenticated {
+            self.stranger_since = (!authenticated).then(|| self.shared.engine.runtime().elapsed());
             self.decoder.set_limits(forebay_protocol::Limits { authenticated, ..self.shared.limits.request });
         }
         let frames_max = if authenticated { self.shared.limits.pipeline_frames_max } else { 1 };
@@ -108,7 +113,9 @@ impl<W: Wire> Connection<W> {
             let runtime = self.shared.engine.runtime();
             let deadline = self.session.deadline();
             let time_left = deadline.map(|deadline| deadline.at.saturating_sub(runtime.elapsed()));
-            let sleep = time_left.map(|time_left| runtime.sleep(time_left));
+            let patience = Duration::from_millis(self.shared.limits.stranger_ms_max);
+            let stranger = self.stranger_since.map(|since| (since + patience).saturating_sub(runtime.elapsed()));
+            let sleep = time_left.into_iter().chain(stranger).min().map(|time_left| runtime.sleep(time_left));
             let up = async {
                 match sleep {
                     Some(sleep) => sleep.await,
@@ -124,7 +131,13 @@ impl<W: Wire> Connection<W> {
                     return Ok(true);
                 }
                 () = self.client.killed() => return Err(io::Error::other("killed by CLIENT KILL")),
-                () = up => self.session.expire(self.shared.engine.runtime().elapsed()),
+                () = up => {
+                    self.session.expire(self.shared.engine.runtime().elapsed());
+                    if stranger.is_some_and(|stranger| time_left.is_none_or(|time_left| stranger <= time_left)) {
+                        tracing::info!(client = self.client.id, "closing a stranger: stranger_ms_max");
+                        return Err(io::Error::other("stranger_ms_max"));
+                    }
+                }
                 () = self.session.shown() => {
                     self.session.take_shown();
                     self.write()?;
@@ -216,4 +229,4 @@ impl<W: Wire> Connection<W> {
 }
 
 /// How long a closing connection waits for its client to read the last replies.
-const CLOSE_WAIT: std::time::Duration = std::time::Duration::from_secs(5);
+const CLOSE_WAIT: Duration = Duration::from_secs(5);

@@ -331,6 +331,8 @@ pub static SETTINGS: &[Setting] = &[
     setting!(Watching, "log", LogFormatWord, log, "How log lines look"),
     setting!(Watching, "log-level", LogLevelWord, log_level, "The least important log lines shown"),
     setting!(Limits, "clients-max", Count, server.clients_max, "Connections at a time; one more is told so and closed"),
+    setting!(Limits, "stranger-ms-max", Count, server.stranger_ms_max,
+        "A connection that has to authenticate and has not by then is closed, in ms"),
     setting!(Limits, "transactions-max", Count, server.transactions_max, "Interactive transactions (TXN) at a time"),
     setting!(Limits, "txn-idle-ms-max", Count, txn.txn_idle_ms_max,
         "An interactive transaction without a command for so long is rolled back, in ms"),
