@@ -8,7 +8,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 # Packages that `make test` tests; the default is all of them.
 PACKAGES ?= --workspace
 
-.PHONY: help setup setup-run run test check format lint docs nightly forever bench doc clean
+.PHONY: help setup setup-run run test check format lint deny docs nightly forever bench doc clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,7 +19,7 @@ run: setup-run ## build and start the demo: a server, a small shop at work, figu
 test: setup check ## install what is missing, then check everything
 	@echo 'make test: all well'
 
-check: format lint ## fmt, clippy and all tests; installs nothing
+check: format lint deny ## fmt, clippy, dependencies and all tests; installs nothing
 	cargo test --locked $(PACKAGES)
 	cargo test --locked -p forebay --features shuttle --test schedules
 
@@ -34,7 +34,10 @@ lint:
 	case "$$(rustc --version)" in 'rustc $(RUST_NAMED).'*) deny='-D warnings';; *) deny=;; esac; \
 	cargo clippy --locked $(PACKAGES) --all-targets -- $$deny
 
-nightly: setup ## the long tests too: hours of them, optimised
+deny: ## licences, sources and known vulnerabilities of dependencies, by deny.toml
+	@scripts/deny.sh
+
+nightly: setup deny ## the long tests too: hours of them, optimised
 	FOREBAY_NIGHTLY=1 FOREBAY_SEEDS=10000 cargo test --release --locked $(PACKAGES) -- --include-ignored
 
 # Each round runs seeds that no round before it had; FIRST=50000 begins there.
