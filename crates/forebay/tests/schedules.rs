@@ -12,10 +12,13 @@ use forebay::cache::{CacheOptions, Context};
 use forebay::mutation::{self, Fault};
 use forebay::policy::choose;
 use forebay::runtime::simulated::Simulation;
+use forebay::store::Store;
+use forebay::store::delayed::{Delay, Delayed};
 use forebay::store::memory::Memory;
 use forebay::txn::{Ahead, Documents, Engine, EngineOptions, Executed, Mode, Plan, PlannedLock, TxnLimits};
 use forebay::{Change, Data, Key};
 use shuttle::Runner;
+use shuttle::rand::Rng;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 
 fn schedules() -> usize {
@@ -37,12 +40,22 @@ struct World {
     _simulation: Simulation,
 }
 
+/// Commits go to the store at once, or by the queue.
 fn world(partitions: usize, budget_bytes: usize) -> Arc<World> {
+    world_with(shuttle::rand::thread_rng().gen_bool(0.5), partitions, budget_bytes)
+}
+
+fn world_with(queue: bool, partitions: usize, budget_bytes: usize) -> Arc<World> {
     let simulation = Simulation::new(1);
     let choice = choose("s3-fifo").expect("it is in the table");
+    let memory: Arc<dyn Store> = Arc::new(Memory::new());
+    let store = match queue {
+        false => memory,
+        true => Arc::new(Delayed::new(simulation.runtime(), memory, Delay::default())),
+    };
     let engine = Engine::new(EngineOptions {
         runtime: simulation.runtime(),
-        store: Arc::new(Memory::new()),
+        store,
         cache: CacheOptions { budget_bytes, partitions, policy: choice.policy, policy_values: choice.values },
         limits: TxnLimits::default(),
         history: None,
@@ -137,7 +150,7 @@ fn writers_of_one_key_do_not_overtake_each_other() {
 }
 
 fn write_one_key() {
-    let world = world(2, 1 << 20);
+    let world = world_with(true, 2, 1 << 20);
     let writers: Vec<_> = (0..3)
         .map(|_| {
             let world = world.clone();
@@ -210,9 +223,9 @@ fn no_late_fill_installs_an_old_value() {
 
 /// A fault that only threads can show, the test that it breaks, and within how many schedules, one for each seed.
 const GATE: &[(Fault, fn(), u64)] = &[
-    (Fault::SecondLookSkipped, read_two_keys, 300),
-    (Fault::PublishedKeyByKey, read_two_keys, 300),
-    (Fault::LockBeforePlace, write_one_key, 1000),
+    (Fault::SecondLookSkipped, read_two_keys, 10_000),
+    (Fault::PublishedKeyByKey, read_two_keys, 10_000),
+    (Fault::LockBeforePlace, write_one_key, 10_000),
 ];
 
 /// One schedule: every other seed few switches at chosen places, else random ones. What a failure says.

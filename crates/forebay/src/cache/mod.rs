@@ -222,11 +222,7 @@ impl Cache {
     /// Makes a group of commits visible as a whole and undoes one hold for each time its key stands in `held`. `group`
     /// names each key once, with its last value, or `None` where that is not known exactly: the entry is removed.
     pub fn publish(&self, group: &[(Key, Option<Read>)], held: &[Key]) {
-        if mutation::on(Fault::PublishedKeyByKey) {
-            group.iter().for_each(|one| self.publish_group(std::slice::from_ref(one)));
-        } else {
-            self.publish_group(group);
-        }
+        self.publish_group(group);
         self.release(held);
     }
 
@@ -240,6 +236,9 @@ impl Cache {
     }
 
     fn publish_group(&self, group: &[(Key, Option<Read>)]) {
+        if mutation::on(Fault::PublishedKeyByKey) && group.len() > 1 {
+            return group.iter().for_each(|one| self.publish_group(std::slice::from_ref(one)));
+        }
         if let [(key, Some(read))] = group {
             // One key changes at one moment by itself.
             return self.publish_one(key, read, false);
