@@ -6,12 +6,11 @@ use std::sync::Once;
 
 use forebay::mutation::{self, Fault};
 
+use crate::SEEDS;
 use crate::book::{Broken, Marks};
 use crate::world::{CRASH_STEPS_MAX, Ran, Scenario, run, run_with_crash};
 
-/// Seeds of one scenario unless FOREBAY_SEEDS says otherwise.
-const SEEDS: u64 = 1000;
-/// The same with FOREBAY_NIGHTLY.
+/// Seeds of one scenario with FOREBAY_NIGHTLY.
 const SEEDS_NIGHTLY: u64 = 20_000;
 
 /// Of so many seeds one is crashed at each of its steps.
