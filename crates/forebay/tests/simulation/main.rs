@@ -21,6 +21,9 @@ mod world;
 use seeds::{crash_everywhere, run_all};
 use world::Scenario;
 
+/// Seeds of one scenario unless FOREBAY_SEEDS says otherwise.
+const SEEDS: u64 = 1000;
+
 #[test]
 fn sound_stores() {
     run_all("sound_stores", Scenario::Sound);

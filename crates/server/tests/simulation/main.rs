@@ -21,6 +21,9 @@ use forebay::mutation::Fault;
 use seeds::{Expected, crash_everywhere, gate_of, run_all};
 use world::Scenario;
 
+/// Seeds of one scenario unless FOREBAY_SEEDS says otherwise: the library's simulation runs more of them.
+const SEEDS: u64 = 300;
+
 #[test]
 fn sound_stores() {
     run_all("sound_stores", Scenario::Sound);
