@@ -31,9 +31,9 @@ struct Waiting {
 }
 
 impl Replies {
-    /// None yet. One that would make them more than `bytes_max` bytes is dropped, and all behind it: one request may ask
-    /// for much more than there is room for (MGET of one large document, a thousand times), so the limit has to hold
-    /// before the reply is written down. The connection is to be closed then.
+    /// None yet. One that would make them more than `bytes_max` bytes is dropped, and all behind it: one request may
+    /// ask for much more than there is room for (MGET of one large document, a thousand times), so the limit has to
+    /// hold before the reply is written down. The connection is to be closed then.
     pub fn new(bytes_max: usize) -> Replies {
         let ready = BytesMut::new();
         Replies { ready, waiting: VecDeque::new(), after_bytes: 0, bytes_max, overflown: false }
