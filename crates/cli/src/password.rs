@@ -13,12 +13,14 @@ const PASSWORD_BYTES_MAX: usize = 16 << 10;
 
 const EXAMPLES: &str = "\
 Examples:
-  forebay password > password.hash                  asks for the password, twice
-  head -c 24 /dev/urandom | base64 | tee secret | forebay password > password.hash
-                                                    one that nobody has to remember
-  forebay serve --password-file password.hash       clients say AUTH, or redis-cli --askpass
+  forebay password > password.hash              asks for the password, twice
+  openssl rand -hex 24 | tee secret | forebay password > password.hash
+                                                one that nobody has to remember
+  forebay serve --password-file password.hash   clients say AUTH, or redis-cli
+                                                --askpass
 
-For a users' file put # before the hash: user alice on #$argon2id$.. ~shop:* +@all -@dangerous";
+For a users' file put # before the hash:
+  user alice on #$argon2id$.. ~shop:* +@all -@dangerous";
 
 /// What can be typed.
 pub fn command() -> Command {
