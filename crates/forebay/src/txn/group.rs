@@ -132,8 +132,8 @@ impl Committer {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Commits and publishes at once, if the store never waits and nothing is on its way: what is may be earlier results
-    /// of the same keys. The keys are locked, and stay so.
+    /// Commits and publishes at once, if the store never waits and nothing is on its way: what is may be earlier
+    /// results of the same keys. The keys are locked, and stay so.
     pub(super) fn commit_now(&self, commit: Commit) -> Now {
         {
             let queue = self.queue();

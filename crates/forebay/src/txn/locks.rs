@@ -336,8 +336,8 @@ impl Table {
         }
     }
 
-    /// Changes a lock, then grants what can be granted at the head of its queue; drops the key from the table if nothing
-    /// is left of it.
+    /// Changes a lock, then grants what can be granted at the head of its queue; drops the key from the table if
+    /// nothing is left of it.
     fn serve(&mut self, key: &Key, change: impl FnOnce(&mut Lock)) {
         let EntryRef::Occupied(mut entry) = self.keys.entry_ref(key) else { return };
         let lock = entry.get_mut();
