@@ -28,7 +28,8 @@ use futures_util::future::BoxFuture;
 use smallvec::SmallVec;
 
 use super::locks::{Locks, Owner, Pending};
-use super::settled::{self, Failure, Settled, Settlement, Teller};
+use super::placed::{Placed, Rest};
+use super::settled::{self, Failure, Settled, Settlement};
 use crate::cache::Cache;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
@@ -97,23 +98,6 @@ impl Queue {
             true => Some("a commit ended in a panic, which is a bug: restart the server".to_owned()),
             false => self.unknown.values().next().cloned(),
         }
-    }
-}
-
-struct Placed {
-    commit: Commit,
-    place: u64,
-    depends: Vec<Settled>,
-    settle: Teller,
-    /// With a store that is not ordered: the locks that go when it is published.
-    locked: Option<(Owner, Vec<Key>)>,
-}
-
-impl Placed {
-    /// Lets those who wait go; what becomes of the commit later is told to nobody.
-    fn tell_unknown(&mut self) {
-        let (unheard, _) = settled::pair();
-        std::mem::replace(&mut self.settle, unheard).tell(Settlement::Unknown(self.commit.id));
     }
 }
 
@@ -466,26 +450,6 @@ impl Drop for OnPanic<'_> {
             queue.running = false;
             queue.panicked = true;
         }
-    }
-}
-
-/// A placed commit while the store has its commit.
-struct Rest {
-    place: u64,
-    depends: Vec<Settled>,
-    settle: Teller,
-    locked: Option<(Owner, Vec<Key>)>,
-}
-
-impl Rest {
-    fn split(placed: Placed) -> (Commit, Rest) {
-        let Placed { commit, place, depends, settle, locked } = placed;
-        (commit, Rest { place, depends, settle, locked })
-    }
-
-    fn join(self, commit: Commit) -> Placed {
-        let Rest { place, depends, settle, locked } = self;
-        Placed { commit, place, depends, settle, locked }
     }
 }
 

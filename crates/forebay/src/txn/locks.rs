@@ -234,12 +234,6 @@ impl Locks {
         self.table().keys.len()
     }
 
-    /// Key spaces that someone holds or wants; 0 once all is quiet.
-    pub fn spaces_in_use(&self) -> usize {
-        let in_use = |space: &&Space| space.shared > 0 || space.exclusive || !space.queue.is_empty();
-        self.table().spaces.iter().filter(in_use).count()
-    }
-
     /// Panics if the table contradicts itself; for tests and fuzzing.
     pub fn validate(&self) {
         let table = self.table();

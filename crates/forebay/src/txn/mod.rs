@@ -13,6 +13,7 @@ mod group;
 pub mod history;
 mod locking;
 mod locks;
+mod placed;
 mod plan;
 mod settled;
 mod space;
@@ -187,12 +188,6 @@ impl Engine {
     /// Keys that are locked, wanted or held now; 0 once all is quiet.
     pub fn locked_keys(&self) -> usize {
         self.inner.locks.keys()
-    }
-
-    /// Key spaces that are locked or wanted now; for tests.
-    #[doc(hidden)]
-    pub fn spaces_in_use(&self) -> usize {
-        self.inner.locks.spaces_in_use()
     }
 
     /// Panics if cache or lock table contradicts itself; for tests.

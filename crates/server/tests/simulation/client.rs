@@ -23,6 +23,8 @@ const COUNTERS: [&str; 5] = ["pair0", "pair1", "counter0", "counter1", "counter2
 const BLIND: [&str; 2] = ["blind0", "blind1"];
 /// Documents of the database that is flushed.
 const FLUSHED: [&str; 2] = ["flushed0", "flushed1"];
+/// The database that is flushed.
+pub const CLEARED_SPACE: u8 = 1;
 /// What one client does.
 const STEPS: u64 = 10;
 /// Clients that work at once.

@@ -1,5 +1,6 @@
 //! Whole sessions in a seeded world: bytes of pipelined requests in, bytes of replies out, over transactions, cache,
-//! group commit and store in virtual time, with faults, crashes and connections that are gone in the middle of a commit.
+//! group commit and store in virtual time, with faults, crashes and connections that are gone in the middle of a
+//! commit.
 //!
 //! The world and its oracles are those of the library's simulation (`crates/forebay/tests/simulation`), which says how
 //! to repeat a seed; what clients do and see is in `client.rs`.
