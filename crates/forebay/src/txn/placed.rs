@@ -1,6 +1,6 @@
 //! A commit that has its place in the commit order.
 
-use super::settled::Settlement;
+use super::locks::Owner;
 use super::settled::{self, Settled, Settlement, Teller};
 use crate::key::Key;
 use crate::store::Commit;
