@@ -16,13 +16,7 @@ fail() { say "$*"; exit 1; }
 have() { command -v "$1" >/dev/null 2>&1; }
 
 as_root() {
-    if [ "$(id -u)" = 0 ]; then
-        "$@"
-    elif have sudo; then
-        sudo "$@"
-    else
-        fail "this needs root, and there is no sudo: $*"
-    fi
+    if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
 }
 
 # Installs the packages that are not there.
@@ -32,20 +26,24 @@ packages() {
         dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'install ok installed' || missing+=("$package")
     done
     [ ${#missing[@]} -gt 0 ] || return 0
+    [ "$(id -u)" = 0 ] || have sudo || fail "there is no sudo here; as root, please: apt-get install ${missing[*]}"
     say "installing ${missing[*]}"
     as_root apt-get update -q
     # No service is started for what tests start themselves: redis-server would take the port that forebay wants.
     local policy=/usr/sbin/policy-rc.d own_policy=no
     if [ ! -e "$policy" ]; then
+        # Also when this is interrupted: with it, the machine would start no service of any package.
+        trap "as_root rm -f $policy" EXIT
+        own_policy=yes
         printf '#!/bin/sh\nexit 101\n' | as_root tee "$policy" >/dev/null
         as_root chmod +x "$policy"
-        own_policy=yes
     fi
-    local status=0
     local install=(apt-get install -y -q --no-install-recommends)
-    as_root env DEBIAN_FRONTEND=noninteractive "${install[@]}" "${missing[@]}" || status=$?
-    [ "$own_policy" = no ] || as_root rm -f "$policy"
-    [ "$status" = 0 ] || fail "could not install ${missing[*]}"
+    as_root env DEBIAN_FRONTEND=noninteractive "${install[@]}" "${missing[@]}" || fail "could not install ${missing[*]}"
+    if [ "$own_policy" = yes ]; then
+        as_root rm -f "$policy"
+        trap - EXIT
+    fi
 }
 
 # Whether version $1 is at least $2.
@@ -55,6 +53,15 @@ rust_version() { cargo --version 2>/dev/null | awk '{print $2}'; }
 
 rust_is_new_enough() {
     have cargo && have rustc && at_least "$(rust_version)" "$rust_needed"
+}
+
+# The second place is where the script fetches everything else from: it is there where the first is not let through.
+rustup_script() {
+    local url
+    for url in https://sh.rustup.rs https://static.rust-lang.org/rustup/rustup-init.sh; do
+        curl --proto '=https' --tlsv1.2 -sSfL "$url" && return 0
+    done
+    fail "rustup could not be fetched; without a way to it, install Rust $rust_needed or newer and run this again"
 }
 
 install_rust() {
@@ -68,7 +75,7 @@ install_rust() {
     else
         say "installing Rust for $(id -un) with rustup, under ~/.cargo and ~/.rustup"
         # --no-modify-path: the Makefile knows where it is, the user's shell files are left alone.
-        curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs |
+        rustup_script |
             sh -s -- -y --profile minimal --component rustfmt,clippy --default-toolchain stable --no-modify-path
     fi
     rust_is_new_enough || fail "Rust $rust_needed or newer is needed, and $(rust_version) is what there is"

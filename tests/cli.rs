@@ -1,11 +1,14 @@
 //! The command line through the real binary: help, settings, refusals with their exit codes, start and stop.
 
+mod common;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
+use common::process::{forebay_command, signal};
 use tempfile::TempDir;
 
 fn folder() -> TempDir {
@@ -14,11 +17,8 @@ fn folder() -> TempDir {
 
 /// The binary, in `folder`, without what this machine's environment sets.
 fn forebay(folder: &Path, line: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
-    command.current_dir(folder).args(line).stdin(Stdio::null());
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FOREBAY_")) {
-        command.env_remove(name);
-    }
+    let mut command = forebay_command();
+    command.current_dir(folder).args(line);
     command
 }
 
@@ -83,8 +83,7 @@ impl Serving {
     }
 
     fn signal(&self, name: &str) {
-        let status = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();
-        assert!(status.expect("kill runs").success());
+        signal(&self.child, name);
     }
 
     /// Waits for the end: exit code, if it was not a signal, and what stderr said.

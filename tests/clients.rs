@@ -6,6 +6,7 @@
 //! that is a failure. `FOREBAY_CLIENTS_SERVER=redis` runs the same against redis-server, which shows that what the
 //! tests ask is what Redis does. Installed libraries are kept in `target/clients`.
 
+mod common;
 #[path = "clients/redis_rs.rs"]
 mod redis_rs;
 #[path = "clients/redis_tools.rs"]

@@ -4,7 +4,10 @@
 //! pipelined, from two connections, with MULTI, EXEC, DISCARD and WATCH, in RESP2 and RESP3. What may differ is a named
 //! exception here (`Compared`) and a line of `docs/differences.md`. A failing case is shrunk and printed.
 //!
-//! `FOREBAY_LONG=1` runs many more cases. Without a redis-server in the PATH the test says so and does nothing.
+//! A third of the cases run on a forebay with the least memory that it takes, where other documents crowd out all that
+//! a case has touched before each of its steps: what was written is read again from the store.
+//!
+//! `FOREBAY_NIGHTLY=1` runs many more cases. Without a redis-server in the PATH the test says so and does nothing.
 
 mod common;
 #[path = "differential/compare.rs"]
@@ -16,7 +19,8 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::{Connection, start_forebay, start_redis};
+use common::process::Forebay;
+use common::{Connection, start_redis};
 use forebay_protocol::Reply;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
@@ -75,18 +79,65 @@ impl Pair {
     }
 }
 
+/// Documents that crowd out others, and their size: together more than the small cache holds.
+const CROWD_KEYS: usize = 9;
+const CROWD_BYTES: usize = 120_000;
+
+/// The servers of all cases.
+struct Servers {
+    redis: SocketAddr,
+    roomy: Forebay,
+    /// Who has read all of [`crowd`] has emptied its cache of anything else.
+    cramped: Forebay,
+}
+
+impl Servers {
+    fn start(redis: SocketAddr) -> Servers {
+        let roomy = Forebay::start("memory", &["--memory", "8MiB"]);
+        let cramped = Forebay::start("memory", &["--memory", "1MiB", "--partitions", "1", "--policy", "lru"]);
+        let mut connection = Connection::new(cramped.address);
+        for key in crowd() {
+            assert_eq!(connection.call(&["SET", &key, &"x".repeat(CROWD_BYTES)]), Reply::OK);
+        }
+        let servers = Servers { redis, roomy, cramped };
+        assert_eq!(connection.call(&["SET", "probe", "1"]), Reply::OK);
+        servers.forget(&servers.cramped).expect("others can be read");
+        let explained = connection.call(&["CACHE", "EXPLAIN", "probe"]);
+        assert!(compare::text(&explained).starts_with("not cached"), "{explained:?}");
+        servers
+    }
+
+    fn of(&self, case: &Case) -> &Forebay {
+        if case.cramped { &self.cramped } else { &self.roomy }
+    }
+
+    /// Nothing that cases have touched stays in the cache.
+    fn forget(&self, forebay: &Forebay) -> Result<(), String> {
+        let mut connection = Connection::new(forebay.address);
+        if std::ptr::eq(forebay, &self.roomy) {
+            let reply = connection.call(&["CACHE", "RESET"]);
+            return if reply.is_error() { Err(format!("CACHE RESET: {reply:?}")) } else { Ok(()) };
+        }
+        let keys: Vec<String> = crowd().collect();
+        let request: Vec<&str> = std::iter::once("EXISTS").chain(keys.iter().map(String::as_str)).collect();
+        let reply = connection.call(&request);
+        if reply == Reply::Integer(CROWD_KEYS as i64) { Ok(()) } else { Err(format!("EXISTS: {reply:?}")) }
+    }
+}
+
+fn crowd() -> impl Iterator<Item = String> {
+    (0..CROWD_KEYS).map(|number| format!("crowd:{number}"))
+}
+
 /// Runs a case; its keys are its own, so that nothing has to be cleared.
-fn run(case: &Case, redis: SocketAddr, forebay: SocketAddr) -> Result<(), String> {
+fn run(case: &Case, servers: &Servers) -> Result<(), String> {
     static CASES: AtomicU64 = AtomicU64::new(0);
     let prefix = format!("{}:", CASES.fetch_add(1, Ordering::Relaxed));
-    let mut pairs = [case.resp3[0], case.resp3[1]].map(|resp3| Pair::new(redis, forebay, resp3));
+    let forebay = servers.of(case);
+    let mut pairs = case.resp3.map(|resp3| Pair::new(servers.redis, forebay.address, resp3));
     for Step { connection, requests, forget } in &case.steps {
-        if *forget {
-            let mut connection = Connection::new(forebay);
-            let reply = connection.call(&["CACHE", "RESET"]);
-            if reply.is_error() {
-                return Err(format!("CACHE RESET: {reply:?}"));
-            }
+        if *forget || case.cramped {
+            servers.forget(forebay)?;
         }
         if pairs[*connection].step(requests, &prefix)? == Verdict::Diverged {
             return Ok(());
@@ -109,15 +160,18 @@ fn replies_are_those_of_redis() {
         eprintln!("SKIPPED: no redis-server in the PATH, so nothing was compared");
         return;
     };
-    let forebay = start_forebay();
+    let servers = Servers::start(redis.address);
     let known = known_commands(redis.address);
-    let long = std::env::var_os("FOREBAY_LONG").is_some();
+    let nightly = std::env::var_os("FOREBAY_NIGHTLY").is_some();
     let cases = std::env::var("FOREBAY_CASES").ok().and_then(|cases| cases.parse().ok());
-    let cases = cases.unwrap_or(if long { 20_000 } else { 300 });
+    let cases = cases.unwrap_or(if nightly { 20_000 } else { 300 });
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 4000, ..Config::default() };
-    let outcome = TestRunner::new(config)
-        .run(&generate::case(&known), |case| run(&case, redis.address, forebay.address).map_err(TestCaseError::fail));
+    let outcome =
+        TestRunner::new(config).run(&generate::case(&known), |case| run(&case, &servers).map_err(TestCaseError::fail));
     if let Err(failure) = outcome {
         panic!("{failure}");
     }
+    let (evictions, misses) = ["evictions", "misses"].map(|name| servers.cramped.cache_figure(name)).into();
+    eprintln!("{cases} cases; the small cache evicted {evictions} documents and missed {misses}");
+    assert!(evictions > u64::from(cases), "the small cache was not crowded: {evictions} evictions");
 }

@@ -65,7 +65,7 @@ fn a_full_disk_loses_nothing_and_room_mends_it() {
         let clear = error.starts_with("STOREDOWN") && error.contains("No space left on device");
         assert!(clear, "what a client is told: {error}");
     }
-    assert!(forebay.logged().contains("No space left on device"), "the log does not say why");
+    assert!(forebay.log().contains("No space left on device"), "the log does not say why");
     all_there(&forebay, &acknowledged, "while the disk is full");
     drop(file);
     std::fs::remove_file(&ballast).expect("it can be removed");

@@ -71,9 +71,9 @@ impl Scene {
         until("the other client is served", || self.served.load(Ordering::Relaxed) > before + 3);
         assert_eq!(Connection::new(self.address()).call(&["PING"]), Reply::Simple("PONG".into()));
         if !why.is_empty() {
-            until(&format!("the log says {why}"), || self.forebay.logged().contains(why));
+            until(&format!("the log says {why}"), || self.forebay.log().contains(why));
         }
-        assert!(!self.forebay.logged().contains("a bug"), "{}", self.forebay.logged());
+        assert!(!self.forebay.log().contains("a bug"), "{}", self.forebay.log());
     }
 }
 

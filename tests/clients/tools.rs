@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use crate::server::{Server, wait};
+use crate::common::process::wait;
+use crate::server::Server;
 
 /// Only so that a hanging client fails the test instead of hanging it.
 const PATIENCE: Duration = Duration::from_secs(300);

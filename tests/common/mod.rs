@@ -4,7 +4,7 @@
 
 pub mod process;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -16,10 +16,7 @@ use tempfile::TempDir;
 /// How long a reply, or a server's start, may take before the test gives up.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Memory of a server under test: little.
-const MEMORY: &str = "8MiB";
-
-/// A server that ends with this value.
+/// A redis-server that ends with this value.
 pub struct Running {
     /// Where it listens.
     pub address: SocketAddr,
@@ -34,36 +31,13 @@ impl Drop for Running {
     }
 }
 
-fn folder() -> TempDir {
-    tempfile::tempdir().expect("a temporary folder")
-}
-
-/// A forebay over the memory store, with as little memory for its cache as it takes.
-pub fn start_forebay() -> Running {
-    let folder = folder();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
-    command.args(["serve", "--store", "memory", "--listen", "127.0.0.1:0", "--http", "off", "--memory", MEMORY]);
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FOREBAY_")) {
-        command.env_remove(name);
-    }
-    command.current_dir(folder.path()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = command.spawn().expect("the binary runs");
-    // The banner's line `redis ADDRESS` tells the port.
-    let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-    let address = lines.map_while(Result::ok).find_map(|line| {
-        let words = line.strip_prefix("redis ")?;
-        words.split_whitespace().next()?.parse().ok()
-    });
-    Running { address: address.expect("an address in the banner"), child, _folder: folder }
-}
-
 /// A redis-server that keeps nothing; `None` if there is no such program.
 pub fn start_redis() -> Option<Running> {
     // Asked for and given back: the program takes no port 0.
     let free = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let address = free.local_addr().expect("its address");
     drop(free);
-    let folder = folder();
+    let folder = tempfile::tempdir().expect("a temporary folder");
     let child = Command::new("redis-server")
         .args(["--port", &address.port().to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
         .arg("--dir")

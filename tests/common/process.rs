@@ -1,10 +1,10 @@
 //! The real binary as a process: started on a free port, killed, started again on the same data.
 
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use forebay_protocol::Reply;
@@ -36,6 +36,26 @@ fn without_settings(mut command: Command) -> Command {
         command.env_remove(name);
     }
     command
+}
+
+/// Sends a signal by its name. By the shell: not every machine has a program `kill`.
+pub fn signal(child: &Child, name: &str) {
+    let sent = Command::new("sh").args(["-c", "kill -s \"$0\" \"$1\"", name, &child.id().to_string()]).status();
+    assert!(sent.expect("sh runs").success(), "there is no process {}", child.id());
+}
+
+/// Waits for a process, at most so long.
+pub fn wait(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
+    let began = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().expect("a child can be waited for") {
+            return Some(status);
+        }
+        if began.elapsed() > patience {
+            return None;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// The binary, started by a shell script that ends with `exec "$@"` and may mount what it likes: nobody else sees it.
@@ -157,18 +177,10 @@ impl Forebay {
     /// SIGTERM, and waits for the end, which must be a clean one.
     pub fn terminate(&mut self) {
         let (mut child, _banner) = self.running.take().expect("it runs");
-        let sent = Command::new("kill").args(["-s", "TERM", &child.id().to_string()]).status();
-        assert!(sent.expect("kill runs").success());
-        let began = Instant::now();
-        let status = loop {
-            if let Some(status) = child.try_wait().expect("it can be waited for") {
-                break status;
-            }
-            if began.elapsed() > PATIENCE {
-                let _ = child.kill();
-                panic!("forebay does not stop at SIGTERM");
-            }
-            std::thread::sleep(Duration::from_millis(5));
+        signal(&child, "TERM");
+        let Some(status) = wait(&mut child, PATIENCE) else {
+            let _ = child.kill();
+            panic!("forebay does not stop at SIGTERM");
         };
         assert!(status.success(), "{status}");
     }
@@ -205,17 +217,18 @@ impl Forebay {
         line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number of KiB") * 1024
     }
 
-    /// What it has written to stderr so far.
-    pub fn logged(&self) -> String {
-        std::fs::read_to_string(self.log()).expect("its stderr")
+    /// What it has written to stderr since the first start.
+    pub fn log(&self) -> String {
+        let bytes = std::fs::read(self.log_path()).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    fn log(&self) -> PathBuf {
+    fn log_path(&self) -> PathBuf {
         self.folder.path().join("stderr")
     }
 
     fn log_file(&self) -> File {
-        OpenOptions::new().create(true).append(true).open(self.log()).expect("a file for stderr")
+        OpenOptions::new().create(true).append(true).open(self.log_path()).expect("a file for stderr")
     }
 }
 
@@ -226,8 +239,7 @@ impl Drop for Forebay {
             let _ = child.wait();
         }
         if std::thread::panicking() {
-            let mut text = String::new();
-            let _ = File::open(self.log()).map(|mut file| file.read_to_string(&mut text));
+            let text = self.log();
             let lines: Vec<&str> = text.lines().collect();
             let shown = &lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..];
             eprintln!("the last {} lines of forebay's stderr:\n{}", shown.len(), shown.join("\n"));

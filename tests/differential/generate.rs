@@ -12,6 +12,8 @@ use proptest::sample::select;
 pub struct Case {
     /// Whether each of the two connections speaks RESP3.
     pub resp3: [bool; 2],
+    /// Whether it runs on the forebay with little memory, its documents evicted before each step.
+    pub cramped: bool,
     /// Pipelines, one after the other.
     pub steps: Vec<Step>,
 }
@@ -78,7 +80,7 @@ impl fmt::Debug for Request {
 
 impl fmt::Debug for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "RESP3 {:?}", self.resp3)?;
+        writeln!(f, "RESP3 {:?}, cramped {}", self.resp3, self.cramped)?;
         for step in &self.steps {
             let forget = if step.forget { "(cache emptied) " } else { "" };
             writeln!(f, "  {forget}{}> {:?}", step.connection, step.requests)?;
@@ -334,5 +336,10 @@ pub fn case(known: &BTreeSet<String>) -> impl Strategy<Value = Case> + use<> {
         3 => transaction(data),
         1 => one(session),
     ];
-    (any::<[bool; 2]>(), vec(steps, 1..40)).prop_map(|(resp3, steps)| Case { resp3, steps: steps.concat() })
+    let cramped = proptest::bool::weighted(1.0 / 3.0);
+    (any::<[bool; 2]>(), cramped, vec(steps, 1..40)).prop_map(|(resp3, cramped, steps)| Case {
+        resp3,
+        cramped,
+        steps: steps.concat(),
+    })
 }

@@ -37,7 +37,7 @@ const CRATES: &[Room] = &[
 const PLAIN_DATA_ONLY: &[&str] = &["trace"];
 
 /// Modules of the library that every room may use.
-const PLAIN_DATA: &[&str] = &["change", "error", "hint", "key", "read", "value", "version"];
+const PLAIN_DATA: &[&str] = &["change", "error", "hint", "key", "mutation", "read", "value", "version"];
 
 /// Modules of the library.
 const MODULES: &[Room] = &[

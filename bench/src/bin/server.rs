@@ -15,8 +15,8 @@ use forebay_bench::program::{Program, free_port, pin_self};
 /// Generators busier than this limit what they measure.
 const BUSY_MAX: f64 = 0.9;
 
-/// CPU seconds below which the kernel's clock tick blurs the figure.
-const CPU_SECONDS_MIN: f64 = 0.2;
+/// Share of a core below which the server is mostly waiting: its CPU time says little of what it could serve.
+const SERVER_BUSY_MIN: f64 = 0.2;
 
 #[derive(Parser)]
 #[command(about = "Compares forebay with redis-server: requests per CPU second of the server, measured in turns")]
@@ -209,8 +209,7 @@ fn run(
         expect_hits(&outcome)?;
     }
     Ok(Run {
-        // A server that did next to nothing gets no figure, rather than an infinite one.
-        per_cpu_second: if cpu_seconds > 0.0 { outcome.requests() as f64 / cpu_seconds } else { f64::NAN },
+        per_cpu_second: outcome.requests() as f64 / cpu_seconds,
         throughput: outcome.throughput(),
         busy: outcome.busy(),
         server_busy: cpu_seconds / outcome.seconds,
@@ -238,7 +237,7 @@ fn print_line(point: &Point, ours: &[Run], theirs: &[Run]) {
         (true, true) => "generator-bound",
     };
     let least = ours.iter().chain(theirs).map(|run| run.server_busy).fold(f64::MAX, f64::min);
-    let note = if least < CPU_SECONDS_MIN { format!("{note} server mostly waits") } else { note.to_owned() };
+    let note = if least < SERVER_BUSY_MIN { format!("{note} server mostly waits") } else { note.to_owned() };
     println!(
         "| {} | {} | {} | {} | {} | {:.2} ({:.2}-{:.2}) | {} | {} | {:.0} %, {:.0} % | {} |",
         point.command,

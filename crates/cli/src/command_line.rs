@@ -13,27 +13,35 @@ Examples:
   forebay demo                              look at it: a server, a small shop at work, figures
   forebay serve                             serve 127.0.0.1:6379, data in ./forebay.redb
   redis-cli SET user:1 hello                any Redis client will do, unmodified
-  redis-cli TXN BEGIN                       a transaction with reads inside, up to TXN COMMIT
-  forebay replay trace.lis --to 127.0.0.1:6379 --preload
-                                            send a recorded trace through the server
-  forebay config --memory 1GiB > forebay.toml
-                                            all settings with where each came from, as a file
+  forebay replay trace.lis --preload        send a recorded trace through it
+  forebay config > forebay.toml             all settings, as a file
 
-Each setting is a flag (--memory 1GiB), a variable (FOREBAY_MEMORY=1GiB) or a line of the file that
---config names (memory = \"1GiB\"): flags win over variables over the file over defaults.";
+A connection that sends TXN BEGIN reads and writes in a transaction up to its
+TXN COMMIT.
+
+Each setting is a flag (--memory 1GiB), a variable (FOREBAY_MEMORY=1GiB) or a
+line of the file that --config names (memory = \"1GiB\"): flags win over variables
+over the file over defaults.";
 
 const SERVE_EXAMPLES: &str = "\
 Examples:
-  forebay serve                                     data in ./forebay.redb, safe on disk before each OK
-  forebay serve --store memory --listen 127.0.0.1:0 for tests: nothing stays, any free port
-  forebay serve --memory 4GiB --policy w-tinylfu    a larger cache, another policy
-  forebay serve --durability interval --sync-ms 200 faster writes; a crash may cost the last 200 ms
-  forebay serve --config forebay.toml --log json    as a service
+  forebay serve
+      data in ./forebay.redb, safe on disk before each OK
+  forebay serve --store memory --listen 127.0.0.1:0
+      for tests: nothing stays, any free port
+  forebay serve --memory 4GiB --policy w-tinylfu
+      a larger cache, another policy
+  forebay serve --durability interval --sync-ms 200
+      faster writes; a crash may cost the last 200 ms
+  forebay serve --config forebay.toml --log json
+      as a service
 
-SIGTERM or Ctrl-C stops it: requests that have arrived are answered, the store is flushed. A second one ends it at
-once, which loses nothing that was acknowledged with --durability always.
+SIGTERM or Ctrl-C stops it: requests that have arrived are answered, the store
+is flushed. A second one ends it at once, which loses nothing that was
+acknowledged with --durability always.
 
-Exit codes: 0 stopped as asked, 1 failed while serving, 2 refused to start (stderr says why and what to change).";
+Exit codes: 0 stopped as asked, 1 failed while serving, 2 refused to start
+(stderr says why and what to change).";
 
 const DEMO_EXAMPLES: &str = "\
 Examples:
@@ -41,13 +49,17 @@ Examples:
   forebay demo --seconds 30       for half a minute
   forebay demo --policy sieve --memory 16MiB
 
-If the usual ports are taken it takes free ones. Its data lies in a temporary folder and is removed at the end.";
+If the usual ports are taken it takes free ones. Its data lies in a temporary
+folder and is removed at the end.";
 
 const CONFIG_EXAMPLES: &str = "\
 Examples:
-  forebay config                                    what `forebay serve` would use here
-  forebay config --config forebay.toml              check a file; exit code 2 and one line if it is wrong
-  forebay config --memory 1GiB > forebay.toml       begin a file";
+  forebay config
+      what `forebay serve` would use here
+  forebay config --config forebay.toml
+      check a file; exit code 2 and one line if it is wrong
+  forebay config --memory 1GiB > forebay.toml
+      begin a file";
 
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:

@@ -10,14 +10,19 @@ use forebay::store::Store;
 use forebay::store::embedded::{Durability as Flush, Embedded, EmbeddedOptions};
 use forebay::store::memory::Memory;
 use forebay::txn::{Engine, EngineOptions};
-use forebay_server::{Http, Server, ServerOptions, Shared};
+use forebay_server::{Access, Http, Server, ServerOptions, Shared};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::error::CommandError;
 use crate::settings::{Durability, Settings, StoreChoice};
 
-/// The part of the memory that goes to the pages of an embedded store.
-const PAGE_CACHE_SHARE: u64 = 8;
+/// The part of the memory that goes to the pages of an embedded store: enough for the inner ones. The system keeps the
+/// file's pages as well, in memory that nobody else asks for; documents are worth more here.
+const PAGE_CACHE_SHARE: u64 = 32;
+
+/// Less is too little for a store of any size, up to a share of a small memory.
+const PAGE_CACHE_BYTES_MIN: u64 = 4 << 20;
+const PAGE_CACHE_SHARE_MAX: u64 = 8;
 
 /// File descriptors beside those of clients: the store, listeners, HTTP, logs, traces.
 const DESCRIPTORS_SPARE: u64 = 128;
@@ -65,7 +70,7 @@ impl Node {
             engine.start_reaper();
         }
         let (threads, trace_dir) = (settings.threads.count(), settings.trace_dir.clone());
-        let options = ServerOptions { engine, limits: settings.server, threads, trace_dir };
+        let options = ServerOptions { engine, limits: settings.server, threads, access: Access::default(), trace_dir };
         let server = Server::bind(settings.listen, options).await?;
         let shared = server.shared();
         let http = match settings.http {
@@ -120,6 +125,10 @@ fn redis_cli(address: SocketAddr) -> String {
     }
 }
 
+fn page_cache_bytes(memory: u64) -> u64 {
+    (memory / PAGE_CACHE_SHARE).max(PAGE_CACHE_BYTES_MIN.min(memory / PAGE_CACHE_SHARE_MAX))
+}
+
 fn open_store(settings: &Settings, runtime: &runtime::Runtime) -> Result<Arc<dyn Store>, CommandError> {
     let path = match &settings.store {
         StoreChoice::Memory => return Ok(Arc::new(Memory::new())),
@@ -130,7 +139,7 @@ fn open_store(settings: &Settings, runtime: &runtime::Runtime) -> Result<Arc<dyn
         Durability::Interval => Flush::Interval { sync_ms: settings.sync_ms },
         Durability::Never => Flush::Never,
     };
-    let page_cache_bytes = usize::try_from(settings.memory / PAGE_CACHE_SHARE).unwrap_or(usize::MAX);
+    let page_cache_bytes = usize::try_from(page_cache_bytes(settings.memory)).unwrap_or(usize::MAX);
     let options = EmbeddedOptions { durability, page_cache_bytes };
     Ok(Arc::new(Embedded::open(runtime.clone(), path, options)?))
 }

@@ -16,14 +16,17 @@ use crate::node;
 const EXAMPLES: &str = "\
 Examples:
   forebay replay OLTP.lis.zst --to 127.0.0.1:6379 --preload
-      what an application with this trace would see: all keys are in the store, the cache is empty at the start
-  forebay replay web07.be32.zst --to 127.0.0.1:6379 --preload --clients 50 --pipeline 16
+      what an application with this trace would see: all keys are in the store,
+      the cache is empty at the start
+  forebay replay web07.be32.zst --preload --clients 50 --pipeline 16
       the same under load; with more than one client the order is not the trace's
-  forebay replay cluster52.csv --to 127.0.0.1:6379 --preload --writes-as-reads --format json
-      the convention of the literature: each access is a read that inserts on a miss
+  forebay replay cluster52.csv --preload --writes-as-reads --format json
+      the convention of the literature: each access is a read that inserts on a
+      miss
 
-The trace's keys become t:<key>, its sizes the sizes of values (at most 1 MiB; 100 bytes where it tells none). The
-hit ratio is the server's own count over the run. --preload overwrites keys of these names.";
+The trace's keys become t:<key>, its sizes the sizes of values (at most 1 MiB;
+100 bytes where it tells none). The hit ratio is the server's own count over
+the run. --preload overwrites keys of these names.";
 
 /// What can be typed after `forebay replay`.
 #[derive(Args, Clone, Debug)]

@@ -14,6 +14,8 @@ pub mod change;
 pub mod error;
 pub mod hint;
 pub mod key;
+#[doc(hidden)]
+pub mod mutation;
 pub mod policy;
 pub mod read;
 pub mod runtime;

@@ -96,6 +96,14 @@ impl Value {
         }
     }
 
+    /// The same, holding no allocation that is larger than it needs: a cached byte string is part of one.
+    pub(crate) fn compact(mut self) -> Value {
+        if let Data::Bytes(bytes) = &mut self.data {
+            bytes.compact();
+        }
+        self
+    }
+
     /// Whether the document counts as absent at `now_ms`.
     pub fn expired(&self, now_ms: u64) -> bool {
         self.expires_at_ms.is_some_and(|at| at <= now_ms)

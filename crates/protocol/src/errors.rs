@@ -21,10 +21,10 @@ pub const WRONGTYPE: &str = "WRONGTYPE Operation against a key holding the wrong
 pub const NOPROTO: &str = "NOPROTO unsupported protocol version";
 /// A command before authentication.
 pub const NOAUTH: &str = "NOAUTH Authentication required.";
-/// HELLO without AUTH before authentication.
+/// HELLO without AUTH before authentication. As Redis 7.2 says it.
 pub const NOAUTH_HELLO: &str = "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
-    HELLO AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the \
-    same time";
+    HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol \
+    version at the same time";
 /// AUTH, or HELLO with AUTH, failed.
 pub const WRONGPASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 /// AUTH with a password where none is configured.

@@ -82,7 +82,11 @@ impl Connection {
     /// Serves the complete requests at hand, at most one slice; whether there may be more.
     async fn serve_slice(&mut self, batch: &mut Batch) -> bool {
         // Unauthenticated clients' limits change with AUTH, so one request at a time: see `forebay_protocol::Limits`.
-        let frames_max = if self.decoder.limits().authenticated { self.shared.limits.pipeline_frames_max } else { 1 };
+        let authenticated = !self.session.identity.is_stranger();
+        if authenticated != self.decoder.limits().authenticated {
+            self.decoder.set_limits(forebay_protocol::Limits { authenticated, ..self.shared.limits.request });
+        }
+        let frames_max = if authenticated { self.shared.limits.pipeline_frames_max } else { 1 };
         match self.decoder.decode_batch(&mut self.input, frames_max, batch) {
             Ok(0) => false,
             Ok(count) => {

@@ -11,6 +11,7 @@
 //! `state.rs` is what all sessions share: each part of it (`slowlog.rs`, `monitor.rs`, `recorder.rs`, ..) in its own
 //! file. `metrics.rs` declares what is measured; `http/` serves it, and health.
 
+pub mod access;
 pub mod attention;
 pub mod command;
 mod connection;
@@ -31,6 +32,7 @@ pub mod slowlog;
 mod state;
 pub mod tally;
 
+pub use access::Access;
 pub use http::Http;
 pub use limits::ServerLimits;
 pub use listener::{ServeError, Server};

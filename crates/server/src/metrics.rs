@@ -90,6 +90,10 @@ const fn gauge(name: &'static str, help: &'static str, read: fn(&View<'_>) -> f6
     Metric { name, kind: Kind::Gauge, help, value: Value::One(read) }
 }
 
+const fn of_commands(name: &'static str, help: &'static str, read: ReadEach) -> Metric {
+    Metric { name, kind: Kind::Counter, help, value: Value::Each("command", read) }
+}
+
 /// All metrics.
 pub const METRICS: &[Metric] = &[
     Metric {
@@ -144,30 +148,17 @@ pub const METRICS: &[Metric] = &[
     gauge("forebay_reply_bytes", "Bytes of replies that wait for clients to read them", |view| {
         view.shared.figures.reply_bytes.load(Ordering::Relaxed) as f64
     }),
-    Metric {
-        name: "forebay_command_calls_total",
-        kind: Kind::Counter,
-        help: "Requests by command, those queued in MULTI included",
-        value: Value::Each("command", |view, take| {
-            each_command(view, |slot| &slot.calls, take);
-        }),
-    },
-    Metric {
-        name: "forebay_command_errors_total",
-        kind: Kind::Counter,
-        help: "Requests that ended in an error reply, by command",
-        value: Value::Each("command", |view, take| {
-            each_command(view, |slot| &slot.errors, take);
-        }),
-    },
-    Metric {
-        name: "forebay_command_waited_total",
-        kind: Kind::Counter,
-        help: "Requests that could not be served from the cache at once, by command",
-        value: Value::Each("command", |view, take| {
-            each_command(view, |slot| &slot.waited, take);
-        }),
-    },
+    of_commands("forebay_command_calls_total", "Requests by command, those queued in MULTI included", |view, take| {
+        each_command(view, |slot| &slot.calls, take);
+    }),
+    of_commands("forebay_command_errors_total", "Requests that ended in an error reply, by command", |view, take| {
+        each_command(view, |slot| &slot.errors, take);
+    }),
+    of_commands(
+        "forebay_command_waited_total",
+        "Requests that could not be served from the cache at once, by command",
+        |view, take| each_command(view, |slot| &slot.waited, take),
+    ),
     Metric {
         name: "forebay_command_wait_seconds",
         kind: Kind::Histogram,

@@ -144,13 +144,28 @@ pub fn line(now_ms: u64, space: u8, address: &str, command: &Command, frame: Fra
 
 /// The arguments of a request, secrets replaced.
 pub fn redacted<'a>(command: &Command, frame: Frame<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-    let from = match command.name {
-        "auth" => 1,
-        "hello" => frame.args().position(|arg| arg.eq_ignore_ascii_case(b"auth")).map_or(usize::MAX, |at| at + 1),
-        _ => usize::MAX,
+    let is = |n: usize, word: &str| frame.get(n).is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()));
+    let pairs = command.name == "config" && is(1, "set");
+    let (from, to) = match command.name {
+        "auth" => (1, usize::MAX),
+        "hello" => match frame.args().position(|arg| arg.eq_ignore_ascii_case(b"auth")) {
+            Some(at) => (at + 1, at + 3),
+            None => (usize::MAX, usize::MAX),
+        },
+        // A rule may be a password; DRYRUN may be of one of the others.
+        "acl" if is(1, "setuser") || is(1, "dryrun") => (3, usize::MAX),
+        _ => (usize::MAX, usize::MAX),
     };
-    let to = if command.name == "hello" { from.saturating_add(2) } else { usize::MAX };
-    frame.args().enumerate().map(move |(n, arg)| if (from..to).contains(&n) { b"(redacted)".as_slice() } else { arg })
+    frame.args().enumerate().map(move |(n, arg)| {
+        let secret = (from..to).contains(&n) || (pairs && n > 2 && n % 2 == 1 && names_a_secret(frame.arg(n - 1)));
+        if secret { b"(redacted)".as_slice() } else { arg }
+    })
+}
+
+/// Redis' settings whose values are secret: `requirepass`, `masterauth`, `tls-key-file-pass` and their kind.
+fn names_a_secret(setting: &[u8]) -> bool {
+    let setting = setting.to_ascii_lowercase();
+    [b"pass", b"auth"].iter().any(|word| setting.windows(word.len()).any(|part| part == *word))
 }
 
 /// Appends `arg` in quotes, as Redis does.
@@ -171,5 +186,34 @@ fn quote(line: &mut Vec<u8>, arg: &[u8]) {
     line.push(b'"');
     if arg.len() > MONITOR_ARG_BYTES_MAX {
         line.extend_from_slice(format!("... ({} more bytes)", arg.len() - MONITOR_ARG_BYTES_MAX).as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Table;
+    use forebay_protocol::{Batch, Decoder, Limits};
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let table = Table::default();
+        for (request, shown) in [
+            ("AUTH SECRET", "AUTH (redacted)"),
+            ("auth bob SECRET", "auth (redacted) (redacted)"),
+            ("HELLO 3 AUTH bob SECRET SETNAME x", "HELLO 3 AUTH (redacted) (redacted) SETNAME x"),
+            ("ACL SETUSER bob on >SECRET", "ACL SETUSER bob (redacted) (redacted)"),
+            ("ACL DRYRUN bob AUTH SECRET", "ACL DRYRUN bob (redacted) (redacted)"),
+            ("CONFIG SET slowlog-max-len 1 RequirePass SECRET", "CONFIG SET slowlog-max-len 1 RequirePass (redacted)"),
+            ("CONFIG SET tls-key-file-pass SECRET", "CONFIG SET tls-key-file-pass (redacted)"),
+            ("SET auth SECRET", "SET auth SECRET"),
+        ] {
+            let mut batch = Batch::default();
+            let mut input = BytesMut::from(format!("{request}\r\n").as_bytes());
+            Decoder::new(Limits::default()).decode_batch(&mut input, 1, &mut batch).unwrap();
+            let frame = batch.frame(0);
+            let parts: Vec<_> = redacted(table.find(frame.arg(0)).unwrap(), frame).collect();
+            assert_eq!(String::from_utf8(parts.join(&b' ')).unwrap(), shown);
+        }
     }
 }

@@ -8,6 +8,7 @@
 //! Knows no socket and no clock of its own: it runs on any [`forebay::runtime::Runtime`].
 
 mod attend;
+mod identity;
 mod multi;
 mod open;
 mod traced;
@@ -21,10 +22,12 @@ use forebay::Value;
 use forebay::cache::Context;
 use forebay::hint::HintSet;
 use forebay::key::{Key, KeyRef};
+use forebay::mutation::{self, Fault};
 use forebay::txn::{Ahead, Committing, Executed, Mode, Plan, PlannedLock};
 use forebay_protocol::{Batch, Frame, Protocol, Reply, errors};
 use smallvec::SmallVec;
 
+pub use identity::{Identity, reason};
 pub use multi::{Multi, Queue};
 pub use open::{Deadline, Open};
 pub use traced::Traced;
@@ -48,6 +51,8 @@ pub struct Session {
     pub shared: Arc<Shared>,
     /// What others may know of this client.
     pub client: Arc<Client>,
+    /// Who it is.
+    pub identity: Identity,
     /// RESP2 until HELLO 3.
     pub protocol: Protocol,
     /// Database, as key space.
@@ -126,9 +131,11 @@ impl Session {
     /// A session of a client that has just connected.
     pub fn new(shared: Arc<Shared>, client: Arc<Client>) -> Session {
         let replies = Replies::new(shared.limits.client_reply_bytes_max);
-        Session {
+        let identity = Identity::new(&shared.access);
+        let session = Session {
             shared,
             client,
+            identity,
             protocol: Protocol::Resp2,
             space: 0,
             multi: Multi::default(),
@@ -141,7 +148,9 @@ impl Session {
             monitor: None,
             traced: Traced::default(),
             pending: Pending::default(),
-        }
+        };
+        session.publish_user();
+        session
     }
 
     /// As it was when the client connected.
@@ -153,6 +162,7 @@ impl Session {
         self.hints = Hints::default();
         self.reply_mode = ReplyMode::On;
         self.stop_monitor();
+        self.identify(None);
         self.client.names().name.clear();
         self.publish_state();
     }
@@ -213,6 +223,9 @@ impl Session {
         });
         let fits = fits.and_then(|command| command.key_too_long(frame).map_or(Ok(command), Err));
         let command = fits.inspect_err(|_| self.multi.doom())?;
+        if self.identity.is_guarded(&self.shared.access) {
+            self.guard(number, command, frame).inspect_err(|_| self.multi.doom())?;
+        }
         if let Some(reason) = self.open.aborted()
             && !command.is(Flag::InAborted)
         {
@@ -235,9 +248,14 @@ impl Session {
         Ok(Some(command))
     }
 
+    /// Whether an earlier commit of this connection is not published, so that only a read under locks sees it.
+    pub fn unsettled(&self) -> bool {
+        self.replies.unsettled() && !mutation::on(Fault::PipelinedReadOvertakes)
+    }
+
     /// Serves a read whose keys are all cached, without a lock and without a wait; false if it can't be.
     fn serve_published(&mut self, command: &'static Command, frame: Frame<'_>) -> bool {
-        if self.open.is_open() || self.replies.unsettled() {
+        if self.open.is_open() || self.unsettled() {
             return false;
         }
         let Some(body) = command.body() else { return false };
@@ -362,8 +380,10 @@ impl Session {
         let mut keys: Vec<Key> = Vec::new();
         for at in start..batch.len() {
             let frame = batch.frame(at);
-            let Some(command) = self.shared.table.find(frame.arg(0)) else { continue };
-            if !command.arity_fits(frame.len()) {
+            let Some((number, command)) = self.shared.table.find_numbered(frame.arg(0)) else { continue };
+            let refused =
+                || self.identity.is_guarded(&self.shared.access) && self.denied(number, command, frame).is_some();
+            if !command.arity_fits(frame.len()) || refused() {
                 continue;
             }
             match command.effect(frame) {

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use forebay::txn::Engine;
 use futures_util::task::AtomicWaker;
 
+use crate::access::Access;
 use crate::attention::Attention;
 use crate::command::{self, Table};
 use crate::cursors::Cursors;
@@ -29,14 +30,22 @@ pub struct ServerOptions {
     pub limits: ServerLimits,
     /// Threads that serve, for INFO.
     pub threads: usize,
+    /// Who may come in.
+    pub access: Access,
     /// Where CACHE TRACE writes its files; without it CACHE TRACE is refused.
     pub trace_dir: Option<PathBuf>,
 }
 
 impl ServerOptions {
-    /// The defaults around `engine`: one thread, no traces.
+    /// The defaults around `engine`: one thread, no traces, no passwords.
     pub fn new(engine: Engine) -> ServerOptions {
-        ServerOptions { engine, limits: ServerLimits::default(), threads: 1, trace_dir: None }
+        ServerOptions {
+            engine,
+            limits: ServerLimits::default(),
+            threads: 1,
+            access: Access::default(),
+            trace_dir: None,
+        }
     }
 }
 
@@ -48,6 +57,8 @@ pub struct Shared {
     pub table: Table,
     /// Limits that hold for this server.
     pub limits: ServerLimits,
+    /// Who may come in.
+    pub access: Access,
     /// Connected clients.
     pub clients: Clients,
     /// Names of transaction types and vertices.
@@ -177,7 +188,9 @@ pub struct Client {
     pub watched: AtomicU64,
     /// Whether an interactive transaction is open.
     pub in_txn: AtomicBool,
-    /// Names that it gave itself.
+    /// The id of its user.
+    pub user: AtomicU64,
+    /// Names that it gave itself, and its user's.
     pub names: Mutex<ClientNames>,
     /// Number of its last command in the table.
     pub command: AtomicUsize,
@@ -185,9 +198,11 @@ pub struct Client {
     waker: AtomicWaker,
 }
 
-/// Names that a client gave itself.
+/// Names that a client gave itself, and its user's.
 #[derive(Clone, Debug, Default)]
 pub struct ClientNames {
+    /// Its user.
+    pub user: Arc<str>,
     /// CLIENT SETNAME.
     pub name: String,
     /// CLIENT SETINFO LIB-NAME.
@@ -249,6 +264,7 @@ impl Clients {
             multi: AtomicU64::new(0),
             watched: AtomicU64::new(0),
             in_txn: AtomicBool::new(false),
+            user: AtomicU64::new(0),
             names: Mutex::default(),
             command: AtomicUsize::new(usize::MAX),
             killed: AtomicBool::new(false),
@@ -256,6 +272,13 @@ impl Clients {
         });
         clients.insert(id, client.clone());
         Some(client)
+    }
+
+    /// Sends all clients away who are this user.
+    pub fn kill_user(&self, user: u64) {
+        for client in self.all().iter().filter(|client| client.user.load(Ordering::SeqCst) == user) {
+            client.kill();
+        }
     }
 
     /// Removes a client that is gone.
@@ -287,6 +310,7 @@ impl Shared {
             engine: options.engine,
             table: Table::default(),
             limits: options.limits,
+            access: options.access,
             clients: Clients::default(),
             labels: Labels::default(),
             figures: Figures::default(),

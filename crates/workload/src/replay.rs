@@ -204,6 +204,7 @@ struct Tally {
 
 /// Replays a trace. Fails when the trace can't be read to its end or a connection breaks; error replies are counted.
 pub async fn replay(options: &ReplayOptions, progress: Arc<dyn Progress>) -> Result<Report, ReplayError> {
+    drop(requests(options)?); // A mistyped file is told first.
     let mut control = Client::connect(&options.address).await?;
     let scan = scan_trace(options, &progress).await?;
     let mut report = Report {
@@ -235,9 +236,8 @@ pub async fn replay(options: &ReplayOptions, progress: Arc<dyn Progress>) -> Res
     };
     report.seconds = began.elapsed().as_secs_f64();
     progress.end();
-    let after = keyspace(&mut control).await?;
     report.count(tally);
-    report.compare(before, after);
+    report.compare(before, keyspace(&mut control).await?);
     Ok(report)
 }
 

@@ -275,8 +275,8 @@ impl Customer {
             client.demand(&["HMGET", &product, "name", "price", "stock"]).await?;
         }
         let fields = user.items().unwrap_or_default();
-        let last = fields.chunks_exact(2).find(|pair| pair[0].bytes() == Some(b"last"));
-        if let Some(order) = last.and_then(|pair| pair[1].bytes()) {
+        let last = fields.as_chunks().0.iter().find(|[name, _]| name.bytes() == Some(b"last"));
+        if let Some(order) = last.and_then(|[_, order]| order.bytes()) {
             client.demand(&[&b"HGETALL"[..], &[b"order:", order].concat()]).await?;
         }
         Ok(())
@@ -411,10 +411,10 @@ impl Customer {
 impl Purchase {
     fn of(cart: &Reply) -> Result<Purchase, Stopped> {
         let mut purchase = Purchase::default();
-        for pair in cart.items().ok_or_else(|| refused("HGETALL", cart))?.chunks_exact(2) {
-            let product = pair[0].bytes().ok_or_else(|| refused("HGETALL", cart))?;
+        for [product, pieces] in cart.items().ok_or_else(|| refused("HGETALL", cart))?.as_chunks().0 {
+            let product = product.bytes().ok_or_else(|| refused("HGETALL", cart))?;
             let key = format!("product:{}", String::from_utf8_lossy(product));
-            purchase.pieces.insert(key, transact::number("HGETALL", pair[1])?);
+            purchase.pieces.insert(key, transact::number("HGETALL", pieces)?);
         }
         Ok(purchase)
     }

@@ -291,7 +291,7 @@ pub static SETTINGS: &[Setting] = &[
         "When a commit is safe on disk: before it is acknowledged, at most sync-ms later, or within 30 s"),
     setting!(Store, "sync-ms", Count, sync_ms,
         "Time of acknowledged commits that a crash may cost with `--durability interval`, in ms"),
-    setting!(Cache, "memory", Bytes, memory, "Memory for the cache and the store's pages (an eighth of it) together"),
+    setting!(Cache, "memory", Bytes, memory, "Memory for the cache and the store's pages (a 32nd of it, at least 4 MiB) together"),
     setting!(Cache, "policy", PolicyName, policy, "Who decides what stays in memory"),
     setting!(Cache, "partitions", Count, partitions,
         "Parts of the cache with a lock and an order each; 1 decides by the order of all accesses"),

@@ -2,8 +2,9 @@
 
 use futures_channel::oneshot;
 
-use super::{Cache, Context, Entering};
+use super::{Cache, Context};
 use crate::key::Key;
+use crate::mutation::{self, Fault};
 use crate::policy::AccessKind;
 use crate::read::Read;
 
@@ -81,8 +82,8 @@ impl Fill {
 
     /// Puts the value in, if the policy lets it. False if the fill was ended: what was read may be old.
     pub fn complete(self, read: &Read, context: &Context, kind: AccessKind) -> bool {
-        self.fetched(read)
-            && self.cache.install(&self.key, read, Entering { context, kind, marked: false, fill: Some(self.id) })
+        (self.fetched(read) || mutation::on(Fault::OvertakenFill))
+            && self.cache.fill(&self.key, self.id, read, context, kind)
     }
 }
 

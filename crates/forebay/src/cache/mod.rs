@@ -33,6 +33,7 @@ pub use crate::policy::AccessKind;
 
 use crate::hint::HintSet;
 use crate::key::{Key, KeyRef};
+use crate::mutation::{self, Fault};
 use crate::policy::{Access, Policy, Settings, Slot, Unit};
 use crate::read::Read;
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
@@ -131,8 +132,6 @@ struct Entering<'a> {
     kind: AccessKind,
     /// It is part of a publication that is not over.
     marked: bool,
-    /// It is let in only while this fill is open.
-    fill: Option<u64>,
 }
 
 impl Cache {
@@ -170,7 +169,8 @@ impl Cache {
     /// The value of `key`, counted as a hit or a miss. For a reader that holds a lock on the key and found no pending
     /// result beside it.
     pub fn get(&self, key: KeyRef<'_>, context: &Context) -> Option<Read> {
-        self.inner.partition(key).get(key, context)
+        let hash = key.hash64();
+        self.inner.partition_of(hash).get(hash, key, context)
     }
 
     /// The last published value without counting a hit; for `CACHE EXPLAIN`, watches and checks.
@@ -195,14 +195,8 @@ impl Cache {
 
     /// One look at a single key that counts the hit at once. `None`: not cached or being published.
     pub fn get_published(&self, key: KeyRef<'_>, context: &Context) -> Option<(Key, Read)> {
-        let mut partition = self.inner.partition(key);
-        match partition.look(key) {
-            Look::Hit(owned, read, word) => {
-                partition.touch(word, key, context);
-                Some((owned, read))
-            }
-            Look::Marked | Look::Miss => None,
-        }
+        let hash = key.hash64();
+        self.inner.partition_of(hash).get_published(hash, key, context)
     }
 
     /// Begins to fill `key`, or joins who has begun. To be called *before* the store is read.
@@ -228,23 +222,46 @@ impl Cache {
     /// Makes a group of commits visible as a whole and undoes one hold for each time its key stands in `held`. `group`
     /// names each key once, with its last value, or `None` where that is not known exactly: the entry is removed.
     pub fn publish(&self, group: &[(Key, Option<Read>)], held: &[Key]) {
+        self.publish_group(group);
+        self.release(held);
+    }
+
+    /// As [`Cache::publish`], for a commit that was not held, since its keys stay locked until it is published: the
+    /// fills that were begun without their locks end now.
+    pub fn publish_locked(&self, group: &[(Key, Option<Read>)]) {
+        for (key, _) in group {
+            self.inner.partition(key.borrow()).end_flight(key, None);
+        }
+        self.publish_group(group);
+    }
+
+    fn publish_group(&self, group: &[(Key, Option<Read>)]) {
+        if mutation::on(Fault::PublishedKeyByKey) && group.len() > 1 {
+            return group.iter().for_each(|one| self.publish_group(std::slice::from_ref(one)));
+        }
+        if let [(key, Some(read))] = group {
+            // One key changes at one moment by itself.
+            return self.publish_one(key, read, false);
+        }
         for (key, _) in group {
             self.inner.partition(key.borrow()).mark(key.borrow());
         }
         for (key, read) in group {
             match read {
-                Some(read) => {
-                    let context = &Context::default();
-                    let entering = Entering { context, kind: AccessKind::Write, marked: true, fill: None };
-                    self.install(key, read, entering);
-                }
+                Some(read) => self.publish_one(key, read, true),
                 None => self.remove(key),
             }
         }
         for (key, _) in group {
             self.inner.partition(key.borrow()).unmark(key.borrow());
         }
-        self.release(held);
+    }
+
+    fn publish_one(&self, key: &Key, read: &Read, marked: bool) {
+        let hash = key.borrow().hash64();
+        let mut partition = self.inner.partition_of(hash);
+        let entering = Entering { context: &Context::default(), kind: AccessKind::Write, marked };
+        self.install(&mut partition, hash, key, read, entering);
     }
 
     /// Someone else wrote `key`: drops what is older than `version` and ends the fills begun before.
@@ -320,38 +337,45 @@ impl Cache {
         assert!(within, "{used} bytes charged to a budget of {}", self.inner.budget_bytes);
     }
 
-    /// Puts a value in, making room first; an entry that can't or may not have room is left out, and what was cached
-    /// of it is dropped, since it is older. With `fill`, only if that fill is still open: false if it is not.
-    fn install(&self, key: &Key, read: &Read, entering: Entering<'_>) -> bool {
-        let charged = charge(key, read, self.inner.policy);
-        let mut partition = self.inner.partition(key.borrow());
-        if entering.fill.is_some_and(|id| partition.flight(key, id).is_none()) {
+    /// Puts what was fetched in, if the fill with this id is still open.
+    fn fill(&self, key: &Key, id: u64, read: &Read, context: &Context, kind: AccessKind) -> bool {
+        let hash = key.borrow().hash64();
+        let mut partition = self.inner.partition_of(hash);
+        if partition.flight(key, id).is_none() && !mutation::on(Fault::OvertakenFill) {
             return false;
         }
-        let access = partition.access(key.borrow(), entering.context, entering.kind, charged);
-        let old = partition.charged(key.borrow());
-        let admitted = old > 0 || partition.admit(&access);
-        let room = admitted && self.make_room_for(&mut partition, key, &access, charged.saturating_sub(old));
-        if room {
-            self.inner.used_bytes.fetch_add(charged, Ordering::Relaxed);
-            self.inner.used_bytes.fetch_sub(old, Ordering::Relaxed);
-            partition.put(key, read, &access, entering.marked);
-            self.charge_policy(&mut partition, key);
-        } else {
-            let freed = partition.reject(key.borrow());
-            self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
-        }
+        self.install(&mut partition, hash, key, read, Entering { context, kind, marked: false });
         true
     }
 
+    /// Puts a value in, making room first; an entry that can't or may not have room is left out, and what was cached
+    /// of it is dropped, since it is older.
+    fn install(&self, partition: &mut Partition, hash: u64, key: &Key, read: &Read, entering: Entering<'_>) {
+        let charged = charge(key, read, self.inner.policy);
+        let slot = partition.slot(hash, key.borrow());
+        let old = slot.map_or(0, |slot| partition.charged(slot));
+        let access = partition.access(hash, slot, entering.context, entering.kind, charged);
+        let admitted = slot.is_some() || partition.admit(&access);
+        if admitted && self.make_room_for(partition, &access, charged.saturating_sub(old)) {
+            match charged >= old {
+                true => self.inner.used_bytes.fetch_add(charged - old, Ordering::Relaxed),
+                false => self.inner.used_bytes.fetch_sub(old - charged, Ordering::Relaxed),
+            };
+            partition.put(key, read, &access, entering.marked);
+            self.charge_policy(partition, &access);
+        } else {
+            let freed = partition.reject(slot);
+            self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
+        }
+    }
+
     /// Charges what the policy keeps beyond its entries, and makes room for its growth.
-    fn charge_policy(&self, partition: &mut Partition, key: &Key) {
+    fn charge_policy(&self, partition: &mut Partition, access: &Access) {
         let (before, now) = partition.policy_bytes();
         if before != now {
             self.inner.used_bytes.fetch_add(now, Ordering::Relaxed);
             self.inner.used_bytes.fetch_sub(before, Ordering::Relaxed);
-            let grown = partition.access(key.borrow(), &Context::default(), AccessKind::Write, 0);
-            self.make_room(partition, key, &Access { slot: grown.slot.or(Some((Slot::MAX, 0))), ..grown }, 0);
+            self.make_room(partition, &forced(access), 0);
         }
     }
 
@@ -359,21 +383,23 @@ impl Cache {
         self.inner.used_bytes.load(Ordering::Relaxed) + bytes <= self.inner.budget_bytes
     }
 
-    /// Room for `key` to take `bytes` more. What is to be replaced must not be evicted to make room for itself.
-    fn make_room_for(&self, partition: &mut Partition, key: &Key, access: &Access, bytes: usize) -> bool {
+    /// Room for `bytes` more. What is to be replaced must not be evicted to make room for itself.
+    fn make_room_for(&self, partition: &mut Partition, access: &Access, bytes: usize) -> bool {
         if self.fits(bytes) {
             return true;
         }
-        let pinned = partition.pin(key.borrow());
-        let room = self.make_room(partition, key, access, bytes);
-        if pinned {
-            partition.unpin(key.borrow());
+        if let Some((slot, _)) = access.slot {
+            partition.pin_slot(slot);
+        }
+        let room = self.make_room(partition, access, bytes);
+        if let Some((slot, _)) = access.slot {
+            partition.unpin_slot(slot);
         }
         room
     }
 
     /// Evicts until `bytes` more fit the budget: from this partition first, then from the others.
-    fn make_room(&self, own: &mut Partition, key: &Key, access: &Access, bytes: usize) -> bool {
+    fn make_room(&self, own: &mut Partition, access: &Access, bytes: usize) -> bool {
         let fits = || self.fits(bytes);
         if bytes > self.inner.budget_bytes {
             return false;
@@ -383,8 +409,8 @@ impl Cache {
             self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
         }
         // There is no newcomer in the other partitions: they must name a victim if they can.
-        let forced = Access { slot: Some((Slot::MAX, 0)), ..*access };
-        let start = self.inner.index(key.borrow());
+        let forced = forced(access);
+        let start = self.inner.index(access.hash);
         for step in 1..self.inner.partitions.len() {
             // Only a lock that is free: two partitions making room in each other must not wait for each other.
             let other = &self.inner.partitions[(start + step) % self.inner.partitions.len()];
@@ -399,14 +425,23 @@ impl Cache {
 }
 
 impl Inner {
-    fn index(&self, key: KeyRef<'_>) -> usize {
-        // The high half: the low bits choose the bucket within the partition.
-        (key.hash64() >> 32) as usize % self.partitions.len()
+    fn index(&self, hash: u64) -> usize {
+        // The high half, scaled: the low bits choose the bucket within the partition.
+        (((hash >> 32) * self.partitions.len() as u64) >> 32) as usize
     }
 
     fn partition(&self, key: KeyRef<'_>) -> MutexGuard<'_, Partition> {
-        lock(&self.partitions[self.index(key)])
+        self.partition_of(key.hash64())
     }
+
+    fn partition_of(&self, hash: u64) -> MutexGuard<'_, Partition> {
+        lock(&self.partitions[self.index(hash)])
+    }
+}
+
+/// As a need of room that no newcomer has: a policy must name a victim if it can.
+fn forced(access: &Access) -> Access {
+    Access { slot: access.slot.or(Some((Slot::MAX, 0))), ..*access }
 }
 
 /// Locks a partition. A panic under the lock is a bug in a policy; the partition is used as it is.

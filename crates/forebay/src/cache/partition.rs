@@ -10,6 +10,7 @@ use super::record::Record;
 use super::slab::Slab;
 use super::{Cache, CacheStats, Context, Look};
 use crate::key::{Key, KeyRef};
+use crate::mutation::{self, Fault};
 use crate::policy::{Access, AccessKind, Hits, MARKS_MAX, Order, Policy, Slot, Why};
 use crate::read::Read;
 use crate::version::Version;
@@ -42,6 +43,8 @@ pub(super) struct Partition {
     fences: HashMap<Key, Fence, foldhash::quality::RandomState>,
     /// How often each pinned slot is pinned.
     pins: HashMap<Slot, u32, foldhash::fast::RandomState>,
+    /// Where records are put together.
+    scratch: Vec<u8>,
     next_sequence: u64,
     tick: u64,
     /// What is charged for the policy's metadata beyond its entries.
@@ -68,6 +71,7 @@ impl Partition {
             hits: policy.hits,
             fences: HashMap::default(),
             pins: HashMap::default(),
+            scratch: Vec::new(),
             next_sequence: 0,
             tick: 0,
             policy_bytes: 0,
@@ -75,9 +79,14 @@ impl Partition {
         }
     }
 
-    fn find(&self, key: KeyRef<'_>) -> Option<Slot> {
+    /// Where `key`, which has this hash, is cached.
+    pub(super) fn slot(&self, hash: u64, key: KeyRef<'_>) -> Option<Slot> {
         let same = |slot: &Slot| self.entries.get(*slot).is_some_and(|entry| entry.is_of(key));
-        self.index.find(key.hash64(), same).copied()
+        self.index.find(hash, same).copied()
+    }
+
+    fn find(&self, key: KeyRef<'_>) -> Option<Slot> {
+        self.slot(key.hash64(), key)
     }
 
     fn entry(&self, key: KeyRef<'_>) -> Option<&Entry> {
@@ -89,11 +98,18 @@ impl Partition {
     }
 
     /// The access as the policy is told of it; counts a tick.
-    pub(super) fn access(&mut self, key: KeyRef<'_>, context: &Context, kind: AccessKind, size: usize) -> Access {
+    pub(super) fn access(
+        &mut self,
+        hash: u64,
+        slot: Option<Slot>,
+        context: &Context,
+        kind: AccessKind,
+        size: usize,
+    ) -> Access {
         self.tick += 1;
         Access {
-            hash: key.hash64(),
-            slot: self.find(key).map(|slot| (slot, 0)),
+            hash,
+            slot: slot.map(|slot| (slot, 0)),
             kind,
             size: size as u32,
             cost_us: context.cost_us,
@@ -107,13 +123,21 @@ impl Partition {
         }
     }
 
-    pub(super) fn get(&mut self, key: KeyRef<'_>, context: &Context) -> Option<Read> {
-        let Some(slot) = self.find(key) else {
+    pub(super) fn get(&mut self, hash: u64, key: KeyRef<'_>, context: &Context) -> Option<Read> {
+        let Some(slot) = self.slot(hash, key) else {
             self.stats.misses += 1;
             return None;
         };
-        self.touch_slot(slot, key, context);
+        self.touch_slot(slot, hash, context);
         self.entries.get(slot).map(|entry| entry.record.read())
+    }
+
+    pub(super) fn get_published(&mut self, hash: u64, key: KeyRef<'_>, context: &Context) -> Option<(Key, Read)> {
+        let slot = self.slot(hash, key)?;
+        let entry = self.entries.get(slot).filter(|entry| !entry.marked)?;
+        let found = (entry.record.key(entry.space), entry.record.read());
+        self.touch_slot(slot, hash, context);
+        Some(found)
     }
 
     pub(super) fn peek(&self, key: KeyRef<'_>) -> Option<Read> {
@@ -139,13 +163,13 @@ impl Partition {
     pub(super) fn touch(&mut self, word: Word, key: KeyRef<'_>, context: &Context) {
         let same = self.entries.get(word.slot).is_some_and(|entry| entry.sequence == word.sequence);
         match same {
-            true => self.touch_slot(word.slot, key, context),
+            true => self.touch_slot(word.slot, key.hash64(), context),
             // Replaced since: a hit all the same, but nothing that the order should hear of.
             false => self.stats.hits += 1,
         }
     }
 
-    fn touch_slot(&mut self, slot: Slot, key: KeyRef<'_>, context: &Context) {
+    fn touch_slot(&mut self, slot: Slot, hash: u64, context: &Context) {
         self.stats.hits += 1;
         match self.hits {
             Hits::Marks => {
@@ -155,7 +179,7 @@ impl Partition {
             }
             Hits::Accesses => {
                 let size = self.entries.get(slot).map_or(0, |entry| entry.charged as usize);
-                let access = self.access(key, context, AccessKind::Read, size);
+                let access = self.access(hash, Some(slot), context, AccessKind::Read, size);
                 self.order.access(slot, &access);
             }
         }
@@ -163,7 +187,7 @@ impl Partition {
 
     pub(super) fn begin_fill(&mut self, key: &Key, id: u64, cache: &Cache) -> Begin {
         let fence = self.fences.entry(key.clone()).or_default();
-        if fence.held > 0 {
+        if fence.held > 0 && !mutation::on(Fault::FillWhileHeld) {
             return Begin::Held;
         }
         let Some(flight) = &mut fence.flight else {
@@ -186,6 +210,9 @@ impl Partition {
 
     /// Ends the open fill of `key`, or only the one with this id; its followers wake empty-handed.
     pub(super) fn end_flight(&mut self, key: &Key, id: Option<u64>) {
+        if self.fences.is_empty() {
+            return;
+        }
         let Some(fence) = self.fences.get_mut(key) else { return };
         let same = fence.flight.as_ref().is_some_and(|flight| id.is_none_or(|id| flight.id == id));
         if same {
@@ -194,6 +221,13 @@ impl Partition {
         }
         if fence.idle() {
             self.fences.remove(key);
+        }
+    }
+
+    /// Ends the fill of a key that is removed or known to have changed.
+    fn end_overtaken(&mut self, key: &Key) {
+        if !mutation::on(Fault::FillSurvivesInvalidation) {
+            self.end_flight(key, None);
         }
     }
 
@@ -222,8 +256,8 @@ impl Partition {
         }
     }
 
-    pub(super) fn charged(&self, key: KeyRef<'_>) -> usize {
-        self.entry(key).map_or(0, |entry| entry.charged as usize)
+    pub(super) fn charged(&self, slot: Slot) -> usize {
+        self.entries.get(slot).map_or(0, |entry| entry.charged as usize)
     }
 
     pub(super) fn admit(&mut self, access: &Access) -> bool {
@@ -231,22 +265,20 @@ impl Partition {
     }
 
     /// Counts what was kept out, and drops what was cached of it.
-    pub(super) fn reject(&mut self, key: KeyRef<'_>) -> usize {
+    pub(super) fn reject(&mut self, slot: Option<Slot>) -> usize {
         self.stats.rejections += 1;
-        match self.find(key) {
-            Some(slot) => self.take(slot, Why::Invalidated),
-            None => 0,
-        }
+        slot.map_or(0, |slot| self.take(slot, Why::Invalidated))
     }
 
-    /// Puts a value in; room has been made.
+    /// Puts a value in, where `access` says that its key is cached; room has been made.
     pub(super) fn put(&mut self, key: &Key, read: &Read, access: &Access, marked: bool) {
         self.next_sequence += 1;
         let (sequence, charged) = (self.next_sequence, access.size);
-        if let Some(slot) = self.find(key.borrow()) {
+        if let Some((slot, _)) = access.slot {
             if let Some(entry) = self.entries.get_mut(slot) {
                 let resized = entry.charged != charged;
-                (entry.record, entry.sequence, entry.charged) = (Record::new(key, read), sequence, charged);
+                (entry.record, entry.sequence, entry.charged) =
+                    (Record::new(key, read, &mut self.scratch), sequence, charged);
                 entry.marked |= marked;
                 if resized {
                     self.order.resized(slot, charged);
@@ -258,7 +290,7 @@ impl Partition {
             }
             return;
         }
-        let record = Record::new(key, read);
+        let record = Record::new(key, read, &mut self.scratch);
         let entry = Entry { record, sequence, charged, space: key.space(), marks: 0, marked };
         let slot = self.entries.insert(entry);
         let entries = &self.entries;
@@ -298,12 +330,12 @@ impl Partition {
     }
 
     pub(super) fn remove(&mut self, key: &Key) -> usize {
-        self.end_flight(key, None);
+        self.end_overtaken(key);
         self.find(key.borrow()).map_or(0, |slot| self.take(slot, Why::Invalidated))
     }
 
     pub(super) fn invalidate(&mut self, key: &Key, version: Version) -> usize {
-        self.end_flight(key, None);
+        self.end_overtaken(key);
         let Some(slot) = self.find(key.borrow()) else { return 0 };
         let older = self.entries.get(slot).is_some_and(|entry| entry.record.version() < version);
         if older { self.take(slot, Why::Invalidated) } else { 0 }
@@ -312,7 +344,7 @@ impl Partition {
     pub(super) fn clear(&mut self, of: &impl Fn(u8) -> bool) -> usize {
         let keys: Vec<Key> = self.fences.keys().filter(|key| of(key.space())).cloned().collect();
         for key in keys {
-            self.end_flight(&key, None);
+            self.end_overtaken(&key);
         }
         let slots: Vec<Slot> = self.entries.iter().filter(|(_, entry)| of(entry.space)).map(|(slot, _)| slot).collect();
         slots.into_iter().map(|slot| self.take(slot, Why::Invalidated)).sum()
@@ -328,17 +360,25 @@ impl Partition {
     }
 
     pub(super) fn pin(&mut self, key: KeyRef<'_>) -> bool {
-        let Some(slot) = self.find(key) else { return false };
+        let slot = self.find(key);
+        slot.map(|slot| self.pin_slot(slot)).is_some()
+    }
+
+    pub(super) fn pin_slot(&mut self, slot: Slot) {
         let pins = self.pins.entry(slot).or_default();
         *pins += 1;
         if *pins == 1 {
             self.order.withdraw(slot);
         }
-        true
     }
 
     pub(super) fn unpin(&mut self, key: KeyRef<'_>) {
-        let Some(slot) = self.find(key) else { return };
+        if let Some(slot) = self.find(key) {
+            self.unpin_slot(slot);
+        }
+    }
+
+    pub(super) fn unpin_slot(&mut self, slot: Slot) {
         let Some(pins) = self.pins.get_mut(&slot) else { return };
         *pins -= 1;
         if *pins == 0 {

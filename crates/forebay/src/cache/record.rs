@@ -6,8 +6,6 @@
 
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
 use crate::key::{Key, KeyRef};
 use crate::read::Read;
 use crate::value::{Bytes, Data, Value, allocated_bytes, blob_bytes};
@@ -49,13 +47,18 @@ fn packable(read: &Read) -> Option<(&[u8], Option<u64>)> {
 }
 
 impl Record {
-    pub(super) fn new(key: &Key, read: &Read) -> Record {
+    /// `scratch` is for what stands in it before it is one allocation; nothing in it is kept.
+    pub(super) fn new(key: &Key, read: &Read, scratch: &mut Vec<u8>) -> Record {
         let Some((bytes, expires_at_ms)) = packable(read) else {
-            return Record::Apart(Box::new(Apart { key: key.compact(), read: compact(read) }));
+            return Record::Apart(Box::new(Apart {
+                key: key.compact(),
+                read: Read { value: read.value.clone().map(Value::compact), version: read.version },
+            }));
         };
         let absent = if read.value.is_none() { ABSENT } else { 0 };
         let expires = if expires_at_ms.is_some() { EXPIRES } else { 0 };
-        let mut packed = SmallVec::<[u8; 1024]>::new();
+        let packed = scratch;
+        packed.clear();
         packed.extend_from_slice(&(key.name().len() as u32 | absent | expires).to_le_bytes());
         packed.extend_from_slice(&read.version.to_bytes());
         if let Some(at_ms) = expires_at_ms {
@@ -63,7 +66,7 @@ impl Record {
         }
         packed.extend_from_slice(key.name());
         packed.extend_from_slice(bytes);
-        Record::Packed(Arc::from(&*packed))
+        Record::Packed(Arc::from(packed.as_slice()))
     }
 
     /// Heap bytes of the record that [`Record::new`] makes of these, as allocated.
@@ -160,15 +163,6 @@ impl Header {
     }
 }
 
-/// The same, holding no more memory than it needs: its bytes may be a part of something larger.
-fn compact(read: &Read) -> Read {
-    let mut read = read.clone();
-    if let Some(Value { data: Data::Bytes(bytes), .. }) = &mut read.value {
-        bytes.compact();
-    }
-    read
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,7 +196,8 @@ mod tests {
         ) {
             let key = Key::new(space, &name);
             let read = Read { value, version: Version { incarnation, sequence } };
-            let record = Record::new(&key, &read);
+            let scratch = &mut Vec::new();
+            let record = Record::new(&key, &read, scratch);
             prop_assert_eq!((record.read(), record.version()), (read.clone(), read.version));
             prop_assert_eq!((record.key(space), record.name()), (key.clone(), &name[..]));
             prop_assert!(record.is_named(key.borrow()));
@@ -210,7 +205,7 @@ mod tests {
                 prop_assert_eq!(Record::heap_bytes(&key, &read), blob_bytes(packed.len()));
             }
             // What was handed out goes in again as well.
-            let again = Record::new(&record.key(space), &record.read());
+            let again = Record::new(&record.key(space), &record.read(), scratch);
             prop_assert_eq!((again.read(), again.key(space)), (read, key));
         }
     }

@@ -32,6 +32,8 @@ pub enum Ended {
     Done,
     /// No task can run and no timer is set, but the main future is not done.
     Stuck,
+    /// It was stopped dead, as by a crash.
+    Stopped,
 }
 
 struct World {
@@ -46,6 +48,20 @@ struct State {
     ready: Vec<u64>,
     timers: BTreeMap<(u64, u64), Waker>,
     steps: u64,
+    /// Hash of all that was chosen and of what was noted, in order.
+    log: u64,
+}
+
+impl State {
+    fn draw(&mut self) -> u64 {
+        let drawn = self.random.draw();
+        self.note(drawn);
+        drawn
+    }
+
+    fn note(&mut self, event: u64) {
+        self.log = (self.log.rotate_left(23) ^ event).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
 }
 
 /// The generator of all of a simulation's choices (splitmix64).
@@ -84,6 +100,7 @@ impl Simulation {
             ready: Vec::new(),
             timers: BTreeMap::new(),
             steps: 0,
+            log: 0,
         };
         Simulation { world: Arc::new(World { state: Mutex::new(state) }) }
     }
@@ -98,10 +115,23 @@ impl Simulation {
         self.world.lock().steps
     }
 
+    /// Hash of the log of events so far: which task ran when, and every number drawn.
+    pub fn log_hash(&self) -> u64 {
+        self.world.lock().log
+    }
+
     /// Runs `main`, and whatever it starts, until `main` is done or nothing can run.
     pub fn run(&self, main: impl Future<Output = ()> + Send + 'static) -> Ended {
+        self.run_to_step(u64::MAX, main)
+    }
+
+    /// The same, but stops dead once so many steps were made in all.
+    pub fn run_to_step(&self, steps_max: u64, main: impl Future<Output = ()> + Send + 'static) -> Ended {
         let main = self.world.spawn(Box::pin(main));
         loop {
+            if self.steps() >= steps_max {
+                return Ended::Stopped;
+            }
             let Some(id) = self.world.choose() else { return Ended::Stuck };
             self.world.poll(id);
             if !self.world.lock().tasks.contains_key(&main) {
@@ -139,7 +169,7 @@ impl World {
             let mut state = self.lock();
             if !state.ready.is_empty() {
                 let bound = state.ready.len() as u64;
-                let index = state.random.below(bound) as usize;
+                let index = (state.draw() % bound) as usize;
                 return Some(state.ready.swap_remove(index));
             }
             let ((at, _), waker) = state.timers.pop_first()?;
@@ -153,6 +183,9 @@ impl World {
         let task = {
             let mut state = self.lock();
             state.steps += 1;
+            let now_us = state.now_us;
+            state.note(id);
+            state.note(now_us);
             state.tasks.get_mut(&id).and_then(Option::take)
         };
         let Some(mut task) = task else { return };
@@ -194,7 +227,7 @@ impl Backend for Handle {
     }
 
     fn random(&self) -> u64 {
-        self.0.upgrade().map_or(0, |world| world.lock().random.draw())
+        self.0.upgrade().map_or(0, |world| world.lock().draw())
     }
 
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {

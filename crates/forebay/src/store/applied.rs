@@ -3,6 +3,9 @@
 
 use std::collections::{HashSet, VecDeque};
 
+use smallvec::SmallVec;
+
+use crate::mutation::{self, Fault};
 use crate::version::{TxnId, Version};
 
 /// Ids of applied commits that a store remembers.
@@ -24,11 +27,14 @@ pub(crate) enum Known {
     New,
 }
 
+/// The ids that one group applied. Where every commit is a group of its own there is just one.
+pub(crate) type Ids = SmallVec<[TxnId; 1]>;
+
 /// The ids of the last applied commits, in groups as they were applied.
 #[derive(Debug)]
 pub(crate) struct AppliedIds {
     ids: HashSet<TxnId, foldhash::fast::RandomState>,
-    groups: VecDeque<(u64, Vec<TxnId>)>,
+    groups: VecDeque<(u64, Ids)>,
     floor: TxnId,
     denied: HashSet<TxnId, foldhash::fast::RandomState>,
     denied_order: VecDeque<TxnId>,
@@ -39,7 +45,7 @@ pub(crate) struct AppliedIds {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Eviction {
     /// Numbers of the groups to be forgotten, the oldest.
-    pub groups: Vec<u64>,
+    pub groups: SmallVec<[u64; 4]>,
     /// The floor afterwards.
     pub floor: TxnId,
 }
@@ -66,7 +72,7 @@ impl AppliedIds {
 
     /// What is known of `id`.
     pub fn known(&self, id: TxnId) -> Known {
-        if self.ids.contains(&id) {
+        if self.ids.contains(&id) && !mutation::on(Fault::AppliedIdsIgnored) {
             Known::Applied
         } else if self.denied.contains(&id) {
             Known::Denied
@@ -80,7 +86,7 @@ impl AppliedIds {
     /// What [`AppliedIds::add`] of so many ids is going to forget.
     pub fn eviction(&self, adding: usize) -> Eviction {
         let mut total = self.ids.len() + adding;
-        let mut eviction = Eviction { groups: Vec::new(), floor: self.floor };
+        let mut eviction = Eviction { groups: SmallVec::new(), floor: self.floor };
         for (number, ids) in &self.groups {
             if total <= self.limit {
                 break;
@@ -93,7 +99,7 @@ impl AppliedIds {
     }
 
     /// Adds the ids that group `number` applied, each once.
-    pub fn add(&mut self, number: u64, ids: Vec<TxnId>) {
+    pub fn add(&mut self, number: u64, ids: Ids) {
         let eviction = self.eviction(ids.len());
         for _ in &eviction.groups {
             for id in self.groups.pop_front().map(|(_, ids)| ids).unwrap_or_default() {
@@ -126,7 +132,7 @@ impl AppliedIds {
 
     /// Bytes that the table occupies, roughly; for the memory budget.
     pub fn bytes(&self) -> usize {
-        self.ids.len() * (2 * size_of::<TxnId>() + 8) + self.groups.len() * size_of::<(u64, Vec<TxnId>)>()
+        self.ids.len() * (2 * size_of::<TxnId>() + 8) + self.groups.len() * size_of::<(u64, Ids)>()
     }
 }
 
@@ -146,7 +152,7 @@ mod tests {
             let mut applied = AppliedIds::with_limit(AppliedIds::LOWEST, limit);
             let mut all = Vec::new();
             for (number, size) in groups.into_iter().enumerate() {
-                let ids = (0..size).map(|at| id((all.len() + at) as u64 + 1)).collect::<Vec<_>>();
+                let ids = (0..size).map(|at| id((all.len() + at) as u64 + 1)).collect::<Ids>();
                 all.extend(ids.iter().copied());
                 applied.add(number as u64, ids);
                 prop_assert!(applied.ids.len() <= limit);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-use super::{Caps, Commit, CommitOutcome, Read, ReadError, Resolved, Store};
+use super::{Commit, CommitOutcome, Read, ReadError, Resolved, Store};
 use crate::error::Unavailable;
 use crate::key::Key;
 use crate::runtime::Runtime;
@@ -55,17 +55,7 @@ impl Delayed {
 }
 
 impl Store for Delayed {
-    fn caps(&self) -> Caps {
-        self.inner.caps()
-    }
-
-    fn name(&self) -> String {
-        self.inner.name()
-    }
-
-    fn incarnation(&self) -> u64 {
-        self.inner.incarnation()
-    }
+    figures_of_inner!();
 
     fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
         Box::pin(self.behind(async { self.inner.get(keys).await }))
@@ -98,10 +88,6 @@ impl Store for Delayed {
 
     fn expired(&self, now_ms: u64, limit: usize) -> BoxFuture<'_, Result<Vec<Key>, ReadError>> {
         Box::pin(self.behind(async move { self.inner.expired(now_ms, limit).await }))
-    }
-
-    fn memory_bytes(&self) -> usize {
-        self.inner.memory_bytes()
     }
 
     fn flush(&self) -> BoxFuture<'_, Result<(), Unavailable>> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-use super::{Caps, Commit, CommitOutcome, Read, ReadError, Resolved, Store};
+use super::{Commit, CommitOutcome, Read, ReadError, Resolved, Store};
 use crate::error::Unavailable;
 use crate::key::Key;
 use crate::runtime::Runtime;
@@ -99,17 +99,7 @@ impl Faulty {
 }
 
 impl Store for Faulty {
-    fn caps(&self) -> Caps {
-        self.inner.caps()
-    }
-
-    fn name(&self) -> String {
-        self.inner.name()
-    }
-
-    fn incarnation(&self) -> u64 {
-        self.inner.incarnation()
-    }
+    figures_of_inner!();
 
     fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
         Box::pin(async move {
@@ -160,10 +150,6 @@ impl Store for Faulty {
             self.check(self.faults.read_per_mille)?;
             self.inner.expired(now_ms, limit).await
         })
-    }
-
-    fn memory_bytes(&self) -> usize {
-        self.inner.memory_bytes()
     }
 
     fn flush(&self) -> BoxFuture<'_, Result<(), Unavailable>> {

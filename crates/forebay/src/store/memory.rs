@@ -1,10 +1,11 @@
 //! A store in memory: nothing survives the process. Every call is done at once, without a pause.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use futures_util::future::{BoxFuture, ready};
+use smallvec::SmallVec;
 
 use super::applied::{AppliedIds, Known};
 use super::tombstones::Tombstones;
@@ -25,7 +26,9 @@ pub struct Memory {
 
 #[derive(Debug)]
 struct State {
-    documents: BTreeMap<Key, (Value, Version)>,
+    documents: HashMap<Key, (Value, Version), foldhash::fast::RandomState>,
+    /// The keys of `documents`: a scan needs their order, a write to one that is there does not.
+    order: BTreeSet<Key>,
     expiries: BTreeSet<(u64, Key)>,
     counts: [u64; SPACES as usize],
     tombstones: Tombstones,
@@ -37,7 +40,8 @@ impl Memory {
     /// An empty store.
     pub fn new() -> Memory {
         let state = State {
-            documents: BTreeMap::new(),
+            documents: HashMap::default(),
+            order: BTreeSet::new(),
             expiries: BTreeSet::new(),
             counts: [0; SPACES as usize],
             tombstones: Tombstones::new(INCARNATION),
@@ -78,17 +82,23 @@ impl State {
         let count = &mut self.counts[usize::from(key.space())];
         let expires_at_ms = after.as_ref().and_then(|value| value.expires_at_ms);
         let old = match after {
-            Some(value) => self.documents.insert(key.clone(), (value, version)),
+            Some(value) => match self.documents.get_mut(key) {
+                Some(document) => Some(std::mem::replace(document, (value, version))),
+                None => {
+                    let key = key.compact();
+                    self.order.insert(key.clone());
+                    *count += 1;
+                    self.documents.insert(key, (value, version))
+                }
+            },
             None => {
                 self.tombstones.insert(key.clone(), version, self.group);
                 let old = self.documents.remove(key);
                 *count -= u64::from(old.is_some());
+                self.order.remove(key);
                 old
             }
         };
-        if old.is_none() && self.documents.contains_key(key) {
-            *count += 1;
-        }
         if let Some(at) = old.and_then(|(value, _)| value.expires_at_ms) {
             self.expiries.remove(&(at, key.clone()));
         }
@@ -111,9 +121,9 @@ impl State {
             return CommitOutcome::Conflict(stale);
         }
         for write in &commit.writes {
-            self.set(&write.key, write.after.clone(), commit.version);
+            self.set(&write.key, write.after.clone().map(Value::compact), commit.version);
         }
-        self.applied.add(self.group, vec![commit.id]);
+        self.applied.add(self.group, SmallVec::from_elem(commit.id, 1));
         CommitOutcome::Committed(Vec::new())
     }
 }
@@ -144,6 +154,12 @@ impl Store for Memory {
         Box::pin(ready(outcomes))
     }
 
+    fn commit_now(&self, commit: &Commit) -> Option<CommitOutcome> {
+        let mut state = self.exclusive();
+        state.group += 1;
+        Some(state.apply(commit))
+    }
+
     fn outcome(&self, id: TxnId) -> BoxFuture<'_, Result<Resolved, Unavailable>> {
         let mut state = self.exclusive();
         let resolved = match state.applied.known(id) {
@@ -169,7 +185,7 @@ impl Store for Memory {
             _ => Bound::Included(Key::new(space, b"")),
         };
         let state = self.shared();
-        let keys = state.documents.range((start, Bound::Unbounded)).map(|(key, _)| key);
+        let keys = state.order.range((start, Bound::Unbounded));
         let keys = keys.take_while(|key| key.space() == space).take(limit).cloned().collect();
         Box::pin(ready(Ok(keys)))
     }
@@ -184,6 +200,7 @@ impl Store for Memory {
         let state = &mut *state;
         state.group += 1;
         state.documents.retain(|key, _| !spaces.contains(&key.space()));
+        state.order.retain(|key| !spaces.contains(&key.space()));
         state.expiries.retain(|(_, key)| !spaces.contains(&key.space()));
         for &space in spaces {
             if let Some(count) = state.counts.get_mut(usize::from(space)) {

@@ -4,6 +4,9 @@
 //! says [`Caps::ordered`] gets one group at a time, in commit order, and makes what is left after a crash a prefix of
 //! that order; that is what lets the transactions above hand a lock on before the flush (`txn/group.rs`).
 
+#[macro_use]
+mod forward;
+
 pub mod delayed;
 pub mod embedded;
 pub mod faulty;
@@ -125,6 +128,13 @@ pub trait Store: Send + Sync + 'static {
 
     /// Commits a group; answers one outcome per commit, in order. An ordered store applies a prefix of the group.
     fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>>;
+
+    /// Commits at once, if the store never has to wait for anything: then a commit needs no group, and whoever commits
+    /// goes on without handing it over. `None` from all others, always.
+    fn commit_now(&self, commit: &Commit) -> Option<CommitOutcome> {
+        let _ = commit;
+        None
+    }
 
     /// What became of a commit that answered [`CommitOutcome::Unknown`]. Reopens what has to be reopened first.
     fn outcome(&self, id: TxnId) -> BoxFuture<'_, Result<Resolved, Unavailable>>;

@@ -6,6 +6,7 @@ use thiserror::Error;
 
 use crate::change::{ApplyError, Change, apply};
 use crate::key::{Key, KeyRef};
+use crate::mutation::{self, Fault};
 use crate::read::Read;
 use crate::store::Write;
 use crate::value::Value;
@@ -126,6 +127,9 @@ impl Documents {
     /// What `key` holds in the eyes of this transaction, own writes included.
     pub fn value(&self, key: KeyRef<'_>) -> Result<Option<&Value>, DocumentError> {
         match self.position(key) {
+            Some(at) if mutation::on(Fault::OwnWritesHidden) => {
+                Ok(self.list[at].base.as_ref().and_then(|base| base.value.as_ref()))
+            }
             Some(at) => Ok(self.list[at].current.as_ref()),
             None => Err(DocumentError::NotLoaded(key.to_key())),
         }

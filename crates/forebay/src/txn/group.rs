@@ -9,7 +9,8 @@
 //! is shown or committed unless the commit is published ([`Settled`]). A commit that fails takes with it exactly those
 //! that depend on it.
 //!
-//! With any other store a commit is a group of its own, locks stay until it is published, nothing depends on it.
+//! With any other store a commit is a group of its own, locks stay until it is published, nothing depends on it. So it
+//! is with a store that never waits ([`Store::commit_now`]), and there whoever commits does all of it in one go.
 //!
 //! **Invariants.** Places rise in the order in which locks are handed on, so per key in the order of versions. Nothing
 //! is published before the store has answered for it. A commit in the loop needs nobody: the client may be gone.
@@ -24,14 +25,16 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use smallvec::SmallVec;
 
 use super::locks::{Locks, Owner, Pending};
 use super::settled::{self, Settled, Teller};
 use crate::cache::Cache;
 use crate::key::Key;
+use crate::mutation::{self, Fault};
 use crate::read::Read;
 use crate::runtime::Runtime;
-use crate::store::{Commit, CommitOutcome, Resolved, Store};
+use crate::store::{Commit, CommitOutcome, Resolved, Store, Write};
 use crate::sync::{Mutex, MutexGuard};
 use crate::version::{Mint, TxnId, Version};
 
@@ -74,6 +77,16 @@ pub(super) struct Submission {
     pub(super) depends: Vec<Settled>,
 }
 
+/// What became of a commit that was to be done at once.
+pub(super) enum Now {
+    /// It is applied and published; its locks are the transaction's still.
+    Published,
+    /// It was not applied.
+    Failed(Failure),
+    /// It has to take its place among others.
+    Later(Commit),
+}
+
 /// The group committer of one engine.
 pub(super) struct Committer {
     runtime: Runtime,
@@ -92,8 +105,21 @@ struct Queue {
     running: bool,
     /// Commits that are not settled, by place.
     unsettled: BTreeMap<u64, Settled>,
-    /// The store can't say what became of a commit; new ones are refused with this.
-    broken: Option<String>,
+    /// By place: commits of which the store can't say what became, and why; new ones are refused with that. With a
+    /// store that is not ordered there may be several, and one that is cleared up says nothing about the others.
+    unknown: BTreeMap<u64, String>,
+    /// The group loop has ended in a panic.
+    panicked: bool,
+}
+
+impl Queue {
+    /// Why no commit is taken now.
+    fn refuses(&self) -> Option<String> {
+        match self.panicked {
+            true => Some("a commit ended in a panic, which is a bug: restart the server".to_owned()),
+            false => self.unknown.values().next().cloned(),
+        }
+    }
 }
 
 struct Placed {
@@ -128,13 +154,42 @@ impl Committer {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Commits and publishes at once, if the store never waits and nothing is on its way: what is may be earlier results
+    /// of the same keys. The keys are locked, and stay so.
+    pub(super) fn commit_now(&self, commit: Commit) -> Now {
+        {
+            let queue = self.queue();
+            if queue.refuses().is_some() || !queue.unsettled.is_empty() {
+                return Now::Later(commit);
+            }
+        }
+        let _guard = OnPanic(self);
+        match self.store.commit_now(&commit) {
+            Some(CommitOutcome::Committed(changed)) => {
+                let version = commit.version;
+                let read = |write: Write| {
+                    let actual = changed.iter().find(|(key, _)| *key == write.key).map(|(_, read)| read.clone());
+                    (write.key, Some(actual.unwrap_or(Read { value: write.after, version })))
+                };
+                let group: SmallVec<[_; 1]> = commit.writes.into_iter().map(read).collect();
+                self.cache.publish_locked(&group);
+                Now::Published
+            }
+            Some(CommitOutcome::Conflict(keys)) => Now::Failed(Failure::Conflict(conflict(&keys))),
+            Some(CommitOutcome::Refused(why)) => Now::Failed(Failure::Refused(why)),
+            Some(CommitOutcome::Unavailable(why)) => Now::Failed(Failure::Unavailable(why)),
+            // The store knows it again by its id.
+            Some(CommitOutcome::Unknown(_)) | None => Now::Later(commit),
+        }
+    }
+
     /// Takes a commit over, locks included. The answer is to be awaited before anything of it is shown.
     pub(super) fn submit(self: &Arc<Committer>, submission: Submission) -> Settled {
         let (settle, settled) = settled::pair();
         let ordered = self.store.caps().ordered;
         let mut queue = self.queue();
-        if let Some(why) = &queue.broken {
-            let failed = Settlement::Failed(Failure::Unavailable(why.clone()));
+        if let Some(why) = queue.refuses() {
+            let failed = Settlement::Failed(Failure::Unavailable(why));
             drop(queue);
             self.locks.release(submission.owner, &submission.held);
             settle.tell(failed);
@@ -145,17 +200,30 @@ impl Committer {
         queue.unsettled.insert(place, settled.clone());
         self.cache.hold(submission.commit.writes.iter().map(|write| &write.key));
         let Submission { owner, held, commit, depends } = submission;
+        if mutation::on(Fault::CacheBeforeStore) {
+            let early = |write: &crate::store::Write| Read { value: write.after.clone(), version: commit.version };
+            let early = commit.writes.iter().map(|write| (write.key.clone(), Some(early(write))));
+            self.cache.publish(&early.collect::<Vec<_>>(), &[]);
+        }
         if !ordered {
             drop(queue);
             let placed = Placed { commit, place, depends, settle, locked: Some((owner, held)) };
             self.drive(vec![placed]);
             return settled;
         }
-        let pending = |write: &crate::store::Write| {
+        let pending = |write: &Write| {
             let read = Read { value: write.after.clone(), version: commit.version };
             (write.key.clone(), Pending { read, settled: settled.clone(), place })
         };
-        let results = commit.writes.iter().map(pending).collect();
+        let mut results: Vec<_> = commit.writes.iter().map(pending).collect();
+        if mutation::on(Fault::LockWithoutResult) {
+            results.clear();
+        }
+        if mutation::on(Fault::LockBeforePlace) {
+            drop(queue);
+            self.locks.hand_over(owner, &held, std::mem::take(&mut results));
+            queue = self.queue();
+        }
         // Under the queue's lock: places rise in the order in which locks are handed on.
         self.locks.hand_over(owner, &held, results);
         queue.placed.push_back(Placed { commit, place, depends, settle, locked: None });
@@ -173,10 +241,7 @@ impl Committer {
         for settled in unsettled {
             settled.wait().await;
         }
-        match &self.queue().broken {
-            None => Ok(()),
-            Some(why) => Err(why.clone()),
-        }
+        self.queue().refuses().map_or(Ok(()), Err)
     }
 
     /// Takes the commits that have a place and drives them as one group; ends the loop if there are none.
@@ -201,6 +266,7 @@ impl Committer {
     /// with the loop. True if it is done.
     fn drive(self: &Arc<Committer>, group: Vec<Placed>) -> bool {
         let again = group.first().is_some_and(|placed| placed.locked.is_none());
+        let client = mutation::on(Fault::CommitDiesWithConnection).then(|| group[0].settle.client()).flatten();
         let committer = self.clone();
         let mut work: BoxFuture<'static, ()> = Box::pin(async move { committer.commit(group).await });
         if (&mut work).now_or_never().is_some() {
@@ -208,7 +274,10 @@ impl Committer {
         }
         let committer = self.clone();
         self.runtime.spawn(async move {
-            work.await;
+            match client {
+                None => work.await,
+                Some(client) => client.while_wanted(work).await,
+            }
             if again {
                 committer.next_group();
             }
@@ -250,7 +319,6 @@ impl Committer {
         }
         self.publish(published);
         self.follow_incarnation();
-        self.queue().broken = None;
     }
 
     /// A store that had to be reopened and lost what it had not flushed has a new incarnation: what is cached may be
@@ -295,6 +363,18 @@ impl Committer {
     /// Asks until the store knows whether the commit was applied; gives it back if it was. `behind` came with it.
     async fn resolve(
         &self,
+        placed: Placed,
+        why: String,
+        behind: &mut VecDeque<(Placed, CommitOutcome)>,
+    ) -> Option<Placed> {
+        let place = placed.place;
+        let applied = self.ask(placed, why, behind).await;
+        self.queue().unknown.remove(&place);
+        applied
+    }
+
+    async fn ask(
+        &self,
         mut placed: Placed,
         why: String,
         behind: &mut VecDeque<(Placed, CommitOutcome)>,
@@ -314,12 +394,12 @@ impl Committer {
                 }
                 Err(error) => {
                     tracing::error!(%id, %error, "the store can't say what became of a commit");
-                    self.refuse_placed(&format!("{error}; the outcome of commit {id} is unknown"));
-                    placed.tell_unknown();
                     let unknown = |outcome: &CommitOutcome| matches!(outcome, CommitOutcome::Unknown(_));
-                    for (placed, _) in behind.iter_mut().filter(|(_, outcome)| unknown(outcome)) {
-                        placed.tell_unknown();
-                    }
+                    let behind = behind.iter_mut().filter(|(_, outcome)| unknown(outcome));
+                    let mut all: Vec<_> = std::iter::once(&mut placed).chain(behind.map(|(other, _)| other)).collect();
+                    let places = all.iter().map(|placed| placed.place);
+                    self.refuse_placed(places, &format!("{error}; the outcome of commit {id} is unknown"));
+                    all.iter_mut().for_each(|placed| placed.tell_unknown());
                     self.runtime.sleep(RESOLVE_PAUSES[attempt]).await;
                     attempt = (attempt + 1).min(RESOLVE_PAUSES.len() - 1);
                 }
@@ -327,11 +407,12 @@ impl Committer {
         }
     }
 
-    /// Fails all commits that wait for the loop, which is stuck, and those that come until it goes on.
-    fn refuse_placed(&self, why: &str) {
+    /// Fails all commits that wait for the loop, which is stuck, and those that come until it is known what became of
+    /// the commits at `places`.
+    fn refuse_placed(&self, places: impl Iterator<Item = u64>, why: &str) {
         let waiting = {
             let mut queue = self.queue();
-            queue.broken = Some(why.to_owned());
+            queue.unknown.extend(places.map(|place| (place, why.to_owned())));
             std::mem::take(&mut queue.placed)
         };
         for placed in waiting {
@@ -405,7 +486,7 @@ impl Drop for OnPanic<'_> {
         if std::thread::panicking() {
             let mut queue = self.0.queue();
             queue.running = false;
-            queue.broken = Some("a commit ended in a panic, which is a bug: restart the server".to_owned());
+            queue.panicked = true;
         }
     }
 }

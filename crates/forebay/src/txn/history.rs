@@ -5,7 +5,7 @@
 //! the readers of a version to the writer of the next (rw), and, for strictness, from a transaction that had ended to
 //! those that began later. The history is (strictly) serializable exactly if the graph has no cycle.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::PoisonError;
 
@@ -33,6 +33,16 @@ pub struct Record {
 pub struct History {
     tick: AtomicU64,
     records: Mutex<Vec<Record>>,
+    cleared: Mutex<Vec<Cleared>>,
+}
+
+/// A clearing of whole key spaces: a write of every key in them.
+#[derive(Clone, Debug)]
+struct Cleared {
+    began: u64,
+    ended: u64,
+    spaces: Vec<u8>,
+    version: Version,
 }
 
 /// Why a history is not serializable.
@@ -96,9 +106,26 @@ impl History {
         self.records.lock().unwrap_or_else(PoisonError::into_inner).push(record);
     }
 
-    /// A copy of what was recorded so far.
+    /// Adds a clearing of `spaces`, which began at tick `began` and is over now if `done`.
+    pub(super) fn push_clear(&self, began: u64, done: bool, spaces: &[u8], version: Version) {
+        let ended = if done { self.tick() } else { u64::MAX };
+        let cleared = Cleared { began, ended, spaces: spaces.to_vec(), version };
+        self.cleared.lock().unwrap_or_else(PoisonError::into_inner).push(cleared);
+    }
+
+    /// A copy of what was recorded so far; a clearing is the write of all keys that some record names.
     pub fn records(&self) -> Vec<Record> {
-        self.records.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let written = records.iter().flat_map(|record| record.writes.iter().map(|(key, _)| key.clone()));
+        let keys: BTreeSet<Key> = written.collect();
+        for cleared in self.cleared.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            let Cleared { began, ended, spaces, version } = cleared;
+            let of = keys.iter().filter(|key| spaces.contains(&key.space()));
+            let writes = of.map(|key| (key.clone(), *version)).collect();
+            let name = format!("clear@{began}");
+            records.push(Record { name, began: *began, ended: *ended, reads: Vec::new(), writes });
+        }
+        records
     }
 }
 

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::ahead::Ahead;
 use super::documents::Documents;
-use super::group::{Settlement, Submission};
+use super::group::{Now, Settlement, Submission};
 use super::history::Record;
 use super::locks::{Acquired, Mode, Owner, Pending, Refused};
 use super::settled::Settled;
@@ -18,6 +18,7 @@ use super::{Inner, Plan, PlannedLock, TxnError, Watched};
 use crate::cache::{AccessKind, Begin, Context, Fill, Follow};
 use crate::change::Change;
 use crate::key::Key;
+use crate::mutation::{self, Fault};
 use crate::read::Read;
 use crate::store::Commit;
 use crate::version::{TxnId, Version};
@@ -94,6 +95,8 @@ impl Held {
 /// A transaction whose commit is on its way. Nothing of it may be shown before [`Committing::wait`] is done.
 #[derive(Debug)]
 pub struct Committing {
+    /// The version under which it was published already.
+    published: Option<Version>,
     commit: Option<(TxnId, Settled)>,
     depends: Vec<Settled>,
     record: Option<Box<(Arc<super::history::History>, Record)>>,
@@ -102,7 +105,13 @@ pub struct Committing {
 impl Committing {
     /// For what asked nobody.
     pub fn nothing() -> Committing {
-        Committing { commit: None, depends: Vec::new(), record: None }
+        Committing { published: None, commit: None, depends: Vec::new(), record: None }
+    }
+
+    /// Under which id it commits, if it writes.
+    pub fn id(&self) -> Option<TxnId> {
+        let on_its_way = self.commit.as_ref().map(|(id, _)| *id);
+        on_its_way.or(self.published.map(TxnId))
     }
 
     /// Whether [`Committing::wait`] would answer at once.
@@ -113,7 +122,7 @@ impl Committing {
     /// Waits until all that the transaction read and wrote is published; its version, if it wrote.
     pub async fn wait(mut self) -> Result<Option<Version>, TxnError> {
         let outcome = match self.commit.take() {
-            None => self.depends_published().await.map(|()| None),
+            None => self.depends_published().await.map(|()| self.published),
             // Published after all that it depends on, or failed with it.
             Some((id, settled)) => match settled.wait().await {
                 Some(Settlement::Published(version)) => Ok(Some(version)),
@@ -135,6 +144,15 @@ impl Committing {
             }
         }
         outcome
+    }
+}
+
+/// Its client is gone without an answer: it may have committed.
+impl Drop for Committing {
+    fn drop(&mut self) {
+        if let Some((history, record)) = self.record.take().map(|boxed| *boxed) {
+            history.push(record);
+        }
     }
 }
 
@@ -202,7 +220,8 @@ impl Transaction {
         // After the waits, so that no earlier transaction has seen a later moment.
         self.documents.set_now(self.inner.runtime.now_ms());
         self.load(plan.locks.iter().filter(|lock| lock.load).map(|lock| &lock.key), ahead).await?;
-        Ok(plan.watched.iter().all(|watched| Watched::of(&watched.key, &self.documents) == *watched))
+        let unchanged = |watched: &Watched| Watched::of(&watched.key, &self.documents) == *watched;
+        Ok(mutation::on(Fault::WatchIgnored) || plan.watched.iter().all(unchanged))
     }
 
     /// Locks and loads `locks` for one command of an interactive transaction: a key to be written is locked for update,
@@ -281,6 +300,10 @@ impl Transaction {
         while !missing.is_empty() {
             missing = self.fetch(missing).await?;
         }
+        if mutation::on(Fault::AbsentNotLocked) {
+            let absent = self.documents.reads().filter(|(_, _, present)| !present).map(|(key, ..)| key.clone());
+            self.inner.locks.release(self.owner, &absent.collect::<Vec<_>>());
+        }
         Ok(())
     }
 
@@ -290,7 +313,9 @@ impl Transaction {
             return Err(TxnError::StoreDown(why));
         }
         self.documents.load(key.clone(), pending.read);
-        self.depends.push(pending.settled);
+        if !mutation::on(Fault::PendingShown) {
+            self.depends.push(pending.settled);
+        }
         Ok(())
     }
 
@@ -316,7 +341,7 @@ impl Transaction {
             let reads = self.inner.store.get(&wanted).await?;
             // Reading may have reopened a store that lost something: what is cached, and was read, may be lost too.
             self.inner.committer.follow_incarnation();
-            if self.inner.mint.incarnation() != self.incarnation {
+            if self.inner.mint.incarnation() != self.incarnation && !mutation::on(Fault::VersionFenceOff) {
                 return Err(TxnError::Conflict("the store was reopened".into()));
             }
             let cost_us = (self.inner.runtime.elapsed() - asked).as_micros().min(u128::from(u32::MAX)) as u32;
@@ -359,6 +384,9 @@ impl Transaction {
     /// only waits for what it depends on.
     pub async fn commit(mut self) -> Result<Committing, TxnError> {
         let written: SmallVec<[Key; 4]> = self.documents.written().cloned().collect();
+        if mutation::on(Fault::ReadLockReleasedEarly) {
+            self.inner.locks.release(self.owner, &std::mem::take(&mut self.held).keys);
+        }
         for key in &written {
             self.lock(key, Mode::Exclusive).await?;
         }
@@ -367,12 +395,15 @@ impl Transaction {
 
     /// What the answer to the command just run has to wait for: nothing that was read is shown before it is published.
     pub fn shown(&self) -> Committing {
-        Committing { commit: None, depends: self.depends.clone(), record: None }
+        Committing { depends: self.depends.clone(), published: None, commit: None, record: None }
     }
 
     /// Gives up all changes; what it read is still to be shown only once it is published.
     pub(super) fn roll_back(mut self) -> Committing {
-        Committing { commit: None, depends: std::mem::take(&mut self.depends), record: None }
+        if mutation::on(Fault::AbortLeavesWrites) {
+            let _ = self.submit();
+        }
+        Committing { depends: std::mem::take(&mut self.depends), published: None, commit: None, record: None }
     }
 
     fn submit(&mut self) -> Result<Committing, TxnError> {
@@ -380,21 +411,30 @@ impl Transaction {
             return Err(TxnError::Conflict("it read what a failed commit had written".into()));
         }
         let version = self.inner.mint.next();
-        if version.incarnation != self.incarnation {
+        if version.incarnation != self.incarnation && !mutation::on(Fault::VersionFenceOff) {
             return Err(TxnError::Conflict("the store was reopened".into()));
         }
         let record = self.record(version);
         let depends = std::mem::take(&mut self.depends);
         let writes = self.documents.take_writes();
         if writes.is_empty() {
-            return Ok(Committing { commit: None, depends, record });
+            return Ok(Committing { published: None, commit: None, depends, record });
         }
-        let commit = Commit { id: TxnId(version), version, checks: Vec::new(), writes };
+        let mut commit = Commit { id: TxnId(version), version, checks: Vec::new(), writes };
+        if depends.is_empty() {
+            commit = match self.inner.committer.commit_now(commit) {
+                Now::Published => {
+                    return Ok(Committing { published: Some(version), commit: None, depends, record });
+                }
+                Now::Failed(failure) => return Err(failure.into()),
+                Now::Later(commit) => commit,
+            };
+        }
         let held = std::mem::take(&mut self.held).keys.into_vec();
         self.handed_over = true;
         let submission = Submission { owner: self.owner, held, commit, depends: depends.clone() };
         let settled = self.inner.committer.submit(submission);
-        Ok(Committing { commit: Some((TxnId(version), settled)), depends, record })
+        Ok(Committing { commit: Some((TxnId(version), settled)), depends, record, published: None })
     }
 
     fn record(&self, version: Version) -> Option<Box<(Arc<super::history::History>, Record)>> {

@@ -10,10 +10,12 @@
 //! A key is in the table only while someone holds or wants it, or a result stands beside it. Absent keys are locked
 //! like any others.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashSet, VecDeque};
 use std::sync::PoisonError;
 
 use futures_channel::oneshot;
+use hashbrown::HashMap;
+use hashbrown::hash_map::{Entry, EntryRef};
 use smallvec::SmallVec;
 
 use super::settled::Settled;
@@ -240,6 +242,12 @@ impl Locks {
         self.table().keys.len()
     }
 
+    /// Key spaces that someone holds or wants; 0 once all is quiet.
+    pub fn spaces_in_use(&self) -> usize {
+        let in_use = |space: &&Space| space.shared > 0 || space.exclusive || !space.queue.is_empty();
+        self.table().spaces.iter().filter(in_use).count()
+    }
+
     /// Panics if the table contradicts itself; for tests and fuzzing.
     pub fn validate(&self) {
         let table = self.table();
@@ -288,10 +296,10 @@ impl Space {
 
 impl Table {
     fn acquire(&mut self, owner: Owner, key: &Key, mode: Mode) -> Acquired {
-        let lock = match self.keys.get_mut(key) {
-            Some(lock) => lock,
-            None => {
-                self.keys.entry(key.clone()).or_default().grant(owner, mode);
+        let lock = match self.keys.entry(key.clone()) {
+            Entry::Occupied(lock) => lock.into_mut(),
+            Entry::Vacant(free) => {
+                free.insert(Lock::default()).grant(owner, mode);
                 return Acquired::Granted;
             }
         };
@@ -351,26 +359,26 @@ impl Table {
     }
 
     fn forget_wait(&mut self, owner: Owner) {
-        let Some(key) = self.waiting.remove(&owner) else { return };
-        if let Some(lock) = self.keys.get_mut(&key) {
-            lock.queue.retain(|waiter| waiter.owner != owner);
+        if self.waiting.is_empty() {
+            return;
         }
-        self.serve(&key);
+        let Some(key) = self.waiting.remove(&owner) else { return };
+        self.serve(&key, |lock| lock.queue.retain(|waiter| waiter.owner != owner));
     }
 
     fn release(&mut self, owner: Owner, held: &[Key]) {
         self.forget_wait(owner);
         for key in held {
-            if let Some(lock) = self.keys.get_mut(key) {
-                lock.holders.retain(|(holder, _)| *holder != owner);
-            }
-            self.serve(key);
+            self.serve(key, |lock| lock.holders.retain(|(holder, _)| *holder != owner));
         }
     }
 
-    /// Grants what can be granted at the head of the queue; drops the key from the table if nothing is left of it.
-    fn serve(&mut self, key: &Key) {
-        let Some(lock) = self.keys.get_mut(key) else { return };
+    /// Changes a lock, then grants what can be granted at the head of its queue; drops the key from the table if nothing
+    /// is left of it.
+    fn serve(&mut self, key: &Key, change: impl FnOnce(&mut Lock)) {
+        let EntryRef::Occupied(mut entry) = self.keys.entry_ref(key) else { return };
+        let lock = entry.get_mut();
+        change(lock);
         while let Some(head) = lock.queue.front() {
             if !lock.grantable(head.owner, head.mode) {
                 return;
@@ -382,7 +390,7 @@ impl Table {
             let _ = waiter.wake.send(());
         }
         if lock.idle() {
-            self.keys.remove(key);
+            entry.remove();
         }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError};
 use futures_channel::oneshot;
 
 use super::group::Settlement;
+use crate::mutation::{self, Fault};
 use crate::sync::{Mutex, MutexGuard};
 
 /// The side that waits and asks; cheap to clone.
@@ -65,7 +66,21 @@ impl Settled {
     /// Whether it was told, and that the commit is not published: what it wrote must not be built on.
     pub fn has_failed(&self) -> bool {
         let inside = self.0.lock();
-        inside.closed && !matches!(inside.told, Some(Settlement::Published(_)))
+        let failed = inside.closed && !matches!(inside.told, Some(Settlement::Published(_)));
+        failed && !mutation::on(Fault::OrphanCommitted)
+    }
+
+    /// Does `work` until all who waited have gone; for [`Fault::CommitDiesWithConnection`].
+    pub(super) async fn while_wanted(self, work: impl Future<Output = ()>) {
+        let mut work = std::pin::pin!(work);
+        std::future::poll_fn(|context| {
+            let deserted = {
+                let waiting = &self.0.lock().waiting;
+                !waiting.is_empty() && waiting.iter().all(oneshot::Sender::is_canceled)
+            };
+            if deserted { std::task::Poll::Ready(()) } else { work.as_mut().poll(context) }
+        })
+        .await;
     }
 
     /// Waits until it is told; `None` if nobody is left to tell.
@@ -85,6 +100,11 @@ impl Settled {
 }
 
 impl Teller {
+    /// The side that waits; `None` once it was told.
+    pub(super) fn client(&self) -> Option<Settled> {
+        self.0.clone().map(Settled)
+    }
+
     pub(super) fn tell(mut self, settlement: Settlement) {
         if let Some(state) = self.0.take() {
             state.close(Some(settlement));

@@ -21,18 +21,26 @@ pub(super) const COMMANDS: &[Command] = &[Command {
     summary: "Shows what is cached and why, empties the cache, records traces",
     group: Group::Cache,
     arity: -2,
-    keys: Keys::None,
+    keys: Keys::Custom(|frame, space, take| family::key_of(frame, space, "explain", take)),
     run: Run::Engine(|session, frame| family::run_waiting(session, frame, "cache")),
-    flags: &[Flag::NotInMulti, Flag::Admin],
+    flags: &[Flag::NotInMulti, Flag::Admin, Flag::TellsNothing],
 }];
 
 pub(super) const SUBS: &[Sub] = &[
-    Sub { name: "stats", syntax: "", summary: "Figures of the cache", arity: 2, run: SubRun::Session(stats) },
+    Sub {
+        name: "stats",
+        syntax: "",
+        summary: "Figures of the cache",
+        arity: 2,
+        flags: &[],
+        run: SubRun::Session(stats),
+    },
     Sub {
         name: "explain",
         syntax: "key",
         summary: "Whether a key is cached, with which version, and what the policy thinks of it",
         arity: 3,
+        flags: &[],
         run: SubRun::Session(explain),
     },
     Sub {
@@ -40,6 +48,7 @@ pub(super) const SUBS: &[Sub] = &[
         syntax: "",
         summary: "Drops all that is cached and what the policy learned; the store is not touched",
         arity: 2,
+        flags: &[Flag::Admin],
         run: SubRun::Session(|session, _| {
             session.shared.engine.cache().reset();
             Reply::OK
@@ -50,6 +59,7 @@ pub(super) const SUBS: &[Sub] = &[
         syntax: "START name [duration] | STOP | STATUS",
         summary: "Records what clients access in a file under --trace-dir; duration as 500ms, 30s, 5m, 2h",
         arity: -3,
+        flags: &[Flag::Admin],
         run: SubRun::Engine(trace),
     },
 ];

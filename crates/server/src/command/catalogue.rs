@@ -2,6 +2,7 @@
 
 use forebay_protocol::{Frame, Reply, errors};
 
+use super::category::{categories, effect, sub_categories};
 use super::family::{self, Sub, SubRun, is, map, subcommands, text};
 use super::{Command, Effect, Flag, Group, Keys, Run, all};
 use crate::glob;
@@ -27,15 +28,31 @@ pub(super) const SUBS: &[Sub] = &[
         syntax: "",
         summary: "How many commands there are",
         arity: 2,
+        flags: &[],
         run: SubRun::Session(|_, _| Reply::Integer(all().count() as i64)),
     },
-    Sub { name: "info", syntax: "[name ..]", summary: "What commands are", arity: -2, run: SubRun::Session(info) },
-    Sub { name: "docs", syntax: "[name ..]", summary: "What commands do", arity: -2, run: SubRun::Session(docs) },
+    Sub {
+        name: "info",
+        syntax: "[name ..]",
+        summary: "What commands are",
+        arity: -2,
+        flags: &[],
+        run: SubRun::Session(info),
+    },
+    Sub {
+        name: "docs",
+        syntax: "[name ..]",
+        summary: "What commands do",
+        arity: -2,
+        flags: &[],
+        run: SubRun::Session(docs),
+    },
     Sub {
         name: "list",
         syntax: "[FILTERBY MODULE name | ACLCAT category | PATTERN pattern]",
         summary: "Names of commands",
         arity: -2,
+        flags: &[],
         run: SubRun::Session(list),
     },
     Sub {
@@ -43,25 +60,9 @@ pub(super) const SUBS: &[Sub] = &[
         syntax: "name [arg ..]",
         summary: "The keys of a request",
         arity: -3,
+        flags: &[],
         run: SubRun::Session(get_keys),
     },
-];
-
-/// All categories, as ACL CAT shows them.
-pub const CATEGORIES: &[&str] = &[
-    "keyspace",
-    "read",
-    "write",
-    "set",
-    "list",
-    "hash",
-    "string",
-    "admin",
-    "fast",
-    "slow",
-    "dangerous",
-    "connection",
-    "transaction",
 ];
 
 fn group_name(group: Group) -> &'static str {
@@ -76,42 +77,6 @@ fn group_name(group: Group) -> &'static str {
         Group::Cache => "cache",
         Group::Server => "server",
     }
-}
-
-/// What a command does to documents as far as its record says; `None` if it works on none.
-fn effect(command: &Command) -> Option<Effect> {
-    match command.run {
-        Run::Documents(effect, _) => Some(effect),
-        Run::Varying(..) => Some(Effect::ReadWrite),
-        Run::Session(_) | Run::Engine(_) => None,
-    }
-}
-
-/// The categories of a command, without `@`.
-pub fn categories(command: &Command) -> Vec<&'static str> {
-    let mut categories = Vec::new();
-    match effect(command) {
-        Some(Effect::Read) => categories.push("read"),
-        Some(_) => categories.push("write"),
-        None => {}
-    }
-    categories.extend(match command.group {
-        Group::Connection => Some("connection"),
-        Group::Strings => Some("string"),
-        Group::Keys => Some("keyspace"),
-        Group::Hashes => Some("hash"),
-        Group::Lists => Some("list"),
-        Group::Sets => Some("set"),
-        Group::Transactions => Some("transaction"),
-        Group::Cache | Group::Server => None,
-    });
-    if command.is(Flag::Admin) {
-        categories.extend(["admin", "dangerous"]);
-    }
-    // One key or none is quick; more take as long as there are keys.
-    let one_key = matches!(command.keys, Keys::Range { first, last, .. } if last == first as isize);
-    categories.push(if one_key { "fast" } else { "slow" });
-    categories
 }
 
 fn statuses<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Reply> {
@@ -173,6 +138,7 @@ fn info_of(command: &'static Command) -> Reply {
     let [first, last, step] = positions(command.keys).map(Reply::Integer);
     let subs = subcommands(command.name).iter().map(|sub| {
         let name = format!("{}|{}", command.name, sub.name);
+        let categories: Vec<String> = sub_categories(command, sub).iter().map(|name| format!("@{name}")).collect();
         Reply::Array(vec![
             text(name),
             Reply::Integer(i64::from(sub.arity)),
@@ -329,19 +295,5 @@ mod tests {
         assert_eq!(syntax_parts("key value [NX|XX] [EX s | PX ms]"), ["key", "value", "[NX|XX]", "[EX s | PX ms]"]);
         assert_eq!(syntax_parts("a b | c"), ["a b | c"]);
         assert_eq!(syntax_parts(""), [""; 0]);
-    }
-
-    #[test]
-    fn every_command_is_of_known_categories_and_has_one_name() {
-        let mut names: Vec<_> = all().map(|command| command.name).collect();
-        let count = names.len();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), count, "each name once");
-        for command in all() {
-            assert!(categories(command).iter().all(|category| CATEGORIES.contains(category)), "{}", command.name);
-            assert!(command.name.len() <= super::super::NAME_BYTES_MAX);
-            assert_eq!(command.name, command.name.to_ascii_lowercase());
-        }
     }
 }

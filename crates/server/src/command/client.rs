@@ -8,6 +8,7 @@ use forebay_protocol::{Frame, Reply, errors};
 
 use super::family::{self, Sub, SubRun, is, text};
 use super::{Command, Flag, Group, Keys, Run};
+use crate::access::Access;
 use crate::pause::PAUSE_MS_MAX;
 use crate::session::{ReplyMode, Session};
 use crate::state::{Client, Shared};
@@ -35,14 +36,16 @@ pub(super) const SUBS: &[Sub] = &[
         syntax: "",
         summary: "The number of this connection",
         arity: 2,
+        flags: &[],
         run: SubRun::Session(|session, _| Reply::Integer(session.client.id as i64)),
     },
-    Sub { name: "info", syntax: "", summary: "This connection", arity: 2, run: SubRun::Session(info) },
+    Sub { name: "info", syntax: "", summary: "This connection", arity: 2, flags: &[], run: SubRun::Session(info) },
     Sub {
         name: "list",
         syntax: "[TYPE NORMAL|MASTER|REPLICA|PUBSUB] [ID id [id ..]]",
         summary: "All connections, one a line",
         arity: -2,
+        flags: &[Flag::Admin],
         run: SubRun::Session(list),
     },
     Sub {
@@ -50,6 +53,7 @@ pub(super) const SUBS: &[Sub] = &[
         syntax: "ip:port | [ID id] [TYPE type] [USER name] [ADDR ip:port] [LADDR ip:port] [SKIPME YES|NO]",
         summary: "Ends connections; a request that runs is finished first",
         arity: -3,
+        flags: &[Flag::Admin],
         run: SubRun::Session(kill),
     },
     Sub {
@@ -57,6 +61,7 @@ pub(super) const SUBS: &[Sub] = &[
         syntax: "name",
         summary: "Names this connection",
         arity: 3,
+        flags: &[],
         run: SubRun::Session(|session, frame| match set_name(session, frame.arg(2)) {
             Ok(()) => Reply::OK,
             Err(error) => error,
@@ -67,6 +72,7 @@ pub(super) const SUBS: &[Sub] = &[
         syntax: "",
         summary: "The name of this connection",
         arity: 2,
+        flags: &[],
         run: SubRun::Session(|session, _| match session.client.names().name.as_str() {
             "" => Reply::Nil,
             name => text(name),
@@ -77,6 +83,7 @@ pub(super) const SUBS: &[Sub] = &[
         syntax: "LIB-NAME name | LIB-VER version",
         summary: "Says which library speaks here",
         arity: 4,
+        flags: &[],
         run: SubRun::Session(set_info),
     },
     Sub {
@@ -84,15 +91,24 @@ pub(super) const SUBS: &[Sub] = &[
         syntax: "ON|OFF|SKIP",
         summary: "Switches replies on or off, or leaves out that of the next command",
         arity: 3,
+        flags: &[],
         run: SubRun::Session(reply),
     },
-    Sub { name: "no-evict", syntax: "ON|OFF", summary: "Accepted", arity: 3, run: SubRun::Session(on_off) },
-    Sub { name: "no-touch", syntax: "ON|OFF", summary: "Accepted", arity: 3, run: SubRun::Session(on_off) },
+    Sub {
+        name: "no-evict",
+        syntax: "ON|OFF",
+        summary: "Accepted",
+        arity: 3,
+        flags: &[Flag::Admin],
+        run: SubRun::Session(on_off),
+    },
+    Sub { name: "no-touch", syntax: "ON|OFF", summary: "Accepted", arity: 3, flags: &[], run: SubRun::Session(on_off) },
     Sub {
         name: "pause",
         syntax: "timeout [WRITE|ALL]",
         summary: "Has requests, or those that write, wait for up to timeout ms",
         arity: -3,
+        flags: &[Flag::Admin],
         run: SubRun::Session(pause),
     },
     Sub {
@@ -100,6 +116,7 @@ pub(super) const SUBS: &[Sub] = &[
         syntax: "",
         summary: "Ends a pause",
         arity: 2,
+        flags: &[Flag::Admin],
         run: SubRun::Session(|session, _| {
             session.shared.pause.end(&session.shared.attention);
             Reply::OK
@@ -110,6 +127,7 @@ pub(super) const SUBS: &[Sub] = &[
         syntax: "ON|OFF ..",
         summary: "Not supported yet",
         arity: -3,
+        flags: &[],
         run: SubRun::Session(|_, _| Reply::error(NO_TRACKING)),
     },
     Sub {
@@ -117,6 +135,7 @@ pub(super) const SUBS: &[Sub] = &[
         syntax: "",
         summary: "Not supported yet",
         arity: 2,
+        flags: &[],
         run: SubRun::Session(|_, _| Reply::error(NO_TRACKING)),
     },
     Sub {
@@ -124,6 +143,7 @@ pub(super) const SUBS: &[Sub] = &[
         syntax: "YES|NO",
         summary: "Not supported yet",
         arity: 3,
+        flags: &[],
         run: SubRun::Session(|_, _| Reply::error(NO_TRACKING)),
     },
 ];
@@ -136,12 +156,16 @@ fn printable(name: &[u8]) -> Option<String> {
 
 /// Names the connection; an empty name takes its name away.
 pub(super) fn set_name(session: &mut Session, name: &[u8]) -> Result<(), Reply> {
+    session.client.names().name = check_name(name)?;
+    Ok(())
+}
+
+/// A name that a client may give itself.
+pub(super) fn check_name(name: &[u8]) -> Result<String, Reply> {
     if name.len() > CLIENT_NAME_BYTES_MAX {
         return Err(Reply::error(format!("LIMIT client_name_bytes_max {CLIENT_NAME_BYTES_MAX}")));
     }
-    let name = printable(name).ok_or_else(|| Reply::error(errors::CLIENT_NAME))?;
-    session.client.names().name = name;
-    Ok(())
+    printable(name).ok_or_else(|| Reply::error(errors::CLIENT_NAME))
 }
 
 fn set_info(session: &mut Session, frame: Frame<'_>) -> Reply {
@@ -202,7 +226,7 @@ fn pause(session: &mut Session, frame: Frame<'_>) -> Reply {
 }
 
 /// One line in Redis' form. What forebay does not count per client is 0.
-fn line(client: &Client, shared: &Shared, now_ms: u64) -> String {
+pub fn line(client: &Client, shared: &Shared, now_ms: u64) -> String {
     let names = client.names().clone();
     let multi = client.multi.load(Ordering::Relaxed) as i64 - 1;
     let active_ms = client.active_ms.load(Ordering::Relaxed);
@@ -211,7 +235,7 @@ fn line(client: &Client, shared: &Shared, now_ms: u64) -> String {
     format!(
         "id={} addr={} laddr={} fd=0 name={} age={} idle={} flags={} db={} sub=0 psub=0 ssub=0 multi={multi} watch={} \
          qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r cmd={command} \
-         user=default redir=-1 resp={} lib-name={} lib-ver={} txn={}\n",
+         user={} redir=-1 resp={} lib-name={} lib-ver={} txn={}\n",
         client.id,
         client.address,
         client.local_address,
@@ -221,6 +245,7 @@ fn line(client: &Client, shared: &Shared, now_ms: u64) -> String {
         if multi >= 0 { "x" } else { "N" },
         client.space.load(Ordering::Relaxed),
         client.watched.load(Ordering::Relaxed),
+        names.user,
         client.protocol.load(Ordering::Relaxed),
         names.library,
         names.library_version,
@@ -271,16 +296,18 @@ fn list(session: &mut Session, frame: Frame<'_>) -> Reply {
 }
 
 /// Which connections CLIENT KILL ends.
+#[derive(Default)]
 struct Victims<'a> {
     id: Option<u64>,
     address: Option<&'a [u8]>,
     local_address: Option<&'a [u8]>,
+    user: Option<&'a [u8]>,
     normal: bool,
     skip_me: bool,
 }
 
-fn victims(frame: Frame<'_>) -> Result<Victims<'_>, Reply> {
-    let mut victims = Victims { id: None, address: None, local_address: None, normal: true, skip_me: true };
+fn victims<'a>(frame: Frame<'a>, access: &Access) -> Result<Victims<'a>, Reply> {
+    let mut victims = Victims { normal: true, skip_me: true, ..Victims::default() };
     let mut at = 2;
     while let Some(option) = frame.get(at) {
         let Some(value) = frame.get(at + 1) else { return Err(Reply::error(errors::SYNTAX)) };
@@ -292,7 +319,7 @@ fn victims(frame: Frame<'_>) -> Result<Victims<'_>, Reply> {
             b"type" => victims.normal = is_normal(value)?,
             b"addr" => victims.address = Some(value),
             b"laddr" => victims.local_address = Some(value),
-            b"user" if value == b"default" => {}
+            b"user" if access.user(value).is_some() => victims.user = Some(value),
             b"user" => return Err(Reply::error([b"ERR No such user '", value, b"'"].concat())),
             b"skipme" if is(value, "yes") => victims.skip_me = true,
             b"skipme" if is(value, "no") => victims.skip_me = false,
@@ -306,8 +333,8 @@ fn victims(frame: Frame<'_>) -> Result<Victims<'_>, Reply> {
 fn kill(session: &mut Session, frame: Frame<'_>) -> Reply {
     let old_form = frame.len() == 3;
     let victims = match old_form {
-        true => Victims { id: None, address: Some(frame.arg(2)), local_address: None, normal: true, skip_me: false },
-        false => match victims(frame) {
+        true => Victims { address: Some(frame.arg(2)), normal: true, ..Victims::default() },
+        false => match victims(frame, &session.shared.access) {
             Ok(victims) => victims,
             Err(error) => return error,
         },
@@ -318,6 +345,7 @@ fn kill(session: &mut Session, frame: Frame<'_>) -> Reply {
         let me = Arc::ptr_eq(&client, &session.client);
         let hit = victims.normal
             && victims.id.is_none_or(|id| id == client.id)
+            && same(victims.user, &client.names().user)
             && same(victims.address, &client.address)
             && same(victims.local_address, &client.local_address)
             && !(me && victims.skip_me);

@@ -28,6 +28,7 @@ pub(super) const SUBS: &[Sub] = &[
         syntax: "pattern [pattern ..]",
         summary: "Settings whose names match",
         arity: -3,
+        flags: &[Flag::Admin],
         run: SubRun::Session(get),
     },
     Sub {
@@ -35,6 +36,7 @@ pub(super) const SUBS: &[Sub] = &[
         syntax: "name value [name value ..]",
         summary: "Changes settings until the server stops, all of those named or none",
         arity: -4,
+        flags: &[Flag::Admin],
         run: SubRun::Session(set),
     },
     Sub {
@@ -42,6 +44,7 @@ pub(super) const SUBS: &[Sub] = &[
         syntax: "",
         summary: "Sets what INFO and the metrics count back to zero",
         arity: 2,
+        flags: &[Flag::Admin],
         run: SubRun::Session(reset_stat),
     },
     Sub {
@@ -49,6 +52,7 @@ pub(super) const SUBS: &[Sub] = &[
         syntax: "",
         summary: "Refused: the server does not write its configuration",
         arity: 2,
+        flags: &[Flag::Admin],
         run: SubRun::Session(|_, _| {
             Reply::error("ERR CONFIG REWRITE is not supported: change the configuration where the server is started")
         }),

@@ -3,9 +3,12 @@
 use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Frame, Protocol, Reply, errors};
 
+use futures_util::future::BoxFuture;
+
 use super::family::text;
 use super::keys::database;
 use super::{Command, Flag, Group, Keys, Run, client};
+use crate::access::user::DEFAULT;
 use crate::session::Session;
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -47,7 +50,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -1,
         keys: Keys::None,
         run: Run::Session(quit),
-        flags: &[Flag::NotQueued, Flag::InAborted],
+        flags: &[Flag::NotQueued, Flag::InAborted, Flag::NoAuth],
     },
     Command {
         name: "hello",
@@ -56,8 +59,8 @@ pub(super) const COMMANDS: &[Command] = &[
         group: Group::Connection,
         arity: -1,
         keys: Keys::None,
-        run: Run::Session(hello),
-        flags: &[],
+        run: Run::Engine(hello),
+        flags: &[Flag::NoAuth, Flag::NotInMulti, Flag::NotInTxn],
     },
     Command {
         name: "auth",
@@ -66,8 +69,8 @@ pub(super) const COMMANDS: &[Command] = &[
         group: Group::Connection,
         arity: -2,
         keys: Keys::None,
-        run: Run::Session(auth),
-        flags: &[],
+        run: Run::Engine(auth),
+        flags: &[Flag::NoAuth, Flag::NotInMulti, Flag::NotInTxn],
     },
     Command {
         name: "reset",
@@ -77,15 +80,12 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 1,
         keys: Keys::None,
         run: Run::Session(reset),
-        flags: &[Flag::NotQueued, Flag::InAborted],
+        flags: &[Flag::NotQueued, Flag::InAborted, Flag::NoAuth],
     },
 ];
 
 /// What HELLO and INFO call the server: the version of Redis whose commands it honours.
 pub const REDIS_VERSION: &str = "7.2.4";
-
-/// The only user there is.
-const DEFAULT_USER: &[u8] = b"default";
 
 fn ping(_: &mut Session, frame: Frame<'_>) -> Reply {
     match frame.len() {
@@ -116,41 +116,59 @@ fn quit(session: &mut Session, _: Frame<'_>) -> Reply {
     Reply::OK
 }
 
-fn hello(session: &mut Session, frame: Frame<'_>) -> Reply {
+/// What HELLO was told beyond the version.
+#[derive(Default)]
+struct HelloOptions<'a> {
+    credentials: Option<(&'a [u8], &'a [u8])>,
+    name: Option<&'a [u8]>,
+}
+
+fn hello_options(frame: Frame<'_>) -> Result<HelloOptions<'_>, Reply> {
+    let mut options = HelloOptions::default();
+    let mut at = 2;
+    while let Some(option) = frame.get(at) {
+        match (option.to_ascii_lowercase().as_slice(), frame.len() - at) {
+            (b"auth", 3..) => {
+                options.credentials = Some((frame.arg(at + 1), frame.arg(at + 2)));
+                at += 3;
+            }
+            (b"setname", 2..) => {
+                client::check_name(frame.arg(at + 1))?;
+                options.name = Some(frame.arg(at + 1));
+                at += 2;
+            }
+            _ => return Err(errors::hello_option(option)),
+        }
+    }
+    Ok(options)
+}
+
+fn hello<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply> {
+    Box::pin(async move { greeted(session, frame).await.unwrap_or_else(|error| error) })
+}
+
+async fn greeted(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> {
     let mut protocol = session.protocol;
     if let Some(version) = frame.get(1) {
         protocol = match parse_integer(version) {
             Some(2) => Protocol::Resp2,
             Some(3) => Protocol::Resp3,
-            Some(_) => return Reply::error(errors::NOPROTO),
-            None => return Reply::error(errors::HELLO_VERSION),
+            Some(_) => return Err(Reply::error(errors::NOPROTO)),
+            None => return Err(Reply::error(errors::HELLO_VERSION)),
         };
     }
-    let mut name = None;
-    let mut at = 2;
-    while let Some(option) = frame.get(at) {
-        match (option.to_ascii_lowercase().as_slice(), frame.len() - at) {
-            (b"auth", 3..) => {
-                // No user has a password.
-                if frame.arg(at + 1) != DEFAULT_USER {
-                    return Reply::error(errors::WRONGPASS);
-                }
-                at += 3;
-            }
-            (b"setname", 2..) => {
-                name = Some(frame.arg(at + 1));
-                at += 2;
-            }
-            _ => return errors::hello_option(option),
-        }
+    let options = hello_options(frame)?;
+    if let Some((user, password)) = options.credentials {
+        session.authenticate(user, password).await?;
     }
-    if let Some(name) = name
-        && let Err(error) = client::set_name(session, name)
-    {
-        return error;
+    if session.identity.is_stranger() {
+        return Err(Reply::error(errors::NOAUTH_HELLO));
+    }
+    if let Some(name) = options.name {
+        client::set_name(session, name)?;
     }
     session.protocol = protocol;
-    Reply::Map(vec![
+    Ok(Reply::Map(vec![
         (text("server"), text("redis")),
         (text("version"), text(REDIS_VERSION)),
         (text("proto"), Reply::Integer(protocol.number())),
@@ -158,16 +176,21 @@ fn hello(session: &mut Session, frame: Frame<'_>) -> Reply {
         (text("mode"), text("standalone")),
         (text("role"), text("master")),
         (text("modules"), Reply::Array(Vec::new())),
-    ])
+    ]))
 }
 
-fn auth(_: &mut Session, frame: Frame<'_>) -> Reply {
-    match frame.len() {
-        2 => Reply::error(errors::AUTH_WITHOUT_PASSWORD),
-        3 if frame.arg(1) == DEFAULT_USER => Reply::OK,
-        3 => Reply::error(errors::WRONGPASS),
-        _ => Reply::error(errors::SYNTAX),
-    }
+fn auth<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply> {
+    Box::pin(async move {
+        let authenticated = match frame.len() {
+            2 if session.shared.access.default_user().any_password => {
+                return Reply::error(errors::AUTH_WITHOUT_PASSWORD);
+            }
+            2 => session.authenticate(DEFAULT.as_bytes(), frame.arg(1)).await,
+            3 => session.authenticate(frame.arg(1), frame.arg(2)).await,
+            _ => return Reply::error(errors::SYNTAX),
+        };
+        authenticated.map_or_else(|error| error, |()| Reply::OK)
+    })
 }
 
 fn reset(session: &mut Session, _: Frame<'_>) -> Reply {

@@ -3,7 +3,7 @@
 use forebay::change::Change;
 use forebay_protocol::{Reply, errors};
 
-use super::{Answer, Call, Command, Effect, Group, Keys, Run};
+use super::{Answer, Call, Command, Effect, Flag, Group, Keys, Run};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command {
@@ -14,7 +14,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, expire),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
     Command {
         name: "pexpire",
@@ -24,7 +24,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, pexpire),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
     Command {
         name: "expireat",
@@ -34,7 +34,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, expireat),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
     Command {
         name: "pexpireat",
@@ -44,7 +44,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, pexpireat),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
     Command {
         name: "ttl",
@@ -94,7 +94,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 2,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, persist),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
 ];
 

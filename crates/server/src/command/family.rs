@@ -1,9 +1,11 @@
 //! Commands with subcommands: CLIENT, CONFIG and their kind. Each subcommand is one [`Sub`] record beside its function;
 //! the records check arguments and make HELP, COMMAND INFO and COMMAND DOCS.
 
+use forebay::key::KeyRef;
 use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::{BoxFuture, ready};
 
+use super::Flag;
 use crate::session::Session;
 
 /// One subcommand, declared once.
@@ -16,6 +18,8 @@ pub struct Sub {
     pub summary: &'static str,
     /// Arguments with both names: exactly so many, or at least so many if negative.
     pub arity: i32,
+    /// Who may use it, where that is not as in the family: see [`Flag`].
+    pub flags: &'static [Flag],
     /// What runs.
     pub run: SubRun,
 }
@@ -49,6 +53,18 @@ pub fn subcommands(command: &str) -> &'static [Sub] {
     FAMILIES.iter().find(|(name, _)| *name == command).map_or(&[], |(_, subs)| subs)
 }
 
+/// The number of the subcommand that a request names in its family, if there is one.
+pub fn position(command: &str, name: &[u8]) -> Option<usize> {
+    subcommands(command).iter().position(|sub| sub.name.as_bytes().eq_ignore_ascii_case(name))
+}
+
+/// The key of the one subcommand of a family that works on a key.
+pub(super) fn key_of<'a>(frame: Frame<'a>, space: u8, sub: &str, take: &mut dyn FnMut(KeyRef<'a>)) {
+    if let (true, Some(name)) = (is(frame.arg(1), sub), frame.get(2)) {
+        take(KeyRef { space, name });
+    }
+}
+
 /// Runs the subcommand that a request names, in a family where none waits.
 pub(super) fn run(session: &mut Session, frame: Frame<'_>, family: &'static str) -> Reply {
     match find(frame, family) {
@@ -78,7 +94,7 @@ fn find(frame: Frame<'_>, family: &'static str) -> Result<&'static Sub, Reply> {
     if name.eq_ignore_ascii_case(b"help") && frame.len() == 2 {
         return Err(help(family, subs));
     }
-    let sub = subs.iter().find(|sub| sub.name.as_bytes().eq_ignore_ascii_case(name));
+    let sub = position(family, name).map(|at| &subs[at]);
     let sub = sub.ok_or_else(|| errors::unknown_subcommand(family, name))?;
     let fits = match usize::try_from(sub.arity) {
         Ok(exact) => frame.len() == exact,

@@ -19,7 +19,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -4,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, hset),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
     Command {
         name: "hmset",
@@ -29,7 +29,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -4,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, hmset),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
     Command {
         name: "hsetnx",
@@ -39,7 +39,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 4,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, hsetnx),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
     Command {
         name: "hget",
@@ -99,7 +99,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, hdel),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
     Command {
         name: "hexists",
@@ -109,7 +109,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::Read, hexists),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
     Command {
         name: "hlen",
@@ -119,7 +119,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 2,
         keys: Keys::ONE,
         run: Run::Documents(Effect::Read, hlen),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
     Command {
         name: "hstrlen",
@@ -129,7 +129,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::Read, hstrlen),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
     Command {
         name: "hincrby",

@@ -33,6 +33,7 @@ pub(super) const SUBS: &[Sub] = &[
         syntax: "name type [type ..]",
         summary: "Names the hint types of the sets that this connection defines next",
         arity: -4,
+        flags: &[],
         run: SubRun::Session(schema),
     },
     Sub {
@@ -40,6 +41,7 @@ pub(super) const SUBS: &[Sub] = &[
         syntax: "id value [value ..]",
         summary: "Gives an id of this connection to a hint set: one value per hint type",
         arity: -4,
+        flags: &[],
         run: SubRun::Session(set),
     },
     Sub {
@@ -47,6 +49,7 @@ pub(super) const SUBS: &[Sub] = &[
         syntax: "id",
         summary: "Attaches a hint set to the next command",
         arity: 3,
+        flags: &[],
         run: SubRun::Session(use_next),
     },
     Sub {
@@ -54,6 +57,7 @@ pub(super) const SUBS: &[Sub] = &[
         syntax: "[id]",
         summary: "Attaches a hint set to all commands that have no other; without an id, none",
         arity: -2,
+        flags: &[],
         run: SubRun::Session(default),
     },
 ];

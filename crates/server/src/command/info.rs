@@ -19,7 +19,7 @@ pub(super) const COMMANDS: &[Command] = &[Command {
     arity: -1,
     keys: Keys::None,
     run: Run::Engine(info),
-    flags: &[Flag::NotInMulti],
+    flags: &[Flag::NotInMulti, Flag::Dangerous],
 }];
 
 /// One section: its name, whether it is shown unasked, and its lines but for the keyspace's, which the store tells.

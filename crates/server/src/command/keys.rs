@@ -6,7 +6,7 @@ use forebay::value::{Data, Value};
 use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Frame, Reply, errors};
 
-use super::{Answer, Call, Command, Effect, Group, Keys, Run};
+use super::{Answer, Call, Command, Effect, Flag, Group, Keys, Run};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command {
@@ -17,7 +17,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -2,
         keys: Keys::ALL,
         run: Run::Documents(Effect::ReadWrite, del),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
     Command {
         name: "unlink",
@@ -27,7 +27,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -2,
         keys: Keys::ALL,
         run: Run::Documents(Effect::ReadWrite, del),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
     Command {
         name: "exists",
@@ -37,7 +37,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -2,
         keys: Keys::ALL,
         run: Run::Documents(Effect::Read, exists),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
     Command {
         name: "touch",
@@ -47,7 +47,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -2,
         keys: Keys::ALL,
         run: Run::Documents(Effect::Read, exists),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
     Command {
         name: "type",
@@ -57,7 +57,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 2,
         keys: Keys::ONE,
         run: Run::Documents(Effect::Read, type_of),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
     Command {
         name: "rename",
@@ -97,7 +97,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -2,
         keys: Keys::Range { first: 2, last: 2, step: 1 },
         run: Run::Documents(Effect::Read, object),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
 ];
 

@@ -4,7 +4,7 @@ use forebay::change::{Change, End};
 use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Reply, errors};
 
-use super::{Answer, Call, Command, Effect, Group, Keys, Run};
+use super::{Answer, Call, Command, Effect, Flag, Group, Keys, Run};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command {
@@ -15,7 +15,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, lpush),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
     Command {
         name: "rpush",
@@ -25,7 +25,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, rpush),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
     Command {
         name: "lpushx",
@@ -35,7 +35,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, lpushx),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
     Command {
         name: "rpushx",
@@ -45,7 +45,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, rpushx),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
     Command {
         name: "lpop",
@@ -85,7 +85,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 2,
         keys: Keys::ONE,
         run: Run::Documents(Effect::Read, llen),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
     Command {
         name: "lrem",
@@ -95,7 +95,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 4,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, lrem),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
     Command {
         name: "lindex",

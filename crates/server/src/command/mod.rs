@@ -9,12 +9,13 @@ mod acl;
 mod cache;
 mod call;
 mod catalogue;
+pub mod category;
 mod client;
 mod config;
 mod connection;
 mod element_scan;
 mod expiry;
-mod family;
+pub mod family;
 mod hashes;
 mod hint;
 mod info;
@@ -38,6 +39,7 @@ use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::BoxFuture;
 
 pub use call::{Call, bulk_of};
+pub use client::line as client_line;
 pub use markdown::markdown_table;
 
 use crate::session::Session;
@@ -149,8 +151,18 @@ pub enum Flag {
     Random,
     /// Runs in a TXN that was aborted (TXN itself, QUIT, RESET).
     InAborted,
-    /// Is about the server itself: not shown to MONITOR, and of the category `admin`.
+    /// Is about the server itself: not shown to MONITOR, and of the categories `admin` and `dangerous`.
     Admin,
+    /// Of the category `dangerous`: it is slow on much data, or destroys all of it.
+    Dangerous,
+    /// Of the category `read`, although it is not run on documents.
+    Reads,
+    /// Of the category `write`, although it is not run on documents.
+    Writes,
+    /// Its reply tells nothing of what values hold, so it needs no permission to read them.
+    TellsNothing,
+    /// Anyone may use it, unauthenticated or not: it is how one becomes someone, or leaves.
+    NoAuth,
 }
 
 /// All families.
@@ -177,18 +189,19 @@ const FAMILIES: &[&[Command]] = &[
 ];
 
 /// Names by which commands are looked up; a longer one is unknown.
-const NAME_BYTES_MAX: usize = 32;
+const NAME_BYTES_MAX: usize = 15;
 
 /// The commands by name.
 pub struct Table {
-    by_name: hashbrown::HashMap<&'static str, (usize, &'static Command), foldhash::fast::FixedState>,
+    by_name: hashbrown::HashMap<u128, (usize, &'static Command), foldhash::fast::FixedState>,
     list: Vec<&'static Command>,
 }
 
 impl Default for Table {
     fn default() -> Table {
-        let by_name = all().enumerate().map(|(number, command)| (command.name, (number, command))).collect();
-        Table { by_name, list: all().collect() }
+        let named =
+            |(number, command): (usize, &'static Command)| Some((packed(command.name.as_bytes())?, (number, command)));
+        Table { by_name: all().enumerate().filter_map(named).collect(), list: all().collect() }
     }
 }
 
@@ -210,12 +223,17 @@ impl Table {
 
     /// As [`Table::find`], with the command's number in the table.
     pub fn find_numbered(&self, name: &[u8]) -> Option<(usize, &'static Command)> {
-        let mut lower = [0; NAME_BYTES_MAX];
-        let lower = lower.get_mut(..name.len())?;
-        lower.copy_from_slice(name);
-        lower.make_ascii_lowercase();
-        self.by_name.get(std::str::from_utf8(lower).ok()?).copied()
+        self.by_name.get(&packed(name)?).copied()
     }
+}
+
+/// A command's name in small letters, and its length, as one number: every request is looked up by it.
+fn packed(name: &[u8]) -> Option<u128> {
+    let mut bytes = [0; NAME_BYTES_MAX + 1];
+    bytes[..NAME_BYTES_MAX].get_mut(..name.len())?.copy_from_slice(name);
+    bytes.make_ascii_lowercase();
+    bytes[NAME_BYTES_MAX] = name.len() as u8;
+    Some(u128::from_le_bytes(bytes))
 }
 
 impl Command {
@@ -257,6 +275,19 @@ impl Command {
         match self.run {
             Run::Documents(_, body) | Run::Varying(_, body) => Some(body),
             Run::Session(_) | Run::Engine(_) => None,
+        }
+    }
+
+    /// What a request does to the contents of its key number `n`, counted from 0, as permissions see it: whether its
+    /// reply tells of them, and whether it changes them. As the key specifications of Redis have it.
+    pub fn access(&self, frame: Frame<'_>, n: usize) -> (bool, bool) {
+        let writes = !matches!(self.effect(frame), None | Some(Effect::Read));
+        match (self.name, n) {
+            // What is copied is read, its copy written.
+            ("copy", 0) => (true, false),
+            ("copy" | "rename" | "renamenx", 1) => (false, true),
+            ("set", _) => (frame.args().skip(3).any(|option| option.eq_ignore_ascii_case(b"get")), true),
+            _ => (self.effect(frame) != Some(Effect::Blind) && !self.is(Flag::TellsNothing), writes),
         }
     }
 

@@ -30,8 +30,6 @@ const EXPIRED_MAX: usize = 1024;
 /// Keys among which RANDOMKEY chooses.
 const RANDOM_KEYS: usize = 256;
 
-const ALONE: &[Flag] = &[Flag::NotInMulti, Flag::NotInTxn];
-
 pub(super) const COMMANDS: &[Command] = &[
     Command {
         name: "scan",
@@ -41,7 +39,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -2,
         keys: Keys::None,
         run: Run::Engine(|session, frame| Box::pin(answered(scan(session, frame)))),
-        flags: ALONE,
+        flags: &[Flag::NotInMulti, Flag::NotInTxn, Flag::Reads],
     },
     Command {
         name: "keys",
@@ -51,7 +49,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 2,
         keys: Keys::None,
         run: Run::Engine(|session, frame| Box::pin(answered(keys(session, frame)))),
-        flags: ALONE,
+        flags: &[Flag::NotInMulti, Flag::NotInTxn, Flag::Reads, Flag::Dangerous],
     },
     Command {
         name: "randomkey",
@@ -61,7 +59,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 1,
         keys: Keys::None,
         run: Run::Engine(|session, _| Box::pin(answered(random_key(session)))),
-        flags: ALONE,
+        flags: &[Flag::NotInMulti, Flag::NotInTxn, Flag::Reads],
     },
     Command {
         name: "dbsize",
@@ -71,7 +69,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 1,
         keys: Keys::None,
         run: Run::Engine(|session, _| Box::pin(answered(size(session)))),
-        flags: ALONE,
+        flags: &[Flag::NotInMulti, Flag::NotInTxn, Flag::Reads],
     },
     Command {
         name: "flushdb",
@@ -81,7 +79,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -1,
         keys: Keys::None,
         run: Run::Engine(|session, frame| flush(session, frame, false)),
-        flags: ALONE,
+        flags: &[Flag::NotInMulti, Flag::NotInTxn, Flag::Writes, Flag::Dangerous],
     },
     Command {
         name: "flushall",
@@ -91,7 +89,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -1,
         keys: Keys::None,
         run: Run::Engine(|session, frame| flush(session, frame, true)),
-        flags: ALONE,
+        flags: &[Flag::NotInMulti, Flag::NotInTxn, Flag::Writes, Flag::Dangerous],
     },
 ];
 

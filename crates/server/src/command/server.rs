@@ -59,12 +59,16 @@ pub(super) const COMMANDS: &[Command] = &[
         run: Run::Session(shutdown),
         flags: &[Flag::NotInMulti, Flag::InAborted, Flag::Admin],
     },
-    family_command(
-        "memory",
-        "Shows what memory is used for",
-        Run::Engine(|session, frame| family::run_waiting(session, frame, "memory")),
-        &[Flag::NotInMulti],
-    ),
+    Command {
+        name: "memory",
+        syntax: "subcommand [arg ..]",
+        summary: "Shows what memory is used for",
+        group: Group::Server,
+        arity: -2,
+        keys: Keys::Custom(|frame, space, take| family::key_of(frame, space, "usage", take)),
+        run: Run::Engine(|session, frame| family::run_waiting(session, frame, "memory")),
+        flags: &[Flag::NotInMulti, Flag::TellsNothing],
+    },
     family_command(
         "debug",
         "For tests of clients",
@@ -91,10 +95,25 @@ pub(super) const MEMORY: &[Sub] = &[
         syntax: "key [SAMPLES count]",
         summary: "Bytes that a document occupies in memory when it is cached",
         arity: -3,
+        flags: &[Flag::Reads],
         run: SubRun::Engine(usage),
     },
-    Sub { name: "stats", syntax: "", summary: "What memory is used for", arity: 2, run: SubRun::Session(memory_stats) },
-    Sub { name: "doctor", syntax: "", summary: "What may be wrong", arity: 2, run: SubRun::Session(memory_doctor) },
+    Sub {
+        name: "stats",
+        syntax: "",
+        summary: "What memory is used for",
+        arity: 2,
+        flags: &[],
+        run: SubRun::Session(memory_stats),
+    },
+    Sub {
+        name: "doctor",
+        syntax: "",
+        summary: "What may be wrong",
+        arity: 2,
+        flags: &[],
+        run: SubRun::Session(memory_doctor),
+    },
 ];
 
 pub(super) const DEBUG: &[Sub] = &[Sub {
@@ -102,6 +121,7 @@ pub(super) const DEBUG: &[Sub] = &[Sub {
     syntax: "seconds",
     summary: "Has this connection wait; others go on",
     arity: 3,
+    flags: &[Flag::Admin],
     run: SubRun::Engine(sleep),
 }];
 
@@ -110,6 +130,7 @@ pub(super) const FUNCTION: &[Sub] = &[Sub {
     syntax: "[ASYNC|SYNC]",
     summary: "Does nothing",
     arity: -2,
+    flags: &[],
     run: SubRun::Session(|_, frame| flush(frame, "ERR FUNCTION FLUSH only supports SYNC|ASYNC option")),
 }];
 
@@ -118,6 +139,7 @@ pub(super) const SCRIPT: &[Sub] = &[Sub {
     syntax: "[ASYNC|SYNC]",
     summary: "Does nothing",
     arity: -2,
+    flags: &[],
     run: SubRun::Session(|_, frame| flush(frame, "ERR SCRIPT FLUSH only support SYNC|ASYNC option")),
 }];
 

@@ -16,7 +16,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, sadd),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
     Command {
         name: "srem",
@@ -26,7 +26,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, srem),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
     Command {
         name: "smembers",
@@ -46,7 +46,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::Read, sismember),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
     Command {
         name: "smismember",
@@ -66,7 +66,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 2,
         keys: Keys::ONE,
         run: Run::Documents(Effect::Read, scard),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
     Command {
         name: "srandmember",

@@ -55,6 +55,7 @@ pub(super) const SLOWLOG: &[Sub] = &[
         syntax: "[count]",
         summary: "The latest entries, 10 or count, -1 for all: number, time, microseconds, arguments, address, name",
         arity: -2,
+        flags: &[Flag::Admin],
         run: SubRun::Session(get),
     },
     Sub {
@@ -62,6 +63,7 @@ pub(super) const SLOWLOG: &[Sub] = &[
         syntax: "",
         summary: "How many entries there are",
         arity: 2,
+        flags: &[Flag::Admin],
         run: SubRun::Session(|session, _| Reply::Integer(session.shared.slowlog.len() as i64)),
     },
     Sub {
@@ -69,6 +71,7 @@ pub(super) const SLOWLOG: &[Sub] = &[
         syntax: "",
         summary: "Forgets all entries",
         arity: 2,
+        flags: &[Flag::Admin],
         run: SubRun::Session(|session, _| {
             session.shared.slowlog.clear();
             Reply::OK
@@ -82,6 +85,7 @@ pub(super) const LATENCY: &[Sub] = &[
         syntax: "",
         summary: "The latest sample of each event",
         arity: 2,
+        flags: &[Flag::Admin],
         run: SubRun::Session(latest),
     },
     Sub {
@@ -89,6 +93,7 @@ pub(super) const LATENCY: &[Sub] = &[
         syntax: "event",
         summary: "The samples of an event",
         arity: 3,
+        flags: &[Flag::Admin],
         run: SubRun::Session(history),
     },
     Sub {
@@ -96,9 +101,17 @@ pub(super) const LATENCY: &[Sub] = &[
         syntax: "[event ..]",
         summary: "Forgets the samples of events, or of all",
         arity: -2,
+        flags: &[Flag::Admin],
         run: SubRun::Session(reset),
     },
-    Sub { name: "doctor", syntax: "", summary: "What may be wrong", arity: 2, run: SubRun::Session(doctor) },
+    Sub {
+        name: "doctor",
+        syntax: "",
+        summary: "What may be wrong",
+        arity: 2,
+        flags: &[Flag::Admin],
+        run: SubRun::Session(doctor),
+    },
 ];
 
 fn get(session: &mut Session, frame: Frame<'_>) -> Reply {

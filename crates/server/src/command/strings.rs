@@ -8,7 +8,7 @@ use forebay_protocol::{Frame, Reply, errors};
 
 use super::expiry::{Unit, positive_moment};
 use super::options::Options;
-use super::{Answer, Call, Command, Effect, Group, Keys, Run, bulk_of, document_error};
+use super::{Answer, Call, Command, Effect, Flag, Group, Keys, Run, bulk_of, document_error};
 
 /// Every second argument is a key.
 const PAIRS: Keys = Keys::Range { first: 1, last: -1, step: 2 };
@@ -33,7 +33,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -3,
         keys: Keys::ONE,
         run: Run::Varying(set_effect, set),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
     Command {
         name: "setnx",
@@ -43,7 +43,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, setnx),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
     Command {
         name: "setex",
@@ -123,7 +123,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -3,
         keys: PAIRS,
         run: Run::Documents(Effect::ReadWrite, msetnx),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
     Command {
         name: "append",
@@ -133,7 +133,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, append),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
     Command {
         name: "strlen",
@@ -143,7 +143,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 2,
         keys: Keys::ONE,
         run: Run::Documents(Effect::Read, strlen),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
     Command {
         name: "getrange",
@@ -173,7 +173,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 4,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, setrange),
-        flags: &[],
+        flags: &[Flag::TellsNothing],
     },
 ];
 

@@ -51,7 +51,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -2,
         keys: Keys::ALL,
         run: Run::Engine(watch),
-        flags: &[Flag::NotQueued, Flag::NotInTxn],
+        flags: &[Flag::NotQueued, Flag::NotInTxn, Flag::TellsNothing],
     },
     Command {
         name: "unwatch",
@@ -129,7 +129,7 @@ fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, Reply> {
         }
         // Watching nothing and only reading: served without a lock if all is cached.
         if watched.is_empty()
-            && !session.replies.unsettled()
+            && !session.unsettled()
             && let Some(reply) = exec_published(session, &queue)
         {
             return reply;
@@ -177,7 +177,9 @@ fn run_queue(session: &mut Session, queue: &Queue, documents: &mut Documents) ->
     let mut replies = Vec::with_capacity(queue.commands.len());
     for (n, queued) in queue.commands.iter().enumerate() {
         let frame = queued.request.frame();
+        let permitted = session.guard_queued(queued.command, frame);
         let answer = match (queued.command.body(), &queued.command.run) {
+            _ if permitted.is_err() => permitted.map(|()| Reply::OK),
             (Some(body), _) => {
                 let random = session.random_for(queued.command);
                 body(&mut Call { frame, space: queued.space, documents, random })

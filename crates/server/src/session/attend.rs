@@ -14,12 +14,17 @@ use crate::monitor;
 impl Session {
     /// Before a request, when there is something to look out for.
     pub(super) async fn attend(&mut self, frame: Frame<'_>) {
-        let Some(command) = self.shared.table.find(frame.arg(0)) else { return };
+        let Some((number, command)) = self.shared.table.find_numbered(frame.arg(0)) else { return };
+        self.look_again();
+        // What is about to be refused waits for nothing and is shown to nobody.
+        if !command.arity_fits(frame.len()) || self.denied(number, command, frame).is_some() {
+            return;
+        }
         let attention = self.shared.attention.get();
-        if attention & PAUSED != 0 && command.arity_fits(frame.len()) {
+        if attention & PAUSED != 0 {
             self.wait_for_pause(command, frame).await;
         }
-        if attention & MONITORS != 0 && !command.is(Flag::Admin) && command.arity_fits(frame.len()) {
+        if attention & MONITORS != 0 && !command.is(Flag::Admin) {
             let now_ms = self.shared.engine.runtime().now_ms();
             let line = monitor::line(now_ms, self.space, &self.client.address, command, frame);
             self.shared.monitors.show(&line, &self.shared.attention);
@@ -57,7 +62,8 @@ impl Session {
         self.shared.tally.waited(self.pending.number(), us);
         let settings = &self.shared.settings;
         let slowlog_us = settings.slowlog_us.load(Ordering::Relaxed);
-        if u64::try_from(slowlog_us).is_ok_and(|slowlog_us| us >= slowlog_us) {
+        // A wrong password is slow on purpose, and strangers must not be able to fill the log.
+        if !self.identity.is_stranger() && u64::try_from(slowlog_us).is_ok_and(|slowlog_us| us >= slowlog_us) {
             let entries_max = settings.slowlog_entries_max.load(Ordering::Relaxed);
             let client = (self.client.address.clone(), self.client.names().name.clone());
             let args = monitor::redacted(command, frame);

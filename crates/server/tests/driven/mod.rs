@@ -1,5 +1,7 @@
 //! A session without a socket: bytes in, bytes out, on a simulated clock, so that expiry is exact.
 
+#![allow(dead_code, reason = "each test uses its part")]
+
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -31,9 +33,16 @@ fn engine(runtime: Runtime) -> Engine {
 
 /// The replies to inline commands, one after the other, with `|` for each line end. `SLEEP ms` lets time pass.
 pub fn replies(protocol: Protocol, requests: Vec<String>) -> Vec<String> {
+    replies_of(|_| {}, protocol, requests)
+}
+
+/// The same of a server with other options. What comes after the connection was closed is answered by nothing.
+pub fn replies_of(change: impl FnOnce(&mut ServerOptions), protocol: Protocol, requests: Vec<String>) -> Vec<String> {
     let simulation = Simulation::new(7);
     let runtime = simulation.runtime();
-    let shared = Arc::new(Shared::new(ServerOptions::new(engine(runtime.clone()))));
+    let mut options = ServerOptions::new(engine(runtime.clone()));
+    change(&mut options);
+    let shared = Arc::new(Shared::new(options));
     let client = shared.clients.add("client".into(), "server".into(), runtime.now_ms(), 10).expect("room for one");
     let mut session = Session::new(shared, client);
     session.protocol = protocol;

@@ -1,58 +1,45 @@
 //! The reference traces as requests: `(key hash, size of the key's first request)`.
 
 use std::collections::HashMap;
-use std::io::Read;
 use std::path::Path;
 
-/// Encodings of the traces.
+use forebay_trace::{Record, TraceError, TraceKey};
+
+/// Encodings of the traces that `forebay_trace` does not read.
 #[derive(Clone, Copy)]
 enum Format {
     /// A number in each line; `*` and empty lines are no requests.
     Lirs,
-    /// `start blocks ignored number`.
-    Arc,
-    Be32,
-    Be64,
-    OracleGeneral,
     /// Text fields: the separator, how many to skip at the front, how many make the key, which is the size.
-    Fields {
-        separator: char,
-        key: (usize, usize),
-        size: Option<usize>,
-    },
+    Fields { separator: char, key: (usize, usize), size: Option<usize> },
     /// CSV whose key, the second field, may contain commas; the size is the fourth.
     BigCache,
     /// JSON lines with `hash_ids`, each a request.
     Mooncake,
     /// Requests for sectors, as pages of 8: places of volume, first sector and number of sectors.
-    Sectors {
-        separator: char,
-        volume: usize,
-        first: usize,
-        count: usize,
-    },
+    Sectors { separator: char, volume: usize, first: usize, count: usize },
 }
 
-/// A trace of the reference by its name there: file and format.
-fn find(trace: &str) -> Option<(String, Format)> {
-    let fields = |separator, key, size| Format::Fields { separator, key, size };
+/// A trace of the reference by its name there: file, and format if `forebay_trace` does not tell it by the file's name.
+fn find(trace: &str) -> Option<(String, Option<Format>)> {
+    let fields = |separator, key, size| Some(Format::Fields { separator, key, size });
     if let Some(name) = trace.strip_prefix("lirs_") {
-        return Some((format!("lirs/{name}.trc.zst"), Format::Lirs));
+        return Some((format!("lirs/{name}.trc.zst"), Some(Format::Lirs)));
     }
     if let Some(name) = trace.strip_prefix("arc_") {
-        return Some((format!("arc/{name}.lis.zst"), Format::Arc));
+        return Some((format!("arc/{name}.lis.zst"), None));
     }
     if let Some(name) = trace.strip_prefix("cache2k_") {
-        return Some((format!("cache2k/{name}.be32.zst"), Format::Be32));
+        return Some((format!("cache2k/{name}.be32.zst"), None));
     }
-    let sectors = |separator, volume, first, count| Format::Sectors { separator, volume, first, count };
+    let sectors = |separator, volume, first, count| Some(Format::Sectors { separator, volume, first, count });
     let (file, format) = match trace {
         "adaptsize_request" => ("adaptsize/request.tr.zst", fields(' ', (1, 1), Some(2))),
-        "cachelib_bigcache" => ("cachelib/short_bigcache_traces.csv.zst", Format::BigCache),
-        "cloudphysics_w92" => ("cloudphysics/w92_cloudPhysicsIO.oracleGeneral.bin.zst", Format::OracleGeneral),
-        "cloudphysics_w106" => ("cloudphysics/w106.be32.zst", Format::Be32),
-        "corda_vaultservice" => ("corda/trace_vaultservice.be64.zst", Format::Be64),
-        "mooncake_conversation" => ("mooncake/conversation_trace.jsonl.zst", Format::Mooncake),
+        "cachelib_bigcache" => ("cachelib/short_bigcache_traces.csv.zst", Some(Format::BigCache)),
+        "cloudphysics_w92" => ("cloudphysics/w92_cloudPhysicsIO.oracleGeneral.bin.zst", None),
+        "cloudphysics_w106" => ("cloudphysics/w106.be32.zst", None),
+        "corda_vaultservice" => ("corda/trace_vaultservice.be64.zst", None),
+        "mooncake_conversation" => ("mooncake/conversation_trace.jsonl.zst", Some(Format::Mooncake)),
         "mqsim_tpcc" => ("mqsim/tpcc-small.trace.zst", sectors(' ', 1, 2, 3)),
         "mqsim_wsrch" => ("mqsim/wsrch-small.trace.zst", sectors(' ', 1, 2, 3)),
         "spec_gcc_addr" => ("penalties/gcc_address_penalties.trace.zst", fields(' ', (1, 1), None)),
@@ -70,11 +57,12 @@ fn find(trace: &str) -> Option<(String, Format)> {
 /// The requests of a trace, `None` if its file is not in the folder.
 pub fn requests(folder: &Path, trace: &str) -> Option<Vec<(u64, u32)>> {
     let (file, format) = find(trace).unwrap_or_else(|| panic!("no format known for {trace}"));
-    let file = std::fs::File::open(folder.join(file)).ok()?;
-    let mut bytes = Vec::new();
-    let mut decoder = ruzstd::decoding::StreamingDecoder::new(file).expect("a zstd frame");
-    decoder.read_to_end(&mut bytes).expect("an intact file");
-    let mut requests = decode(&bytes, format);
+    let path = folder.join(file);
+    let file = std::fs::File::open(&path).ok()?;
+    let mut requests = match format {
+        None => known(&path),
+        Some(format) => decode(&zstd::decode_all(file).expect("an intact file"), format),
+    };
     let mut first_sizes = HashMap::new();
     for (hash, size) in &mut requests {
         *size = *first_sizes.entry(*hash).or_insert(*size);
@@ -82,26 +70,18 @@ pub fn requests(folder: &Path, trace: &str) -> Option<Vec<(u64, u32)>> {
     Some(requests)
 }
 
+fn known(path: &Path) -> Vec<(u64, u32)> {
+    let request = |record: Result<Record, TraceError>| match record.expect("a sound trace") {
+        Record { key: TraceKey::Number(number), size, .. } => (mix(number), size.unwrap_or(1).max(1)),
+        other => panic!("{}: {other:?}", path.display()),
+    };
+    forebay_trace::open(path, None).expect("a trace").map(request).collect()
+}
+
 fn decode(bytes: &[u8], format: Format) -> Vec<(u64, u32)> {
     let text = || std::str::from_utf8(bytes).expect("text").lines();
-    let numbers = |text: &str| text.split_whitespace().map(|n| n.parse::<u64>().expect("a number")).collect::<Vec<_>>();
     match format {
         Format::Lirs => text().filter_map(|line| line.trim().parse::<u64>().ok()).map(|n| (mix(n), 1)).collect(),
-        Format::Arc => {
-            let lines = text().map(numbers).filter(|fields| fields.len() >= 2);
-            lines.flat_map(|fields| (fields[0]..fields[0] + fields[1]).map(|n| (mix(n), 1))).collect()
-        }
-        Format::Be32 => bytes.as_chunks::<4>().0.iter().map(|b| (mix(u64::from(u32::from_be_bytes(*b))), 1)).collect(),
-        Format::Be64 => bytes.as_chunks::<8>().0.iter().map(|b| (mix(u64::from_be_bytes(*b)), 1)).collect(),
-        Format::OracleGeneral => bytes
-            .as_chunks::<24>()
-            .0
-            .iter()
-            .map(|record| {
-                let key = u64::from_le_bytes(record[4..12].try_into().expect("8 bytes"));
-                (mix(key), u32::from_le_bytes(record[12..16].try_into().expect("4 bytes")).max(1))
-            })
-            .collect(),
         Format::Fields { separator, key, size } => {
             text().filter_map(|line| fields(line, separator, key, size)).collect()
         }

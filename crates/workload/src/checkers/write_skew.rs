@@ -113,8 +113,8 @@ impl Workload for WriteSkew {
     fn check(&self, history: &[Event]) -> Result<Summary, Violation> {
         for event in history.iter().filter(|event| event.committed()) {
             let reads: Vec<(u64, i64)> = event.reads().collect();
-            for pair in reads.chunks_exact(2) {
-                let sum = pair[0].1 + pair[1].1;
+            for [(_, x), (_, y)] in reads.as_chunks().0 {
+                let sum = x + y;
                 if sum < 0 {
                     return Err(Violation::new(format!("a pair's sum is {sum}, seen by {event}")));
                 }

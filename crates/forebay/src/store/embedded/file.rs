@@ -16,6 +16,10 @@ use thiserror::Error;
 use super::rows::{self, Totals};
 use crate::key::SPACES;
 use crate::store::applied::AppliedIds;
+use crate::value::blob_bytes;
+
+/// Bytes of one of redb's pages.
+const PAGE_BYTES: usize = 4096;
 
 /// The format that this code reads and writes.
 pub(super) const FORMAT: u64 = 2;
@@ -186,7 +190,8 @@ pub(super) fn open(
     let backend = make().map_err(|source| io_error(name, source))?;
     let database = catch_unwind(AssertUnwindSafe(|| {
         let mut builder = Builder::new();
-        builder.set_cache_size(cache_bytes);
+        // redb counts a page's own bytes; allocated with its reference counts it is in a larger size class.
+        builder.set_cache_size(cache_bytes / blob_bytes(PAGE_BYTES) * PAGE_BYTES);
         let said = std::cell::Cell::new(false);
         builder.set_repair_callback(move |_| {
             if !said.replace(true) {
@@ -279,7 +284,7 @@ fn load(database: &Database) -> Result<Result<Loaded, String>, redb::Error> {
     for row in log.range(..rows::TOTALS)? {
         let (group, ids) = row?;
         match rows::parse_ids(group.value(), ids.value()) {
-            Ok(ids) => applied.add(group.value(), ids),
+            Ok(ids) => applied.add(group.value(), ids.into()),
             Err(why) => return Ok(Err(why)),
         }
     }

@@ -10,6 +10,7 @@ use super::engine::locked;
 use super::rows::{self, Totals};
 use super::write::Documents;
 use crate::key::{Key, SPACES};
+use crate::mutation::{self, Fault};
 use crate::store::applied::{AppliedIds, Known};
 use crate::store::tombstones::Tombstones;
 use crate::store::{self, Commit, CommitOutcome};
@@ -86,7 +87,8 @@ pub(super) fn apply(
         return Ok(taken);
     }
     log_group(&transaction, scene, &taken)?;
-    transaction.set_durability(if durable { redb::Durability::Immediate } else { redb::Durability::None })?;
+    let synced = durable && !mutation::on(Fault::AcknowledgedBeforeFsync);
+    transaction.set_durability(if synced { redb::Durability::Immediate } else { redb::Durability::None })?;
     transaction.set_quick_repair(flush == Flush::WithAllocator);
     transaction.commit()?;
     Ok(taken)
@@ -154,7 +156,8 @@ impl Applying<'_> {
             Known::New if self.ids.contains(&commit.id) => return Ok(CommitOutcome::Committed(Vec::new())),
             Known::New => {}
         }
-        if self.scene.lost.contains(&commit.version.incarnation) {
+        let lost = self.scene.lost.contains(&commit.version.incarnation);
+        if lost && !mutation::on(Fault::VersionFenceOff) {
             let why = format!("{} was minted before the store lost what was not flushed", commit.version);
             return Ok(CommitOutcome::Refused(format!("{why}; run the transaction again")));
         }

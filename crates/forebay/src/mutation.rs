@@ -1,0 +1,90 @@
+//! Faults that tests put back on purpose, one for each rule of `docs/guarantees.md` that someone could break: the
+//! simulation and the schedule tests are worth their time only while they find every one of them (`gate` in
+//! `tests/simulation` and `tests/schedules.rs`). Without the feature `testing` no fault is ever on, and the compiler
+//! drops what asks.
+
+/// A rule of the protocol left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// A transaction gives up its read locks before it takes its write locks.
+    ReadLockReleasedEarly,
+    /// The cache is updated before the store commits.
+    CacheBeforeStore,
+    /// A read that a commit has overtaken fills the cache.
+    OvertakenFill,
+    /// What began before the store lost groups may commit after it.
+    VersionFenceOff,
+    /// The table of applied ids is not consulted: asked again, a commit is new.
+    AppliedIdsIgnored,
+    /// A lock is passed on without the pending result beside it.
+    LockWithoutResult,
+    /// A group is published one key after the other.
+    PublishedKeyByKey,
+    /// A fill begins while its key is held by a commit on its way.
+    FillWhileHeld,
+    /// A pipelined read is served without locks although a commit of its connection is not published.
+    PipelinedReadOvertakes,
+    /// A key that turns out to be absent is not kept locked.
+    AbsentNotLocked,
+    /// An aborted transaction leaves its buffered writes to be committed.
+    AbortLeavesWrites,
+    /// A transaction reads what was there before its own writes.
+    OwnWritesHidden,
+    /// The store acknowledges a group before the flush that makes it durable.
+    AcknowledgedBeforeFsync,
+    /// A lock is passed on before the commit has its place in the queue.
+    LockBeforePlace,
+    /// A commit on its way ends with the connection that waits for it.
+    CommitDiesWithConnection,
+    /// A removal, a clearing or an invalidation leaves the open fills of its keys open.
+    FillSurvivesInvalidation,
+    /// A read without locks does not look at its keys again.
+    SecondLookSkipped,
+    /// EXEC runs although a watched key has changed.
+    WatchIgnored,
+    /// A commit is applied although one that it has read from failed.
+    OrphanCommitted,
+    /// A reply that shows a pending result does not wait for its publication.
+    PendingShown,
+}
+
+#[cfg(feature = "testing")]
+mod switch {
+    use std::cell::Cell;
+
+    use super::Fault;
+
+    thread_local! {
+        static PUT_BACK: Cell<Option<Fault>> = const { Cell::new(None) };
+    }
+
+    /// Whether `fault` is put back for this thread.
+    pub fn on(fault: Fault) -> bool {
+        PUT_BACK.get() == Some(fault)
+    }
+
+    /// Puts `fault` back for this thread, and so for the simulation that it runs, until the answer is dropped.
+    pub fn put_back(fault: Option<Fault>) -> PutBack {
+        PutBack(PUT_BACK.replace(fault))
+    }
+
+    /// Ends a fault; the one before it, if there was one, is on again.
+    #[must_use]
+    pub struct PutBack(Option<Fault>);
+
+    impl Drop for PutBack {
+        fn drop(&mut self) {
+            PUT_BACK.set(self.0);
+        }
+    }
+}
+
+#[cfg(feature = "testing")]
+pub use switch::{PutBack, on, put_back};
+
+/// No fault is ever on.
+#[cfg(not(feature = "testing"))]
+#[inline(always)]
+pub const fn on(_: Fault) -> bool {
+    false
+}

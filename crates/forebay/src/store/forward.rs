@@ -1,0 +1,22 @@
+//! What every decorator answers as the store that it wraps, its `inner`.
+
+/// The methods of [`super::Store`] that ask for a constant or a figure, for an `impl Store`.
+macro_rules! figures_of_inner {
+    () => {
+        fn caps(&self) -> $crate::store::Caps {
+            self.inner.caps()
+        }
+
+        fn name(&self) -> String {
+            self.inner.name()
+        }
+
+        fn incarnation(&self) -> u64 {
+            self.inner.incarnation()
+        }
+
+        fn memory_bytes(&self) -> usize {
+            self.inner.memory_bytes()
+        }
+    };
+}

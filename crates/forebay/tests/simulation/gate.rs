@@ -1,0 +1,31 @@
+//! The mutation gate: every rule of the protocol is left out once, and the simulation has to notice.
+
+use forebay::mutation::Fault;
+
+use crate::seeds::{Expected, gate_of};
+use crate::world::Scenario;
+
+/// The faults that one thread can show; `tests/schedules.rs` has those that need several.
+const GATE: &[Expected] = &[
+    (Fault::ReadLockReleasedEarly, Scenario::Sound, 200),
+    (Fault::CacheBeforeStore, Scenario::Sound, 200),
+    (Fault::OvertakenFill, Scenario::Sound, 500),
+    (Fault::VersionFenceOff, Scenario::Disk, 500),
+    (Fault::AppliedIdsIgnored, Scenario::Faulty, 200),
+    (Fault::LockWithoutResult, Scenario::Sound, 200),
+    (Fault::FillWhileHeld, Scenario::Sound, 500),
+    (Fault::AbsentNotLocked, Scenario::Sound, 200),
+    (Fault::AbortLeavesWrites, Scenario::Sound, 200),
+    (Fault::OwnWritesHidden, Scenario::Sound, 200),
+    (Fault::AcknowledgedBeforeFsync, Scenario::Disk, 200),
+    (Fault::CommitDiesWithConnection, Scenario::Sound, 200),
+    (Fault::FillSurvivesInvalidation, Scenario::Sound, 500),
+    (Fault::WatchIgnored, Scenario::Sound, 200),
+    (Fault::OrphanCommitted, Scenario::Faulty, 200),
+    (Fault::PendingShown, Scenario::Sound, 200),
+];
+
+#[test]
+fn gate() {
+    gate_of(GATE);
+}

@@ -1,0 +1,43 @@
+//! The path under a seeded runtime: sessions, transactions, cache, group commit and store in virtual time, tasks in any
+//! order, stores that fail in every way they may, clients that vanish, machines that crash at any step. One seed is one
+//! run; a failing seed prints how to repeat it.
+//!
+//! Oracles (`oracle.rs`, and `client.rs` for what a client sees): strict serializability, real time included; own writes
+//! visible; nothing acknowledged lost; nothing unacknowledged half there; cache equal to store once quiet; byte
+//! accounting exact; no lock, hold or fill left behind. `gate.rs` proves that they find what they are there for.
+//!
+//! FOREBAY_SEED repeats one seed, FOREBAY_SEEDS says how many are run, or which (`5000..6000`), FOREBAY_LOG=1 shows the
+//! events of a run. `make forever` goes on until it is interrupted, or a seed fails.
+
+mod book;
+mod client;
+mod gate;
+mod oracle;
+mod regressions;
+mod seeds;
+mod unordered;
+mod world;
+
+use seeds::{crash_everywhere, run_all};
+use world::Scenario;
+
+#[test]
+fn sound_stores() {
+    run_all("sound_stores", Scenario::Sound);
+}
+
+#[test]
+fn faulty_stores() {
+    run_all("faulty_stores", Scenario::Faulty);
+}
+
+#[test]
+fn crashing_disks() {
+    run_all("crashing_disks", Scenario::Disk);
+}
+
+/// Some runs, crashed at each of their steps in turn.
+#[test]
+fn a_crash_at_every_step() {
+    crash_everywhere("a_crash_at_every_step");
+}

@@ -1,0 +1,110 @@
+//! Faults that the simulation has found, each as the shortest run that shows it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay::cache::{CacheOptions, Context};
+use forebay::policy::choose;
+use forebay::runtime::Runtime;
+use forebay::runtime::simulated::{Ended, Simulation};
+use forebay::store::Store;
+use forebay::store::delayed::{Delay, Delayed};
+use forebay::store::faulty::{Faults, Faulty};
+use forebay::store::memory::Memory;
+use forebay::txn::{Ahead, Engine, EngineOptions, Executed, Mode, Plan, TxnError, TxnLimits};
+use forebay::{Change, Key, Value};
+
+use crate::client::{counter, lock};
+use crate::unordered::Unordered;
+
+/// WATCH once remembered the version of a commit that was not published yet: a read without locks then showed the value
+/// before it, and EXEC, finding the version unchanged, overwrote what its client had never seen.
+#[test]
+fn watch_remembers_nothing_that_is_not_published() {
+    let simulation = Simulation::new(1);
+    let runtime = simulation.runtime();
+    let delay = Delay { fixed: Duration::from_millis(5), jitter: Duration::ZERO };
+    let store = Arc::new(Delayed::new(runtime.clone(), Arc::new(Memory::new()), delay));
+    let engine = engine(runtime, store);
+    let ended = simulation.run(async move {
+        let key = counter(0);
+        let plan = Plan { locks: vec![lock(key.clone(), Mode::Exclusive, true)], watched: Vec::new() };
+        let increment = async || {
+            let mut ahead = Ahead::default();
+            let executed = engine.execute(&plan, Context::default(), &mut ahead, |documents| {
+                let change = Change::AddInteger { field: None, delta: 1 };
+                documents.change(key.borrow(), change).map_err(|_| ())
+            });
+            match executed.await {
+                Ok(Executed::Done((), committing)) => committing,
+                other => panic!("{other:?}"),
+            }
+        };
+        increment().await.wait().await.expect("the store is sound");
+        let on_its_way = increment().await;
+        let keys = std::slice::from_ref(&key);
+        let (watched, committing) = engine.watch(keys, Context::default()).await.expect("nothing is in the way");
+        committing.wait().await.expect("the store is sound");
+        let shown = engine.read_published(&[key.borrow()], &Context::default()).expect("it is cached");
+        assert_eq!(shown.version(key.borrow()), Some(watched[0].version), "what GET shows after WATCH");
+        on_its_way.wait().await.expect("the store is sound");
+    });
+    assert_eq!(ended, Ended::Done);
+}
+
+fn engine(runtime: Runtime, store: Arc<dyn Store>) -> Engine {
+    let choice = choose("lru").expect("it is in the table");
+    Engine::new(EngineOptions {
+        runtime,
+        store,
+        cache: CacheOptions {
+            budget_bytes: 1 << 20,
+            partitions: 1,
+            policy: choice.policy,
+            policy_values: choice.values,
+        },
+        limits: TxnLimits::default(),
+        history: None,
+    })
+}
+
+/// With a store that is not ordered, a commit that ended well once cleared the note that another one's outcome was
+/// unknown. A clearing then did not wait for that other, which was published after it: into a cleared space.
+#[test]
+fn one_commit_clears_up_nothing_about_another() {
+    let simulation = Simulation::new(1);
+    let runtime = simulation.runtime();
+    let delay = Delay { fixed: Duration::from_millis(5), jitter: Duration::ZERO };
+    let faults = Faults { unknown_applied_per_mille: 1000, ..Faults::default() };
+    let faulty = Arc::new(Faulty::new(runtime.clone(), Arc::new(Unordered(Memory::new())), faults, 1));
+    let engine = engine(runtime.clone(), Arc::new(Delayed::new(runtime.clone(), faulty.clone(), delay)));
+    let ended = simulation.run(async move {
+        let put = async |key: Key| {
+            let plan = Plan { locks: vec![lock(key.clone(), Mode::Exclusive, false)], watched: Vec::new() };
+            let mut ahead = Ahead::default();
+            let executed = engine.execute(&plan, Context::default(), &mut ahead, |documents| {
+                documents.change(key.borrow(), Change::Put(Value::bytes(*b"x"))).map_err(|_| ())
+            });
+            assert!(matches!(executed.await, Ok(Executed::Done((), _))), "nothing is in the way");
+        };
+        let millis = async |ms: u64| runtime.sleep(Duration::from_millis(ms)).await;
+        let unknown = Key::new(1, b"unknown");
+        put(unknown.clone()).await;
+        millis(4).await;
+        // It is applied; its outcome, asked for at 5 ms, is not told at 10 ms.
+        faulty.set_down(true);
+        millis(2).await;
+        // Surely not applied, which is told at 11 ms.
+        put(Key::new(0, b"other")).await;
+        millis(6).await;
+        faulty.set_down(false);
+        let cleared = engine.clear(&[1]).await;
+        assert!(matches!(cleared, Err(TxnError::StoreDown(_))), "{cleared:?} although a commit is not settled");
+        while engine.locked_keys() > 0 {
+            millis(10).await;
+        }
+        let stored = engine.store().get(std::slice::from_ref(&unknown)).await.expect("it is up").remove(0);
+        assert_eq!(engine.cache().peek(unknown.borrow()).map(|read| read.value), Some(stored.value));
+    });
+    assert_eq!(ended, Ended::Done);
+}

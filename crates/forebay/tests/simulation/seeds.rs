@@ -1,0 +1,138 @@
+//! Which seeds are run, and what is said of one that fails.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
+
+use forebay::mutation::{self, Fault};
+
+use crate::book::{Broken, Marks};
+use crate::world::{Ran, Scenario, run, run_with_crash};
+
+/// Seeds of one scenario unless FOREBAY_SEEDS says otherwise.
+const SEEDS: u64 = 1000;
+/// The same with FOREBAY_NIGHTLY.
+const SEEDS_NIGHTLY: u64 = 20_000;
+
+/// Of so many seeds one is crashed at each of its steps.
+const SEEDS_PER_CRASHED: u64 = 500;
+/// In so many seeds everything happens.
+const SEEDS_FOR_MARKS: u64 = 100;
+
+/// FOREBAY_SEED names one; FOREBAY_SEEDS says how many, or which: `5000..6000`.
+fn seeds() -> std::ops::Range<u64> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let number = |text: &str| text.parse::<u64>().unwrap_or_else(|_| panic!("{text} is no number of a seed"));
+    if let Some(seed) = variable("FOREBAY_SEED") {
+        return number(&seed)..number(&seed) + 1;
+    }
+    match variable("FOREBAY_SEEDS") {
+        Some(seeds) => match seeds.split_once("..") {
+            Some((first, end)) => number(first)..number(end),
+            None => 0..number(&seeds),
+        },
+        None if variable("FOREBAY_NIGHTLY").is_some() => 0..SEEDS_NIGHTLY,
+        None => 0..SEEDS,
+    }
+}
+
+thread_local! {
+    static QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A run that may fail: which promise was broken, and how that was seen.
+pub fn attempt(seed: u64, scenario: Scenario) -> Result<Ran, (&'static str, String)> {
+    caught(|| run(seed, scenario))
+}
+
+/// Runs `run`; a panic of it prints nothing.
+fn caught<T>(run: impl FnOnce() -> T) -> Result<T, (&'static str, String)> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let shown = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if !QUIET.get() {
+                shown(info);
+            }
+        }));
+    });
+    let before = QUIET.replace(true);
+    let ran = catch_unwind(AssertUnwindSafe(run));
+    QUIET.set(before);
+    ran.map_err(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        match panic.downcast::<Broken>() {
+            Ok(broken) => (broken.oracle, broken.what),
+            Err(_) => ("an assertion", text.unwrap_or_default()),
+        }
+    })
+}
+
+/// Runs all seeds of a scenario, every tenth twice: one seed is one run, event by event.
+pub fn run_all(name: &str, scenario: Scenario) {
+    let mut marks = Marks::default();
+    let seeds = seeds();
+    for seed in seeds.clone() {
+        let repeat = format!("FOREBAY_SEED={seed} cargo test -p {} --test simulation {name}", env!("CARGO_PKG_NAME"));
+        match attempt(seed, scenario) {
+            Ok(ran) => {
+                if seed % 10 == 0 || seeds.end - seeds.start == 1 {
+                    assert_eq!(
+                        attempt(seed, scenario).ok().as_ref(),
+                        Some(&ran),
+                        "seed {seed} ran differently: {repeat}"
+                    );
+                }
+                marks.add(&ran.marks);
+            }
+            Err((oracle, what)) => panic!("seed {seed}: {oracle}: {what}; repeat: {repeat}"),
+        }
+    }
+    println!("{name}: {seeds:?}: {marks:?}");
+    if seeds.end - seeds.start >= SEEDS_FOR_MARKS {
+        marks.all_happened(scenario);
+    }
+}
+
+/// Crashes some runs at each of their steps; FOREBAY_SEED names one.
+pub fn crash_everywhere(name: &str) {
+    let (first, seeds) = (seeds().start, seeds().count() as u64);
+    for seed in first..first + seeds.div_ceil(SEEDS_PER_CRASHED) {
+        for step in 0.. {
+            match caught(|| run_with_crash(seed, step)) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err((oracle, what)) => {
+                    let package = env!("CARGO_PKG_NAME");
+                    let repeat = format!("FOREBAY_SEED={seed} cargo test -p {package} --test simulation {name}");
+                    panic!("seed {seed}, crashed at step {step}: {oracle}: {what}; repeat: {repeat}");
+                }
+            }
+        }
+    }
+}
+
+/// A fault, where it shows, and within how many seeds.
+pub type Expected = (Fault, Scenario, u64);
+
+/// Puts each fault back and panics unless the simulation finds it, in a run that is well without it.
+pub fn gate_of(gate: &[Expected]) {
+    let mut missed = Vec::new();
+    for (fault, scenario, seeds) in gate {
+        let with_fault = |seed: u64| {
+            let _on = mutation::put_back(Some(*fault));
+            attempt(seed, *scenario).err().map(|broken| (seed, broken))
+        };
+        let Some((seed, (oracle, what))) = (0..*seeds).find_map(with_fault) else {
+            missed.push(format!("{fault:?} within {seeds} seeds of {scenario:?}"));
+            continue;
+        };
+        if let Err(broken) = attempt(seed, *scenario) {
+            missed.push(format!("{fault:?}: seed {seed} of {scenario:?} fails without it: {broken:?}"));
+        }
+        let what: String = what.chars().take(120).collect();
+        println!("{fault:?}: seed {seed} of {scenario:?}: {oracle}: {what}");
+    }
+    assert!(missed.is_empty(), "the simulation does not find {missed:#?}");
+}

@@ -1,0 +1,289 @@
+//! One run: a store by the seed's choice, an engine over it, clients, faults; for the store on a disk several lives,
+//! each but the last ended by a crash at some step.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay::Key;
+use forebay::cache::CacheOptions;
+use forebay::policy::{POLICIES, choose};
+use forebay::runtime::Runtime;
+use forebay::runtime::simulated::{Ended, Simulation, SplitMix};
+use forebay::store::Store;
+use forebay::store::delayed::{Delay, Delayed};
+use forebay::store::embedded::{Durability, Embedded, EmbeddedOptions};
+use forebay::store::faulty::{Faults, Faulty};
+use forebay::store::forgetful::Forgetful;
+use forebay::store::memory::Memory;
+use forebay::txn::history::{History, Record};
+use forebay::txn::{Engine, EngineOptions, TxnLimits};
+
+use crate::book::{Book, Marks, broken, expect};
+use crate::client;
+use crate::oracle;
+use crate::unordered::Unordered;
+
+/// Steps within which a crash comes; a life without one takes about so many.
+const CRASH_STEPS_MAX: u64 = 450;
+
+/// What can go wrong in a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scenario {
+    /// Nothing but what clients do.
+    Sound,
+    /// The store fails in every way it may.
+    Faulty,
+    /// A disk that fails, forgets what was not synced, and machines that crash.
+    Disk,
+}
+
+/// By what two runs of one seed are compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ran {
+    pub log: u64,
+    pub marks: Marks,
+}
+
+/// What outlives a life.
+struct Past {
+    book: Book,
+    /// Transactions of earlier lives, as far as they are not lost.
+    records: Vec<Record>,
+    /// Above all their ticks.
+    tick: u64,
+    log: u64,
+}
+
+/// One run of `seed`.
+pub fn run(seed: u64, scenario: Scenario) -> Ran {
+    let mut random = SplitMix::new(seed ^ 0x5eed);
+    let mut past = Past { book: Book::default(), records: Vec::new(), tick: 0, log: 0 };
+    match scenario {
+        Scenario::Sound | Scenario::Faulty => {
+            let faulty = scenario == Scenario::Faulty;
+            let memory: Arc<dyn Store> = match random.below(4) {
+                0 => Arc::new(Unordered(Memory::new())),
+                _ => Arc::new(Memory::new()),
+            };
+            let open = |_: &Runtime| memory.clone();
+            let wrap = |runtime: &Runtime, store, random: &mut SplitMix| behind(runtime, store, random, faulty);
+            live(seed, &mut random, &mut past, Life { open: &open, wrap: &wrap, disk: None, crash_at: None });
+        }
+        Scenario::Disk => run_on_disk(seed, &mut random, &mut past, None),
+    }
+    past.ran()
+}
+
+/// One run of `seed` over a disk, whose first life ends at `step` by a crash; whether it came to that.
+pub fn run_with_crash(seed: u64, step: u64) -> bool {
+    let mut past = Past { book: Book::default(), records: Vec::new(), tick: 0, log: 0 };
+    run_on_disk(seed, &mut SplitMix::new(seed ^ 0x5eed), &mut past, Some(step));
+    past.ran().marks.crashes > 0
+}
+
+impl Past {
+    fn ran(&self) -> Ran {
+        let pages = self.book.pages();
+        Ran { log: self.log ^ pages.log, marks: pages.marks.clone() }
+    }
+}
+
+/// Several lives on one disk; with `crash_at` two, the first of which ends at that step.
+fn run_on_disk(seed: u64, random: &mut SplitMix, past: &mut Past, crash_at: Option<u64>) {
+    let disk = Forgetful::new();
+    let durability = match random.below(4) {
+        0 => Durability::Interval { sync_ms: 1 + random.below(40) },
+        1 => Durability::Never,
+        _ => Durability::Always,
+    };
+    past.book.pages().lossy = durability != Durability::Always;
+    let lives = if crash_at.is_some() { 2 } else { 1 + random.below(3) };
+    for life in 0..lives {
+        let crash_at = (life + 1 < lives).then(|| crash_at.unwrap_or(random.below(CRASH_STEPS_MAX)));
+        let open = |runtime: &Runtime| -> Arc<dyn Store> {
+            let handles = disk.clone();
+            let options = EmbeddedOptions { durability, page_cache_bytes: 1 << 20 };
+            let opened = Embedded::open_with_backend(runtime.clone(), Arc::new(move || Ok(handles.handle())), options);
+            Arc::new(opened.unwrap_or_else(|error| broken("the store opens", error.to_string())))
+        };
+        let wrap = |runtime: &Runtime, store, random: &mut SplitMix| behind(runtime, store, random, false);
+        let disk = Some((&disk, durability));
+        live(seed.wrapping_mul(5).wrapping_add(life), random, past, Life { open: &open, wrap: &wrap, disk, crash_at });
+    }
+}
+
+/// Puts delays, and faults if `faulty`, before a store.
+fn behind(runtime: &Runtime, store: Arc<dyn Store>, random: &mut SplitMix, faulty: bool) -> Arc<dyn Store> {
+    let delay = Delay { fixed: Duration::from_micros(random.below(200)), jitter: Duration::from_micros(1000) };
+    let store: Arc<dyn Store> = match random.below(4) {
+        0 => store,
+        _ => Arc::new(Delayed::new(runtime.clone(), store, delay)),
+    };
+    if !faulty {
+        return store;
+    }
+    let faults = Faults {
+        read_per_mille: 20,
+        unavailable_per_mille: 30,
+        unknown_applied_per_mille: 30,
+        unknown_partial_per_mille: 30,
+        outcome_per_mille: 300,
+        outages: Vec::new(),
+    };
+    Arc::new(Faulty::new(runtime.clone(), store, faults, random.draw()))
+}
+
+type Wrap<'a> = &'a dyn Fn(&Runtime, Arc<dyn Store>, &mut SplitMix) -> Arc<dyn Store>;
+
+/// How a life begins and ends.
+struct Life<'a> {
+    open: &'a dyn Fn(&Runtime) -> Arc<dyn Store>,
+    wrap: Wrap<'a>,
+    disk: Option<(&'a Forgetful, Durability)>,
+    /// The step at which the machine crashes.
+    crash_at: Option<u64>,
+}
+
+fn live(seed: u64, random: &mut SplitMix, past: &mut Past, life: Life<'_>) {
+    let simulation = Simulation::new(seed);
+    let runtime = simulation.runtime();
+    let store = (life.open)(&runtime);
+    let history = Arc::new(History::default());
+    let engine = engine(&runtime, (life.wrap)(&runtime, store.clone(), random), random, history.clone());
+    let incarnation = store.incarnation();
+    let work = work(engine.clone(), seed, past.book.clone(), life.disk.map(|(disk, _)| disk.clone()), random.draw());
+    let ended = simulation.run_to_step(life.crash_at.unwrap_or(u64::MAX), work);
+    if ended == Ended::Stuck {
+        broken("progress", "some session waits for ever");
+    }
+    past.book.pages().marks.reopened_with_loss += u64::from(store.incarnation() != incarnation);
+    if ended == Ended::Done {
+        oracle::quiet(&simulation, &engine, &store);
+        engine.validate();
+    }
+    if let (Ended::Stopped, Some((disk, _))) = (ended, life.disk) {
+        past.book.pages().marks.crashes += 1;
+        crash(disk, random);
+    }
+    past.log = past.log.rotate_left(7) ^ simulation.log_hash();
+    drop(engine);
+    let (simulation, store) = match ended {
+        Ended::Stopped => {
+            // Whoever had not heard of its commit goes on record as one that may have committed.
+            drop((simulation, store));
+            let simulation = Simulation::new(seed ^ 0xdead);
+            let store = (life.open)(&simulation.runtime());
+            (simulation, store)
+        }
+        _ => (simulation, store),
+    };
+    take_stock(&simulation, &store, past, &history);
+}
+
+/// Compares what the store holds with what clients were told, and checks the history of all lives so far.
+fn take_stock(simulation: &Simulation, store: &Arc<dyn Store>, past: &mut Past, history: &History) {
+    let offset = past.tick;
+    let mut records = history.records();
+    let without_locks = records.iter().filter(|record| record.name.starts_with("read@")).count();
+    past.book.pages().marks.read_without_locks += without_locks as u64;
+    past.tick = offset + history.tick() + 1;
+    for record in &mut records {
+        record.began += offset;
+        record.ended = record.ended.saturating_add(offset);
+    }
+    past.records.append(&mut records);
+    past.book.enter(&past.records);
+    let stock = oracle::stock(simulation, store, &past.book);
+    let lost = oracle::told_the_truth(&past.book, &stock);
+    past.records = oracle::survivors(std::mem::take(&mut past.records), &stock, &lost);
+    oracle::serializable(&past.records);
+    client::check_values(&past.book, &stock);
+}
+
+fn engine(runtime: &Runtime, store: Arc<dyn Store>, random: &mut SplitMix, history: Arc<History>) -> Engine {
+    let policy = POLICIES[random.below(POLICIES.len() as u64) as usize].name;
+    let choice = choose(policy).unwrap_or_else(|error| broken("policies", error.to_string()));
+    Engine::new(EngineOptions {
+        runtime: runtime.clone(),
+        store,
+        cache: CacheOptions {
+            // From room for two entries to room for all.
+            budget_bytes: 600 + random.below(3000) as usize,
+            partitions: 1 + random.below(3) as usize,
+            policy: choice.policy,
+            policy_values: choice.values,
+        },
+        limits: TxnLimits { lock_wait_ms_min: 5, lock_wait_ms_max: 20, txn_idle_ms_max: 40, ..TxnLimits::default() },
+        history: Some(history),
+    })
+}
+
+/// All that happens in one life.
+async fn work(engine: Engine, seed: u64, book: Book, disk: Option<Forgetful>, random: u64) {
+    let runtime = engine.runtime().clone();
+    let mut clients = Vec::new();
+    for client in client::clients(&engine, seed, &book) {
+        let (sender, receiver) = futures_channel::oneshot::channel();
+        clients.push(receiver);
+        runtime.spawn(async move {
+            client.run().await;
+            let _ = sender.send(());
+        });
+    }
+    if let Some(disk) = &disk {
+        fail_now_and_then(&runtime, disk, &book, SplitMix::new(random)).await;
+    }
+    for client in clients {
+        expect(client.await.is_ok(), "progress", || "a session ended in the middle".to_owned());
+    }
+    // An outcome that is unknown is asked for until it is known.
+    for _ in 0..1000 {
+        if engine.locked_keys() == 0 {
+            // That a store had to be reopened, and lost something, is noticed by the next read that reaches it.
+            let nobodys = [Key::new(0, b"nobody's")];
+            read(engine.store(), &nobodys).await;
+            drop(engine.fetch_ahead(&nobodys).await);
+            return;
+        }
+        runtime.sleep(Duration::from_millis(100)).await;
+    }
+    broken("no lock left", format!("{} keys are locked although nobody works", engine.locked_keys()));
+}
+
+/// The disk refuses writes and syncs for a while, at some moment.
+async fn fail_now_and_then(runtime: &Runtime, disk: &Forgetful, book: &Book, mut random: SplitMix) {
+    for _ in 0..random.below(3) {
+        runtime.sleep(Duration::from_micros(random.below(20_000))).await;
+        book.note(runtime, "the disk fails");
+        disk.fail_in(Some(random.below(12)));
+        runtime.sleep(Duration::from_micros(random.below(30_000))).await;
+        disk.fail_in(None);
+        book.note(runtime, "the disk is well");
+    }
+}
+
+/// The machine stops: of what was not synced some writes survive, some in part, by the seed's choice.
+fn crash(disk: &Forgetful, random: &mut SplitMix) {
+    let survivors = [0, 20, 50, 90, 100][random.below(5) as usize];
+    let torn = random.below(100) < 30;
+    let ordered = random.below(100) < 40;
+    let mut lost = false;
+    disk.crash(|length| {
+        let survives = random.below(100) < survivors && !(ordered && lost);
+        lost |= !survives;
+        match survives {
+            true if torn && length > 0 && random.below(100) < 20 => Some(random.below(length as u64) as usize),
+            true => Some(length),
+            false => None,
+        }
+    });
+}
+
+/// The documents that `keys` have in `store`, asked until it answers.
+pub async fn read(store: &Arc<dyn Store>, keys: &[Key]) -> Vec<forebay::read::Read> {
+    loop {
+        if let Ok(reads) = store.get(keys).await {
+            return reads;
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Categories of commands, from their records; and a number for each thing that may be permitted or not: a command, or
+//! a subcommand of it.
+
+use std::sync::LazyLock;
+
+use forebay_protocol::Frame;
+
+use super::family::{self, Sub, subcommands};
+use super::{Command, Effect, Flag, Group, Keys, Run, all};
+
+/// All categories, as ACL CAT shows them.
+pub const CATEGORIES: &[&str] = &[
+    "keyspace",
+    "read",
+    "write",
+    "set",
+    "list",
+    "hash",
+    "string",
+    "admin",
+    "fast",
+    "slow",
+    "dangerous",
+    "connection",
+    "transaction",
+];
+
+/// What a command does to documents as far as its record says; `None` if it works on none.
+pub(super) fn effect(command: &Command) -> Option<Effect> {
+    match command.run {
+        Run::Documents(effect, _) => Some(effect),
+        Run::Varying(..) => Some(Effect::ReadWrite),
+        Run::Session(_) | Run::Engine(_) => None,
+    }
+}
+
+/// What follows from a record's flags.
+fn of_flags(flags: &[Flag], categories: &mut Vec<&'static str>) {
+    for flag in flags {
+        match flag {
+            Flag::Reads => categories.push("read"),
+            Flag::Writes => categories.push("write"),
+            Flag::Admin => categories.extend(["admin", "dangerous"]),
+            Flag::Dangerous => categories.push("dangerous"),
+            _ => {}
+        }
+    }
+}
+
+fn of_group(command: &Command) -> Option<&'static str> {
+    // Not with the connection in the documents, but what a connection may need to begin with, as in Redis.
+    if matches!(command.name, "command" | "wait") {
+        return Some("connection");
+    }
+    match command.group {
+        Group::Connection => Some("connection"),
+        Group::Strings => Some("string"),
+        Group::Keys => Some("keyspace"),
+        Group::Hashes => Some("hash"),
+        Group::Lists => Some("list"),
+        Group::Sets => Some("set"),
+        Group::Transactions => Some("transaction"),
+        Group::Cache | Group::Server => None,
+    }
+}
+
+/// The categories of a command, without `@`.
+pub fn categories(command: &Command) -> Vec<&'static str> {
+    let mut categories = Vec::new();
+    match effect(command) {
+        Some(Effect::Read) => categories.push("read"),
+        Some(_) => categories.push("write"),
+        None => {}
+    }
+    categories.extend(of_group(command));
+    of_flags(command.flags, &mut categories);
+    // One key or none is quick; more take as long as there are keys.
+    let one_key = matches!(command.keys, Keys::Range { first, last, .. } if last == first as isize);
+    categories.push(if one_key { "fast" } else { "slow" });
+    categories
+}
+
+/// The categories of a subcommand: those of its family's group and of its own flags.
+pub fn sub_categories(command: &Command, sub: &Sub) -> Vec<&'static str> {
+    let mut categories: Vec<_> = of_group(command).into_iter().collect();
+    of_flags(sub.flags, &mut categories);
+    categories.push("slow");
+    categories
+}
+
+/// One thing that a user may be permitted: a command, or a subcommand.
+pub struct Permission {
+    /// `get`, `config|get`.
+    pub name: String,
+    /// Its categories.
+    pub categories: Vec<&'static str>,
+    /// Whether everybody has it.
+    pub open: bool,
+}
+
+/// All permissions, each command's own followed by those of its subcommands; and by a command's number in the table
+/// where its permissions begin.
+pub struct Permissions {
+    /// In the order of the table.
+    pub list: Vec<Permission>,
+    starts: Vec<usize>,
+}
+
+/// The permissions that there are.
+pub static PERMISSIONS: LazyLock<Permissions> = LazyLock::new(|| {
+    let (mut list, mut starts) = (Vec::new(), Vec::new());
+    for command in all() {
+        starts.push(list.len());
+        let open = command.is(Flag::NoAuth);
+        list.push(Permission { name: command.name.to_owned(), categories: categories(command), open });
+        list.extend(subcommands(command.name).iter().map(|sub| {
+            let name = format!("{}|{}", command.name, sub.name);
+            Permission { name, categories: sub_categories(command, sub), open }
+        }));
+    }
+    starts.push(list.len());
+    Permissions { list, starts }
+});
+
+impl Permissions {
+    /// The numbers of the permissions of one of which a request has need. `number` is its command's in the table. One
+    /// number, unless it is for a family's help or for a subcommand that there is not: that tells what anyone knows.
+    pub fn needed(&self, number: usize, command: &Command, frame: Frame<'_>) -> std::ops::Range<usize> {
+        let (start, end) = (self.starts[number], self.starts[number + 1]);
+        match frame.get(1).filter(|_| end - start > 1).and_then(|name| family::position(command.name, name)) {
+            Some(at) => start + 1 + at..start + 2 + at,
+            None => start..end,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_permission_is_of_known_categories_and_has_one_name() {
+        let mut names: Vec<_> = PERMISSIONS.list.iter().map(|permission| &permission.name).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count, "each name once");
+        for permission in &PERMISSIONS.list {
+            let known = permission.categories.iter().all(|category| CATEGORIES.contains(category));
+            assert!(known, "{}", permission.name);
+            assert_eq!(permission.name, permission.name.to_ascii_lowercase());
+        }
+        assert!(all().all(|command| command.name.len() <= super::super::NAME_BYTES_MAX));
+    }
+
+    /// What must not be had with `+@all -@dangerous`, or with `+@connection`.
+    #[test]
+    fn what_is_dangerous_is_so() {
+        for name in "flushall flushdb keys monitor shutdown config|set config|get acl|setuser acl|list client|kill \
+            client|list client|pause slowlog|get debug|sleep info cache|reset cache|trace"
+            .split_ascii_whitespace()
+        {
+            let found = PERMISSIONS.list.iter().find(|permission| permission.name == name);
+            assert!(found.is_some_and(|permission| permission.categories.contains(&"dangerous")), "{name}");
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Who may come in and what they may do, through sessions without sockets.
+
+mod driven;
+mod support;
+
+use std::sync::Arc;
+
+use forebay_protocol::Protocol;
+use forebay_server::Shared;
+use forebay_server::access::{Access, Source};
+use support::{Peer, server};
+
+const NOAUTH: &str = "-NOAUTH Authentication required.|";
+const WRONGPASS: &str = "-WRONGPASS invalid username-password pair or user is disabled.|";
+
+/// `hunter2`, as cheaply hashed as argon2 allows.
+const HASH: &str = "$argon2id$v=19$m=8,t=1,p=1$c29tZXNhbHQ$HASHED";
+
+/// [`HASH`] with its hash.
+fn hash() -> String {
+    use argon2::password_hash::phc;
+    let params = argon2::Params::new(8, 1, 1, Some(16)).unwrap();
+    let mut output = [0; 16];
+    let argon2 = argon2::Argon2::from(params);
+    argon2.hash_password_into(b"hunter2", b"somesalt", &mut output).unwrap();
+    HASH.replace("HASHED", &phc::Output::new(&output).unwrap().to_string())
+}
+
+/// A server whose users' file has these lines.
+fn with_users(lines: &str) -> (tempfile::TempDir, Arc<Shared>) {
+    let (folder, access) = users(lines);
+    (folder, server(|options| options.access = access))
+}
+
+/// The users of a file with these lines, `#HASH` in them replaced.
+fn users(lines: &str) -> (tempfile::TempDir, Access) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("users");
+    std::fs::write(&file, lines.replace("#HASH", &format!("#{}", hash()))).unwrap();
+    let access = Access::open(Source::Users(file)).unwrap();
+    (folder, access)
+}
+
+#[tokio::test]
+async fn a_stranger_may_only_authenticate_or_leave() {
+    let (_folder, shared) = with_users("user default on #HASH ~* &* +@all\nuser bob off #HASH +@all");
+    let mut peer = Peer::new(&shared);
+    let noauth_hello = "-NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> \
+        AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the \
+        same time|";
+    peer.check(&[
+        ("GET k", NOAUTH),
+        ("PING", NOAUTH),
+        ("MULTI", NOAUTH),
+        ("EXEC", "-EXECABORT Transaction discarded because of: NOAUTH Authentication required.|"),
+        ("TXN BEGIN", NOAUTH),
+        ("SHUTDOWN", NOAUTH),
+        ("ACL WHOAMI", NOAUTH),
+        // As in Redis, what is no command is told before.
+        ("NOSUCH", "-ERR unknown command 'NOSUCH', with args beginning with: |"),
+        ("GET", "-ERR wrong number of arguments for 'get' command|"),
+        ("HELLO 3", noauth_hello),
+        ("HELLO", noauth_hello),
+        ("HELLO 4", "-NOPROTO unsupported protocol version|"),
+        ("AUTH nope", WRONGPASS),
+        ("AUTH nobody hunter2", WRONGPASS),
+        ("AUTH bob hunter2", WRONGPASS),
+        ("AUTH a b c", "-ERR syntax error|"),
+        ("HELLO 3 AUTH default nope", WRONGPASS),
+        ("GET k", NOAUTH),
+        ("AUTH hunter2", "+OK|"),
+        ("GET k", "$-1|"),
+        ("ACL WHOAMI", "$7|default|"),
+        // What was right stays right when the next one is wrong.
+        ("AUTH nope", WRONGPASS),
+        ("GET k", "$-1|"),
+        ("RESET", "+RESET|"),
+        ("GET k", NOAUTH),
+    ])
+    .await;
+    assert!(peer.say("HELLO 3 AUTH default hunter2 SETNAME me").await.starts_with("%7|"));
+    assert_eq!(peer.say("CLIENT GETNAME").await, "$2|me|");
+}
+
+/// The answers to wrong passwords take longer and longer, until there are none. In virtual time.
+#[test]
+fn wrong_passwords_end_a_connection() {
+    let (_folder, access) = users("user default on #HASH ~* +@all");
+    let requests = vec!["AUTH nope".to_owned(); 17];
+    let replies = driven::replies_of(|options| options.access = access, Protocol::Resp2, requests);
+    let mut expected = vec![WRONGPASS; 16];
+    expected.push("");
+    assert_eq!(replies, expected);
+}
+
+#[tokio::test]
+async fn without_a_password_all_is_as_before() {
+    let shared = server(|_| {});
+    let mut peer = Peer::new(&shared);
+    let text = "-ERR AUTH <password> called without any password configured for the default user. Are you sure your \
+        configuration is correct?|";
+    peer.check(&[
+        ("AUTH x", text),
+        ("AUTH default x", "+OK|"),
+        ("AUTH nobody x", WRONGPASS),
+        ("MULTI", "+OK|"),
+        ("AUTH default x", "-ERR AUTH inside MULTI is not allowed|"),
+        ("EXEC", "-EXECABORT Transaction discarded because of previous errors.|"),
+        ("ACL SAVE", "-ERR no file with users; start with --users-file FILE|"),
+        ("ACL LOAD", "-ERR no file with users; start with --users-file FILE|"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn what_a_user_may_do_is_checked_everywhere() {
+    let (_folder, shared) = with_users(
+        "user default on nopass ~* &* +@all\nuser bob on #HASH ~bob:* %R~pub:* +@all -@dangerous -incr +config|get",
+    );
+    let mut admin = Peer::new(&shared);
+    let mut bob = Peer::new(&shared);
+    let no_key = "-NOPERM No permissions to access a key|";
+    let no_command = |name: &str| format!("-NOPERM User bob has no permissions to run the '{name}' command|");
+    bob.check(&[
+        ("AUTH bob hunter2", "+OK|"),
+        ("ACL WHOAMI", "$3|bob|"),
+        ("SET bob:1 x", "+OK|"),
+        ("GET bob:1", "$1|x|"),
+        ("GET pub:1", "$-1|"),
+        ("SET pub:1 x", no_key),
+        ("COPY pub:1 bob:2", ":0|"),
+        ("COPY bob:2 pub:1", no_key),
+        ("MGET bob:1 other", no_key),
+        ("WATCH other", no_key),
+        ("INCR bob:n", &no_command("incr")),
+        ("FLUSHALL", &no_command("flushall")),
+        ("ACL SETUSER bob +@all", &no_command("acl|setuser")),
+        ("CONFIG SET slowlog-max-len 1", &no_command("config|set")),
+        ("CLIENT KILL ID 1", &no_command("client|kill")),
+        ("MONITOR", &no_command("monitor")),
+        ("CONFIG GET nosuch", "*0|"),
+        ("MULTI", "+OK|"),
+        ("GET other", no_key),
+        ("EXEC", "-EXECABORT Transaction discarded because of previous errors.|"),
+        ("TXN BEGIN", "+OK|"),
+        ("GET other", no_key),
+        ("SET bob:1 y", "+OK|"),
+        ("TXN ABORT", "+OK|"),
+    ])
+    .await;
+    // Queued while it was permitted, refused when it is not: the whole script is rolled back.
+    assert_eq!(bob.say("MULTI\nSET bob:1 z\nGET pub:1").await, "+OK|+QUEUED|+QUEUED|");
+    assert_eq!(admin.say("ACL SETUSER bob resetkeys ~bob:*").await, "+OK|");
+    let rolled_back = "-EXECABORT rolled back: command 2 (GET pub:1): NOPERM ACLs rules changed between the moment the \
+        transaction was accumulated and the EXEC call. This command is no longer allowed for the following reason: no \
+        permission to touch the specified keys|";
+    assert_eq!(bob.say("EXEC").await, rolled_back);
+    assert_eq!(bob.say("GET bob:1\nGET pub:1").await, format!("$1|x|{no_key}"));
+    // Without the right to EXEC the script is gone.
+    assert_eq!(bob.say("MULTI\nSET bob:1 z").await, "+OK|+QUEUED|");
+    admin.say("ACL SETUSER bob -exec").await;
+    let aborted = "-EXECABORT Transaction discarded because of: NOPERM User bob has no permissions to run the 'exec' \
+        command|";
+    assert_eq!(bob.say("EXEC\nGET bob:1").await, format!("{aborted}$1|x|"));
+    let log = admin.say("ACL LOG 1").await;
+    assert!(log.contains("$4|exec|$8|username|$3|bob|") && log.contains("user=bob"), "{log}");
+    admin.check(&[("ACL DRYRUN bob GET bob:1", "+OK|")]).await;
+    let dry = admin.say("ACL DRYRUN bob GET k").await;
+    assert!(dry.ends_with("|User bob has no permissions to access the 'k' key|"), "{dry}");
+    admin.check(&[("ACL LOG RESET", "+OK|"), ("ACL LOG", "*0|")]).await;
+}
+
+#[tokio::test]
+async fn users_are_made_changed_and_removed_while_they_are_connected() {
+    let (folder, shared) = with_users("user default on nopass ~* &* +@all");
+    let mut admin = Peer::new(&shared);
+    admin.check(&[
+        ("ACL SETUSER al on >hunter2 ~* +get +ping", "+OK|"),
+        ("ACL SETUSER al foo", "-ERR Error in ACL SETUSER modifier 'foo': Syntax error|"),
+        (
+            "ACL SETUSER al <nope",
+            "-ERR Error in ACL SETUSER modifier '<nope': The password you are trying to remove from the user does not \
+             exist|",
+        ),
+        ("ACL USERS", "*2|$2|al|$7|default|"),
+        ("ACL DELUSER default al", "-ERR The 'default' user cannot be removed|"),
+    ])
+    .await;
+    let mut al = Peer::new(&shared);
+    al.check(&[("AUTH al hunter3", WRONGPASS), ("AUTH al hunter2", "+OK|"), ("GET k", "$-1|")]).await;
+    assert!(al.say("SET k v").await.starts_with("-NOPERM "));
+    admin.say("ACL SETUSER al +set").await;
+    assert_eq!(al.say("SET k v").await, "+OK|");
+    // The same password twice is one; both the old and the new one are right until one is removed.
+    admin.say("ACL SETUSER al >hunter2 >other").await;
+    assert_eq!(shared.access.user(b"al").unwrap().passwords.len(), 2);
+    assert_eq!(al.say("AUTH al other").await, "+OK|");
+    admin.say("ACL SETUSER al <hunter2").await;
+    al.check(&[("AUTH al hunter2", WRONGPASS), ("GET k", "$1|v|")]).await;
+    // Off: nobody comes in any more, who is in stays.
+    admin.say("ACL SETUSER al off").await;
+    al.check(&[("AUTH al other", WRONGPASS), ("GET k", "$1|v|")]).await;
+    // All of the rules or none.
+    assert!(admin.say("ACL SETUSER al +del nosuch").await.starts_with("-ERR "));
+    assert!(al.say("DEL k").await.starts_with("-NOPERM "));
+    assert_eq!(admin.say("ACL SAVE").await, "+OK|");
+    let saved = std::fs::read_to_string(folder.path().join("users")).unwrap();
+    assert!(saved.contains("user al off #$argon2id$") && !saved.contains("other"), "{saved}");
+    assert_eq!(admin.say("ACL DELUSER al nosuch").await, ":1|");
+    assert!(al.session.client.is_killed());
+    assert_eq!(al.say("GET k").await, NOAUTH);
+    assert!(al.session.closing, "its user is no more");
+    // Read again, it is another user of this name; the connection of the first is not its.
+    assert_eq!(admin.say("ACL LOAD\nACL USERS").await, "+OK|*2|$2|al|$7|default|");
+    assert_eq!(al.say("GET k").await, "");
+    std::fs::write(folder.path().join("users"), "user al on >clear").unwrap();
+    assert!(admin.say("ACL LOAD").await.contains("line 1") && shared.access.user(b"al").is_some());
+}
+
+#[tokio::test]
+async fn passwords_are_made_by_chance() {
+    let shared = server(|_| {});
+    let mut peer = Peer::new(&shared);
+    let (one, two) = (peer.say("ACL GENPASS").await, peer.say("ACL GENPASS").await);
+    assert!(one.starts_with("$64|") && one != two, "{one}");
+    assert!(peer.say("ACL GENPASS 5").await.starts_with("$2|"));
+    let bits = "-ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to \
+        4096|";
+    peer.check(&[
+        ("ACL GENPASS 0", bits),
+        ("ACL GENPASS 4097", bits),
+        ("ACL GENPASS x", "-ERR value is not an integer or out of range|"),
+    ])
+    .await;
+}
+
+/// Of a hundred clients that come with the same password at once, only the first pays for its hash.
+#[tokio::test]
+async fn clients_that_connect_again_do_not_pay_again() {
+    let (_folder, shared) = with_users("user default on #HASH ~* +@all");
+    let user = shared.access.default_user();
+    assert!(!user.passwords[0].seen(b"hunter2"));
+    let mut peer = Peer::new(&shared);
+    assert_eq!(peer.say("AUTH hunter2").await, "+OK|");
+    assert!(user.passwords[0].seen(b"hunter2") && !user.passwords[0].seen(b"hunter3"));
+    for _ in 0..100 {
+        assert_eq!(Peer::new(&shared).say("AUTH default hunter2\nPING").await, "+OK|+PONG|");
+    }
+}
