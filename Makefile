@@ -15,7 +15,7 @@ FUZZ_TARGETS := decoder commands store_file traces
 # Of `make soak`.
 SOAK_SECONDS ?= 1800
 
-.PHONY: help setup setup-run run test check format lint docs nightly fuzz soak forever bench doc clean
+.PHONY: help setup setup-run run test check format lint deny docs nightly forever fuzz soak bench doc clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,7 +26,7 @@ run: setup-run ## build and start the demo: a server, a small shop at work, figu
 test: setup check ## install what is missing, then check everything
 	@echo 'make test: all well'
 
-check: format lint ## fmt, clippy and all tests; installs nothing
+check: format lint deny ## fmt, clippy, dependencies and all tests; installs nothing
 	cargo test --locked $(PACKAGES)
 	cargo test --locked -p forebay --features shuttle --test schedules
 
@@ -41,8 +41,12 @@ lint:
 	case "$$(rustc --version)" in 'rustc $(RUST_NAMED).'*) deny='-D warnings';; *) deny=;; esac; \
 	cargo clippy --locked $(PACKAGES) --all-targets -- $$deny
 
-nightly: setup fuzz soak ## the long tests too: hours of them, optimised; make fuzz, make soak
-	FOREBAY_NIGHTLY=1 FOREBAY_SEEDS=10000 FOREBAY_FUZZ_MS=60000 cargo test --release --locked $(PACKAGES) -- --include-ignored
+deny: ## licences, sources and known vulnerabilities of dependencies, by deny.toml
+	@scripts/deny.sh
+
+nightly: setup deny fuzz soak ## the long tests too: hours of them, optimised; make fuzz, make soak
+	FOREBAY_NIGHTLY=1 FOREBAY_SEEDS=10000 FOREBAY_FUZZ_MS=60000 \
+		cargo test --release --locked $(PACKAGES) -- --include-ignored
 
 # Each round runs seeds that no round before it had; FIRST=50000 begins there.
 FIRST ?= 20000

@@ -7,6 +7,8 @@ use forebay_protocol::Limits as RequestLimits;
 pub struct ServerLimits {
     /// Connections at a time; one more is told so and closed.
     pub clients_max: usize,
+    /// A connection that has to authenticate and has not by then is closed, in ms.
+    pub stranger_ms_max: u64,
     /// Interactive transactions open at a time.
     pub transactions_max: usize,
     /// Requests of one connection that run before others get their turn.
@@ -34,6 +36,7 @@ impl Default for ServerLimits {
     fn default() -> ServerLimits {
         ServerLimits {
             clients_max: 10_000,
+            stranger_ms_max: 60_000,
             transactions_max: 10_000,
             pipeline_frames_max: 128,
             client_reply_bytes_max: 256 << 20,

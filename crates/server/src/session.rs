@@ -8,6 +8,7 @@
 //! Knows no socket and no clock of its own: it runs on any [`forebay::runtime::Runtime`].
 
 mod attend;
+mod hints;
 mod identity;
 mod multi;
 mod open;
@@ -20,13 +21,13 @@ use std::time::Duration;
 
 use forebay::Value;
 use forebay::cache::Context;
-use forebay::hint::HintSet;
 use forebay::key::{Key, KeyRef};
 use forebay::mutation::{self, Fault};
 use forebay::txn::{Ahead, Committing, Executed, Mode, Plan, PlannedLock};
 use forebay_protocol::{Batch, Frame, Protocol, Reply, errors};
 use smallvec::SmallVec;
 
+pub use hints::Hints;
 pub use identity::{Identity, reason};
 pub use multi::{Multi, Queue};
 pub use open::{Deadline, Open};
@@ -79,40 +80,6 @@ pub struct Session {
     pub pending: Pending,
 }
 
-/// Hint sets as the client named them.
-#[derive(Clone, Debug, Default)]
-pub struct Hints {
-    /// HINT USE: for the next command.
-    next: Option<HintSet>,
-    /// The command that runs is the HINT USE itself.
-    fresh: bool,
-    /// HINT DEFAULT: for the connection.
-    pub default: HintSet,
-    /// HINT SCHEMA: the schema of the sets that follow.
-    pub schema: Option<u32>,
-    /// HINT SET: the client's ids.
-    pub sets: BTreeMap<Box<[u8]>, HintSet>,
-}
-
-impl Hints {
-    /// The next command has `set`.
-    pub fn use_next(&mut self, set: HintSet) {
-        (self.next, self.fresh) = (Some(set), true);
-    }
-
-    /// The set of the command at hand.
-    pub fn now(&self) -> HintSet {
-        self.next.unwrap_or(self.default)
-    }
-
-    /// A command has run.
-    fn used(&mut self) {
-        if !std::mem::take(&mut self.fresh) {
-            self.next = None;
-        }
-    }
-}
-
 /// Which replies the client wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReplyMode {
@@ -130,8 +97,8 @@ pub enum ReplyMode {
 impl Session {
     /// A session of a client that has just connected.
     pub fn new(shared: Arc<Shared>, client: Arc<Client>) -> Session {
-        let replies = Replies::new(shared.limits.client_reply_bytes_max);
         let identity = Identity::new(&shared.access);
+        let replies = Replies::new(shared.limits.client_reply_bytes_max);
         let session = Session {
             shared,
             client,

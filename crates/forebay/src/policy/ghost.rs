@@ -1,7 +1,7 @@
 //! Ghosts: hashes of entries that were evicted, first in, first out, within a bounded weight.
 //!
-//! There are about as many ghosts as entries, so they are kept small: a ring of hashes and weights, oldest first, and an
-//! index of places in it. A ghost that is taken out of the middle leaves its place empty until the ring has passed it.
+//! There are about as many ghosts as entries, so they are kept small: a ring of hashes and weights, oldest first, and
+//! an index of places in it. A ghost that is taken out of the middle leaves its place empty until the ring has passed it.
 
 use std::collections::VecDeque;
 

@@ -2,8 +2,8 @@
 //! order, stores that fail in every way they may, clients that vanish, machines that crash at any step. One seed is one
 //! run; a failing seed prints how to repeat it.
 //!
-//! Oracles (`oracle.rs`, and `client.rs` for what a client sees): strict serializability, real time included; own writes
-//! visible; nothing acknowledged lost; nothing unacknowledged half there; cache equal to store once quiet; byte
+//! Oracles (`oracle.rs`, and `client.rs` for what a client sees): strict serializability, real time included; own
+//! writes visible; nothing acknowledged lost; nothing unacknowledged half there; cache equal to store once quiet; byte
 //! accounting exact; no lock, hold or fill left behind. `gate.rs` proves that they find what they are there for.
 //!
 //! FOREBAY_SEED repeats one seed, FOREBAY_SEEDS says how many are run, or which (`5000..6000`), FOREBAY_LOG=1 shows the
@@ -20,6 +20,9 @@ mod world;
 
 use seeds::{crash_everywhere, run_all};
 use world::Scenario;
+
+/// Seeds of one scenario unless FOREBAY_SEEDS says otherwise.
+const SEEDS: u64 = 1000;
 
 #[test]
 fn sound_stores() {

@@ -124,8 +124,8 @@ pub fn told_the_truth(book: &Book, stock: &Stock) -> BTreeSet<Version> {
     gone
 }
 
-/// The records that count: those of commits that are gone do not, nor reads of what was lost. What was committed all the
-/// same must not have read what is gone.
+/// The records that count: those of commits that are gone do not, nor reads of what was lost. What was committed all
+/// the same must not have read what is gone.
 pub fn survivors(records: Vec<Record>, stock: &Stock, gone: &BTreeSet<Version>) -> Vec<Record> {
     let mut survivors = Vec::with_capacity(records.len());
     for record in records {

@@ -6,16 +6,15 @@ use std::sync::Once;
 
 use forebay::mutation::{self, Fault};
 
+use crate::SEEDS;
 use crate::book::{Broken, Marks};
-use crate::world::{Ran, Scenario, run, run_with_crash};
+use crate::world::{CRASH_STEPS_MAX, Ran, Scenario, run, run_with_crash};
 
-/// Seeds of one scenario unless FOREBAY_SEEDS says otherwise.
-const SEEDS: u64 = 1000;
-/// The same with FOREBAY_NIGHTLY.
+/// Seeds of one scenario with FOREBAY_NIGHTLY.
 const SEEDS_NIGHTLY: u64 = 20_000;
 
 /// Of so many seeds one is crashed at each of its steps.
-const SEEDS_PER_CRASHED: u64 = 500;
+const SEEDS_PER_CRASHED: u64 = 1000;
 /// In so many seeds everything happens.
 const SEEDS_FOR_MARKS: u64 = 100;
 
@@ -99,7 +98,7 @@ pub fn run_all(name: &str, scenario: Scenario) {
 pub fn crash_everywhere(name: &str) {
     let (first, seeds) = (seeds().start, seeds().count() as u64);
     for seed in first..first + seeds.div_ceil(SEEDS_PER_CRASHED) {
-        for step in 0.. {
+        for step in 0..CRASH_STEPS_MAX {
             match caught(|| run_with_crash(seed, step)) {
                 Ok(true) => {}
                 Ok(false) => break,

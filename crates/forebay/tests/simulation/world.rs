@@ -23,8 +23,8 @@ use crate::client;
 use crate::oracle;
 use crate::unordered::Unordered;
 
-/// Steps within which a crash comes; a life without one takes about so many.
-const CRASH_STEPS_MAX: u64 = 450;
+/// Steps within which a crash comes; a life without one takes about so many, more where it waits for a disk.
+pub const CRASH_STEPS_MAX: u64 = 450;
 
 /// What can go wrong in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

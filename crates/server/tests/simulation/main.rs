@@ -1,5 +1,5 @@
-//! Whole sessions in a seeded world: bytes of pipelined requests in, bytes of replies out, over transactions, cache, group
-//! commit and store in virtual time, with faults, crashes and connections that are gone in the middle of a commit.
+//! Whole sessions in a seeded world: bytes of pipelined requests in, bytes of replies out, over transactions, cache,
+//! group commit and store in virtual time, with faults, crashes and connections that are gone in the middle of a commit.
 //!
 //! The world and its oracles are those of the library's simulation (`crates/forebay/tests/simulation`), which says how
 //! to repeat a seed; what clients do and see is in `client.rs`.
@@ -20,6 +20,9 @@ mod world;
 use forebay::mutation::Fault;
 use seeds::{Expected, crash_everywhere, gate_of, run_all};
 use world::Scenario;
+
+/// Seeds of one scenario unless FOREBAY_SEEDS says otherwise: the library's simulation runs more of them.
+const SEEDS: u64 = 300;
 
 #[test]
 fn sound_stores() {
