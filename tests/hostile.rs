@@ -307,6 +307,24 @@ fn requests_that_nobody_finishes() {
 }
 
 #[test]
+fn large_requests_leave_no_memory_behind() {
+    let scene = Scene::new(&[]);
+    let text = "e".repeat(15 << 20);
+    let idle: Vec<Connection> = (0..12)
+        .map(|_| {
+            let mut connection = Connection::new(scene.address());
+            assert!(connection.call(&["ECHO", &text]) == Reply::bulk(text.as_bytes()));
+            connection
+        })
+        .collect();
+    until("the allocator gives back what was freed", || {
+        scene.forebay.resident_bytes().saturating_sub(scene.resident_before) < 64 * MIB
+    });
+    drop(idle);
+    scene.others_are_served("");
+}
+
+#[test]
 fn transactions_that_are_left_open() {
     let scene = Scene::new(&["--txn-idle-ms-max", "400"]);
     let mut holders: Vec<Connection> = (0..20)

@@ -17,13 +17,14 @@ use std::time::{Duration, Instant};
 use client::{Counts, Scene, run};
 use common::Connection;
 use common::process::{Disk, Forebay};
+use forebay_protocol::Reply;
 
 const CLIENTS: u64 = 8;
 
 /// The server's `--memory`, in MiB.
 const MEMORY_MIB: u64 = 16;
 
-const DISK_KIB: u64 = 96 * 1024;
+const DISK_KIB: u64 = 64 * 1024;
 
 /// A row of the table.
 const ROW: Duration = Duration::from_secs(30);
@@ -51,14 +52,29 @@ fn print_row(began: Instant, counts: &Counts, faults: &Faults, resident_mib: u64
     );
 }
 
-/// Fills the disk for a while.
+/// Fills the disk for a while: with a file beside the store, then with documents, since the store's own file may have
+/// room within.
 fn fill_disk(forebay: &Forebay, pause: Duration) {
     let ballast = forebay.file("ballast");
     let mut file = std::fs::File::create(&ballast).expect("the server's disk can be reached");
     while file.write_all(&[7; 1 << 16]).is_ok() {}
+    let mut connection = Connection::new(forebay.address);
+    let value = "b".repeat(256 << 10);
+    let mut bulk = 0;
+    while connection.call(&["SET", &format!("bulk:{bulk}"), &value]) == Reply::Simple("OK".into()) {
+        bulk += 1;
+        assert!(bulk < 4 * DISK_KIB / 256, "a full disk takes everything");
+    }
     std::thread::sleep(pause);
     drop(file);
     std::fs::remove_file(&ballast).expect("it can be removed");
+    let began = Instant::now();
+    for number in 0..=bulk {
+        while !matches!(connection.call(&["DEL", &format!("bulk:{number}")]), Reply::Integer(_)) {
+            assert!(began.elapsed() < Duration::from_secs(30), "there is room, and the server does not go on");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
 }
 
 fn fault(forebay: &mut Forebay, scene: &Scene, random: &mut fastrand::Rng, full_disks: bool, faults: &mut Faults) {

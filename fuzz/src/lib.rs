@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+// What measures coverage refers to the fuzzer, which only a binary with bolero in it has.
+use bolero as _;
+
 /// How long each target tries random inputs in a plain test run, in ms, unless `FOREBAY_FUZZ_MS` says otherwise.
 pub const FUZZ_MS: u64 = 2_000;
 

@@ -59,7 +59,7 @@ fn decode(bytes: &[u8], limits: Limits, mut next: impl FnMut() -> (usize, usize)
     let mut buffer = BytesMut::new();
     let mut batch = Batch::default();
     let mut requests: Vec<Vec<Vec<u8>>> = Vec::new();
-    let (mut rest, mut since_request) = (bytes, 0);
+    let (mut rest, mut largest) = (bytes, 0);
     loop {
         let (chunk, batch_max) = next();
         loop {
@@ -68,7 +68,6 @@ fn decode(bytes: &[u8], limits: Limits, mut next: impl FnMut() -> (usize, usize)
                 Ok(_) => requests.extend(batch.frames().map(|frame| frame.args().map(<[u8]>::to_vec).collect())),
                 Err(error) => return (requests, Some(error)),
             }
-            since_request = 0;
             batch.clear();
         }
         let unfinished = limits.request_bytes_max.max(limits.inline_bytes_max).max(64 << 10) as usize + 64;
@@ -80,9 +79,9 @@ fn decode(bytes: &[u8], limits: Limits, mut next: impl FnMut() -> (usize, usize)
         }
         let (now, later) = rest.split_at(chunk.clamp(1, rest.len()));
         buffer.extend_from_slice(now);
-        since_request += now.len();
+        largest = largest.max(buffer.len());
         rest = later;
-        assert!(buffer.capacity() <= 4 * (since_request + chunk) + (64 << 10), "{} reserved", buffer.capacity());
+        assert!(buffer.capacity() <= 4 * (largest + chunk) + (64 << 10), "{} reserved", buffer.capacity());
     }
 }
 

@@ -179,7 +179,7 @@ impl<W: Wire> Connection<W> {
     /// Writes what the socket takes now; what is left waits, within its limits.
     fn write(&mut self) -> io::Result<()> {
         let out = self.session.replies.ready_mut();
-        let mut written = 0;
+        let (before, mut written) = (out.len(), 0);
         while !out.is_empty() {
             match self.wire.try_write(out) {
                 Ok(count) => {
@@ -191,7 +191,8 @@ impl<W: Wire> Connection<W> {
             }
         }
         let left = out.len();
-        if left == 0 && out.capacity() > INPUT_BYTES_MAX {
+        // Its capacity is what is left of the memory that it keeps.
+        if left == 0 && (before > INPUT_BYTES_MAX || self.counted > 0) {
             *out = BytesMut::new();
         }
         if written > 0 {
@@ -217,6 +218,10 @@ impl<W: Wire> Connection<W> {
 
     /// Counts what the server holds of this client's requests; past the limit of all the connection is closed.
     fn hold(&mut self) -> io::Result<()> {
+        if self.held > INPUT_BYTES_MAX && self.input.len() < HELD_BYTES_MIN {
+            // What is left is a piece of the large request's memory, and keeps all of it.
+            self.input = BytesMut::from(&self.input[..]);
+        }
         let held = self.input.len() + self.decoder.memory_bytes() + self.session.held_bytes();
         let grows = held > self.held && held > HELD_BYTES_MIN;
         self.count_held(if held > HELD_BYTES_MIN { held } else { 0 });

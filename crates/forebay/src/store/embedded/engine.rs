@@ -27,6 +27,9 @@ const REOPEN_PAUSE_MS: u64 = 1_000;
 /// costs a reopening, which may walk the whole file, and readers wait for it.
 const FULL_PAUSE_FACTOR: u32 = 10;
 
+/// After the disk was last found full, how long nothing is acknowledged without a flush.
+const FULL_CAREFUL_MS: u64 = 60_000;
+
 /// Snapshots that a read takes before it waits for the writer, if each is overtaken by a delete of one of its keys.
 const SNAPSHOTS_MAX: usize = 8;
 
@@ -64,6 +67,8 @@ struct Full {
     why: String,
     /// No commit is tried before.
     until: Duration,
+    /// Until then each group is flushed: a group that finds a place in the file does not say that there is room again.
+    careful_until: Duration,
 }
 
 /// Why the file is closed, and who is to open it.
@@ -159,7 +164,7 @@ impl Engine {
         closed.tried = Some(now);
         let reopened = self.reopen(writer);
         let ended = self.runtime.elapsed();
-        if let Some(full) = &mut writer.full {
+        if let Some(full) = writer.full.as_mut().filter(|full| now < full.careful_until) {
             full.until = ended + pause.max(ended.saturating_sub(now) * FULL_PAUSE_FACTOR);
         }
         reopened.map_err(|why| {
@@ -221,7 +226,9 @@ impl Engine {
             let mut why = caught.to_string();
             if caught.is_full() {
                 why.push_str("; make room on the disk");
-                writer.full = Some(Full { why: why.clone(), until: self.runtime.elapsed() });
+                let now = self.runtime.elapsed();
+                let careful_until = now + Duration::from_millis(FULL_CAREFUL_MS);
+                writer.full = Some(Full { why: why.clone(), until: now, careful_until });
             }
             self.close(writer, why.clone(), true);
             why
@@ -277,7 +284,7 @@ impl Engine {
         let flushes = |bytes| match self.options.durability {
             Durability::Always => Flush::Now,
             // Whether there is room again only a flush tells; what is acknowledged without one would be lost again.
-            _ if writer.full.is_some() => Flush::Now,
+            _ if writer.full.as_ref().is_some_and(|full| self.runtime.elapsed() < full.careful_until) => Flush::Now,
             _ if writer.unflushed_bytes + bytes >= UNFLUSHED_BYTES_MAX => Flush::WithAllocator,
             _ => Flush::Later,
         };
@@ -299,9 +306,6 @@ impl Engine {
         writer.applied.add(writer.group, taken.ids.clone().into());
         writer.next_part_id = taken.next_part_id;
         writer.unflushed = !taken.durable;
-        if taken.durable {
-            writer.full = None;
-        }
         writer.unflushed_bytes = if taken.durable { 0 } else { writer.unflushed_bytes + taken.bytes };
         self.set_counts(&taken.counts);
     }
