@@ -8,7 +8,14 @@ export PATH := $(HOME)/.cargo/bin:$(PATH)
 # Packages that `make test` tests; the default is all of them.
 PACKAGES ?= --workspace
 
-.PHONY: help setup setup-run run test check format lint docs nightly forever bench doc clean
+# Of `make fuzz`: how long each target runs, and the compiler, which has to be a nightly one to measure coverage.
+FUZZ_SECONDS ?= 60
+FUZZ_TOOLCHAIN ?= nightly-2026-05-20
+FUZZ_TARGETS := decoder commands store_file traces
+# Of `make soak`.
+SOAK_SECONDS ?= 1800
+
+.PHONY: help setup setup-run run test check format lint deny docs nightly forever fuzz soak bench doc clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,7 +26,7 @@ run: setup-run ## build and start the demo: a server, a small shop at work, figu
 test: setup check ## install what is missing, then check everything
 	@echo 'make test: all well'
 
-check: format lint ## fmt, clippy and all tests; installs nothing
+check: format lint deny ## fmt, clippy, dependencies and all tests; installs nothing
 	cargo test --locked $(PACKAGES)
 	cargo test --locked -p forebay --features shuttle --test schedules
 
@@ -34,8 +41,12 @@ lint:
 	case "$$(rustc --version)" in 'rustc $(RUST_NAMED).'*) deny='-D warnings';; *) deny=;; esac; \
 	cargo clippy --locked $(PACKAGES) --all-targets -- $$deny
 
-nightly: setup ## the long tests too: FOREBAY_NIGHTLY=1, optimised
-	FOREBAY_NIGHTLY=1 cargo test --release --locked $(PACKAGES) -- --include-ignored
+deny: ## licences, sources and known vulnerabilities of dependencies, by deny.toml
+	@scripts/deny.sh
+
+nightly: setup deny fuzz soak ## the long tests too: hours of them, optimised; make fuzz, make soak
+	FOREBAY_NIGHTLY=1 FOREBAY_SEEDS=10000 FOREBAY_FUZZ_MS=60000 \
+		cargo test --release --locked $(PACKAGES) -- --include-ignored
 
 # Each round runs seeds that no round before it had; FIRST=50000 begins there.
 FIRST ?= 20000
@@ -43,6 +54,16 @@ forever: setup ## simulations without end, until interrupted or a seed fails; it
 	@first=$(FIRST); while FOREBAY_SEEDS=$$first..$$((first + 10000)) \
 		cargo test --release --locked -p forebay -p forebay-server --test simulation; \
 	do first=$$((first + 10000)); done; exit 1
+
+fuzz: setup-run ## inputs that reach new code, FUZZ_SECONDS=60 per target (fuzz/README.md)
+	@rustup toolchain list | grep -q '^$(FUZZ_TOOLCHAIN)' || rustup toolchain install $(FUZZ_TOOLCHAIN) --profile minimal
+	@cargo bolero --version >/dev/null 2>&1 || \
+		cargo install cargo-bolero --version 0.13.5 --locked --no-default-features --features libfuzzer
+	set -e; for target in $(FUZZ_TARGETS); do \
+		cargo +$(FUZZ_TOOLCHAIN) bolero test -p forebay-fuzz $$target --sanitizer=NONE -T $(FUZZ_SECONDS)s; done
+
+soak: setup-run ## SOAK_SECONDS=1800 of load with SIGKILL, full disks and broken connections (docs/reliability.md)
+	FOREBAY_SOAK_SECONDS=$(SOAK_SECONDS) cargo test --release --locked -p forebay-cli --test soak -- --ignored --nocapture
 
 bench: setup ## the quick form of the comparisons: redis-server, resident size (docs/benchmarks.md)
 	cargo build --profile dist --locked -p forebay-cli -p forebay-bench

@@ -178,7 +178,7 @@ fn wrong_settings_are_refused_in_one_line() {
     assert!(refused(&["serve", "--store", "postgres://localhost/shop"]).contains("give embedded:PATH"));
     assert!(refused(&["serve", "--config", "none.toml"]).starts_with("can't read the configuration none.toml"));
     let public = refused(&["serve", "--listen", "0.0.0.0:6379"]);
-    assert!(public.contains("--allow-public"), "{public}");
+    assert!(public.contains("forebay password") && public.contains("--password-file"), "{public}");
     assert!(fs::read_dir(folder.path()).expect("readable").count() == 1, "a refused start leaves nothing behind");
 }
 

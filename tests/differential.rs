@@ -7,7 +7,7 @@
 //! A third of the cases run on a forebay with the least memory that it takes, where other documents crowd out all that
 //! a case has touched before each of its steps: what was written is read again from the store.
 //!
-//! `FOREBAY_LONG=1` runs many more cases. Without a redis-server in the PATH the test says so and does nothing.
+//! `FOREBAY_NIGHTLY=1` runs many more cases. Without a redis-server in the PATH the test says so and does nothing.
 
 mod common;
 #[path = "differential/compare.rs"]
@@ -162,9 +162,9 @@ fn replies_are_those_of_redis() {
     };
     let servers = Servers::start(redis.address);
     let known = known_commands(redis.address);
-    let long = std::env::var_os("FOREBAY_LONG").is_some();
+    let nightly = std::env::var_os("FOREBAY_NIGHTLY").is_some();
     let cases = std::env::var("FOREBAY_CASES").ok().and_then(|cases| cases.parse().ok());
-    let cases = cases.unwrap_or(if long { 20_000 } else { 300 });
+    let cases = cases.unwrap_or(if nightly { 20_000 } else { 300 });
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 4000, ..Config::default() };
     let outcome =
         TestRunner::new(config).run(&generate::case(&known), |case| run(&case, &servers).map_err(TestCaseError::fail));

@@ -1,8 +1,8 @@
 //! A disk that is full, and files that can't be used: what the operator is told, and that nothing acknowledged is lost.
 //!
-//! The full disk is a real one: a tmpfs that the server's process mounts for itself (`unshare -rm`, which needs no
-//! root where user namespaces are allowed; elsewhere the test says that it skips, and `store_full.rs` of the library
-//! does the same with a disk that fails).
+//! The full disk is a real one: a tmpfs, mounted for the server alone (`unshare -rm`, which needs no root where user
+//! namespaces are allowed; elsewhere the test says that it skips, and `store_damage.rs` of the library does the same
+//! with a disk that fails).
 
 mod common;
 
@@ -13,7 +13,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use common::Connection;
-use common::process::{Forebay, can_mount, forebay_command, forebay_command_in};
+use common::process::{Disk, Forebay, can_mount, forebay_command, forebay_command_in};
 use forebay_protocol::Reply;
 
 /// How long the server may take to find out that there is room again.
@@ -45,7 +45,8 @@ fn all_there(forebay: &Forebay, acknowledged: &BTreeMap<String, String>, when: &
 #[test]
 fn a_full_disk_loses_nothing_and_room_mends_it() {
     let arguments = ["--memory", "4MiB", "--durability", "always"];
-    let Some(forebay) = Forebay::start_on_disk(12 * 1024, &arguments) else { return };
+    let Some(disk) = Disk::mount(12 * 1024) else { return };
+    let forebay = Forebay::start_on(disk, &arguments);
     let ballast = forebay.file("ballast");
     let mut file = std::fs::File::create(&ballast).expect("the server's disk can be reached");
     file.write_all(&vec![1; 4 << 20]).expect("room for a ballast");
@@ -85,12 +86,13 @@ fn a_full_disk_loses_nothing_and_room_mends_it() {
     assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
 }
 
-/// With a flush now and then, what was acknowledged before the disk was found full may be lost, as in a crash. From then
-/// on nothing is acknowledged that is not on the disk.
+/// With a flush now and then, what was acknowledged before the disk was found full may be lost, as in a crash. From
+/// then on nothing is acknowledged that is not on the disk.
 #[test]
 fn a_full_disk_is_not_written_to_in_memory_only() {
     let arguments = ["--memory", "4MiB", "--durability", "interval", "--sync-ms", "200"];
-    let Some(forebay) = Forebay::start_on_disk(6 * 1024, &arguments) else { return };
+    let Some(disk) = Disk::mount(6 * 1024) else { return };
+    let forebay = Forebay::start_on(disk, &arguments);
     let ballast = forebay.file("ballast");
     std::fs::write(&ballast, vec![1; 2 << 20]).expect("room for a ballast");
     let mut connection = Connection::new(forebay.address);

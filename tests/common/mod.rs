@@ -90,6 +90,11 @@ impl Connection {
         self.pipeline(&[request.to_vec()]).remove(0)
     }
 
+    /// Whether the server closes the connection without another reply.
+    pub fn is_closed(&mut self) -> bool {
+        matches!(self.stream.read(&mut [0; 1]), Ok(0) | Err(_))
+    }
+
     fn reply(&mut self) -> Reply {
         loop {
             if let Some(reply) = self.decoder.decode(&mut self.input).expect("a reply") {

@@ -19,17 +19,18 @@ const LOG_LINES_SHOWN: usize = 60;
 pub struct Forebay {
     /// Where it listens; another port after each start.
     pub address: SocketAddr,
-    /// A shell script that the server is started from, if not directly; it ends with `exec "$@"`.
-    script: Option<String>,
+    disk: Option<Disk>,
     arguments: Vec<String>,
     folder: tempfile::TempDir,
-    log: tempfile::NamedTempFile,
     running: Option<(Child, BufReader<ChildStdout>)>,
 }
 
 /// The binary, without what this machine's environment sets.
 pub fn forebay_command() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    without_settings(Command::new(env!("CARGO_BIN_EXE_forebay")))
+}
+
+fn without_settings(mut command: Command) -> Command {
     command.stdin(Stdio::null());
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FOREBAY_")) {
         command.env_remove(name);
@@ -60,11 +61,51 @@ pub fn wait(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
 /// The binary, started by a shell script that ends with `exec "$@"` and may mount what it likes: nobody else sees it.
 pub fn forebay_command_in(script: &str) -> Command {
     let mut command = Command::new("unshare");
-    command.args(["-rm", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_forebay")]).stdin(Stdio::null());
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FOREBAY_")) {
-        command.env_remove(name);
+    command.args(["-rm", "sh", "-c", script, "sh", env!("CARGO_BIN_EXE_forebay")]);
+    without_settings(command)
+}
+
+/// A small disk of its own for servers one after the other; it is gone when this value is.
+pub struct Disk {
+    /// Keeps the mount alive.
+    holder: Child,
+    folder: tempfile::TempDir,
+}
+
+impl Disk {
+    /// A disk of so many KiB; `None`, said on stderr, where mounting is not allowed.
+    pub fn mount(disk_kib: u64) -> Option<Disk> {
+        if !can_mount() {
+            eprintln!("no disk that fills: `unshare -rm mount` is not allowed here");
+            return None;
+        }
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().to_str().expect("UTF-8");
+        let script = format!("mount -t tmpfs -o size={disk_kib}k none '{path}' && echo mounted && exec sleep 1000000");
+        let mut command = Command::new("unshare");
+        command.args(["-rm", "sh", "-c", &script]).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut holder = command.spawn().expect("unshare runs");
+        let mut line = String::new();
+        let mut output = BufReader::new(holder.stdout.take().expect("it is piped"));
+        output.read_line(&mut line).expect("UTF-8");
+        assert_eq!(line, "mounted\n");
+        Some(Disk { holder, folder })
     }
-    command
+
+    /// Runs what follows where the disk is mounted.
+    fn enter(&self) -> Command {
+        let mut command = Command::new("nsenter");
+        let holder = self.holder.id().to_string();
+        command.args(["-t", &holder, "-U", "-m", "--preserve-credentials", env!("CARGO_BIN_EXE_forebay")]);
+        without_settings(command)
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
 }
 
 /// Whether this user may mount for a process of its own.
@@ -78,32 +119,28 @@ pub fn can_mount() -> bool {
 impl Forebay {
     /// Starts it with these arguments after `serve`, and waits until it answers. `store` is `memory` or `embedded`.
     pub fn start(store: &str, arguments: &[&str]) -> Forebay {
-        Forebay::start_in(tempfile::tempdir().expect("a temporary folder"), None, store, arguments)
-    }
-
-    /// The same with the embedded store on a disk of its own of so many KiB, mounted for this process alone. The disk
-    /// is gone when the process has ended. `None`, said on stderr, where mounting is not allowed.
-    pub fn start_on_disk(disk_kib: u64, arguments: &[&str]) -> Option<Forebay> {
-        if !can_mount() {
-            eprintln!("skipped: `unshare -rm mount` is not allowed here");
-            return None;
-        }
         let folder = tempfile::tempdir().expect("a temporary folder");
-        let path = folder.path().to_str().expect("UTF-8");
-        let script = format!("mount -t tmpfs -o size={disk_kib}k none '{path}' && exec \"$@\"");
-        Some(Forebay::start_in(folder, Some(script), "embedded", arguments))
-    }
-
-    fn start_in(folder: tempfile::TempDir, script: Option<String>, store: &str, arguments: &[&str]) -> Forebay {
         let store = match store {
             "embedded" => format!("embedded:{}", folder.path().join("store.redb").display()),
             other => other.to_owned(),
         };
-        let fixed = ["serve", "--listen", "127.0.0.1:0", "--http", "off", "--log-level", "warn", "--store", &store];
+        Forebay::start_with(folder, None, &store, arguments)
+    }
+
+    /// The same with the embedded store on a small disk.
+    pub fn start_on(disk: Disk, arguments: &[&str]) -> Forebay {
+        let store = format!("embedded:{}", disk.folder.path().join("store.redb").display());
+        Forebay::start_with(tempfile::tempdir().expect("a temporary folder"), Some(disk), &store, arguments)
+    }
+
+    fn start_with(folder: tempfile::TempDir, disk: Option<Disk>, store: &str, arguments: &[&str]) -> Forebay {
+        let mut fixed = vec!["serve", "--listen", "127.0.0.1:0", "--http", "off", "--store", store];
+        if !arguments.contains(&"--log-level") {
+            fixed.extend(["--log-level", "warn"]);
+        }
         let arguments = fixed.iter().chain(arguments).map(|argument| (*argument).to_owned()).collect();
         let nowhere: SocketAddr = ([127, 0, 0, 1], 0).into();
-        let log = tempfile::NamedTempFile::new().expect("a file for stderr");
-        let mut forebay = Forebay { address: nowhere, script, arguments, folder, log, running: None };
+        let mut forebay = Forebay { address: nowhere, disk, arguments, folder, running: None };
         forebay.restart();
         forebay
     }
@@ -111,10 +148,7 @@ impl Forebay {
     /// Starts it on what the last one left, killing that first if it still runs.
     pub fn restart(&mut self) {
         self.kill9();
-        let mut command = match &self.script {
-            None => forebay_command(),
-            Some(script) => forebay_command_in(script),
-        };
+        let mut command = self.disk.as_ref().map_or_else(forebay_command, Disk::enter);
         command.args(&self.arguments).stdout(Stdio::piped()).stderr(self.log_file());
         let mut child = command.spawn().expect("the binary runs");
         let mut banner = BufReader::new(child.stdout.take().expect("it is piped"));
@@ -170,7 +204,8 @@ impl Forebay {
 
     /// A file of its folder as the process sees it.
     pub fn file(&self, name: &str) -> PathBuf {
-        let path = self.folder.path().join(name);
+        let folder = self.disk.as_ref().map_or(&self.folder, |disk| &disk.folder);
+        let path = folder.path().join(name);
         let path = path.strip_prefix("/").expect("an absolute path");
         PathBuf::from(format!("/proc/{}/root", self.id())).join(path)
     }
@@ -189,7 +224,7 @@ impl Forebay {
     }
 
     fn log_path(&self) -> PathBuf {
-        self.log.path().to_owned()
+        self.folder.path().join("stderr")
     }
 
     fn log_file(&self) -> File {

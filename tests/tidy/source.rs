@@ -33,6 +33,7 @@ const TOKIO_ALLOWED: &[&str] = &[
     "crates/drivers/",
     "crates/server/src/listener.rs",
     "crates/server/src/connection.rs",
+    "crates/server/src/connection/",
     "crates/server/src/http.rs",
     "crates/server/src/http/",
     "crates/workload/",

@@ -3,10 +3,11 @@
 use clap::{Arg, ArgAction, Command, value_parser};
 use clap_complete::Shell;
 
-use crate::{check, demo, replay, settings};
+use crate::{check, demo, password, replay, settings};
 
 /// Settings that `demo` chooses itself.
-pub const DEMO_CHOOSES: &[&str] = &["store"];
+pub const DEMO_CHOOSES: &[&str] =
+    &["store", "password-file", "users-file", "tls-listen", "tls-cert", "tls-key", "tls-client-ca"];
 
 const EXAMPLES: &str = "\
 Examples:
@@ -103,6 +104,7 @@ pub fn command() -> Command {
                 .after_help(CONFIG_EXAMPLES)
                 .args(settings::arguments(&[])),
         )
+        .subcommand(password::command())
         .subcommand(
             Command::new("completions")
                 .about("Print the completion script for a shell")

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::ArgMatches;
-use forebay_server::Shared;
+use forebay_server::{ServeError, Shared};
 use forebay_workload::shop::{self, Books, Shop, ShopOptions, ShopStats};
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::task::JoinHandle;
@@ -42,7 +42,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
         settings.log_level = LogLevel::Warn;
     }
     if !chosen("listen") {
-        settings.listen = free(settings.listen);
+        settings.listen = settings.listen.map(free);
     }
     if !chosen("http") {
         settings.http = settings.http.map(free);
@@ -69,8 +69,9 @@ async fn demo(settings: &Settings, seconds: Duration) -> Result<(), CommandError
     let mut signals = StopSignals::new()?;
     let node = Node::start(settings).await?;
     node::print(&node.banner(settings, "HGETALL product:1"));
+    let Some(address) = node.server.address() else { return Err(ServeError::Nowhere.into()) };
     let shared = node.shared.clone();
-    let options = ShopOptions::new(&node.server.address().to_string());
+    let options = ShopOptions::new(&address.to_string());
     let mut server = tokio::spawn(node.run());
     node::print(&format!(
         "shop     {} products, {} customers, {} visits a second; the data is removed at the end: Ctrl-C\n",

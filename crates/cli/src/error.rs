@@ -1,10 +1,13 @@
 //! How a command ends if not well: one line on stderr, and an exit code that scripts can tell apart.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use forebay::store::embedded::OpenError;
 use forebay_server::ServeError;
+use forebay_server::access::AccessError;
+use forebay_server::tls::TlsError;
 use thiserror::Error;
 
 use crate::settings::SettingsError;
@@ -22,6 +25,30 @@ pub enum CommandError {
     /// An address can't be listened on.
     #[error("{0}")]
     Listen(#[from] ServeError),
+    /// The users can't be read.
+    #[error("{0}")]
+    Access(#[from] AccessError),
+    /// TLS can't be served.
+    #[error("{0}")]
+    Tls(#[from] TlsError),
+    /// The file lets everyone in.
+    #[error(
+        "{file} lets everyone in who can reach --{setting} {address}: it has a user without a password who is on; turn \
+         it off or give it a password ({user})"
+    )]
+    Open {
+        /// The file with users.
+        file: String,
+        /// Which setting names the address.
+        setting: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// The user.
+        user: String,
+    },
+    /// A password can't be read or hashed.
+    #[error("{0}; type it again, or send it alone to standard input")]
+    Password(String),
     /// No folder for traces.
     #[error(
         "can't use the folder {folder} for traces: {error}; make it first, or choose another with --trace-dir",

@@ -9,6 +9,7 @@ mod demo;
 mod error;
 mod log;
 mod node;
+mod password;
 mod replay;
 mod serve;
 mod settings;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         Some(("replay", matches)) => replay::run(matches),
         Some(("check", matches)) => check::run(matches),
         Some(("config", matches)) => config::run(matches),
+        Some(("password", _)) => password::run(),
         Some(("completions", matches)) => completions::run(matches),
         // clap has refused everything else.
         _ => Ok(()),

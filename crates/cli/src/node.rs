@@ -10,15 +10,21 @@ use forebay::store::Store;
 use forebay::store::embedded::{Durability as Flush, Embedded, EmbeddedOptions};
 use forebay::store::memory::Memory;
 use forebay::txn::{Engine, EngineOptions};
+use forebay_server::access::Source;
+use forebay_server::tls::{Tls, TlsFiles};
 use forebay_server::{Access, Http, Server, ServerOptions, Shared};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::error::CommandError;
 use crate::settings::{Durability, Settings, StoreChoice};
 
-/// The part of the memory that goes to the pages of an embedded store. The system keeps the file's pages as well, in
-/// memory that nobody else asks for; documents are worth more here.
-const PAGE_CACHE_SHARE: u64 = 16;
+/// The part of the memory that goes to the pages of an embedded store: enough for the inner ones. The system keeps the
+/// file's pages as well, in memory that nobody else asks for; documents are worth more here.
+const PAGE_CACHE_SHARE: u64 = 32;
+
+/// Less is too little for a store of any size, up to a share of a small memory.
+const PAGE_CACHE_BYTES_MIN: u64 = 4 << 20;
+const PAGE_CACHE_SHARE_MAX: u64 = 8;
 
 /// File descriptors beside those of clients: the store, listeners, HTTP, logs, traces.
 const DESCRIPTORS_SPARE: u64 = 128;
@@ -60,13 +66,14 @@ impl Node {
             policy: settings.policy.policy,
             policy_values: settings.policy.values.clone(),
         };
+        let (access, tls) = (open_access(settings)?, open_tls(settings, runtime.now_ms())?);
         let owned = store.caps().owned;
         let engine = Engine::new(EngineOptions { runtime, store, cache, limits: settings.txn, history: None });
         if owned {
             engine.start_reaper();
         }
         let (threads, trace_dir) = (settings.threads.count(), settings.trace_dir.clone());
-        let options = ServerOptions { engine, limits: settings.server, threads, access: Access::default(), trace_dir };
+        let options = ServerOptions { engine, limits: settings.server, threads, access, tls, trace_dir };
         let server = Server::bind(settings.listen, options).await?;
         let shared = server.shared();
         let http = match settings.http {
@@ -88,7 +95,6 @@ impl Node {
 
     /// What is served where, and what to try: the last line.
     pub fn banner(&self, settings: &Settings, try_command: &str) -> String {
-        let address = self.server.address();
         let mut text = format!(
             "forebay {}  policy {}  memory {}  store {} (durability {})\n",
             env!("CARGO_PKG_VERSION"),
@@ -97,13 +103,31 @@ impl Node {
             self.shared.engine.store().name(),
             shown(settings, "durability"),
         );
-        let reach = if address.ip().is_loopback() { "loopback only" } else { "open to all who can reach it" };
-        text.push_str(&format!("redis    {address}   no password, {reach}\n"));
+        let password = match self.shared.access.is_open() {
+            true => "no password",
+            false => "password",
+        };
+        let reach = |address: SocketAddr| match address.ip().to_canonical().is_loopback() {
+            true => "loopback only",
+            false => "open to all who can reach it",
+        };
+        if let Some(address) = self.server.address() {
+            text.push_str(&format!("redis    {address}   {password}, {}\n", reach(address)));
+        }
+        if let Some(address) = self.server.tls_address() {
+            let clients = if settings.tls_client_ca.is_some() { ", clients with a certificate" } else { "" };
+            text.push_str(&format!("rediss   {address}   {password}, {}{clients}\n", reach(address)));
+        }
         if let Some(http) = &self.http {
             text.push_str(&format!("browser  http://{}\n", http.address()));
         }
         text.push_str("mode     normal\n");
-        text.push_str(&format!("try      {} {}\n", redis_cli(address), try_command));
+        let reached = match (self.server.address(), self.server.tls_address()) {
+            (Some(address), _) => redis_cli(address),
+            (None, Some(address)) => format!("{} --tls", redis_cli(address)),
+            (None, None) => String::new(),
+        };
+        text.push_str(&format!("try      {reached} {try_command}\n"));
         text
     }
 }
@@ -121,6 +145,38 @@ fn redis_cli(address: SocketAddr) -> String {
     }
 }
 
+fn page_cache_bytes(memory: u64) -> u64 {
+    (memory / PAGE_CACHE_SHARE).max(PAGE_CACHE_BYTES_MIN.min(memory / PAGE_CACHE_SHARE_MAX))
+}
+
+/// The users, unless they would leave open to everyone what everyone can reach.
+fn open_access(settings: &Settings) -> Result<Access, CommandError> {
+    let source = match (&settings.password_file, &settings.users_file) {
+        (Some(file), _) => Source::Password(file.clone()),
+        (None, Some(file)) => Source::Users(file.clone()),
+        (None, None) => Source::None,
+    };
+    let access = Access::open(source)?;
+    let open = access.all().into_iter().find(|user| user.is_open());
+    match (settings.public().first(), &settings.users_file, open) {
+        (Some((setting, address)), Some(file), Some(user)) if !settings.allow_public_without_password => {
+            let (file, user) = (file.display().to_string(), user.name.to_string());
+            Err(CommandError::Open { file, setting, address: *address, user })
+        }
+        _ => Ok(access),
+    }
+}
+
+fn open_tls(settings: &Settings, now_ms: u64) -> Result<Option<(SocketAddr, Arc<Tls>)>, CommandError> {
+    let (Some(address), Some(certificate), Some(key)) = (settings.tls_listen, &settings.tls_cert, &settings.tls_key)
+    else {
+        return Ok(None);
+    };
+    let client_roots = settings.tls_client_ca.clone();
+    let files = TlsFiles { certificate: certificate.clone(), key: key.clone(), client_roots };
+    Ok(Some((address, Arc::new(Tls::open(files, now_ms)?))))
+}
+
 fn open_store(settings: &Settings, runtime: &runtime::Runtime) -> Result<Arc<dyn Store>, CommandError> {
     let path = match &settings.store {
         StoreChoice::Memory => return Ok(Arc::new(Memory::new())),
@@ -131,7 +187,7 @@ fn open_store(settings: &Settings, runtime: &runtime::Runtime) -> Result<Arc<dyn
         Durability::Interval => Flush::Interval { sync_ms: settings.sync_ms },
         Durability::Never => Flush::Never,
     };
-    let page_cache_bytes = usize::try_from(settings.memory / PAGE_CACHE_SHARE).unwrap_or(usize::MAX);
+    let page_cache_bytes = usize::try_from(page_cache_bytes(settings.memory)).unwrap_or(usize::MAX);
     let options = EmbeddedOptions { durability, page_cache_bytes };
     Ok(Arc::new(Embedded::open(runtime.clone(), path, options)?))
 }
@@ -147,6 +203,11 @@ fn raise_descriptors(clients_max: u64) {
         Ok(_) => {}
         Err(error) => tracing::warn!(%error, "can't raise the limit of open files"),
     }
+}
+
+/// The signal that asks the process to read its files again.
+pub fn reload_signal() -> Result<Signal, CommandError> {
+    signal(SignalKind::hangup()).map_err(CommandError::Machine)
 }
 
 /// The signals that ask the process to stop.

@@ -18,8 +18,18 @@ async fn serve(settings: &Settings) -> Result<(), CommandError> {
     let mut signals = StopSignals::new()?;
     let node = Node::start(settings).await?;
     node::print(&node.banner(settings, "SET user:1 hello"));
-    let (address, shared) = (node.server.address(), node.shared.clone());
-    tracing::info!(%address, store = shared.engine.store().name(), policy = %settings.policy, "serving");
+    let shared = node.shared.clone();
+    for address in [node.server.address(), node.server.tls_address()].into_iter().flatten() {
+        tracing::info!(%address, "listening");
+    }
+    warn_of_the_public(settings);
+    tracing::info!(store = shared.engine.store().name(), policy = %settings.policy, "serving");
+    let (mut hangups, reloading) = (node::reload_signal()?, shared.clone());
+    tokio::spawn(async move {
+        while hangups.recv().await.is_some() {
+            reloading.reload().await;
+        }
+    });
     tokio::spawn(async move {
         signals.next().await;
         tracing::info!("stopping: requests that have arrived are answered, then the store is flushed");
@@ -30,4 +40,20 @@ async fn serve(settings: &Settings) -> Result<(), CommandError> {
     node.run().await?;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// What an operator should know who serves more than this machine.
+fn warn_of_the_public(settings: &Settings) {
+    for (setting, address) in settings.public() {
+        if settings.allow_public_without_password {
+            tracing::warn!(%address, "whoever reaches this server may read and destroy all that it holds: no password");
+        }
+        match setting {
+            "listen" => {
+                tracing::warn!(%address, "passwords and data travel in the clear to --listen; see --tls-listen")
+            }
+            "http" => tracing::warn!(%address, "figures are shown to whoever reaches --http: it asks for no password"),
+            _ => {}
+        }
+    }
 }

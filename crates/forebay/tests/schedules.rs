@@ -13,16 +13,15 @@ use forebay::mutation::{self, Fault};
 use forebay::policy::choose;
 use forebay::runtime::simulated::Simulation;
 use forebay::store::Store;
-use forebay::store::delayed::{Delay, Delayed};
 use forebay::store::memory::Memory;
+use forebay::store::metered::Metered;
 use forebay::txn::{Ahead, Documents, Engine, EngineOptions, Executed, Mode, Plan, PlannedLock, TxnLimits};
 use forebay::{Change, Data, Key};
 use shuttle::Runner;
-use shuttle::rand::Rng;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 
 fn schedules() -> usize {
-    std::env::var("FOREBAY_SCHEDULES").ok().and_then(|count| count.parse().ok()).unwrap_or(3000)
+    std::env::var("FOREBAY_SCHEDULES").ok().and_then(|count| count.parse().ok()).unwrap_or(1500)
 }
 
 fn check(test: impl Fn() + Send + Sync + 'static) {
@@ -40,19 +39,23 @@ struct World {
     _simulation: Simulation,
 }
 
-/// Commits go to the store at once, or by the queue.
-fn world(partitions: usize, budget_bytes: usize) -> Arc<World> {
-    world_with(shuttle::rand::thread_rng().gen_bool(0.5), partitions, budget_bytes)
+/// How commits reach the store: one by one at once, or as groups behind those that have a place.
+#[derive(Clone, Copy)]
+enum Commits {
+    AtOnce,
+    InGroups,
 }
 
-fn world_with(queue: bool, partitions: usize, budget_bytes: usize) -> Arc<World> {
+const BOTH: [Commits; 2] = [Commits::AtOnce, Commits::InGroups];
+
+fn world(commits: Commits, partitions: usize, budget_bytes: usize) -> Arc<World> {
     let simulation = Simulation::new(1);
-    let choice = choose("s3-fifo").expect("it is in the table");
-    let memory: Arc<dyn Store> = Arc::new(Memory::new());
-    let store = match queue {
-        false => memory,
-        true => Arc::new(Delayed::new(simulation.runtime(), memory, Delay::default())),
+    let store: Arc<dyn Store> = match commits {
+        Commits::AtOnce => Arc::new(Memory::new()),
+        // A decorated store never commits at once.
+        Commits::InGroups => Arc::new(Metered::new(simulation.runtime(), Arc::new(Memory::new()))),
     };
+    let choice = choose("s3-fifo").expect("it is in the table");
     let engine = Engine::new(EngineOptions {
         runtime: simulation.runtime(),
         store,
@@ -115,11 +118,11 @@ impl World {
 /// A read of two keys sees a commit to both or not at all; a later read sees no less than an earlier one.
 #[test]
 fn a_read_of_two_keys_is_of_one_moment() {
-    check(read_two_keys);
+    BOTH.into_iter().for_each(|commits| check(move || read_two_keys(commits)));
 }
 
-fn read_two_keys() {
-    let world = world(2, 1 << 20);
+fn read_two_keys(commits: Commits) {
+    let world = world(commits, 2, 1 << 20);
     world.increment(2);
     let writer = {
         let world = world.clone();
@@ -146,11 +149,11 @@ fn read_two_keys() {
 /// Whoever gets a lock later commits later, whatever happens between lock and queue.
 #[test]
 fn writers_of_one_key_do_not_overtake_each_other() {
-    check(write_one_key);
+    BOTH.into_iter().for_each(|commits| check(move || write_one_key(commits)));
 }
 
-fn write_one_key() {
-    let world = world_with(true, 2, 1 << 20);
+fn write_one_key(commits: Commits) {
+    let world = world(commits, 2, 1 << 20);
     let writers: Vec<_> = (0..3)
         .map(|_| {
             let world = world.clone();
@@ -167,65 +170,71 @@ fn write_one_key() {
 /// Two readers of one key each, one after the other in real time, do not see a commit to both keys half.
 #[test]
 fn single_reads_follow_real_time() {
-    check(|| {
-        let world = world(2, 1 << 20);
-        world.increment(2);
-        let writer = {
-            let world = world.clone();
-            shuttle::thread::spawn(move || world.increment(2))
-        };
-        let reader = {
-            let world = world.clone();
-            shuttle::thread::spawn(move || {
-                let first = world.read(&world.keys[..1])[0];
-                let second = world.read(&world.keys[1..2])[0];
-                assert!(second >= first, "y is older than x, which was read before");
-            })
-        };
-        writer.join().unwrap();
-        reader.join().unwrap();
-    });
+    BOTH.into_iter().for_each(|commits| check(move || read_one_after_the_other(commits)));
+}
+
+fn read_one_after_the_other(commits: Commits) {
+    let world = world(commits, 2, 1 << 20);
+    world.increment(2);
+    let writer = {
+        let world = world.clone();
+        shuttle::thread::spawn(move || world.increment(2))
+    };
+    let reader = {
+        let world = world.clone();
+        shuttle::thread::spawn(move || {
+            let first = world.read(&world.keys[..1])[0];
+            let second = world.read(&world.keys[1..2])[0];
+            assert!(second >= first, "y is older than x, which was read before");
+        })
+    };
+    writer.join().unwrap();
+    reader.join().unwrap();
 }
 
 /// Fills, evictions and commits at once: what is cached at the end is what the store says.
 #[test]
 fn no_late_fill_installs_an_old_value() {
-    check(|| {
-        // Room for about two entries, so that keys leave and are filled again.
-        let world = world(1, 700);
-        let total = Arc::new(AtomicU64::new(0));
-        let threads: Vec<_> = (0..3)
-            .map(|thread| {
-                let (world, total) = (world.clone(), total.clone());
-                shuttle::thread::spawn(move || {
-                    if thread == 0 {
-                        world.increment(1);
-                        total.fetch_add(1, Ordering::SeqCst);
-                    } else {
-                        let keys = world.keys.clone();
-                        let ahead = shuttle::future::block_on(world.engine.fetch_ahead(&keys));
-                        drop(ahead);
-                        world.read(&keys[..thread]);
-                        world.read(&keys[2..]);
-                    }
-                })
+    BOTH.into_iter().for_each(|commits| check(move || fill_and_commit(commits)));
+}
+
+fn fill_and_commit(commits: Commits) {
+    // Room for about two entries, so that keys leave and are filled again.
+    let world = world(commits, 1, 300);
+    let total = Arc::new(AtomicU64::new(0));
+    let threads: Vec<_> = (0..3)
+        .map(|thread| {
+            let (world, total) = (world.clone(), total.clone());
+            shuttle::thread::spawn(move || {
+                if thread == 0 {
+                    world.increment(1);
+                    total.fetch_add(1, Ordering::SeqCst);
+                } else {
+                    let keys = world.keys.clone();
+                    let ahead = shuttle::future::block_on(world.engine.fetch_ahead(&keys));
+                    drop(ahead);
+                    world.read(&keys[..thread]);
+                    world.read(&keys[2..]);
+                }
             })
-            .collect();
-        for thread in threads {
-            thread.join().unwrap();
-        }
-        world.engine.validate();
-        let wanted = total.load(Ordering::SeqCst) as i64;
-        assert_eq!(world.read(&world.keys[..1]), [wanted]);
-        assert_eq!(world.engine.locked_keys(), 0, "a lock is left");
-    });
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    world.engine.validate();
+    let wanted = total.load(Ordering::SeqCst) as i64;
+    assert_eq!(world.read(&world.keys[..1]), [wanted]);
+    assert_eq!(world.engine.locked_keys(), 0, "a lock is left");
 }
 
 /// A fault that only threads can show, the test that it breaks, and within how many schedules, one for each seed.
 const GATE: &[(Fault, fn(), u64)] = &[
-    (Fault::SecondLookSkipped, read_two_keys, 10_000),
-    (Fault::PublishedKeyByKey, read_two_keys, 10_000),
-    (Fault::LockBeforePlace, write_one_key, 10_000),
+    (Fault::SecondLookSkipped, || read_two_keys(Commits::AtOnce), 300),
+    (Fault::SecondLookSkipped, || read_two_keys(Commits::InGroups), 3000),
+    (Fault::PublishedKeyByKey, || read_two_keys(Commits::AtOnce), 300),
+    (Fault::PublishedKeyByKey, || read_two_keys(Commits::InGroups), 3000),
+    (Fault::LockBeforePlace, || write_one_key(Commits::InGroups), 1000),
 ];
 
 /// One schedule: every other seed few switches at chosen places, else random ones. What a failure says.

@@ -166,7 +166,7 @@ fn damaged_rows_are_told_and_the_others_still_read() {
 /// not look at the sums of pages as it reads) is what `check` finds.
 #[test]
 fn rot_is_told_or_found_by_a_check() {
-    let sample = Sample::new(runtime());
+    let sample = Sample::new();
     assert_eq!(sample.examine(&[]).wrong, [""; 0]);
     assert!(!sample.check_finds(&[]), "a sound file");
     let seeds = std::env::var("FOREBAY_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(400);

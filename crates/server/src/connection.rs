@@ -3,32 +3,39 @@
 //! It goes on reading while replies wait to be written: many clients write a whole pipeline before they read, and would
 //! hang otherwise. What waits is bounded by `client_reply_bytes_max`, and over all clients by `replies_bytes_max`; past
 //! either the connection is closed and logged, as Redis does. A deep pipeline is served in slices, so that others get
-//! their turn.
+//! their turn. The bytes travel on a [`Wire`]: a socket, or TLS over one.
+
+pub(crate) mod wire;
 
 use std::io::{self, ErrorKind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
-use forebay_protocol::{Batch, Decoder};
-use tokio::io::AsyncReadExt;
-use tokio::net::TcpStream;
+use forebay_protocol::{Batch, Decoder, Reply};
 
 use crate::session::Session;
 use crate::state::{Client, Shared};
+use wire::{Ready, Wire};
+
+/// What a client makes the server hold is counted from here on, so that ordinary ones cost nothing.
+const HELD_BYTES_MIN: usize = 64 << 10;
 
 /// Bytes of input that may wait unparsed behind a slice that runs.
 const INPUT_BYTES_MAX: usize = 1 << 20;
 
 /// Serves a connection to its end.
-pub(crate) async fn serve(stream: TcpStream, shared: Arc<Shared>, client: Arc<Client>) {
+pub(crate) async fn serve(wire: impl Wire, shared: Arc<Shared>, client: Arc<Client>) {
     let mut connection = Connection {
-        stream,
+        wire,
         decoder: Decoder::new(shared.limits.request),
         input: BytesMut::new(),
         session: Session::new(shared.clone(), client.clone()),
         counted: 0,
+        held: 0,
+        stranger_since: None,
         shared,
         client,
     };
@@ -36,20 +43,25 @@ pub(crate) async fn serve(stream: TcpStream, shared: Arc<Shared>, client: Arc<Cl
         tracing::debug!(client = connection.client.id, %error, "connection ended");
     }
     connection.count_waiting(0);
+    connection.count_held(0);
 }
 
-struct Connection {
-    stream: TcpStream,
+struct Connection<W> {
+    wire: W,
     decoder: Decoder,
     input: BytesMut,
     session: Session,
     /// Bytes of waiting replies that are counted in the server's figures.
     counted: usize,
+    /// Bytes of requests that are counted in the server's figures.
+    held: usize,
+    /// Since when it has to authenticate, on the runtime's clock.
+    stranger_since: Option<Duration>,
     shared: Arc<Shared>,
     client: Arc<Client>,
 }
 
-impl Connection {
+impl<W: Wire> Connection<W> {
     async fn run(&mut self) -> io::Result<()> {
         let mut batch = Batch::default();
         let mut ended = false;
@@ -59,6 +71,7 @@ impl Connection {
         loop {
             let full = self.serve_slice(&mut batch).await;
             self.write()?;
+            self.hold()?;
             if self.session.closing || (ended && !full) {
                 return self.close().await;
             }
@@ -76,6 +89,7 @@ impl Connection {
         // Unauthenticated clients' limits change with AUTH, so one request at a time: see `forebay_protocol::Limits`.
         let authenticated = !self.session.identity.is_stranger();
         if authenticated != self.decoder.limits().authenticated {
+            self.stranger_since = (!authenticated).then(|| self.shared.engine.runtime().elapsed());
             self.decoder.set_limits(forebay_protocol::Limits { authenticated, ..self.shared.limits.request });
         }
         let frames_max = if authenticated { self.shared.limits.pipeline_frames_max } else { 1 };
@@ -108,7 +122,9 @@ impl Connection {
             let runtime = self.shared.engine.runtime();
             let deadline = self.session.deadline();
             let time_left = deadline.map(|deadline| deadline.at.saturating_sub(runtime.elapsed()));
-            let sleep = time_left.map(|time_left| runtime.sleep(time_left));
+            let patience = Duration::from_millis(self.shared.limits.stranger_ms_max);
+            let stranger = self.stranger_since.map(|since| (since + patience).saturating_sub(runtime.elapsed()));
+            let sleep = time_left.into_iter().chain(stranger).min().map(|time_left| runtime.sleep(time_left));
             let up = async {
                 match sleep {
                     Some(sleep) => sleep.await,
@@ -116,7 +132,6 @@ impl Connection {
                 }
             };
             self.decoder.reserve(&mut self.input);
-            let (mut reading, writing) = self.stream.split();
             // In this order, so that a client that never pauses hides nothing from us.
             tokio::select! {
                 biased;
@@ -125,17 +140,21 @@ impl Connection {
                     return Ok(true);
                 }
                 () = self.client.killed() => return Err(io::Error::other("killed by CLIENT KILL")),
-                () = up => self.session.expire(self.shared.engine.runtime().elapsed()),
+                () = up => {
+                    self.session.expire(self.shared.engine.runtime().elapsed());
+                    if stranger.is_some_and(|stranger| time_left.is_none_or(|time_left| stranger <= time_left)) {
+                        tracing::info!(client = self.client.id, "closing a stranger: stranger_ms_max");
+                        return Err(io::Error::other("stranger_ms_max"));
+                    }
+                }
                 () = self.session.shown() => {
                     self.session.take_shown();
                     self.write()?;
                 }
-                writable = writing.writable(), if waiting => {
-                    writable?;
-                    self.write()?;
-                }
-                // A read that leaves room tells tokio that the socket is empty; `try_read_buf` would ask it once more.
-                first = reading.read_buf(&mut self.input) => return Ok(self.read_on(first?)? == 0),
+                ready = self.wire.ready(&mut self.input, waiting) => match ready? {
+                    Ready::Write => self.write()?,
+                    Ready::Read(first) => return Ok(self.read_on(first)? == 0),
+                },
             }
         }
     }
@@ -146,7 +165,7 @@ impl Connection {
         let full = |input: &BytesMut| input.len() == input.capacity() && input.len() < INPUT_BYTES_MAX;
         while total > 0 && full(&self.input) {
             self.decoder.reserve(&mut self.input);
-            match self.stream.try_read_buf(&mut self.input) {
+            match self.wire.try_read(&mut self.input) {
                 Ok(0) => break,
                 Ok(count) => total += count,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
@@ -162,7 +181,7 @@ impl Connection {
         let out = self.session.replies.ready_mut();
         let mut written = 0;
         while !out.is_empty() {
-            match self.stream.try_write(out) {
+            match self.wire.try_write(out) {
                 Ok(count) => {
                     out.advance(count);
                     written += count;
@@ -182,7 +201,8 @@ impl Connection {
         self.count_waiting(left);
         let all = self.shared.figures.reply_bytes.load(Ordering::Relaxed);
         let limits = &self.shared.limits;
-        if left > limits.client_reply_bytes_max || (left > 0 && all > limits.replies_bytes_max) {
+        let overflown = self.session.replies.overflown() || left > limits.client_reply_bytes_max;
+        if overflown || (left > 0 && all > limits.replies_bytes_max) {
             let client = self.client.id;
             tracing::warn!(
                 client,
@@ -195,6 +215,30 @@ impl Connection {
         Ok(())
     }
 
+    /// Counts what the server holds of this client's requests; past the limit of all the connection is closed.
+    fn hold(&mut self) -> io::Result<()> {
+        let held = self.input.len() + self.decoder.memory_bytes() + self.session.held_bytes();
+        let grows = held > self.held && held > HELD_BYTES_MIN;
+        self.count_held(if held > HELD_BYTES_MIN { held } else { 0 });
+        let (all, limit) = (self.shared.figures.held_bytes.load(Ordering::Relaxed), self.shared.limits.held_bytes_max);
+        if grows && all > limit {
+            let client = self.client.id;
+            tracing::warn!(client, held, all, "closing a client whose requests take too much memory: held_bytes_max");
+            self.session.answer(&Reply::error(format!("LIMIT held_bytes_max {limit}")));
+            self.session.closing = true;
+            self.input.clear();
+        }
+        Ok(())
+    }
+
+    fn count_held(&mut self, held: usize) {
+        if held != self.held {
+            self.shared.figures.held_bytes.fetch_add(held, Ordering::Relaxed);
+            self.shared.figures.held_bytes.fetch_sub(self.held, Ordering::Relaxed);
+            self.held = held;
+        }
+    }
+
     fn count_waiting(&mut self, left: usize) {
         if left != self.counted {
             self.shared.figures.reply_bytes.fetch_add(left, Ordering::Relaxed);
@@ -203,19 +247,21 @@ impl Connection {
         }
     }
 
-    /// Writes the last replies, then ends.
+    /// Writes the last replies, then ends. A client that takes them byte by byte does not hold it up.
     async fn close(&mut self) -> io::Result<()> {
-        while !self.session.replies.ready_mut().is_empty() {
+        let mut time_up = pin!(self.shared.engine.runtime().clone().sleep(CLOSE_WAIT));
+        while !self.session.replies.ready_mut().is_empty() || !self.wire.flush()? {
             tokio::select! {
-                writable = self.stream.writable() => writable?,
+                writable = self.wire.writable() => writable?,
                 () = self.client.killed() => return Ok(()),
-                () = self.shared.engine.runtime().sleep(CLOSE_WAIT) => return Ok(()),
+                () = &mut time_up => return Ok(()),
             }
             self.write()?;
         }
+        self.wire.end();
         Ok(())
     }
 }
 
 /// How long a closing connection waits for its client to read the last replies.
-const CLOSE_WAIT: std::time::Duration = std::time::Duration::from_secs(5);
+const CLOSE_WAIT: Duration = Duration::from_secs(5);

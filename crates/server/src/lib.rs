@@ -31,6 +31,7 @@ pub mod settings;
 pub mod slowlog;
 mod state;
 pub mod tally;
+pub mod tls;
 
 pub use access::Access;
 pub use http::Http;

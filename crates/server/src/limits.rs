@@ -7,6 +7,8 @@ use forebay_protocol::Limits as RequestLimits;
 pub struct ServerLimits {
     /// Connections at a time; one more is told so and closed.
     pub clients_max: usize,
+    /// A connection that has to authenticate and has not by then is closed, in ms.
+    pub stranger_ms_max: u64,
     /// Interactive transactions open at a time.
     pub transactions_max: usize,
     /// Requests of one connection that run before others get their turn.
@@ -15,6 +17,11 @@ pub struct ServerLimits {
     pub client_reply_bytes_max: usize,
     /// The same over all clients.
     pub replies_bytes_max: usize,
+    /// Bytes that unfinished requests, MULTI and TXN hold, over all clients; past it a connection that holds more than
+    /// 64 KiB is closed when it sends more.
+    pub held_bytes_max: usize,
+    /// Bytes that one interactive transaction has read and written.
+    pub txn_bytes_max: usize,
     /// Commands queued in one MULTI.
     pub multi_commands_max: usize,
     /// Bytes of the commands queued in one MULTI.
@@ -29,10 +36,13 @@ impl Default for ServerLimits {
     fn default() -> ServerLimits {
         ServerLimits {
             clients_max: 10_000,
+            stranger_ms_max: 60_000,
             transactions_max: 10_000,
             pipeline_frames_max: 128,
             client_reply_bytes_max: 256 << 20,
             replies_bytes_max: 1 << 30,
+            held_bytes_max: 1 << 30,
+            txn_bytes_max: 256 << 20,
             multi_commands_max: 100_000,
             multi_bytes_max: 64 << 20,
             watched_keys_max: 10_000,

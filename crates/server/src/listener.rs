@@ -9,7 +9,9 @@ use thiserror::Error;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::connection;
+use crate::connection::wire::TlsStream;
 use crate::state::{ServerOptions, Shared};
+use crate::tls::Tls;
 
 /// How long connections may take to finish after a stop.
 const STOP_WAIT: Duration = Duration::from_secs(10);
@@ -29,6 +31,9 @@ pub enum ServeError {
         /// What the machine says.
         error: std::io::Error,
     },
+    /// No address is left to listen on.
+    #[error("nothing to listen on; give an address with --listen or --tls-listen")]
+    Nowhere,
     /// The address for browsers and Prometheus can't be listened on.
     #[error("can't listen on {address} for HTTP: {error}; choose another with --http, or none with --http off")]
     BindHttp {
@@ -41,25 +46,62 @@ pub enum ServeError {
 
 /// A server that listens.
 pub struct Server {
-    listener: TcpListener,
-    address: SocketAddr,
+    plain: Option<Listener>,
+    tls: Option<(Listener, Arc<Tls>)>,
     shared: Arc<Shared>,
 }
 
-impl Server {
-    /// Listens on `address`; port 0 chooses a free one.
-    pub async fn bind(address: SocketAddr, options: ServerOptions) -> Result<Server, ServeError> {
+/// One address that is listened on.
+struct Listener {
+    socket: TcpListener,
+    address: SocketAddr,
+}
+
+impl Listener {
+    async fn bind(address: SocketAddr) -> Result<Listener, ServeError> {
         let failed = |error| ServeError::Bind { address, error };
-        let listener = TcpListener::bind(address).await.map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
+        let socket = TcpListener::bind(address).await.map_err(failed)?;
+        let address = socket.local_addr().map_err(failed)?;
+        Ok(Listener { socket, address })
+    }
+}
+
+/// The next connection, if there is a listener.
+async fn accept(listener: Option<&Listener>) -> std::io::Result<(TcpStream, SocketAddr)> {
+    match listener {
+        Some(listener) => listener.socket.accept().await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Server {
+    /// Listens on `address`, and where [`ServerOptions::tls`] says; port 0 chooses a free one.
+    pub async fn bind(address: Option<SocketAddr>, mut options: ServerOptions) -> Result<Server, ServeError> {
+        let plain = match address {
+            Some(address) => Some(Listener::bind(address).await?),
+            None => None,
+        };
+        let tls = match options.tls.take() {
+            Some((address, tls)) => Some((Listener::bind(address).await?, tls)),
+            None => None,
+        };
         let shared = Arc::new(Shared::new(options));
-        let _ = shared.address.set(address);
-        Ok(Server { listener, address, shared })
+        let first = plain.as_ref().or(tls.as_ref().map(|(listener, _)| listener)).ok_or(ServeError::Nowhere)?;
+        let _ = shared.address.set(first.address);
+        if let Some((_, tls)) = &tls {
+            let _ = shared.tls.set(tls.clone());
+        }
+        Ok(Server { plain, tls, shared })
     }
 
-    /// The address that it listens on.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    /// The address that it listens on without TLS.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.plain.as_ref().map(|listener| listener.address)
+    }
+
+    /// The address that it listens on with TLS.
+    pub fn tls_address(&self) -> Option<SocketAddr> {
+        self.tls.as_ref().map(|(listener, _)| listener.address)
     }
 
     /// What all sessions share; [`crate::state::Stop::set`] there stops the server.
@@ -71,18 +113,22 @@ impl Server {
     pub async fn run(self) {
         let shared = self.shared.clone();
         loop {
-            tokio::select! {
-                accepted = self.listener.accept() => match accepted {
-                    Ok((stream, address)) => self.serve(stream, address),
-                    Err(error) => {
-                        tracing::warn!(%error, "can't accept a connection");
-                        tokio::time::sleep(ACCEPT_PAUSE).await;
-                    }
-                },
+            let (accepted, tls) = tokio::select! {
+                accepted = accept(self.plain.as_ref()) => (accepted, None),
+                accepted = accept(self.tls.as_ref().map(|(listener, _)| listener)) => {
+                    (accepted, self.tls.as_ref().map(|(_, tls)| tls))
+                }
                 () = shared.stopping.wait() => break,
+            };
+            match accepted {
+                Ok((stream, address)) => self.serve(stream, address, tls),
+                Err(error) => {
+                    tracing::warn!(%error, "can't accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
             }
         }
-        drop(self.listener);
+        drop((self.plain, self.tls));
         let finished = async {
             while !shared.clients.is_empty() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
@@ -100,26 +146,35 @@ impl Server {
         }
     }
 
-    fn serve(&self, stream: TcpStream, address: SocketAddr) {
+    fn serve(&self, stream: TcpStream, address: SocketAddr, tls: Option<&Arc<Tls>>) {
         let shared = self.shared.clone();
         let now_ms = shared.engine.runtime().now_ms();
-        let local = stream.local_addr().unwrap_or(self.address);
+        let local = stream.local_addr().map_or_else(|_| String::new(), |local| local.to_string());
         // Replies are written whole, so nothing is gained by waiting for more.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "can't set TCP_NODELAY");
         }
         let clients_max = shared.limits.clients_max;
-        let Some(client) = shared.clients.add(address.to_string(), local.to_string(), now_ms, clients_max) else {
+        let Some(client) = shared.clients.add(address.to_string(), local, now_ms, clients_max) else {
             shared.figures.connections_refused.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(%address, clients_max, "refused a client: clients_max");
             // Redis' words; written at once or not at all.
-            let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
+            if tls.is_none() {
+                let _ = stream.try_write(b"-ERR max number of clients reached\r\n");
+            }
             return;
         };
+        let tls = tls.map(|tls| tls.config(now_ms, shared.engine.runtime().elapsed()));
         shared.figures.connections.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
             let registered = Registered { shared: shared.clone(), id: client.id };
-            connection::serve(stream, shared, client).await;
+            match tls {
+                None => connection::serve(stream, shared, client).await,
+                Some(config) => match TlsStream::accept(stream, config).await {
+                    Ok(stream) => connection::serve(stream, shared, client).await,
+                    Err(error) => tracing::info!(client = client.id, %address, %error, "no TLS with a client"),
+                },
+            }
             drop(registered);
         });
     }

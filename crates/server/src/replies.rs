@@ -10,10 +10,13 @@ use forebay_protocol::{Protocol, Reply};
 use crate::command::txn_error;
 
 /// The replies of one connection that have not been given to its socket.
-#[derive(Default)]
 pub struct Replies {
     ready: BytesMut,
     waiting: VecDeque<Waiting>,
+    /// Bytes of `Waiting::after`, all together.
+    after_bytes: usize,
+    bytes_max: usize,
+    overflown: bool,
 }
 
 struct Waiting {
@@ -28,6 +31,25 @@ struct Waiting {
 }
 
 impl Replies {
+    /// None yet. One that would make them more than `bytes_max` bytes is dropped, and all behind it: one request may
+    /// ask for much more than there is room for (MGET of one large document, a thousand times), so the limit has to
+    /// hold before the reply is written down. The connection is to be closed then.
+    pub fn new(bytes_max: usize) -> Replies {
+        let ready = BytesMut::new();
+        Replies { ready, waiting: VecDeque::new(), after_bytes: 0, bytes_max, overflown: false }
+    }
+
+    /// Whether a reply had no room.
+    pub fn overflown(&self) -> bool {
+        self.overflown
+    }
+
+    fn has_room(&mut self, reply: &Reply) -> bool {
+        let waiting = self.ready.len() + self.after_bytes;
+        self.overflown |= reply.encoded_bytes_max() > self.bytes_max.saturating_sub(waiting);
+        !self.overflown
+    }
+
     /// Where replies that wait for nothing are encoded.
     pub fn out(&mut self) -> &mut BytesMut {
         match self.waiting.back_mut() {
@@ -38,7 +60,17 @@ impl Replies {
 
     /// Adds a reply that waits for nothing.
     pub fn push(&mut self, reply: &Reply, protocol: Protocol) {
-        reply.encode(protocol, self.out());
+        if !self.has_room(reply) {
+            return;
+        }
+        match self.waiting.back_mut() {
+            Some(waiting) => {
+                let before = waiting.after.len();
+                reply.encode(protocol, &mut waiting.after);
+                self.after_bytes += waiting.after.len() - before;
+            }
+            None => reply.encode(protocol, &mut self.ready),
+        }
     }
 
     /// Adds a reply that is shown once `committing` is settled, or an error in its place. With `with_version`, the
@@ -65,9 +97,14 @@ impl Replies {
                     Ok(_) => reply,
                     Err(error) => txn_error(&error),
                 };
-                reply.encode(waiting.protocol, &mut self.ready);
+                if self.has_room(&reply) {
+                    reply.encode(waiting.protocol, &mut self.ready);
+                }
             }
-            self.ready.extend_from_slice(&waiting.after);
+            self.after_bytes = self.after_bytes.saturating_sub(waiting.after.len());
+            if !self.overflown {
+                self.ready.extend_from_slice(&waiting.after);
+            }
         }
     }
 

@@ -8,6 +8,7 @@
 //! Knows no socket and no clock of its own: it runs on any [`forebay::runtime::Runtime`].
 
 mod attend;
+mod hints;
 mod identity;
 mod multi;
 mod open;
@@ -18,14 +19,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use forebay::Value;
 use forebay::cache::Context;
-use forebay::hint::HintSet;
 use forebay::key::{Key, KeyRef};
 use forebay::mutation::{self, Fault};
 use forebay::txn::{Ahead, Committing, Executed, Mode, Plan, PlannedLock};
 use forebay_protocol::{Batch, Frame, Protocol, Reply, errors};
 use smallvec::SmallVec;
 
+pub use hints::Hints;
 pub use identity::{Identity, reason};
 pub use multi::{Multi, Queue};
 pub use open::{Deadline, Open};
@@ -40,6 +42,9 @@ use crate::tally::Pending;
 
 /// Keys that one look ahead fetches together.
 const LOOK_AHEAD_KEYS_MAX: usize = 1024;
+
+/// What an argument in TXN costs beside its bytes: a lock, a change, an entry.
+const ARG_BYTES_COUNTED: usize = 64;
 
 /// One client's state.
 pub struct Session {
@@ -75,40 +80,6 @@ pub struct Session {
     pub pending: Pending,
 }
 
-/// Hint sets as the client named them.
-#[derive(Clone, Debug, Default)]
-pub struct Hints {
-    /// HINT USE: for the next command.
-    next: Option<HintSet>,
-    /// The command that runs is the HINT USE itself.
-    fresh: bool,
-    /// HINT DEFAULT: for the connection.
-    pub default: HintSet,
-    /// HINT SCHEMA: the schema of the sets that follow.
-    pub schema: Option<u32>,
-    /// HINT SET: the client's ids.
-    pub sets: BTreeMap<Box<[u8]>, HintSet>,
-}
-
-impl Hints {
-    /// The next command has `set`.
-    pub fn use_next(&mut self, set: HintSet) {
-        (self.next, self.fresh) = (Some(set), true);
-    }
-
-    /// The set of the command at hand.
-    pub fn now(&self) -> HintSet {
-        self.next.unwrap_or(self.default)
-    }
-
-    /// A command has run.
-    fn used(&mut self) {
-        if !std::mem::take(&mut self.fresh) {
-            self.next = None;
-        }
-    }
-}
-
 /// Which replies the client wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReplyMode {
@@ -127,6 +98,7 @@ impl Session {
     /// A session of a client that has just connected.
     pub fn new(shared: Arc<Shared>, client: Arc<Client>) -> Session {
         let identity = Identity::new(&shared.access);
+        let replies = Replies::new(shared.limits.client_reply_bytes_max);
         let session = Session {
             shared,
             client,
@@ -135,7 +107,7 @@ impl Session {
             space: 0,
             multi: Multi::default(),
             open: Open::default(),
-            replies: Replies::default(),
+            replies,
             hints: Hints::default(),
             reply_mode: ReplyMode::On,
             closing: false,
@@ -169,7 +141,7 @@ impl Session {
         let mut ahead = Ahead::default();
         let mut looked_ahead = false;
         for at in 0..batch.len() {
-            if self.closing {
+            if self.closing || self.replies.overflown() {
                 break;
             }
             let frame = batch.frame(at);
@@ -339,8 +311,14 @@ impl Session {
     ) -> Reply {
         let (space, random) = (self.space, self.random_for(command));
         let hints = self.context().hints;
+        let bytes_max = self.shared.limits.txn_bytes_max;
+        if self.open.hold(frame.args_bytes() + frame.len() * ARG_BYTES_COUNTED) > bytes_max {
+            return Reply::error(format!("LIMIT txn_bytes_max {bytes_max}"));
+        }
         let Some(transaction) = self.open.transaction() else { return Reply::error("ERR no transaction is open") };
         transaction.context_mut().hints = hints;
+        let read = |lock: &&PlannedLock| lock.load && !transaction.documents().loaded(lock.key.borrow());
+        let new: SmallVec<[Key; 2]> = locks.iter().filter(read).map(|lock| lock.key.clone()).collect();
         if let Err(error) = transaction.prepare_command(locks, ahead).await {
             self.open.abort(&error.to_string(), &self.shared);
             self.traced.ended(&self.shared, false);
@@ -356,7 +334,10 @@ impl Session {
         if self.shared.attention.get() & TRACED != 0 {
             self.traced.reads(&self.shared, locks, documents, &context);
         }
+        let sizes = new.iter().filter_map(|key| documents.value(key.borrow()).ok().flatten()).map(Value::size);
+        let loaded: usize = sizes.sum();
         self.committing = Some((transaction.shown(), false));
+        self.open.hold(loaded);
         answer.unwrap_or_else(|error| error)
     }
 
@@ -435,6 +416,12 @@ impl Session {
                 false
             }
         }
+    }
+
+    /// Bytes that the client makes the server hold beside its unfinished request: what MULTI has queued, and what TXN
+    /// has read and written.
+    pub fn held_bytes(&self) -> usize {
+        self.multi.queue.as_ref().map_or(0, |queue| queue.bytes) + self.open.held_bytes()
     }
 
     /// When the open transaction, if there is one, is to be rolled back if its client says nothing.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use forebay::txn::Engine;
 use futures_util::task::AtomicWaker;
 
-use crate::access::Access;
+use crate::access::{Access, Source};
 use crate::attention::Attention;
 use crate::command::{self, Table};
 use crate::cursors::Cursors;
@@ -21,6 +21,7 @@ use crate::recorder::Recorder;
 use crate::settings::Settings;
 use crate::slowlog::{Latency, Slowlog};
 use crate::tally::Tally;
+use crate::tls::Tls;
 
 /// What a server is made with.
 pub struct ServerOptions {
@@ -32,6 +33,8 @@ pub struct ServerOptions {
     pub threads: usize,
     /// Who may come in.
     pub access: Access,
+    /// Where TLS is served, and with what.
+    pub tls: Option<(SocketAddr, Arc<Tls>)>,
     /// Where CACHE TRACE writes its files; without it CACHE TRACE is refused.
     pub trace_dir: Option<PathBuf>,
 }
@@ -44,6 +47,7 @@ impl ServerOptions {
             limits: ServerLimits::default(),
             threads: 1,
             access: Access::default(),
+            tls: None,
             trace_dir: None,
         }
     }
@@ -73,6 +77,8 @@ pub struct Shared {
     pub stopping: Stop,
     /// The address that it listens on, once it does.
     pub address: OnceLock<SocketAddr>,
+    /// What TLS is served with, if it is.
+    pub tls: OnceLock<Arc<Tls>>,
     /// What commands have to look out for.
     pub attention: Attention,
     /// What CONFIG SET can change.
@@ -104,6 +110,8 @@ pub struct Figures {
     pub transactions_open: AtomicUsize,
     /// Bytes of replies that wait for clients now.
     pub reply_bytes: AtomicUsize,
+    /// Bytes that unfinished requests, MULTI and TXN of clients with more than a little of them hold now.
+    pub held_bytes: AtomicUsize,
     /// Bytes read from clients.
     pub bytes_in: AtomicU64,
     /// Bytes written to clients.
@@ -316,6 +324,7 @@ impl Shared {
             started_ms,
             stopping: Stop::default(),
             address: OnceLock::new(),
+            tls: OnceLock::new(),
             attention: Attention::default(),
             settings: Settings::default(),
             tally: Tally::new(command::all().count()),
@@ -325,6 +334,25 @@ impl Shared {
             pause: Pause::default(),
             cursors: Cursors::default(),
             recorder: Recorder::new(options.trace_dir),
+        }
+    }
+
+    /// Reads the files again that say who may come in, and those of TLS. What can't be read stays as it is.
+    pub async fn reload(&self) {
+        let runtime = self.engine.runtime();
+        if *self.access.source() != Source::None {
+            match self.access.reload(runtime).await {
+                Ok(removed) => {
+                    removed.iter().for_each(|user| self.clients.kill_user(user.id));
+                    tracing::info!(users = self.access.all().len(), "read the users again");
+                }
+                Err(error) => tracing::error!(%error, "the users stay as they were"),
+            }
+        }
+        if let Some(tls) = self.tls.get()
+            && let Err(error) = tls.reload(runtime.now_ms())
+        {
+            tracing::error!(%error, "serving on with the certificate that was read before");
         }
     }
 }

@@ -45,9 +45,9 @@ fn users(lines: &str) -> (tempfile::TempDir, Access) {
 async fn a_stranger_may_only_authenticate_or_leave() {
     let (_folder, shared) = with_users("user default on #HASH ~* &* +@all\nuser bob off #HASH +@all");
     let mut peer = Peer::new(&shared);
-    let noauth_hello = "-NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> \
-        AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the \
-        same time|";
+    let noauth_hello = "-NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO \
+        <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version \
+        at the same time|";
     peer.check(&[
         ("GET k", NOAUTH),
         ("PING", NOAUTH),

@@ -158,8 +158,13 @@ mod tests {
 
     /// Room for `entries` entries of 100 bytes under keys of one digit.
     fn options(policy: &str, entries: usize) -> ReplayOptions {
+        options_for(policy, entries, Some(100))
+    }
+
+    /// The same for entries of `size` bytes, or for absent keys.
+    fn options_for(policy: &str, entries: usize, size: Option<u32>) -> ReplayOptions {
         let policy = choose(policy).expect("known");
-        let entry = charge(&Key::new(0, b"t:1"), &document(Some(100), Version::ZERO), policy.policy);
+        let entry = charge(&Key::new(0, b"t:1"), &document(size, Version::ZERO), policy.policy);
         ReplayOptions { policy, budget_bytes: entries * entry, preload: true, writes_as_reads: false }
     }
 
@@ -196,7 +201,7 @@ mod tests {
         let trace = [(1, 100), (2, 100), (1, 5000), (2, 5000)].map(|(key, size)| record(key, Kind::Read, size));
         assert_eq!(counts(&options("lru", 2), &trace).hits, 2);
         // Without a preload there is nothing to read, but its absence.
-        let absent = ReplayOptions { preload: false, ..options("lru", 1) };
+        let absent = ReplayOptions { preload: false, ..options_for("lru", 1, None) };
         let trace = [1, 2, 1, 2].map(|key| record(key, Kind::Read, 5000));
         let counted = counts(&absent, &trace);
         assert_eq!((counted.hits, counted.misses), (0, 4));

@@ -71,6 +71,24 @@ impl Form<Option<SocketAddr>> for AddressOrOff {
     }
 }
 
+/// A file, or `off`.
+pub struct FileOrOff;
+
+impl Form<Option<PathBuf>> for FileOrOff {
+    const VALUE: &'static str = "FILE|off";
+
+    fn read(text: &str) -> Result<Option<PathBuf>, String> {
+        match text {
+            "" => Err("give a file, or off".into()),
+            text => FolderOrOff::read(text),
+        }
+    }
+
+    fn show(value: &Option<PathBuf>) -> String {
+        FolderOrOff::show(value)
+    }
+}
+
 /// A folder, or `off`.
 pub struct FolderOrOff;
 

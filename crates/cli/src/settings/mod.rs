@@ -18,7 +18,7 @@ use forebay_server::ServerLimits;
 
 pub use error::SettingsError;
 use form::{
-    Address, AddressOrOff, Bytes, Count, CountOrZero, DurabilityWord, FolderOrOff, Form, LogFormatWord, LogLevelWord,
+    AddressOrOff, Bytes, Count, CountOrZero, DurabilityWord, FileOrOff, FolderOrOff, Form, LogFormatWord, LogLevelWord,
     PolicyName, Store, Switch, ThreadCount,
 };
 pub use typed::{Origin, Typed, arguments};
@@ -30,11 +30,23 @@ pub const MEMORY_BYTES_MIN: u64 = 1 << 20;
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Where Redis clients connect.
-    pub listen: SocketAddr,
+    pub listen: Option<SocketAddr>,
     /// Where browsers and Prometheus connect.
     pub http: Option<SocketAddr>,
-    /// Whether to serve addresses that others can reach.
-    pub allow_public: bool,
+    /// A file with the hash of the password.
+    pub password_file: Option<PathBuf>,
+    /// A file with users.
+    pub users_file: Option<PathBuf>,
+    /// Where Redis clients connect with TLS.
+    pub tls_listen: Option<SocketAddr>,
+    /// The server's certificate.
+    pub tls_cert: Option<PathBuf>,
+    /// Its key.
+    pub tls_key: Option<PathBuf>,
+    /// Roots of clients' certificates.
+    pub tls_client_ca: Option<PathBuf>,
+    /// Whether to serve addresses that others can reach to whoever comes.
+    pub allow_public_without_password: bool,
     /// Threads that serve.
     pub threads: Threads,
     /// Where the truth lives.
@@ -129,6 +141,8 @@ pub enum LogLevel {
 pub enum Group {
     /// Addresses and threads.
     Serving,
+    /// Passwords, users and TLS.
+    Access,
     /// The store.
     Store,
     /// Cache and policy.
@@ -140,13 +154,15 @@ pub enum Group {
 }
 
 /// The headings in the order in which they are shown.
-pub const GROUPS: [Group; 5] = [Group::Serving, Group::Store, Group::Cache, Group::Watching, Group::Limits];
+pub const GROUPS: [Group; 6] =
+    [Group::Serving, Group::Access, Group::Store, Group::Cache, Group::Watching, Group::Limits];
 
 impl Group {
     /// Its text.
     pub fn heading(self) -> &'static str {
         match self {
             Group::Serving => "Serving",
+            Group::Access => "Who may come in",
             Group::Store => "Store",
             Group::Cache => "Cache",
             Group::Watching => "Logs and traces",
@@ -207,9 +223,15 @@ impl Default for Settings {
     fn default() -> Settings {
         let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         Settings {
-            listen: local(6379),
+            listen: Some(local(6379)),
             http: Some(local(7379)),
-            allow_public: false,
+            password_file: None,
+            users_file: None,
+            tls_listen: None,
+            tls_cert: None,
+            tls_key: None,
+            tls_client_ca: None,
+            allow_public_without_password: false,
             threads: Threads::Cores,
             // In the folder where it is started, as databases in one file do: visible, and easy to remove.
             store: StoreChoice::Embedded("forebay.redb".into()),
@@ -263,12 +285,12 @@ macro_rules! form_of {
 }
 
 form_of! {
-    Address: SocketAddr,
     AddressOrOff: Option<SocketAddr>,
     Bytes: u64,
     Count: u64,
     CountOrZero: u64,
     DurabilityWord: Durability,
+    FileOrOff: Option<PathBuf>,
     FolderOrOff: Option<PathBuf>,
     LogFormatWord: LogFormat,
     LogLevelWord: LogLevel,
@@ -281,17 +303,27 @@ form_of! {
 /// Every setting there is.
 #[rustfmt::skip] // One line each reads as the table that it is.
 pub static SETTINGS: &[Setting] = &[
-    setting!(Serving, "listen", Address, listen, "Where Redis clients connect; port 0 takes a free one"),
+    setting!(Serving, "listen", AddressOrOff, listen, "Where Redis clients connect; port 0 takes a free one"),
     setting!(Serving, "http", AddressOrOff, http, "Where browsers and Prometheus connect"),
-    setting!(Serving, "allow-public", Switch, allow_public,
-        "Serve addresses that others can reach, although there are no passwords yet"),
     setting!(Serving, "threads", ThreadCount, threads, "Threads that serve; `cores` is one for each core"),
+    setting!(Access, "password-file", FileOrOff, password_file,
+        "File with the hash of the password, made by `forebay password`, that clients have to know"),
+    setting!(Access, "users-file", FileOrOff, users_file,
+        "File with users, one a line as ACL LIST shows them; ACL SAVE writes it"),
+    setting!(Access, "tls-listen", AddressOrOff, tls_listen, "Where Redis clients connect with TLS"),
+    setting!(Access, "tls-cert", FileOrOff, tls_cert,
+        "The server's certificate and those that lead to its root, PEM; read again when it changes"),
+    setting!(Access, "tls-key", FileOrOff, tls_key, "The private key of the certificate, PEM"),
+    setting!(Access, "tls-client-ca", FileOrOff, tls_client_ca,
+        "Roots of clients' certificates, PEM; with it a client without such a certificate is refused"),
+    setting!(Access, "allow-public-without-password", Switch, allow_public_without_password,
+        "Serve whoever reaches an address that is not loopback; all data is theirs to read and destroy"),
     setting!(Store, "store", Store, store, "Where the data lives"),
     setting!(Store, "durability", DurabilityWord, durability,
         "When a commit is safe on disk: before it is acknowledged, at most sync-ms later, or within 30 s"),
     setting!(Store, "sync-ms", Count, sync_ms,
         "Time of acknowledged commits that a crash may cost with `--durability interval`, in ms"),
-    setting!(Cache, "memory", Bytes, memory, "Memory for the cache and the store's pages (a sixteenth of it) together"),
+    setting!(Cache, "memory", Bytes, memory, "Memory for the cache and the store's pages (a 32nd of it, at least 4 MiB) together"),
     setting!(Cache, "policy", PolicyName, policy, "Who decides what stays in memory"),
     setting!(Cache, "partitions", Count, partitions,
         "Parts of the cache with a lock and an order each; 1 decides by the order of all accesses"),
@@ -299,6 +331,8 @@ pub static SETTINGS: &[Setting] = &[
     setting!(Watching, "log", LogFormatWord, log, "How log lines look"),
     setting!(Watching, "log-level", LogLevelWord, log_level, "The least important log lines shown"),
     setting!(Limits, "clients-max", Count, server.clients_max, "Connections at a time; one more is told so and closed"),
+    setting!(Limits, "stranger-ms-max", Count, server.stranger_ms_max,
+        "A connection that has to authenticate and has not by then is closed, in ms"),
     setting!(Limits, "transactions-max", Count, server.transactions_max, "Interactive transactions (TXN) at a time"),
     setting!(Limits, "txn-idle-ms-max", Count, txn.txn_idle_ms_max,
         "An interactive transaction without a command for so long is rolled back, in ms"),
@@ -315,6 +349,9 @@ pub static SETTINGS: &[Setting] = &[
     setting!(Limits, "client-reply-bytes-max", Bytes, server.client_reply_bytes_max,
         "Replies that wait for one client to read them; past it the connection is closed"),
     setting!(Limits, "replies-bytes-max", Bytes, server.replies_bytes_max, "The same over all clients"),
+    setting!(Limits, "held-bytes-max", Bytes, server.held_bytes_max,
+        "Unfinished requests, MULTI and TXN of all clients; past it a large one that grows is closed"),
+    setting!(Limits, "txn-bytes-max", Bytes, server.txn_bytes_max, "What one TXN has read and written"),
     setting!(Limits, "multi-commands-max", Count, server.multi_commands_max, "Commands queued in one MULTI"),
     setting!(Limits, "multi-bytes-max", Bytes, server.multi_bytes_max, "Bytes of the commands queued in one MULTI"),
     setting!(Limits, "watched-keys-max", Count, server.watched_keys_max, "Keys watched by one connection"),
@@ -339,23 +376,53 @@ impl Settings {
         Ok(settings)
     }
 
+    /// The addresses that others can reach, and their settings.
+    pub fn public(&self) -> Vec<(&'static str, SocketAddr)> {
+        let addresses = [("listen", self.listen), ("tls-listen", self.tls_listen), ("http", self.http)];
+        let given = addresses.into_iter().filter_map(|(name, address)| Some((name, address?)));
+        given.filter(|(_, address)| !address.ip().to_canonical().is_loopback()).collect()
+    }
+
+    fn check_tls(&self, wrong: &dyn Fn(&str, String) -> Result<(), SettingsError>) -> Result<(), SettingsError> {
+        let files = [("tls-cert", &self.tls_cert), ("tls-key", &self.tls_key), ("tls-client-ca", &self.tls_client_ca)];
+        match self.tls_listen {
+            Some(_) if self.tls_cert.is_none() || self.tls_key.is_none() => {
+                wrong("tls-listen", "that needs a certificate and its key; give --tls-cert and --tls-key".into())
+            }
+            Some(_) => Ok(()),
+            None => match files.iter().find(|(_, file)| file.is_some()) {
+                Some((name, _)) => wrong(name, "it is of no use without --tls-listen; give an address".into()),
+                None => Ok(()),
+            },
+        }
+    }
+
     fn check(&self, typed: &Typed) -> Result<(), SettingsError> {
         let wrong = |name: &str, why: String| {
             let (setting, text, origin) = typed.of(name);
             Err(SettingsError::Value { place: origin.place(setting), text, why })
         };
-        let reachable = |address: &SocketAddr| !self.allow_public && !address.ip().to_canonical().is_loopback();
-        for (name, address) in [("listen", Some(self.listen)), ("http", self.http)] {
-            if let Some(address) = address.filter(reachable) {
-                let port = address.port();
-                return wrong(
-                    name,
-                    format!(
-                        "others can reach this address and there are no passwords yet; use 127.0.0.1:{port}, or add \
-                         --allow-public if the network keeps strangers out"
-                    ),
-                );
-            }
+        if self.listen.is_none() && self.tls_listen.is_none() {
+            return wrong("listen", "nothing is left to listen on; give an address, or --tls-listen".into());
+        }
+        if self.password_file.is_some() && self.users_file.is_some() {
+            let why = "there is a users file too; its user `default` says which password that has: give one of the two";
+            return wrong("password-file", why.into());
+        }
+        self.check_tls(&wrong)?;
+        if let Some((name, address)) = self.public().first()
+            && !self.allow_public_without_password
+            && self.password_file.is_none()
+            && self.users_file.is_none()
+        {
+            let port = address.port();
+            return wrong(
+                name,
+                format!(
+                    "others can reach this address, and it asks for no password; run `forebay password > FILE` and add \
+                     --password-file FILE, or use 127.0.0.1:{port}"
+                ),
+            );
         }
         if self.memory < MEMORY_BYTES_MIN {
             return wrong("memory", format!("give at least {}", Bytes::show(&MEMORY_BYTES_MIN)));

@@ -233,13 +233,13 @@ mod tests {
 
     #[test]
     fn flags_over_environment_over_file_over_defaults() {
-        let file = "memory = \"1GiB\"\nthreads = 3\n\nlog = 'json'\nallow-public = true\n";
+        let file = "memory = \"1GiB\"\nthreads = 3\n\nlog = 'json'\nallow-public-without-password = true\n";
         let environment = [("FOREBAY_MEMORY", "2GiB"), ("FOREBAY_THREADS", "4")];
         let settings = settings(&["--memory", "3GiB"], &environment, Some(file)).expect("valid");
         assert_eq!(settings.memory, 3 << 30);
         assert_eq!(settings.threads, Threads::Count(4));
         assert_eq!(settings.log, LogFormat::Json);
-        assert!(settings.allow_public);
+        assert!(settings.allow_public_without_password);
         assert_eq!(settings.partitions, Settings::default().partitions);
         let typed = gather(&["--memory", "3GiB"], &environment, Some(file)).expect("valid");
         assert_eq!(typed.of("memory").2, Origin::Flag);
@@ -291,14 +291,28 @@ mod tests {
     }
 
     #[test]
-    fn only_loopback_without_being_told() {
+    fn only_loopback_without_a_password() {
         let text = error(&["--listen", "0.0.0.0:6379"], &[], None);
-        assert!(text.contains("--allow-public") && text.contains("127.0.0.1:6379"), "{text}");
+        assert!(text.contains("--password-file") && text.contains("127.0.0.1:6379"), "{text}");
+        assert!(!text.contains("allow"), "who is in a hurry is not told how to leave the door open: {text}");
         assert!(error(&["--http", "[::]:7379"], &[], None).starts_with("--http"));
+        let tls = ["--tls-listen", "10.0.0.1:1", "--tls-cert", "c", "--tls-key", "k"];
+        assert!(error(&tls, &[], None).starts_with("--tls-listen"));
         assert!(error(&["--listen", "[::ffff:10.0.0.1]:1"], &[], None).starts_with("--listen"));
         assert!(settings(&["--listen", "[::ffff:127.0.0.1]:1"], &[], None).is_ok());
-        assert!(settings(&["--listen", "0.0.0.0:6379", "--allow-public"], &[], None).is_ok());
-        assert!(settings(&["--listen", "0.0.0.0:6379"], &[("FOREBAY_ALLOW_PUBLIC", "true")], None).is_ok());
+        assert!(settings(&["--listen", "0.0.0.0:6379", "--allow-public-without-password"], &[], None).is_ok());
+        assert!(settings(&["--listen", "0.0.0.0:6379", "--password-file", "p"], &[], None).is_ok());
+        assert!(settings(&["--listen", "0.0.0.0:6379"], &[("FOREBAY_USERS_FILE", "u")], None).is_ok());
+    }
+
+    #[test]
+    fn tls_is_given_whole() {
+        assert!(error(&["--tls-listen", "127.0.0.1:1", "--tls-cert", "c"], &[], None).contains("--tls-key"));
+        assert!(error(&["--tls-cert", "c"], &[], None).starts_with("--tls-cert 'c': it is of no use without"));
+        assert!(error(&["--listen", "off"], &[], None).contains("--tls-listen"));
+        let tls = ["--listen", "off", "--tls-listen", "127.0.0.1:1", "--tls-cert", "c", "--tls-key", "k"];
+        assert!(settings(&tls, &[], None).is_ok());
+        assert!(error(&["--password-file", "p", "--users-file", "u"], &[], None).starts_with("--password-file 'p'"));
     }
 
     #[test]

@@ -127,8 +127,8 @@ impl Forgetful {
         self.state().fails_in = calls;
     }
 
-    /// Refuses, from now on, writes beyond so many bytes, as a full disk does: to lengthen a file takes no room, to write
-    /// there does. `None` gives it room.
+    /// Refuses, from now on, writes beyond so many bytes, as a full disk does: to lengthen a file takes no room, to
+    /// write there does. `None` gives it room.
     pub fn hold_at_most(&self, bytes_max: Option<usize>) {
         self.state().bytes_max = bytes_max;
     }

@@ -3,6 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
 
 use super::embedded::{Durability, Embedded, EmbeddedOptions};
 use super::forgetful::Forgetful;
@@ -10,7 +13,7 @@ use super::suite::{block_on, write};
 use super::{Commit, CommitOutcome, ReadError, Store};
 use crate::change::Change;
 use crate::key::{Key, SPACES};
-use crate::runtime::Runtime;
+use crate::runtime::{Backend, Runtime};
 use crate::value::{Data, Hash, List, Set, Value};
 use crate::version::{Mint, TxnId};
 
@@ -76,6 +79,34 @@ fn noise(seed: u32, bytes: &mut [u8]) {
     }
 }
 
+/// Does blocking work at once, runs no task, and its clock stands still.
+struct Inline;
+
+impl Backend for Inline {
+    fn now_ms(&self) -> u64 {
+        0
+    }
+
+    fn elapsed(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn random(&self) -> u64 {
+        4
+    }
+
+    fn sleep(&self, _: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
+    }
+
+    fn spawn(&self, _: BoxFuture<'static, ()>) {}
+
+    fn blocking(&self, work: Box<dyn FnOnce() + Send>) -> BoxFuture<'static, ()> {
+        work();
+        Box::pin(std::future::ready(()))
+    }
+}
+
 /// A valid file and what it holds.
 pub struct Sample {
     /// The file.
@@ -84,7 +115,6 @@ pub struct Sample {
     pub documents: BTreeMap<Key, Value>,
     /// Keys that it does not hold, any more or at all.
     pub absent: Vec<Key>,
-    runtime: Runtime,
 }
 
 /// What came out of a damaged file.
@@ -130,7 +160,8 @@ fn documents(random: &mut impl FnMut(u64) -> u64) -> Vec<(Key, Option<Value>)> {
 
 impl Sample {
     /// A file with documents of all shapes, some written more than once, some deleted.
-    pub fn new(runtime: Runtime) -> Sample {
+    #[expect(clippy::new_without_default, reason = "it costs a file")]
+    pub fn new() -> Sample {
         let disk = Forgetful::new();
         let mut documents_now = BTreeMap::new();
         let mut absent = vec![Key::new(0, b"never there")];
@@ -140,7 +171,7 @@ impl Sample {
             (state >> 33) % limit
         };
         for _ in 0..3 {
-            let store = open(&runtime, &disk).unwrap_or_else(|why| panic!("a sound file is refused: {why}"));
+            let store = open(&disk).unwrap_or_else(|why| panic!("a sound file is refused: {why}"));
             let mint = Mint::new(store.incarnation());
             for (key, value) in documents(&mut random) {
                 let before = documents_now.get(&key);
@@ -160,7 +191,7 @@ impl Sample {
         let gone =
             (0..60).flat_map(|at| [0, SPACES - 1].map(|space| Key::new(space, format!("document {at}").as_bytes())));
         absent.extend(gone.filter(|key| !documents_now.contains_key(key)));
-        Sample { bytes: disk.bytes(), documents: documents_now, absent, runtime }
+        Sample { bytes: disk.bytes(), documents: documents_now, absent }
     }
 
     /// Opens what `damage` leaves of the file, reads all of it, writes to it, and opens it again.
@@ -169,7 +200,7 @@ impl Sample {
         damage.iter().for_each(|damage| damage.apply(&mut bytes));
         let disk = Forgetful::holding(bytes);
         let mut examined = Examined::default();
-        let store = match open(&self.runtime, &disk) {
+        let store = match open(&disk) {
             Ok(store) => store,
             Err(why) => return Examined { refused: Some(why), ..examined },
         };
@@ -177,7 +208,7 @@ impl Sample {
         let mut written = self.write(&store, &mut examined);
         check(&store, &mut written, "written before", &mut examined);
         drop(store);
-        match open(&self.runtime, &disk) {
+        match open(&disk) {
             Ok(store) => check(&store, &mut written, "written before, reopened", &mut examined),
             Err(why) => examined.told.push(why),
         }
@@ -234,10 +265,10 @@ impl Sample {
     }
 }
 
-fn open(runtime: &Runtime, disk: &Forgetful) -> Result<Embedded, String> {
+fn open(disk: &Forgetful) -> Result<Embedded, String> {
     let disk = disk.clone();
     let make = Arc::new(move || Ok(disk.handle()));
-    Embedded::open_with_backend(runtime.clone(), make, OPTIONS).map_err(|error| error.to_string())
+    Embedded::open_with_backend(Runtime::new(Inline), make, OPTIONS).map_err(|error| error.to_string())
 }
 
 fn commit(store: &Embedded, mint: &Mint, key: &Key, before: Option<&Value>, change: Change) -> Result<(), String> {

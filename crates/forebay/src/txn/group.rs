@@ -29,7 +29,7 @@ use smallvec::SmallVec;
 
 use super::locks::{Locks, Owner, Pending};
 use super::placed::{Placed, Rest};
-use super::settled::{self, Settled};
+use super::settled::{self, Failure, Settled, Settlement};
 use crate::cache::Cache;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
@@ -37,7 +37,7 @@ use crate::read::Read;
 use crate::runtime::Runtime;
 use crate::store::{Commit, CommitOutcome, Resolved, Store, Write};
 use crate::sync::{Mutex, MutexGuard};
-use crate::version::{Mint, TxnId, Version};
+use crate::version::Mint;
 
 /// Commits that one flush of the store may carry.
 pub const GROUP_COMMITS_MAX: usize = 1024;
@@ -45,28 +45,6 @@ pub const GROUP_COMMITS_MAX: usize = 1024;
 /// Waits between two questions to a store that can't say what became of a commit.
 const RESOLVE_PAUSES: [Duration; 4] =
     [Duration::from_millis(10), Duration::from_millis(50), Duration::from_millis(250), Duration::from_secs(1)];
-
-/// What became of a commit, as those who wait for it are told.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Settlement {
-    /// Applied and published under this version.
-    Published(Version),
-    /// Not applied, for this reason.
-    Failed(Failure),
-    /// The store can't say.
-    Unknown(TxnId),
-}
-
-/// Why a commit was not applied.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
-    /// It built on a commit that failed, or on versions that others have overtaken.
-    Conflict(String),
-    /// The store refuses it.
-    Refused(String),
-    /// The store could not be asked.
-    Unavailable(String),
-}
 
 /// A commit on its way from a transaction.
 pub(super) struct Submission {

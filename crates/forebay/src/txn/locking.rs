@@ -10,10 +10,10 @@ use smallvec::SmallVec;
 
 use super::ahead::Ahead;
 use super::documents::Documents;
-use super::group::{Now, Settlement, Submission};
+use super::group::{Now, Submission};
 use super::history::Record;
 use super::locks::{Acquired, Mode, Owner, Pending, Refused};
-use super::settled::Settled;
+use super::settled::{Settled, Settlement};
 use super::{Inner, Plan, PlannedLock, TxnError, Watched};
 use crate::cache::{AccessKind, Begin, Context, Fill, Follow};
 use crate::change::Change;

@@ -19,6 +19,7 @@ use hashbrown::hash_map::{Entry, EntryRef};
 use smallvec::SmallVec;
 
 use super::settled::Settled;
+use super::space::Space;
 use crate::key::{Key, SPACES};
 use crate::read::Read;
 use crate::sync::{Mutex, MutexGuard};
@@ -126,15 +127,6 @@ struct Waiter {
     owner: Owner,
     mode: Mode,
     wake: oneshot::Sender<()>,
-}
-
-/// The lock of a key space: held shared, by counting, by every transaction that locks a key in it; held exclusively
-/// to clear it.
-#[derive(Default)]
-struct Space {
-    shared: usize,
-    exclusive: bool,
-    queue: VecDeque<(bool, oneshot::Sender<()>)>,
 }
 
 impl Mode {
@@ -255,35 +247,6 @@ impl Locks {
                 assert_eq!(table.waiting.get(&waiter.owner), Some(key), "{} waits for {key}", waiter.owner);
             }
             assert!(lock.pending.is_sorted_by_key(|pending| pending.place), "{key}: results in commit order");
-        }
-    }
-}
-
-impl Space {
-    fn grantable(&self, exclusive: bool) -> bool {
-        !self.exclusive && (!exclusive || self.shared == 0)
-    }
-
-    fn grant(&mut self, exclusive: bool) {
-        match exclusive {
-            true => self.exclusive = true,
-            false => self.shared += 1,
-        }
-    }
-
-    fn serve(&mut self) {
-        while let Some((exclusive, wake)) = self.queue.pop_front() {
-            // Who has given up waiting stands in nobody's way.
-            if wake.is_canceled() {
-                continue;
-            }
-            if !self.grantable(exclusive) {
-                self.queue.push_front((exclusive, wake));
-                return;
-            }
-            if wake.send(()).is_ok() {
-                self.grant(exclusive);
-            }
         }
     }
 }

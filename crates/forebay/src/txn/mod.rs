@@ -14,7 +14,9 @@ pub mod history;
 mod locking;
 mod locks;
 mod placed;
+mod plan;
 mod settled;
+mod space;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,9 +26,11 @@ use thiserror::Error;
 
 pub use ahead::Ahead;
 pub use documents::{DocumentError, Documents};
-pub use group::{GROUP_COMMITS_MAX, Settlement};
+pub use group::GROUP_COMMITS_MAX;
 pub use locking::{Committing, Transaction, TxnKind};
 pub use locks::Mode;
+pub use plan::{Plan, PlannedLock, Watched};
+pub use settled::Settlement;
 
 use crate::cache::{Cache, CacheOptions, Context, LOOK_KEYS_MAX, Look};
 use crate::error::Unavailable;
@@ -35,10 +39,11 @@ use crate::mutation::{self, Fault};
 use crate::runtime::Runtime;
 use crate::store::{ReadError, Store};
 use crate::sync::{AtomicU64, Ordering};
-use crate::version::{Mint, TxnId, Version};
-use group::{Committer, Failure};
+use crate::version::{Mint, TxnId};
+use group::Committer;
 use history::{History, Record};
 use locks::Locks;
+use settled::Failure;
 
 /// Looks without locks before a reader takes them.
 const LOOKS_MAX: usize = 3;
@@ -95,48 +100,6 @@ pub enum TxnError {
     /// It may have committed; the store can't say yet. Its keys stay locked until it can.
     #[error("the outcome of commit {0} is unknown")]
     Unknown(TxnId),
-}
-
-/// What is to be locked and loaded for one run of a command or script.
-#[derive(Clone, Debug, Default)]
-pub struct Plan {
-    /// Keys in ascending order, each once.
-    pub locks: Vec<PlannedLock>,
-    /// Versions that must still be current, from WATCH: the plan locks these keys too.
-    pub watched: Vec<Watched>,
-}
-
-/// One key of a plan.
-#[derive(Clone, Debug)]
-pub struct PlannedLock {
-    /// Which key.
-    pub key: Key,
-    /// [`Mode::Shared`] or [`Mode::Exclusive`].
-    pub mode: Mode,
-    /// Whether its document is needed; a blind write does without.
-    pub load: bool,
-}
-
-/// What WATCH remembers of a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Watched {
-    /// Which key.
-    pub key: Key,
-    /// Its version then.
-    pub version: Version,
-    /// Whether it was there (an expired document is not).
-    pub present: bool,
-}
-
-impl Watched {
-    /// As `documents` show `key`, which is loaded.
-    fn of(key: &Key, documents: &Documents) -> Watched {
-        Watched {
-            key: key.clone(),
-            version: documents.version(key.borrow()).unwrap_or_default(),
-            present: documents.value(key.borrow()).is_ok_and(|value| value.is_some()),
-        }
-    }
 }
 
 /// How a run of a command or script ended.

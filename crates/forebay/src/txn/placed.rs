@@ -1,8 +1,7 @@
 //! A commit that has its place in the commit order.
 
-use super::group::Settlement;
 use super::locks::Owner;
-use super::settled::{self, Settled, Teller};
+use super::settled::{self, Settled, Settlement, Teller};
 use crate::key::Key;
 use crate::store::Commit;
 

@@ -4,9 +4,31 @@ use std::sync::{Arc, PoisonError};
 
 use futures_channel::oneshot;
 
-use super::group::Settlement;
 use crate::mutation::{self, Fault};
 use crate::sync::{Mutex, MutexGuard};
+use crate::version::{TxnId, Version};
+
+/// What became of a commit, as those who wait for it are told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Settlement {
+    /// Applied and published under this version.
+    Published(Version),
+    /// Not applied, for this reason.
+    Failed(Failure),
+    /// The store can't say.
+    Unknown(TxnId),
+}
+
+/// Why a commit was not applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// It built on a commit that failed, or on versions that others have overtaken.
+    Conflict(String),
+    /// The store refuses it.
+    Refused(String),
+    /// The store could not be asked.
+    Unavailable(String),
+}
 
 /// The side that waits and asks; cheap to clone.
 #[derive(Clone, Debug)]
@@ -125,7 +147,6 @@ mod tests {
     use futures_util::FutureExt;
 
     use super::*;
-    use crate::version::Version;
 
     #[test]
     fn all_who_wait_are_told_and_later_askers_too() {

@@ -24,7 +24,7 @@ use forebay::runtime::Runtime;
 
 use denials::Denials;
 pub use file::{AccessError, Source, line as users_file_line};
-use password::{PasswordError, PasswordHash, Turns, check_nobody};
+use password::{PASSWORD_REST, PasswordError, PasswordHash, Turns, check_nobody};
 use user::{DEFAULT, Rule, User};
 
 /// Users at a time.
@@ -143,18 +143,24 @@ impl Access {
         }
         let turn = self.turns.take(source).await.ok_or(Refused::Busy)?;
         let password = Box::<[u8]>::from(password);
-        let right = runtime.blocking(move || {
-            // Not over before the hash is, although the client may be gone.
-            let _turn = turn;
-            match user.filter(|user| !user.passwords.is_empty()) {
+        let checked = runtime.blocking(move || {
+            let hash = match user.filter(|user| !user.passwords.is_empty()) {
                 Some(user) => user.passwords.iter().find(|hash| hash.is(&password)).cloned(),
                 None => {
                     check_nobody(&password);
                     None
                 }
-            }
+            };
+            // The turn has come along, so that it is not over before the hash is, although the client may be gone.
+            (hash, turn)
         });
-        let hash = right.await.ok_or(Refused::Wrong)?;
+        let (hash, turn) = checked.await;
+        let Some(hash) = hash else {
+            // Guesses must not take the machine: the turn rests before it is another's.
+            runtime.sleep(PASSWORD_REST).await;
+            drop(turn);
+            return Err(Refused::Wrong);
+        };
         // As the user is now: it took a while.
         let user = self.user(name).filter(|user| user.on);
         user.filter(|user| user.passwords.iter().any(|known| known.text() == hash.text())).ok_or(Refused::Wrong)

@@ -1,11 +1,12 @@
 //! Passwords: what is kept of them, how they are made and checked.
 //!
-//! Only argon2 hashes are kept. To compute one takes tens of milliseconds and megabytes, on purpose; so few are computed
-//! at a time, sources of connections take turns, and a password that was right once is remembered as a keyed hash, under
-//! a key that this process alone knows: clients that connect again do not pay.
+//! Only argon2 hashes are kept. To compute one takes tens of milliseconds and megabytes, on purpose; so few are
+//! computed at a time, sources of connections take turns, and a password that was right once is remembered as a keyed
+//! hash, under a key that this process alone knows: clients that connect again do not pay.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use argon2::password_hash::phc;
 use argon2::{Argon2, Params, PasswordHasher, PasswordVerifier};
@@ -17,6 +18,9 @@ use thiserror::Error;
 
 /// Hashes that are computed at a time, each with some 19 MiB.
 pub const PASSWORD_CHECKS_MAX: usize = 2;
+
+/// How long a turn rests after a wrong password.
+pub const PASSWORD_REST: Duration = Duration::from_millis(100);
 
 /// Checks of passwords that wait for their turn.
 pub const PASSWORD_WAITING_MAX: usize = 4096;

@@ -1,5 +1,5 @@
-//! What a user may do: which commands, on which keys. Rules are those of Redis 7 (`+get -@dangerous ~user:* %R~shop:*`),
-//! without selectors.
+//! What a user may do: which commands, on which keys. Rules are those of Redis 7 without selectors: `+get -@dangerous
+//! ~user:* %R~shop:*`.
 
 use forebay_protocol::Frame;
 

@@ -60,6 +60,8 @@ fn of_group(command: &Command) -> Option<&'static str> {
         Group::Lists => Some("list"),
         Group::Sets => Some("set"),
         Group::Transactions => Some("transaction"),
+        // What looks at a whole key space, or empties it.
+        Group::Server if command.is(Flag::Reads) || command.is(Flag::Writes) => Some("keyspace"),
         Group::Cache | Group::Server => None,
     }
 }

@@ -13,6 +13,8 @@ pub struct Open {
     state: State,
     /// A reply was written since the last command of the transaction: the next one begins a level.
     answered: bool,
+    /// Bytes of what the transaction has read and written.
+    bytes: usize,
 }
 
 #[derive(Default)]
@@ -54,7 +56,18 @@ impl Open {
     /// Takes a transaction in.
     pub fn set(&mut self, transaction: Transaction, now: Duration) {
         self.state = State::Open { transaction: Box::new(transaction), began: now, active: now };
-        self.answered = false;
+        (self.answered, self.bytes) = (false, 0);
+    }
+
+    /// Counts what the transaction holds in addition; answers how much it is in all.
+    pub fn hold(&mut self, bytes: usize) -> usize {
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.bytes
+    }
+
+    /// Bytes of what the open transaction has read and written.
+    pub fn held_bytes(&self) -> usize {
+        if self.is_open() { self.bytes } else { 0 }
     }
 
     /// The open transaction, for its next command.

@@ -1,0 +1,48 @@
+//! What a command or script is going to need, known before it runs.
+
+use super::documents::Documents;
+use super::locks::Mode;
+use crate::key::Key;
+use crate::version::Version;
+
+/// What is to be locked and loaded for one run of a command or script.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// Keys in ascending order, each once.
+    pub locks: Vec<PlannedLock>,
+    /// Versions that must still be current, from WATCH: the plan locks these keys too.
+    pub watched: Vec<Watched>,
+}
+
+/// One key of a plan.
+#[derive(Clone, Debug)]
+pub struct PlannedLock {
+    /// Which key.
+    pub key: Key,
+    /// [`Mode::Shared`] or [`Mode::Exclusive`].
+    pub mode: Mode,
+    /// Whether its document is needed; a blind write does without.
+    pub load: bool,
+}
+
+/// What WATCH remembers of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Watched {
+    /// Which key.
+    pub key: Key,
+    /// Its version then.
+    pub version: Version,
+    /// Whether it was there (an expired document is not).
+    pub present: bool,
+}
+
+impl Watched {
+    /// As `documents` show `key`, which is loaded.
+    pub(super) fn of(key: &Key, documents: &Documents) -> Watched {
+        Watched {
+            key: key.clone(),
+            version: documents.version(key.borrow()).unwrap_or_default(),
+            present: documents.value(key.borrow()).is_ok_and(|value| value.is_some()),
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! What a connection's bytes travel on: a socket, or TLS over one. Nothing here waits but [`Wire::ready`], so that a
+//! connection can go on reading while its replies wait.
+
+use std::future::Future;
+use std::io::{self, BufRead, ErrorKind, Read, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use rustls::{ServerConfig, ServerConnection};
+use tokio::io::{AsyncReadExt, Interest};
+use tokio::net::TcpStream;
+
+/// How long a client may take to agree on TLS.
+const HANDSHAKE_WAIT: Duration = Duration::from_secs(10);
+
+/// Bytes of replies that are encrypted at a time.
+const ENCRYPT_BYTES_MAX: usize = 64 << 10;
+
+/// What can go on.
+pub enum Ready {
+    /// So many bytes were read; 0: there are no more.
+    Read(usize),
+    /// There is room to write.
+    Write,
+}
+
+/// A stream of bytes both ways.
+pub trait Wire: Send {
+    /// Waits for bytes, which it adds to `input`, or with `writing` for room to write. Loses nothing if it is dropped.
+    fn ready(&mut self, input: &mut BytesMut, writing: bool) -> impl Future<Output = io::Result<Ready>> + Send;
+
+    /// Adds the bytes that are there to `input`; 0: there are no more.
+    fn try_read(&mut self, input: &mut BytesMut) -> io::Result<usize>;
+
+    /// Takes as much of `out` as there is room for.
+    fn try_write(&mut self, out: &[u8]) -> io::Result<usize>;
+
+    /// Done when there is room to write.
+    fn writable(&self) -> impl Future<Output = io::Result<()>> + Send;
+
+    /// Sends on what it has taken; true when nothing of it is left.
+    fn flush(&mut self) -> io::Result<bool>;
+
+    /// Says that nothing more will come.
+    fn end(&mut self);
+}
+
+impl Wire for TcpStream {
+    async fn ready(&mut self, input: &mut BytesMut, writing: bool) -> io::Result<Ready> {
+        let (mut reader, writer) = self.split();
+        tokio::select! {
+            biased;
+            writable = writer.writable(), if writing => writable.map(|()| Ready::Write),
+            // A read that leaves room tells tokio that the socket is empty; `try_read_buf` would ask it once more.
+            read = reader.read_buf(input) => read.map(Ready::Read),
+        }
+    }
+
+    fn try_read(&mut self, input: &mut BytesMut) -> io::Result<usize> {
+        self.try_read_buf(input)
+    }
+
+    fn try_write(&mut self, out: &[u8]) -> io::Result<usize> {
+        TcpStream::try_write(self, out)
+    }
+
+    fn writable(&self) -> impl Future<Output = io::Result<()>> + Send {
+        TcpStream::writable(self)
+    }
+
+    fn flush(&mut self) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    fn end(&mut self) {}
+}
+
+/// TLS over a socket.
+pub struct TlsStream {
+    socket: TcpStream,
+    session: ServerConnection,
+}
+
+/// The socket as rustls wants it.
+struct Socket<'a>(&'a TcpStream);
+
+impl Read for Socket<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.0.try_read(bytes)
+    }
+}
+
+impl Write for Socket<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl TlsStream {
+    /// Agrees with the client on TLS.
+    pub async fn accept(socket: TcpStream, config: Arc<ServerConfig>) -> io::Result<TlsStream> {
+        let session = ServerConnection::new(config).map_err(io::Error::other)?;
+        let mut stream = TlsStream { socket, session };
+        let agreed = async {
+            while stream.session.is_handshaking() || stream.session.wants_write() {
+                if !Wire::flush(&mut stream)? {
+                    stream.socket.writable().await?;
+                } else if stream.session.is_handshaking() {
+                    stream.socket.readable().await?;
+                    match stream.receive() {
+                        Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                        Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(error),
+                        _ => {}
+                    }
+                }
+            }
+            Ok(())
+        };
+        match tokio::time::timeout(HANDSHAKE_WAIT, agreed).await {
+            Ok(agreed) => agreed.map(|()| stream),
+            Err(_) => Err(ErrorKind::TimedOut.into()),
+        }
+    }
+
+    /// Takes in what the socket has; its bytes, 0 at their end.
+    fn receive(&mut self) -> io::Result<usize> {
+        let count = self.session.read_tls(&mut Socket(&self.socket))?;
+        if let Err(error) = self.session.process_new_packets() {
+            // The client is told why, if it listens.
+            let _ = Wire::flush(self);
+            return Err(io::Error::new(ErrorKind::InvalidData, error));
+        }
+        Ok(count)
+    }
+
+    /// Moves what is decrypted to `input`; `WouldBlock`: nothing is.
+    fn take(&mut self, input: &mut BytesMut) -> io::Result<usize> {
+        let mut reader = self.session.reader();
+        let count = match reader.fill_buf() {
+            Ok(bytes) => {
+                input.extend_from_slice(bytes);
+                bytes.len()
+            }
+            // The socket has ended without TLS's own end, as those of many clients do.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => 0,
+            Err(error) => return Err(error),
+        };
+        reader.consume(count);
+        Ok(count)
+    }
+}
+
+impl Wire for TlsStream {
+    async fn ready(&mut self, input: &mut BytesMut, writing: bool) -> io::Result<Ready> {
+        loop {
+            match self.try_read(input) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                read => return read.map(Ready::Read),
+            }
+            // TLS itself may have something to say, too.
+            let sent = Wire::flush(self)?;
+            if sent && writing {
+                return Ok(Ready::Write);
+            }
+            let interest = if sent { Interest::READABLE } else { Interest::READABLE | Interest::WRITABLE };
+            self.socket.ready(interest).await?;
+        }
+    }
+
+    fn try_read(&mut self, input: &mut BytesMut) -> io::Result<usize> {
+        loop {
+            match self.take(input) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                taken => return taken,
+            }
+            if self.receive()? == 0 {
+                return self.take(input);
+            }
+        }
+    }
+
+    fn try_write(&mut self, out: &[u8]) -> io::Result<usize> {
+        if !Wire::flush(self)? {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        let count = self.session.writer().write(&out[..out.len().min(ENCRYPT_BYTES_MAX)])?;
+        Wire::flush(self)?;
+        Ok(count)
+    }
+
+    fn writable(&self) -> impl Future<Output = io::Result<()>> + Send {
+        self.socket.writable()
+    }
+
+    fn flush(&mut self) -> io::Result<bool> {
+        while self.session.wants_write() {
+            match self.session.write_tls(&mut Socket(&self.socket)) {
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    fn end(&mut self) {
+        self.session.send_close_notify();
+        let _ = Wire::flush(self);
+    }
+}

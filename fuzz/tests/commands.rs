@@ -1,0 +1,198 @@
+//! Any frame to the table of commands: no panic, no hang, exactly one reply, and a connection that can go on.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::BytesMut;
+use forebay::cache::CacheOptions;
+use forebay::policy::choose;
+use forebay::runtime::Runtime;
+use forebay::runtime::simulated::{Ended, Simulation};
+use forebay::store::memory::Memory;
+use forebay::txn::{Engine, EngineOptions, TxnLimits};
+use forebay_fuzz::{Choices, time};
+use forebay_protocol::{Batch, Decoder, Limits, Reply, ReplyDecoder, ReplyLimits, encode_command};
+use forebay_server::{ServerOptions, Session, Shared, command};
+
+/// Requests of one input.
+const REQUESTS_MAX: usize = 40;
+
+/// What arguments are made of: keys that meet, numbers at their limits, words of the commands.
+const WORDS: &[&str] = &[
+    "k1",
+    "k2",
+    "k3",
+    "h",
+    "l",
+    "s",
+    "f",
+    "",
+    "0",
+    "1",
+    "-1",
+    "2",
+    "10",
+    "1.5",
+    "-0",
+    "nan",
+    "inf",
+    "1e400",
+    "9223372036854775807",
+    "-9223372036854775808",
+    "18446744073709551616",
+    "536870912",
+    "NX",
+    "XX",
+    "GT",
+    "LT",
+    "EX",
+    "PX",
+    "EXAT",
+    "PXAT",
+    "KEEPTTL",
+    "PERSIST",
+    "GET",
+    "MATCH",
+    "COUNT",
+    "TYPE",
+    "*",
+    "k*",
+    "[a-",
+    "LEFT",
+    "RIGHT",
+    "BEFORE",
+    "AFTER",
+    "WITHVALUES",
+    "LIMIT",
+    "RANK",
+    "MAXLEN",
+    "FIELDS",
+    "BEGIN",
+    "COMMIT",
+    "ABORT",
+    "STEP",
+    "READONLY",
+    "LIST",
+    "INFO",
+    "STATS",
+    "SET",
+    "USE",
+    "SCHEMA",
+    "DEFAULT",
+    "RESET",
+    "HELP",
+    "ID",
+    "DOCS",
+    "GETNAME",
+    "SETNAME",
+    "ASYNC",
+    "DB",
+    "string",
+    "hash",
+    "list",
+    "set",
+];
+
+/// Those that are answered with none or with several replies, or that end the server.
+const NOT_ONE_REPLY: &[&str] = &["monitor", "quit", "shutdown"];
+
+fn engine(runtime: Runtime) -> Engine {
+    let policy = choose("s3-fifo").expect("the policy");
+    let cache =
+        CacheOptions { budget_bytes: 1 << 20, partitions: 1, policy: policy.policy, policy_values: policy.values };
+    let store = Arc::new(Memory::new());
+    Engine::new(EngineOptions { runtime, store, cache, limits: TxnLimits::default(), history: None })
+}
+
+/// A request that the table of commands may know.
+fn request(choices: &mut Choices<'_>, names: &[&'static str]) -> Vec<Vec<u8>> {
+    let name = match choices.below(10) {
+        0 => choices.bytes(12),
+        1 => b"TXN".to_vec(),
+        2 => b"MULTI".to_vec(),
+        3 => b"EXEC".to_vec(),
+        _ => names[choices.below(names.len())].as_bytes().to_vec(),
+    };
+    let argument = |choices: &mut Choices<'_>| match choices.below(12) {
+        0 => choices.bytes(40),
+        1 => names[choices.below(names.len())].as_bytes().to_vec(),
+        _ => choices.one(WORDS).as_bytes().to_vec(),
+    };
+    let count = choices.below(7);
+    [name].into_iter().chain((0..count).map(|_| argument(choices))).collect()
+}
+
+/// Whether it is answered with exactly one reply.
+fn one_reply(request: &[Vec<u8>]) -> bool {
+    let is = |at: usize, word: &str| request.get(at).is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()));
+    let client = is(0, "client") && (is(1, "reply") || is(1, "kill"));
+    !client && !NOT_ONE_REPLY.iter().any(|name| is(0, name)) && request.first().is_some_and(|name| !name.is_empty())
+}
+
+struct Peer {
+    session: Session,
+    decoder: Decoder,
+    replies: ReplyDecoder,
+}
+
+impl Peer {
+    /// Serves requests as one batch; their replies.
+    async fn serve(&mut self, requests: &[Vec<Vec<u8>>]) -> Vec<Reply> {
+        let mut input = BytesMut::new();
+        requests.iter().for_each(|request| encode_command(&mut input, request));
+        let mut batch = Batch::default();
+        let count = self.decoder.decode_batch(&mut input, requests.len() + 1, &mut batch);
+        assert_eq!(count, Ok(requests.len()));
+        self.session.serve(&batch).await;
+        self.session.replies.settle().await;
+        let mut output = self.session.replies.ready_mut().split();
+        let mut replies = Vec::new();
+        while let Some(reply) = self.replies.decode(&mut output).expect("replies are RESP") {
+            replies.push(reply);
+        }
+        assert!(output.is_empty(), "half a reply: {output:?}");
+        replies
+    }
+}
+
+async fn converse(shared: Arc<Shared>, batches: Vec<Vec<Vec<Vec<u8>>>>, said: Arc<Mutex<String>>) {
+    let client = shared.clients.add("client".into(), "server".into(), 0, 10).expect("room for one");
+    let session = Session::new(shared.clone(), client);
+    let replies = ReplyDecoder::new(ReplyLimits::default());
+    let mut peer = Peer { session, decoder: Decoder::new(Limits::default()), replies };
+    for batch in batches {
+        *said.lock().unwrap_or_else(PoisonError::into_inner) = format!("{batch:?}");
+        let replies = peer.serve(&batch).await;
+        assert!(!peer.session.closing, "closed after {batch:?}");
+        assert_eq!(replies.len(), batch.len(), "{batch:?}\nwas answered\n{replies:?}");
+    }
+    // Whatever it was in, it gets out of it.
+    let words = |words: &[&str]| words.iter().map(|word| word.as_bytes().to_vec()).collect::<Vec<_>>();
+    peer.serve(&[words(&["RESET"])]).await;
+    let replies = peer.serve(&[words(&["DEL", "last"]), words(&["INCR", "last"]), words(&["PING"])]).await;
+    assert_eq!(replies[1..], [Reply::Integer(1), Reply::Simple("PONG".into())], "{replies:?}");
+    drop(peer);
+    shared.engine.validate();
+    assert_eq!(shared.engine.locked_keys(), 0, "locks are left behind");
+}
+
+#[test]
+fn commands() {
+    let names: Vec<&'static str> = command::all().map(|command| command.name).collect();
+    bolero::check!().with_test_time(time()).for_each(|input: &[u8]| {
+        let mut choices = Choices(input);
+        let mut batches: Vec<Vec<Vec<Vec<u8>>>> = Vec::new();
+        let mut count = 0;
+        while choices.any_left() && count < REQUESTS_MAX {
+            let requests = (0..1 + choices.below(4)).map(|_| request(&mut choices, &names));
+            let batch: Vec<_> = requests.filter(|request| one_reply(request)).collect();
+            count += batch.len();
+            batches.extend((!batch.is_empty()).then_some(batch));
+        }
+        let simulation = Simulation::new(3);
+        let shared = Arc::new(Shared::new(ServerOptions::new(engine(simulation.runtime()))));
+        let said = Arc::new(Mutex::new(String::new()));
+        let ended = simulation.run(converse(shared, batches, said.clone()));
+        let said = said.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(matches!(ended, Ended::Done), "it hung after {said}");
+    });
+}
