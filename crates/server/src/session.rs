@@ -171,13 +171,20 @@ impl Session {
         self.publish_state();
     }
 
-    /// Looks a request up and checks what can be checked before it runs. `Ok(None)`: it was queued in MULTI.
+    /// Looks a request up and checks what can be checked before it runs. `Ok(None)`: there is nothing to run now, since
+    /// it was queued in MULTI, or is a web page's.
     fn accept(&mut self, frame: Frame<'_>) -> Result<Option<&'static Command>, Reply> {
         let name = frame.arg(0);
         let numbered = self.shared.table.find_numbered(name);
         let number = numbered.map_or_else(|| self.shared.tally.unknown(), |(number, _)| number);
         self.pending.call(number, &self.shared.tally);
         let found = numbered.map(|(_, command)| command);
+        if found.is_none() && is_of_http(name) {
+            let (client, address) = (self.client.id, &self.client.address);
+            tracing::warn!(client, address, "closing a client that speaks HTTP: a web page may try to send commands");
+            self.closing = true;
+            return Ok(None);
+        }
         let found = found.ok_or_else(|| errors::unknown_command(name, frame.args().skip(1)));
         let fits = found.and_then(|command| match command.arity_fits(frame.len()) {
             true => Ok(command),
@@ -461,6 +468,12 @@ impl Drop for Session {
         self.traced.ended(&self.shared, false);
         self.open.drop_transaction(&self.shared);
     }
+}
+
+/// Whether a name of a command is a line of an HTTP request. A web page can have a browser send one to the loopback
+/// address, with commands as its body; so, as in Redis since 3.2.7, nothing after these lines is served.
+fn is_of_http(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }
 
 /// How a key is locked and loaded for a command that has `effect` on it.
