@@ -166,9 +166,21 @@ fn info_of(command: &'static Command) -> Reply {
     ])
 }
 
+/// Who names more commands than there are names some twice; the answer would be longer than all there is to say.
+fn names_fit(frame: Frame<'_>) -> Result<(), Reply> {
+    let names_max = all().count();
+    match frame.len() - 2 <= names_max {
+        true => Ok(()),
+        false => Err(Reply::error(format!("LIMIT command_names_max {names_max}"))),
+    }
+}
+
 fn info(session: &mut Session, frame: Frame<'_>) -> Reply {
     if frame.len() == 2 {
         return Reply::Array(all().map(info_of).collect());
+    }
+    if let Err(error) = names_fit(frame) {
+        return error;
     }
     let found = frame.args().skip(2).map(|name| session.shared.table.find(name).map_or(Reply::Nil, info_of));
     Reply::Array(found.collect())
@@ -248,6 +260,9 @@ fn doc_of(command: &'static Command) -> (Reply, Reply) {
 fn docs(session: &mut Session, frame: Frame<'_>) -> Reply {
     if frame.len() == 2 {
         return Reply::Map(all().map(doc_of).collect());
+    }
+    if let Err(error) = names_fit(frame) {
+        return error;
     }
     Reply::Map(frame.args().skip(2).filter_map(|name| session.shared.table.find(name).map(doc_of)).collect())
 }

@@ -175,6 +175,7 @@ fn plan(queue: &Queue) -> Vec<PlannedLock> {
 /// Runs the queued commands on `documents`; the first that fails undoes all.
 fn run_queue(session: &mut Session, queue: &Queue, documents: &mut Documents) -> Result<Reply, Reply> {
     let mut replies = Vec::with_capacity(queue.commands.len());
+    let (mut bytes, bytes_max) = (0, session.shared.limits.client_reply_bytes_max);
     for (n, queued) in queue.commands.iter().enumerate() {
         let frame = queued.request.frame();
         let permitted = session.guard_queued(queued.command, frame);
@@ -187,6 +188,14 @@ fn run_queue(session: &mut Session, queue: &Queue, documents: &mut Documents) ->
             (None, Run::Session(body)) => Ok(body(session, frame)),
             (None, _) => Err(Reply::error(format!("ERR {} inside MULTI is not allowed", queued.command.name))),
         };
+        // Counted as they come: what would never be sent must not be built either.
+        let answer = answer.and_then(|reply| {
+            bytes += reply.encoded_bytes_max();
+            if bytes > bytes_max {
+                return Err(Reply::error(format!("LIMIT client_reply_bytes_max {bytes_max}")));
+            }
+            Ok(reply)
+        });
         match answer {
             Ok(Reply::Error(text)) | Err(Reply::Error(text)) => {
                 let name = queued.command.name.to_ascii_uppercase();
