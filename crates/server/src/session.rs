@@ -43,7 +43,7 @@ use crate::tally::Pending;
 /// Keys that one look ahead fetches together.
 const LOOK_AHEAD_KEYS_MAX: usize = 1024;
 
-/// What an argument in TXN costs beside its bytes: a lock, a change, an entry.
+/// What an argument in TXN and MULTI costs beside its bytes: a lock, a change, an entry.
 const ARG_BYTES_COUNTED: usize = 64;
 
 /// One client's state.

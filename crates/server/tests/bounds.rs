@@ -56,3 +56,14 @@ async fn a_step_of_scan_ends_where_names_are_long() {
         assert_eq!(seen, 3000, "each key once");
     }
 }
+
+#[tokio::test]
+async fn what_a_script_takes_in_memory_is_counted() {
+    let shared = server(|options| options.limits.multi_bytes_max = 10_000);
+    let mut peer = Peer::new(&shared);
+    // 200 arguments of one byte each.
+    let said = peer.say(&format!("MULTI\nMGET{}\nEXEC", " k".repeat(200))).await;
+    assert!(said.starts_with("+OK|-LIMIT multi_bytes_max 10000|-EXECABORT "), "{said}");
+    let said = peer.say(&format!("MULTI\n{}EXEC", "PING\n".repeat(100))).await;
+    assert!(said.contains("|-LIMIT multi_bytes_max 10000|"), "{said}");
+}
