@@ -82,6 +82,7 @@ impl<W: Wire> Connection<W> {
             // What is served may take long, a wrong password seconds: what waits behind it counts meanwhile.
             self.hold()?;
             let full = self.serve_slice(&mut batch).await;
+            self.send_stranger_away()?;
             self.write()?;
             self.hold()?;
             if self.session.closing || (ended && !full) {
@@ -126,6 +127,21 @@ impl<W: Wire> Connection<W> {
         }
     }
 
+    /// When the client must have authenticated, on the runtime's clock.
+    fn stranger_until(&self) -> Option<Duration> {
+        let since = self.stranger_since.filter(|_| self.session.identity.is_stranger())?;
+        Some(since + Duration::from_millis(self.shared.limits.stranger_ms_max))
+    }
+
+    /// Also between the requests of one who never stops sending.
+    fn send_stranger_away(&self) -> io::Result<()> {
+        if self.stranger_until().is_some_and(|until| until <= self.shared.engine.runtime().elapsed()) {
+            tracing::info!(client = self.client.id, "closing a stranger: stranger_ms_max");
+            return Err(io::Error::other("stranger_ms_max"));
+        }
+        Ok(())
+    }
+
     /// Waits until there is something to do: bytes to read or room to write, the end of a transaction's time, a kill,
     /// or the server's stop. True at the end of the client's bytes.
     async fn wait(&mut self, mut stopped: Pin<&mut impl Future<Output = ()>>) -> io::Result<bool> {
@@ -134,8 +150,7 @@ impl<W: Wire> Connection<W> {
             let runtime = self.shared.engine.runtime();
             let deadline = self.session.deadline();
             let time_left = deadline.map(|deadline| deadline.at.saturating_sub(runtime.elapsed()));
-            let patience = Duration::from_millis(self.shared.limits.stranger_ms_max);
-            let stranger = self.stranger_since.map(|since| (since + patience).saturating_sub(runtime.elapsed()));
+            let stranger = self.stranger_until().map(|until| until.saturating_sub(runtime.elapsed()));
             let sleep = time_left.into_iter().chain(stranger).min().map(|time_left| runtime.sleep(time_left));
             let up = async {
                 match sleep {
@@ -154,10 +169,7 @@ impl<W: Wire> Connection<W> {
                 () = self.client.killed() => return Err(io::Error::other("killed by CLIENT KILL")),
                 () = up => {
                     self.session.expire(self.shared.engine.runtime().elapsed());
-                    if stranger.is_some_and(|stranger| time_left.is_none_or(|time_left| stranger <= time_left)) {
-                        tracing::info!(client = self.client.id, "closing a stranger: stranger_ms_max");
-                        return Err(io::Error::other("stranger_ms_max"));
-                    }
+                    self.send_stranger_away()?;
                 }
                 () = self.session.shown() => {
                     self.session.take_shown();

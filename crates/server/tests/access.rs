@@ -91,6 +91,12 @@ fn wrong_passwords_end_a_connection() {
     let mut expected = vec![WRONGPASS; 16];
     expected.push("");
     assert_eq!(replies, expected);
+    // RESET does not make a newcomer of it.
+    let (_folder, access) = users("user default on #HASH ~* +@all");
+    let requests: Vec<_> = ["AUTH nope", "RESET"].repeat(17).iter().map(|request| (*request).to_owned()).collect();
+    let replies = driven::replies_of(|options| options.access = access, Protocol::Resp2, requests);
+    assert_eq!(replies.iter().filter(|reply| *reply == WRONGPASS).count(), 16);
+    assert_eq!(replies.last().map(String::as_str), Some(""));
 }
 
 #[tokio::test]

@@ -76,7 +76,11 @@ async fn goes_on(connection: &mut Connection<Deaf>) {
 }
 
 async fn protected() -> Arc<Shared> {
-    let shared = shared(|_| {});
+    protected_with(|_| {}).await
+}
+
+async fn protected_with(change: impl FnOnce(&mut ServerOptions)) -> Arc<Shared> {
+    let shared = shared(change);
     shared.access.set_user(shared.engine.runtime(), DEFAULT, &[b"resetpass"]).await.unwrap();
     shared
 }
@@ -121,4 +125,14 @@ async fn nothing_is_read_ahead_of_a_stranger() {
     let mut stranger = connection(&shared, &sent);
     goes_on(&mut stranger).await;
     assert!(stranger.input.capacity() <= 64 << 10, "{} bytes wait", stranger.input.len());
+}
+
+#[tokio::test]
+async fn a_stranger_that_never_stops_sending_is_sent_away_in_time() {
+    let shared = protected_with(|options| options.limits.stranger_ms_max = 0).await;
+    let mut stranger = connection(&shared, &b"HELLO\r\n".repeat(50));
+    let error = stranger.run().await.unwrap_err();
+    assert_eq!(error.to_string(), "stranger_ms_max");
+    let waiting = stranger.session.replies.ready_mut().len();
+    assert!(waiting < 1000, "{waiting} bytes of replies to requests after the end of its time");
 }

@@ -102,7 +102,8 @@ impl Session {
     pub fn identify(&mut self, user: Option<Arc<User>>) {
         self.identity = match user {
             Some(user) => Identity { user, authenticated: true, ..Identity::new(&self.shared.access) },
-            None => Identity::new(&self.shared.access),
+            // Wrong passwords stay counted, or RESET would make a guesser a newcomer.
+            None => Identity { wrong: self.identity.wrong, ..Identity::new(&self.shared.access) },
         };
         // What was found may have changed since.
         self.identity.epoch = u64::MAX;
