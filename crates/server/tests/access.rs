@@ -268,3 +268,27 @@ async fn a_web_page_commands_nothing() {
     let mut peer = Peer::new(&shared);
     assert_eq!(peer.say("MULTI\nGET Host:\nEXEC").await, "+OK|+QUEUED|*1|$-1|");
 }
+
+/// ACL LOAD and SIGHUP are no reason to pay for all hashes again, at once.
+#[tokio::test]
+async fn passwords_that_were_right_are_known_after_a_reload() {
+    let (_folder, shared) = with_users("user default on nopass ~* +@all\nuser bob on #HASH ~* +@all");
+    let mut peer = Peer::new(&shared);
+    peer.check(&[("ACL LOAD", "+OK|"), ("AUTH bob hunter2", "+OK|"), ("ACL LOAD", "+OK|")]).await;
+    assert!(shared.access.user(b"bob").unwrap().passwords[0].seen(b"hunter2"));
+}
+
+/// What would be refused at the start is so later, too.
+#[tokio::test]
+async fn users_without_a_password_are_not_read_where_others_can_reach_the_server() {
+    let (folder, access) = users("user default on #HASH ~* +@all");
+    let shared = server(|options| options.access = access.kept_closed());
+    let mut peer = Peer::new(&shared);
+    let refused = "-ERR the user default needs no password, and others can reach this server; give it one, or turn it \
+        off|";
+    std::fs::write(folder.path().join("users"), "user default on nopass ~* +@all").unwrap();
+    peer.check(&[("AUTH hunter2", "+OK|"), ("ACL LOAD", refused), ("PING", "+PONG|")]).await;
+    assert_eq!(Peer::new(&shared).say("PING").await, NOAUTH);
+    std::fs::write(folder.path().join("users"), "user default off nopass ~* +@all").unwrap();
+    peer.check(&[("ACL LOAD", "+OK|")]).await;
+}

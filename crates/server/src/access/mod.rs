@@ -38,6 +38,8 @@ pub struct Access {
     epoch: AtomicU64,
     turns: Turns,
     source: Source,
+    /// Others can reach the server: nobody may come in without a password.
+    closed: bool,
     /// The latest refusals.
     pub denials: Denials,
 }
@@ -73,6 +75,7 @@ impl Access {
             epoch: AtomicU64::new(0),
             turns: Turns::default(),
             source,
+            closed: false,
             denials: Denials::default(),
         }
     }
@@ -81,6 +84,11 @@ impl Access {
     pub fn open(source: Source) -> Result<Access, AccessError> {
         let users = source.read()?;
         Ok(Access::over(source, users))
+    }
+
+    /// From now on refuses to read users again of whom one needs no password.
+    pub fn kept_closed(self) -> Access {
+        Access { closed: true, ..self }
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Users> {
@@ -226,12 +234,18 @@ impl Access {
     pub async fn reload(&self, runtime: &Runtime) -> Result<Vec<Arc<User>>, AccessError> {
         let source = self.source.clone();
         let read = runtime.blocking(move || source.read()).await?;
+        if let Some(user) = read.values().find(|user| self.closed && user.is_open()) {
+            return Err(AccessError::Open { user: user.name.clone() });
+        }
         let mut users = self.write();
         let old = std::mem::take(&mut *users);
         for (name, user) in read {
-            // A user of the same name is the same: its connections stay.
-            let id = old.get(&name).map_or(user.id, |known| known.id);
-            users.insert(name, Arc::new(User { id, ..User::clone(&user) }));
+            // A user of the same name is the same: its connections stay, and what is known of its passwords.
+            let user = match old.get(&name) {
+                Some(known) => Arc::new(User::clone(&user).in_place_of(known)),
+                None => user,
+            };
+            users.insert(name, user);
         }
         Ok(old.into_iter().filter(|(name, _)| !users.contains_key(name)).map(|(_, user)| user).collect())
     }
