@@ -24,7 +24,7 @@ use forebay::cache::Context;
 use forebay::key::{Key, KeyRef};
 use forebay::mutation::{self, Fault};
 use forebay::txn::{Ahead, Committing, Executed, Mode, Plan, PlannedLock};
-use forebay_protocol::{Batch, Frame, Protocol, Reply, errors};
+use forebay_protocol::{Batch, Frame, Protocol, Reply, Request, errors};
 use smallvec::SmallVec;
 
 pub use hints::Hints;
@@ -72,8 +72,8 @@ pub struct Session {
     pub closing: bool,
     /// A reply that shows a commit, set by the command that just ran.
     pub committing: Option<(Committing, bool)>,
-    /// MONITOR: what it is shown.
-    pub monitor: Option<Arc<Monitor>>,
+    /// MONITOR: what it is shown, and the request for it, whose permission may end.
+    pub monitor: Option<(Arc<Monitor>, Request)>,
     /// CACHE TRACE: what it has recorded of the open transaction.
     pub traced: Traced,
     /// Figures that are not in the server's yet.

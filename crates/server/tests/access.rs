@@ -292,3 +292,28 @@ async fn users_without_a_password_are_not_read_where_others_can_reach_the_server
     std::fs::write(folder.path().join("users"), "user default off nopass ~* +@all").unwrap();
     peer.check(&[("ACL LOAD", "+OK|")]).await;
 }
+
+/// A monitor says nothing more, and yet is shown nothing more once it may not be.
+#[tokio::test]
+async fn a_monitor_is_shown_no_more_than_it_may() {
+    let (_folder, shared) =
+        with_users("user default on nopass ~* &* +@all\nuser bob on #HASH +monitor +ping\nuser admin on #HASH +@all");
+    let (mut admin, mut bob, mut open) = (Peer::new(&shared), Peer::new(&shared), Peer::new(&shared));
+    admin.check(&[("AUTH admin hunter2", "+OK|")]).await;
+    bob.check(&[("AUTH bob hunter2", "+OK|"), ("MONITOR", "+OK|")]).await;
+    open.check(&[("MONITOR", "+OK|")]).await;
+    admin.say("PING one").await;
+    assert!(bob.raw(b"").await.contains("\"one\"") && open.raw(b"").await.contains("\"one\""));
+    admin.check(&[("ACL SETUSER bob ~*", "+OK|"), ("PING two", "$3|two|")]).await;
+    assert!(bob.raw(b"").await.contains("\"two\""));
+    admin.check(&[("ACL SETUSER bob -monitor", "+OK|"), ("ACL SETUSER default -@admin", "+OK|")]).await;
+    admin.say("PING three").await;
+    for (name, peer) in [("bob", &mut bob), ("default", &mut open)] {
+        let refused = format!("-NOPERM User {name} has no permissions to run the 'monitor' command|");
+        assert_eq!(peer.raw(b"").await, refused);
+    }
+    admin.say("PING four").await;
+    assert_eq!(bob.raw(b"").await + &open.raw(b"").await, "");
+    assert_eq!(shared.monitors.len(), 0);
+    bob.check(&[("PING", "+PONG|")]).await;
+}
