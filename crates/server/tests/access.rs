@@ -317,3 +317,11 @@ async fn a_monitor_is_shown_no_more_than_it_may() {
     assert_eq!(shared.monitors.len(), 0);
     bob.check(&[("PING", "+PONG|")]).await;
 }
+
+#[tokio::test]
+async fn users_are_saved_by_many_at_once() {
+    let (_folder, shared) = with_users("user default on nopass ~* +@all");
+    let saved = (0..50).map(|_| shared.access.save(shared.engine.runtime()));
+    let saved = futures_util::future::join_all(saved).await;
+    assert!(saved.iter().all(Result::is_ok), "{saved:?}");
+}

@@ -67,3 +67,30 @@ async fn what_a_script_takes_in_memory_is_counted() {
     let said = peer.say(&format!("MULTI\n{}EXEC", "PING\n".repeat(100))).await;
     assert!(said.contains("|-LIMIT multi_bytes_max 10000|"), "{said}");
 }
+
+#[tokio::test]
+async fn patterns_are_short() {
+    let shared = server(|_| {});
+    let mut peer = Peer::new(&shared);
+    peer.say("HSET h f v\nSADD s e").await;
+    for before in ["SCAN 0 MATCH", "KEYS", "HSCAN h 0 MATCH", "SSCAN s 0 MATCH", "COMMAND LIST FILTERBY PATTERN"] {
+        assert!(peer.say(&format!("{before} {}", "x".repeat(1024))).await.starts_with('*'), "{before}");
+        let said = peer.say(&format!("{before} {}", "x".repeat(1025))).await;
+        assert_eq!(said, "-LIMIT pattern_bytes_max 1024|", "{before}");
+    }
+}
+
+/// There are only so many names, and none is ever given back.
+#[tokio::test]
+async fn what_is_refused_takes_no_name() {
+    let shared = server(|_| {});
+    let mut peer = Peer::new(&shared);
+    peer.check(&[
+        ("TXN STEP cart", "-ERR TXN STEP without TXN BEGIN|"),
+        ("TXN BEGIN TYPE shop nosuch", "-ERR syntax error|"),
+    ])
+    .await;
+    assert!(shared.labels.vertices(0).is_empty() && shared.labels.txn_types(0).is_empty());
+    peer.check(&[("TXN BEGIN TYPE shop", "+OK|"), ("TXN STEP cart", "+OK|"), ("TXN ABORT", "+OK|")]).await;
+    assert!(shared.labels.vertices(0).len() == 1 && shared.labels.txn_types(0).len() == 1);
+}

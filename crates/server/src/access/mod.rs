@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use forebay::runtime::Runtime;
+use futures_util::lock::Mutex;
 
 use denials::Denials;
 pub use file::{AccessError, Source, line as users_file_line};
@@ -40,6 +41,8 @@ pub struct Access {
     source: Source,
     /// Others can reach the server: nobody may come in without a password.
     closed: bool,
+    /// Held while the file is written: of two writers one might bring back what the other has changed.
+    saving: Arc<Mutex<()>>,
     /// The latest refusals.
     pub denials: Denials,
 }
@@ -76,6 +79,7 @@ impl Access {
             turns: Turns::default(),
             source,
             closed: false,
+            saving: Arc::default(),
             denials: Denials::default(),
         }
     }
@@ -252,7 +256,13 @@ impl Access {
 
     /// Writes the users to the users' file.
     pub async fn save(&self, runtime: &Runtime) -> Result<(), AccessError> {
+        let saving = self.saving.clone().lock_owned().await;
         let (source, users) = (self.source.clone(), self.all());
-        runtime.blocking(move || source.write(&users)).await
+        let written = runtime.blocking(move || {
+            // It has come along: the client may be gone before the file is written.
+            let _saving = saving;
+            source.write(&users)
+        });
+        written.await
     }
 }

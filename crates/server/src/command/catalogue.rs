@@ -5,7 +5,7 @@ use forebay_protocol::{Frame, Reply, errors};
 use super::category::{categories, effect, sub_categories};
 use super::family::{self, Sub, SubRun, is, map, subcommands, text};
 use super::{Command, Effect, Flag, Group, Keys, Run, all};
-use crate::glob;
+use crate::glob::{self, PATTERN_BYTES_MAX};
 use crate::session::Session;
 
 pub(super) const COMMANDS: &[Command] = &[Command {
@@ -277,6 +277,9 @@ fn list(_: &mut Session, frame: Frame<'_>) -> Reply {
             match by.to_ascii_lowercase().as_slice() {
                 b"module" => Reply::Array(Vec::new()),
                 b"aclcat" => names(&|command| categories(command).iter().any(|category| is(value, category))),
+                b"pattern" if value.len() > PATTERN_BYTES_MAX => {
+                    Reply::error(format!("LIMIT pattern_bytes_max {PATTERN_BYTES_MAX}"))
+                }
                 b"pattern" => names(&|command| glob::matches(value, command.name.as_bytes(), true)),
                 _ => Reply::error(errors::SYNTAX),
             }

@@ -181,7 +181,8 @@ mod tests {
             rules.iter().for_each(|rule| rights.apply(rule.as_bytes()).unwrap());
             rights
         };
-        let (report, connection) = (rights(&["~*", "+@read", "+@connection", "-@dangerous"]), rights(&["+@connection"]));
+        let (report, connection) =
+            (rights(&["~*", "+@read", "+@connection", "-@dangerous"]), rights(&["+@connection"]));
         let table = Table::default();
         let may = |rights: &Rights, name: &str| {
             let mut request = BytesMut::new();

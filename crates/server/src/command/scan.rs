@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use super::family::{is, text};
 use super::{Command, Flag, Group, Keys, Run, txn_error};
 use crate::cursors::CURSORS_MAX;
-use crate::glob;
+use crate::glob::{self, PATTERN_BYTES_MAX};
 use crate::session::Session;
 
 /// Keys that the store is asked for at once.
@@ -141,7 +141,9 @@ async fn those(session: &Session, keys: Vec<Key>, wanted: impl Fn(&Value) -> boo
         let reads = session.shared.engine.store().get(part).await.map_err(read_error)?;
         let values = reads.iter().map(|read| read.value.as_ref());
         let bytes: usize = values.clone().flatten().map(Value::size).sum();
-        found.extend(part.iter().zip(values).filter(|(_, value)| value.is_some_and(&wanted)).map(|(key, _)| key.clone()));
+        found.extend(
+            part.iter().zip(values).filter(|(_, value)| value.is_some_and(&wanted)).map(|(key, _)| key.clone()),
+        );
         at += part.len();
         count = if bytes > LOOK_BYTES_MAX { LOOK_KEYS_MIN } else { (2 * count).min(PAGE_KEYS) };
     }
@@ -154,13 +156,21 @@ struct ScanOptions<'a> {
     kind: Option<&'a [u8]>,
 }
 
+/// A pattern, unless it is too long.
+pub(super) fn checked_pattern(pattern: &[u8]) -> Result<&[u8], Reply> {
+    match pattern.len() <= PATTERN_BYTES_MAX {
+        true => Ok(pattern),
+        false => Err(Reply::error(format!("LIMIT pattern_bytes_max {PATTERN_BYTES_MAX}"))),
+    }
+}
+
 fn scan_options(frame: Frame<'_>) -> Result<ScanOptions<'_>, Reply> {
     let mut options = ScanOptions { pattern: None, count: SCAN_COUNT_DEFAULT, kind: None };
     let mut at = 2;
     while let Some(option) = frame.get(at) {
         let Some(value) = frame.get(at + 1) else { return Err(Reply::error(errors::SYNTAX)) };
         match option.to_ascii_lowercase().as_slice() {
-            b"match" => options.pattern = Some(value),
+            b"match" => options.pattern = Some(checked_pattern(value)?),
             b"type" => options.kind = Some(value),
             b"count" => match parse_integer(value) {
                 Some(count @ 1..) => options.count = (count as u64).min(SCAN_COUNT_MAX as u64) as usize,
@@ -228,8 +238,8 @@ async fn scan(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> {
 }
 
 async fn keys(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> {
+    let pattern = checked_pattern(frame.arg(1))?;
     own_writes(session).await;
-    let pattern = frame.arg(1);
     let mut found = Vec::new();
     let (mut bytes, bytes_max) = (0, session.shared.limits.client_reply_bytes_max);
     let mut after = None;

@@ -256,18 +256,23 @@ fn begin(session: &mut Session, frame: Frame<'_>) -> Reply {
         return Reply::error(format!("TXABORTED {reason}; end it with TXN ABORT first"));
     }
     let mut kind = TxnKind::Interactive;
-    let mut context = session.context();
+    let (mut context, mut txn_type) = (session.context(), None);
     let mut args = frame.args().skip(2);
     while let Some(option) = args.next() {
         match option.to_ascii_lowercase().as_slice() {
             b"readonly" => kind = TxnKind::ReadOnly,
-            b"type" => match args.next().map(|name| session.shared.labels.txn_type(name)) {
-                Some(Ok(number)) => context.txn_type = number,
-                Some(Err(error)) => return error,
+            b"type" => match args.next() {
+                Some(name) => txn_type = Some(name),
                 None => return Reply::error(errors::SYNTAX),
             },
             _ => return Reply::error(errors::SYNTAX),
         }
+    }
+    // Names are few: one is taken for good, so only now.
+    match txn_type.map(|name| session.shared.labels.txn_type(name)) {
+        Some(Ok(number)) => context.txn_type = number,
+        Some(Err(error)) => return error,
+        None => {}
     }
     let limit = session.shared.limits.transactions_max;
     if session.shared.figures.transactions_open.fetch_add(1, Ordering::Relaxed) >= limit {
@@ -280,17 +285,17 @@ fn begin(session: &mut Session, frame: Frame<'_>) -> Reply {
 }
 
 fn step(session: &mut Session, frame: Frame<'_>) -> Reply {
-    let vertex = match session.shared.labels.vertex(frame.arg(2)) {
-        Ok(vertex) => vertex,
-        Err(error) => return error,
-    };
     if let Some(reason) = session.open.aborted() {
         return Reply::error(format!("TXABORTED {reason}"));
     }
     let Some(transaction) = session.open.transaction() else {
         return Reply::error("ERR TXN STEP without TXN BEGIN");
     };
-    transaction.context_mut().vertex = vertex;
+    // Names are few: one is taken for good, so only now.
+    match session.shared.labels.vertex(frame.arg(2)) {
+        Ok(vertex) => transaction.context_mut().vertex = vertex,
+        Err(error) => return error,
+    }
     Reply::OK
 }
 
