@@ -254,7 +254,7 @@ async fn clients_that_connect_again_do_not_pay_again() {
     }
 }
 
-/// A browser can be had to send commands to loopback as the body of a request: nothing behind its first lines is served.
+/// A browser can be had to send commands to loopback as the body of a request: nothing behind its first line is served.
 #[tokio::test]
 async fn a_web_page_commands_nothing() {
     for request in ["POST / HTTP/1.1\r\n", "post / HTTP/1.1\r\n", "GET /\r\nHost: ::1\r\n", "hOST: a\r\n"] {
