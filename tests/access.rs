@@ -107,6 +107,11 @@ fn a_public_address_needs_a_password() {
     let serving = Serving::start(folder.path(), &["--listen", "0.0.0.0:0", "--password-file", "password"]);
     assert!(serving.banner.contains("password, open to all who can reach it"), "{}", serving.banner);
     serving.logs("travel in the clear");
+    fs::write(folder.path().join("users"), "user default off").expect("written");
+    let users = Serving::start(folder.path(), &["--listen", "0.0.0.0:0", "--users-file", "users"]);
+    fs::write(folder.path().join("users"), "user default on nopass ~* +@all").expect("written");
+    users.signal("HUP");
+    users.logs("the users stay as they were");
     let open = Serving::start(folder.path(), &["--listen", "0.0.0.0:0", "--allow-public-without-password"]);
     open.logs("may read and destroy");
 }

@@ -157,13 +157,18 @@ fn open_access(settings: &Settings) -> Result<Access, CommandError> {
         (None, None) => Source::None,
     };
     let access = Access::open(source)?;
+    let public = settings.public();
+    let Some((setting, address)) = public.first().filter(|_| !settings.allow_public_without_password) else {
+        return Ok(access);
+    };
     let open = access.all().into_iter().find(|user| user.is_open());
-    match (settings.public().first(), &settings.users_file, open) {
-        (Some((setting, address)), Some(file), Some(user)) if !settings.allow_public_without_password => {
+    match (&settings.users_file, open) {
+        (Some(file), Some(user)) => {
             let (file, user) = (file.display().to_string(), user.name.to_string());
             Err(CommandError::Open { file, setting, address: *address, user })
         }
-        _ => Ok(access),
+        // Nor may what is read later.
+        _ => Ok(access.kept_closed()),
     }
 }
 

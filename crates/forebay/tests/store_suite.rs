@@ -177,3 +177,14 @@ fn ids_beyond_the_limit(store: &dyn Store) {
     let read = block_on(store.get(&[Key::new(0, b"a")])).unwrap().remove(0);
     assert_eq!(read.version, version(COMMITS));
 }
+
+#[cfg(unix)]
+#[test]
+fn others_may_not_read_the_file() {
+    use std::os::unix::fs::PermissionsExt;
+    with_runtime(|runtime| {
+        let files = Files::new(runtime, Durability::Never, bare);
+        let mode = std::fs::metadata(files.folder.path().join("test.redb")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    });
+}

@@ -2,9 +2,12 @@
 //!
 //! It goes on reading while replies wait to be written: many clients write a whole pipeline before they read, and would
 //! hang otherwise. What waits is bounded by `client_reply_bytes_max`, and over all clients by `replies_bytes_max`; past
-//! either the connection is closed and logged, as Redis does. A deep pipeline is served in slices, so that others get
+//! either the connection is closed and logged, as Redis does, but past that of all only one that takes more than its
+//! share. Strangers may have little waiting, in and out. A deep pipeline is served in slices, so that others get
 //! their turn. The bytes travel on a [`Wire`]: a socket, or TLS over one.
 
+#[cfg(test)]
+mod tests;
 pub(crate) mod wire;
 
 use std::io::{self, ErrorKind};
@@ -26,19 +29,12 @@ const HELD_BYTES_MIN: usize = 64 << 10;
 /// Bytes of input that may wait unparsed behind a slice that runs.
 const INPUT_BYTES_MAX: usize = 1 << 20;
 
+/// Bytes of replies that may wait for a client that has to authenticate: there is no use in more of them.
+const STRANGER_REPLY_BYTES_MAX: usize = 16 << 10;
+
 /// Serves a connection to its end.
 pub(crate) async fn serve(wire: impl Wire, shared: Arc<Shared>, client: Arc<Client>) {
-    let mut connection = Connection {
-        wire,
-        decoder: Decoder::new(shared.limits.request),
-        input: BytesMut::new(),
-        session: Session::new(shared.clone(), client.clone()),
-        counted: 0,
-        held: 0,
-        stranger_since: None,
-        shared,
-        client,
-    };
+    let mut connection = Connection::new(wire, shared, client);
     if let Err(error) = connection.run().await {
         tracing::debug!(client = connection.client.id, %error, "connection ended");
     }
@@ -62,6 +58,20 @@ struct Connection<W> {
 }
 
 impl<W: Wire> Connection<W> {
+    fn new(wire: W, shared: Arc<Shared>, client: Arc<Client>) -> Connection<W> {
+        Connection {
+            wire,
+            decoder: Decoder::new(shared.limits.request),
+            input: BytesMut::new(),
+            session: Session::new(shared.clone(), client.clone()),
+            counted: 0,
+            held: 0,
+            stranger_since: None,
+            shared,
+            client,
+        }
+    }
+
     async fn run(&mut self) -> io::Result<()> {
         let mut batch = Batch::default();
         let mut ended = false;
@@ -69,7 +79,10 @@ impl<W: Wire> Connection<W> {
         // One place among those that wait for the stop, kept as long as the connection: to take it costs their number.
         let mut stopped = pin!(shared.stopping.wait());
         loop {
+            // What is served may take long, a wrong password seconds: what waits behind it counts meanwhile.
+            self.hold()?;
             let full = self.serve_slice(&mut batch).await;
+            self.send_stranger_away()?;
             self.write()?;
             self.hold()?;
             if self.session.closing || (ended && !full) {
@@ -114,6 +127,21 @@ impl<W: Wire> Connection<W> {
         }
     }
 
+    /// When the client must have authenticated, on the runtime's clock.
+    fn stranger_until(&self) -> Option<Duration> {
+        let since = self.stranger_since.filter(|_| self.session.identity.is_stranger())?;
+        Some(since + Duration::from_millis(self.shared.limits.stranger_ms_max))
+    }
+
+    /// Also between the requests of one who never stops sending.
+    fn send_stranger_away(&self) -> io::Result<()> {
+        if self.stranger_until().is_some_and(|until| until <= self.shared.engine.runtime().elapsed()) {
+            tracing::info!(client = self.client.id, "closing a stranger: stranger_ms_max");
+            return Err(io::Error::other("stranger_ms_max"));
+        }
+        Ok(())
+    }
+
     /// Waits until there is something to do: bytes to read or room to write, the end of a transaction's time, a kill,
     /// or the server's stop. True at the end of the client's bytes.
     async fn wait(&mut self, mut stopped: Pin<&mut impl Future<Output = ()>>) -> io::Result<bool> {
@@ -122,8 +150,7 @@ impl<W: Wire> Connection<W> {
             let runtime = self.shared.engine.runtime();
             let deadline = self.session.deadline();
             let time_left = deadline.map(|deadline| deadline.at.saturating_sub(runtime.elapsed()));
-            let patience = Duration::from_millis(self.shared.limits.stranger_ms_max);
-            let stranger = self.stranger_since.map(|since| (since + patience).saturating_sub(runtime.elapsed()));
+            let stranger = self.stranger_until().map(|until| until.saturating_sub(runtime.elapsed()));
             let sleep = time_left.into_iter().chain(stranger).min().map(|time_left| runtime.sleep(time_left));
             let up = async {
                 match sleep {
@@ -142,10 +169,7 @@ impl<W: Wire> Connection<W> {
                 () = self.client.killed() => return Err(io::Error::other("killed by CLIENT KILL")),
                 () = up => {
                     self.session.expire(self.shared.engine.runtime().elapsed());
-                    if stranger.is_some_and(|stranger| time_left.is_none_or(|time_left| stranger <= time_left)) {
-                        tracing::info!(client = self.client.id, "closing a stranger: stranger_ms_max");
-                        return Err(io::Error::other("stranger_ms_max"));
-                    }
+                    self.send_stranger_away()?;
                 }
                 () = self.session.shown() => {
                     self.session.take_shown();
@@ -159,11 +183,13 @@ impl<W: Wire> Connection<W> {
         }
     }
 
-    /// Reads on while the last read filled its room; bytes read in all, `first` included.
+    /// Reads on while the last read filled its room; bytes read in all, `first` included. A stranger's requests are
+    /// short and served one at a time.
     fn read_on(&mut self, first: usize) -> io::Result<usize> {
         let mut total = first;
+        let stranger = self.session.identity.is_stranger();
         let full = |input: &BytesMut| input.len() == input.capacity() && input.len() < INPUT_BYTES_MAX;
-        while total > 0 && full(&self.input) {
+        while !stranger && total > 0 && full(&self.input) {
             self.decoder.reserve(&mut self.input);
             match self.wire.try_read(&mut self.input) {
                 Ok(0) => break,
@@ -199,21 +225,22 @@ impl<W: Wire> Connection<W> {
             self.session.open.replies_written();
             self.shared.figures.bytes_out.fetch_add(written as u64, Ordering::Relaxed);
         }
+        let grows = left > self.counted;
         self.count_waiting(left);
         let all = self.shared.figures.reply_bytes.load(Ordering::Relaxed);
         let limits = &self.shared.limits;
-        let overflown = self.session.replies.overflown() || left > limits.client_reply_bytes_max;
-        if overflown || (left > 0 && all > limits.replies_bytes_max) {
-            let client = self.client.id;
-            tracing::warn!(
-                client,
-                left,
-                all,
-                "closing a client that does not read its replies: client_reply_bytes_max"
-            );
-            return Err(io::Error::other("client_reply_bytes_max"));
-        }
-        Ok(())
+        let limit = if self.session.replies.overflown() || left > limits.client_reply_bytes_max {
+            "client_reply_bytes_max"
+        } else if left > STRANGER_REPLY_BYTES_MAX && self.session.identity.is_stranger() {
+            "stranger_reply_bytes_max"
+        } else if grows && all > limits.replies_bytes_max && left > limits.replies_bytes_share() {
+            "replies_bytes_max"
+        } else {
+            return Ok(());
+        };
+        let client = self.client.id;
+        tracing::warn!(client, left, all, "closing a client that does not read its replies: {limit}");
+        Err(io::Error::other(limit))
     }
 
     /// Counts what the server holds of this client's requests; past the limit of all the connection is closed.

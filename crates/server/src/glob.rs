@@ -2,6 +2,9 @@
 //!
 //! Takes time proportional to pattern times text: of the stars only the last one passed is ever tried again.
 
+/// Bytes of a pattern of a client. A class of a pattern is looked through for each byte of each name.
+pub const PATTERN_BYTES_MAX: usize = 1024;
+
 /// Whether all of `text` matches `pattern`; with `any_case`, letters match in either case.
 pub fn matches(pattern: &[u8], text: &[u8], any_case: bool) -> bool {
     let fold = |byte: u8| if any_case { byte.to_ascii_lowercase() } else { byte };

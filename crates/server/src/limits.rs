@@ -15,7 +15,7 @@ pub struct ServerLimits {
     pub pipeline_frames_max: usize,
     /// Bytes of replies that wait for one client to read them; past it the connection is closed.
     pub client_reply_bytes_max: usize,
-    /// The same over all clients.
+    /// The same over all clients; past it one is closed when more waits for it than [`Self::replies_bytes_share`].
     pub replies_bytes_max: usize,
     /// Bytes that unfinished requests, MULTI and TXN hold, over all clients; past it a connection that holds more than
     /// 64 KiB is closed when it sends more.
@@ -30,6 +30,14 @@ pub struct ServerLimits {
     pub watched_keys_max: usize,
     /// What one request may ask.
     pub request: RequestLimits,
+}
+
+impl ServerLimits {
+    /// What each client may have waiting even if all that there may be have as much. One below its share is not closed
+    /// for what others do; so in all at most twice `replies_bytes_max` waits.
+    pub fn replies_bytes_share(&self) -> usize {
+        self.replies_bytes_max / self.clients_max.max(1)
+    }
 }
 
 impl Default for ServerLimits {

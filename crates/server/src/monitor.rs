@@ -148,8 +148,9 @@ pub fn redacted<'a>(command: &Command, frame: Frame<'a>) -> impl Iterator<Item =
     let pairs = command.name == "config" && is(1, "set");
     let (from, to) = match command.name {
         "auth" => (1, usize::MAX),
+        // All behind it: it may be a name, with the option itself further on.
         "hello" => match frame.args().position(|arg| arg.eq_ignore_ascii_case(b"auth")) {
-            Some(at) => (at + 1, at + 3),
+            Some(at) => (at + 1, usize::MAX),
             None => (usize::MAX, usize::MAX),
         },
         // A rule may be a password; DRYRUN may be of one of the others.
@@ -201,7 +202,10 @@ mod tests {
         for (request, shown) in [
             ("AUTH SECRET", "AUTH (redacted)"),
             ("auth bob SECRET", "auth (redacted) (redacted)"),
-            ("HELLO 3 AUTH bob SECRET SETNAME x", "HELLO 3 AUTH (redacted) (redacted) SETNAME x"),
+            ("HELLO 3 AUTH bob SECRET SETNAME x", "HELLO 3 AUTH (redacted) (redacted) (redacted) (redacted)"),
+            ("HELLO 3 SETNAME x AUTH bob SECRET", "HELLO 3 SETNAME x AUTH (redacted) (redacted)"),
+            ("HELLO 3 SETNAME auth AUTH SECRET", "HELLO 3 SETNAME auth (redacted) (redacted)"),
+            ("HELLO 3 AUTH x AUTH b SECRET", "HELLO 3 AUTH (redacted) (redacted) (redacted) (redacted)"),
             ("ACL SETUSER bob on >SECRET", "ACL SETUSER bob (redacted) (redacted)"),
             ("ACL DRYRUN bob AUTH SECRET", "ACL DRYRUN bob (redacted) (redacted)"),
             ("CONFIG SET slowlog-max-len 1 RequirePass SECRET", "CONFIG SET slowlog-max-len 1 RequirePass (redacted)"),

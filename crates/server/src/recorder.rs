@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io::BufWriter;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -236,7 +237,8 @@ fn file_name(name: &[u8]) -> Result<String, String> {
 type Output = Writer<BufWriter<File>>;
 
 fn create(path: &Path, start_us: u64) -> Result<Output, String> {
-    let file = File::options().write(true).create_new(true).open(path);
+    // It holds the names of keys: its owner's alone.
+    let file = File::options().write(true).create_new(true).mode(0o600).open(path);
     let file = file.map_err(|error| match error.kind() {
         std::io::ErrorKind::AlreadyExists => "there is a trace of this name; choose another or remove it".to_owned(),
         _ => format!("can't create the trace: {error}; check the directory of --trace-dir"),

@@ -24,7 +24,7 @@ use forebay::cache::Context;
 use forebay::key::{Key, KeyRef};
 use forebay::mutation::{self, Fault};
 use forebay::txn::{Ahead, Committing, Executed, Mode, Plan, PlannedLock};
-use forebay_protocol::{Batch, Frame, Protocol, Reply, errors};
+use forebay_protocol::{Batch, Frame, Protocol, Reply, Request, errors};
 use smallvec::SmallVec;
 
 pub use hints::Hints;
@@ -43,7 +43,7 @@ use crate::tally::Pending;
 /// Keys that one look ahead fetches together.
 const LOOK_AHEAD_KEYS_MAX: usize = 1024;
 
-/// What an argument in TXN costs beside its bytes: a lock, a change, an entry.
+/// What an argument in TXN and MULTI costs beside its bytes: a lock, a change, an entry.
 const ARG_BYTES_COUNTED: usize = 64;
 
 /// One client's state.
@@ -72,8 +72,8 @@ pub struct Session {
     pub closing: bool,
     /// A reply that shows a commit, set by the command that just ran.
     pub committing: Option<(Committing, bool)>,
-    /// MONITOR: what it is shown.
-    pub monitor: Option<Arc<Monitor>>,
+    /// MONITOR: what it is shown, and the request for it, whose permission may end.
+    pub monitor: Option<(Arc<Monitor>, Request)>,
     /// CACHE TRACE: what it has recorded of the open transaction.
     pub traced: Traced,
     /// Figures that are not in the server's yet.
@@ -171,13 +171,20 @@ impl Session {
         self.publish_state();
     }
 
-    /// Looks a request up and checks what can be checked before it runs. `Ok(None)`: it was queued in MULTI.
+    /// Looks a request up and checks what can be checked before it runs. `Ok(None)`: there is nothing to run now, since
+    /// it was queued in MULTI, or is a web page's.
     fn accept(&mut self, frame: Frame<'_>) -> Result<Option<&'static Command>, Reply> {
         let name = frame.arg(0);
         let numbered = self.shared.table.find_numbered(name);
         let number = numbered.map_or_else(|| self.shared.tally.unknown(), |(number, _)| number);
         self.pending.call(number, &self.shared.tally);
         let found = numbered.map(|(_, command)| command);
+        if found.is_none() && is_of_http(name) {
+            let (client, address) = (self.client.id, &self.client.address);
+            tracing::warn!(client, address, "closing a client that speaks HTTP: a web page may try to send commands");
+            self.closing = true;
+            return Ok(None);
+        }
         let found = found.ok_or_else(|| errors::unknown_command(name, frame.args().skip(1)));
         let fits = found.and_then(|command| match command.arity_fits(frame.len()) {
             true => Ok(command),
@@ -463,6 +470,12 @@ impl Drop for Session {
         self.traced.ended(&self.shared, false);
         self.open.drop_transaction(&self.shared);
     }
+}
+
+/// Whether a name of a command is a line of an HTTP request. A web page can have a browser send one to the loopback
+/// address, with commands as its body; so, as in Redis since 3.2.7, nothing after these lines is served.
+fn is_of_http(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
 }
 
 /// How a key is locked and loaded for a command that has `effect` on it.

@@ -91,6 +91,12 @@ fn wrong_passwords_end_a_connection() {
     let mut expected = vec![WRONGPASS; 16];
     expected.push("");
     assert_eq!(replies, expected);
+    // RESET does not make a newcomer of it.
+    let (_folder, access) = users("user default on #HASH ~* +@all");
+    let requests: Vec<_> = ["AUTH nope", "RESET"].repeat(17).iter().map(|request| (*request).to_owned()).collect();
+    let replies = driven::replies_of(|options| options.access = access, Protocol::Resp2, requests);
+    assert_eq!(replies.iter().filter(|reply| *reply == WRONGPASS).count(), 16);
+    assert_eq!(replies.last().map(String::as_str), Some(""));
 }
 
 #[tokio::test]
@@ -246,4 +252,76 @@ async fn clients_that_connect_again_do_not_pay_again() {
     for _ in 0..100 {
         assert_eq!(Peer::new(&shared).say("AUTH default hunter2\nPING").await, "+OK|+PONG|");
     }
+}
+
+/// A browser can be had to send commands to loopback as the body of a request: nothing behind its first lines is served.
+#[tokio::test]
+async fn a_web_page_commands_nothing() {
+    for request in ["POST / HTTP/1.1\r\n", "post / HTTP/1.1\r\n", "GET /\r\nHost: 127.0.0.1\r\n", "hOST: a\r\n"] {
+        let shared = server(|_| {});
+        let mut peer = Peer::new(&shared);
+        peer.raw(format!("{request}\r\nSET k v\r\n").as_bytes()).await;
+        assert!(peer.session.closing, "{request}");
+        assert_eq!(Peer::new(&shared).say("GET k").await, "$-1|", "{request}");
+    }
+    let shared = server(|_| {});
+    let mut peer = Peer::new(&shared);
+    assert_eq!(peer.say("MULTI\nGET Host:\nEXEC").await, "+OK|+QUEUED|*1|$-1|");
+}
+
+/// ACL LOAD and SIGHUP are no reason to pay for all hashes again, at once.
+#[tokio::test]
+async fn passwords_that_were_right_are_known_after_a_reload() {
+    let (_folder, shared) = with_users("user default on nopass ~* +@all\nuser bob on #HASH ~* +@all");
+    let mut peer = Peer::new(&shared);
+    peer.check(&[("ACL LOAD", "+OK|"), ("AUTH bob hunter2", "+OK|"), ("ACL LOAD", "+OK|")]).await;
+    assert!(shared.access.user(b"bob").unwrap().passwords[0].seen(b"hunter2"));
+}
+
+/// What would be refused at the start is so later, too.
+#[tokio::test]
+async fn users_without_a_password_are_not_read_where_others_can_reach_the_server() {
+    let (folder, access) = users("user default on #HASH ~* +@all");
+    let shared = server(|options| options.access = access.kept_closed());
+    let mut peer = Peer::new(&shared);
+    let refused = "-ERR the user default needs no password, and others can reach this server; give it one, or turn it \
+        off|";
+    std::fs::write(folder.path().join("users"), "user default on nopass ~* +@all").unwrap();
+    peer.check(&[("AUTH hunter2", "+OK|"), ("ACL LOAD", refused), ("PING", "+PONG|")]).await;
+    assert_eq!(Peer::new(&shared).say("PING").await, NOAUTH);
+    std::fs::write(folder.path().join("users"), "user default off nopass ~* +@all").unwrap();
+    peer.check(&[("ACL LOAD", "+OK|")]).await;
+}
+
+/// A monitor says nothing more, and yet is shown nothing more once it may not be.
+#[tokio::test]
+async fn a_monitor_is_shown_no_more_than_it_may() {
+    let (_folder, shared) =
+        with_users("user default on nopass ~* &* +@all\nuser bob on #HASH +monitor +ping\nuser admin on #HASH +@all");
+    let (mut admin, mut bob, mut open) = (Peer::new(&shared), Peer::new(&shared), Peer::new(&shared));
+    admin.check(&[("AUTH admin hunter2", "+OK|")]).await;
+    bob.check(&[("AUTH bob hunter2", "+OK|"), ("MONITOR", "+OK|")]).await;
+    open.check(&[("MONITOR", "+OK|")]).await;
+    admin.say("PING one").await;
+    assert!(bob.raw(b"").await.contains("\"one\"") && open.raw(b"").await.contains("\"one\""));
+    admin.check(&[("ACL SETUSER bob ~*", "+OK|"), ("PING two", "$3|two|")]).await;
+    assert!(bob.raw(b"").await.contains("\"two\""));
+    admin.check(&[("ACL SETUSER bob -monitor", "+OK|"), ("ACL SETUSER default -@admin", "+OK|")]).await;
+    admin.say("PING three").await;
+    for (name, peer) in [("bob", &mut bob), ("default", &mut open)] {
+        let refused = format!("-NOPERM User {name} has no permissions to run the 'monitor' command|");
+        assert_eq!(peer.raw(b"").await, refused);
+    }
+    admin.say("PING four").await;
+    assert_eq!(bob.raw(b"").await + &open.raw(b"").await, "");
+    assert_eq!(shared.monitors.len(), 0);
+    bob.check(&[("PING", "+PONG|")]).await;
+}
+
+#[tokio::test]
+async fn users_are_saved_by_many_at_once() {
+    let (_folder, shared) = with_users("user default on nopass ~* +@all");
+    let saved = (0..50).map(|_| shared.access.save(shared.engine.runtime()));
+    let saved = futures_util::future::join_all(saved).await;
+    assert!(saved.iter().all(Result::is_ok), "{saved:?}");
 }

@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::os::unix::fs::PermissionsExt;
+
 use forebay::key::KeyRef;
 use forebay_server::metrics;
 use forebay_trace::fbt::Reader;
@@ -94,6 +96,8 @@ async fn a_trace_holds_what_clients_accessed() {
         ("GET a", "$5|12345|"),
     ])
     .await;
+    let mode = std::fs::metadata(folder.path().join("shop.fbt")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "others may not read it");
     peer.session.open.replies_written();
     peer.say("GET b\nSET c 1").await;
     assert!(peer.say("TXN COMMIT").await.starts_with("+OK "));

@@ -56,6 +56,12 @@ pub enum AccessError {
         /// What is wrong.
         why: String,
     },
+    /// The file would let everyone in who reaches the server.
+    #[error("the user {user} needs no password, and others can reach this server; give it one, or turn it off")]
+    Open {
+        /// Who has no password.
+        user: Arc<str>,
+    },
     /// There is no file with users.
     #[error("no file with users; start with --users-file FILE")]
     NoFile,

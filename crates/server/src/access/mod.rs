@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use forebay::runtime::Runtime;
+use futures_util::lock::Mutex;
 
 use denials::Denials;
 pub use file::{AccessError, Source, line as users_file_line};
@@ -38,6 +39,10 @@ pub struct Access {
     epoch: AtomicU64,
     turns: Turns,
     source: Source,
+    /// Others can reach the server: nobody may come in without a password.
+    closed: bool,
+    /// Held while the file is written: of two writers one might bring back what the other has changed.
+    saving: Arc<Mutex<()>>,
     /// The latest refusals.
     pub denials: Denials,
 }
@@ -73,6 +78,8 @@ impl Access {
             epoch: AtomicU64::new(0),
             turns: Turns::default(),
             source,
+            closed: false,
+            saving: Arc::default(),
             denials: Denials::default(),
         }
     }
@@ -81,6 +88,11 @@ impl Access {
     pub fn open(source: Source) -> Result<Access, AccessError> {
         let users = source.read()?;
         Ok(Access::over(source, users))
+    }
+
+    /// From now on refuses to read users again of whom one needs no password.
+    pub fn kept_closed(self) -> Access {
+        Access { closed: true, ..self }
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Users> {
@@ -226,19 +238,31 @@ impl Access {
     pub async fn reload(&self, runtime: &Runtime) -> Result<Vec<Arc<User>>, AccessError> {
         let source = self.source.clone();
         let read = runtime.blocking(move || source.read()).await?;
+        if let Some(user) = read.values().find(|user| self.closed && user.is_open()) {
+            return Err(AccessError::Open { user: user.name.clone() });
+        }
         let mut users = self.write();
         let old = std::mem::take(&mut *users);
         for (name, user) in read {
-            // A user of the same name is the same: its connections stay.
-            let id = old.get(&name).map_or(user.id, |known| known.id);
-            users.insert(name, Arc::new(User { id, ..User::clone(&user) }));
+            // A user of the same name is the same: its connections stay, and what is known of its passwords.
+            let user = match old.get(&name) {
+                Some(known) => Arc::new(User::clone(&user).in_place_of(known)),
+                None => user,
+            };
+            users.insert(name, user);
         }
         Ok(old.into_iter().filter(|(name, _)| !users.contains_key(name)).map(|(_, user)| user).collect())
     }
 
     /// Writes the users to the users' file.
     pub async fn save(&self, runtime: &Runtime) -> Result<(), AccessError> {
+        let saving = self.saving.clone().lock_owned().await;
         let (source, users) = (self.source.clone(), self.all());
-        runtime.blocking(move || source.write(&users)).await
+        let written = runtime.blocking(move || {
+            // It has come along: the client may be gone before the file is written.
+            let _saving = saving;
+            source.write(&users)
+        });
+        written.await
     }
 }

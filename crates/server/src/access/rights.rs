@@ -5,13 +5,10 @@ use forebay_protocol::Frame;
 
 use crate::command::Command;
 use crate::command::category::{CATEGORIES, PERMISSIONS};
-use crate::glob;
+use crate::glob::{self, PATTERN_BYTES_MAX};
 
 /// Patterns of keys, or of channels, that one user has.
 pub const PATTERNS_MAX: usize = 256;
-
-/// Bytes of a pattern.
-pub const PATTERN_BYTES_MAX: usize = 1024;
 
 /// Redis' words for rules that it does not take.
 pub const SYNTAX: &str = "Syntax error";

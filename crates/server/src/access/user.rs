@@ -64,6 +64,15 @@ impl User {
         User { on: true, any_password: true, rights: Rights::all(), ..User::new(DEFAULT) }
     }
 
+    /// The same, read again: it is the user `known`, and a password that was verified once stays so.
+    pub fn in_place_of(self, known: &User) -> User {
+        let of = |hash: Arc<PasswordHash>| {
+            let same = known.passwords.iter().find(|known| known.text() == hash.text());
+            same.cloned().unwrap_or(hash)
+        };
+        User { id: known.id, passwords: self.passwords.into_iter().map(of).collect(), ..self }
+    }
+
     /// Whether one is this user without saying a password.
     pub fn is_open(&self) -> bool {
         self.on && self.any_password

@@ -5,7 +5,7 @@ use forebay_protocol::{Frame, Reply, errors};
 use super::category::{categories, effect, sub_categories};
 use super::family::{self, Sub, SubRun, is, map, subcommands, text};
 use super::{Command, Effect, Flag, Group, Keys, Run, all};
-use crate::glob;
+use crate::glob::{self, PATTERN_BYTES_MAX};
 use crate::session::Session;
 
 pub(super) const COMMANDS: &[Command] = &[Command {
@@ -166,9 +166,21 @@ fn info_of(command: &'static Command) -> Reply {
     ])
 }
 
+/// Who names more commands than there are names some twice; the answer would be longer than all there is to say.
+fn names_fit(frame: Frame<'_>) -> Result<(), Reply> {
+    let names_max = all().count();
+    match frame.len() - 2 <= names_max {
+        true => Ok(()),
+        false => Err(Reply::error(format!("LIMIT command_names_max {names_max}"))),
+    }
+}
+
 fn info(session: &mut Session, frame: Frame<'_>) -> Reply {
     if frame.len() == 2 {
         return Reply::Array(all().map(info_of).collect());
+    }
+    if let Err(error) = names_fit(frame) {
+        return error;
     }
     let found = frame.args().skip(2).map(|name| session.shared.table.find(name).map_or(Reply::Nil, info_of));
     Reply::Array(found.collect())
@@ -249,6 +261,9 @@ fn docs(session: &mut Session, frame: Frame<'_>) -> Reply {
     if frame.len() == 2 {
         return Reply::Map(all().map(doc_of).collect());
     }
+    if let Err(error) = names_fit(frame) {
+        return error;
+    }
     Reply::Map(frame.args().skip(2).filter_map(|name| session.shared.table.find(name).map(doc_of)).collect())
 }
 
@@ -262,6 +277,9 @@ fn list(_: &mut Session, frame: Frame<'_>) -> Reply {
             match by.to_ascii_lowercase().as_slice() {
                 b"module" => Reply::Array(Vec::new()),
                 b"aclcat" => names(&|command| categories(command).iter().any(|category| is(value, category))),
+                b"pattern" if value.len() > PATTERN_BYTES_MAX => {
+                    Reply::error(format!("LIMIT pattern_bytes_max {PATTERN_BYTES_MAX}"))
+                }
                 b"pattern" => names(&|command| glob::matches(value, command.name.as_bytes(), true)),
                 _ => Reply::error(errors::SYNTAX),
             }

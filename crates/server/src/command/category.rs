@@ -138,7 +138,12 @@ impl Permissions {
 
 #[cfg(test)]
 mod tests {
+    use bytes::BytesMut;
+    use forebay_protocol::{Batch, Decoder, Limits};
+
     use super::*;
+    use crate::access::rights::Rights;
+    use crate::command::Table;
 
     #[test]
     fn every_permission_is_of_known_categories_and_has_one_name() {
@@ -155,15 +160,46 @@ mod tests {
         assert!(all().all(|command| command.name.len() <= super::super::NAME_BYTES_MAX));
     }
 
-    /// What must not be had with `+@all -@dangerous`, or with `+@connection`.
+    /// What must not be had with `+@all -@dangerous`.
     #[test]
     fn what_is_dangerous_is_so() {
-        for name in "flushall flushdb keys monitor shutdown config|set config|get acl|setuser acl|list client|kill \
-            client|list client|pause slowlog|get debug|sleep info cache|reset cache|trace"
-            .split_ascii_whitespace()
-        {
+        for name in DANGEROUS.split_ascii_whitespace() {
             let found = PERMISSIONS.list.iter().find(|permission| permission.name == name);
             assert!(found.is_some_and(|permission| permission.categories.contains(&"dangerous")), "{name}");
+        }
+    }
+
+    const DANGEROUS: &str = "flushall flushdb keys monitor shutdown config|set config|get acl|setuser acl|list \
+        client|kill client|list client|pause client|unpause slowlog|get debug|sleep info cache|reset cache|trace";
+
+    /// What a user of a shared server is given: nothing of it reaches other clients or the server itself. As in Redis,
+    /// `+@connection` alone would: CLIENT KILL and PAUSE are of it.
+    #[test]
+    fn reading_and_connecting_without_danger_is_harmless() {
+        let rights = |rules: &[&str]| {
+            let mut rights = Rights::none();
+            rules.iter().for_each(|rule| rights.apply(rule.as_bytes()).unwrap());
+            rights
+        };
+        let (report, connection) =
+            (rights(&["~*", "+@read", "+@connection", "-@dangerous"]), rights(&["+@connection"]));
+        let table = Table::default();
+        let may = |rights: &Rights, name: &str| {
+            let mut request = BytesMut::new();
+            forebay_protocol::encode_command(&mut request, &name.split('|').collect::<Vec<_>>());
+            let mut batch = Batch::default();
+            Decoder::new(Limits::default()).decode_batch(&mut request, 1, &mut batch).unwrap();
+            let (number, command) = table.find_numbered(batch.frame(0).arg(0)).unwrap();
+            rights.check(number, command, batch.frame(0)).is_ok()
+        };
+        for name in DANGEROUS.split_ascii_whitespace() {
+            assert!(!may(&report, name), "{name}");
+        }
+        for name in ["get", "scan", "ping", "client|setname", "client|id", "auth", "hello"] {
+            assert!(may(&report, name), "{name}");
+        }
+        for name in ["client|kill", "client|pause", "client|unpause", "client|list"] {
+            assert!(may(&connection, name), "{name}");
         }
     }
 }

@@ -11,6 +11,7 @@ use std::hash::BuildHasher;
 use forebay_protocol::{Reply, errors};
 
 use super::Call;
+use super::scan::checked_pattern;
 use crate::glob;
 
 /// Elements of a document that is answered whole.
@@ -55,7 +56,7 @@ impl<'a> Scan<'a> {
         while at < call.frame.len() {
             let option = call.arg(at).to_ascii_lowercase();
             match (option.as_slice(), call.frame.get(at + 1)) {
-                (b"match", Some(pattern)) => scan.pattern = Some(pattern),
+                (b"match", Some(pattern)) => scan.pattern = Some(checked_pattern(pattern)?),
                 (b"count", Some(_)) => {
                     let count = call.integer(at + 1)?;
                     let count = usize::try_from(count).ok().filter(|count| *count > 0);

@@ -1,6 +1,7 @@
 //! What looks at a whole key space: SCAN, KEYS, RANDOMKEY, DBSIZE, FLUSHDB, FLUSHALL. They see the last committed
 //! state, not that of a transaction, and are refused inside of one.
 
+use forebay::Value;
 use forebay::key::{Key, SPACES};
 use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Frame, Reply, errors};
@@ -9,7 +10,7 @@ use futures_util::future::BoxFuture;
 use super::family::{is, text};
 use super::{Command, Flag, Group, Keys, Run, txn_error};
 use crate::cursors::CURSORS_MAX;
-use crate::glob;
+use crate::glob::{self, PATTERN_BYTES_MAX};
 use crate::session::Session;
 
 /// Keys that the store is asked for at once.
@@ -21,8 +22,15 @@ const SCAN_COUNT_DEFAULT: usize = 10;
 /// Keys that one SCAN looks at, whatever its COUNT.
 const SCAN_COUNT_MAX: usize = 100_000;
 
+/// Bytes of names after which a SCAN ends its step, whatever its COUNT.
+const SCAN_BYTES_MAX: usize = 1 << 20;
+
 /// Keys that one KEYS answers.
 const KEYS_MAX: usize = 1_000_000;
+
+/// Bytes of documents after which fewer of them are looked at together, and how few.
+const LOOK_BYTES_MAX: usize = 1 << 20;
+const LOOK_KEYS_MIN: usize = 8;
 
 /// Expired documents that are looked for beside a page.
 const EXPIRED_MAX: usize = 1024;
@@ -118,13 +126,28 @@ async fn page(session: &Session, after: Option<&Key>, limit: usize) -> Result<(V
             keys.retain(|key| !expired.contains(key));
         } else {
             // The reaper is far behind: look at each.
-            let reads = engine.store().get(&keys).await.map_err(read_error)?;
-            let there = |read: &forebay::Read| read.value.as_ref().is_some_and(|value| !value.expired(now_ms));
-            let mut there = reads.iter().map(there);
-            keys.retain(|_| there.next().unwrap_or(true));
+            keys = those(session, keys, |value| !value.expired(now_ms)).await?;
         }
     }
     Ok((keys, last))
+}
+
+/// Those of `keys` whose documents are as wanted; only a few documents are in memory at a time, if they are large.
+async fn those(session: &Session, keys: Vec<Key>, wanted: impl Fn(&Value) -> bool) -> Result<Vec<Key>, Reply> {
+    let mut found = Vec::new();
+    let (mut at, mut count) = (0, LOOK_KEYS_MIN);
+    while at < keys.len() {
+        let part = &keys[at..keys.len().min(at + count)];
+        let reads = session.shared.engine.store().get(part).await.map_err(read_error)?;
+        let values = reads.iter().map(|read| read.value.as_ref());
+        let bytes: usize = values.clone().flatten().map(Value::size).sum();
+        found.extend(
+            part.iter().zip(values).filter(|(_, value)| value.is_some_and(&wanted)).map(|(key, _)| key.clone()),
+        );
+        at += part.len();
+        count = if bytes > LOOK_BYTES_MAX { LOOK_KEYS_MIN } else { (2 * count).min(PAGE_KEYS) };
+    }
+    Ok(found)
 }
 
 struct ScanOptions<'a> {
@@ -133,13 +156,21 @@ struct ScanOptions<'a> {
     kind: Option<&'a [u8]>,
 }
 
+/// A pattern, unless it is too long.
+pub(super) fn checked_pattern(pattern: &[u8]) -> Result<&[u8], Reply> {
+    match pattern.len() <= PATTERN_BYTES_MAX {
+        true => Ok(pattern),
+        false => Err(Reply::error(format!("LIMIT pattern_bytes_max {PATTERN_BYTES_MAX}"))),
+    }
+}
+
 fn scan_options(frame: Frame<'_>) -> Result<ScanOptions<'_>, Reply> {
     let mut options = ScanOptions { pattern: None, count: SCAN_COUNT_DEFAULT, kind: None };
     let mut at = 2;
     while let Some(option) = frame.get(at) {
         let Some(value) = frame.get(at + 1) else { return Err(Reply::error(errors::SYNTAX)) };
         match option.to_ascii_lowercase().as_slice() {
-            b"match" => options.pattern = Some(value),
+            b"match" => options.pattern = Some(checked_pattern(value)?),
             b"type" => options.kind = Some(value),
             b"count" => match parse_integer(value) {
                 Some(count @ 1..) => options.count = (count as u64).min(SCAN_COUNT_MAX as u64) as usize,
@@ -151,6 +182,23 @@ fn scan_options(frame: Frame<'_>) -> Result<ScanOptions<'_>, Reply> {
         at += 2;
     }
     Ok(options)
+}
+
+/// The keys that one SCAN looks at: `count`, or fewer if they are long; and where the next one goes on.
+async fn step(session: &Session, mut after: Option<Key>, count: usize) -> Result<(Vec<Key>, Option<Key>), Reply> {
+    let mut keys = Vec::new();
+    let (mut left, mut bytes) = (count, 0);
+    loop {
+        let limit = left.min(PAGE_KEYS);
+        let (found, last) = page(session, after.as_ref(), limit).await?;
+        bytes += found.iter().map(|key| key.name().len()).sum::<usize>();
+        keys.extend(found);
+        left -= limit;
+        if last.is_none() || left == 0 || bytes > SCAN_BYTES_MAX {
+            return Ok((keys, last));
+        }
+        after = last;
+    }
 }
 
 async fn scan(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> {
@@ -171,17 +219,12 @@ async fn scan(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> {
             }
         },
     };
-    let (mut keys, last) = page(session, after.as_ref(), options.count).await?;
+    let (mut keys, last) = step(session, after, options.count).await?;
     if let Some(pattern) = options.pattern {
         keys.retain(|key| glob::matches(pattern, key.name(), false));
     }
     if let Some(kind) = options.kind {
-        let reads = shared.engine.store().get(&keys).await.map_err(read_error)?;
-        let same = |read: &forebay::Read| {
-            read.value.as_ref().is_some_and(|value| value.kind().name().as_bytes().eq_ignore_ascii_case(kind))
-        };
-        let mut same = reads.iter().map(same);
-        keys.retain(|_| same.next().unwrap_or(false));
+        keys = those(session, keys, |value| value.kind().name().as_bytes().eq_ignore_ascii_case(kind)).await?;
     }
     let next = match last {
         Some(last) => shared.cursors.next(cursor, last),
@@ -195,9 +238,10 @@ async fn scan(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> {
 }
 
 async fn keys(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> {
+    let pattern = checked_pattern(frame.arg(1))?;
     own_writes(session).await;
-    let pattern = frame.arg(1);
     let mut found = Vec::new();
+    let (mut bytes, bytes_max) = (0, session.shared.limits.client_reply_bytes_max);
     let mut after = None;
     loop {
         let (keys, last) = page(session, after.as_ref(), PAGE_KEYS).await?;
@@ -205,7 +249,12 @@ async fn keys(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> {
             if found.len() >= KEYS_MAX {
                 return Err(Reply::error(format!("LIMIT keys_max {KEYS_MAX}; use SCAN")));
             }
-            found.push(Reply::bulk(key.name()));
+            let name = Reply::bulk(key.name());
+            bytes += name.encoded_bytes_max();
+            if bytes > bytes_max {
+                return Err(Reply::error(format!("LIMIT client_reply_bytes_max {bytes_max}; use SCAN")));
+            }
+            found.push(name);
         }
         match last {
             Some(last) => after = Some(last),

@@ -173,13 +173,13 @@ fn doctor(session: &mut Session, _: Frame<'_>) -> Reply {
     }
 }
 
-fn monitor(session: &mut Session, _: Frame<'_>) -> Reply {
+fn monitor(session: &mut Session, frame: Frame<'_>) -> Reply {
     if session.monitor.is_none() {
         let shared = &session.shared;
-        session.monitor = shared.monitors.add(session.client.clone(), &shared.attention);
-        if session.monitor.is_none() {
+        let Some(monitor) = shared.monitors.add(session.client.clone(), &shared.attention) else {
             return Reply::error(format!("LIMIT monitors_max {MONITORS_MAX}"));
-        }
+        };
+        session.monitor = Some((monitor, frame.compact()));
     }
     Reply::OK
 }

@@ -177,6 +177,7 @@ fn plan(queue: &Queue) -> Vec<PlannedLock> {
 /// Runs the queued commands on `documents`; the first that fails undoes all.
 fn run_queue(session: &mut Session, queue: &Queue, documents: &mut Documents) -> Result<Reply, Reply> {
     let mut replies = Vec::with_capacity(queue.commands.len());
+    let (mut bytes, bytes_max) = (0, session.shared.limits.client_reply_bytes_max);
     for (n, queued) in queue.commands.iter().enumerate() {
         let frame = queued.request.frame();
         let permitted = session.guard_queued(queued.command, frame);
@@ -189,6 +190,14 @@ fn run_queue(session: &mut Session, queue: &Queue, documents: &mut Documents) ->
             (None, Run::Session(body)) => Ok(body(session, frame)),
             (None, _) => Err(Reply::error(format!("ERR {} inside MULTI is not allowed", queued.command.name))),
         };
+        // Counted as they come: what would never be sent must not be built either.
+        let answer = answer.and_then(|reply| {
+            bytes += reply.encoded_bytes_max();
+            if bytes > bytes_max {
+                return Err(Reply::error(format!("LIMIT client_reply_bytes_max {bytes_max}")));
+            }
+            Ok(reply)
+        });
         match answer {
             Ok(Reply::Error(text)) | Err(Reply::Error(text)) => {
                 let name = queued.command.name.to_ascii_uppercase();
@@ -249,18 +258,23 @@ fn begin(session: &mut Session, frame: Frame<'_>) -> Reply {
         return Reply::error(format!("TXABORTED {reason}; end it with TXN ABORT first"));
     }
     let mut kind = TxnKind::Interactive;
-    let mut context = session.context();
+    let (mut context, mut txn_type) = (session.context(), None);
     let mut args = frame.args().skip(2);
     while let Some(option) = args.next() {
         match option.to_ascii_lowercase().as_slice() {
             b"readonly" => kind = TxnKind::ReadOnly,
-            b"type" => match args.next().map(|name| session.shared.labels.txn_type(name)) {
-                Some(Ok(number)) => context.txn_type = number,
-                Some(Err(error)) => return error,
+            b"type" => match args.next() {
+                Some(name) => txn_type = Some(name),
                 None => return Reply::error(errors::SYNTAX),
             },
             _ => return Reply::error(errors::SYNTAX),
         }
+    }
+    // Names are few: one is taken for good, so only now.
+    match txn_type.map(|name| session.shared.labels.txn_type(name)) {
+        Some(Ok(number)) => context.txn_type = number,
+        Some(Err(error)) => return error,
+        None => {}
     }
     let limit = session.shared.limits.transactions_max;
     if session.shared.figures.transactions_open.fetch_add(1, Ordering::Relaxed) >= limit {
@@ -273,17 +287,17 @@ fn begin(session: &mut Session, frame: Frame<'_>) -> Reply {
 }
 
 fn step(session: &mut Session, frame: Frame<'_>) -> Reply {
-    let vertex = match session.shared.labels.vertex(frame.arg(2)) {
-        Ok(vertex) => vertex,
-        Err(error) => return error,
-    };
     if let Some(reason) = session.open.aborted() {
         return Reply::error(format!("TXABORTED {reason}"));
     }
     let Some(transaction) = session.open.transaction() else {
         return Reply::error("ERR TXN STEP without TXN BEGIN");
     };
-    transaction.context_mut().vertex = vertex;
+    // Names are few: one is taken for good, so only now.
+    match session.shared.labels.vertex(frame.arg(2)) {
+        Ok(vertex) => transaction.context_mut().vertex = vertex,
+        Err(error) => return error,
+    }
     Reply::OK
 }
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use forebay_protocol::Frame;
+use forebay_protocol::{Frame, Reply};
 use futures_util::future::{Either, select};
 
 use super::Session;
@@ -83,21 +83,37 @@ impl Session {
     /// Done when there is something that MONITOR is to be shown. For the session's own connection only.
     pub async fn shown(&self) {
         match &self.monitor {
-            Some(monitor) => monitor.ready().await,
+            Some((monitor, _)) => monitor.ready().await,
             None => std::future::pending().await,
         }
     }
 
     /// Puts what MONITOR is to be shown behind the replies.
     pub fn take_shown(&mut self) {
-        if let Some(monitor) = &self.monitor {
+        self.check_monitor();
+        if let Some((monitor, _)) = &self.monitor {
             self.replies.out().extend_from_slice(&monitor.take());
+        }
+    }
+
+    /// A monitor asks for nothing more, so that nothing else would look at its rights again.
+    fn check_monitor(&mut self) {
+        if self.monitor.is_none() || !self.identity.is_guarded(&self.shared.access) {
+            return;
+        }
+        self.look_again();
+        let Some((_, request)) = &self.monitor else { return };
+        let Some((number, command)) = self.shared.table.find_numbered(request.arg(0)) else { return };
+        if let Some(denied) = self.denied(number, command, request.frame()) {
+            let text = self.refusal(&denied);
+            self.stop_monitor();
+            self.answer(&Reply::error(text));
         }
     }
 
     /// Shows nothing more.
     pub fn stop_monitor(&mut self) {
-        if let Some(monitor) = self.monitor.take() {
+        if let Some((monitor, _)) = self.monitor.take() {
             self.shared.monitors.remove(&monitor, &self.shared.attention);
         }
     }

@@ -102,7 +102,8 @@ impl Session {
     pub fn identify(&mut self, user: Option<Arc<User>>) {
         self.identity = match user {
             Some(user) => Identity { user, authenticated: true, ..Identity::new(&self.shared.access) },
-            None => Identity::new(&self.shared.access),
+            // Wrong passwords stay counted, or RESET would make a guesser a newcomer.
+            None => Identity { wrong: self.identity.wrong, ..Identity::new(&self.shared.access) },
         };
         // What was found may have changed since.
         self.identity.epoch = u64::MAX;
@@ -131,19 +132,24 @@ impl Session {
             return Ok(());
         }
         let Some(denied) = self.denied(number, command, frame) else { return Ok(()) };
-        let text = match (self.identity.stranger, &denied) {
-            (true, _) => errors::NOAUTH.to_owned(),
-            (false, denied) => {
-                let context = if self.multi.queue.is_some() { "multi" } else { "toplevel" };
-                self.note_denied(denied, context);
-                format!("NOPERM {}", reason(&self.identity.user, denied, false))
-            }
-        };
+        if !self.identity.stranger {
+            let context = if self.multi.queue.is_some() { "multi" } else { "toplevel" };
+            self.note_denied(&denied, context);
+        }
+        let text = self.refusal(&denied);
         if command.name == "exec" {
             self.multi = Multi::default();
             return Err(Reply::error(format!("EXECABORT Transaction discarded because of: {text}")));
         }
         Err(Reply::error(text))
+    }
+
+    /// What the client is told of it.
+    pub(super) fn refusal(&self, denied: &Denied) -> String {
+        match self.identity.stranger {
+            true => errors::NOAUTH.to_owned(),
+            false => format!("NOPERM {}", reason(&self.identity.user, denied, false)),
+        }
     }
 
     /// Whether a command that was queued may still run.

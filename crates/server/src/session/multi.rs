@@ -5,6 +5,7 @@ use forebay::txn::Watched;
 use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Frame, Reply, Request};
 
+use super::ARG_BYTES_COUNTED;
 use crate::command::Command;
 use crate::limits::ServerLimits;
 
@@ -24,7 +25,7 @@ pub struct Queue {
     pub commands: Vec<Queued>,
     /// The database that the next queued command works in: SELECT may be among them.
     pub space: u8,
-    /// Bytes of their arguments.
+    /// Bytes that they take: of many short ones most are not their arguments'.
     pub bytes: usize,
     /// One could not be queued: EXEC will refuse.
     pub doomed: bool,
@@ -51,7 +52,7 @@ impl Multi {
     /// Queues a command.
     pub fn push(&mut self, command: &'static Command, frame: Frame<'_>, limits: &ServerLimits) -> Result<(), Reply> {
         let Some(queue) = &mut self.queue else { return Ok(()) };
-        queue.bytes += frame.args_bytes();
+        queue.bytes += frame.args_bytes() + frame.len() * ARG_BYTES_COUNTED + size_of::<Queued>();
         if queue.commands.len() >= limits.multi_commands_max {
             queue.doomed = true;
             return Err(Reply::error(format!("LIMIT multi_commands_max {}", limits.multi_commands_max)));

@@ -181,7 +181,12 @@ async fn flush_now_and_then(runtime: Runtime, engine: Weak<Engine>, pause: Durat
 
 fn open_file(path: &PathBuf) -> io::Result<Box<dyn StorageBackend>> {
     let new = !path.exists();
-    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    // All data is in it: a new one is its owner's alone.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let file = options.open(path)?;
     if new {
         // Without this a crash may take the name of the new file along, and with it all that was written.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

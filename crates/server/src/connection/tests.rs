@@ -1,0 +1,138 @@
+//! Connections whose wire does as it is told.
+
+use forebay::cache::CacheOptions;
+use forebay::policy::choose;
+use forebay::runtime;
+use forebay::store::memory::Memory;
+use forebay::txn::{Engine, EngineOptions, TxnLimits};
+
+use super::*;
+use crate::ServerOptions;
+use crate::access::user::DEFAULT;
+
+/// Brings what is in `sent`, as much at a time as there is room for, and takes nothing.
+struct Deaf {
+    sent: BytesMut,
+}
+
+impl Wire for Deaf {
+    async fn ready(&mut self, input: &mut BytesMut, _writing: bool) -> io::Result<Ready> {
+        match self.try_read(input) {
+            Ok(count) => Ok(Ready::Read(count)),
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    fn try_read(&mut self, input: &mut BytesMut) -> io::Result<usize> {
+        let count = (input.capacity() - input.len()).min(self.sent.len());
+        input.extend_from_slice(&self.sent.split_to(count));
+        if count == 0 { Err(ErrorKind::WouldBlock.into()) } else { Ok(count) }
+    }
+
+    fn try_write(&mut self, _: &[u8]) -> io::Result<usize> {
+        Err(ErrorKind::WouldBlock.into())
+    }
+
+    async fn writable(&self) -> io::Result<()> {
+        std::future::pending().await
+    }
+
+    fn flush(&mut self) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    fn end(&mut self) {}
+}
+
+fn shared(change: impl FnOnce(&mut ServerOptions)) -> Arc<Shared> {
+    let policy = choose("s3-fifo").unwrap();
+    let cache =
+        CacheOptions { budget_bytes: 1 << 20, partitions: 1, policy: policy.policy, policy_values: policy.values };
+    let runtime = runtime::tokio::runtime(tokio::runtime::Handle::current());
+    let store = Arc::new(Memory::new());
+    let engine = Engine::new(EngineOptions { runtime, store, cache, limits: TxnLimits::default(), history: None });
+    let mut options = ServerOptions::new(engine);
+    change(&mut options);
+    Arc::new(Shared::new(options))
+}
+
+fn connection(shared: &Arc<Shared>, sent: &[u8]) -> Connection<Deaf> {
+    let client = shared.clients.add("127.0.0.1:1".into(), String::new(), 0, 1000).unwrap();
+    Connection::new(Deaf { sent: sent.into() }, shared.clone(), client)
+}
+
+/// Serves until there is nothing to do but to wait.
+async fn goes_on(connection: &mut Connection<Deaf>) {
+    let turns = async {
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        ended = connection.run() => panic!("the connection has ended: {ended:?}"),
+        () = turns => {}
+    }
+}
+
+async fn protected() -> Arc<Shared> {
+    protected_with(|_| {}).await
+}
+
+async fn protected_with(change: impl FnOnce(&mut ServerOptions)) -> Arc<Shared> {
+    let shared = shared(change);
+    shared.access.set_user(shared.engine.runtime(), DEFAULT, &[b"resetpass"]).await.unwrap();
+    shared
+}
+
+#[tokio::test]
+async fn a_stranger_may_not_pile_up_replies() {
+    let shared = protected().await;
+    // Each is answered with some 190 bytes.
+    let error = connection(&shared, &b"HELLO\r\n".repeat(1000)).run().await.unwrap_err();
+    assert_eq!(error.to_string(), "stranger_reply_bytes_max");
+    let mut few = connection(&shared, &b"HELLO\r\n".repeat(50));
+    goes_on(&mut few).await;
+    assert!(few.session.replies.ready_mut().len() > 5_000);
+}
+
+/// Who has little waiting is not closed for what others have.
+#[tokio::test]
+async fn past_the_limit_of_all_those_are_closed_that_take_more_than_their_share() {
+    let shared = shared(|options| (options.limits.replies_bytes_max, options.limits.clients_max) = (100_000, 100));
+    assert_eq!(shared.limits.replies_bytes_share(), 1000);
+    shared.figures.reply_bytes.store(200_000, Ordering::Relaxed);
+    let echo = |length: usize| format!("ECHO {}\r\n", "x".repeat(length)).into_bytes();
+    let error = connection(&shared, &echo(1001)).run().await.unwrap_err();
+    assert_eq!(error.to_string(), "replies_bytes_max");
+    let mut small = connection(&shared, &echo(900));
+    goes_on(&mut small).await;
+    assert!(small.session.replies.ready_mut().len() > 900);
+}
+
+#[tokio::test]
+async fn what_waits_behind_a_request_that_takes_long_is_counted() {
+    let shared = shared(|_| {});
+    let sent = [b"DEBUG SLEEP 60\r\n".as_slice(), &b"PING\r\n".repeat(100_000)].concat();
+    goes_on(&mut connection(&shared, &sent)).await;
+    assert!(shared.figures.held_bytes.load(Ordering::Relaxed) > 400_000);
+}
+
+#[tokio::test]
+async fn nothing_is_read_ahead_of_a_stranger() {
+    let shared = protected().await;
+    let sent = [b"AUTH wrong\r\n".as_slice(), &b"PING\r\n".repeat(100_000)].concat();
+    let mut stranger = connection(&shared, &sent);
+    goes_on(&mut stranger).await;
+    assert!(stranger.input.capacity() <= 64 << 10, "{} bytes wait", stranger.input.len());
+}
+
+#[tokio::test]
+async fn a_stranger_that_never_stops_sending_is_sent_away_in_time() {
+    let shared = protected_with(|options| options.limits.stranger_ms_max = 0).await;
+    let mut stranger = connection(&shared, &b"HELLO\r\n".repeat(50));
+    let error = stranger.run().await.unwrap_err();
+    assert_eq!(error.to_string(), "stranger_ms_max");
+    let waiting = stranger.session.replies.ready_mut().len();
+    assert!(waiting < 1000, "{waiting} bytes of replies to requests after the end of its time");
+}
