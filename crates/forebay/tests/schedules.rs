@@ -230,11 +230,11 @@ fn fill_and_commit(commits: Commits) {
 
 /// A fault that only threads can show, the test that it breaks, and within how many schedules, one for each seed.
 const GATE: &[(Fault, fn(), u64)] = &[
-    (Fault::SecondLookSkipped, || read_two_keys(Commits::AtOnce), 300),
+    (Fault::SecondLookSkipped, || read_two_keys(Commits::AtOnce), 3000),
     (Fault::SecondLookSkipped, || read_two_keys(Commits::InGroups), 3000),
-    (Fault::PublishedKeyByKey, || read_two_keys(Commits::AtOnce), 300),
+    (Fault::PublishedKeyByKey, || read_two_keys(Commits::AtOnce), 3000),
     (Fault::PublishedKeyByKey, || read_two_keys(Commits::InGroups), 3000),
-    (Fault::LockBeforePlace, || write_one_key(Commits::InGroups), 1000),
+    (Fault::LockBeforePlace, || write_one_key(Commits::InGroups), 10_000),
 ];
 
 /// One schedule: every other seed few switches at chosen places, else random ones. What a failure says.

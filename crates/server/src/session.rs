@@ -425,10 +425,12 @@ impl Session {
         }
     }
 
-    /// Bytes that the client makes the server hold beside its unfinished request: what MULTI has queued, and what TXN
-    /// has read and written.
+    /// Bytes that the client makes the server hold beside its unfinished request: what MULTI has queued, what WATCH
+    /// remembers, and what TXN has read and written.
     pub fn held_bytes(&self) -> usize {
-        self.multi.queue.as_ref().map_or(0, |queue| queue.bytes) + self.open.held_bytes()
+        let watched = self.multi.watched.iter().map(|watched| watched.key.heap_bytes() + size_of_val(watched));
+        let queued = self.multi.queue.as_ref().map_or(0, |queue| queue.bytes);
+        queued + watched.sum::<usize>() + self.open.held_bytes()
     }
 
     /// When the open transaction, if there is one, is to be rolled back if its client says nothing.

@@ -1,14 +1,14 @@
 //! What is kept in memory: the last committed value of some keys, or the knowledge that a key is absent.
 //!
-//! **The invariant.** What the cache says of a key is what the store says of it, or the key is *held* by a commit on
-//! its way and the cache still says what was published last (DeToX, section 7.1, with locks handed on early). Three
-//! mechanisms keep it:
+//! **The invariant.** What the cache says of a key is what the store says of it, or the key is *held*, or locked, by a
+//! commit on its way and the cache still says what was published last (DeToX, section 7.1, with locks handed on
+//! early). Three mechanisms keep it:
 //!
 //! * *Fences* (`fence.rs`): a value read from the store enters only through a [`Fill`] that was begun before the read.
 //!   A hold, an invalidation or a removal ends every fill begun before it, and while a key is held no fill begins. So
 //!   no late fill installs an old value. A fill is also the key's *single flight*: who finds one open follows it.
-//! * *Publication* ([`Cache::publish`]): a group of commits becomes visible as a whole: all its keys are marked, then
-//!   installed, then unmarked.
+//! * *Publication* ([`Cache::publish`]): a group of commits becomes visible as a whole: all its keys, if it has more
+//!   than one, are marked, then installed, then unmarked.
 //! * *The second look* ([`Cache::look`], [`Cache::unchanged`]): a reader without locks takes each key's value and
 //!   sequence word and then looks at all the words again. Version and mark are one word, so one comparison tells.
 //!   The proof is in `docs/guarantees.md`.
@@ -426,8 +426,9 @@ impl Cache {
 
 impl Inner {
     fn index(&self, hash: u64) -> usize {
-        // The high half, scaled: the low bits choose the bucket within the partition.
-        (((hash >> 32) * self.partitions.len() as u64) >> 32) as usize
+        // Bits 16 to 48, scaled: the index within the partition takes its bucket from the low bits and its tag from
+        // the top seven, and a tag that all entries share tells nothing.
+        ((((hash >> 16) & 0xffff_ffff) * self.partitions.len() as u64) >> 32) as usize
     }
 
     fn partition(&self, key: KeyRef<'_>) -> MutexGuard<'_, Partition> {

@@ -103,7 +103,7 @@ impl State {
             self.expiries.remove(&(at, key.clone()));
         }
         if let Some(at) = expires_at_ms {
-            self.expiries.insert((at, key.clone()));
+            self.expiries.insert((at, key.compact()));
         }
     }
 

@@ -106,7 +106,7 @@ pub enum ReadError {
 pub struct Caps {
     /// Takes one group after the other, in order; see the module's text.
     pub ordered: bool,
-    /// Nobody else writes to it: it behaves as Redis does (`semantics.md`, "Owned or fronted").
+    /// Nobody else writes to it: it behaves as Redis does: FLUSHDB clears it, EXPIRE deletes.
     pub owned: bool,
 }
 

@@ -9,6 +9,9 @@ use crate::version::Version;
 /// Deleted keys whose own version is remembered; beyond it the oldest is folded into the floor.
 pub(crate) const TOMBSTONES_MAX: usize = 65_536;
 
+/// Bytes of their names, beyond which the oldest is folded as well.
+const TOMBSTONE_NAME_BYTES_MAX: usize = 8 << 20;
+
 /// The version of an absence, and the group that made it so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Absence {
@@ -29,6 +32,8 @@ pub(crate) struct Tombstones {
     floors: [Absence; SPACES as usize],
     group: u64,
     limit: usize,
+    /// Bytes of the names in `by_key`.
+    name_bytes: usize,
 }
 
 impl Tombstones {
@@ -40,7 +45,15 @@ impl Tombstones {
     fn with_limit(incarnation: u64, limit: usize) -> Tombstones {
         let floor = Absence { version: Version { incarnation, sequence: 0 }, group: 0 };
         let floors = [floor; SPACES as usize];
-        Tombstones { by_key: HashMap::default(), by_age: BTreeMap::new(), next_age: 0, floors, group: 0, limit }
+        Tombstones {
+            by_key: HashMap::default(),
+            by_age: BTreeMap::new(),
+            next_age: 0,
+            floors,
+            group: 0,
+            limit,
+            name_bytes: 0,
+        }
     }
 
     /// Says that the deletes of all groups up to `group` are entered.
@@ -64,14 +77,18 @@ impl Tombstones {
 
     /// Remembers that `group` deleted `key` at `version`.
     pub fn insert(&mut self, key: Key, version: Version, group: u64) {
+        let key = key.compact();
         let age = self.next_age;
         self.next_age += 1;
+        self.name_bytes += key.heap_bytes();
         if let Some((old_age, _)) = self.by_key.insert(key.clone(), (age, Absence { version, group })) {
+            self.name_bytes -= key.heap_bytes();
             self.by_age.remove(&old_age);
         }
         self.by_age.insert(age, key);
-        while self.by_key.len() > self.limit {
+        while self.by_key.len() > self.limit || self.name_bytes > TOMBSTONE_NAME_BYTES_MAX {
             let Some((_, oldest)) = self.by_age.pop_first() else { break };
+            self.name_bytes -= oldest.heap_bytes();
             if let Some((_, absence)) = self.by_key.remove(&oldest) {
                 self.raise_floor(oldest.space(), absence.version, group);
             }
@@ -88,7 +105,7 @@ impl Tombstones {
     /// Bytes that a full table occupies, roughly; for the memory budget.
     pub fn bytes(&self) -> usize {
         let entry = size_of::<(Key, (u64, Absence))>() + size_of::<(u64, Key)>() + 64;
-        self.by_key.len() * entry
+        self.by_key.len() * entry + self.name_bytes
     }
 
     /// Whether the two indexes agree and the bound holds.
@@ -96,6 +113,7 @@ impl Tombstones {
     fn validate(&self) {
         assert!(self.by_key.len() <= self.limit);
         assert_eq!(self.by_key.len(), self.by_age.len());
+        assert_eq!(self.name_bytes, self.by_key.keys().map(Key::heap_bytes).sum::<usize>());
         for (age, key) in &self.by_age {
             assert_eq!(self.by_key[key].0, *age);
         }

@@ -413,7 +413,17 @@ impl Committer {
             }
             settled.push((placed, Settlement::Published(version)));
         }
+        // What the store has lost since it answered, because it had to be reopened, must not be cached: looked at again
+        // behind the installs, since whoever sees the new incarnation first clears the cache once.
+        let incarnation = settled.iter().map(|(placed, _)| placed.commit.version.incarnation).max();
+        let current = |store: &dyn Store| incarnation.is_none_or(|ours| ours >= store.incarnation());
+        if !current(&*self.store) {
+            last.iter_mut().for_each(|(_, read)| *read = None);
+        }
         self.cache.publish(&last, &held);
+        if !current(&*self.store) {
+            last.iter().for_each(|(key, _)| self.cache.remove(key));
+        }
         self.settle(settled);
     }
 

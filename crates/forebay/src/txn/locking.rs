@@ -312,6 +312,9 @@ impl Transaction {
             let why = format!("{key} waits for commit {id}, whose outcome is unknown");
             return Err(TxnError::StoreDown(why));
         }
+        if pending.read.version.incarnation != self.incarnation && !mutation::on(Fault::VersionFenceOff) {
+            return Err(TxnError::Conflict("the store was reopened".into()));
+        }
         self.documents.load(key.clone(), pending.read);
         if !mutation::on(Fault::PendingShown) {
             self.depends.push(pending.settled);
@@ -364,7 +367,7 @@ impl Transaction {
     }
 
     /// Removes `key` if it has expired; for the reaper.
-    pub(super) async fn remove_expired(&mut self, key: &Key) -> Result<(), TxnError> {
+    pub(super) async fn remove_expired(mut self, key: &Key) -> Result<Committing, TxnError> {
         self.lock(key, Mode::Exclusive).await?;
         let read = match self.inner.locks.pending(key) {
             Some(_) => return Err(TxnError::Conflict(format!("{key} is being written"))),
@@ -373,11 +376,11 @@ impl Transaction {
         };
         let now_ms = self.documents.now_ms();
         let expired = |read: &Read| read.value.as_ref().is_some_and(|value| value.expired(now_ms));
-        let Some(read) = read.filter(expired) else { return Ok(()) };
+        let Some(read) = read.filter(expired) else { return Ok(Committing::nothing()) };
         self.documents.load(key.clone(), read);
         let deleted = self.documents.change(key.borrow(), Change::Delete);
         deleted.map_err(|error| TxnError::Refused(error.to_string()))?;
-        self.submit().map(drop)
+        self.submit()
     }
 
     /// Commits: exclusive locks on all that is written, then the committer takes over. A transaction that wrote nothing
@@ -449,7 +452,8 @@ impl Transaction {
 
 impl Drop for Transaction {
     fn drop(&mut self) {
-        if !self.handed_over {
+        // A panic may have left a commit half published: what it wrote stays locked until the restart.
+        if !self.handed_over && !std::thread::panicking() {
             self.inner.locks.release(self.owner, &self.held.keys);
         }
         for space in 0..u16::BITS as u8 {

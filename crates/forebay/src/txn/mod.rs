@@ -209,8 +209,8 @@ impl Engine {
     }
 
     /// The documents of `keys` without any lock, if all are cached and none is being published: a read-only transaction
-    /// at one moment (`semantics.md`, "A cached read takes no lock"). The caller's connection must have no unpublished
-    /// commit, or it would not see it.
+    /// at one moment (`docs/guarantees.md`, D). The caller's connection must have no unpublished commit, or it would
+    /// not see it.
     pub fn read_published(&self, keys: &[KeyRef<'_>], context: &Context) -> Option<Documents> {
         let began = self.inner.history.as_ref().map(|history| history.tick());
         let documents = match keys {
@@ -382,8 +382,9 @@ impl Engine {
             loop {
                 runtime.sleep(REAP_PAUSE).await;
                 while let Some(inner) = inner.upgrade() {
-                    let found = Engine { inner }.reap().await;
-                    if found < REAP_KEYS_MAX {
+                    // Fewer also where they can't be removed now: to try again at once would be to spin.
+                    let removed = Engine { inner }.reap().await;
+                    if removed < REAP_KEYS_MAX {
                         break;
                     }
                 }
@@ -394,7 +395,7 @@ impl Engine {
         });
     }
 
-    /// Removes some documents that have expired; how many were found.
+    /// Removes some documents that have expired; how many went.
     pub async fn reap(&self) -> usize {
         let now_ms = self.inner.runtime.now_ms();
         let keys = match self.inner.store.expired(now_ms, REAP_KEYS_MAX).await {
@@ -404,16 +405,17 @@ impl Engine {
                 return 0;
             }
         };
+        let mut commits = Vec::with_capacity(keys.len());
         for key in &keys {
-            let mut transaction = self.begin(TxnKind::Plain, Context::default());
-            if transaction.remove_expired(key).await.is_err() {
-                // Someone works on it; the next round comes by again.
-                continue;
-            }
+            // Someone may be at work on it; the next round comes by again.
+            commits.extend(self.begin(TxnKind::Plain, Context::default()).remove_expired(key).await);
         }
-        // Their own commits must be out of the index before the next look.
-        self.drained().await;
-        keys.len()
+        // They must be out of the store's index before the next look.
+        let mut removed = 0;
+        for committing in commits {
+            removed += usize::from(matches!(committing.wait().await, Ok(Some(_))));
+        }
+        removed
     }
 }
 

@@ -11,6 +11,7 @@ use forebay::store::Store;
 use forebay::store::delayed::{Delay, Delayed};
 use forebay::store::faulty::{Faults, Faulty};
 use forebay::store::memory::Memory;
+use forebay::store::metered::Metered;
 use forebay::txn::{Ahead, Engine, EngineOptions, Executed, Mode, Plan, TxnError, TxnLimits};
 use forebay::{Change, Key, Value};
 
@@ -105,6 +106,39 @@ fn one_commit_clears_up_nothing_about_another() {
         }
         let stored = engine.store().get(std::slice::from_ref(&unknown)).await.expect("it is up").remove(0);
         assert_eq!(engine.cache().peek(unknown.borrow()).map(|read| read.value), Some(stored.value));
+    });
+    assert_eq!(ended, Ended::Done);
+}
+
+/// The reaper once counted what it had found, not what went: over a store that refuses writes but not reads it went on
+/// without a pause, holding the locks of the same keys again and again.
+#[test]
+fn the_reaper_rests_where_nothing_can_be_removed() {
+    let simulation = Simulation::new(1);
+    let runtime = simulation.runtime();
+    let memory = Arc::new(Memory::new());
+    let writable = engine(runtime.clone(), memory.clone());
+    let faults = Faults { unavailable_per_mille: 1000, ..Faults::default() };
+    let metered = Arc::new(Metered::new(runtime.clone(), Arc::new(Faulty::new(runtime.clone(), memory, faults, 1))));
+    let refused = engine(runtime.clone(), metered.clone());
+    let ended = simulation.run(async move {
+        for number in 0..200 {
+            let key = Key::new(0, format!("expires{number}").as_bytes());
+            let plan = Plan { locks: vec![lock(key.clone(), Mode::Exclusive, false)], watched: Vec::new() };
+            let value = Value { expires_at_ms: Some(1), ..Value::bytes(*b"x") };
+            let mut ahead = Ahead::default();
+            let put = writable.execute(&plan, Context::default(), &mut ahead, |documents| {
+                documents.change(key.borrow(), Change::Put(value.clone())).map_err(|_| ())
+            });
+            assert!(matches!(put.await, Ok(Executed::Done((), _))), "nothing is in the way");
+        }
+        assert_eq!(refused.reap().await, 0, "nothing went");
+        refused.start_reaper();
+        let before = metered.snapshot().groups;
+        runtime.sleep(Duration::from_secs(1)).await;
+        let tried = metered.snapshot().groups - before;
+        assert!((10..=640).contains(&tried), "{tried} groups in a second");
+        assert_eq!(writable.reap().await, 64, "where they can be removed they go");
     });
     assert_eq!(ended, Ended::Done);
 }

@@ -1,6 +1,7 @@
 //! MULTI, EXEC, DISCARD, WATCH, UNWATCH: a script that commits to the store as a whole or changes nothing; and TXN: a
 //! transaction whose client sees each answer before it sends the next command.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use forebay::key::{Key, KeyRef};
@@ -101,10 +102,11 @@ fn watch<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply>
         if session.multi.queue.is_some() {
             return Reply::error(errors::WATCH_IN_MULTI);
         }
-        let mut keys: Vec<Key> = frame.args().skip(1).map(|name| Key::new(session.space, name)).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        keys.retain(|key| session.multi.watched.iter().all(|watched| watched.key != *key));
+        let mut keys: BTreeSet<Key> = frame.args().skip(1).map(|name| Key::new(session.space, name)).collect();
+        for watched in &session.multi.watched {
+            keys.remove(&watched.key);
+        }
+        let keys: Vec<Key> = keys.into_iter().collect();
         let limit = session.shared.limits.watched_keys_max;
         if session.multi.watched.len() + keys.len() > limit {
             return Reply::error(format!("LIMIT watched_keys_max {limit}"));

@@ -6,7 +6,7 @@ use redb::{Database, ReadableDatabase, ReadableTable};
 
 use super::read::{Failure, Snapshot};
 use super::rows::{self, Header, Layout, PART_PREFIX_BYTES, Totals};
-use crate::key::SPACES;
+use crate::key::{Key, SPACES};
 use crate::store::applied::APPLIED_IDS_MAX;
 
 /// Says what does not agree.
@@ -55,7 +55,10 @@ pub(super) fn validate(database: &Database) -> Result<Result<(), String>, redb::
         }
     }
     if indexed != expiries {
-        return Ok(Err(format!("expiries {indexed:?} instead of {expiries:?}")));
+        let wrong = indexed.symmetric_difference(&expiries);
+        let (space, at_ms, name) = wrong.clone().next().cloned().unwrap_or_default();
+        let (count, key) = (wrong.count(), Key::new(space.min(SPACES - 1), &name));
+        return Ok(Err(format!("{count} expiries are not those of the documents, the first that of {key} at {at_ms}")));
     }
     validate_log(&transaction, counts)
 }
