@@ -24,7 +24,7 @@ pub struct ServerLimits {
     pub txn_bytes_max: usize,
     /// Commands queued in one MULTI.
     pub multi_commands_max: usize,
-    /// Bytes of the commands queued in one MULTI.
+    /// Bytes that the commands queued in one MULTI take in memory.
     pub multi_bytes_max: usize,
     /// Keys watched by one connection.
     pub watched_keys_max: usize,
