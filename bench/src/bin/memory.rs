@@ -41,6 +41,9 @@ struct Options {
     /// Of 100 requests so many are SET, the others GET.
     #[arg(long, default_value_t = 30)]
     writes_percent: u8,
+    /// Durability of the store. What is not flushed costs the store memory: up to 64 MiB of it with `never`.
+    #[arg(long, default_value = "interval")]
+    durability: String,
     /// Folder for the store's file; a temporary one by default.
     #[arg(long)]
     folder: Option<PathBuf>,
@@ -156,7 +159,8 @@ fn measure(options: &Options, memory_mib: u64, values: &Values) -> Result<bool, 
 fn start(options: &Options, memory_mib: u64, folder: &std::path::Path) -> Result<Program, Box<dyn Error>> {
     let port = free_port()?;
     let store = format!("embedded:{}/forebay.redb", folder.display());
-    let mut args: Vec<String> = ["serve", "--http", "off", "--durability", "never"].map(String::from).into();
+    let mut args: Vec<String> = ["serve", "--http", "off", "--durability"].map(String::from).into();
+    args.push(options.durability.clone());
     args.extend(["--listen".into(), format!("127.0.0.1:{port}"), "--store".into(), store]);
     args.extend(["--memory".into(), format!("{memory_mib}MiB")]);
     Ok(Program::start(&options.forebay, &args, None, port)?)
