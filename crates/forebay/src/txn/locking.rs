@@ -17,7 +17,7 @@ use super::settled::{Settled, Settlement};
 use super::{Inner, Plan, PlannedLock, TxnError, Watched};
 use crate::cache::{AccessKind, Begin, Context, Fill, Follow};
 use crate::change::Change;
-use crate::key::Key;
+use crate::key::{KEY_BYTES_MAX, Key};
 use crate::mutation::{self, Fault};
 use crate::read::Read;
 use crate::store::Commit;
@@ -238,6 +238,9 @@ impl Transaction {
         if self.held.mode(key).is_some_and(|held| held >= mode) {
             return Ok(());
         }
+        if key.name().len() > KEY_BYTES_MAX {
+            return Err(TxnError::Refused(format!("a key of {} bytes: at most {KEY_BYTES_MAX}", key.name().len())));
+        }
         self.lock_space(key.space()).await?;
         // Before the wait: whatever becomes of it, dropping the transaction gives the key up.
         self.held.set(key, mode);
@@ -425,7 +428,11 @@ impl Transaction {
         }
         let mut commit = Commit { id: TxnId(version), version, checks: Vec::new(), writes };
         if depends.is_empty() {
-            commit = match self.inner.committer.commit_now(commit) {
+            // A panic in there may leave the commit half published: then its keys stay locked until the restart.
+            self.handed_over = true;
+            let now = self.inner.committer.commit_now(commit);
+            self.handed_over = false;
+            commit = match now {
                 Now::Published => {
                     return Ok(Committing { published: Some(version), commit: None, depends, record });
                 }
@@ -452,8 +459,7 @@ impl Transaction {
 
 impl Drop for Transaction {
     fn drop(&mut self) {
-        // A panic may have left a commit half published: what it wrote stays locked until the restart.
-        if !self.handed_over && !std::thread::panicking() {
+        if !self.handed_over {
             self.inner.locks.release(self.owner, &self.held.keys);
         }
         for space in 0..u16::BITS as u8 {
