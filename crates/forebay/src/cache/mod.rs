@@ -21,6 +21,7 @@ mod fence;
 mod partition;
 mod record;
 mod slab;
+mod slot;
 
 use std::sync::{Arc, PoisonError};
 
@@ -38,6 +39,7 @@ use crate::policy::{Access, Policy, Settings, Slot, Unit};
 use crate::read::Read;
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
 use partition::Partition;
+use smallvec::SmallVec;
 
 /// Keys that one look without locks may take together; a larger read takes locks.
 pub const LOOK_KEYS_MAX: usize = 1024;
@@ -194,9 +196,21 @@ impl Cache {
     }
 
     /// One look at a single key that counts the hit at once. `None`: not cached or being published.
-    pub fn get_published(&self, key: KeyRef<'_>, context: &Context) -> Option<(Key, Read)> {
+    pub fn get_published(&self, key: KeyRef<'_>, context: &Context) -> Option<Read> {
         let hash = key.hash64();
         self.inner.partition_of(hash).get_published(hash, key, context)
+    }
+
+    /// Has the processor fetch what look-ups of keys with these hashes will need, all at the same time. To be called
+    /// before a batch of look-ups; for more than one, or it costs more than it saves.
+    pub fn prefetch(&self, hashes: &[u64]) {
+        let candidates: SmallVec<[Option<Slot>; 32]> =
+            hashes.iter().map(|hash| self.inner.partition_of(*hash).prefetch_entry(*hash)).collect();
+        for (hash, slot) in hashes.iter().zip(candidates) {
+            if let Some(slot) = slot {
+                self.inner.partition_of(*hash).prefetch_record(slot);
+            }
+        }
     }
 
     /// Begins to fill `key`, or joins who has begun. To be called *before* the store is read.

@@ -132,12 +132,25 @@ impl Partition {
         self.entries.get(slot).map(|entry| entry.record.read())
     }
 
-    pub(super) fn get_published(&mut self, hash: u64, key: KeyRef<'_>, context: &Context) -> Option<(Key, Read)> {
+    pub(super) fn get_published(&mut self, hash: u64, key: KeyRef<'_>, context: &Context) -> Option<Read> {
         let slot = self.slot(hash, key)?;
-        let entry = self.entries.get(slot).filter(|entry| !entry.marked)?;
-        let found = (entry.record.key(entry.space), entry.record.read());
+        let read = self.entries.get(slot).filter(|entry| !entry.marked)?.record.read();
         self.touch_slot(slot, hash, context);
-        Some(found)
+        Some(read)
+    }
+
+    /// Asks for the memory of the entry that a key with this hash probably has; its slot.
+    pub(super) fn prefetch_entry(&self, hash: u64) -> Option<Slot> {
+        let slot = *self.index.find(hash, |_| true)?;
+        self.entries.prefetch(slot);
+        Some(slot)
+    }
+
+    /// Asks for the memory of the record in `slot`.
+    pub(super) fn prefetch_record(&self, slot: Slot) {
+        if let Some(entry) = self.entries.get(slot) {
+            entry.record.prefetch();
+        }
     }
 
     pub(super) fn peek(&self, key: KeyRef<'_>) -> Option<Read> {

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use super::slot::prefetch;
 use crate::key::{Key, KeyRef};
 use crate::read::Read;
 use crate::value::{Bytes, Data, Value, allocated_bytes, blob_bytes};
@@ -80,6 +81,15 @@ impl Record {
                 let value = read.value.as_ref().map_or(0, Value::size);
                 allocated_bytes(size_of::<Apart>()) + key.heap_bytes() + value
             }
+        }
+    }
+
+    /// Asks for the memory that a hit touches first: a header, a short name and a short value.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        match self {
+            Record::Packed(packed) => prefetch::<3, [u8]>(packed),
+            Record::Apart(apart) => prefetch::<1, Apart>(apart),
         }
     }
 

@@ -15,6 +15,7 @@ mod locking;
 mod locks;
 mod placed;
 mod plan;
+mod published;
 mod settled;
 mod space;
 
@@ -30,6 +31,7 @@ pub use group::GROUP_COMMITS_MAX;
 pub use locking::{Committing, Transaction, TxnKind};
 pub use locks::Mode;
 pub use plan::{Plan, PlannedLock, Watched};
+pub use published::Published;
 pub use settled::Settlement;
 
 use crate::cache::{Cache, CacheOptions, Context, LOOK_KEYS_MAX, Look};
@@ -41,7 +43,7 @@ use crate::store::{ReadError, Store};
 use crate::sync::{AtomicU64, Ordering};
 use crate::version::{Mint, TxnId};
 use group::Committer;
-use history::{History, Record};
+use history::History;
 use locks::Locks;
 use settled::Failure;
 
@@ -215,17 +217,28 @@ impl Engine {
         let began = self.inner.history.as_ref().map(|history| history.tick());
         let documents = match keys {
             [key] => {
-                let (owned, read) = self.inner.cache.get_published(*key, context)?;
+                let read = self.inner.cache.get_published(*key, context)?;
                 let mut documents = Documents::new(self.inner.runtime.now_ms());
-                documents.load(owned, read);
+                documents.load(key.to_key(), read);
                 documents
             }
             keys => self.look_at_all(keys, context)?,
         };
         if let (Some(history), Some(began)) = (&self.inner.history, began) {
-            self.inner.record_read(history, began, &documents);
+            let reads = documents.reads().map(|(key, version, present)| (key.clone(), version, present)).collect();
+            history.push_read(began, reads);
         }
         Some(documents)
+    }
+
+    /// As [`Engine::read_published`], for a single key.
+    pub fn read_published_one<'a>(&'a self, key: KeyRef<'a>, context: &Context) -> Option<Published<'a>> {
+        let began = self.inner.history.as_ref().map(|history| history.tick());
+        let read = self.inner.cache.get_published(key, context)?;
+        if let (Some(history), Some(began)) = (&self.inner.history, began) {
+            history.push_read(began, vec![(key.to_key(), read.version, read.value.is_some())]);
+        }
+        Some(Published::new(key, read, &self.inner.runtime))
     }
 
     fn look_at_all(&self, keys: &[KeyRef<'_>], context: &Context) -> Option<Documents> {
@@ -430,14 +443,6 @@ impl Drop for Spaces<'_> {
         for space in &self.held {
             self.locks.release_space(*space, true);
         }
-    }
-}
-
-impl Inner {
-    fn record_read(&self, history: &History, began: u64, documents: &Documents) {
-        let reads = documents.reads().map(|(key, version, present)| (key.clone(), version, present)).collect();
-        let ended = history.tick();
-        history.push(Record { name: format!("read@{began}"), began, ended, reads, writes: Vec::new() });
     }
 }
 
