@@ -94,3 +94,23 @@ async fn what_is_refused_takes_no_name() {
     peer.check(&[("TXN BEGIN TYPE shop", "+OK|"), ("TXN STEP cart", "+OK|"), ("TXN ABORT", "+OK|")]).await;
     assert!(shared.labels.vertices(0).len() == 1 && shared.labels.txn_types(0).len() == 1);
 }
+
+/// Each key once, however often it is named, and no more than there may be; what is watched stays so.
+#[tokio::test]
+async fn watched_keys_are_counted() {
+    let shared = server(|options| options.limits.watched_keys_max = 3);
+    let (mut peer, mut other) = (Peer::new(&shared), Peer::new(&shared));
+    peer.check(&[
+        ("WATCH a b a", "+OK|"),
+        ("WATCH b c c", "+OK|"),
+        ("WATCH a d", "-LIMIT watched_keys_max 3|"),
+        ("WATCH a b c", "+OK|"),
+    ])
+    .await;
+    other.check(&[("SET d 1", "+OK|")]).await;
+    assert_eq!(peer.say("MULTI\nPING\nEXEC").await, "+OK|+QUEUED|*1|+PONG|", "d is not watched");
+    peer.check(&[("WATCH a b c", "+OK|"), ("WATCH d", "-LIMIT watched_keys_max 3|")]).await;
+    other.check(&[("SET c 1", "+OK|")]).await;
+    assert_eq!(peer.say("MULTI\nPING\nEXEC").await, "+OK|+QUEUED|*-1|", "c is watched still");
+    peer.check(&[("WATCH a b c", "+OK|"), ("UNWATCH", "+OK|"), ("WATCH d e f", "+OK|")]).await;
+}

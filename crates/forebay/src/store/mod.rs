@@ -130,7 +130,8 @@ pub trait Store: Send + Sync + 'static {
     fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>>;
 
     /// Commits at once, if the store never has to wait for anything: then a commit needs no group, and whoever commits
-    /// goes on without handing it over. `None` from all others, always.
+    /// goes on without handing it over. `None` from all others, always. Never [`CommitOutcome::Unknown`]: who does not
+    /// wait knows what it has done.
     fn commit_now(&self, commit: &Commit) -> Option<CommitOutcome> {
         let _ = commit;
         None

@@ -62,6 +62,8 @@ pub(super) enum Now {
     Published,
     /// It was not applied.
     Failed(Failure),
+    /// It may have been applied, and nothing ever tells: its keys must stay locked.
+    Unknown,
     /// It has to take its place among others.
     Later(Commit),
 }
@@ -87,17 +89,14 @@ struct Queue {
     /// By place: commits of which the store can't say what became, and why; new ones are refused with that. With a
     /// store that is not ordered there may be several, and one that is cleared up says nothing about the others.
     unknown: BTreeMap<u64, String>,
-    /// The group loop has ended in a panic.
-    panicked: bool,
+    /// Why no commit is taken until the server is started again: a bug showed that leaves one half done.
+    broken: Option<String>,
 }
 
 impl Queue {
     /// Why no commit is taken now.
     fn refuses(&self) -> Option<String> {
-        match self.panicked {
-            true => Some("a commit ended in a panic, which is a bug: restart the server".to_owned()),
-            false => self.unknown.values().next().cloned(),
-        }
+        self.broken.as_ref().or(self.unknown.values().next()).cloned()
     }
 }
 
@@ -140,8 +139,16 @@ impl Committer {
             Some(CommitOutcome::Conflict(keys)) => Now::Failed(Failure::Conflict(conflict(&keys))),
             Some(CommitOutcome::Refused(why)) => Now::Failed(Failure::Refused(why)),
             Some(CommitOutcome::Unavailable(why)) => Now::Failed(Failure::Unavailable(why)),
-            // The store knows it again by its id.
-            Some(CommitOutcome::Unknown(_)) | None => Now::Later(commit),
+            Some(CommitOutcome::Unknown(why)) => {
+                // Against the contract, so nobody is there to ask. Nothing may be read or built on it.
+                tracing::error!(id = %commit.id, why, "a store that never waits does not know what it has done");
+                commit.writes.iter().for_each(|write| self.cache.remove(&write.key));
+                let store = self.store.name();
+                let why = format!("the store {store} broke its contract, which is a bug: restart the server");
+                self.queue().broken = Some(why);
+                Now::Unknown
+            }
+            None => Now::Later(commit),
         }
     }
 
@@ -416,7 +423,9 @@ impl Committer {
         // What the store has lost since it answered, because it had to be reopened, must not be cached: looked at again
         // behind the installs, since whoever sees the new incarnation first clears the cache once.
         let incarnation = settled.iter().map(|(placed, _)| placed.commit.version.incarnation).max();
-        let current = |store: &dyn Store| incarnation.is_none_or(|ours| ours >= store.incarnation());
+        let current = |store: &dyn Store| {
+            incarnation.is_none_or(|ours| ours >= store.incarnation()) || mutation::on(Fault::LostGroupPublished)
+        };
         if !current(&*self.store) {
             last.iter_mut().for_each(|(_, read)| *read = None);
         }
@@ -458,7 +467,7 @@ impl Drop for OnPanic<'_> {
         if std::thread::panicking() {
             let mut queue = self.0.queue();
             queue.running = false;
-            queue.panicked = true;
+            queue.broken = Some("a commit ended in a panic, which is a bug: restart the server".to_owned());
         }
     }
 }

@@ -431,12 +431,13 @@ impl Transaction {
             // A panic in there may leave the commit half published: then its keys stay locked until the restart.
             self.handed_over = true;
             let now = self.inner.committer.commit_now(commit);
-            self.handed_over = false;
+            self.handed_over = matches!(now, Now::Unknown);
             commit = match now {
                 Now::Published => {
                     return Ok(Committing { published: Some(version), commit: None, depends, record });
                 }
                 Now::Failed(failure) => return Err(failure.into()),
+                Now::Unknown => return Err(TxnError::Unknown(TxnId(version))),
                 Now::Later(commit) => commit,
             };
         }
