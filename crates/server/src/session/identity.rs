@@ -96,6 +96,9 @@ impl Session {
         }
         identity.stranger = !identity.authenticated && !default.is_open();
         identity.guarded = identity.stranger || !identity.user.rights.is_everything();
+        if !identity.stranger {
+            self.shared.clients.known(&self.client);
+        }
     }
 
     /// From now on the client is `user`, or with `None` whoever one is at first.
@@ -113,6 +116,9 @@ impl Session {
 
     /// Tells others who the client is.
     pub fn publish_user(&self) {
+        if !self.identity.stranger {
+            self.shared.clients.known(&self.client);
+        }
         self.client.user.store(self.identity.user.id, Ordering::SeqCst);
         self.client.names().user = self.identity.user.name.clone();
     }
@@ -191,7 +197,10 @@ impl Session {
         let shared = self.shared.clone();
         let address = &self.client.address;
         let source = address.rsplit_once(':').map_or(address.as_str(), |(source, _)| source).to_owned();
-        match shared.access.authenticate(shared.engine.runtime(), &source, name, password).await {
+        self.client.checked.store(true, Ordering::SeqCst);
+        let answer = shared.access.authenticate(shared.engine.runtime(), &source, name, password).await;
+        self.client.checked.store(false, Ordering::SeqCst);
+        match answer {
             Ok(user) => {
                 self.identify(Some(user));
                 match self.closing {
