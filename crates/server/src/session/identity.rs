@@ -13,7 +13,7 @@ use futures_util::future::select;
 
 use super::{Multi, Session};
 use crate::access::denials::Denial;
-use crate::access::password::PASSWORD_WAITING_MAX;
+use crate::access::password::{PASSWORD_WAITING_MAX, source_of};
 use crate::access::rights::Denied;
 use crate::access::user::User;
 use crate::access::{Access, Refused};
@@ -195,8 +195,7 @@ impl Session {
     /// AUTH, and HELLO with AUTH.
     pub async fn authenticate(&mut self, name: &[u8], password: &[u8]) -> Result<(), Reply> {
         let shared = self.shared.clone();
-        let address = &self.client.address;
-        let source = address.rsplit_once(':').map_or(address.as_str(), |(source, _)| source).to_owned();
+        let source = source_of(&self.client.address);
         self.client.checked.store(true, Ordering::SeqCst);
         let answer = shared.access.authenticate(shared.engine.runtime(), &source, name, password).await;
         self.client.checked.store(false, Ordering::SeqCst);
