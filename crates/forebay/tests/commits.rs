@@ -158,8 +158,9 @@ impl Store for Wild {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn expired(&self, _: u64, _: usize) -> BoxFuture<'_, Result<Vec<Key>, ReadError>> {
-        Box::pin(std::future::ready(Ok(Vec::new())))
+    fn expired(&self, now_ms: u64, limit: usize) -> BoxFuture<'_, Result<Vec<Key>, ReadError>> {
+        let memory = self.memory();
+        Box::pin(async move { memory.expired(now_ms, limit).await })
     }
 
     fn memory_bytes(&self) -> usize {
@@ -305,6 +306,44 @@ fn a_commit_at_once_of_which_nothing_is_known_stays_locked() {
         let refused = increment(&engine, &Key::new(0, b"other")).await;
         assert!(matches!(&refused, Err(TxnError::StoreDown(why)) if why.contains("restart")), "{refused:?}");
     });
+}
+
+/// What nobody reads any more takes the place of nothing that somebody reads.
+#[test]
+fn what_has_expired_does_not_enter_the_cache() {
+    for now in [Now::Applies, Now::Never] {
+        with_wild(now, |engine, wild, runtime| async move {
+            let put = async |key: Key, expires_at_ms: Option<u64>| {
+                let plan = Plan { locks: vec![planned(&key)], watched: Vec::new() };
+                let value = Value { expires_at_ms, ..Value::bytes([b'x'; 900]) };
+                let mut ahead = Ahead::default();
+                let executed = engine.execute(&plan, Context::default(), &mut ahead, |documents| {
+                    documents.change(key.borrow(), Change::Put(value.clone())).map_err(|_| ())
+                });
+                let Ok(Executed::Done((), committing)) = executed.await else { panic!("nothing is in the way") };
+                committing.wait().await.expect("it is well");
+            };
+            let soon = runtime.now_ms() + 60_000;
+            let expires = |number: u64| Key::new(0, format!("expires {number}").as_bytes());
+            for number in 0..300 {
+                put(expires(number), Some(soon)).await;
+            }
+            for number in 0..2000 {
+                put(Key::new(0, format!("live {number}").as_bytes()), None).await;
+            }
+            put(expires(300), Some(soon)).await;
+            assert!(engine.cache().peek(expires(0).borrow()).is_none() && engine.cache().stats().evictions > 300);
+            assert!(engine.cache().peek(expires(300).borrow()).is_some());
+            runtime.sleep(Duration::from_secs(61)).await;
+            let before = engine.cache().stats();
+            while engine.reap().await > 0 {}
+            assert_eq!(wild.memory().count(0).await, Ok(2000));
+            let after = engine.cache().stats();
+            assert_eq!((after.insertions, after.evictions), (before.insertions, before.evictions));
+            assert_eq!(after.entries, before.entries - 1, "the one that was cached went");
+            engine.validate();
+        });
+    }
 }
 
 /// Whichever way the library is asked.

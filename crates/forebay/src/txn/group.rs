@@ -54,6 +54,8 @@ pub(super) struct Submission {
     pub(super) commit: Commit,
     /// The commits whose results it read.
     pub(super) depends: Vec<Settled>,
+    /// Its keys are to leave the cache when it is published.
+    pub(super) uncached: bool,
 }
 
 /// What became of a commit that was to be done at once.
@@ -116,8 +118,8 @@ impl Committer {
     }
 
     /// Commits and publishes at once, if the store never waits and nothing is on its way: what is may be earlier
-    /// results of the same keys. The keys are locked, and stay so.
-    pub(super) fn commit_now(&self, commit: Commit) -> Now {
+    /// results of the same keys. The keys are locked, and stay so; if `uncached` they leave the cache.
+    pub(super) fn commit_now(&self, commit: Commit, uncached: bool) -> Now {
         {
             let queue = self.queue();
             if queue.refuses().is_some() || !queue.unsettled.is_empty() {
@@ -130,7 +132,8 @@ impl Committer {
                 let version = commit.version;
                 let read = |write: Write| {
                     let actual = changed.iter().find(|(key, _)| *key == write.key).map(|(_, read)| read.clone());
-                    (write.key, Some(actual.unwrap_or(Read { value: write.after, version })))
+                    let read = actual.unwrap_or(Read { value: write.after, version });
+                    (write.key, (!uncached).then_some(read))
                 };
                 let group: SmallVec<[_; 1]> = commit.writes.into_iter().map(read).collect();
                 self.cache.publish_locked(&group);
@@ -168,7 +171,7 @@ impl Committer {
         queue.next_place += 1;
         queue.unsettled.insert(place, settled.clone());
         self.cache.hold(submission.commit.writes.iter().map(|write| &write.key));
-        let Submission { owner, held, commit, depends } = submission;
+        let Submission { owner, held, commit, depends, uncached } = submission;
         if mutation::on(Fault::CacheBeforeStore) {
             let early = |write: &crate::store::Write| Read { value: write.after.clone(), version: commit.version };
             let early = commit.writes.iter().map(|write| (write.key.clone(), Some(early(write))));
@@ -176,7 +179,7 @@ impl Committer {
         }
         if !ordered {
             drop(queue);
-            let placed = Placed { commit, place, depends, settle, locked: Some((owner, held)) };
+            let placed = Placed { commit, place, depends, settle, locked: Some((owner, held)), uncached };
             self.drive(vec![placed]);
             return settled;
         }
@@ -195,7 +198,7 @@ impl Committer {
         }
         // Under the queue's lock: places rise in the order in which locks are handed on.
         self.locks.hand_over(owner, &held, results);
-        queue.placed.push_back(Placed { commit, place, depends, settle, locked: None });
+        queue.placed.push_back(Placed { commit, place, depends, settle, locked: None, uncached });
         let idle = !std::mem::replace(&mut queue.running, true);
         drop(queue);
         if idle {
@@ -409,12 +412,13 @@ impl Committer {
             for write in &placed.commit.writes {
                 let actual = changed.iter().find(|(key, _)| *key == write.key).map(|(_, read)| read.clone());
                 let read = actual.unwrap_or_else(|| Read { value: write.after.clone(), version });
+                let read = (!placed.uncached).then_some(read);
                 held.push(write.key.clone());
                 match index.get(&write.key) {
-                    Some(at) => last[*at].1 = Some(read),
+                    Some(at) => last[*at].1 = read,
                     None => {
                         index.insert(write.key.clone(), last.len());
-                        last.push((write.key.clone(), Some(read)));
+                        last.push((write.key.clone(), read));
                     }
                 }
             }
