@@ -463,3 +463,38 @@ fn forced(access: &Access) -> Access {
 fn lock(partition: &Mutex<Partition>) -> MutexGuard<'_, Partition> {
     partition.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::POLICIES;
+
+    /// Within a partition a table finds keys by the low bits of their hashes and tells them apart by the seven highest.
+    /// If all keys of a partition agreed in these, its table would be slow.
+    #[test]
+    fn partitions_and_their_tables_use_different_bits_of_a_hash() {
+        const PARTITIONS: usize = 64;
+        const KEYS_EACH: usize = 2048;
+        let budget_bytes = 1 << 20;
+        let options = CacheOptions { budget_bytes, partitions: PARTITIONS, policy: POLICIES[0], policy_values: vec![] };
+        let cache = Cache::new(&options);
+        let mut keys = vec![0; PARTITIONS];
+        let (mut tags, mut buckets) = (vec![[0; 128]; PARTITIONS], vec![[0; 256]; PARTITIONS]);
+        for number in 0..PARTITIONS * KEYS_EACH {
+            let hash = Key::new(0, format!("user:{number}").as_bytes()).borrow().hash64();
+            let partition = cache.inner.index(hash);
+            keys[partition] += 1;
+            tags[partition][(hash >> 57) as usize] += 1;
+            buckets[partition][(hash & 0xff) as usize] += 1;
+        }
+        for partition in 0..PARTITIONS {
+            assert!(keys[partition] > KEYS_EACH * 3 / 4 && keys[partition] < KEYS_EACH * 5 / 4, "{keys:?}");
+            // 16 expected of each tag, 8 of each bucket.
+            let (tags, buckets) = (&tags[partition], &buckets[partition]);
+            assert!(tags.iter().all(|count| (1..48).contains(count)), "tags of partition {partition}: {tags:?}");
+            let empty = buckets.iter().filter(|count| **count == 0).count();
+            let most = buckets.iter().max().copied().unwrap_or_default();
+            assert!(empty < 8 && most < 32, "buckets of partition {partition}: {buckets:?}");
+        }
+    }
+}

@@ -54,6 +54,8 @@ pub(super) struct Submission {
     pub(super) commit: Commit,
     /// The commits whose results it read.
     pub(super) depends: Vec<Settled>,
+    /// Its keys are to leave the cache when it is published.
+    pub(super) uncached: bool,
 }
 
 /// What became of a commit that was to be done at once.
@@ -62,6 +64,8 @@ pub(super) enum Now {
     Published,
     /// It was not applied.
     Failed(Failure),
+    /// It may have been applied, and nothing ever tells: its keys must stay locked.
+    Unknown,
     /// It has to take its place among others.
     Later(Commit),
 }
@@ -87,17 +91,14 @@ struct Queue {
     /// By place: commits of which the store can't say what became, and why; new ones are refused with that. With a
     /// store that is not ordered there may be several, and one that is cleared up says nothing about the others.
     unknown: BTreeMap<u64, String>,
-    /// The group loop has ended in a panic.
-    panicked: bool,
+    /// Why no commit is taken until the server is started again: a bug showed that leaves one half done.
+    broken: Option<String>,
 }
 
 impl Queue {
     /// Why no commit is taken now.
     fn refuses(&self) -> Option<String> {
-        match self.panicked {
-            true => Some("a commit ended in a panic, which is a bug: restart the server".to_owned()),
-            false => self.unknown.values().next().cloned(),
-        }
+        self.broken.as_ref().or(self.unknown.values().next()).cloned()
     }
 }
 
@@ -117,8 +118,8 @@ impl Committer {
     }
 
     /// Commits and publishes at once, if the store never waits and nothing is on its way: what is may be earlier
-    /// results of the same keys. The keys are locked, and stay so.
-    pub(super) fn commit_now(&self, commit: Commit) -> Now {
+    /// results of the same keys. The keys are locked, and stay so; if `uncached` they leave the cache.
+    pub(super) fn commit_now(&self, commit: Commit, uncached: bool) -> Now {
         {
             let queue = self.queue();
             if queue.refuses().is_some() || !queue.unsettled.is_empty() {
@@ -131,7 +132,8 @@ impl Committer {
                 let version = commit.version;
                 let read = |write: Write| {
                     let actual = changed.iter().find(|(key, _)| *key == write.key).map(|(_, read)| read.clone());
-                    (write.key, Some(actual.unwrap_or(Read { value: write.after, version })))
+                    let read = actual.unwrap_or(Read { value: write.after, version });
+                    (write.key, (!uncached).then_some(read))
                 };
                 let group: SmallVec<[_; 1]> = commit.writes.into_iter().map(read).collect();
                 self.cache.publish_locked(&group);
@@ -140,8 +142,16 @@ impl Committer {
             Some(CommitOutcome::Conflict(keys)) => Now::Failed(Failure::Conflict(conflict(&keys))),
             Some(CommitOutcome::Refused(why)) => Now::Failed(Failure::Refused(why)),
             Some(CommitOutcome::Unavailable(why)) => Now::Failed(Failure::Unavailable(why)),
-            // The store knows it again by its id.
-            Some(CommitOutcome::Unknown(_)) | None => Now::Later(commit),
+            Some(CommitOutcome::Unknown(why)) => {
+                // Against the contract, so nobody is there to ask. Nothing may be read or built on it.
+                tracing::error!(id = %commit.id, why, "a store that never waits does not know what it has done");
+                commit.writes.iter().for_each(|write| self.cache.remove(&write.key));
+                let store = self.store.name();
+                let why = format!("the store {store} broke its contract, which is a bug: restart the server");
+                self.queue().broken = Some(why);
+                Now::Unknown
+            }
+            None => Now::Later(commit),
         }
     }
 
@@ -161,7 +171,7 @@ impl Committer {
         queue.next_place += 1;
         queue.unsettled.insert(place, settled.clone());
         self.cache.hold(submission.commit.writes.iter().map(|write| &write.key));
-        let Submission { owner, held, commit, depends } = submission;
+        let Submission { owner, held, commit, depends, uncached } = submission;
         if mutation::on(Fault::CacheBeforeStore) {
             let early = |write: &crate::store::Write| Read { value: write.after.clone(), version: commit.version };
             let early = commit.writes.iter().map(|write| (write.key.clone(), Some(early(write))));
@@ -169,7 +179,7 @@ impl Committer {
         }
         if !ordered {
             drop(queue);
-            let placed = Placed { commit, place, depends, settle, locked: Some((owner, held)) };
+            let placed = Placed { commit, place, depends, settle, locked: Some((owner, held)), uncached };
             self.drive(vec![placed]);
             return settled;
         }
@@ -188,7 +198,7 @@ impl Committer {
         }
         // Under the queue's lock: places rise in the order in which locks are handed on.
         self.locks.hand_over(owner, &held, results);
-        queue.placed.push_back(Placed { commit, place, depends, settle, locked: None });
+        queue.placed.push_back(Placed { commit, place, depends, settle, locked: None, uncached });
         let idle = !std::mem::replace(&mut queue.running, true);
         drop(queue);
         if idle {
@@ -402,12 +412,13 @@ impl Committer {
             for write in &placed.commit.writes {
                 let actual = changed.iter().find(|(key, _)| *key == write.key).map(|(_, read)| read.clone());
                 let read = actual.unwrap_or_else(|| Read { value: write.after.clone(), version });
+                let read = (!placed.uncached).then_some(read);
                 held.push(write.key.clone());
                 match index.get(&write.key) {
-                    Some(at) => last[*at].1 = Some(read),
+                    Some(at) => last[*at].1 = read,
                     None => {
                         index.insert(write.key.clone(), last.len());
-                        last.push((write.key.clone(), Some(read)));
+                        last.push((write.key.clone(), read));
                     }
                 }
             }
@@ -416,7 +427,9 @@ impl Committer {
         // What the store has lost since it answered, because it had to be reopened, must not be cached: looked at again
         // behind the installs, since whoever sees the new incarnation first clears the cache once.
         let incarnation = settled.iter().map(|(placed, _)| placed.commit.version.incarnation).max();
-        let current = |store: &dyn Store| incarnation.is_none_or(|ours| ours >= store.incarnation());
+        let current = |store: &dyn Store| {
+            incarnation.is_none_or(|ours| ours >= store.incarnation()) || mutation::on(Fault::LostGroupPublished)
+        };
         if !current(&*self.store) {
             last.iter_mut().for_each(|(_, read)| *read = None);
         }
@@ -458,7 +471,7 @@ impl Drop for OnPanic<'_> {
         if std::thread::panicking() {
             let mut queue = self.0.queue();
             queue.running = false;
-            queue.panicked = true;
+            queue.broken = Some("a commit ended in a panic, which is a bug: restart the server".to_owned());
         }
     }
 }
