@@ -159,7 +159,7 @@ impl Session {
                     continue;
                 }
             };
-            if self.serve_published(command, frame) {
+            if self.serve_published(command, frame) || self.serve_at_once(command, frame) {
                 continue;
             }
             if !looked_ahead && batch.len() - at > 1 && self.multi.queue.is_none() {
@@ -265,6 +265,37 @@ impl Session {
         true
     }
 
+    /// Serves a command on documents whose keys nobody else uses over a store that never waits; false if it can't be.
+    fn serve_at_once(&mut self, command: &'static Command, frame: Frame<'_>) -> bool {
+        let (Some(body), Some(effect)) = (command.body(), command.effect(frame)) else { return false };
+        if self.open.is_open() || self.is_traced() || !self.shared.engine.commits_at_once() {
+            return false;
+        }
+        let began = self.shared.engine.runtime().elapsed();
+        let locks = self.locks_of(command, effect, frame);
+        let (space, random, context) = (self.space, self.random_for(command), self.context());
+        let done = self.shared.engine.execute_at_once(&locks, &context, |documents| {
+            body(&mut Call { frame, space, known: Known::Documents(documents), random })
+        });
+        let Some(done) = done else { return false };
+        self.hints.used();
+        self.time(command, frame, began);
+        match done {
+            Ok(reply) => self.answer(&reply),
+            Err(error) => self.answer(&txn_error(&error)),
+        }
+        true
+    }
+
+    fn locks_of(&self, command: &Command, effect: Effect, frame: Frame<'_>) -> SmallVec<[PlannedLock; 2]> {
+        let mut locks = SmallVec::new();
+        match command.only_key(frame, self.space) {
+            Some(key) => locks.push(planned(key, effect)),
+            None => command.each_key(frame, self.space, &mut |key| locks.push(planned(key, effect))),
+        }
+        locks
+    }
+
     /// Runs one command, waiting where it has to.
     async fn run(&mut self, command: &'static Command, frame: Frame<'_>, ahead: &mut Ahead) {
         let began = self.shared.engine.runtime().elapsed();
@@ -274,8 +305,7 @@ impl Session {
             Run::Engine(body) => body(self, frame).await,
             Run::Documents(_, body) | Run::Varying(_, body) => {
                 let effect = command.effect(frame).unwrap_or(Effect::ReadWrite);
-                let mut locks = SmallVec::<[PlannedLock; 2]>::new();
-                command.each_key(frame, self.space, &mut |key| locks.push(planned(key, effect)));
+                let locks = self.locks_of(command, effect, frame);
                 match self.open.is_open() {
                     true => self.run_in_open(&locks, command, body, frame, ahead).await,
                     false => self.run_alone(locks.into_vec(), command, body, frame, ahead).await,

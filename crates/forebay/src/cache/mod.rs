@@ -17,6 +17,7 @@
 //! budget. It never calls a store.
 
 mod budget;
+mod entry;
 mod fence;
 mod partition;
 mod record;

@@ -93,6 +93,14 @@ impl Record {
         }
     }
 
+    /// What [`Record::heap_bytes`] said of the key and the read that this is made of.
+    pub(super) fn charged_bytes(&self) -> usize {
+        match self {
+            Record::Packed(packed) => blob_bytes(packed.len()),
+            Record::Apart(apart) => Record::heap_bytes(&apart.key, &apart.read),
+        }
+    }
+
     /// The name of the key within its space.
     pub(super) fn name(&self) -> &[u8] {
         match self {
@@ -211,9 +219,7 @@ mod tests {
             prop_assert_eq!((record.read(), record.version()), (read.clone(), read.version));
             prop_assert_eq!((record.key(space), record.name()), (key.clone(), &name[..]));
             prop_assert!(record.is_named(key.borrow()));
-            if let Record::Packed(packed) = &record {
-                prop_assert_eq!(Record::heap_bytes(&key, &read), blob_bytes(packed.len()));
-            }
+            prop_assert_eq!(Record::heap_bytes(&key, &read), record.charged_bytes());
             // What was handed out goes in again as well.
             let again = Record::new(&record.key(space), &record.read(), scratch);
             prop_assert_eq!((again.read(), again.key(space)), (read, key));

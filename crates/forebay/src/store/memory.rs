@@ -154,6 +154,10 @@ impl Store for Memory {
         Box::pin(ready(outcomes))
     }
 
+    fn commits_now(&self) -> bool {
+        true
+    }
+
     fn commit_now(&self, commit: &Commit) -> Option<CommitOutcome> {
         let mut state = self.exclusive();
         state.group += 1;

@@ -148,6 +148,11 @@ pub trait Store: Send + Sync + 'static {
     /// Commits a group; answers one outcome per commit, in order. An ordered store applies a prefix of the group.
     fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>>;
 
+    /// Whether [`Store::commit_now`] ever commits; constant.
+    fn commits_now(&self) -> bool {
+        false
+    }
+
     /// Commits at once, if the store never has to wait for anything: then a commit needs no group, and whoever commits
     /// goes on without handing it over. `None` from all others, always. Never [`CommitOutcome::Unknown`]: who does not
     /// wait knows what it has done.

@@ -120,13 +120,38 @@ impl Committer {
     /// Commits and publishes at once, if the store never waits and nothing is on its way: what is may be earlier
     /// results of the same keys. The keys are locked, and stay so; if `uncached` they leave the cache.
     pub(super) fn commit_now(&self, commit: Commit, uncached: bool) -> Now {
-        {
-            let queue = self.queue();
-            if queue.refuses().is_some() || !queue.unsettled.is_empty() {
-                return Now::Later(commit);
-            }
+        if !self.is_idle() {
+            return Now::Later(commit);
         }
-        let _guard = OnPanic(self);
+        let _guard = self.watch_for_panic();
+        let now = self.apply_now(commit, uncached);
+        if matches!(now, Now::Unknown) {
+            self.stop_for_good();
+        }
+        now
+    }
+
+    /// Whether nothing is on its way, and commits are taken.
+    pub(super) fn is_idle(&self) -> bool {
+        let queue = self.queue();
+        queue.refuses().is_none() && queue.unsettled.is_empty()
+    }
+
+    /// While what it gives back is there, a panic stops the commits for good.
+    pub(super) fn watch_for_panic(&self) -> impl Drop {
+        OnPanic(self)
+    }
+
+    /// No commit is taken any more: the store has broken the contract of [`Store::commit_now`].
+    pub(super) fn stop_for_good(&self) {
+        let store = self.store.name();
+        let why = format!("the store {store} broke its contract, which is a bug: restart the server");
+        self.queue().broken = Some(why);
+    }
+
+    /// As [`Committer::commit_now`], for who has asked whether the committer is idle. Takes no lock of the committer's:
+    /// its caller may hold the lock table's, which is taken under the committer's elsewhere.
+    pub(super) fn apply_now(&self, commit: Commit, uncached: bool) -> Now {
         match self.store.commit_now(&commit) {
             Some(CommitOutcome::Committed(changed)) => {
                 let version = commit.version;
@@ -146,9 +171,6 @@ impl Committer {
                 // Against the contract, so nobody is there to ask. Nothing may be read or built on it.
                 tracing::error!(id = %commit.id, why, "a store that never waits does not know what it has done");
                 commit.writes.iter().for_each(|write| self.cache.remove(&write.key));
-                let store = self.store.name();
-                let why = format!("the store {store} broke its contract, which is a bug: restart the server");
-                self.queue().broken = Some(why);
                 Now::Unknown
             }
             None => Now::Later(commit),

@@ -8,6 +8,7 @@
 //! Plain commands and whole scripts (EXEC) go through [`Engine::execute`], which runs them again after a conflict.
 
 mod ahead;
+mod at_once;
 mod documents;
 mod group;
 pub mod history;
@@ -142,6 +143,8 @@ struct Inner {
     mint: Arc<Mint>,
     limits: TxnLimits,
     next_owner: AtomicU64,
+    /// The store commits without a wait.
+    at_once: bool,
     history: Option<Arc<History>>,
 }
 
@@ -149,7 +152,7 @@ impl Engine {
     /// An engine with an empty cache: after a crash nothing old is served (DeToX, section 7.1).
     pub fn new(options: EngineOptions) -> Engine {
         let EngineOptions { runtime, store, cache, limits, history } = options;
-        let cache = Cache::new(&cache);
+        let (cache, at_once) = (Cache::new(&cache), store.commits_now());
         let locks = Arc::new(Locks::default());
         let mint = Arc::new(Mint::new(store.incarnation()));
         let committer = Committer::new(runtime.clone(), cache.clone(), locks.clone(), store.clone(), mint.clone());
@@ -162,6 +165,7 @@ impl Engine {
             mint,
             limits,
             next_owner: AtomicU64::new(1),
+            at_once,
             history,
         };
         Engine { inner: Arc::new(inner) }
@@ -278,6 +282,11 @@ impl Engine {
         ahead: &mut Ahead,
         mut body: impl FnMut(&mut Documents) -> Result<T, T>,
     ) -> Result<Executed<T>, TxnError> {
+        if plan.watched.is_empty()
+            && let Some(done) = self.execute_at_once(&plan.locks, &context, &mut body)
+        {
+            return done.map(|answer| Executed::Done(answer, Committing::nothing()));
+        }
         let number = self.inner.next_owner.fetch_add(1, Ordering::Relaxed);
         let mut attempt = 0;
         loop {
