@@ -2,8 +2,8 @@
 //!
 //! There are about as many ghosts as entries, so they are kept small: a ring of fingerprints and weights, oldest first,
 //! and an index of places in it. A ghost that is taken out of the middle leaves its place empty until the ring has
-//! passed it. A fingerprint has 32 bits: a key that was never evicted is taken for one that was in one of 4 billion
-//! cases per ghost, the same ones in each run, and the worst that comes of it is a place in the main queue.
+//! passed it. A fingerprint has 32 bits: a newcomer is taken for a ghost by chance in as many of 4 billion cases as
+//! there are ghosts, the same in each run, and all that comes of it is a place in the main queue.
 
 use std::collections::VecDeque;
 

@@ -32,7 +32,7 @@ pub(crate) enum Known {
 /// The ids that one group applied. Where every commit is a group of its own there is just one.
 pub(crate) type Ids = SmallVec<[TxnId; 1]>;
 
-/// The ids of the last applied commits, in groups as they were applied. 40 bytes for each at most: it is full whenever
+/// The ids of the last applied commits, in groups as they were applied. Some 40 bytes for each: it is full whenever
 /// the store is written to, whatever the size of the memory.
 #[derive(Debug)]
 pub(crate) struct AppliedIds {
