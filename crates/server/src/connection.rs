@@ -297,8 +297,8 @@ impl<W: Wire> Connection<W> {
         Ok(())
     }
 
-    /// Reads what the client still sends, until it has seen the end. A socket that is closed over unread bytes is reset:
-    /// the client would find an error where Redis shows it an end, and could lose the last replies.
+    /// Reads what the client still sends, until it has seen the end. A socket that is closed over unread bytes is
+    /// reset: the client would find an error where Redis shows it an end, and could lose the last replies.
     async fn read_out(&mut self) {
         let shared = self.shared.clone();
         let mut stopped = pin!(shared.stopping.wait());

@@ -8,8 +8,8 @@ use forebay_protocol::Frame;
 use super::family::{self, Sub, subcommands};
 use super::{Command, Effect, Flag, Group, Run, all};
 
-/// All categories of Redis, as ACL CAT shows them: also those of which there are no commands here, since rules that were
-/// written for Redis name them.
+/// All categories of Redis, as ACL CAT shows them: also those of which there are no commands here, since rules that
+/// were written for Redis name them.
 pub const CATEGORIES: &[&str] = &[
     "keyspace",
     "read",
