@@ -177,6 +177,23 @@ fn half_a_request_and_half_a_connection() {
     scene.others_are_served("");
 }
 
+/// A socket that is closed over what nobody read is reset: its client would see an error instead of the end.
+#[test]
+fn more_than_is_read_before_the_end() {
+    let scene = Scene::new(&[]);
+    for _ in 0..5 {
+        let mut stream = scene.connect();
+        let mut requests = b"QUIT\r\n".to_vec();
+        requests.resize(4 << 20, b' ');
+        stream.write_all(&requests).expect("all is taken, if not served");
+        stream.shutdown(Shutdown::Write).expect("one half can be closed");
+        let mut replies = Vec::new();
+        stream.read_to_end(&mut replies).expect("an end, not a reset");
+        assert_eq!(replies, b"+OK\r\n");
+    }
+    scene.others_are_served("");
+}
+
 #[test]
 fn bytes_that_drip() {
     let scene = Scene::new(&[]);

@@ -1,5 +1,7 @@
 //! The server under test: forebay's program, or redis-server for comparison, on a free port in a temporary folder.
 
+#![allow(dead_code, reason = "each test uses its part")]
+
 use crate::common::process::Forebay;
 use crate::common::{Running, start_redis};
 

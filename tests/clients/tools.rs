@@ -1,6 +1,8 @@
 //! The toolchains that clients need: whether they are there, how to get them, and the libraries' installation under
 //! `target/clients`.
 
+#![allow(dead_code, reason = "each test uses its part")]
+
 use std::fs::{self, File};
 use std::io::{Read, Seek, Write};
 use std::os::unix::process::CommandExt;
@@ -87,14 +89,21 @@ impl Tool {
         if self.works() {
             return true;
         }
-        let missing = self.missing();
-        let required = std::env::var("FOREBAY_CLIENTS_REQUIRED").is_ok_and(|value| value == "1");
-        assert!(!required, "FOREBAY_CLIENTS_REQUIRED=1, but {missing}");
-        // Not by eprintln!, which the test runner keeps to itself when a test passes.
-        let line = format!("\nSKIPPED, NOT TESTED: {missing}\n\n");
-        std::io::stderr().write_all(line.as_bytes()).expect("stderr can be written");
+        skipped(self.missing());
         false
     }
+}
+
+/// Says on stderr that something is not tested, and why.
+pub fn skipped(missing: &str) {
+    let required = std::env::var("FOREBAY_CLIENTS_REQUIRED").is_ok_and(|value| value == "1");
+    assert!(!required, "FOREBAY_CLIENTS_REQUIRED=1, but {missing}");
+    say(&format!("SKIPPED, NOT TESTED: {missing}"));
+}
+
+/// Not by eprintln!, which the test runner keeps to itself when a test passes.
+pub fn say(text: &str) {
+    std::io::stderr().write_all(format!("\n{text}\n\n").as_bytes()).expect("stderr can be written");
 }
 
 /// What a client's process did.
@@ -148,12 +157,12 @@ pub fn source(name: &str) -> PathBuf {
 
 /// A client's folder under `target/clients`, with `install` run on it unless it has succeeded before on the same files.
 /// Locked meanwhile, against tests in other threads and processes.
-fn installed(name: &str, files: &[&str], install: impl FnOnce(&Path)) -> PathBuf {
+pub fn installed(name: &str, files: &[PathBuf], install: impl FnOnce(&Path)) -> PathBuf {
     let all = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder").join("clients");
     fs::create_dir_all(&all).expect("target/clients can be made");
     let lock = File::create(all.join(format!("{name}.lock"))).expect("the lock file can be made");
     lock.lock().expect("the lock file can be locked");
-    let read = |file: &&str| fs::read_to_string(source(name).join(file)).expect("the client's list of libraries");
+    let read = |file: &PathBuf| fs::read_to_string(file).expect("the client's list of libraries");
     let wanted: String = files.iter().map(read).collect();
     let (folder, stamp) = (all.join(name), all.join(format!("{name}.installed")));
     if fs::read_to_string(&stamp).ok().as_deref() != Some(&wanted) {
@@ -167,7 +176,8 @@ fn installed(name: &str, files: &[&str], install: impl FnOnce(&Path)) -> PathBuf
     folder
 }
 
-fn must(command: &mut Command) {
+/// Runs what an installation cannot do without.
+pub fn must(command: &mut Command) {
     let outcome = run(command, "");
     let success = outcome.status.is_some_and(|status| status.success());
     assert!(success, "{}\n{}\n{}", outcome.command, outcome.stdout, outcome.stderr);
@@ -176,7 +186,7 @@ fn must(command: &mut Command) {
 /// The Python of a virtual environment with redis-py in it.
 pub fn python() -> Option<PathBuf> {
     Tool::Python.present().then(|| {
-        let folder = installed("python", &["requirements.txt"], |folder| {
+        let folder = installed("python", &[source("python").join("requirements.txt")], |folder| {
             must(Command::new("python3").args(["-m", "venv"]).arg(folder));
             let requirements = source("python").join("requirements.txt");
             let quiet = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"];
@@ -192,7 +202,8 @@ pub fn node() -> Option<PathBuf> {
         let copy = |folder: &Path, name: &str| {
             fs::copy(source("node").join(name), folder.join(name)).expect("a script can be copied");
         };
-        let folder = installed("node", &["package.json", "package-lock.json"], |folder| {
+        let lists = ["package.json", "package-lock.json"].map(|name| source("node").join(name));
+        let folder = installed("node", &lists, |folder| {
             for name in ["package.json", "package-lock.json", ".npmrc"] {
                 copy(folder, name);
             }

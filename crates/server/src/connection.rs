@@ -304,9 +304,37 @@ impl<W: Wire> Connection<W> {
             self.write()?;
         }
         self.wire.end();
+        if !self.session.identity.is_stranger() {
+            self.read_out().await;
+        }
         Ok(())
+    }
+
+    /// Reads what the client still sends, until it has seen the end. A socket that is closed over unread bytes is
+    /// reset: the client would find an error where Redis shows it an end, and could lose the last replies.
+    async fn read_out(&mut self) {
+        let shared = self.shared.clone();
+        let mut stopped = pin!(shared.stopping.wait());
+        let mut time_up = pin!(shared.engine.runtime().clone().sleep(READ_OUT_WAIT));
+        loop {
+            self.input.clear();
+            self.decoder.reserve(&mut self.input);
+            tokio::select! {
+                biased;
+                () = stopped.as_mut() => return,
+                () = self.client.killed() => return,
+                () = time_up.as_mut() => return,
+                ready = self.wire.ready(&mut self.input, false) => match ready {
+                    Ok(Ready::Read(0)) | Err(_) => return,
+                    Ok(_) => {}
+                },
+            }
+        }
     }
 }
 
 /// How long a closing connection waits for its client to read the last replies.
 const CLOSE_WAIT: Duration = Duration::from_secs(5);
+
+/// How long it waits after that for its client to close its side.
+const READ_OUT_WAIT: Duration = Duration::from_secs(1);

@@ -83,26 +83,35 @@ fn statuses<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<Reply> {
     names.into_iter().map(|name| Reply::Simple(name.to_owned().into())).collect()
 }
 
-fn flags(command: &Command) -> Reply {
+/// Redis' words for what a command, or a subcommand of it that has `own` flags, does and where it may be used.
+fn flags(command: &Command, own: &[Flag], categories: &[&str]) -> Reply {
+    let has = |flag: Flag| own.contains(&flag);
     let mut flags = Vec::new();
-    match effect(command) {
-        Some(Effect::Read) => flags.push("readonly"),
-        Some(_) => flags.push("write"),
-        None => flags.extend(["noscript", "loading", "stale"]),
+    if categories.contains(&"write") {
+        flags.push("write");
+    } else if categories.contains(&"read") {
+        flags.push("readonly");
+    } else if command.name != "ping" {
+        flags.extend(["noscript", "loading", "stale"]);
     }
-    if command.is(Flag::Admin) {
+    if has(Flag::Admin) {
         flags.push("admin");
     }
     if command.is(Flag::NotInMulti) {
         flags.push("no_multi");
     }
-    if categories(command).contains(&"fast") {
+    if has(Flag::Fast) {
         flags.push("fast");
     }
     if matches!(command.keys, Keys::Custom(_)) {
         flags.push("movablekeys");
     }
     Reply::Set(statuses(flags))
+}
+
+fn with_at(categories: &[&str]) -> Reply {
+    let names: Vec<String> = categories.iter().map(|name| format!("@{name}")).collect();
+    Reply::Set(statuses(names.iter().map(String::as_str)))
 }
 
 /// First, last and step in Redis' terms; 0 where there are none, or they can't be told in this form.
@@ -134,19 +143,19 @@ fn key_specs(command: &Command) -> Vec<Reply> {
 }
 
 fn info_of(command: &'static Command) -> Reply {
-    let categories: Vec<String> = categories(command).iter().map(|name| format!("@{name}")).collect();
+    let categories = categories(command);
     let [first, last, step] = positions(command.keys).map(Reply::Integer);
     let subs = subcommands(command.name).iter().map(|sub| {
         let name = format!("{}|{}", command.name, sub.name);
-        let categories: Vec<String> = sub_categories(command, sub).iter().map(|name| format!("@{name}")).collect();
+        let categories = sub_categories(command, sub);
         Reply::Array(vec![
             text(name),
             Reply::Integer(i64::from(sub.arity)),
-            flags(command),
+            flags(command, sub.flags, &categories),
             Reply::Integer(0),
             Reply::Integer(0),
             Reply::Integer(0),
-            Reply::Set(statuses(categories.iter().map(String::as_str))),
+            with_at(&categories),
             Reply::Array(Vec::new()),
             Reply::Array(Vec::new()),
             Reply::Array(Vec::new()),
@@ -155,11 +164,11 @@ fn info_of(command: &'static Command) -> Reply {
     Reply::Array(vec![
         text(command.name),
         Reply::Integer(i64::from(command.arity)),
-        flags(command),
+        flags(command, command.flags, &categories),
         first,
         last,
         step,
-        Reply::Set(statuses(categories.iter().map(String::as_str))),
+        with_at(&categories),
         Reply::Array(Vec::new()),
         Reply::Array(key_specs(command)),
         Reply::Array(subs.collect()),

@@ -6,23 +6,32 @@ use std::sync::LazyLock;
 use forebay_protocol::Frame;
 
 use super::family::{self, Sub, subcommands};
-use super::{Command, Effect, Flag, Group, Keys, Run, all};
+use super::{Command, Effect, Flag, Group, Run, all};
 
-/// All categories, as ACL CAT shows them.
+/// All categories of Redis, as ACL CAT shows them: also those of which there are no commands here, since rules that
+/// were written for Redis name them.
 pub const CATEGORIES: &[&str] = &[
     "keyspace",
     "read",
     "write",
     "set",
+    "sortedset",
     "list",
     "hash",
     "string",
+    "bitmap",
+    "hyperloglog",
+    "geo",
+    "stream",
+    "pubsub",
     "admin",
     "fast",
     "slow",
+    "blocking",
     "dangerous",
     "connection",
     "transaction",
+    "scripting",
 ];
 
 /// What a command does to documents as far as its record says; `None` if it works on none.
@@ -76,9 +85,7 @@ pub fn categories(command: &Command) -> Vec<&'static str> {
     }
     categories.extend(of_group(command));
     of_flags(command.flags, &mut categories);
-    // One key or none is quick; more take as long as there are keys.
-    let one_key = matches!(command.keys, Keys::Range { first, last, .. } if last == first as isize);
-    categories.push(if one_key { "fast" } else { "slow" });
+    categories.push(if command.is(Flag::Fast) { "fast" } else { "slow" });
     categories
 }
 
@@ -126,12 +133,14 @@ pub static PERMISSIONS: LazyLock<Permissions> = LazyLock::new(|| {
 
 impl Permissions {
     /// The numbers of the permissions of one of which a request has need. `number` is its command's in the table. One
-    /// number, unless it is for a family's help or for a subcommand that there is not: that tells what anyone knows.
-    pub fn needed(&self, number: usize, command: &Command, frame: Frame<'_>) -> std::ops::Range<usize> {
+    /// number, unless it is for a family's help: that tells what anyone knows. None for a subcommand that there is not:
+    /// as in Redis everybody is told so, and nobody is denied it.
+    pub fn needed(&self, number: usize, command: &Command, frame: Frame<'_>) -> Option<std::ops::Range<usize>> {
         let (start, end) = (self.starts[number], self.starts[number + 1]);
-        match frame.get(1).filter(|_| end - start > 1).and_then(|name| family::position(command.name, name)) {
-            Some(at) => start + 1 + at..start + 2 + at,
-            None => start..end,
+        match frame.get(1).filter(|_| end - start > 1) {
+            None => Some(start..end),
+            Some(name) if name.eq_ignore_ascii_case(b"help") => Some(start..end),
+            Some(name) => family::position(command.name, name).map(|at| start + 1 + at..start + 2 + at),
         }
     }
 }

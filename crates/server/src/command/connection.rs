@@ -20,7 +20,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -1,
         keys: Keys::None,
         run: Run::Session(ping),
-        flags: &[],
+        flags: &[Flag::Fast],
     },
     Command {
         name: "echo",
@@ -30,7 +30,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 2,
         keys: Keys::None,
         run: Run::Session(echo),
-        flags: &[],
+        flags: &[Flag::Fast],
     },
     Command {
         name: "select",
@@ -40,7 +40,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 2,
         keys: Keys::None,
         run: Run::Session(select),
-        flags: &[],
+        flags: &[Flag::Fast],
     },
     Command {
         name: "quit",
@@ -50,7 +50,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -1,
         keys: Keys::None,
         run: Run::Session(quit),
-        flags: &[Flag::NotQueued, Flag::InAborted, Flag::NoAuth],
+        flags: &[Flag::Fast, Flag::NotQueued, Flag::InAborted, Flag::NoAuth],
     },
     Command {
         name: "hello",
@@ -60,7 +60,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -1,
         keys: Keys::None,
         run: Run::Engine(hello),
-        flags: &[Flag::NoAuth, Flag::NotInMulti, Flag::NotInTxn],
+        flags: &[Flag::Fast, Flag::NoAuth, Flag::NotInMulti, Flag::NotInTxn],
     },
     Command {
         name: "auth",
@@ -70,7 +70,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -2,
         keys: Keys::None,
         run: Run::Engine(auth),
-        flags: &[Flag::NoAuth, Flag::NotInMulti, Flag::NotInTxn],
+        flags: &[Flag::Fast, Flag::NoAuth, Flag::NotInMulti, Flag::NotInTxn],
     },
     Command {
         name: "reset",
@@ -80,7 +80,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 1,
         keys: Keys::None,
         run: Run::Session(reset),
-        flags: &[Flag::NotQueued, Flag::InAborted, Flag::NoAuth],
+        flags: &[Flag::Fast, Flag::NotQueued, Flag::InAborted, Flag::NoAuth],
     },
 ];
 

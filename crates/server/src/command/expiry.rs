@@ -14,7 +14,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, expire),
-        flags: &[Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing],
     },
     Command {
         name: "pexpire",
@@ -24,7 +24,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, pexpire),
-        flags: &[Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing],
     },
     Command {
         name: "expireat",
@@ -34,7 +34,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, expireat),
-        flags: &[Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing],
     },
     Command {
         name: "pexpireat",
@@ -44,7 +44,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, pexpireat),
-        flags: &[Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing],
     },
     Command {
         name: "ttl",
@@ -54,7 +54,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 2,
         keys: Keys::ONE,
         run: Run::Documents(Effect::Read, ttl),
-        flags: &[],
+        flags: &[Flag::Fast],
     },
     Command {
         name: "pttl",
@@ -64,7 +64,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 2,
         keys: Keys::ONE,
         run: Run::Documents(Effect::Read, pttl),
-        flags: &[],
+        flags: &[Flag::Fast],
     },
     Command {
         name: "expiretime",
@@ -74,7 +74,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 2,
         keys: Keys::ONE,
         run: Run::Documents(Effect::Read, expiretime),
-        flags: &[],
+        flags: &[Flag::Fast],
     },
     Command {
         name: "pexpiretime",
@@ -84,7 +84,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 2,
         keys: Keys::ONE,
         run: Run::Documents(Effect::Read, pexpiretime),
-        flags: &[],
+        flags: &[Flag::Fast],
     },
     Command {
         name: "persist",
@@ -94,7 +94,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 2,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, persist),
-        flags: &[Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing],
     },
 ];
 

@@ -19,7 +19,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -4,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, hset),
-        flags: &[Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing],
     },
     Command {
         name: "hmset",
@@ -29,7 +29,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -4,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, hmset),
-        flags: &[Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing],
     },
     Command {
         name: "hsetnx",
@@ -39,7 +39,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 4,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, hsetnx),
-        flags: &[Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing],
     },
     Command {
         name: "hget",
@@ -49,7 +49,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::Read, hget),
-        flags: &[],
+        flags: &[Flag::Fast],
     },
     Command {
         name: "hmget",
@@ -59,7 +59,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::Read, hmget),
-        flags: &[],
+        flags: &[Flag::Fast],
     },
     Command {
         name: "hgetall",
@@ -99,7 +99,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, hdel),
-        flags: &[Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing],
     },
     Command {
         name: "hexists",
@@ -109,7 +109,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::Read, hexists),
-        flags: &[Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing],
     },
     Command {
         name: "hlen",
@@ -119,7 +119,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 2,
         keys: Keys::ONE,
         run: Run::Documents(Effect::Read, hlen),
-        flags: &[Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing],
     },
     Command {
         name: "hstrlen",
@@ -129,7 +129,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::Read, hstrlen),
-        flags: &[Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing],
     },
     Command {
         name: "hincrby",
@@ -139,7 +139,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 4,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, hincrby),
-        flags: &[],
+        flags: &[Flag::Fast],
     },
     Command {
         name: "hincrbyfloat",
@@ -149,7 +149,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 4,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, hincrbyfloat),
-        flags: &[],
+        flags: &[Flag::Fast],
     },
     Command {
         name: "hscan",

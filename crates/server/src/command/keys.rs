@@ -27,7 +27,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -2,
         keys: Keys::ALL,
         run: Run::Documents(Effect::ReadWrite, del),
-        flags: &[Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing],
     },
     Command {
         name: "exists",
@@ -37,7 +37,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -2,
         keys: Keys::ALL,
         run: Run::Documents(Effect::Read, exists),
-        flags: &[Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing],
     },
     Command {
         name: "touch",
@@ -47,7 +47,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -2,
         keys: Keys::ALL,
         run: Run::Documents(Effect::Read, exists),
-        flags: &[Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing],
     },
     Command {
         name: "type",
@@ -57,7 +57,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 2,
         keys: Keys::ONE,
         run: Run::Documents(Effect::Read, type_of),
-        flags: &[Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing],
     },
     Command {
         name: "rename",
@@ -77,7 +77,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 3,
         keys: Keys::Range { first: 1, last: 2, step: 1 },
         run: Run::Documents(Effect::ReadWrite, renamenx),
-        flags: &[],
+        flags: &[Flag::Fast],
     },
     Command {
         name: "copy",

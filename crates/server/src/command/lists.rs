@@ -15,7 +15,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, lpush),
-        flags: &[Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing],
     },
     Command {
         name: "rpush",
@@ -25,7 +25,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, rpush),
-        flags: &[Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing],
     },
     Command {
         name: "lpushx",
@@ -35,7 +35,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, lpushx),
-        flags: &[Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing],
     },
     Command {
         name: "rpushx",
@@ -45,7 +45,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, rpushx),
-        flags: &[Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing],
     },
     Command {
         name: "lpop",
@@ -55,7 +55,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -2,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, lpop),
-        flags: &[],
+        flags: &[Flag::Fast],
     },
     Command {
         name: "rpop",
@@ -65,7 +65,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -2,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, rpop),
-        flags: &[],
+        flags: &[Flag::Fast],
     },
     Command {
         name: "lrange",
@@ -85,7 +85,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 2,
         keys: Keys::ONE,
         run: Run::Documents(Effect::Read, llen),
-        flags: &[Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing],
     },
     Command {
         name: "lrem",

@@ -155,6 +155,8 @@ pub enum Flag {
     Admin,
     /// Of the category `dangerous`: it is slow on much data, or destroys all of it.
     Dangerous,
+    /// Of the category `fast`, which is Redis' word for it: its work does not grow with what a document holds.
+    Fast,
     /// Of the category `read`, although it is not run on documents.
     Reads,
     /// Of the category `write`, although it is not run on documents.

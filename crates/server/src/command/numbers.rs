@@ -4,7 +4,7 @@ use forebay::change::Change;
 use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Reply, errors};
 
-use super::{Answer, Call, Command, Effect, Group, Keys, Run, bulk_of};
+use super::{Answer, Call, Command, Effect, Flag, Group, Keys, Run, bulk_of};
 
 pub(super) const COMMANDS: &[Command] = &[
     Command {
@@ -15,7 +15,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 2,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, incr),
-        flags: &[],
+        flags: &[Flag::Fast],
     },
     Command {
         name: "decr",
@@ -25,7 +25,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 2,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, decr),
-        flags: &[],
+        flags: &[Flag::Fast],
     },
     Command {
         name: "incrby",
@@ -35,7 +35,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, incrby),
-        flags: &[],
+        flags: &[Flag::Fast],
     },
     Command {
         name: "decrby",
@@ -45,7 +45,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, decrby),
-        flags: &[],
+        flags: &[Flag::Fast],
     },
     Command {
         name: "incrbyfloat",
@@ -55,7 +55,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, incrbyfloat),
-        flags: &[],
+        flags: &[Flag::Fast],
     },
 ];
 

@@ -78,7 +78,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 1,
         keys: Keys::None,
         run: Run::Engine(|session, _| Box::pin(answered(size(session)))),
-        flags: &[Flag::NotInMulti, Flag::NotInTxn, Flag::Reads],
+        flags: &[Flag::Fast, Flag::NotInMulti, Flag::NotInTxn, Flag::Reads],
     },
     Command {
         name: "flushdb",

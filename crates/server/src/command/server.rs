@@ -37,7 +37,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 1,
         keys: Keys::None,
         run: Run::Session(time),
-        flags: &[],
+        flags: &[Flag::Fast],
     },
     Command {
         name: "wait",

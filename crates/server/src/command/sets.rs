@@ -16,7 +16,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, sadd),
-        flags: &[Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing],
     },
     Command {
         name: "srem",
@@ -26,7 +26,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, srem),
-        flags: &[Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing],
     },
     Command {
         name: "smembers",
@@ -46,7 +46,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::Read, sismember),
-        flags: &[Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing],
     },
     Command {
         name: "smismember",
@@ -56,7 +56,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::Read, smismember),
-        flags: &[],
+        flags: &[Flag::Fast],
     },
     Command {
         name: "scard",
@@ -66,7 +66,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 2,
         keys: Keys::ONE,
         run: Run::Documents(Effect::Read, scard),
-        flags: &[Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing],
     },
     Command {
         name: "srandmember",

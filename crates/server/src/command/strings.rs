@@ -22,7 +22,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 2,
         keys: Keys::ONE,
         run: Run::Documents(Effect::Read, get),
-        flags: &[],
+        flags: &[Flag::Fast],
     },
     Command {
         name: "set",
@@ -43,7 +43,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, setnx),
-        flags: &[Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing],
     },
     Command {
         name: "setex",
@@ -73,7 +73,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, getset),
-        flags: &[],
+        flags: &[Flag::Fast],
     },
     Command {
         name: "getdel",
@@ -83,7 +83,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 2,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, getdel),
-        flags: &[],
+        flags: &[Flag::Fast],
     },
     Command {
         name: "getex",
@@ -93,7 +93,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -2,
         keys: Keys::ONE,
         run: Run::Varying(getex_effect, getex),
-        flags: &[],
+        flags: &[Flag::Fast],
     },
     Command {
         name: "mget",
@@ -103,7 +103,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -2,
         keys: Keys::ALL,
         run: Run::Documents(Effect::Read, mget),
-        flags: &[],
+        flags: &[Flag::Fast],
     },
     Command {
         name: "mset",
@@ -133,7 +133,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, append),
-        flags: &[Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing],
     },
     Command {
         name: "strlen",
@@ -143,7 +143,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 2,
         keys: Keys::ONE,
         run: Run::Documents(Effect::Read, strlen),
-        flags: &[Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing],
     },
     Command {
         name: "getrange",

@@ -22,7 +22,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 1,
         keys: Keys::None,
         run: Run::Session(multi),
-        flags: &[Flag::NotQueued, Flag::NotInTxn],
+        flags: &[Flag::Fast, Flag::NotQueued, Flag::NotInTxn],
     },
     Command {
         name: "exec",
@@ -42,7 +42,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 1,
         keys: Keys::None,
         run: Run::Session(discard),
-        flags: &[Flag::NotQueued, Flag::NotInTxn],
+        flags: &[Flag::Fast, Flag::NotQueued, Flag::NotInTxn],
     },
     Command {
         name: "watch",
@@ -52,7 +52,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -2,
         keys: Keys::ALL,
         run: Run::Engine(watch),
-        flags: &[Flag::NotQueued, Flag::NotInTxn, Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::NotQueued, Flag::NotInTxn, Flag::TellsNothing],
     },
     Command {
         name: "unwatch",
@@ -62,7 +62,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 1,
         keys: Keys::None,
         run: Run::Session(unwatch),
-        flags: &[],
+        flags: &[Flag::Fast],
     },
     Command {
         name: "txn",

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use futures_util::FutureExt;
 use rustls::{ServerConfig, ServerConnection};
-use tokio::io::{AsyncReadExt, Interest};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 
 /// Bytes of replies that are encrypted at a time.
@@ -70,7 +71,10 @@ impl Wire for TcpStream {
         Ok(true)
     }
 
-    fn end(&mut self) {}
+    fn end(&mut self) {
+        // Done at once, or not at all: the peer is gone.
+        let _ = self.shutdown().now_or_never();
+    }
 }
 
 /// TLS over a socket.
@@ -208,5 +212,6 @@ impl Wire for TlsStream {
     fn end(&mut self) {
         self.session.send_close_notify();
         let _ = Wire::flush(self);
+        Wire::end(&mut self.socket);
     }
 }
