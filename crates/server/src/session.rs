@@ -281,7 +281,7 @@ impl Session {
         self.hints.used();
         self.time(command, frame, began);
         match done {
-            Ok(reply) => self.answer(&reply),
+            Ok((reply, _)) => self.answer(&reply),
             Err(error) => self.answer(&txn_error(&error)),
         }
         true

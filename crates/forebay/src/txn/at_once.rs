@@ -12,7 +12,7 @@ use super::{Engine, Inner, PlannedLock, TxnError};
 use crate::cache::{Context, Look};
 use crate::key::KEY_BYTES_MAX;
 use crate::store::Commit;
-use crate::version::TxnId;
+use crate::version::{TxnId, Version};
 
 /// Keys above which a transaction takes locks: all others wait while the lock table is held.
 const AT_ONCE_KEYS_MAX: usize = 32;
@@ -23,18 +23,19 @@ impl Engine {
         self.inner.at_once
     }
 
-    /// Runs `body` as one transaction that has all of `locks`, loads what they say, and commits, all at once. With
-    /// `Err` the body changes nothing and still answers. `None`: it can't be done at once, and nothing has happened;
+    /// Runs `body` as one transaction that has all of `locks`, loads what they say, and commits, all at once: its answer
+    /// and its version, if it wrote. With `Err` the body changes nothing and still answers. `None`: it can't be done at once, and nothing has happened;
     /// `body` may have run, so it must change nothing but its documents.
     pub fn execute_at_once<T>(
         &self,
         locks: &[PlannedLock],
         context: &Context,
         body: impl FnOnce(&mut Documents) -> Result<T, T>,
-    ) -> Option<Result<T, TxnError>> {
+    ) -> Option<Result<(T, Option<Version>), TxnError>> {
         let inner = &*self.inner;
         let too_long = |lock: &PlannedLock| lock.key.name().len() > KEY_BYTES_MAX;
-        if !inner.at_once || locks.len() > AT_ONCE_KEYS_MAX || locks.iter().any(too_long) || !inner.committer.is_idle() {
+        if !inner.at_once || locks.len() > AT_ONCE_KEYS_MAX || locks.iter().any(too_long) || !inner.committer.is_idle()
+        {
             return None;
         }
         let began = inner.history.as_ref().map(|history| history.tick());
@@ -45,7 +46,7 @@ impl Engine {
         inner.load_cached(locks, context, &mut documents)?;
         let answer = match body(&mut documents) {
             Ok(answer) => answer,
-            Err(answer) => return Some(Ok(answer)),
+            Err(answer) => return Some(Ok((answer, None))),
         };
         let version = inner.mint.next();
         let record = began.map(|began| Record {
@@ -56,6 +57,7 @@ impl Engine {
             writes: documents.written().map(|key| (key.clone(), version)).collect(),
         });
         let writes = documents.take_writes();
+        let wrote = (!writes.is_empty()).then_some(version);
         let now = if writes.is_empty() {
             Now::Published
         } else {
@@ -67,7 +69,7 @@ impl Engine {
         };
         drop(table);
         let done = match now {
-            Now::Published => Ok(answer),
+            Now::Published => Ok((answer, wrote)),
             Now::Failed(failure) => Err(failure.into()),
             Now::Unknown => {
                 inner.committer.stop_for_good();

@@ -110,6 +110,13 @@ impl Committing {
         Committing { published: None, commit: None, depends: Vec::new(), record: None }
     }
 
+    /// For what is published already, under this version if it wrote.
+    pub(super) fn published(published: Option<Version>) -> Committing {
+        let mut committing = Committing::nothing();
+        committing.published = published;
+        committing
+    }
+
     /// Under which id it commits, if it writes.
     pub fn id(&self) -> Option<TxnId> {
         let on_its_way = self.commit.as_ref().map(|(id, _)| *id);

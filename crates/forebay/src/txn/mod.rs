@@ -285,7 +285,7 @@ impl Engine {
         if plan.watched.is_empty()
             && let Some(done) = self.execute_at_once(&plan.locks, &context, &mut body)
         {
-            return done.map(|answer| Executed::Done(answer, Committing::nothing()));
+            return done.map(|(answer, version)| Executed::Done(answer, Committing::published(version)));
         }
         let number = self.inner.next_owner.fetch_add(1, Ordering::Relaxed);
         let mut attempt = 0;
