@@ -76,6 +76,15 @@ impl Program {
         Some(answer)
     }
 
+    /// One figure of forebay's CACHE STATS: a line with its name, a line with the figure.
+    pub fn cache_stat(&self, name: &str) -> io::Result<u64> {
+        let answer = self.answer(b"CACHE STATS\r\n").unwrap_or_default();
+        let text = String::from_utf8_lossy(&answer).into_owned();
+        let mut lines = text.lines().skip_while(|line| *line != name);
+        let figure = lines.nth(1).and_then(|line| line.strip_prefix(':')).and_then(|figure| figure.parse().ok());
+        figure.ok_or_else(|| io::Error::other(format!("CACHE STATS has no {name}")))
+    }
+
     /// Seconds of CPU, user and system, that all its threads have used so far, those that have ended included. Not by
     /// the ticks of `/proc/PID/stat`: a server that waits for its disk uses few of them in a run.
     pub fn cpu_seconds(&self) -> io::Result<f64> {

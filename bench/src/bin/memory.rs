@@ -133,7 +133,7 @@ fn measure(options: &Options, memory_mib: u64, values: &Values) -> Result<bool, 
         most = most.max(server.resident_bytes()?);
     }
     let resident = server.resident_bytes()?;
-    let [entries, used] = ["entries", "used_bytes"].map(|name| stat(&server, name));
+    let [entries, used] = ["entries", "used_bytes"].map(|name| server.cache_stat(name));
     let (entries, used) = (entries?, used?);
     // What entries hold on average is only known where all are alike.
     let fixed = matches!(values.bytes, ValueBytes::Fixed(_));
@@ -166,13 +166,4 @@ fn start(options: &Options, memory_mib: u64, folder: &std::path::Path) -> Result
     args.extend(["--listen".into(), format!("127.0.0.1:{port}"), "--store".into(), store]);
     args.extend(["--memory".into(), format!("{memory_mib}MiB")]);
     Ok(Program::start(&options.forebay, &args, None, port, Protocol::Resp)?)
-}
-
-/// One figure of CACHE STATS: a line with its name, a line with the figure.
-fn stat(server: &Program, name: &str) -> Result<u64, Box<dyn Error>> {
-    let answer = server.answer(b"CACHE STATS\r\n").ok_or("the server does not answer CACHE STATS")?;
-    let text = String::from_utf8_lossy(&answer).into_owned();
-    let mut lines = text.lines().skip_while(|line| *line != name);
-    let figure = lines.nth(1).and_then(|line| line.strip_prefix(':')).and_then(|figure| figure.parse().ok());
-    Ok(figure.ok_or_else(|| format!("CACHE STATS has no {name}"))?)
 }

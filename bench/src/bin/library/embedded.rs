@@ -14,15 +14,13 @@ use forebay::store::{Commit, CommitOutcome, ReadError, Resolved, Store};
 use forebay::txn::Engine;
 use forebay::{Key, Read, TxnId, Version};
 use forebay_bench::figures::{of, ratio};
+use forebay_bench::peers;
 use forebay_bench::report::Report;
 use futures_util::future::BoxFuture;
 
 use crate::Options;
 use crate::bare::{Bare, FLUSH_PAUSE, Group, Rows};
 use crate::bed::{self, Failed, Work};
-
-/// Clients, the sizes of groups that they make.
-const CLIENTS: [usize; 2] = [1, 64];
 
 /// Writes down the groups that it hands on.
 struct Recorder {
@@ -54,10 +52,15 @@ pub async fn measure(report: &mut Report, options: &Options, folder: &Path) -> R
         "to plain",
         "ktxn/s",
     ]);
-    for durability in [Durability::Always, Durability::Interval { sync_ms: 1000 }] {
+    for durability in &options.durability {
+        let durability = match durability {
+            peers::Durability::Always => Durability::Always,
+            peers::Durability::Interval => Durability::Interval { sync_ms: 1000 },
+            peers::Durability::Memory => return Err("--durability is always or interval here".into()),
+        };
         let mut bench = Bench::open(options, folder, durability).await?;
-        for clients in CLIENTS {
-            bench.measure(report, options, clients).await?;
+        for clients in &options.clients {
+            bench.measure(report, options, *clients).await?;
         }
         // The engine's last task lets go of the file when it has ended.
         bench.engine.drained().await;

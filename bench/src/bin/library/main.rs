@@ -21,8 +21,13 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use clap::Parser;
+use forebay_bench::peers::Durability;
 use forebay_bench::program::pin_self;
 use forebay_bench::report::Report;
+
+/// As the server has it.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +58,12 @@ struct Options {
     /// Which of embedded, always, levels.
     #[arg(long, value_delimiter = ',', default_values = ["embedded", "always", "levels"])]
     workload: Vec<Workload>,
+    /// Of embedded: which of always, interval.
+    #[arg(long, value_delimiter = ',', default_values = ["always", "interval"])]
+    durability: Vec<Durability>,
+    /// Of embedded: clients, which make the sizes of groups.
+    #[arg(long, value_delimiter = ',', default_values = ["1", "64"])]
+    clients: Vec<usize>,
     /// Runs of each, in turns.
     #[arg(long, default_value_t = 7)]
     runs: usize,
