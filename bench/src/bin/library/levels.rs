@@ -25,6 +25,9 @@ const CLIENTS: usize = 16;
 /// Documents, so many that two transactions seldom read the same one at the same time.
 const KEYS: usize = 10_000;
 
+/// From one document of a chain to the next; four are never the same.
+const NEXT_STEP: usize = 2503;
+
 /// Of the store, per round trip.
 const DISTANCE: Duration = Duration::from_millis(1);
 
@@ -76,7 +79,7 @@ async fn open(budget_bytes: usize) -> Result<(Engine, Arc<Metered>), Failed> {
     let memory = Arc::new(Memory::new());
     let near = bed::engine(memory.clone(), 0)?;
     for number in 0..KEYS {
-        let next = Value::bytes(((number * 7919 + 1) % KEYS).to_string().into_bytes());
+        let next = Value::bytes(((number + NEXT_STEP) % KEYS).to_string().into_bytes());
         bed::change(&near, vec![(bed::key(number), Change::Put(next))]).await?;
     }
     let delay = Delay { fixed: DISTANCE, jitter: Duration::ZERO };
