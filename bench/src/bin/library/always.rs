@@ -60,7 +60,7 @@ pub async fn measure(report: &mut Report, options: &Options, folder: &Path) -> R
         for (kind, runs) in runs.iter_mut().enumerate() {
             let (before, seed) = (syncs.load(Ordering::Relaxed), number as u64);
             let work = match kind {
-                0 => sets(&engine, options, seed).await?,
+                0 => bed::sets(&engine, options, SETTERS, seed).await?,
                 1 => increments(&engine, options, seed, 1).await?,
                 _ => increments(&engine, options, seed, COUNTERS).await?,
             };
@@ -83,18 +83,6 @@ fn row(report: &mut Report, what: [&str; 3], runs: &[Run], to_many: String) {
     cells.push(of(runs, |run| run.work.per_cpu_second()).thousands());
     cells.push(to_many);
     report.row(&cells);
-}
-
-async fn sets(engine: &Engine, options: &Options, seed: u64) -> Result<Work, Failed> {
-    let (engine, keys, bytes) = (engine.clone(), options.keys, options.value_bytes);
-    let set = move |_, mut random: fastrand::Rng| {
-        let engine = engine.clone();
-        async move {
-            let put = (bed::key(random.usize(0..keys)), Change::Put(bed::value(&mut random, bytes)));
-            bed::change(&engine, vec![put]).await.map(|()| random)
-        }
-    };
-    bed::clients(SETTERS, options.time(), seed, set).await
 }
 
 fn counter(number: usize) -> Key {

@@ -14,6 +14,8 @@ use forebay::{Change, Key, Value};
 use forebay_bench::program::process_cpu_seconds;
 use forebay_bench::workload;
 
+use crate::Options;
+
 /// Documents that are loaded by one commit.
 const LOAD_KEYS: usize = 1000;
 
@@ -143,4 +145,17 @@ where
     let (seconds, cpu_seconds) = (began.elapsed().as_secs_f64(), process_cpu_seconds()? - cpu_before);
     latencies.sort_unstable();
     Ok(Work { transactions: latencies.len() as u64, seconds, cpu_seconds, latencies })
+}
+
+/// Clients that set random documents, one transaction each.
+pub async fn sets(engine: &Engine, options: &Options, count: usize, seed: u64) -> Result<Work, Failed> {
+    let (shared, keys, bytes) = (engine.clone(), options.keys, options.value_bytes);
+    let set = move |_, mut random: Rng| {
+        let engine = shared.clone();
+        async move {
+            let put = (key(random.usize(0..keys)), Change::Put(value(&mut random, bytes)));
+            change(&engine, vec![put]).await.map(|()| random)
+        }
+    };
+    clients(count, options.time(), seed, set).await
 }

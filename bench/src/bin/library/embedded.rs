@@ -8,7 +8,6 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use forebay::Change;
 use forebay::store::embedded::{Durability, Embedded, EmbeddedOptions};
 use forebay::store::{Commit, CommitOutcome, ReadError, Resolved, Store};
 use forebay::txn::Engine;
@@ -103,15 +102,7 @@ impl Bench {
         let mut works: [Vec<Work>; 3] = Default::default();
         let (mut groups, mut commits) = (0, 0);
         for number in 0..options.runs {
-            let (engine, keys, bytes) = (self.engine.clone(), options.keys, options.value_bytes);
-            let set = move |_, mut random: fastrand::Rng| {
-                let engine = engine.clone();
-                async move {
-                    let put = (bed::key(random.usize(0..keys)), Change::Put(bed::value(&mut random, bytes)));
-                    bed::change(&engine, vec![put]).await.map(|()| random)
-                }
-            };
-            works[0].push(bed::clients(clients, options.time(), number as u64, set).await?);
+            works[0].push(bed::sets(&self.engine, options, clients, number as u64).await?);
             let recorded = self.recorder.take();
             groups += recorded.len();
             commits += recorded.iter().map(Vec::len).sum::<usize>();
