@@ -15,7 +15,8 @@ FUZZ_TARGETS := decoder commands store_file traces
 # Of `make soak`.
 SOAK_SECONDS ?= 1800
 
-.PHONY: help setup setup-run run test check format lint deny docs nightly forever fuzz soak bench bench-full setup-bench doc clean
+.PHONY: help setup setup-run run test check format lint deny docs nightly forever fuzz soak bench bench-full \
+	setup-bench doc clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

@@ -15,7 +15,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Begins with the date and the machine, and the command line that repeats it: `program` with this process' options.
+    /// Begins with the date and the machine, and the command that repeats it: `program` with this process' options.
     pub fn new(program: &str) -> Report {
         let arguments: Vec<String> = std::env::args().skip(1).collect();
         let load_before = load_average();

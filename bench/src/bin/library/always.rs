@@ -41,8 +41,9 @@ pub async fn measure(report: &mut Report, options: &Options, folder: &Path) -> R
     let engine = bed::engine(store, bed::ALL_CACHED_BYTES)?;
     bed::load(&engine, options.keys, options.value_bytes).await?;
     report.line(
-        "\n### `always` over a disk that adds 1 ms to each sync\n\nEach transaction is one command, acknowledged after its \
-         sync. Goals: 10,000 acknowledged SETs per second by 64 clients; INCR on one key at least half of INCR on 50.\n",
+        "\n### `always` over a disk that adds 1 ms to each sync\n\nEach transaction is one command, acknowledged \
+         after its sync. Goals: 10,000 acknowledged SETs per second by 64 clients; INCR on one key at least \
+         half of INCR on 50.\n",
     );
     report.columns(&[
         "command",

@@ -37,8 +37,8 @@ impl Recorder {
 pub async fn measure(report: &mut Report, options: &Options, folder: &Path) -> Result<(), Failed> {
     report.line(
         "\n### The embedded store beside redb driven directly\n\nThe same documents in the same groups, each one write \
-         transaction. \"Same rows\": with versions, sums, ids and totals as forebay keeps them; \"plain\": key and value \
-         alone. Thousand transactions of one SET per CPU second.\n",
+         transaction. \"Same rows\": with versions, sums, ids and totals as forebay keeps them; \"plain\": key and \
+         value alone. Thousand transactions of one SET per CPU second.\n",
     );
     report.columns(&[
         "durability",

@@ -124,7 +124,8 @@ fn cells(scene: &Scene<'_>, point: Point, all: &[Vec<Run>]) -> Vec<String> {
     let mut cells = vec![kind.name().to_owned(), scene.value_bytes.to_string(), scene.threads.to_string()];
     cells.extend([connections.to_string(), pipeline.to_string()]);
     cells.extend(of_all(|runs| of(runs, |run| run.per_cpu_second).thousands()));
-    cells.extend(others(peers).map(|peer| match runs_of(peer).is_empty() {
+    // redis-server's threads spin while they wait: without cores of their own that is all that one would see.
+    cells.extend(others(peers).map(|peer| match runs_of(peer).is_empty() || scene.shared_cores {
         true => "-".into(),
         false => ratio(runs_of(Peer::Forebay), runs_of(peer), |run| run.per_cpu_second).plain(2),
     }));
@@ -156,7 +157,7 @@ fn note<'a>(scene: &Scene<'_>, runs_of: &impl Fn(Peer) -> &'a Vec<Run>, peers: &
         notes.push(format!("generator-bound: {}", bound.join(", ")));
     }
     if scene.shared_cores {
-        notes.push("generator on a core of the server".to_owned());
+        notes.push("too few cores: generator on one of the server's, no ratio".to_owned());
     }
     let least = peers.iter().flat_map(|peer| runs_of(*peer)).map(|run| run.server_busy).fold(f64::MAX, f64::min);
     if least < SERVER_BUSY_MIN {

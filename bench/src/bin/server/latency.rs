@@ -39,8 +39,8 @@ pub fn measure(report: &mut Report, scene: &Scene<'_>) -> Result<(), Box<dyn Err
     }
     let most = of(&most, |run| run.throughput).median;
     report.line(&format!(
-        "\n### Latency of GET, open loop, {}\n\nredis-server's most with {connections} connections without a pipeline was \
-         {most:.0} requests/s. Microseconds from when a request was due to its reply; medians of {} runs of {} ms, \
+        "\n### Latency of GET, open loop, {}\n\nredis-server's most with {connections} connections without a pipeline \
+         was {most:.0} requests/s. Microseconds from when a request was due to its reply; medians of {} runs of {} ms, \
          ranges in brackets. \"sent late\": how far behind the generator itself was.\n",
         scene.durability.heading(),
         options.runs,
