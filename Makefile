@@ -15,7 +15,8 @@ FUZZ_TARGETS := decoder commands store_file traces
 # Of `make soak`.
 SOAK_SECONDS ?= 1800
 
-.PHONY: help setup setup-run run test check format lint deny docs nightly forever fuzz soak bench doc clean
+.PHONY: help setup setup-run run test check format lint deny docs nightly forever fuzz soak bench bench-full \
+	setup-bench doc clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -65,10 +66,21 @@ fuzz: setup-run ## inputs that reach new code, FUZZ_SECONDS=60 per target (fuzz/
 soak: setup-run ## SOAK_SECONDS=1800 of load with SIGKILL, full disks and broken connections (docs/reliability.md)
 	FOREBAY_SOAK_SECONDS=$(SOAK_SECONDS) cargo test --release --locked -p forebay-cli --test soak -- --ignored --nocapture
 
-bench: setup ## the quick form of the comparisons: redis-server, resident size (docs/benchmarks.md)
-	cargo build --profile dist --locked -p forebay-cli -p forebay-bench
-	target/dist/server --forebay target/dist/forebay --runs 3 --run-ms 500
+bench: setup-bench ## comparisons with redis-server, memcached and redb, the usual part: a quarter of an hour
+	$(BENCH_BUILD)
+	target/dist/server --markdown target/bench-server.md
+	target/dist/library --markdown target/bench-library.md
+	target/dist/entries --markdown target/bench-entries.md
 	target/dist/memory --forebay target/dist/forebay --memory-mib 64 --seconds 20
+
+bench-full: setup-bench ## all of them, also 1 KiB, two threads, an hour of churn in parts: about two hours
+	$(BENCH_BUILD)
+	target/dist/server --full --markdown target/bench-server.md
+	target/dist/library --markdown target/bench-library.md
+	target/dist/entries --markdown target/bench-entries.md
+	target/dist/memory --forebay target/dist/forebay --memory-mib 64,512 --seconds 900
+
+BENCH_BUILD = cargo build --profile dist --locked -p forebay-cli -p forebay-bench
 
 doc: setup-run ## the library's documentation, and the generated tables in docs/
 	FOREBAY_UPDATE_DOCS=1 cargo test --locked $(PACKAGES) fresh
@@ -79,6 +91,9 @@ setup: ## Rust, a C compiler, and the servers and clients that tests compare wit
 
 setup-run:
 	@scripts/setup.sh run
+
+setup-bench:
+	@scripts/setup.sh bench
 
 clean: ## remove what was built
 	cargo clean

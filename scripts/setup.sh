@@ -4,6 +4,7 @@
 #
 #   scripts/setup.sh run    what building needs: a C compiler, curl, Rust
 #   scripts/setup.sh test   that, and what the tests compare with: redis-server, redis-cli, Python
+#   scripts/setup.sh bench  that of run, and what benchmarks compare with: redis-server, memcached
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -88,6 +89,14 @@ else
     for tool in cc make curl; do have "$tool" || fail "please install $tool"; done
 fi
 install_rust
+if [ "$what" = bench ]; then
+    if have apt-get; then
+        # taskset comes with util-linux.
+        packages redis-server memcached util-linux
+    else
+        for tool in redis-server memcached taskset; do have "$tool" || fail "please install $tool"; done
+    fi
+fi
 if [ "$what" = test ]; then
     if have apt-get; then
         packages redis-server redis-tools python3 python3-venv

@@ -27,15 +27,31 @@ impl Summary {
         Summary { median, low: *low, high: *high }
     }
 
+    /// With `digits` behind the point: `0.91 (0.88-0.95)`.
+    pub fn plain(&self, digits: usize) -> String {
+        let Summary { median, low, high } = self;
+        format!("{median:.digits$} ({low:.digits$}-{high:.digits$})")
+    }
+
     /// In thousands: `512 (498-530)`.
     pub fn thousands(&self) -> String {
         let digits = if self.median < 100_000.0 { 1 } else { 0 };
         let [median, low, high] = [self.median, self.low, self.high].map(|figure| figure / 1000.0);
-        format!("{median:.digits$} ({low:.digits$}-{high:.digits$})")
+        Summary { median, low, high }.plain(digits)
     }
 }
 
-/// The average load of the machine over the last minute, and how many tasks run right now, as the kernel tells it.
+/// `figure` of each of `runs`, summed up.
+pub fn of<T>(runs: &[T], figure: impl Fn(&T) -> f64) -> Summary {
+    Summary::of(&runs.iter().map(figure).collect::<Vec<_>>())
+}
+
+/// `figure` of each of `ours` over that of the run of `theirs` beside it, summed up.
+pub fn ratio<T>(ours: &[T], theirs: &[T], figure: impl Fn(&T) -> f64) -> Summary {
+    Summary::of(&ours.iter().zip(theirs).map(|(our, their)| figure(our) / figure(their)).collect::<Vec<_>>())
+}
+
+/// The average load of the machine over the last minute, as the kernel tells it.
 pub fn load_average() -> String {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().unwrap_or("unknown").to_owned()

@@ -6,10 +6,12 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use nix::time::{clock_getcpuclockid, clock_gettime};
+use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 
-/// How long a program may take until it answers PING.
+use crate::workload::Protocol;
+
+/// How long a program may take until it answers.
 const START_WAIT: Duration = Duration::from_secs(20);
 
 /// A server that runs.
@@ -25,12 +27,22 @@ pub fn free_port() -> io::Result<u16> {
 }
 
 impl Program {
-    /// Starts `binary` with `args` on `core` (on all cores for `None`), waits until it answers PING on `port`.
-    pub fn start(binary: &Path, args: &[String], core: Option<usize>, port: u16) -> io::Result<Program> {
-        let mut command = match core {
-            Some(core) => {
+    /// Starts `binary` with `args` on `cores` (`0`, `0-1`; on all for `None`), waits until it answers on `port`.
+    pub fn start(
+        binary: &Path,
+        args: &[String],
+        cores: Option<&str>,
+        port: u16,
+        protocol: Protocol,
+    ) -> io::Result<Program> {
+        let (question, wanted): (&[u8], &[u8]) = match protocol {
+            Protocol::Resp => (b"PING\r\n", b"+PONG"),
+            Protocol::Memcached => (b"version\r\n", b"VERSION"),
+        };
+        let mut command = match cores {
+            Some(cores) => {
                 let mut command = Command::new("taskset");
-                command.args(["-c", &core.to_string()]).arg(binary);
+                command.args(["-c", cores]).arg(binary);
                 command
             }
             None => Command::new(binary),
@@ -40,13 +52,13 @@ impl Program {
         let start = start.map_err(|error| io::Error::other(format!("can't start {}: {error}", binary.display())));
         let mut program = Program { child: start?, address: (Ipv4Addr::LOCALHOST, port).into() };
         let began = Instant::now();
-        while program.answer(b"PING\r\n").is_none_or(|answer| !answer.starts_with(b"+PONG")) {
+        while program.answer(question).is_none_or(|answer| !answer.starts_with(wanted)) {
             if let Some(status) = program.child.try_wait()? {
                 let shown = args.join(" ");
                 return Err(io::Error::other(format!("{} {shown} ended: {status}", binary.display())));
             }
             if began.elapsed() > START_WAIT {
-                return Err(io::Error::other(format!("{} does not answer PING", binary.display())));
+                return Err(io::Error::other(format!("{} does not answer", binary.display())));
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -64,12 +76,31 @@ impl Program {
         Some(answer)
     }
 
+    /// One figure of forebay's CACHE STATS: a line with its name, a line with the figure.
+    pub fn cache_stat(&self, name: &str) -> io::Result<u64> {
+        let answer = self.answer(b"CACHE STATS\r\n").unwrap_or_default();
+        let text = String::from_utf8_lossy(&answer).into_owned();
+        let mut lines = text.lines().skip_while(|line| *line != name);
+        let figure = lines.nth(1).and_then(|line| line.strip_prefix(':')).and_then(|figure| figure.parse().ok());
+        figure.ok_or_else(|| io::Error::other(format!("CACHE STATS has no {name}")))
+    }
+
     /// Seconds of CPU, user and system, that all its threads have used so far, those that have ended included. Not by
     /// the ticks of `/proc/PID/stat`: a server that waits for its disk uses few of them in a run.
     pub fn cpu_seconds(&self) -> io::Result<f64> {
         let clock = clock_getcpuclockid(Pid::from_raw(self.child.id() as i32))?;
         let time = clock_gettime(clock)?;
         Ok(time.tv_sec() as f64 + time.tv_nsec() as f64 / 1e9)
+    }
+
+    /// The share of the kernel in that, as seconds of user and of system time; in steps of 10 ms.
+    pub fn split_seconds(&self) -> io::Result<(f64, f64)> {
+        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        // The second field is the program's name in parentheses, which may hold anything.
+        let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok());
+        let ticks = ticks(11).zip(ticks(12)).ok_or_else(|| io::Error::other("no times in stat"))?;
+        Ok((ticks.0 as f64 / 100.0, ticks.1 as f64 / 100.0))
     }
 
     /// Resident bytes now.
@@ -89,11 +120,23 @@ impl Drop for Program {
     }
 }
 
+/// Cores of this machine, whatever this process may use of them.
+pub fn cores() -> usize {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    text.lines().filter(|line| line.starts_with("processor")).count()
+}
+
 /// Pins this process to `core`, with all threads that it starts from now on.
 pub fn pin_self(core: usize) -> io::Result<()> {
     let pid = std::process::id().to_string();
     let status = Command::new("taskset").args(["-cp", &core.to_string(), &pid]).stdout(Stdio::null()).status()?;
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("taskset can't pin to core {core}"))) }
+}
+
+/// Seconds of CPU that all threads of this process have used.
+pub fn process_cpu_seconds() -> io::Result<f64> {
+    let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)?;
+    Ok(time.tv_sec() as f64 + time.tv_nsec() as f64 / 1e9)
 }
 
 /// Seconds that this thread has been on a CPU.

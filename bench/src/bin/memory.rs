@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use forebay_bench::figures::load_average;
-use forebay_bench::generator::{self, KEY_BYTES, Load, Order, ValueBytes};
+use forebay_bench::generator::{self, Load};
 use forebay_bench::program::{Program, free_port};
+use forebay_bench::workload::{KEY_BYTES, Kind, Order, Protocol, ValueBytes};
 
 const MIB: u64 = 1 << 20;
 
@@ -115,33 +116,34 @@ fn measure(options: &Options, memory_mib: u64, values: &Values) -> Result<bool, 
     let memory = memory_mib * MIB;
     let keys = (memory as f64 * options.documents) as u64 / (values.mean + KEY_BYTES as u64);
     let load = Load {
+        kind: Kind::Set,
+        protocol: Protocol::Resp,
         connections: 16,
         pipeline: 64,
         keys,
         order: Order::Sequential,
-        writes_percent: 100,
         value: values.bytes,
         time: Duration::MAX,
         requests: keys,
         seed: 1,
     };
-    let mut requests = generator::run(server.address, &load)?.requests();
+    let mut requests = generator::run(server.address, &load)?.requests;
     let (began, mut most, mut seed) = (Instant::now(), server.resident_bytes()?, 1);
     while began.elapsed() < Duration::from_secs(options.seconds) {
         seed += 1;
         let churn = Load {
+            kind: Kind::Mixed(options.writes_percent),
             order: Order::Random,
-            writes_percent: options.writes_percent,
             requests: u64::MAX,
             time: LOOK_TIME,
             seed,
             ..load
         };
-        requests += generator::run(server.address, &churn)?.requests();
+        requests += generator::run(server.address, &churn)?.requests;
         most = most.max(server.resident_bytes()?);
     }
     let resident = server.resident_bytes()?;
-    let [entries, used] = ["entries", "used_bytes"].map(|name| stat(&server, name));
+    let [entries, used] = ["entries", "used_bytes"].map(|name| server.cache_stat(name));
     let (entries, used) = (entries?, used?);
     let fixed = values.fixed();
     let payload = entries * (values.mean + KEY_BYTES as u64);
@@ -172,14 +174,5 @@ fn start(options: &Options, memory_mib: u64, folder: &std::path::Path) -> Result
     args.push(options.durability.clone());
     args.extend(["--listen".into(), format!("127.0.0.1:{port}"), "--store".into(), store]);
     args.extend(["--memory".into(), format!("{memory_mib}MiB")]);
-    Ok(Program::start(&options.forebay, &args, None, port)?)
-}
-
-/// One figure of CACHE STATS: a line with its name, a line with the figure.
-fn stat(server: &Program, name: &str) -> Result<u64, Box<dyn Error>> {
-    let answer = server.answer(b"CACHE STATS\r\n").ok_or("the server does not answer CACHE STATS")?;
-    let text = String::from_utf8_lossy(&answer).into_owned();
-    let mut lines = text.lines().skip_while(|line| *line != name);
-    let figure = lines.nth(1).and_then(|line| line.strip_prefix(':')).and_then(|figure| figure.parse().ok());
-    Ok(figure.ok_or_else(|| format!("CACHE STATS has no {name}"))?)
+    Ok(Program::start(&options.forebay, &args, None, port, Protocol::Resp)?)
 }

@@ -183,10 +183,16 @@ fn damaged_rows_are_told_and_the_others_still_read() {
     }
     assert_eq!(block_on(store.get(&[key("large 1")])).unwrap()[0].value, Some(large_hash()));
     let mint = Mint::new(store.incarnation());
-    let writes = vec![write(&key("small 1"), None, vec![Change::Put(Value::bytes(*b"y"))])];
-    let commit = Commit { id: TxnId(mint.next()), version: mint.next(), checks: Vec::new(), writes };
-    let outcome = block_on(store.commit(&[commit])).remove(0);
-    assert!(matches!(&outcome, CommitOutcome::Refused(why) if why.contains("damaged")), "{outcome:?}");
+    let put = |name: &str| {
+        let writes = vec![write(&key(name), None, vec![Change::Put(Value::bytes(*b"y"))])];
+        Commit { id: TxnId(mint.next()), version: mint.next(), checks: Vec::new(), writes }
+    };
+    // The commit before it goes to the disk; the damaged row must not have been written over on the way.
+    let outcomes = block_on(store.commit(&[put("small 0"), put("small 1")]));
+    assert!(matches!(&outcomes[0], CommitOutcome::Committed(_)), "{outcomes:?}");
+    assert!(matches!(&outcomes[1], CommitOutcome::Refused(why) if why.contains("damaged")), "{outcomes:?}");
+    assert_eq!(block_on(store.get(&[key("small 0")])).unwrap()[0].value, Some(Value::bytes(*b"y")));
+    assert!(matches!(block_on(store.get(&[key("small 1")])), Err(ReadError::Damaged { .. })));
     drop(store);
     edit(&path, |transaction| drop(transaction.open_table(LOG).unwrap().insert(u64::MAX, b"x".as_slice()).unwrap()));
     let (found, text) = error(&path);

@@ -8,12 +8,12 @@ use redb::{Database, WriteTransaction};
 
 use super::engine::locked;
 use super::rows::{self, Totals};
-use super::write::Documents;
+use super::write::{Documents, fits_a_row};
 use crate::key::{Key, SPACES};
 use crate::mutation::{self, Fault};
 use crate::store::applied::{AppliedIds, Known};
 use crate::store::tombstones::Tombstones;
-use crate::store::{self, Commit, CommitOutcome};
+use crate::store::{self, Commit, CommitOutcome, Write};
 use crate::version::{TxnId, Version};
 
 /// What a group meets.
@@ -175,6 +175,16 @@ impl Applying<'_> {
         if !conflicts.is_empty() {
             return Ok(CommitOutcome::Conflict(conflicts));
         }
+        if let [Write { key, after: Some(value), .. }] = commit.writes.as_slice()
+            && fits_a_row(value)
+        {
+            if let Err(why) = documents.overwrite(key, value, commit.version)? {
+                return Ok(damaged(key, &why));
+            }
+            self.applied(commit.id);
+            return Ok(CommitOutcome::Committed(Vec::new()));
+        }
+        // All rows are looked at before one is written: what is refused leaves nothing.
         let mut headers = Vec::with_capacity(commit.writes.len());
         for write in &commit.writes {
             match documents.header(&write.key)? {
@@ -188,9 +198,13 @@ impl Applying<'_> {
                 self.deleted.push((write.key.clone(), commit.version));
             }
         }
-        self.ids.insert(commit.id);
-        self.ordered.push(commit.id);
+        self.applied(commit.id);
         Ok(CommitOutcome::Committed(Vec::new()))
+    }
+
+    fn applied(&mut self, id: TxnId) {
+        self.ids.insert(id);
+        self.ordered.push(id);
     }
 
     fn absence(&self, key: &Key) -> Version {
