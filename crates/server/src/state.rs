@@ -15,6 +15,7 @@ use crate::command::{self, Table};
 use crate::cursors::Cursors;
 use crate::labels::Labels;
 use crate::limits::ServerLimits;
+use crate::listener::Reserved;
 use crate::monitor::Monitors;
 use crate::pause::Pause;
 use crate::recorder::Recorder;
@@ -34,7 +35,7 @@ pub struct ServerOptions {
     /// Who may come in.
     pub access: Access,
     /// Where TLS is served, and with what.
-    pub tls: Option<(SocketAddr, Arc<Tls>)>,
+    pub tls: Option<(Reserved, Arc<Tls>)>,
     /// Where CACHE TRACE writes its files; without it CACHE TRACE is refused.
     pub trace_dir: Option<PathBuf>,
 }
