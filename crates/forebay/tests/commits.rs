@@ -242,8 +242,7 @@ fn a_group_is_lost(loses: Loses) -> bool {
         engine.validate();
         *locked(&told) = matches!(cached, None | Some(0)) && next == Ok(1);
     });
-    let sound = *locked(&sound);
-    sound
+    *locked(&sound)
 }
 
 #[test]
