@@ -47,8 +47,8 @@ pub enum ServeError {
 /// Connections that the machine keeps until they are accepted.
 const BACKLOG_MAX: u32 = 1024;
 
-/// An address that is nobody else's, and is not listened on yet: what takes long at a start, or leaves something behind,
-/// can wait until all addresses are there.
+/// An address that is nobody else's, and is not listened on yet: what takes long at a start, or leaves something
+/// behind, can wait until all addresses are there.
 #[derive(Debug)]
 pub struct Reserved {
     socket: TcpSocket,
