@@ -113,6 +113,10 @@ pub struct Caps {
 /// Bytes of names with which an answer to [`Store::scan`] or [`Store::expired`] ends, whatever its limit.
 pub const NAMES_BYTES_MAX: usize = 1 << 20;
 
+/// Bytes that a store's tables of deleted keys' versions (65,536 of them, their names 8 MiB) and of applied commits'
+/// ids (65,536) take at most. They grow from nothing, so a cache's budget does not count them beforehand.
+pub const BOOKKEEPING_BYTES_MAX: usize = 32 << 20;
+
 /// Whether `keys`, answered to a question for at most `limit`, are the last there are.
 pub fn ended(keys: &[Key], limit: usize) -> bool {
     keys.len() < limit && keys.iter().map(|key| key.name().len()).sum::<usize>() < NAMES_BYTES_MAX
