@@ -202,6 +202,15 @@ impl Engine {
         self.inner.locks.validate();
     }
 
+    /// Keys with these hashes are about to be used, those of `written` to be written: has what is in memory of them
+    /// fetched at the same time. Changes nothing.
+    pub fn prefetch(&self, hashes: &[u64], written: &[u64]) {
+        self.inner.cache.prefetch(hashes);
+        if !written.is_empty() {
+            self.inner.store.expect_writes(written);
+        }
+    }
+
     /// Begins a transaction.
     pub fn begin(&self, kind: TxnKind, context: Context) -> Transaction {
         let number = self.inner.next_owner.fetch_add(1, Ordering::Relaxed);
