@@ -5,13 +5,18 @@
 //! called under that partition's lock, and a [`Learned`] per cache, shared by its orders, so that what is learned is
 //! not split by partitions. A policy is one file here and one line in [`POLICIES`].
 
+mod arc;
 pub mod bare;
 mod choice;
+mod clock;
 #[cfg(test)]
 mod conformance;
+mod fifo;
 mod gdsf;
 mod ghost;
+mod history;
 mod lfu;
+mod lirs;
 mod list;
 mod lru;
 #[cfg(test)]
@@ -19,6 +24,8 @@ mod models;
 mod s3_fifo;
 mod sieve;
 mod sketch;
+mod slru;
+mod two_q;
 mod w_tinylfu;
 
 use std::any::Any;
@@ -31,8 +38,20 @@ use crate::hint::HintSet;
 pub use choice::{Choice, choose, markdown_table};
 
 /// All policies, the table from which help texts, documents and checks of names are made.
-pub const POLICIES: &[&Policy] =
-    &[&lru::LRU, &lfu::LFU, &gdsf::GDSF, &s3_fifo::S3_FIFO, &sieve::SIEVE, &w_tinylfu::W_TINYLFU];
+pub const POLICIES: &[&Policy] = &[
+    &lru::LRU,
+    &fifo::FIFO,
+    &clock::CLOCK,
+    &two_q::TWO_Q,
+    &slru::SLRU,
+    &lfu::LFU,
+    &gdsf::GDSF,
+    &arc::ARC,
+    &lirs::LIRS,
+    &s3_fifo::S3_FIFO,
+    &sieve::SIEVE,
+    &w_tinylfu::W_TINYLFU,
+];
 
 /// One policy, declared once.
 pub struct Policy {

@@ -1,5 +1,8 @@
 //! Naive models: the same decisions as the policies, written with scans over one vector.
 
+pub mod frame;
+mod queues;
+
 use super::bare::Bare;
 use super::sketch::Sketch;
 use super::{Access, Hits, MARKS_MAX, Order, Settings, Slot, Unit, Why};
@@ -18,6 +21,24 @@ pub enum Rule {
 /// Each rule with the policy that it models, as users choose it.
 pub const MODELS: &[(Rule, &str)] =
     &[(Rule::Lru, "lru"), (Rule::Lfu, "lfu"), (Rule::Gdsf, "gdsf"), (Rule::Sieve, "sieve"), (Rule::S3Fifo, "s3-fifo")];
+
+/// Policies whose models stand in the frame: as users choose them, how they hear of hits, and the model.
+pub const FRAMED: &[(&str, Hits, fn(&Settings) -> Box<dyn Order>)] = &[
+    ("fifo", Hits::Marks, |settings| frame::order(settings, frame::Fifo)),
+    ("clock", Hits::Marks, |settings| frame::order(settings, frame::Clock)),
+    ("slru", Hits::Accesses, |settings| frame::order(settings, queues::Slru)),
+    ("2q", Hits::Accesses, |settings| {
+        frame::order(settings, queues::TwoQ { out: frame::Gone::new(), returning: false })
+    }),
+    ("arc", Hits::Accesses, |settings| {
+        let ghosts = [frame::Gone::new(), frame::Gone::new()];
+        frame::order(settings, queues::Arc { p: 0.0, ghosts, returns_to: None, without_ghost: false })
+    }),
+    ("lirs", Hits::Accesses, |settings| {
+        let (stack, gone) = (Vec::new(), frame::Gone::new());
+        frame::order(settings, queues::Lirs { stack, gone, returning: false, last: None })
+    }),
+];
 
 /// A bare cache that decides by the model.
 pub fn model(rule: Rule, settings: &Settings) -> Bare {
