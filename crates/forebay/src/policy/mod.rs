@@ -7,6 +7,9 @@
 
 mod arc;
 pub mod bare;
+mod cacheus;
+mod camp;
+mod car;
 mod choice;
 mod clock;
 #[cfg(test)]
@@ -14,13 +17,19 @@ mod conformance;
 mod fifo;
 mod gdsf;
 mod ghost;
+mod heap;
 mod history;
+mod hyperbolic;
+mod lecar;
 mod lfu;
 mod lirs;
 mod list;
 mod lru;
+mod lru_k;
 #[cfg(test)]
 mod models;
+mod mq;
+mod random;
 mod s3_fifo;
 mod sieve;
 mod sketch;
@@ -47,7 +56,14 @@ pub const POLICIES: &[&Policy] = &[
     &lfu::LFU,
     &gdsf::GDSF,
     &arc::ARC,
+    &car::CAR,
+    &mq::MQ,
     &lirs::LIRS,
+    &lru_k::LRU_K,
+    &camp::CAMP,
+    &hyperbolic::HYPERBOLIC,
+    &lecar::LECAR,
+    &cacheus::CACHEUS,
     &s3_fifo::S3_FIFO,
     &sieve::SIEVE,
     &w_tinylfu::W_TINYLFU,
