@@ -184,7 +184,9 @@ impl Order for LruK {
     fn explain(&self, slot: Slot) -> String {
         match (self.lists.list_of(slot), self.heap.key(slot)) {
             (Some(IN), Some((0, _))) => format!("asked for less than {} times that are known", self.k),
-            (Some(IN), Some((time, _))) => format!("asked for {} times in the last {} accesses", self.k, self.now - time),
+            (Some(IN), Some((time, _))) => {
+                format!("asked for {} times in the last {} accesses", self.k, self.now - time)
+            }
             (Some(_), _) => "pinned".into(),
             (None, _) => "not in".into(),
         }

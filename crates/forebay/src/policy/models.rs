@@ -1,6 +1,7 @@
 //! Naive models: the same decisions as the policies, written with scans over one vector.
 
 pub mod frame;
+mod learned;
 mod queues;
 
 use super::bare::Bare;
@@ -38,6 +39,12 @@ pub const FRAMED: &[(&str, Hits, fn(&Settings) -> Box<dyn Order>)] = &[
         let (stack, gone) = (Vec::new(), frame::Gone::new());
         frame::order(settings, queues::Lirs { stack, gone, returning: false, last: None })
     }),
+    ("car", Hits::Marks, |settings| frame::order(settings, learned::Car::default())),
+    ("mq", Hits::Accesses, |settings| frame::order(settings, learned::Mq::default())),
+    ("lru-k", Hits::Accesses, |settings| frame::order(settings, learned::LruK::default())),
+    ("camp", Hits::Accesses, |settings| frame::order(settings, learned::Camp::default())),
+    ("hyperbolic", Hits::Accesses, |settings| frame::order(settings, learned::Hyperbolic::new())),
+    ("lecar", Hits::Accesses, |settings| frame::order(settings, learned::Lecar::new())),
 ];
 
 /// A bare cache that decides by the model.

@@ -58,8 +58,14 @@ pub trait Rule: Send {
     }
 
     /// A hit on a pinned row.
-    fn hit_pinned(&mut self, access: &Access) {
-        let _ = access;
+    fn hit_pinned(&mut self, rows: &mut Rows, access: &Access) {
+        let _ = (rows, access);
+    }
+
+    /// A row, pinned or not, has another weight.
+    fn resized(&mut self, rows: &mut Rows, slot: Slot) {
+        let _ = slot;
+        self.settle(rows);
     }
 
     fn missed(&mut self, rows: &mut Rows, access: &Access) -> bool {
@@ -106,7 +112,7 @@ impl<R: Rule> Order for Naive<R> {
     fn access(&mut self, slot: Slot, access: &Access) {
         let at = self.rows.at(slot);
         if self.rows.rows[at].pinned {
-            self.rule.hit_pinned(access);
+            self.rule.hit_pinned(&mut self.rows, access);
         } else {
             self.rule.hit(&mut self.rows, at, access);
         }
@@ -125,7 +131,7 @@ impl<R: Rule> Order for Naive<R> {
     fn resized(&mut self, slot: Slot, size: u32) {
         let at = self.rows.at(slot);
         self.rows.rows[at].weight = self.rows.unit.weight(size);
-        self.rule.settle(&mut self.rows);
+        self.rule.resized(&mut self.rows, slot);
     }
 
     fn removed(&mut self, slot: Slot, _: u64, why: Why) {

@@ -206,7 +206,7 @@ impl Rule for Lirs {
         self.settle(rows);
     }
 
-    fn hit_pinned(&mut self, access: &Access) {
+    fn hit_pinned(&mut self, _: &mut Rows, access: &Access) {
         self.last = Some(access.hash);
     }
 
