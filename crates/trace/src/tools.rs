@@ -60,13 +60,12 @@ impl Named {
         dictionary: &Dictionary,
         writer: &mut Writer<W>,
     ) -> Result<(), TraceError> {
-        if record.hints != 0 && self.sets.insert(record.hints, ()).is_none() {
-            if let Some(set) = dictionary.hint_set(record.hints) {
-                if let Some(schema) = dictionary.hint_schema(set.schema) {
-                    writer.define_hint_schema(set.schema, schema.clone())?;
-                }
-                writer.define_hint_set(record.hints, set.clone())?;
+        let new = record.hints != 0 && self.sets.insert(record.hints, ()).is_none();
+        if let Some(set) = dictionary.hint_set(record.hints).filter(|_| new) {
+            if let Some(schema) = dictionary.hint_schema(set.schema) {
+                writer.define_hint_schema(set.schema, schema.clone())?;
             }
+            writer.define_hint_set(record.hints, set.clone())?;
         }
         let position = (record.txn_type, record.vertex);
         if position != (0, 0) && self.types.insert(position, ()).is_none() {

@@ -23,8 +23,11 @@ pub enum Rule {
 pub const MODELS: &[(Rule, &str)] =
     &[(Rule::Lru, "lru"), (Rule::Lfu, "lfu"), (Rule::Gdsf, "gdsf"), (Rule::Sieve, "sieve"), (Rule::S3Fifo, "s3-fifo")];
 
+/// Makes a model's order.
+type MakeOrder = fn(&Settings) -> Box<dyn Order>;
+
 /// Policies whose models stand in the frame: as users choose them, how they hear of hits, and the model.
-pub const FRAMED: &[(&str, Hits, fn(&Settings) -> Box<dyn Order>)] = &[
+pub const FRAMED: &[(&str, Hits, MakeOrder)] = &[
     ("fifo", Hits::Marks, |settings| frame::order(settings, frame::Fifo)),
     ("clock", Hits::Marks, |settings| frame::order(settings, frame::Clock)),
     ("slru", Hits::Accesses, |settings| frame::order(settings, queues::Slru)),
