@@ -3,7 +3,7 @@
 use clap::{Arg, ArgAction, Command, value_parser};
 use clap_complete::Shell;
 
-use crate::{check, demo, password, replay, settings};
+use crate::{check, demo, password, replay, settings, sim, trace};
 
 /// Settings that `demo` chooses itself.
 pub const DEMO_CHOOSES: &[&str] =
@@ -14,6 +14,7 @@ Examples:
   forebay demo                              look at it: a server, a small shop at work, figures
   forebay serve                             serve 127.0.0.1:6379, data in ./forebay.redb
   redis-cli SET user:1 hello                any Redis client will do, unmodified
+  forebay sim trace.lis                     which policy, and how much memory
   forebay replay trace.lis --preload        send a recorded trace through it
   forebay config > forebay.toml             all settings, as a file
 
@@ -97,6 +98,8 @@ pub fn command() -> Command {
                 .args(settings::arguments(DEMO_CHOOSES)),
         )
         .subcommand(replay::command())
+        .subcommand(sim::command())
+        .subcommand(trace::command())
         .subcommand(check::command())
         .subcommand(
             Command::new("config")

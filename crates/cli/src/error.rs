@@ -66,6 +66,9 @@ pub enum CommandError {
     /// The machine gives no threads or signals.
     #[error("can't start: {0}; raise this user's limit of processes (ulimit -u)")]
     Machine(std::io::Error),
+    /// What was typed can't be done.
+    #[error("{0}")]
+    Usage(String),
     /// Something failed after the start.
     #[error("{0}")]
     Failed(String),

@@ -13,6 +13,8 @@ mod password;
 mod replay;
 mod serve;
 mod settings;
+mod sim;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -25,6 +27,8 @@ fn main() -> ExitCode {
         Some(("serve", matches)) => serve::run(matches),
         Some(("demo", matches)) => demo::run(matches),
         Some(("replay", matches)) => replay::run(matches),
+        Some(("sim", matches)) => sim::run(matches),
+        Some(("trace", matches)) => trace::run(matches),
         Some(("check", matches)) => check::run(matches),
         Some(("config", matches)) => config::run(matches),
         Some(("password", _)) => password::run(),
