@@ -23,7 +23,7 @@ pub mod rot;
 pub mod suite;
 
 mod applied;
-mod tombstones;
+pub mod tombstones;
 
 use futures_util::future::BoxFuture;
 use thiserror::Error;
