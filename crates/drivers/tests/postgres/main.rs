@@ -1,5 +1,7 @@
 //! The driver over a real PostgreSQL, which each test starts for itself.
 
+mod faults;
+mod opening;
 mod server;
 mod suite;
 
