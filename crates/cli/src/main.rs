@@ -5,6 +5,8 @@ mod check;
 mod command_line;
 mod completions;
 mod config;
+#[cfg(feature = "postgres")]
+mod database;
 mod demo;
 mod error;
 mod log;

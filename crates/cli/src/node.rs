@@ -58,7 +58,7 @@ impl Node {
         }
         raise_descriptors(settings.server.clients_max as u64);
         let runtime = runtime::tokio::runtime(tokio::runtime::Handle::current());
-        let store = open_store(settings, &runtime)?;
+        let store = open_store(settings, &runtime).await?;
         let memory = usize::try_from(settings.memory).unwrap_or(usize::MAX);
         let cache = CacheOptions {
             budget_bytes: memory.saturating_sub(store.memory_bytes()),
@@ -96,12 +96,15 @@ impl Node {
     /// What is served where, and what to try: the last line.
     pub fn banner(&self, settings: &Settings, try_command: &str) -> String {
         let mut text = format!(
-            "forebay {}  policy {}  memory {}  store {} (durability {})\n",
+            "forebay {}  policy {}  memory {}  store {}{}\n",
             env!("CARGO_PKG_VERSION"),
             settings.policy,
             shown(settings, "memory"),
             self.shared.engine.store().name(),
-            shown(settings, "durability"),
+            match settings.store.is_local() {
+                true => format!(" (durability {})", shown(settings, "durability")),
+                false => String::new(),
+            },
         );
         let password = match self.shared.access.is_open() {
             true => "no password",
@@ -182,10 +185,12 @@ fn open_tls(settings: &Settings, now_ms: u64) -> Result<Option<(SocketAddr, Arc<
     Ok(Some((address, Arc::new(Tls::open(files, now_ms)?))))
 }
 
-fn open_store(settings: &Settings, runtime: &runtime::Runtime) -> Result<Arc<dyn Store>, CommandError> {
+async fn open_store(settings: &Settings, runtime: &runtime::Runtime) -> Result<Arc<dyn Store>, CommandError> {
     let path = match &settings.store {
         StoreChoice::Memory => return Ok(Arc::new(Memory::new())),
         StoreChoice::Embedded(path) => path,
+        #[cfg(feature = "postgres")]
+        StoreChoice::Postgres(_) => return Ok(Arc::new(crate::database::open(settings).await?)),
     };
     let durability = match settings.durability {
         Durability::Always => Flush::Always,

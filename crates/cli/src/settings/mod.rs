@@ -51,6 +51,12 @@ pub struct Settings {
     pub threads: Threads,
     /// Where the truth lives.
     pub store: StoreChoice,
+    /// Most time that one call to a database may take, in ms.
+    pub store_timeout_ms: u64,
+    /// Commits to a database at a time.
+    pub store_writers: usize,
+    /// A file with the password for a database.
+    pub store_password_file: Option<PathBuf>,
     /// When a commit is safe on disk.
     pub durability: Durability,
     /// Time of acknowledged commits that a crash may cost with `interval`, in ms.
@@ -99,6 +105,16 @@ pub enum StoreChoice {
     Embedded(PathBuf),
     /// Gone at the end.
     Memory,
+    /// A database.
+    #[cfg(feature = "postgres")]
+    Postgres(Box<forebay_drivers::postgres::address::Address>),
+}
+
+impl StoreChoice {
+    /// Whether it is part of this process.
+    pub fn is_local(&self) -> bool {
+        matches!(self, StoreChoice::Embedded(_) | StoreChoice::Memory)
+    }
 }
 
 /// When a commit is safe on disk.
@@ -235,6 +251,9 @@ impl Default for Settings {
             threads: Threads::Cores,
             // In the folder where it is started, as databases in one file do: visible, and easy to remove.
             store: StoreChoice::Embedded("forebay.redb".into()),
+            store_timeout_ms: 300,
+            store_writers: 16,
+            store_password_file: None,
             durability: Durability::Always,
             sync_ms: 1000,
             memory: 256 << 20,
@@ -319,6 +338,11 @@ pub static SETTINGS: &[Setting] = &[
     setting!(Access, "allow-public-without-password", Switch, allow_public_without_password,
         "Serve whoever reaches an address that is not loopback; all data is theirs to read and destroy"),
     setting!(Store, "store", Store, store, "Where the data lives"),
+    setting!(Store, "store-timeout-ms", Count, store_timeout_ms,
+        "A database that does not answer for so long is down, connecting included, in ms"),
+    setting!(Store, "store-writers", Count, store_writers, "Commits to a database at a time, each on a connection"),
+    setting!(Store, "store-password-file", FileOrOff, store_password_file,
+        "File with the password for the database that --store names"),
     setting!(Store, "durability", DurabilityWord, durability,
         "When a commit is safe on disk: before it is acknowledged, at most sync-ms later, or within 30 s"),
     setting!(Store, "sync-ms", Count, sync_ms,
@@ -398,6 +422,24 @@ impl Settings {
         }
     }
 
+    fn check_store(&self, wrong: &dyn Fn(&str, String) -> Result<(), SettingsError>) -> Result<(), SettingsError> {
+        if self.store.is_local() {
+            return match self.store_password_file {
+                Some(_) => wrong("store-password-file", "--store names no database that would ask for it".into()),
+                None => Ok(()),
+            };
+        }
+        if self.store_timeout_ms >= self.txn.lock_wait_ms_min {
+            // Else who waits for a lock would give up before the one that has it knows that the database is down.
+            let least = self.txn.lock_wait_ms_min;
+            return wrong("store-timeout-ms", format!("that is not below lock-wait-ms-min, which is {least}"));
+        }
+        if self.durability != Durability::Always {
+            return wrong("durability", "a database is always asked to have a commit on disk; leave it out".into());
+        }
+        Ok(())
+    }
+
     fn check(&self, typed: &Typed) -> Result<(), SettingsError> {
         let wrong = |name: &str, why: String| {
             let (setting, text, origin) = typed.of(name);
@@ -428,6 +470,7 @@ impl Settings {
         if self.memory < MEMORY_BYTES_MIN {
             return wrong("memory", format!("give at least {}", Bytes::show(&MEMORY_BYTES_MIN)));
         }
+        self.check_store(&wrong)?;
         if self.txn.lock_wait_ms_min > self.txn.lock_wait_ms_max {
             let most = self.txn.lock_wait_ms_max;
             return wrong("lock-wait-ms-min", format!("that is above lock-wait-ms-max, which is {most}"));

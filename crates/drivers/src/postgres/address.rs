@@ -42,12 +42,14 @@ impl FromStr for Address {
             true => place.to_owned(),
             false => format!("{place}?{}", others.join("&")),
         };
-        let mut config = bare.parse::<Config>().map_err(|error| {
-            format!("{}; give postgres://user@host/database", super::classify::told(&error))
-        })?;
+        let mut config = bare
+            .parse::<Config>()
+            .map_err(|error| format!("{}; give postgres://user@host/database", super::classify::told(&error)))?;
         if config.get_password().is_some() {
-            return Err("a password in it would be shown to everyone; put it into a file and give --store-password-file FILE"
-                .into());
+            return Err(
+                "a password in it would be shown to everyone; put it into a file and give --store-password-file FILE"
+                    .into(),
+            );
         }
         if config.get_hosts().is_empty() {
             config.host("localhost");

@@ -83,7 +83,8 @@ impl<'a> Arrays<'a> {
         let mut last: Vec<_> = last.into_iter().collect();
         // All writers take row locks in one order.
         last.sort_unstable_by_key(|(key, _)| *key);
-        let mut arrays = Arrays { ids: group.iter().map(|commit| ids::bytes(commit.id)).collect(), ..Arrays::default() };
+        let mut arrays =
+            Arrays { ids: group.iter().map(|commit| ids::bytes(commit.id)).collect(), ..Arrays::default() };
         for (key, (version, at, place)) in last {
             let Some(value) = &group[at].writes[place].after else {
                 arrays.removed.0.push(i16::from(key.space()));
@@ -129,8 +130,17 @@ pub(super) async fn commit(
         };
         let checked_versions: Vec<Option<Vec<u8>>> = checks.iter().map(expected).collect();
         let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 11] = [
-            &ids, &removed.0, &removed.1, &spaces, &names, &versions, &expiries, &values, &checked_spaces,
-            &checked_names, &checked_versions,
+            &ids,
+            &removed.0,
+            &removed.1,
+            &spaces,
+            &names,
+            &versions,
+            &expiries,
+            &values,
+            &checked_spaces,
+            &checked_names,
+            &checked_versions,
         ];
         session.client.execute(session.statement(Prepared::CommitChecked), &parameters).await
     };

@@ -209,7 +209,8 @@ fn a_late_commit_does_not_land() {
     let key = Key::new(0, b"k");
     let committed = block_on(store.commit(&[commit_of(&mint, &key, 1)])).remove(0);
     assert_eq!(committed, CommitOutcome::Committed(Vec::new()));
-    let writer = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'forebay %' AND query LIKE 'WITH entered%'";
+    let writer =
+        "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'forebay %' AND query LIKE 'WITH entered%'";
     let backend: u32 = server.sql(&database, writer).parse().expect("one writer");
     server.signal("STOP", &[backend]);
     let late = commit_of(&mint, &key, 2);

@@ -2,6 +2,7 @@
 
 mod faults;
 mod opening;
+#[path = "../../../../tests/common/postgres.rs"]
 mod server;
 mod suite;
 

@@ -40,7 +40,8 @@ fn postgres_passes() {
         suite::run(&|| {
             // Quicker than a database for each case.
             server.sql(&name, "SET client_min_messages = error; DROP SCHEMA IF EXISTS forebay CASCADE");
-            let options = options(server, &name);
+            // One of each, for every opening of every case has to connect them.
+            let options = PostgresOptions { readers: 1, writers: 1, ..options(server, &name) };
             let mut database = Database { runtime, options, store: None };
             database.open();
             Box::new(database)

@@ -1,5 +1,7 @@
 //! A real PostgreSQL in a temporary folder, on a free port of 127.0.0.1, started and ended by the test.
 
+#![allow(dead_code, reason = "each test uses its part")]
+
 use std::net::TcpListener;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
@@ -18,7 +20,6 @@ pub struct Server {
 
 /// How to stop it.
 #[derive(Clone, Copy, Debug)]
-#[allow(dead_code)] // Not every test stops it in every way.
 pub enum Stop {
     /// Ends sessions and writes everything.
     Fast,
@@ -108,7 +109,6 @@ impl Server {
     }
 
     /// Stops it.
-    #[allow(dead_code)]
     pub fn stop(&self, how: Stop) {
         let mode = match how {
             Stop::Fast => "fast",
@@ -118,13 +118,11 @@ impl Server {
     }
 
     /// The port.
-    #[allow(dead_code)]
     pub fn port(&self) -> u16 {
         self.port
     }
 
     /// The process of the postmaster.
-    #[allow(dead_code)]
     pub fn postmaster(&self) -> u32 {
         let file = self.folder.path().join("data/postmaster.pid");
         let text = std::fs::read_to_string(file).expect("postmaster.pid");
@@ -132,7 +130,6 @@ impl Server {
     }
 
     /// The processes of the postmaster and all of its children.
-    #[allow(dead_code)]
     pub fn processes(&self) -> Vec<u32> {
         let postmaster = self.postmaster();
         let output = Command::new("pgrep").args(["-P", &postmaster.to_string()]).output().expect("pgrep runs");
@@ -141,7 +138,6 @@ impl Server {
     }
 
     /// Sends `signal` to `processes`.
-    #[allow(dead_code)]
     pub fn signal(&self, signal: &str, processes: &[u32]) {
         let numbers: Vec<String> = processes.iter().map(u32::to_string).collect();
         let _ = Command::new("kill").arg(format!("-{signal}")).args(numbers).status();
