@@ -38,7 +38,10 @@ fn any_client_reads_and_writes_documents() {
     let mut client = Connection::new(forebay.address);
     assert_eq!(client.call(&["GET", "a"]), Reply::bulk(b"43"));
     assert_eq!(client.call(&["HGETALL", "h"]), Reply::Array(vec![Reply::bulk(b"f"), Reply::bulk(b"v")]));
-    assert_eq!(client.call(&["LRANGE", "l", "0", "-1"]), Reply::Array(["1", "2", "3"].map(|e| Reply::bulk(e)).into()));
+    assert_eq!(
+        client.call(&["LRANGE", "l", "0", "-1"]),
+        Reply::Array(["1", "2", "3"].map(|e| Reply::bulk(e.as_bytes())).into())
+    );
     assert_eq!(client.call(&["FLUSHALL"]), Reply::Simple("OK".into()));
     assert_eq!(server.sql(&database, "SELECT count(*) FROM forebay.documents"), "0");
     forebay.terminate();
@@ -58,8 +61,8 @@ fn counters_stay_exact_over_crashes_of_the_database() {
             while !stop.load(Ordering::Relaxed) {
                 match client.call(&["INCR", "counter"]) {
                     Reply::Integer(_) => acknowledged += 1,
-                    Reply::Error(text) if text.starts_with("TXUNKNOWN") => unknown += 1,
-                    Reply::Error(text) if text.starts_with("STOREDOWN") => {
+                    Reply::Error(text) if text.starts_with(b"TXUNKNOWN") => unknown += 1,
+                    Reply::Error(text) if text.starts_with(b"STOREDOWN") => {
                         std::thread::sleep(Duration::from_millis(10));
                     }
                     other => panic!("{other:?}"),
@@ -94,8 +97,9 @@ fn counters_stay_exact_over_crashes_of_the_database() {
 #[test]
 fn what_is_wrong_is_said_at_the_start() {
     let refused = |arguments: &[&str]| {
-        let output = forebay_command().args(["serve", "--listen", "127.0.0.1:0", "--http", "off"]).args(arguments);
-        let output = output.output().expect("the binary runs");
+        let mut command = forebay_command();
+        command.args(["serve", "--listen", "127.0.0.1:0", "--http", "off"]).args(arguments);
+        let output = command.output().expect("the binary runs");
         assert_eq!(output.status.code(), Some(2));
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(text.lines().count(), 1, "{text}");

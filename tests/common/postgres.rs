@@ -5,7 +5,7 @@
 use std::net::TcpListener;
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The superuser of the clusters that tests make.
@@ -140,7 +140,8 @@ impl Server {
     /// Sends `signal` to `processes`.
     pub fn signal(&self, signal: &str, processes: &[u32]) {
         let numbers: Vec<String> = processes.iter().map(u32::to_string).collect();
-        let _ = Command::new("kill").arg(format!("-{signal}")).args(numbers).status();
+        // Some may have ended by themselves.
+        let _ = Command::new("kill").arg(format!("-{signal}")).args(numbers).stderr(Stdio::null()).status();
     }
 
     /// A new, empty database.
@@ -162,12 +163,16 @@ impl Server {
 
     /// The same, or what is wrong.
     pub fn try_sql(&self, database: &str, statements: &str) -> Result<String, String> {
-        let arguments = ["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-d", &self.url(database), "-c", statements];
-        let output = run("psql", &arguments);
-        match output.status.success() {
-            true => Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned()),
-            false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
-        }
+        psql(&self.url(database), statements)
+    }
+}
+
+/// What `statements` answer at `url`.
+pub fn psql(url: &str, statements: &str) -> Result<String, String> {
+    let output = run("psql", &["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-d", url, "-c", statements]);
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned()),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
     }
 }
 

@@ -26,6 +26,9 @@ pub(super) struct Clears {
 impl Inner {
     /// Removes all documents of `spaces`.
     pub(super) async fn clear(&self, spaces: &[u8], version: Version) -> Result<(), String> {
+        if self.rows.is_some() {
+            return Err("mapped tables are not cleared from here; CACHE RESET empties the cache alone".into());
+        }
         self.settle_clear().await?;
         let mut unsettled = self.clears.unsettled.lock().await;
         let made = self.clears.made.fetch_add(1, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! Commits: from a group to one outcome each, and what becomes of those that were not answered.
 
 use forebay::store::{Commit, CommitOutcome, Resolved};
-use forebay::{Key, TxnId};
+use forebay::{Key, Read, TxnId};
 use tokio::time::{Instant, timeout_at};
 
 use super::classify::{self, Failure, told};
@@ -14,9 +14,9 @@ impl Inner {
         let mut ids: Vec<TxnId> = group.iter().map(|commit| commit.id).collect();
         ids.sort_unstable();
         let distinct = ids.windows(2).all(|pair| pair[0] != pair[1]);
-        if group.len() > 1 && distinct && group.iter().all(|commit| commit.checks.is_empty()) {
+        if self.rows.is_none() && group.len() > 1 && distinct && group.iter().all(|commit| commit.checks.is_empty()) {
             match self.commit_once(group, deadline).await {
-                Ok(()) => return vec![CommitOutcome::Committed(Vec::new()); group.len()],
+                Ok(_) => return vec![CommitOutcome::Committed(Vec::new()); group.len()],
                 Err(Failure::Unknown(why)) => return vec![CommitOutcome::Unknown(why); group.len()],
                 Err(Failure::Unavailable(why)) => return vec![CommitOutcome::Unavailable(why); group.len()],
                 // One of them stands in the way of the others: each for itself shows which.
@@ -43,9 +43,9 @@ impl Inner {
     async fn commit_one(&self, commit: &Commit) -> CommitOutcome {
         let deadline = Instant::now() + self.timeout;
         match self.commit_once(std::slice::from_ref(commit), deadline).await {
-            Ok(()) => CommitOutcome::Committed(Vec::new()),
+            Ok(changed) => CommitOutcome::Committed(changed),
             Err(Failure::Repeated) => match self.known(commit.id, deadline).await {
-                Ok(Some(true)) => CommitOutcome::Committed(Vec::new()),
+                Ok(Some(true)) => CommitOutcome::Committed(self.read_again(commit, deadline).await),
                 Ok(Some(false)) => CommitOutcome::Refused(denied(commit.id)),
                 Ok(None) => CommitOutcome::Refused(below_floor(commit.id)),
                 // It is in the table, as applied or as refused.
@@ -67,7 +67,7 @@ impl Inner {
 
     /// One transaction of the database. Whatever happens before its message is handed to a connection is
     /// `Unavailable`; from then on it is what [`classify`] says, or `Unknown` if no answer comes in time.
-    async fn commit_once(&self, group: &[Commit], deadline: Instant) -> Result<(), Failure> {
+    async fn commit_once(&self, group: &[Commit], deadline: Instant) -> Result<Vec<(Key, Read)>, Failure> {
         let _on_their_way = self.ids.begin(group.iter().map(|commit| commit.id));
         if let Some(commit) = group.iter().find(|commit| self.ids.is_forgotten(commit.id)) {
             return Err(Failure::Refused(below_floor(commit.id)));
@@ -87,13 +87,18 @@ impl Inner {
             _ => &[],
         };
         let session = writer.session().map_err(Failure::Unavailable)?;
-        let sent = documents::commit(session, &self.identity, group, checks);
+        let sent = async {
+            match (&self.rows, group) {
+                (Some(rows), [only]) => rows.commit(session, &self.identity, &self.watch, only).await,
+                _ => documents::commit(session, &self.identity, group, checks).await.map(|()| Vec::new()),
+            }
+        };
         let result = match timeout_at(deadline, sent).await {
             Ok(result) => result,
             Err(_) => Err(Failure::Unknown(self.no_answer())),
         };
         match &result {
-            Ok(()) => {
+            Ok(_) => {
                 if let Some(newest) = group.iter().map(|commit| commit.id).max() {
                     self.identity.acknowledge(newest);
                 }
@@ -106,6 +111,18 @@ impl Inner {
             self.wake_keeper();
         }
         result
+    }
+
+    /// What the rows of a commit that was applied earlier are now; nothing where they can't be read.
+    async fn read_again(&self, commit: &Commit, deadline: Instant) -> Vec<(Key, Read)> {
+        let Some(rows) = &self.rows else { return Vec::new() };
+        let keys = written(commit);
+        let asked = async {
+            let session = self.pool.reader().await.ok()?;
+            rows.get(&session, &self.identity, &keys).await.ok()
+        };
+        let reads = timeout_at(deadline, asked).await.ok().flatten().unwrap_or_default();
+        keys.iter().cloned().zip(reads).collect()
     }
 
     /// Whether `id` is in the table, and for what it stands.

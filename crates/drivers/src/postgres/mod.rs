@@ -5,6 +5,7 @@
 //! * `open`, `identity`, `keeper`: one forebay per database, in an incarnation of its own; what a new connection has to
 //!   find there; what goes on behind.
 //! * `documents`: the table that forebay owns, where no mapping names another.
+//! * [`mapping`]: keys as rows of tables that exist already; `outside`: what others write to these.
 //! * `commit`, `ids`, `classify`: a commit is one message and one transaction, whose id is entered by a plain INSERT;
 //!   what an error says about it; what became of one that was not answered.
 //!
@@ -18,10 +19,14 @@ mod commit;
 mod documents;
 mod identity;
 mod ids;
+mod install;
 mod keeper;
+pub mod mapping;
 mod open;
+mod outside;
 mod pool;
 mod session;
+pub mod setup;
 mod sql;
 mod tls;
 
@@ -29,7 +34,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay::error::Unavailable;
-use forebay::store::{Caps, Commit, CommitOutcome, ReadError, Resolved, Store};
+use forebay::store::{Caps, Commit, CommitOutcome, Outside, ReadError, Resolved, Store};
 use forebay::{Key, Read, TxnId, Version};
 use futures_util::future::BoxFuture;
 use thiserror::Error;
@@ -43,7 +48,10 @@ use clear::Clears;
 use documents::GetError;
 use identity::Identity;
 use ids::Ids;
-use pool::Pool;
+use mapping::Mapping;
+use mapping::rows::Rows;
+use outside::Watch;
+use pool::{Plan, Pool};
 use tls::Tls;
 
 /// Time for what goes over a whole table: counting and clearing.
@@ -62,12 +70,24 @@ pub struct PostgresOptions {
     pub readers: usize,
     /// Commits at a time, each on a connection of its own.
     pub writers: usize,
+    /// Which keys are rows of which tables; none: all keys are documents in a table of forebay's own.
+    pub mappings: Vec<Mapping>,
+    /// Pause between two looks at what others have written.
+    pub outside_pause: Duration,
 }
 
 impl PostgresOptions {
     /// As the program has it by default.
     pub fn new(address: Address) -> PostgresOptions {
-        PostgresOptions { address, password: None, timeout: Duration::from_millis(300), readers: 4, writers: 16 }
+        PostgresOptions {
+            address,
+            password: None,
+            timeout: Duration::from_millis(300),
+            readers: 4,
+            writers: 16,
+            mappings: Vec::new(),
+            outside_pause: Duration::from_millis(50),
+        }
     }
 }
 
@@ -146,6 +166,12 @@ pub enum OpenError {
         /// What it has.
         format: i32,
     },
+    /// Mappings that don't fit the tables.
+    #[error("{}", .0.join("; "))]
+    Mapping(
+        /// What is wrong, one line each.
+        Vec<String>,
+    ),
     /// Something failed while it was opened.
     #[error("can't open {place}: {why}; try again, or look at the server's log")]
     Failed {
@@ -171,26 +197,37 @@ struct Inner {
     name: String,
     keeper_woken: Arc<Notify>,
     clears: Clears,
+    watch: Watch,
+    /// The mapped tables; without, documents lie in a table of our own.
+    rows: Option<Rows>,
 }
 
 impl Postgres {
     /// Opens the database, making forebay's schema if it is not there. To be called in the context of a tokio runtime,
     /// which has to live as long as the store.
     pub async fn open(options: PostgresOptions) -> Result<Postgres, OpenError> {
-        let PostgresOptions { address, password, timeout, readers, writers } = options;
+        let PostgresOptions { address, password, timeout, readers, writers, mappings, outside_pause } = options;
         let tls = Tls::open(&address)?;
         let config = open::config_of(&address, password.as_deref(), timeout);
         let keeper = open::connect(&address, &config, &tls, "forebay opening", timeout).await?;
         let opened = open::open(keeper, &address).await?;
+        let rows = match mappings.is_empty() {
+            true => None,
+            false => Some(open::look_up(&opened.keeper.client, &address, &mappings).await?),
+        };
+        let prepared = rows.as_ref().map_or_else(Vec::new, Rows::prepared);
+        let plan = Plan { readers, writers, prepared };
         let identity = Arc::new(Identity::new(opened.incarnation));
         let inner = Arc::new(Inner {
-            pool: Pool::new(config, tls, identity.clone(), readers, writers),
+            pool: Pool::new(config, tls, identity.clone(), plan),
             identity,
             ids: Ids::new(opened.floor),
             timeout,
             name: format!("{} {}", opened.server, address.place()),
             keeper_woken: Arc::new(Notify::new()),
             clears: Clears::default(),
+            watch: Watch::new(outside_pause),
+            rows,
         });
         tokio::spawn(keeper::keep(Arc::downgrade(&inner), opened.keeper));
         Ok(Postgres { inner, tokio: Handle::current() })
@@ -255,7 +292,7 @@ fn unavailable(why: String) -> ReadError {
 
 impl Store for Postgres {
     fn caps(&self) -> Caps {
-        Caps { ordered: false, owned: true }
+        Caps { ordered: false, owned: self.inner.rows.is_none() }
     }
 
     fn name(&self) -> String {
@@ -273,7 +310,11 @@ impl Store for Postgres {
                 return Ok(Vec::new());
             }
             let identity = inner.identity.clone();
-            inner.read(inner.timeout, async |session| documents::get(session, &identity, &keys).await).await
+            let ask = async |session: &session::Session| match &inner.rows {
+                Some(rows) => rows.get(session, &identity, &keys).await,
+                None => documents::get(session, &identity, &keys).await,
+            };
+            inner.read(inner.timeout, ask).await
         });
         Box::pin(async move { read.await.map_err(unavailable)? })
     }
@@ -296,27 +337,30 @@ impl Store for Postgres {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Key>, ReadError>> {
         let after = after.filter(|key| key.space() == space).cloned();
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let scanned = self.run(move |inner| async move {
             let ask = async |session: &session::Session| {
-                let (client, space) = (&session.client, i16::from(space));
+                let (client, number) = (&session.client, i16::from(space));
+                if let Some(rows) = &inner.rows {
+                    return if space == 0 { rows.scan(session, after.as_ref(), limit).await } else { Ok(Vec::new()) };
+                }
+                let limit = i64::try_from(limit).unwrap_or(i64::MAX);
                 let rows = match &after {
-                    Some(key) => client.query(sql::SCAN, &[&space, &key.name(), &limit]).await?,
-                    None => client.query(sql::SCAN_FIRST, &[&space, &limit]).await?,
+                    Some(key) => client.query(sql::SCAN, &[&number, &key.name(), &limit]).await?,
+                    None => client.query(sql::SCAN_FIRST, &[&number, &limit]).await?,
                 };
-                Ok(rows)
+                Ok(rows.iter().map(|row| Key::new(space, row.get(0))).collect())
             };
             inner.read(inner.timeout, ask).await
         });
-        Box::pin(async move {
-            let rows = scanned.await.map_err(unavailable)??;
-            Ok(rows.iter().map(|row| Key::new(space, row.get(0))).collect())
-        })
+        Box::pin(async move { scanned.await.map_err(unavailable)? })
     }
 
     fn count(&self, space: u8) -> BoxFuture<'_, Result<u64, ReadError>> {
         let counted = self.run(move |inner| async move {
             let ask = async |session: &session::Session| {
+                if let Some(rows) = &inner.rows {
+                    return if space == 0 { rows.count(session).await } else { Ok(0) };
+                }
                 let row = session.client.query_one(sql::COUNT, &[&i16::from(space)]).await?;
                 Ok(row.get::<_, i64>(0) as u64)
             };
@@ -346,6 +390,11 @@ impl Store for Postgres {
             };
             Ok(rows.iter().map(key).collect())
         })
+    }
+
+    fn outside(&self) -> BoxFuture<'_, Option<Outside>> {
+        let asked = self.run(|inner| async move { inner.outside().await });
+        Box::pin(async move { asked.await.ok().flatten() })
     }
 
     fn memory_bytes(&self) -> usize {

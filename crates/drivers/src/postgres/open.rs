@@ -9,6 +9,8 @@ use tokio_postgres::{Client, Config, Error};
 
 use super::address::Address;
 use super::classify::told;
+use super::mapping::Mapping;
+use super::mapping::rows::{self, Rows};
 use super::session::Session;
 use super::tls::Tls;
 use super::{OpenError, ids, sql};
@@ -78,7 +80,8 @@ pub(super) async fn open(keeper: Session, address: &Address) -> Result<Opened, O
     }
     lock(client, address).await?;
     schema(client, address).await?;
-    let row = client.query_one("SELECT format, floor FROM forebay.meta", &[]).await.map_err(broken)?;
+    let row = client.query_one("SELECT format, floor FROM forebay.meta", &[]).await;
+    let row = row.map_err(|error| rights(address, &error))?;
     let (format, floor): (i32, Vec<u8>) = (row.get(0), row.get(1));
     if format != sql::FORMAT {
         return Err(OpenError::Format { place: address.place(), format });
@@ -118,14 +121,14 @@ async fn lock(client: &Client, address: &Address) -> Result<(), OpenError> {
 /// Makes forebay's own schema if it is not there.
 async fn schema(client: &Client, address: &Address) -> Result<(), OpenError> {
     let broken = |error: Error| OpenError::Failed { place: address.place(), why: told(&error) };
-    let there = client.query_one("SELECT to_regclass('forebay.meta') IS NOT NULL", &[]).await;
-    if there.map_err(broken)?.get(0) {
+    let there = client.query_one(sql::THERE, &[]).await.map_err(broken)?;
+    if there.get(0) {
         return Ok(());
     }
     client.batch_execute(sql::SCHEMA).await.map_err(|error| rights(address, &error))
 }
 
-fn rights(address: &Address, error: &Error) -> OpenError {
+pub(super) fn rights(address: &Address, error: &Error) -> OpenError {
     match error.code().map(|code| code.code()) {
         Some("42501" | "3F000" | "42P01") => OpenError::Rights { place: address.place(), why: told(error) },
         _ => OpenError::Failed { place: address.place(), why: told(error) },
@@ -162,4 +165,10 @@ async fn warn_of_durability(client: &Client) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Looks the mapped tables up.
+pub(super) async fn look_up(client: &Client, address: &Address, mappings: &[Mapping]) -> Result<Rows, OpenError> {
+    let broken = |error: Error| OpenError::Failed { place: address.place(), why: told(&error) };
+    rows::look_up(client, mappings).await.map_err(broken)?.map_err(OpenError::Mapping)
 }

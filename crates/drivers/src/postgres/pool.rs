@@ -31,6 +31,15 @@ pub(super) struct Pool {
     next_name: AtomicU64,
     lost: Mutex<Vec<String>>,
     identity: Arc<Identity>,
+    /// Texts of statements that every session prepares beside our own.
+    prepared: Vec<String>,
+}
+
+/// How many connections there may be, and what each prepares.
+pub(super) struct Plan {
+    pub(super) readers: usize,
+    pub(super) writers: usize,
+    pub(super) prepared: Vec<String>,
 }
 
 /// A connection for one commit at a time.
@@ -42,7 +51,8 @@ pub(super) struct Writer<'a> {
 }
 
 impl Pool {
-    pub(super) fn new(config: Config, tls: Tls, identity: Arc<Identity>, readers: usize, writers: usize) -> Pool {
+    pub(super) fn new(config: Config, tls: Tls, identity: Arc<Identity>, plan: Plan) -> Pool {
+        let Plan { readers, writers, prepared } = plan;
         Pool {
             config,
             tls,
@@ -53,6 +63,7 @@ impl Pool {
             next_name: AtomicU64::new(0),
             lost: Mutex::new(Vec::new()),
             identity,
+            prepared,
         }
     }
 
@@ -65,7 +76,7 @@ impl Pool {
         let newest = self.identity.newest();
         let newest = newest.map(|id| id.0.to_bytes().to_vec());
         let greeting = async { session.client.query_one(sql::GREET, &[&newest]).await };
-        let (statements, greeted) = join(Session::prepare(&session.client), greeting).await;
+        let (statements, greeted) = join(Session::prepare(&session.client, &self.prepared), greeting).await;
         let greeted = greeted.map_err(|error| told(&error))?;
         self.identity.recognise(&session.client, greeted.get(0), greeted.get(1)).await?;
         self.end_lost(&session).await.map_err(|error| told(&error))?;

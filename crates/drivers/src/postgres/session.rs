@@ -35,9 +35,10 @@ impl Session {
         Ok(Session { client, name, statements, broken, task })
     }
 
-    /// Prepares all statements, in one round trip.
-    pub(super) async fn prepare(client: &Client) -> Result<Vec<Statement>, Error> {
-        try_join_all(PREPARED.iter().map(|text| client.prepare(text))).await
+    /// Prepares all statements, in one round trip: ours, and `more`.
+    pub(super) async fn prepare(client: &Client, more: &[String]) -> Result<Vec<Statement>, Error> {
+        let texts = PREPARED.into_iter().chain(more.iter().map(String::as_str));
+        try_join_all(texts.map(|text| client.prepare(text))).await
     }
 
     /// With its prepared statements.
@@ -49,6 +50,11 @@ impl Session {
     /// The prepared statement.
     pub(super) fn statement(&self, which: Prepared) -> &Statement {
         &self.statements[which as usize]
+    }
+
+    /// The statement that reads rows of the mapped table with this number.
+    pub(super) fn statement_of_table(&self, table: usize) -> &Statement {
+        &self.statements[PREPARED.len() + table]
     }
 
     /// Marks it as not to be used for anything new.

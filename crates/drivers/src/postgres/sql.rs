@@ -35,9 +35,41 @@ BEGIN
         RAISE EXCEPTION 'versions were overtaken' USING ERRCODE = 'FB001', DETAIL = overtaken;
     END IF;
 END $$;
+CREATE OR REPLACE FUNCTION forebay.overtaken(places text) RETURNS void LANGUAGE plpgsql STRICT AS $$
+BEGIN
+    RAISE EXCEPTION 'versions were overtaken' USING ERRCODE = 'FB001', DETAIL = places;
+END $$;
+CREATE SEQUENCE IF NOT EXISTS forebay.versions;
+SELECT nextval('forebay.versions');
+CREATE TABLE IF NOT EXISTS forebay.row_versions (
+    tab text,
+    key text[],
+    version bigint NOT NULL,
+    PRIMARY KEY (tab, key)
+);
+CREATE TABLE IF NOT EXISTS forebay.changes (
+    x xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    tab text NOT NULL,
+    old_key text[],
+    new_key text[]
+);
+CREATE INDEX IF NOT EXISTS forebay_changes_x ON forebay.changes (x);
+CREATE OR REPLACE FUNCTION forebay.set_version() RETURNS trigger LANGUAGE plpgsql
+    SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    NEW.forebay_version := nextval('forebay.versions');
+    RETURN NEW;
+END $$;
 INSERT INTO forebay.meta (format, incarnation, floor) VALUES (1, 0, '\\x00000000000000000000000000000000')
     ON CONFLICT DO NOTHING;
 ";
+
+/// Whether the schema is there, and whether this role may use it.
+pub(super) const THERE: &str = "\
+SELECT c.oid IS NOT NULL, coalesce(has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'INSERT'), false)
+FROM (SELECT) AS one LEFT JOIN pg_namespace n ON n.nspname = 'forebay'
+    LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = 'applied'";
 
 /// The form of the schema that this program reads and writes.
 pub(super) const FORMAT: i32 = 1;
@@ -148,3 +180,12 @@ SELECT a.pid, coalesce(a.client_addr::text, 'this machine'), a.backend_start::te
 FROM pg_locks l JOIN pg_stat_activity a USING (pid)
 WHERE l.locktype = 'advisory' AND l.classid = 1718579813 AND l.objid = 6447481 AND l.granted
     AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+
+/// What was noted since the snapshot `$1`, with the snapshot of this look; at least one row.
+pub(super) const OUTSIDE: &str = "\
+SELECT s.snapshot::text, c.tab, c.x::text, c.old_key, c.new_key
+FROM (SELECT pg_current_snapshot() AS snapshot) s LEFT JOIN forebay.changes c
+    ON c.x >= pg_snapshot_xmin($1::text::pg_snapshot) AND NOT pg_visible_in_snapshot(c.x, $1::text::pg_snapshot)";
+
+/// Removes notes that the snapshot `$1` has seen, and all after it.
+pub(super) const FORGET_OUTSIDE: &str = "DELETE FROM forebay.changes WHERE x < pg_snapshot_xmin($1::text::pg_snapshot)";

@@ -35,7 +35,7 @@ use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::read::Read;
 use crate::runtime::Runtime;
-use crate::store::{Commit, CommitOutcome, Resolved, Store, Write};
+use crate::store::{Commit, CommitOutcome, Outside, Resolved, Store, Write};
 use crate::sync::{Mutex, MutexGuard};
 use crate::version::Mint;
 
@@ -197,6 +197,27 @@ impl Committer {
         settled
     }
 
+    /// What others have written leaves the cache: now, and once more when the commits that are on their way now are
+    /// published, for what they install may be older.
+    pub(super) fn overtaken(self: &Arc<Committer>, outside: Outside) {
+        let drop_from = |cache: &Cache, outside: &Outside| match outside {
+            Outside::Keys(keys) => keys.iter().for_each(|key| cache.remove(key)),
+            Outside::Everything => cache.clear(|_| true),
+        };
+        let unsettled: Vec<Settled> = self.queue().unsettled.values().cloned().collect();
+        drop_from(&self.cache, &outside);
+        if unsettled.is_empty() {
+            return;
+        }
+        let cache = self.cache.clone();
+        self.runtime.spawn(async move {
+            for settled in unsettled {
+                settled.wait().await;
+            }
+            drop_from(&cache, &outside);
+        });
+    }
+
     /// Waits until the commits that have a place now are settled; says why if the store can't settle one.
     pub(super) async fn drained(&self) -> Result<(), String> {
         let unsettled: Vec<Settled> = self.queue().unsettled.values().cloned().collect();
@@ -263,6 +284,8 @@ impl Committer {
             match outcome {
                 CommitOutcome::Committed(changed) => published.push((placed, changed)),
                 CommitOutcome::Conflict(keys) => {
+                    // Others have overtaken what is cached of them.
+                    keys.iter().for_each(|key| self.cache.remove(key));
                     self.fail(placed, Failure::Conflict(conflict(&keys)));
                     self.place_again(&mut group);
                 }
@@ -396,18 +419,20 @@ impl Committer {
         let mut last: Vec<(Key, Option<Read>)> = Vec::new();
         let mut index = hashbrown::HashMap::<Key, usize, foldhash::quality::RandomState>::default();
         let mut held = Vec::new();
+        let owned = self.store.caps().owned;
         let mut settled = Vec::with_capacity(group.len());
         for (placed, changed) in group {
             let version = placed.commit.version;
             for write in &placed.commit.writes {
                 let actual = changed.iter().find(|(key, _)| *key == write.key).map(|(_, read)| read.clone());
-                let read = actual.unwrap_or_else(|| Read { value: write.after.clone(), version });
+                // Where others write too, only the store can say what came of it: without that the key leaves the cache.
+                let read = actual.or_else(|| owned.then(|| Read { value: write.after.clone(), version }));
                 held.push(write.key.clone());
                 match index.get(&write.key) {
-                    Some(at) => last[*at].1 = Some(read),
+                    Some(at) => last[*at].1 = read,
                     None => {
                         index.insert(write.key.clone(), last.len());
-                        last.push((write.key.clone(), Some(read)));
+                        last.push((write.key.clone(), read));
                     }
                 }
             }

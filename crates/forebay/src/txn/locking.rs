@@ -426,7 +426,7 @@ impl Transaction {
         if writes.is_empty() {
             return Ok(Committing { published: None, commit: None, depends, record });
         }
-        let mut commit = Commit { id: TxnId(version), version, checks: Vec::new(), writes };
+        let mut commit = Commit { id: TxnId(version), version, checks: self.checks(), writes };
         if depends.is_empty() {
             // A panic in there may leave the commit half published: then its keys stay locked until the restart.
             self.handed_over = true;
@@ -445,6 +445,14 @@ impl Transaction {
         let submission = Submission { owner: self.owner, held, commit, depends: depends.clone() };
         let settled = self.inner.committer.submit(submission);
         Ok(Committing { commit: Some((TxnId(version), settled)), depends, record, published: None })
+    }
+
+    /// Where others write too, what was read must still be current at the commit.
+    fn checks(&self) -> Vec<(Key, Version)> {
+        match self.inner.store.caps().owned {
+            true => Vec::new(),
+            false => self.documents.reads().map(|(key, version, _)| (key.clone(), version)).collect(),
+        }
     }
 
     fn record(&self, version: Version) -> Option<Box<(Arc<super::history::History>, Record)>> {

@@ -395,6 +395,19 @@ impl Engine {
         });
     }
 
+    /// Drops from the cache what others write to the store, for as long as an engine is there and the store can tell.
+    pub fn start_watching(&self) {
+        let inner = Arc::downgrade(&self.inner);
+        self.inner.runtime.spawn(async move {
+            loop {
+                let Some(store) = inner.upgrade().map(|inner| inner.store.clone()) else { return };
+                let Some(outside) = store.outside().await else { return };
+                let Some(inner) = inner.upgrade() else { return };
+                inner.committer.overtaken(outside);
+            }
+        });
+    }
+
     /// Removes some documents that have expired; how many went.
     pub async fn reap(&self) -> usize {
         let now_ms = self.inner.runtime.now_ms();
@@ -446,6 +459,7 @@ impl From<ReadError> for TxnError {
         match error {
             ReadError::Unavailable(Unavailable(why)) => TxnError::StoreDown(why),
             damaged @ ReadError::Damaged { .. } => TxnError::Damaged(damaged.to_string()),
+            refused @ ReadError::Refused { .. } => TxnError::Refused(refused.to_string()),
         }
     }
 }
