@@ -144,3 +144,54 @@ fn a_stranger_does_not_stay() {
     serving.logs("closing a stranger");
     assert_eq!(known.call(&["PING"]), Reply::Simple("PONG".into()));
 }
+
+/// Whoever connects and says nothing neither stays nor keeps others out.
+#[test]
+fn silent_strangers_make_room() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    fs::write(folder.path().join("password"), hash_of("hunter2")).expect("written");
+    let line = ["--password-file", "password", "--clients-max", "4", "--handshake-ms-max", "3600000"];
+    let serving = Serving::start(folder.path(), &line);
+    let ok = || Reply::Simple("OK".into());
+    let mut inside = Connection::new(serving.address);
+    assert_eq!(inside.call(&["AUTH", "hunter2"]), ok());
+    let mut greeting = Connection::new(serving.address);
+    assert_eq!(
+        greeting.call(&["AUTH", "wrong"]),
+        error("WRONGPASS invalid username-password pair or user is disabled.")
+    );
+    let connect = || std::net::TcpStream::connect(serving.address).expect("it listens");
+    let mut silent: Vec<_> = (0..20).map(|_| connect()).collect();
+    // Of twenty who say nothing the last two are there still; the next client takes the place of the older of them.
+    let mut next = Connection::new(serving.address);
+    assert_eq!(next.call(&["AUTH", "hunter2"]), ok());
+    let mut reply = String::new();
+    assert!(silent[0].read_to_string(&mut reply).is_ok_and(|_| reply.is_empty()), "{reply}");
+    serving.logs("closing a stranger in favour of a new client: clients_max");
+    // Who has said something stays, whether or not the password was right.
+    assert_eq!(inside.call(&["PING"]), Reply::Simple("PONG".into()));
+    assert_eq!(greeting.call(&["AUTH", "hunter2"]), ok());
+    let mut last = Connection::new(serving.address);
+    assert_eq!(last.call(&["AUTH", "hunter2"]), ok());
+    // Now all four have authenticated.
+    let mut refused = connect();
+    reply.clear();
+    refused.read_to_string(&mut reply).expect("a reply, then the end");
+    assert_eq!(reply, "-ERR max number of clients reached\r\n");
+}
+
+#[test]
+fn a_silent_stranger_does_not_stay() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    fs::write(folder.path().join("password"), hash_of("hunter2")).expect("written");
+    let serving = Serving::start(folder.path(), &["--password-file", "password", "--handshake-ms-max", "300"]);
+    let mut inside = Connection::new(serving.address);
+    assert_eq!(inside.call(&["AUTH", "hunter2"]), Reply::Simple("OK".into()));
+    let mut half = std::net::TcpStream::connect(serving.address).expect("it listens");
+    half.write_all(b"*2\r\n$4\r\nAUTH\r\n$7\r\nhunt").expect("written");
+    let mut reply = String::new();
+    half.read_to_string(&mut reply).expect("the end");
+    assert_eq!(reply, "");
+    serving.logs("closing a stranger: handshake_ms_max");
+    assert_eq!(inside.call(&["PING"]), Reply::Simple("PONG".into()), "it has authenticated");
+}

@@ -15,7 +15,7 @@ const FILE_LINES_MAX: usize = 800;
 const FILE_LINES_AIM: usize = 500;
 
 /// Files beyond the aim, with the lines that they may have. May only shrink.
-const LONG_FILES: &[(&str, usize)] = &[("crates/protocol/src/decoder.rs", 530), ("crates/workload/src/replay.rs", 522)];
+const LONG_FILES: &[(&str, usize)] = &[("crates/protocol/src/decoder.rs", 516), ("crates/workload/src/replay.rs", 522)];
 
 /// No function is longer, from `fn` to its closing brace.
 const FUNCTION_LINES_MAX: usize = 70;

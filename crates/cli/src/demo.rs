@@ -52,7 +52,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     crate::log::start(&settings);
     let seconds = matches.get_one::<u64>(SECONDS).map_or(FOREVER, |seconds| Duration::from_secs(*seconds).min(FOREVER));
     // Declared after the folder, so that all threads have ended when the folder goes.
-    let threads = node::threads(settings.threads.count())?;
+    let threads = node::threads(settings.threads.count(), settings.memory)?;
     threads.block_on(demo(&settings, seconds))
 }
 

@@ -23,7 +23,7 @@ use crate::settings::{Durability, Settings, StoreChoice};
 const PAGE_CACHE_SHARE: u64 = 32;
 
 /// Less is too little for a store of any size, up to a share of a small memory.
-const PAGE_CACHE_BYTES_MIN: u64 = 4 << 20;
+const PAGE_CACHE_BYTES_MIN: u64 = 2 << 20;
 const PAGE_CACHE_SHARE_MAX: u64 = 8;
 
 /// File descriptors beside those of clients: the store, listeners, HTTP, logs, traces.
@@ -39,14 +39,21 @@ pub struct Node {
     pub shared: Arc<Shared>,
 }
 
-/// The tokio runtime for `threads` threads that serve.
-pub fn threads(threads: usize) -> Result<tokio::runtime::Runtime, CommandError> {
+/// Threads that wait for the disk, one for so many bytes of the memory: with its stack and the allocator's cache of it
+/// each keeps about a quarter of a MiB. What is more than they can do waits its turn.
+const BLOCKING_THREAD_MEMORY: u64 = 8 << 20;
+const BLOCKING_THREADS: std::ops::RangeInclusive<u64> = 8..=512;
+
+/// The tokio runtime for `threads` threads that serve, of a process that may use `memory` bytes.
+pub fn threads(threads: usize, memory: u64) -> Result<tokio::runtime::Runtime, CommandError> {
     let mut builder = match threads {
         // No thread has to be woken and no task moved.
         1 => tokio::runtime::Builder::new_current_thread(),
         _ => tokio::runtime::Builder::new_multi_thread(),
     };
-    builder.worker_threads(threads.max(1)).thread_name("forebay").enable_all().build().map_err(CommandError::Machine)
+    let blocking = (memory / BLOCKING_THREAD_MEMORY).clamp(*BLOCKING_THREADS.start(), *BLOCKING_THREADS.end());
+    builder.worker_threads(threads.max(1)).max_blocking_threads(blocking as usize);
+    builder.thread_name("forebay").enable_all().build().map_err(CommandError::Machine)
 }
 
 impl Node {

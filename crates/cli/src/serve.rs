@@ -11,7 +11,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     let typed = Typed::gather(matches, &|name| std::env::var(name))?;
     let settings = Settings::validate(&typed)?;
     crate::log::start(&settings);
-    node::threads(settings.threads.count())?.block_on(serve(&settings))
+    node::threads(settings.threads.count(), settings.memory)?.block_on(serve(&settings))
 }
 
 async fn serve(settings: &Settings) -> Result<(), CommandError> {

@@ -44,6 +44,8 @@ pub enum Fault {
     WatchIgnored,
     /// A commit is applied although one that it has read from failed.
     OrphanCommitted,
+    /// A group that the store has lost since it answered is published as if it were there.
+    LostGroupPublished,
     /// A reply that shows a pending result does not wait for its publication.
     PendingShown,
 }

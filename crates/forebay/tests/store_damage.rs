@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use common::{Random, runtime};
 use forebay::change::Change;
-use forebay::store::embedded::{Durability, Embedded, EmbeddedOptions, OpenError};
+use forebay::store::embedded::{Durability, Embedded, EmbeddedOptions, OpenError, check};
 use forebay::store::forgetful::Forgetful;
 use forebay::store::rot::{Damage, Sample};
 use forebay::store::suite::{block_on, write};
@@ -109,6 +109,38 @@ fn other_formats_and_users_are_refused() {
     assert!(text.contains("format 7") && text.contains("open it with the version that wrote it"), "{text}");
     edit(&path, |transaction| drop(transaction.open_table(META).unwrap().insert("format", 2).unwrap()));
     assert!(open(&path).is_ok());
+}
+
+/// An incarnation that had fallen would have versions and ids minted twice.
+#[test]
+fn what_has_rotted_of_the_incarnation_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = filled(folder.path());
+    let incarnation = open(&path).unwrap().incarnation();
+    let meta = |change: &dyn Fn(&mut redb::Table<'_, &str, u64>)| {
+        edit(&path, |transaction| change(&mut transaction.open_table(META).unwrap()));
+    };
+    for bit in [0, 3, 40, 63] {
+        meta(&|table| drop(table.insert("incarnation", incarnation ^ 1 << bit).unwrap()));
+        let (found, text) = error(&path);
+        assert!(matches!(found, OpenError::Damaged { .. }) && text.contains("'meta'"), "{text}");
+        assert_eq!(check(&path).unwrap_err().to_string(), text);
+        meta(&|table| drop(table.insert("incarnation", incarnation).unwrap()));
+    }
+    // Its name has rotted.
+    meta(&|table| drop(table.remove("incarnation").unwrap()));
+    assert!(error(&path).1.contains("does not agree with its checksum"));
+    meta(&|table| drop(table.insert("hncarnation", incarnation).unwrap()));
+    assert!(error(&path).1.contains("'meta' has a row \"hncarnation\""));
+    meta(&|table| drop(table.remove("hncarnation").unwrap()));
+    meta(&|table| drop(table.insert("incarnation", incarnation).unwrap()));
+    assert_eq!(open(&path).unwrap().incarnation(), incarnation + 1);
+    // A file of before there was a checksum is read, and has one from then on.
+    meta(&|table| drop(table.remove("sum").unwrap()));
+    assert!(check(&path).is_ok());
+    assert_eq!(open(&path).unwrap().incarnation(), incarnation + 2);
+    meta(&|table| drop(table.insert("incarnation", incarnation).unwrap()));
+    assert!(check(&path).is_err());
 }
 
 #[test]

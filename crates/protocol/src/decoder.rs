@@ -27,6 +27,7 @@
 
 use crate::inline;
 use crate::limits::{Limits, ProtocolError};
+use crate::plain;
 use crate::request::{Batch, Request, Span, empty};
 use bytes::{Buf, BytesMut};
 use smallvec::SmallVec;
@@ -135,6 +136,15 @@ impl Decoder {
         let mut start = 0;
         let mut error = None;
         while batch.requests.len() < requests_max {
+            if self.args_left == 0
+                && self.failed.is_none()
+                && let Some(bytes) = plain::scan(&buffer[start..], &self.limits, &mut batch.spans)
+            {
+                self.searched = 0;
+                batch.requests.push((start, batch.spans.len()));
+                start += bytes;
+                continue;
+            }
             match self.scan(&mut buffer[start..]) {
                 Ok(Scan::Incomplete) => break,
                 Ok(Scan::Skip(bytes)) => start += bytes,
@@ -263,7 +273,7 @@ impl Decoder {
     /// The number in the line whose marker is at `start`, and where the next line begins.
     #[inline]
     fn length_line(&mut self, bytes: &[u8], start: usize, line: Line) -> Result<Option<(i64, usize)>, ProtocolError> {
-        if let Some((length, line_bytes)) = plain_length(&bytes[start..]) {
+        if let Some((length, line_bytes)) = plain::length(&bytes[start..]) {
             return Ok(Some((i64::from(length), start + line_bytes)));
         }
         self.length_line_slow(bytes, start, line)
@@ -301,30 +311,6 @@ impl Decoder {
         let Some(end) = end else { return Ok(Scan::Incomplete) };
         inline::split(&mut bytes[..end], &mut self.spans).map_err(|inline::Unbalanced| ProtocolError::Quotes)?;
         Ok(if self.spans.is_empty() { Scan::Skip(end + 1) } else { Scan::Complete(end + 1) })
-    }
-}
-
-/// The ordinary length line, complete: marker, up to 9 digits, CR and one byte more. Answers the number and the line's
-/// bytes; for anything else nothing, and the slow path finds out what it is.
-#[inline]
-fn plain_length(line: &[u8]) -> Option<(u32, usize)> {
-    let mut value = u32::from(line.get(1)?.wrapping_sub(b'0'));
-    if value > 9 {
-        return None;
-    }
-    let leading_zero = value == 0;
-    let mut at = 2;
-    loop {
-        let byte = *line.get(at)?;
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            return (byte == b'\r' && at + 1 < line.len()).then_some((value, at + 2));
-        }
-        if leading_zero || at == 10 {
-            return None;
-        }
-        value = value * 10 + u32::from(digit);
-        at += 1;
     }
 }
 

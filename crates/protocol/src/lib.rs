@@ -24,6 +24,7 @@ pub mod double;
 pub mod errors;
 mod inline;
 pub mod limits;
+mod plain;
 pub mod reply;
 pub mod request;
 

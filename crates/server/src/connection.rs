@@ -109,6 +109,9 @@ impl<W: Wire> Connection<W> {
         match self.decoder.decode_batch(&mut self.input, frames_max, batch) {
             Ok(0) => false,
             Ok(count) => {
+                if !authenticated {
+                    self.shared.clients.heard(&self.client);
+                }
                 let now = self.shared.engine.runtime().elapsed();
                 self.session.expire(now);
                 self.session.open.touch(now);
@@ -130,14 +133,24 @@ impl<W: Wire> Connection<W> {
     /// When the client must have authenticated, on the runtime's clock.
     fn stranger_until(&self) -> Option<Duration> {
         let since = self.stranger_since.filter(|_| self.session.identity.is_stranger())?;
-        Some(since + Duration::from_millis(self.shared.limits.stranger_ms_max))
+        Some(since + Duration::from_millis(self.stranger_limit().1))
+    }
+
+    fn stranger_limit(&self) -> (&'static str, u64) {
+        let limits = &self.shared.limits;
+        match self.client.is_silent() && limits.handshake_ms_max < limits.stranger_ms_max {
+            true => ("handshake_ms_max", limits.handshake_ms_max),
+            false => ("stranger_ms_max", limits.stranger_ms_max),
+        }
     }
 
     /// Also between the requests of one who never stops sending.
     fn send_stranger_away(&self) -> io::Result<()> {
         if self.stranger_until().is_some_and(|until| until <= self.shared.engine.runtime().elapsed()) {
-            tracing::info!(client = self.client.id, "closing a stranger: stranger_ms_max");
-            return Err(io::Error::other("stranger_ms_max"));
+            let (limit, _) = self.stranger_limit();
+            self.shared.figures.strangers_closed.fetch_add(1, Ordering::Relaxed);
+            tracing::info!(client = self.client.id, "closing a stranger: {limit}");
+            return Err(io::Error::other(limit));
         }
         Ok(())
     }

@@ -5,10 +5,12 @@ use forebay_protocol::Limits as RequestLimits;
 /// Limits that hold for one server; those of transactions are [`forebay::txn::TxnLimits`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
-    /// Connections at a time; one more is told so and closed.
+    /// Connections at a time; one more is told so and closed, unless a stranger has to go for it.
     pub clients_max: usize,
     /// A connection that has to authenticate and has not by then is closed, in ms.
     pub stranger_ms_max: u64,
+    /// The same for one that has sent no request by then, or is not done with its TLS handshake.
+    pub handshake_ms_max: u64,
     /// Interactive transactions open at a time.
     pub transactions_max: usize,
     /// Requests of one connection that run before others get their turn.
@@ -45,6 +47,7 @@ impl Default for ServerLimits {
         ServerLimits {
             clients_max: 10_000,
             stranger_ms_max: 60_000,
+            handshake_ms_max: 10_000,
             transactions_max: 10_000,
             pipeline_frames_max: 128,
             client_reply_bytes_max: 256 << 20,

@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::connection;
 use crate::connection::wire::TlsStream;
-use crate::state::{ServerOptions, Shared};
+use crate::state::{Client, ServerOptions, Shared};
 use crate::tls::Tls;
 
 /// How long connections may take to finish after a stop.
@@ -155,7 +155,9 @@ impl Server {
             tracing::debug!(%error, "can't set TCP_NODELAY");
         }
         let clients_max = shared.limits.clients_max;
-        let Some(client) = shared.clients.add(address.to_string(), local, now_ms, clients_max) else {
+        let stranger = tls.is_some() || !shared.access.default_user().is_open();
+        let admitted = shared.clients.admit(address.to_string(), local, now_ms, stranger, &shared.limits);
+        let Some((client, displaced)) = admitted else {
             shared.figures.connections_refused.fetch_add(1, Ordering::Relaxed);
             tracing::warn!(%address, clients_max, "refused a client: clients_max");
             // Redis' words; written at once or not at all.
@@ -164,19 +166,37 @@ impl Server {
             }
             return;
         };
+        if let Some(other) = displaced {
+            shared.figures.strangers_closed.fetch_add(1, Ordering::Relaxed);
+            let (client, address) = (other.id, &other.address);
+            tracing::info!(client, address, clients_max, "closing a stranger in favour of a new client: clients_max");
+        }
         let tls = tls.map(|tls| tls.config(now_ms, shared.engine.runtime().elapsed()));
         shared.figures.connections.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(async move {
             let registered = Registered { shared: shared.clone(), id: client.id };
             match tls {
                 None => connection::serve(stream, shared, client).await,
-                Some(config) => match TlsStream::accept(stream, config).await {
+                Some(config) => match agree(stream, config, &shared, &client).await {
                     Ok(stream) => connection::serve(stream, shared, client).await,
                     Err(error) => tracing::info!(client = client.id, %address, %error, "no TLS with a client"),
                 },
             }
             drop(registered);
         });
+    }
+}
+
+/// The TLS handshake, unless the client is sent away meanwhile.
+async fn agree(
+    stream: TcpStream,
+    config: Arc<rustls::ServerConfig>,
+    shared: &Shared,
+    client: &Client,
+) -> std::io::Result<TlsStream> {
+    tokio::select! {
+        agreed = TlsStream::accept(stream, config, Duration::from_millis(shared.limits.handshake_ms_max)) => agreed,
+        () = client.killed() => Err(std::io::Error::other("sent away")),
     }
 }
 

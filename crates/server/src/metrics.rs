@@ -139,6 +139,12 @@ pub const METRICS: &[Metric] = &[
     counter("forebay_connections_refused_total", "Connections refused because of clients_max", |view| {
         view.shared.figures.connections_refused.load(Ordering::Relaxed) as f64
     }),
+    counter("forebay_strangers_closed_total", "Connections closed because they had not authenticated", |view| {
+        view.shared.figures.strangers_closed.load(Ordering::Relaxed) as f64
+    }),
+    counter("forebay_password_hashes_total", "Hashes computed to check passwords that were not known yet", |view| {
+        view.shared.access.hashes() as f64
+    }),
     counter("forebay_received_bytes_total", "Bytes read from clients", |view| {
         view.shared.figures.bytes_in.load(Ordering::Relaxed) as f64
     }),

@@ -7,6 +7,7 @@
 //!
 //! Knows no socket and no clock of its own: it runs on any [`forebay::runtime::Runtime`].
 
+mod ahead;
 mod attend;
 mod hints;
 mod identity;
@@ -34,14 +35,12 @@ pub use open::{Deadline, Open};
 pub use traced::Traced;
 
 use crate::attention::TRACED;
-use crate::command::{Answer, Call, Command, Effect, Flag, Run, txn_error};
+use crate::command::{Answer, Call, Command, Effect, Flag, Known, Run, txn_error};
 use crate::monitor::Monitor;
 use crate::replies::Replies;
 use crate::state::{Client, Shared};
 use crate::tally::Pending;
-
-/// Keys that one look ahead fetches together.
-const LOOK_AHEAD_KEYS_MAX: usize = 1024;
+use ahead::{LOOK_UP_FRAMES, LookedUp};
 
 /// What an argument in TXN and MULTI costs beside its bytes: a lock, a change, an entry.
 const ARG_BYTES_COUNTED: usize = 64;
@@ -140,15 +139,19 @@ impl Session {
         self.client.active_ms.store(now_ms, Ordering::Relaxed);
         let mut ahead = Ahead::default();
         let mut looked_ahead = false;
+        let mut found = LookedUp::new();
         for at in 0..batch.len() {
             if self.closing || self.replies.overflown() {
                 break;
             }
             let frame = batch.frame(at);
+            if at % LOOK_UP_FRAMES == 0 {
+                self.look_up(batch, at, &mut found);
+            }
             if self.shared.attention.get() != 0 {
                 self.attend(frame).await;
             }
-            let command = match self.accept(frame) {
+            let command = match self.accept(frame, found[at % LOOK_UP_FRAMES]) {
                 Ok(Some(command)) => command,
                 Ok(None) => continue,
                 Err(error) => {
@@ -156,7 +159,7 @@ impl Session {
                     continue;
                 }
             };
-            if self.serve_published(command, frame) {
+            if self.serve_published(command, frame) || self.serve_at_once(command, frame) {
                 continue;
             }
             if !looked_ahead && batch.len() - at > 1 && self.multi.queue.is_none() {
@@ -171,11 +174,14 @@ impl Session {
         self.publish_state();
     }
 
-    /// Looks a request up and checks what can be checked before it runs. `Ok(None)`: there is nothing to run now, since
-    /// it was queued in MULTI, or is a web page's.
-    fn accept(&mut self, frame: Frame<'_>) -> Result<Option<&'static Command>, Reply> {
+    /// Checks what can be checked of a request, whose command was looked up, before it runs. `Ok(None)`: there is
+    /// nothing to run now, since it was queued in MULTI, or is a web page's.
+    fn accept(
+        &mut self,
+        frame: Frame<'_>,
+        numbered: Option<(usize, &'static Command)>,
+    ) -> Result<Option<&'static Command>, Reply> {
         let name = frame.arg(0);
-        let numbered = self.shared.table.find_numbered(name);
         let number = numbered.map_or_else(|| self.shared.tally.unknown(), |(number, _)| number);
         self.pending.call(number, &self.shared.tally);
         let found = numbered.map(|(_, command)| command);
@@ -236,19 +242,58 @@ impl Session {
         if command.effect(frame) != Some(Effect::Read) {
             return false;
         }
-        let mut keys = SmallVec::<[KeyRef<'_>; 8]>::new();
-        command.each_key(frame, self.space, &mut |key| keys.push(key));
-        let context = self.context();
-        let Some(mut documents) = self.shared.engine.read_published(&keys, &context) else { return false };
-        let random = self.random_for(command);
-        let mut call = Call { frame, space: self.space, documents: &mut documents, random };
-        let reply = body(&mut call).unwrap_or_else(|error| error);
-        if self.is_traced() {
-            self.trace_reads_alone(&keys, &documents, &context);
-        }
+        let (space, random, context) = (self.space, self.random_for(command), self.context());
+        let engine = &self.shared.engine;
+        let answer = match command.only_key(frame, space) {
+            Some(key) if !self.is_traced() => {
+                let Some(published) = engine.read_published_one(key, &context) else { return false };
+                body(&mut Call { frame, space, known: Known::One(&published), random })
+            }
+            _ => {
+                let mut keys = SmallVec::<[KeyRef<'_>; 8]>::new();
+                command.each_key(frame, space, &mut |key| keys.push(key));
+                let Some(mut documents) = engine.read_published(&keys, &context) else { return false };
+                if self.is_traced() {
+                    self.trace_reads_alone(&keys, &documents, &context);
+                }
+                body(&mut Call { frame, space, known: Known::Documents(&mut documents), random })
+            }
+        };
+        let reply = answer.unwrap_or_else(|error| error);
         self.hints.used();
         self.answer(&reply);
         true
+    }
+
+    /// Serves a command on documents whose keys nobody else uses over a store that never waits; false if it can't be.
+    fn serve_at_once(&mut self, command: &'static Command, frame: Frame<'_>) -> bool {
+        let (Some(body), Some(effect)) = (command.body(), command.effect(frame)) else { return false };
+        if self.open.is_open() || self.is_traced() || !self.shared.engine.commits_at_once() {
+            return false;
+        }
+        let began = self.shared.engine.runtime().elapsed();
+        let locks = self.locks_of(command, effect, frame);
+        let (space, random, context) = (self.space, self.random_for(command), self.context());
+        let done = self.shared.engine.execute_at_once(&locks, &context, |documents| {
+            body(&mut Call { frame, space, known: Known::Documents(documents), random })
+        });
+        let Some(done) = done else { return false };
+        self.hints.used();
+        self.time(command, frame, began);
+        match done {
+            Ok(reply) => self.answer(&reply),
+            Err(error) => self.answer(&txn_error(&error)),
+        }
+        true
+    }
+
+    fn locks_of(&self, command: &Command, effect: Effect, frame: Frame<'_>) -> SmallVec<[PlannedLock; 2]> {
+        let mut locks = SmallVec::new();
+        match command.only_key(frame, self.space) {
+            Some(key) => locks.push(planned(key, effect)),
+            None => command.each_key(frame, self.space, &mut |key| locks.push(planned(key, effect))),
+        }
+        locks
     }
 
     /// Runs one command, waiting where it has to.
@@ -260,8 +305,7 @@ impl Session {
             Run::Engine(body) => body(self, frame).await,
             Run::Documents(_, body) | Run::Varying(_, body) => {
                 let effect = command.effect(frame).unwrap_or(Effect::ReadWrite);
-                let mut locks = SmallVec::<[PlannedLock; 2]>::new();
-                command.each_key(frame, self.space, &mut |key| locks.push(planned(key, effect)));
+                let locks = self.locks_of(command, effect, frame);
                 match self.open.is_open() {
                     true => self.run_in_open(&locks, command, body, frame, ahead).await,
                     false => self.run_alone(locks.into_vec(), command, body, frame, ahead).await,
@@ -291,7 +335,7 @@ impl Session {
         let shared = self.shared.clone();
         let mut accessed = self.accessed();
         let executed = shared.engine.execute(&plan, context, ahead, |documents| {
-            let answer = body(&mut Call { frame, space, documents, random });
+            let answer = body(&mut Call { frame, space, known: Known::Documents(documents), random });
             accessed.note(&plan, documents, answer.is_ok());
             answer
         });
@@ -334,7 +378,7 @@ impl Session {
         let context = *transaction.context_mut();
         let documents = transaction.documents_mut();
         documents.savepoint();
-        let answer = body(&mut Call { frame, space, documents, random });
+        let answer = body(&mut Call { frame, space, known: Known::Documents(documents), random });
         if answer.is_err() {
             documents.roll_back();
         }
@@ -346,34 +390,6 @@ impl Session {
         self.committing = Some((transaction.shown(), false));
         self.open.hold(loaded);
         answer.unwrap_or_else(|error| error)
-    }
-
-    /// The keys that the rest of the batch, from `start`, will miss: of plain commands, up to the first that changes
-    /// how others are to be read.
-    fn missing_ahead(&self, batch: &Batch, start: usize) -> Vec<Key> {
-        let mut keys: Vec<Key> = Vec::new();
-        for at in start..batch.len() {
-            let frame = batch.frame(at);
-            let Some((number, command)) = self.shared.table.find_numbered(frame.arg(0)) else { continue };
-            let refused =
-                || self.identity.is_guarded(&self.shared.access) && self.denied(number, command, frame).is_some();
-            if !command.arity_fits(frame.len()) || refused() {
-                continue;
-            }
-            match command.effect(frame) {
-                Some(Effect::Blind) => {}
-                Some(Effect::Read | Effect::ReadWrite) => {
-                    command.each_key(frame, self.space, &mut |key| {
-                        if keys.len() < LOOK_AHEAD_KEYS_MAX {
-                            keys.push(key.to_key());
-                        }
-                    });
-                }
-                None if command.is(Flag::NotQueued) || command.name == "select" => break,
-                None => {}
-            }
-        }
-        keys
     }
 
     /// What the policy is told with the reads of the next command.

@@ -1,6 +1,6 @@
 //! What all sessions of a server share.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -106,6 +106,8 @@ pub struct Figures {
     pub connections: AtomicU64,
     /// Connections refused for want of room.
     pub connections_refused: AtomicU64,
+    /// Connections closed because they had not authenticated: in time, or before others wanted their room.
+    pub strangers_closed: AtomicU64,
     /// Interactive transactions open now.
     pub transactions_open: AtomicUsize,
     /// Bytes of replies that wait for clients now.
@@ -121,7 +123,8 @@ pub struct Figures {
 impl Figures {
     /// Sets what is counted back to zero; what is there now stays.
     pub fn reset(&self) {
-        for figure in [&self.connections, &self.connections_refused, &self.bytes_in, &self.bytes_out] {
+        let connections = [&self.connections, &self.connections_refused, &self.strangers_closed];
+        for figure in connections.into_iter().chain([&self.bytes_in, &self.bytes_out]) {
             figure.store(0, Ordering::Relaxed);
         }
     }
@@ -168,8 +171,34 @@ impl Stop {
 /// The connected clients by id.
 #[derive(Default)]
 pub struct Clients {
-    clients: Mutex<BTreeMap<u64, Arc<Client>>>,
+    list: Mutex<List>,
     next_id: AtomicU64,
+}
+
+#[derive(Default)]
+struct List {
+    clients: BTreeMap<u64, Arc<Client>>,
+    /// Those that have to authenticate and have sent no request yet: the first to go where there is no room.
+    silent: BTreeSet<u64>,
+    /// Those that have sent one and have not authenticated: the next.
+    strangers: BTreeSet<u64>,
+}
+
+impl List {
+    /// Who has to make room for another, the oldest first.
+    fn displaced(&self, now_ms: u64, limits: &ServerLimits) -> Option<Arc<Client>> {
+        let silent = self.silent.first().and_then(|id| self.clients.get(id));
+        let had_time = |client: &&Arc<Client>| client.connected_ms + limits.handshake_ms_max <= now_ms;
+        let strangers = self.strangers.iter().filter_map(|id| self.clients.get(id)).take_while(had_time);
+        let mut idle = strangers.filter(|client| !client.checked.load(Ordering::SeqCst));
+        silent.or_else(|| idle.next()).cloned()
+    }
+
+    fn remove(&mut self, id: u64) {
+        self.clients.remove(&id);
+        self.silent.remove(&id);
+        self.strangers.remove(&id);
+    }
 }
 
 /// What others may know of, and do to, a connected client.
@@ -200,6 +229,12 @@ pub struct Client {
     pub names: Mutex<ClientNames>,
     /// Number of its last command in the table.
     pub command: AtomicUsize,
+    /// Its password waits for its check, or is checked.
+    pub checked: AtomicBool,
+    /// It has to authenticate, as far as is known.
+    stranger: AtomicBool,
+    /// It is a stranger and has sent no request.
+    silent: AtomicBool,
     killed: AtomicBool,
     waker: AtomicWaker,
 }
@@ -229,6 +264,11 @@ impl Client {
         self.waker.wake();
     }
 
+    /// Whether it has to authenticate and has sent no request yet.
+    pub fn is_silent(&self) -> bool {
+        self.silent.load(Ordering::Relaxed)
+    }
+
     /// Whether it was killed.
     pub fn is_killed(&self) -> bool {
         self.killed.load(Ordering::SeqCst)
@@ -248,16 +288,66 @@ impl Client {
 }
 
 impl Clients {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Client>>> {
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, List> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a client, unless there are `clients_max`.
     pub fn add(&self, address: String, local_address: String, now_ms: u64, clients_max: usize) -> Option<Arc<Client>> {
-        let mut clients = self.lock();
-        if clients.len() >= clients_max {
-            return None;
+        let mut list = self.lock();
+        (list.clients.len() < clients_max).then(|| self.enter(&mut list, address, local_address, now_ms))
+    }
+
+    /// Adds a client that has yet to authenticate if `stranger`. Where there are `clients_max`, another stranger is sent
+    /// away for it, who has no password under check: one that has not sent a request, or has had
+    /// [`ServerLimits::handshake_ms_max`]. Both, or `None` where nobody has to go.
+    pub fn admit(
+        &self,
+        address: String,
+        local_address: String,
+        now_ms: u64,
+        stranger: bool,
+        limits: &ServerLimits,
+    ) -> Option<(Arc<Client>, Option<Arc<Client>>)> {
+        let mut list = self.lock();
+        let mut displaced = None;
+        if list.clients.len() >= limits.clients_max {
+            let other = list.displaced(now_ms, limits)?;
+            // Its place is free now; its connection ends as soon as it notices.
+            list.remove(other.id);
+            other.kill();
+            displaced = Some(other);
         }
+        let client = self.enter(&mut list, address, local_address, now_ms);
+        if stranger {
+            client.stranger.store(true, Ordering::Relaxed);
+            client.silent.store(true, Ordering::Relaxed);
+            list.silent.insert(client.id);
+        }
+        Some((client, displaced))
+    }
+
+    /// A stranger has sent a request.
+    pub fn heard(&self, client: &Client) {
+        if client.silent.swap(false, Ordering::Relaxed) {
+            let mut list = self.lock();
+            if list.silent.remove(&client.id) {
+                list.strangers.insert(client.id);
+            }
+        }
+    }
+
+    /// A client has authenticated, or does not have to.
+    pub fn known(&self, client: &Client) {
+        if client.stranger.swap(false, Ordering::Relaxed) {
+            client.silent.store(false, Ordering::Relaxed);
+            let mut list = self.lock();
+            list.silent.remove(&client.id);
+            list.strangers.remove(&client.id);
+        }
+    }
+
+    fn enter(&self, list: &mut List, address: String, local_address: String, now_ms: u64) -> Arc<Client> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed) + 1;
         let client = Arc::new(Client {
             id,
@@ -273,11 +363,14 @@ impl Clients {
             user: AtomicU64::new(0),
             names: Mutex::default(),
             command: AtomicUsize::new(usize::MAX),
+            checked: AtomicBool::new(false),
+            stranger: AtomicBool::new(false),
+            silent: AtomicBool::new(false),
             killed: AtomicBool::new(false),
             waker: AtomicWaker::new(),
         });
-        clients.insert(id, client.clone());
-        Some(client)
+        list.clients.insert(id, client.clone());
+        client
     }
 
     /// Sends all clients away who are this user.
@@ -289,17 +382,17 @@ impl Clients {
 
     /// Removes a client that is gone.
     pub fn remove(&self, id: u64) {
-        self.lock().remove(&id);
+        self.lock().remove(id);
     }
 
     /// All clients in the order in which they came.
     pub fn all(&self) -> Vec<Arc<Client>> {
-        self.lock().values().cloned().collect()
+        self.lock().clients.values().cloned().collect()
     }
 
     /// Number of clients.
     pub fn len(&self) -> usize {
-        self.lock().len()
+        self.lock().clients.len()
     }
 
     /// Whether there is none.
@@ -354,5 +447,49 @@ impl Shared {
         {
             tracing::error!(%error, "serving on with the certificate that was read before");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admit(clients: &Clients, now_ms: u64, stranger: bool) -> Option<(Arc<Client>, Option<u64>)> {
+        let limits = ServerLimits { clients_max: 4, handshake_ms_max: 100, ..ServerLimits::default() };
+        let admitted = clients.admit(String::new(), String::new(), now_ms, stranger, &limits);
+        admitted.map(|(client, displaced)| {
+            assert!(displaced.iter().all(|other| other.is_killed()) && clients.len() <= 4);
+            (client, displaced.map(|other| other.id))
+        })
+    }
+
+    #[test]
+    fn the_oldest_who_says_nothing_goes_first() {
+        let clients = Clients::default();
+        let come = |now_ms, stranger| admit(&clients, now_ms, stranger).unwrap();
+        let [(one, _), (two, _), (_, _), (four, _)] = [come(0, true), come(1, true), come(2, false), come(3, true)];
+        clients.heard(&one);
+        assert!(!one.is_silent() && two.is_silent());
+        // 2 before 4; 3 is no stranger.
+        let (five, displaced) = come(4, true);
+        assert_eq!(displaced, Some(2));
+        clients.known(&five);
+        let (six, displaced) = come(5, true);
+        assert_eq!(displaced, Some(4));
+        clients.heard(&six);
+        // All have said something: 1 has its time, unless its password is just checked.
+        assert!(admit(&clients, 99, true).is_none());
+        one.checked.store(true, Ordering::SeqCst);
+        assert!(admit(&clients, 104, true).is_none());
+        one.checked.store(false, Ordering::SeqCst);
+        assert_eq!(come(104, false).1, Some(1));
+        assert_eq!(come(105, false).1, Some(6));
+        assert!(admit(&clients, 1000, false).is_none(), "nobody is a stranger any more");
+        // Whoever was sent away is heard of no more.
+        clients.heard(&four);
+        clients.remove(one.id);
+        assert_eq!(clients.len(), 4);
+        let list = clients.lock();
+        assert!(list.silent.is_empty() && list.strangers.is_empty());
     }
 }

@@ -254,6 +254,23 @@ async fn clients_that_connect_again_do_not_pay_again() {
     }
 }
 
+/// How long a wrong password takes tells nothing of users and their passwords.
+#[tokio::test]
+async fn a_wrong_password_costs_as_much_whoever_it_is_for() {
+    let (_folder, shared) = with_users("user default on #HASH ~* +@all\nuser one on #HASH\nuser off off #HASH");
+    let mut admin = Peer::new(&shared);
+    admin.check(&[("AUTH hunter2", "+OK|"), ("ACL SETUSER three on >a >b >c", "+OK|")]).await;
+    for name in ["one", "three", "off", "default", "nosuch"] {
+        let before = shared.access.hashes();
+        assert_eq!(Peer::new(&shared).say(&format!("AUTH {name} wrong")).await, WRONGPASS);
+        assert_eq!(shared.access.hashes() - before, 3, "{name}");
+    }
+    admin.check(&[("ACL DELUSER three", ":1|")]).await;
+    let before = shared.access.hashes();
+    Peer::new(&shared).say("AUTH nosuch wrong").await;
+    assert_eq!(shared.access.hashes() - before, 1);
+}
+
 /// A browser can be had to send commands to loopback as the body of a request: nothing behind its first line is served.
 #[tokio::test]
 async fn a_web_page_commands_nothing() {

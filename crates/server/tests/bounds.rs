@@ -57,6 +57,30 @@ async fn a_step_of_scan_ends_where_names_are_long() {
     }
 }
 
+/// The longest names there may be: a step holds few of them, whatever its COUNT.
+#[tokio::test]
+async fn a_step_of_scan_ends_where_names_are_longest() {
+    let shared = server(|_| {});
+    let mut peer = Peer::new(&shared);
+    let name = |n: usize| format!("{n:04}{}", "k".repeat(65_000));
+    for n in 0..100 {
+        peer.say(&format!("SET {} v PX 3600000", name(n))).await;
+    }
+    let (mut cursor, mut seen, mut steps) = ("0".to_owned(), 0, 0);
+    loop {
+        let said = peer.say(&format!("SCAN {cursor} COUNT 1000")).await;
+        assert!(said.len() < 3 << 20, "{} bytes in one step", said.len());
+        (seen, steps) = (seen + said.matches("kkk|").count(), steps + 1);
+        cursor = said.split('|').nth(2).unwrap().to_owned();
+        if cursor == "0" {
+            break;
+        }
+    }
+    assert!(seen == 100 && steps >= 3, "{seen} keys in {steps} steps");
+    assert_eq!(peer.say("KEYS *").await.matches("kkk|").count(), 100);
+    assert!(peer.say("RANDOMKEY").await.starts_with("$65004|"));
+}
+
 #[tokio::test]
 async fn what_a_script_takes_in_memory_is_counted() {
     let shared = server(|options| options.limits.multi_bytes_max = 10_000);
@@ -73,11 +97,25 @@ async fn patterns_are_short() {
     let shared = server(|_| {});
     let mut peer = Peer::new(&shared);
     peer.say("HSET h f v\nSADD s e").await;
-    for before in ["SCAN 0 MATCH", "KEYS", "HSCAN h 0 MATCH", "SSCAN s 0 MATCH", "COMMAND LIST FILTERBY PATTERN"] {
+    for before in
+        ["SCAN 0 MATCH", "KEYS", "HSCAN h 0 MATCH", "SSCAN s 0 MATCH", "COMMAND LIST FILTERBY PATTERN", "CONFIG GET"]
+    {
         assert!(peer.say(&format!("{before} {}", "x".repeat(1024))).await.starts_with('*'), "{before}");
         let said = peer.say(&format!("{before} {}", "x".repeat(1025))).await;
         assert_eq!(said, "-LIMIT pattern_bytes_max 1024|", "{before}");
     }
+}
+
+/// Each name is matched against each pattern.
+#[tokio::test]
+async fn patterns_of_config_get_are_few() {
+    let shared = server(|_| {});
+    let mut peer = Peer::new(&shared);
+    let all = peer.say("CONFIG GET *").await;
+    let count: usize = all[1..].split('|').next().unwrap().parse::<usize>().unwrap() / 2;
+    assert_eq!(peer.say(&format!("CONFIG GET{}", " *".repeat(count))).await, all);
+    let said = peer.say(&format!("CONFIG GET{}", " *".repeat(count + 1))).await;
+    assert_eq!(said, format!("-LIMIT config_patterns_max {count}|"));
 }
 
 /// There are only so many names, and none is ever given back.
@@ -93,4 +131,24 @@ async fn what_is_refused_takes_no_name() {
     assert!(shared.labels.vertices(0).is_empty() && shared.labels.txn_types(0).is_empty());
     peer.check(&[("TXN BEGIN TYPE shop", "+OK|"), ("TXN STEP cart", "+OK|"), ("TXN ABORT", "+OK|")]).await;
     assert!(shared.labels.vertices(0).len() == 1 && shared.labels.txn_types(0).len() == 1);
+}
+
+/// Each key once, however often it is named, and no more than there may be; what is watched stays so.
+#[tokio::test]
+async fn watched_keys_are_counted() {
+    let shared = server(|options| options.limits.watched_keys_max = 3);
+    let (mut peer, mut other) = (Peer::new(&shared), Peer::new(&shared));
+    peer.check(&[
+        ("WATCH a b a", "+OK|"),
+        ("WATCH b c c", "+OK|"),
+        ("WATCH a d", "-LIMIT watched_keys_max 3|"),
+        ("WATCH a b c", "+OK|"),
+    ])
+    .await;
+    other.check(&[("SET d 1", "+OK|")]).await;
+    assert_eq!(peer.say("MULTI\nPING\nEXEC").await, "+OK|+QUEUED|*1|+PONG|", "d is not watched");
+    peer.check(&[("WATCH a b c", "+OK|"), ("WATCH d", "-LIMIT watched_keys_max 3|")]).await;
+    other.check(&[("SET c 1", "+OK|")]).await;
+    assert_eq!(peer.say("MULTI\nPING\nEXEC").await, "+OK|+QUEUED|*-1|", "c is watched still");
+    peer.check(&[("WATCH a b c", "+OK|"), ("UNWATCH", "+OK|"), ("WATCH d e f", "+OK|")]).await;
 }

@@ -17,10 +17,12 @@
 //! budget. It never calls a store.
 
 mod budget;
+mod entry;
 mod fence;
 mod partition;
 mod record;
 mod slab;
+mod slot;
 
 use std::sync::{Arc, PoisonError};
 
@@ -38,6 +40,7 @@ use crate::policy::{Access, Policy, Settings, Slot, Unit};
 use crate::read::Read;
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
 use partition::Partition;
+use smallvec::SmallVec;
 
 /// Keys that one look without locks may take together; a larger read takes locks.
 pub const LOOK_KEYS_MAX: usize = 1024;
@@ -194,9 +197,21 @@ impl Cache {
     }
 
     /// One look at a single key that counts the hit at once. `None`: not cached or being published.
-    pub fn get_published(&self, key: KeyRef<'_>, context: &Context) -> Option<(Key, Read)> {
+    pub fn get_published(&self, key: KeyRef<'_>, context: &Context) -> Option<Read> {
         let hash = key.hash64();
         self.inner.partition_of(hash).get_published(hash, key, context)
+    }
+
+    /// Has the processor fetch what look-ups of keys with these hashes will need, all at the same time. To be called
+    /// before a batch of look-ups; for more than one, or it costs more than it saves.
+    pub fn prefetch(&self, hashes: &[u64]) {
+        let candidates: SmallVec<[Option<Slot>; 32]> =
+            hashes.iter().map(|hash| self.inner.partition_of(*hash).prefetch_entry(*hash)).collect();
+        for (hash, slot) in hashes.iter().zip(candidates) {
+            if let Some(slot) = slot {
+                self.inner.partition_of(*hash).prefetch_record(slot);
+            }
+        }
     }
 
     /// Begins to fill `key`, or joins who has begun. To be called *before* the store is read.
@@ -448,4 +463,39 @@ fn forced(access: &Access) -> Access {
 /// Locks a partition. A panic under the lock is a bug in a policy; the partition is used as it is.
 fn lock(partition: &Mutex<Partition>) -> MutexGuard<'_, Partition> {
     partition.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::POLICIES;
+
+    /// Within a partition a table finds keys by the low bits of their hashes and tells them apart by the seven highest.
+    /// If all keys of a partition agreed in these, its table would be slow.
+    #[test]
+    fn partitions_and_their_tables_use_different_bits_of_a_hash() {
+        const PARTITIONS: usize = 64;
+        const KEYS_EACH: usize = 2048;
+        let budget_bytes = 1 << 20;
+        let options = CacheOptions { budget_bytes, partitions: PARTITIONS, policy: POLICIES[0], policy_values: vec![] };
+        let cache = Cache::new(&options);
+        let mut keys = vec![0; PARTITIONS];
+        let (mut tags, mut buckets) = (vec![[0; 128]; PARTITIONS], vec![[0; 256]; PARTITIONS]);
+        for number in 0..PARTITIONS * KEYS_EACH {
+            let hash = Key::new(0, format!("user:{number}").as_bytes()).borrow().hash64();
+            let partition = cache.inner.index(hash);
+            keys[partition] += 1;
+            tags[partition][(hash >> 57) as usize] += 1;
+            buckets[partition][(hash & 0xff) as usize] += 1;
+        }
+        for partition in 0..PARTITIONS {
+            assert!(keys[partition] > KEYS_EACH * 3 / 4 && keys[partition] < KEYS_EACH * 5 / 4, "{keys:?}");
+            // 16 expected of each tag, 8 of each bucket.
+            let (tags, buckets) = (&tags[partition], &buckets[partition]);
+            assert!(tags.iter().all(|count| (1..48).contains(count)), "tags of partition {partition}: {tags:?}");
+            let empty = buckets.iter().filter(|count| **count == 0).count();
+            let most = buckets.iter().max().copied().unwrap_or_default();
+            assert!(empty < 8 && most < 32, "buckets of partition {partition}: {buckets:?}");
+        }
+    }
 }

@@ -5,13 +5,14 @@ use std::collections::HashMap;
 use futures_channel::oneshot;
 use hashbrown::HashTable;
 
+use super::entry::Entry;
 use super::fence::{Begin, Fence, Fill, Flight, Follow};
 use super::record::Record;
 use super::slab::Slab;
 use super::{Cache, CacheStats, Context, Look};
 use crate::key::{Key, KeyRef};
 use crate::mutation::{self, Fault};
-use crate::policy::{Access, AccessKind, Hits, MARKS_MAX, Order, Policy, Slot, Why};
+use crate::policy::{Access, AccessKind, Hits, Order, Policy, Slot, Why};
 use crate::read::Read;
 use crate::version::Version;
 
@@ -23,23 +24,11 @@ pub struct Word {
     sequence: u64,
 }
 
-/// One cached key.
-pub(super) struct Entry {
-    record: Record,
-    /// Unique over all installs of the partition; never used again.
-    sequence: u64,
-    charged: u32,
-    space: u8,
-    marks: u8,
-    /// Being published.
-    marked: bool,
-}
-
 pub(super) struct Partition {
     index: HashTable<Slot>,
     entries: Slab<Entry>,
     order: Box<dyn Order>,
-    hits: Hits,
+    policy: &'static Policy,
     fences: HashMap<Key, Fence, foldhash::quality::RandomState>,
     /// How often each pinned slot is pinned.
     pins: HashMap<Slot, u32, foldhash::fast::RandomState>,
@@ -52,23 +41,13 @@ pub(super) struct Partition {
     stats: CacheStats,
 }
 
-impl Entry {
-    fn is_of(&self, key: KeyRef<'_>) -> bool {
-        self.space == key.space && self.record.is_named(key)
-    }
-
-    fn hash64(&self) -> u64 {
-        KeyRef { space: self.space, name: self.record.name() }.hash64()
-    }
-}
-
 impl Partition {
-    pub(super) fn new(policy: &Policy, order: Box<dyn Order>) -> Partition {
+    pub(super) fn new(policy: &'static Policy, order: Box<dyn Order>) -> Partition {
         Partition {
             index: HashTable::new(),
             entries: Slab::new(),
             order,
-            hits: policy.hits,
+            policy,
             fences: HashMap::default(),
             pins: HashMap::default(),
             scratch: Vec::new(),
@@ -132,12 +111,25 @@ impl Partition {
         self.entries.get(slot).map(|entry| entry.record.read())
     }
 
-    pub(super) fn get_published(&mut self, hash: u64, key: KeyRef<'_>, context: &Context) -> Option<(Key, Read)> {
+    pub(super) fn get_published(&mut self, hash: u64, key: KeyRef<'_>, context: &Context) -> Option<Read> {
         let slot = self.slot(hash, key)?;
-        let entry = self.entries.get(slot).filter(|entry| !entry.marked)?;
-        let found = (entry.record.key(entry.space), entry.record.read());
+        let read = self.entries.get(slot).filter(|entry| !entry.marked())?.record.read();
         self.touch_slot(slot, hash, context);
-        Some(found)
+        Some(read)
+    }
+
+    /// Asks for the memory of the entry that a key with this hash probably has; its slot.
+    pub(super) fn prefetch_entry(&self, hash: u64) -> Option<Slot> {
+        let slot = *self.index.find(hash, |_| true)?;
+        self.entries.prefetch(slot);
+        Some(slot)
+    }
+
+    /// Asks for the memory of the record in `slot`.
+    pub(super) fn prefetch_record(&self, slot: Slot) {
+        if let Some(entry) = self.entries.get(slot) {
+            entry.record.prefetch();
+        }
     }
 
     pub(super) fn peek(&self, key: KeyRef<'_>) -> Option<Read> {
@@ -147,9 +139,11 @@ impl Partition {
     pub(super) fn look(&self, key: KeyRef<'_>) -> Look {
         let Some(slot) = self.find(key) else { return Look::Miss };
         match self.entries.get(slot) {
-            Some(entry) if !entry.marked => {
-                Look::Hit(entry.record.key(entry.space), entry.record.read(), Word { slot, sequence: entry.sequence })
-            }
+            Some(entry) if !entry.marked() => Look::Hit(
+                entry.record.key(entry.space()),
+                entry.record.read(),
+                Word { slot, sequence: entry.sequence() },
+            ),
             Some(_) => Look::Marked,
             None => Look::Miss,
         }
@@ -157,11 +151,11 @@ impl Partition {
 
     pub(super) fn unchanged(&self, key: KeyRef<'_>, word: Word) -> bool {
         let entry = self.entries.get(word.slot);
-        entry.is_some_and(|entry| entry.sequence == word.sequence && !entry.marked && entry.is_of(key))
+        entry.is_some_and(|entry| entry.sequence() == word.sequence && !entry.marked() && entry.is_of(key))
     }
 
     pub(super) fn touch(&mut self, word: Word, key: KeyRef<'_>, context: &Context) {
-        let same = self.entries.get(word.slot).is_some_and(|entry| entry.sequence == word.sequence);
+        let same = self.entries.get(word.slot).is_some_and(|entry| entry.sequence() == word.sequence);
         match same {
             true => self.touch_slot(word.slot, key.hash64(), context),
             // Replaced since: a hit all the same, but nothing that the order should hear of.
@@ -171,14 +165,14 @@ impl Partition {
 
     fn touch_slot(&mut self, slot: Slot, hash: u64, context: &Context) {
         self.stats.hits += 1;
-        match self.hits {
+        match self.policy.hits {
             Hits::Marks => {
                 if let Some(entry) = self.entries.get_mut(slot) {
-                    entry.marks = (entry.marks + 1).min(MARKS_MAX);
+                    entry.touch();
                 }
             }
             Hits::Accesses => {
-                let size = self.entries.get(slot).map_or(0, |entry| entry.charged as usize);
+                let size = self.entries.get(slot).map_or(0, |entry| entry.charged(self.policy));
                 let access = self.access(hash, Some(slot), context, AccessKind::Read, size);
                 self.order.access(slot, &access);
             }
@@ -246,18 +240,18 @@ impl Partition {
 
     pub(super) fn mark(&mut self, key: KeyRef<'_>) {
         if let Some(entry) = self.entry_mut(key) {
-            entry.marked = true;
+            entry.set_marked(true);
         }
     }
 
     pub(super) fn unmark(&mut self, key: KeyRef<'_>) {
         if let Some(entry) = self.entry_mut(key) {
-            entry.marked = false;
+            entry.set_marked(false);
         }
     }
 
     pub(super) fn charged(&self, slot: Slot) -> usize {
-        self.entries.get(slot).map_or(0, |entry| entry.charged as usize)
+        self.entries.get(slot).map_or(0, |entry| entry.charged(self.policy))
     }
 
     pub(super) fn admit(&mut self, access: &Access) -> bool {
@@ -273,26 +267,26 @@ impl Partition {
     /// Puts a value in, where `access` says that its key is cached; room has been made.
     pub(super) fn put(&mut self, key: &Key, read: &Read, access: &Access, marked: bool) {
         self.next_sequence += 1;
-        let (sequence, charged) = (self.next_sequence, access.size);
+        let sequence = self.next_sequence;
         if let Some((slot, _)) = access.slot {
             if let Some(entry) = self.entries.get_mut(slot) {
-                let resized = entry.charged != charged;
-                (entry.record, entry.sequence, entry.charged) =
-                    (Record::new(key, read, &mut self.scratch), sequence, charged);
-                entry.marked |= marked;
-                if resized {
-                    self.order.resized(slot, charged);
+                let resized = entry.charged(self.policy) != access.size as usize;
+                entry.replace(Record::new(key, read, &mut self.scratch), sequence);
+                if marked {
+                    entry.set_marked(true);
                 }
-                match self.hits {
-                    Hits::Marks => entry.marks = (entry.marks + 1).min(MARKS_MAX),
+                if resized {
+                    self.order.resized(slot, access.size);
+                }
+                match self.policy.hits {
+                    Hits::Marks => entry.touch(),
                     Hits::Accesses => self.order.access(slot, access),
                 }
             }
             return;
         }
         let record = Record::new(key, read, &mut self.scratch);
-        let entry = Entry { record, sequence, charged, space: key.space(), marks: 0, marked };
-        let slot = self.entries.insert(entry);
+        let slot = self.entries.insert(Entry::new(record, sequence, key.space(), marked));
         let entries = &self.entries;
         let hash = |slot: &Slot| entries.get(*slot).map_or(0, |entry| entry.hash64());
         self.index.insert_unique(access.hash, slot, hash);
@@ -309,7 +303,7 @@ impl Partition {
     /// Evicts one entry to make room for `incoming`; the bytes freed, `None` if nothing may go.
     pub(super) fn evict(&mut self, incoming: &Access) -> Option<usize> {
         let entries = &mut self.entries;
-        let mut marks = |slot: Slot| entries.get_mut(slot).map_or(0, |entry| std::mem::take(&mut entry.marks));
+        let mut marks = |slot: Slot| entries.get_mut(slot).map_or(0, Entry::take_touches);
         let slot = self.order.victim(incoming, &mut marks)?;
         self.stats.evictions += 1;
         Some(self.take(slot, Why::Evicted))
@@ -326,7 +320,7 @@ impl Partition {
             self.order.restore(slot);
         }
         self.order.removed(slot, hash, why);
-        entry.charged as usize
+        entry.charged(self.policy)
     }
 
     pub(super) fn remove(&mut self, key: &Key) -> usize {
@@ -346,7 +340,8 @@ impl Partition {
         for key in keys {
             self.end_overtaken(&key);
         }
-        let slots: Vec<Slot> = self.entries.iter().filter(|(_, entry)| of(entry.space)).map(|(slot, _)| slot).collect();
+        let slots: Vec<Slot> =
+            self.entries.iter().filter(|(_, entry)| of(entry.space())).map(|(slot, _)| slot).collect();
         slots.into_iter().map(|slot| self.take(slot, Why::Invalidated)).sum()
     }
 
@@ -390,7 +385,7 @@ impl Partition {
     pub(super) fn explain(&self, key: KeyRef<'_>) -> Option<(Read, usize, String)> {
         let slot = self.find(key)?;
         let entry = self.entries.get(slot)?;
-        Some((entry.record.read(), entry.charged as usize, self.order.explain(slot)))
+        Some((entry.record.read(), entry.charged(self.policy), self.order.explain(slot)))
     }
 
     pub(super) fn add_to(&self, stats: &mut CacheStats) {
@@ -413,25 +408,14 @@ impl Partition {
         self.order.validate();
         assert_eq!(self.index.len(), self.entries.iter().count(), "index and entries");
         for (slot, entry) in self.entries.iter() {
-            let key = entry.record.key(entry.space);
+            let key = entry.record.key(entry.space());
             assert_eq!(self.find(key.borrow()), Some(slot), "{key} is found where it is");
         }
         for slot in self.pins.keys() {
             assert!(self.entries.get(*slot).is_some(), "slot {slot} is pinned and empty");
         }
         assert!(self.fences.values().all(|fence| !fence.idle()), "no idle fence is kept");
-        let entries: usize = self.entries.iter().map(|(_, entry)| entry.charged as usize).sum();
+        let entries: usize = self.entries.iter().map(|(_, entry)| entry.charged(self.policy)).sum();
         entries + self.policy_bytes
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A million cached keys cost what an entry costs a million times.
-    #[test]
-    fn an_entry_is_small() {
-        assert_eq!(size_of::<Option<Entry>>(), 32);
     }
 }

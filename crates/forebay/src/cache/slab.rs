@@ -1,5 +1,6 @@
 //! Entries by slot number, in chunks, so that growing moves nothing and wastes at most one chunk.
 
+use super::slot::prefetch;
 use crate::policy::Slot;
 
 /// Entries in one chunk.
@@ -27,6 +28,13 @@ impl<T> Slab<T> {
         let chunk = self.chunks.len() - 1;
         self.chunks[chunk].push(Some(entry));
         (chunk * CHUNK + self.chunks[chunk].len() - 1) as Slot
+    }
+
+    /// Asks for the memory of `slot`.
+    pub(super) fn prefetch(&self, slot: Slot) {
+        if let Some(entry) = self.chunks.get(slot as usize / CHUNK).and_then(|chunk| chunk.get(slot as usize % CHUNK)) {
+            prefetch::<1, _>(entry);
+        }
     }
 
     pub(super) fn get(&self, slot: Slot) -> Option<&T> {

@@ -1,8 +1,9 @@
 //! Ghosts: hashes of entries that were evicted, first in, first out, within a bounded weight.
 //!
-//! There are about as many ghosts as entries, so they are kept small: a ring of hashes and weights, oldest first, and
-//! an index of places in it. A ghost that is taken out of the middle leaves its place empty until the ring has
-//! passed it.
+//! There are about as many ghosts as entries, so they are kept small: a ring of fingerprints and weights, oldest first,
+//! and an index of places in it. A ghost that is taken out of the middle leaves its place empty until the ring has
+//! passed it. A fingerprint has 32 bits: a key that was never evicted is taken for one that was in one of 4 billion
+//! cases per ghost, the same ones in each run, and the worst that comes of it is a place in the main queue.
 
 use std::collections::VecDeque;
 
@@ -10,6 +11,9 @@ use hashbrown::HashTable;
 
 /// No more ghosts than this in one order, however small the entries were.
 const GHOSTS_MAX: usize = 1 << 22;
+
+/// 2^64 over the golden ratio: an odd number that carries low bits far up.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The weight of an empty place; a ghost weighs at least 1.
 const EMPTY: u32 = 0;
@@ -19,9 +23,9 @@ const PLACES_MIN: usize = 64;
 
 /// Remembers the hashes of evicted entries, oldest forgotten first.
 pub(super) struct Ghosts {
-    /// Numbers of places, found by hash.
+    /// Numbers of places, found by fingerprint.
     index: HashTable<u32>,
-    hashes: VecDeque<u64>,
+    prints: VecDeque<u32>,
     weights: VecDeque<u32>,
     /// The number of the ring's first place. Numbers wrap around; there are far fewer places than numbers.
     first: u32,
@@ -36,7 +40,7 @@ impl Ghosts {
     pub fn new(weight_max: u64) -> Ghosts {
         Ghosts {
             index: HashTable::new(),
-            hashes: VecDeque::new(),
+            prints: VecDeque::new(),
             weights: VecDeque::new(),
             first: 0,
             weight: 0,
@@ -50,25 +54,30 @@ impl Ghosts {
         if u64::from(weight) > self.weight_max {
             return;
         }
-        self.remove(hash);
+        let print = fingerprint(hash);
+        self.remove_print(print);
         let weight_left = self.weight_max - u64::from(weight);
         while self.weight > weight_left || self.len() >= GHOSTS_MAX {
             self.forget_oldest();
         }
         self.reserve();
-        let number = self.first.wrapping_add(self.hashes.len() as u32);
-        self.hashes.push_back(hash);
+        let number = self.first.wrapping_add(self.prints.len() as u32);
+        self.prints.push_back(print);
         self.weights.push_back(weight);
         self.weight += u64::from(weight);
-        let (hashes, first) = (&self.hashes, self.first);
-        self.index.insert_unique(hash, number, |number| hashes[number.wrapping_sub(first) as usize]);
+        let (prints, first) = (&self.prints, self.first);
+        self.index.insert_unique(spread(print), number, |number| spread(prints[number.wrapping_sub(first) as usize]));
     }
 
     /// Forgets an entry; whether it was there.
     pub fn remove(&mut self, hash: u64) -> bool {
-        let (hashes, first) = (&self.hashes, self.first);
-        let same = |number: &u32| hashes[number.wrapping_sub(first) as usize] == hash;
-        let Ok(found) = self.index.find_entry(hash, same) else { return false };
+        self.remove_print(fingerprint(hash))
+    }
+
+    fn remove_print(&mut self, print: u32) -> bool {
+        let (prints, first) = (&self.prints, self.first);
+        let same = |number: &u32| prints[number.wrapping_sub(first) as usize] == print;
+        let Ok(found) = self.index.find_entry(spread(print), same) else { return false };
         let (number, _) = found.remove();
         let weight = &mut self.weights[number.wrapping_sub(first) as usize];
         self.weight -= u64::from(std::mem::replace(weight, EMPTY));
@@ -93,20 +102,20 @@ impl Ghosts {
 
     /// Bytes that they occupy.
     pub fn bytes(&self) -> usize {
-        self.hashes.capacity() * size_of::<u64>()
+        self.prints.capacity() * size_of::<u32>()
             + self.weights.capacity() * size_of::<u32>()
             + self.index.allocation_size()
     }
 
     fn forget_oldest(&mut self) {
         // The first place is never empty.
-        if let Some(&oldest) = self.hashes.front() {
-            self.remove(oldest);
+        if let Some(&oldest) = self.prints.front() {
+            self.remove_print(oldest);
         }
     }
 
     fn pass_first(&mut self) {
-        self.hashes.pop_front();
+        self.prints.pop_front();
         self.weights.pop_front();
         self.first = self.first.wrapping_add(1);
     }
@@ -114,27 +123,27 @@ impl Ghosts {
     /// Room for one more place. Empty places go when they are the most; else the ring grows by an eighth, because all
     /// of it comes into use, and doubling would leave up to half of it idle.
     fn reserve(&mut self) {
-        let places = self.hashes.len();
-        if places < self.hashes.capacity() {
+        let places = self.prints.len();
+        if places < self.prints.capacity() {
             return;
         }
         if places > PLACES_MIN && places > 2 * self.len() {
             return self.tidy();
         }
-        self.hashes.reserve_exact(places / 8 + PLACES_MIN);
+        self.prints.reserve_exact(places / 8 + PLACES_MIN);
         self.weights.reserve_exact(places / 8 + PLACES_MIN);
     }
 
     /// Takes the empty places out of the ring.
     fn tidy(&mut self) {
         let mut live = self.weights.iter().map(|&weight| weight != EMPTY);
-        self.hashes.retain(|_| live.next() == Some(true));
+        self.prints.retain(|_| live.next() == Some(true));
         self.weights.retain(|&weight| weight != EMPTY);
         self.index.clear();
-        let (hashes, first) = (&self.hashes, self.first);
-        for (place, &hash) in hashes.iter().enumerate() {
-            let number = first.wrapping_add(place as u32);
-            self.index.insert_unique(hash, number, |number| hashes[number.wrapping_sub(first) as usize]);
+        let (prints, first) = (&self.prints, self.first);
+        let hash = |number: &u32| spread(prints[number.wrapping_sub(first) as usize]);
+        for (place, &print) in prints.iter().enumerate() {
+            self.index.insert_unique(spread(print), first.wrapping_add(place as u32), hash);
         }
     }
 
@@ -144,15 +153,26 @@ impl Ghosts {
         assert_eq!(weights.sum::<u64>(), self.weight, "the sum of the weights");
         assert!(self.weight <= self.weight_max, "ghosts beyond their bound");
         assert_ne!(self.weights.front(), Some(&EMPTY), "the first place is in use");
-        assert_eq!(self.hashes.len(), self.weights.len(), "each place has a hash and a weight");
+        assert_eq!(self.prints.len(), self.weights.len(), "each place has a fingerprint and a weight");
         let live = self.weights.iter().filter(|&&weight| weight != EMPTY).count();
         assert_eq!(live, self.len(), "each ghost is in the index");
-        for (place, (&hash, _)) in self.hashes.iter().zip(&self.weights).enumerate().filter(|(_, (_, w))| **w != EMPTY)
+        for (place, (&print, _)) in self.prints.iter().zip(&self.weights).enumerate().filter(|(_, (_, w))| **w != EMPTY)
         {
             let number = self.first.wrapping_add(place as u32);
-            assert!(self.index.find(hash, |&at| at == number).is_some(), "ghost {hash:#x} is found where it stands");
+            let found = self.index.find(spread(print), |&at| at == number);
+            assert!(found.is_some(), "ghost {print:#x} is found where it stands");
         }
     }
+}
+
+/// All bits of `hash` decide, also where it is a plain number.
+fn fingerprint(hash: u64) -> u32 {
+    (hash.wrapping_mul(SPREAD) >> 32) as u32
+}
+
+/// The hash by which the index knows a fingerprint.
+fn spread(print: u32) -> u64 {
+    u64::from(print).wrapping_mul(SPREAD)
 }
 
 #[cfg(test)]

@@ -8,6 +8,9 @@ use super::Slot;
 /// No neighbour.
 const NONE: u32 = u32::MAX;
 
+/// Nodes that are not worth counting.
+const NODES_MIN: usize = 64;
+
 /// Bytes of list metadata per slot.
 pub(super) const NODE_BYTES: usize = size_of::<Node>();
 
@@ -15,12 +18,28 @@ pub(super) const NODE_BYTES: usize = size_of::<Node>();
 struct Node {
     older: u32,
     newer: u32,
-    /// The list that it is in, `NONE` for a slot that is not in.
-    list: u32,
+    /// The list that it is in, [`NO_LIST`] for a slot that is not in, and above it the owner's note.
+    list_and_note: u32,
     weight: u32,
 }
 
-const OUT: Node = Node { older: NONE, newer: NONE, list: NONE, weight: 0 };
+/// Where the note begins: a byte that would cost four as a field.
+const NOTE_SHIFT: u32 = 24;
+
+/// There are fewer lists than this.
+const NO_LIST: u32 = (1 << NOTE_SHIFT) - 1;
+
+const OUT: Node = Node { older: NONE, newer: NONE, list_and_note: NO_LIST, weight: 0 };
+
+impl Node {
+    fn list(&self) -> u32 {
+        self.list_and_note & NO_LIST
+    }
+
+    fn note(&self) -> u8 {
+        (self.list_and_note >> NOTE_SHIFT) as u8
+    }
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Ends {
@@ -47,13 +66,14 @@ impl Lists {
 
     /// One more empty list; its number.
     pub fn add_list(&mut self) -> u32 {
+        assert!(self.ends.len() < NO_LIST as usize, "a list more than nodes can name");
         self.ends.push(EMPTY);
         self.ends.len() as u32 - 1
     }
 
     /// The list that `slot` is in.
     pub fn list_of(&self, slot: Slot) -> Option<u32> {
-        self.nodes.get(slot as usize).map(|node| node.list).filter(|&list| list != NONE)
+        self.nodes.get(slot as usize).map(Node::list).filter(|&list| list != NO_LIST)
     }
 
     /// Number of slots in a list.
@@ -84,12 +104,10 @@ impl Lists {
     /// Puts a slot that is in no list at the newest end of `list`.
     pub fn push(&mut self, list: u32, slot: Slot, weight: u32) {
         let index = slot as usize;
-        if index >= self.nodes.len() {
-            self.nodes.resize(index + 1, OUT);
-        }
-        assert_eq!(self.nodes[index].list, NONE, "slot {slot} is in a list already");
+        self.reach(index);
+        assert_eq!(self.nodes[index].list(), NO_LIST, "slot {slot} is in a list already");
         let ends = &mut self.ends[list as usize];
-        self.nodes[index] = Node { older: ends.newest, newer: NONE, list, weight };
+        self.nodes[index] = Node { older: ends.newest, newer: NONE, list_and_note: list, weight };
         match some(ends.newest) {
             Some(newest) => self.nodes[newest as usize].newer = slot,
             None => ends.oldest = slot,
@@ -99,11 +117,22 @@ impl Lists {
         ends.weight += u64::from(weight);
     }
 
+    /// A node for the slot `index`. Grows by an eighth, because all nodes come into use, and doubling would leave up to
+    /// half of them idle.
+    fn reach(&mut self, index: usize) {
+        if index >= self.nodes.len() {
+            if index >= self.nodes.capacity() {
+                self.nodes.reserve_exact(index + 1 - self.nodes.len() + self.nodes.len() / 8 + NODES_MIN);
+            }
+            self.nodes.resize(index + 1, OUT);
+        }
+    }
+
     /// Takes a slot out of its list; its weight.
     pub fn remove(&mut self, slot: Slot) -> u32 {
         let node = std::mem::replace(&mut self.nodes[slot as usize], OUT);
-        assert_ne!(node.list, NONE, "slot {slot} is in no list");
-        let ends = &mut self.ends[node.list as usize];
+        assert_ne!(node.list(), NO_LIST, "slot {slot} is in no list");
+        let ends = &mut self.ends[node.list() as usize];
         match some(node.older) {
             Some(older) => self.nodes[older as usize].newer = node.newer,
             None => ends.oldest = node.newer,
@@ -117,16 +146,29 @@ impl Lists {
         node.weight
     }
 
-    /// Moves a slot to the newest end of `list`, which may be its own.
+    /// Moves a slot to the newest end of `list`, which may be its own; its note stays.
     pub fn move_to(&mut self, list: u32, slot: Slot) {
+        let note = self.note(slot);
         let weight = self.remove(slot);
         self.push(list, slot, weight);
+        self.set_note(slot, note);
+    }
+
+    /// What the owner noted of a slot that is in; 0 at first.
+    pub fn note(&self, slot: Slot) -> u8 {
+        self.nodes[slot as usize].note()
+    }
+
+    /// Notes something of a slot that is in.
+    pub fn set_note(&mut self, slot: Slot, note: u8) {
+        let node = &mut self.nodes[slot as usize];
+        node.list_and_note = node.list() | u32::from(note) << NOTE_SHIFT;
     }
 
     /// Gives a slot that is in another weight.
     pub fn set_weight(&mut self, slot: Slot, weight: u32) {
         let node = &mut self.nodes[slot as usize];
-        let ends = &mut self.ends[node.list as usize];
+        let ends = &mut self.ends[node.list() as usize];
         ends.weight = ends.weight - u64::from(node.weight) + u64::from(weight);
         node.weight = weight;
     }
@@ -143,7 +185,7 @@ impl Lists {
             let (mut len, mut weight, mut older) = (0, 0, NONE);
             for slot in self.iter(list as u32) {
                 let node = &self.nodes[slot as usize];
-                assert_eq!(node.list as usize, list, "slot {slot} is linked into a list that it does not name");
+                assert_eq!(node.list() as usize, list, "slot {slot} is linked into a list that it does not name");
                 assert_eq!(node.older, older, "slot {slot} does not name its older neighbour");
                 older = slot;
                 len += 1;
@@ -153,7 +195,7 @@ impl Lists {
             assert_eq!((ends.newest, ends.len, ends.weight), (older, len, weight), "list {list}: end, length, weight");
             linked += len as usize;
         }
-        let named = self.nodes.iter().filter(|node| node.list != NONE).count();
+        let named = self.nodes.iter().filter(|node| node.list() != NO_LIST).count();
         assert_eq!(linked, named, "every slot that names a list is linked into it");
     }
 }
@@ -173,6 +215,7 @@ mod tests {
         fn equals_vectors(steps in prop::collection::vec((0u32..12, 0u32..3, 0u8..3, 1u32..9), 0..200)) {
             let mut lists = Lists::new(3);
             let mut model: Vec<Vec<(Slot, u32)>> = vec![Vec::new(); 3];
+            let mut notes = std::collections::HashMap::<Slot, u8>::new();
             for (slot, list, operation, weight) in steps {
                 let place = model.iter().position(|members| members.iter().any(|&(s, _)| s == slot));
                 prop_assert_eq!(lists.list_of(slot), place.map(|p| p as u32));
@@ -180,6 +223,7 @@ mod tests {
                     (_, None) => {
                         lists.push(list, slot, weight);
                         model[list as usize].push((slot, weight));
+                        notes.insert(slot, 0);
                     }
                     (0, Some(place)) => {
                         lists.remove(slot);
@@ -194,11 +238,15 @@ mod tests {
                     (_, Some(place)) => {
                         lists.set_weight(slot, weight);
                         model[place].iter_mut().filter(|m| m.0 == slot).for_each(|m| m.1 = weight);
+                        let note = 31 * weight as u8;
+                        lists.set_note(slot, note);
+                        notes.insert(slot, note);
                     }
                 }
                 lists.validate();
                 for (list, members) in model.iter().enumerate() {
                     let slots: Vec<Slot> = members.iter().map(|m| m.0).collect();
+                    prop_assert!(slots.iter().all(|&slot| lists.note(slot) == notes[&slot]));
                     prop_assert_eq!(lists.iter(list as u32).collect::<Vec<_>>(), slots);
                     prop_assert_eq!(lists.weight(list as u32), members.iter().map(|m| u64::from(m.1)).sum::<u64>());
                 }

@@ -13,7 +13,7 @@ pub static S3_FIFO: Policy = Policy {
     summary: "three queues; resists scans, cheap hits; the default",
     source: "Yang et al.: FIFO queues are all you need for cache eviction, SOSP 2023",
     hits: Hits::Marks,
-    entry_bytes: NODE_BYTES + size_of::<Entry>(),
+    entry_bytes: NODE_BYTES,
     parameters: &[
         Parameter { name: "small", summary: "share of the small queue", default: 0.1, range: (0.001, 0.9) },
         Parameter { name: "ghost", summary: "ghosts, as a share of the capacity", default: 0.9, range: (0.0, 4.0) },
@@ -38,20 +38,15 @@ const SMALL: u32 = 0;
 const MAIN: u32 = 1;
 const PINNED: u32 = 2;
 
-#[derive(Clone, Copy)]
-struct Entry {
-    /// Touches that count, 0..=3.
-    touches: u8,
-    /// Its queue, for when it is pinned.
-    in_main: bool,
-}
+/// In a slot's note: that it is in the main queue or, while it is pinned, belongs there. Below it its touches that
+/// count, 0..=3.
+const IN_MAIN: u8 = 1 << 7;
 
 struct S3Fifo {
     unit: Unit,
     shares: Shares,
     capacity: u64,
     lists: Lists,
-    entries: Vec<Entry>,
     ghosts: Ghosts,
     /// The key that was just found among the ghosts, from `admit` until it is inserted.
     returning: Option<u64>,
@@ -76,7 +71,6 @@ impl S3Fifo {
             shares,
             capacity: settings.capacity,
             lists: Lists::new(3),
-            entries: Vec::new(),
             returning: None,
             was_full: false,
         }
@@ -93,12 +87,10 @@ impl S3Fifo {
     /// Moves what was touched enough from small to main, up to the first entry that was not.
     fn scan_small(&mut self, marks: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
         while let Some(slot) = self.lists.oldest(SMALL) {
-            let entry = &mut self.entries[slot as usize];
-            if (entry.touches + marks(slot)).min(MARKS_MAX) < self.shares.promote {
+            if (self.touches(slot) + marks(slot)).min(MARKS_MAX) < self.shares.promote {
                 return Some(slot);
             }
-            entry.touches = 0;
-            entry.in_main = true;
+            self.lists.set_note(slot, IN_MAIN);
             self.lists.move_to(MAIN, slot);
         }
         None
@@ -111,19 +103,22 @@ impl S3Fifo {
         let mut steps_left = (usize::from(MARKS_MAX) + 1) * self.lists.len(MAIN);
         loop {
             let slot = self.lists.oldest(MAIN)?;
-            let entry = &mut self.entries[slot as usize];
-            let touches = (entry.touches + marks(slot)).min(MARKS_MAX);
+            let touches = (self.touches(slot) + marks(slot)).min(MARKS_MAX);
             steps_left = steps_left.saturating_sub(1);
             if touches == 0 || steps_left == 0 {
                 return Some(slot);
             }
-            entry.touches = touches - 1;
+            self.lists.set_note(slot, IN_MAIN | (touches - 1));
             self.lists.move_to(MAIN, slot);
         }
     }
 
     fn home(&self, slot: Slot) -> u32 {
-        if self.entries[slot as usize].in_main { MAIN } else { SMALL }
+        if self.lists.note(slot) & IN_MAIN != 0 { MAIN } else { SMALL }
+    }
+
+    fn touches(&self, slot: Slot) -> u8 {
+        self.lists.note(slot) & !IN_MAIN
     }
 }
 
@@ -136,12 +131,9 @@ impl Order for S3Fifo {
     fn inserted(&mut self, slot: Slot, access: &Access) {
         let returns = self.returning.take() == Some(access.hash) || self.ghosts.remove(access.hash);
         let fills = !self.was_full && self.lists.weight(SMALL) >= self.small_max();
-        let entry = Entry { touches: 0, in_main: returns || fills };
-        if slot as usize >= self.entries.len() {
-            self.entries.resize(slot as usize + 1, entry);
-        }
-        self.entries[slot as usize] = entry;
-        self.lists.push(self.home(slot), slot, self.unit.weight(access.size));
+        let (queue, note) = if returns || fills { (MAIN, IN_MAIN) } else { (SMALL, 0) };
+        self.lists.push(queue, slot, self.unit.weight(access.size));
+        self.lists.set_note(slot, note);
     }
 
     fn resized(&mut self, slot: Slot, size: u32) {
@@ -149,9 +141,9 @@ impl Order for S3Fifo {
     }
 
     fn removed(&mut self, slot: Slot, hash: u64, why: Why) {
+        let queue = self.home(slot);
         let weight = self.lists.remove(slot);
-        let entry = self.entries[slot as usize];
-        if why == Why::Evicted && !entry.in_main {
+        if why == Why::Evicted && queue == SMALL {
             self.ghosts.insert(hash, weight);
         }
     }
@@ -193,7 +185,7 @@ impl Order for S3Fifo {
         };
         let weight = self.lists.weight(self.home(slot));
         let pinned = if list == PINNED { ", pinned" } else { "" };
-        format!("{queue} queue ({weight} of {max}), {} touches kept{pinned}", self.entries[slot as usize].touches)
+        format!("{queue} queue ({weight} of {max}), {} touches kept{pinned}", self.touches(slot))
     }
 
     fn validate(&self) {
@@ -201,8 +193,8 @@ impl Order for S3Fifo {
         self.ghosts.validate();
         for list in [SMALL, MAIN] {
             assert!(self.lists.iter(list).all(|slot| self.home(slot) == list), "queue {list}: a slot from elsewhere");
+            assert!(self.lists.iter(list).all(|slot| self.touches(slot) <= MARKS_MAX), "touches saturate");
         }
-        assert!(self.entries.iter().all(|entry| entry.touches <= MARKS_MAX), "touches saturate");
     }
 }
 

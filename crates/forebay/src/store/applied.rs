@@ -2,7 +2,9 @@
 //! have been applied or not; it is refused, never applied anew.
 
 use std::collections::{HashSet, VecDeque};
+use std::hash::BuildHasher;
 
+use hashbrown::HashTable;
 use smallvec::SmallVec;
 
 use crate::mutation::{self, Fault};
@@ -30,11 +32,19 @@ pub(crate) enum Known {
 /// The ids that one group applied. Where every commit is a group of its own there is just one.
 pub(crate) type Ids = SmallVec<[TxnId; 1]>;
 
-/// The ids of the last applied commits, in groups as they were applied.
+/// The ids of the last applied commits, in groups as they were applied. 40 bytes for each at most: it is full whenever
+/// the store is written to, whatever the size of the memory.
 #[derive(Debug)]
 pub(crate) struct AppliedIds {
-    ids: HashSet<TxnId, foldhash::fast::RandomState>,
-    groups: VecDeque<(u64, Ids)>,
+    /// Oldest first.
+    ids: VecDeque<TxnId>,
+    /// The number of the oldest id. Numbers wrap around; there are far fewer ids than numbers.
+    first: u32,
+    /// Numbers of ids, found by id.
+    index: HashTable<u32>,
+    hasher: foldhash::fast::RandomState,
+    /// Number of each group and how many of the ids are its.
+    groups: VecDeque<(u64, u32)>,
     floor: TxnId,
     denied: HashSet<TxnId, foldhash::fast::RandomState>,
     denied_order: VecDeque<TxnId>,
@@ -58,7 +68,10 @@ impl AppliedIds {
 
     pub(super) fn with_limit(floor: TxnId, limit: usize) -> AppliedIds {
         AppliedIds {
-            ids: HashSet::default(),
+            ids: VecDeque::new(),
+            first: 0,
+            index: HashTable::new(),
+            hasher: foldhash::fast::RandomState::default(),
             groups: VecDeque::new(),
             floor,
             denied: HashSet::default(),
@@ -72,7 +85,9 @@ impl AppliedIds {
 
     /// What is known of `id`.
     pub fn known(&self, id: TxnId) -> Known {
-        if self.ids.contains(&id) && !mutation::on(Fault::AppliedIdsIgnored) {
+        let (ids, first) = (&self.ids, self.first);
+        let same = |number: &u32| ids[number.wrapping_sub(first) as usize] == id;
+        if self.index.find(self.hasher.hash_one(id), same).is_some() && !mutation::on(Fault::AppliedIdsIgnored) {
             Known::Applied
         } else if self.denied.contains(&id) {
             Known::Denied
@@ -87,13 +102,14 @@ impl AppliedIds {
     pub fn eviction(&self, adding: usize) -> Eviction {
         let mut total = self.ids.len() + adding;
         let mut eviction = Eviction { groups: SmallVec::new(), floor: self.floor };
-        for (number, ids) in &self.groups {
+        let mut ids = self.ids.iter().copied();
+        for &(number, count) in &self.groups {
             if total <= self.limit {
                 break;
             }
-            total -= ids.len();
-            eviction.groups.push(*number);
-            eviction.floor = ids.iter().copied().fold(eviction.floor, TxnId::max);
+            total -= count as usize;
+            eviction.groups.push(number);
+            eviction.floor = ids.by_ref().take(count as usize).fold(eviction.floor, TxnId::max);
         }
         eviction
     }
@@ -102,15 +118,29 @@ impl AppliedIds {
     pub fn add(&mut self, number: u64, ids: Ids) {
         let eviction = self.eviction(ids.len());
         for _ in &eviction.groups {
-            for id in self.groups.pop_front().map(|(_, ids)| ids).unwrap_or_default() {
-                self.ids.remove(&id);
-            }
+            let count = self.groups.pop_front().map_or(0, |(_, count)| count);
+            (0..count).for_each(|_| self.forget_oldest());
         }
         self.floor = eviction.floor;
-        self.ids.extend(ids.iter().copied());
-        if !ids.is_empty() {
-            self.groups.push_back((number, ids));
+        for &id in &ids {
+            let number = self.first.wrapping_add(self.ids.len() as u32);
+            self.ids.push_back(id);
+            let (all, first, hasher) = (&self.ids, self.first, &self.hasher);
+            let hash = |number: &u32| hasher.hash_one(all[number.wrapping_sub(first) as usize]);
+            self.index.insert_unique(hasher.hash_one(id), number, hash);
         }
+        if !ids.is_empty() {
+            self.groups.push_back((number, ids.len() as u32));
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        let Some(id) = self.ids.pop_front() else { return };
+        let oldest = self.first;
+        if let Ok(found) = self.index.find_entry(self.hasher.hash_one(id), |&number| number == oldest) {
+            found.remove();
+        }
+        self.first = oldest.wrapping_add(1);
     }
 
     /// Makes sure that `id`, about which "not applied" is being answered, is never applied.
@@ -130,9 +160,11 @@ impl AppliedIds {
         self.denied_order.iter().copied()
     }
 
-    /// Bytes that the table occupies, roughly; for the memory budget.
+    /// Bytes that the table of applied ids occupies.
     pub fn bytes(&self) -> usize {
-        self.ids.len() * (2 * size_of::<TxnId>() + 8) + self.groups.len() * size_of::<(u64, Ids)>()
+        self.ids.capacity() * size_of::<TxnId>()
+            + self.index.allocation_size()
+            + self.groups.capacity() * size_of::<(u64, u32)>()
     }
 }
 

@@ -154,6 +154,10 @@ impl Store for Memory {
         Box::pin(ready(outcomes))
     }
 
+    fn commits_now(&self) -> bool {
+        true
+    }
+
     fn commit_now(&self, commit: &Commit) -> Option<CommitOutcome> {
         let mut state = self.exclusive();
         state.group += 1;
@@ -186,7 +190,7 @@ impl Store for Memory {
         };
         let state = self.shared();
         let keys = state.order.range((start, Bound::Unbounded));
-        let keys = keys.take_while(|key| key.space() == space).take(limit).cloned().collect();
+        let keys = super::bounded(keys.take_while(|key| key.space() == space).cloned(), limit);
         Box::pin(ready(Ok(keys)))
     }
 
@@ -216,7 +220,7 @@ impl Store for Memory {
     fn expired(&self, now_ms: u64, limit: usize) -> BoxFuture<'_, Result<Vec<Key>, ReadError>> {
         let state = self.shared();
         let due = state.expiries.iter().take_while(|(at, _)| *at <= now_ms);
-        let keys = due.take(limit).map(|(_, key)| key.clone()).collect();
+        let keys = super::bounded(due.map(|(_, key)| key.clone()), limit);
         Box::pin(ready(Ok(keys)))
     }
 

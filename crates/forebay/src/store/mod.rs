@@ -127,6 +127,25 @@ pub struct Caps {
     pub owned: bool,
 }
 
+/// Bytes of names with which an answer to [`Store::scan`] or [`Store::expired`] ends, whatever its limit.
+pub const NAMES_BYTES_MAX: usize = 1 << 20;
+
+/// Whether `keys`, answered to a question for at most `limit`, are the last there are.
+pub fn ended(keys: &[Key], limit: usize) -> bool {
+    keys.len() < limit && keys.iter().map(|key| key.name().len()).sum::<usize>() < NAMES_BYTES_MAX
+}
+
+/// The front of `keys` that one answer may have.
+fn bounded(keys: impl Iterator<Item = Key>, limit: usize) -> Vec<Key> {
+    let mut bytes = 0;
+    let within = |key: &Key| {
+        let before = bytes;
+        bytes += key.name().len();
+        before < NAMES_BYTES_MAX
+    };
+    keys.take(limit).take_while(within).collect()
+}
+
 /// A data store.
 pub trait Store: Send + Sync + 'static {
     /// What it can do; constant.
@@ -146,8 +165,14 @@ pub trait Store: Send + Sync + 'static {
     /// Commits a group; answers one outcome per commit, in order. An ordered store applies a prefix of the group.
     fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>>;
 
+    /// Whether [`Store::commit_now`] ever commits; constant.
+    fn commits_now(&self) -> bool {
+        false
+    }
+
     /// Commits at once, if the store never has to wait for anything: then a commit needs no group, and whoever commits
-    /// goes on without handing it over. `None` from all others, always.
+    /// goes on without handing it over. `None` from all others, always. Never [`CommitOutcome::Unknown`]: who does not
+    /// wait knows what it has done.
     fn commit_now(&self, commit: &Commit) -> Option<CommitOutcome> {
         let _ = commit;
         None
@@ -156,7 +181,8 @@ pub trait Store: Send + Sync + 'static {
     /// What became of a commit that answered [`CommitOutcome::Unknown`]. Reopens what has to be reopened first.
     fn outcome(&self, id: TxnId) -> BoxFuture<'_, Result<Resolved, Unavailable>>;
 
-    /// At most `limit` keys of `space` in the store's order, after `after`; fewer than `limit` means the end.
+    /// At most `limit` keys of `space` in the store's order, after `after`, and none after their names pass
+    /// [`NAMES_BYTES_MAX`]; fewer than these bounds allow means the end ([`ended`]).
     fn scan<'a>(
         &'a self,
         space: u8,
@@ -171,7 +197,8 @@ pub trait Store: Send + Sync + 'static {
     /// watches one sees it go. Repeating it is harmless.
     fn clear<'a>(&'a self, spaces: &'a [u8], version: Version) -> BoxFuture<'a, Result<(), Unavailable>>;
 
-    /// At most `limit` keys whose expiry is at or before `now_ms`, earliest first.
+    /// At most `limit` keys whose expiry is at or before `now_ms`, earliest first, and none after their names pass
+    /// [`NAMES_BYTES_MAX`].
     fn expired(&self, now_ms: u64, limit: usize) -> BoxFuture<'_, Result<Vec<Key>, ReadError>>;
 
     /// Bytes of memory that the store may hold for itself (page cache), to be counted in the cache's budget.

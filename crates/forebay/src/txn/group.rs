@@ -35,7 +35,7 @@ use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::read::Read;
 use crate::runtime::Runtime;
-use crate::store::{Commit, CommitOutcome, Outside, Resolved, Store, Write};
+use crate::store::{Commit, CommitOutcome, Resolved, Store, Write};
 use crate::sync::{Mutex, MutexGuard};
 use crate::version::Mint;
 
@@ -54,6 +54,8 @@ pub(super) struct Submission {
     pub(super) commit: Commit,
     /// The commits whose results it read.
     pub(super) depends: Vec<Settled>,
+    /// Its keys are to leave the cache when it is published.
+    pub(super) uncached: bool,
 }
 
 /// What became of a commit that was to be done at once.
@@ -62,6 +64,8 @@ pub(super) enum Now {
     Published,
     /// It was not applied.
     Failed(Failure),
+    /// It may have been applied, and nothing ever tells: its keys must stay locked.
+    Unknown,
     /// It has to take its place among others.
     Later(Commit),
 }
@@ -87,17 +91,14 @@ struct Queue {
     /// By place: commits of which the store can't say what became, and why; new ones are refused with that. With a
     /// store that is not ordered there may be several, and one that is cleared up says nothing about the others.
     unknown: BTreeMap<u64, String>,
-    /// The group loop has ended in a panic.
-    panicked: bool,
+    /// Why no commit is taken until the server is started again: a bug showed that leaves one half done.
+    broken: Option<String>,
 }
 
 impl Queue {
     /// Why no commit is taken now.
     fn refuses(&self) -> Option<String> {
-        match self.panicked {
-            true => Some("a commit ended in a panic, which is a bug: restart the server".to_owned()),
-            false => self.unknown.values().next().cloned(),
-        }
+        self.broken.as_ref().or(self.unknown.values().next()).cloned()
     }
 }
 
@@ -117,21 +118,47 @@ impl Committer {
     }
 
     /// Commits and publishes at once, if the store never waits and nothing is on its way: what is may be earlier
-    /// results of the same keys. The keys are locked, and stay so.
-    pub(super) fn commit_now(&self, commit: Commit) -> Now {
-        {
-            let queue = self.queue();
-            if queue.refuses().is_some() || !queue.unsettled.is_empty() {
-                return Now::Later(commit);
-            }
+    /// results of the same keys. The keys are locked, and stay so; if `uncached` they leave the cache.
+    pub(super) fn commit_now(&self, commit: Commit, uncached: bool) -> Now {
+        if !self.is_idle() {
+            return Now::Later(commit);
         }
-        let _guard = OnPanic(self);
+        let _guard = self.watch_for_panic();
+        let now = self.apply_now(commit, uncached);
+        if matches!(now, Now::Unknown) {
+            self.stop_for_good();
+        }
+        now
+    }
+
+    /// Whether nothing is on its way, and commits are taken.
+    pub(super) fn is_idle(&self) -> bool {
+        let queue = self.queue();
+        queue.refuses().is_none() && queue.unsettled.is_empty()
+    }
+
+    /// While what it gives back is there, a panic stops the commits for good.
+    pub(super) fn watch_for_panic(&self) -> impl Drop {
+        OnPanic(self)
+    }
+
+    /// No commit is taken any more: the store has broken the contract of [`Store::commit_now`].
+    pub(super) fn stop_for_good(&self) {
+        let store = self.store.name();
+        let why = format!("the store {store} broke its contract, which is a bug: restart the server");
+        self.queue().broken = Some(why);
+    }
+
+    /// As [`Committer::commit_now`], for who has asked whether the committer is idle. Takes no lock of the committer's:
+    /// its caller may hold the lock table's, which is taken under the committer's elsewhere.
+    pub(super) fn apply_now(&self, commit: Commit, uncached: bool) -> Now {
         match self.store.commit_now(&commit) {
             Some(CommitOutcome::Committed(changed)) => {
                 let version = commit.version;
                 let read = |write: Write| {
                     let actual = changed.iter().find(|(key, _)| *key == write.key).map(|(_, read)| read.clone());
-                    (write.key, Some(actual.unwrap_or(Read { value: write.after, version })))
+                    let read = actual.unwrap_or(Read { value: write.after, version });
+                    (write.key, (!uncached).then_some(read))
                 };
                 let group: SmallVec<[_; 1]> = commit.writes.into_iter().map(read).collect();
                 self.cache.publish_locked(&group);
@@ -140,8 +167,13 @@ impl Committer {
             Some(CommitOutcome::Conflict(keys)) => Now::Failed(Failure::Conflict(conflict(&keys))),
             Some(CommitOutcome::Refused(why)) => Now::Failed(Failure::Refused(why)),
             Some(CommitOutcome::Unavailable(why)) => Now::Failed(Failure::Unavailable(why)),
-            // The store knows it again by its id.
-            Some(CommitOutcome::Unknown(_)) | None => Now::Later(commit),
+            Some(CommitOutcome::Unknown(why)) => {
+                // Against the contract, so nobody is there to ask. Nothing may be read or built on it.
+                tracing::error!(id = %commit.id, why, "a store that never waits does not know what it has done");
+                commit.writes.iter().for_each(|write| self.cache.remove(&write.key));
+                Now::Unknown
+            }
+            None => Now::Later(commit),
         }
     }
 
@@ -161,7 +193,7 @@ impl Committer {
         queue.next_place += 1;
         queue.unsettled.insert(place, settled.clone());
         self.cache.hold(submission.commit.writes.iter().map(|write| &write.key));
-        let Submission { owner, held, commit, depends } = submission;
+        let Submission { owner, held, commit, depends, uncached } = submission;
         if mutation::on(Fault::CacheBeforeStore) {
             let early = |write: &crate::store::Write| Read { value: write.after.clone(), version: commit.version };
             let early = commit.writes.iter().map(|write| (write.key.clone(), Some(early(write))));
@@ -169,7 +201,7 @@ impl Committer {
         }
         if !ordered {
             drop(queue);
-            let placed = Placed { commit, place, depends, settle, locked: Some((owner, held)) };
+            let placed = Placed { commit, place, depends, settle, locked: Some((owner, held)), uncached };
             self.drive(vec![placed]);
             return settled;
         }
@@ -188,7 +220,7 @@ impl Committer {
         }
         // Under the queue's lock: places rise in the order in which locks are handed on.
         self.locks.hand_over(owner, &held, results);
-        queue.placed.push_back(Placed { commit, place, depends, settle, locked: None });
+        queue.placed.push_back(Placed { commit, place, depends, settle, locked: None, uncached });
         let idle = !std::mem::replace(&mut queue.running, true);
         drop(queue);
         if idle {
@@ -197,31 +229,14 @@ impl Committer {
         settled
     }
 
-    /// What others have written leaves the cache: now, and once more when the commits that are on their way now are
-    /// published, for what they install may be older.
-    pub(super) fn overtaken(self: &Arc<Committer>, outside: Outside) {
-        let drop_from = |cache: &Cache, outside: &Outside| match outside {
-            Outside::Keys(keys) => keys.iter().for_each(|key| cache.remove(key)),
-            Outside::Everything => cache.clear(|_| true),
-        };
-        let unsettled: Vec<Settled> = self.queue().unsettled.values().cloned().collect();
-        drop_from(&self.cache, &outside);
-        if unsettled.is_empty() {
-            return;
-        }
-        let cache = self.cache.clone();
-        self.runtime.spawn(async move {
-            for settled in unsettled {
-                settled.wait().await;
-            }
-            drop_from(&cache, &outside);
-        });
+    /// The commits that are on their way now.
+    pub(super) fn unsettled(&self) -> Vec<Settled> {
+        self.queue().unsettled.values().cloned().collect()
     }
 
     /// Waits until the commits that have a place now are settled; says why if the store can't settle one.
     pub(super) async fn drained(&self) -> Result<(), String> {
-        let unsettled: Vec<Settled> = self.queue().unsettled.values().cloned().collect();
-        for settled in unsettled {
+        for settled in self.unsettled() {
             settled.wait().await;
         }
         self.queue().refuses().map_or(Ok(()), Err)
@@ -426,7 +441,8 @@ impl Committer {
             for write in &placed.commit.writes {
                 let actual = changed.iter().find(|(key, _)| *key == write.key).map(|(_, read)| read.clone());
                 // Where others write too, only the store can say what came of it: without that the key leaves the cache.
-                let read = actual.or_else(|| owned.then(|| Read { value: write.after.clone(), version }));
+                let known = actual.or_else(|| owned.then(|| Read { value: write.after.clone(), version }));
+                let read = known.filter(|_| !placed.uncached);
                 held.push(write.key.clone());
                 match index.get(&write.key) {
                     Some(at) => last[*at].1 = read,
@@ -441,7 +457,9 @@ impl Committer {
         // What the store has lost since it answered, because it had to be reopened, must not be cached: looked at again
         // behind the installs, since whoever sees the new incarnation first clears the cache once.
         let incarnation = settled.iter().map(|(placed, _)| placed.commit.version.incarnation).max();
-        let current = |store: &dyn Store| incarnation.is_none_or(|ours| ours >= store.incarnation());
+        let current = |store: &dyn Store| {
+            incarnation.is_none_or(|ours| ours >= store.incarnation()) || mutation::on(Fault::LostGroupPublished)
+        };
         if !current(&*self.store) {
             last.iter_mut().for_each(|(_, read)| *read = None);
         }
@@ -483,7 +501,7 @@ impl Drop for OnPanic<'_> {
         if std::thread::panicking() {
             let mut queue = self.0.queue();
             queue.running = false;
-            queue.panicked = true;
+            queue.broken = Some("a commit ended in a panic, which is a bug: restart the server".to_owned());
         }
     }
 }

@@ -106,6 +106,12 @@ impl History {
         self.records.lock().unwrap_or_else(PoisonError::into_inner).push(record);
     }
 
+    /// Adds a read without locks, which began at tick `began` and is over now: keys, versions, whether they were there.
+    pub(super) fn push_read(&self, began: u64, reads: Vec<(Key, Version, bool)>) {
+        let ended = self.tick();
+        self.push(Record { name: format!("read@{began}"), began, ended, reads, writes: Vec::new() });
+    }
+
     /// Adds a clearing of `spaces`, which began at tick `began` and is over now if `done`.
     pub(super) fn push_clear(&self, began: u64, done: bool, spaces: &[u8], version: Version) {
         let ended = if done { self.tick() } else { u64::MAX };

@@ -50,6 +50,8 @@ pub struct Transaction {
     incarnation: u64,
     /// Its locks are the committer's now.
     handed_over: bool,
+    /// What it writes is not wanted in the cache.
+    uncached: bool,
 }
 
 /// The keys that a transaction has locked, or asked for.
@@ -193,6 +195,7 @@ impl Transaction {
             began,
             incarnation,
             handed_over: false,
+            uncached: false,
         }
     }
 
@@ -383,6 +386,8 @@ impl Transaction {
         self.documents.load(key.clone(), read);
         let deleted = self.documents.change(key.borrow(), Change::Delete);
         deleted.map_err(|error| TxnError::Refused(error.to_string()))?;
+        // That it is gone is worth no place in the cache, where something is that somebody reads.
+        self.uncached = true;
         self.submit()
     }
 
@@ -430,19 +435,21 @@ impl Transaction {
         if depends.is_empty() {
             // A panic in there may leave the commit half published: then its keys stay locked until the restart.
             self.handed_over = true;
-            let now = self.inner.committer.commit_now(commit);
-            self.handed_over = false;
+            let now = self.inner.committer.commit_now(commit, self.uncached);
+            self.handed_over = matches!(now, Now::Unknown);
             commit = match now {
                 Now::Published => {
                     return Ok(Committing { published: Some(version), commit: None, depends, record });
                 }
                 Now::Failed(failure) => return Err(failure.into()),
+                Now::Unknown => return Err(TxnError::Unknown(TxnId(version))),
                 Now::Later(commit) => commit,
             };
         }
         let held = std::mem::take(&mut self.held).keys.into_vec();
         self.handed_over = true;
-        let submission = Submission { owner: self.owner, held, commit, depends: depends.clone() };
+        let (owner, uncached) = (self.owner, self.uncached);
+        let submission = Submission { owner, held, commit, depends: depends.clone(), uncached };
         let settled = self.inner.committer.submit(submission);
         Ok(Committing { commit: Some((TxnId(version), settled)), depends, record, published: None })
     }

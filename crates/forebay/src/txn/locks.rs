@@ -18,6 +18,7 @@ use hashbrown::HashMap;
 use hashbrown::hash_map::{Entry, EntryRef};
 use smallvec::SmallVec;
 
+use super::plan::PlannedLock;
 use super::settled::Settled;
 use super::space::Space;
 use crate::key::{Key, SPACES};
@@ -26,6 +27,9 @@ use crate::sync::{Mutex, MutexGuard};
 
 /// Names one transaction to the lock table.
 pub type Owner = u64;
+
+/// An owner that no transaction is.
+const NOBODY: Owner = 0;
 
 /// How a key is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -101,6 +105,25 @@ impl Drop for SpaceWait<'_> {
     }
 }
 
+/// The lock table, held by a transaction that needs no locks while it holds it: see [`Locks::elide`].
+pub struct Elided<'a> {
+    table: MutexGuard<'a, Table>,
+    keys: &'a [PlannedLock],
+    /// Its commit has begun and is not published.
+    pub half_done: bool,
+}
+
+/// What is half done is not to be seen: the keys stay locked until the restart.
+impl Drop for Elided<'_> {
+    fn drop(&mut self) {
+        if self.half_done {
+            for lock in self.keys {
+                self.table.keys.entry(lock.key.clone()).or_default().grant(NOBODY, Mode::Exclusive);
+            }
+        }
+    }
+}
+
 /// The lock table.
 #[derive(Default)]
 pub struct Locks {
@@ -166,6 +189,19 @@ impl Locks {
     /// Asks for `key` in `mode` for `owner`, who may hold it in a weaker mode already.
     pub fn acquire(&self, owner: Owner, key: &Key, mode: Mode) -> Acquired {
         self.table().acquire(owner, key, mode)
+    }
+
+    /// The table itself, if none of the keys is locked, wanted or has a result beside it, and none of their key
+    /// spaces is being cleared or about to be. While it is held nobody else gets a lock, so its holder needs none.
+    pub fn elide<'a>(&'a self, keys: &'a [PlannedLock]) -> Option<Elided<'a>> {
+        let table = self.table();
+        let free = |lock: &PlannedLock| {
+            let space = &table.spaces[lock.key.space() as usize];
+            let locked = !table.keys.is_empty() && table.keys.contains_key(&lock.key);
+            !locked && !space.exclusive && space.queue.is_empty()
+        };
+        let free = keys.iter().all(free);
+        free.then_some(Elided { table, keys, half_done: false })
     }
 
     /// The last unpublished result beside `key`, for a transaction whose wait for the lock is over.

@@ -8,13 +8,16 @@
 //! Plain commands and whole scripts (EXEC) go through [`Engine::execute`], which runs them again after a conflict.
 
 mod ahead;
+mod at_once;
 mod documents;
 mod group;
 pub mod history;
 mod locking;
 mod locks;
+mod outside;
 mod placed;
 mod plan;
+mod published;
 mod settled;
 mod space;
 
@@ -30,6 +33,7 @@ pub use group::GROUP_COMMITS_MAX;
 pub use locking::{Committing, Transaction, TxnKind};
 pub use locks::Mode;
 pub use plan::{Plan, PlannedLock, Watched};
+pub use published::Published;
 pub use settled::Settlement;
 
 use crate::cache::{Cache, CacheOptions, Context, LOOK_KEYS_MAX, Look};
@@ -41,7 +45,7 @@ use crate::store::{ReadError, Store};
 use crate::sync::{AtomicU64, Ordering};
 use crate::version::{Mint, TxnId};
 use group::Committer;
-use history::{History, Record};
+use history::History;
 use locks::Locks;
 use settled::Failure;
 
@@ -140,6 +144,8 @@ struct Inner {
     mint: Arc<Mint>,
     limits: TxnLimits,
     next_owner: AtomicU64,
+    /// The store commits without a wait.
+    at_once: bool,
     history: Option<Arc<History>>,
 }
 
@@ -147,7 +153,7 @@ impl Engine {
     /// An engine with an empty cache: after a crash nothing old is served (DeToX, section 7.1).
     pub fn new(options: EngineOptions) -> Engine {
         let EngineOptions { runtime, store, cache, limits, history } = options;
-        let cache = Cache::new(&cache);
+        let (cache, at_once) = (Cache::new(&cache), store.commits_now());
         let locks = Arc::new(Locks::default());
         let mint = Arc::new(Mint::new(store.incarnation()));
         let committer = Committer::new(runtime.clone(), cache.clone(), locks.clone(), store.clone(), mint.clone());
@@ -160,6 +166,7 @@ impl Engine {
             mint,
             limits,
             next_owner: AtomicU64::new(1),
+            at_once,
             history,
         };
         Engine { inner: Arc::new(inner) }
@@ -215,17 +222,28 @@ impl Engine {
         let began = self.inner.history.as_ref().map(|history| history.tick());
         let documents = match keys {
             [key] => {
-                let (owned, read) = self.inner.cache.get_published(*key, context)?;
+                let read = self.inner.cache.get_published(*key, context)?;
                 let mut documents = Documents::new(self.inner.runtime.now_ms());
-                documents.load(owned, read);
+                documents.load(key.to_key(), read);
                 documents
             }
             keys => self.look_at_all(keys, context)?,
         };
         if let (Some(history), Some(began)) = (&self.inner.history, began) {
-            self.inner.record_read(history, began, &documents);
+            let reads = documents.reads().map(|(key, version, present)| (key.clone(), version, present)).collect();
+            history.push_read(began, reads);
         }
         Some(documents)
+    }
+
+    /// As [`Engine::read_published`], for a single key.
+    pub fn read_published_one<'a>(&'a self, key: KeyRef<'a>, context: &Context) -> Option<Published<'a>> {
+        let began = self.inner.history.as_ref().map(|history| history.tick());
+        let read = self.inner.cache.get_published(key, context)?;
+        if let (Some(history), Some(began)) = (&self.inner.history, began) {
+            history.push_read(began, vec![(key.to_key(), read.version, read.value.is_some())]);
+        }
+        Some(Published::new(key, read, &self.inner.runtime))
     }
 
     fn look_at_all(&self, keys: &[KeyRef<'_>], context: &Context) -> Option<Documents> {
@@ -265,6 +283,11 @@ impl Engine {
         ahead: &mut Ahead,
         mut body: impl FnMut(&mut Documents) -> Result<T, T>,
     ) -> Result<Executed<T>, TxnError> {
+        if plan.watched.is_empty()
+            && let Some(done) = self.execute_at_once(&plan.locks, &context, &mut body)
+        {
+            return done.map(|answer| Executed::Done(answer, Committing::nothing()));
+        }
         let number = self.inner.next_owner.fetch_add(1, Ordering::Relaxed);
         let mut attempt = 0;
         loop {
@@ -395,19 +418,6 @@ impl Engine {
         });
     }
 
-    /// Drops from the cache what others write to the store, for as long as an engine is there and the store can tell.
-    pub fn start_watching(&self) {
-        let inner = Arc::downgrade(&self.inner);
-        self.inner.runtime.spawn(async move {
-            loop {
-                let Some(store) = inner.upgrade().map(|inner| inner.store.clone()) else { return };
-                let Some(outside) = store.outside().await else { return };
-                let Some(inner) = inner.upgrade() else { return };
-                inner.committer.overtaken(outside);
-            }
-        });
-    }
-
     /// Removes some documents that have expired; how many went.
     pub async fn reap(&self) -> usize {
         let now_ms = self.inner.runtime.now_ms();
@@ -443,14 +453,6 @@ impl Drop for Spaces<'_> {
         for space in &self.held {
             self.locks.release_space(*space, true);
         }
-    }
-}
-
-impl Inner {
-    fn record_read(&self, history: &History, began: u64, documents: &Documents) {
-        let reads = documents.reads().map(|(key, version, present)| (key.clone(), version, present)).collect();
-        let ended = history.tick();
-        history.push(Record { name: format!("read@{began}"), began, ended, reads, writes: Vec::new() });
     }
 }
 

@@ -13,6 +13,8 @@ pub(super) struct Placed {
     pub(super) settle: Teller,
     /// With a store that is not ordered: the locks that go when it is published.
     pub(super) locked: Option<(Owner, Vec<Key>)>,
+    /// Its keys leave the cache when it is published.
+    pub(super) uncached: bool,
 }
 
 impl Placed {
@@ -29,16 +31,17 @@ pub(super) struct Rest {
     pub(super) depends: Vec<Settled>,
     pub(super) settle: Teller,
     pub(super) locked: Option<(Owner, Vec<Key>)>,
+    pub(super) uncached: bool,
 }
 
 impl Rest {
     pub(super) fn split(placed: Placed) -> (Commit, Rest) {
-        let Placed { commit, place, depends, settle, locked } = placed;
-        (commit, Rest { place, depends, settle, locked })
+        let Placed { commit, place, depends, settle, locked, uncached } = placed;
+        (commit, Rest { place, depends, settle, locked, uncached })
     }
 
     pub(super) fn join(self, commit: Commit) -> Placed {
-        let Rest { place, depends, settle, locked } = self;
-        Placed { commit, place, depends, settle, locked }
+        let Rest { place, depends, settle, locked, uncached } = self;
+        Placed { commit, place, depends, settle, locked, uncached }
     }
 }

@@ -38,6 +38,8 @@ pub struct Access {
     users: RwLock<Users>,
     epoch: AtomicU64,
     turns: Turns,
+    /// Hashes that were computed to check passwords.
+    hashes: Arc<AtomicU64>,
     source: Source,
     /// Others can reach the server: nobody may come in without a password.
     closed: bool,
@@ -77,6 +79,7 @@ impl Access {
             users: RwLock::new(users),
             epoch: AtomicU64::new(0),
             turns: Turns::default(),
+            hashes: Arc::default(),
             source,
             closed: false,
             saving: Arc::default(),
@@ -138,8 +141,14 @@ impl Access {
         self.read().values().any(|user| user.is_open())
     }
 
-    /// The user `name`, if that is its password. `source` is where the client comes from: its address without a port.
-    /// Takes as long for a user whom there is not.
+    /// Hashes that were computed to check passwords.
+    pub fn hashes(&self) -> u64 {
+        self.hashes.load(Ordering::Relaxed)
+    }
+
+    /// The user `name`, if that is its password. `source` is where the client comes from ([`password::source_of`]).
+    /// A wrong password costs as many hashes whoever it is for, and if there is no such user: as many as the user with
+    /// the most passwords has.
     pub async fn authenticate(
         &self,
         runtime: &Runtime,
@@ -154,15 +163,22 @@ impl Access {
             return Ok(user.clone());
         }
         let turn = self.turns.take(source).await.ok_or(Refused::Busy)?;
-        let password = Box::<[u8]>::from(password);
+        let most = self.read().values().map(|user| user.passwords.len()).max().unwrap_or_default().max(1);
+        let (password, hashes) = (Box::<[u8]>::from(password), self.hashes.clone());
         let checked = runtime.blocking(move || {
-            let hash = match user.filter(|user| !user.passwords.is_empty()) {
-                Some(user) => user.passwords.iter().find(|hash| hash.is(&password)).cloned(),
-                None => {
+            let count = || hashes.fetch_add(1, Ordering::Relaxed);
+            let known = user.as_ref().map_or(&[][..], |user| &user.passwords);
+            let hash = known.iter().find(|hash| {
+                count();
+                hash.is(&password)
+            });
+            let hash = hash.cloned();
+            if hash.is_none() {
+                (known.len()..most).for_each(|_| {
+                    count();
                     check_nobody(&password);
-                    None
-                }
-            };
+                });
+            }
             // The turn has come along, so that it is not over before the hash is, although the client may be gone.
             (hash, turn)
         });

@@ -5,6 +5,7 @@
 //! hash, under a key that this process alone knows: clients that connect again do not pay.
 
 use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -22,10 +23,10 @@ pub const PASSWORD_CHECKS_MAX: usize = 2;
 /// How long a turn rests after a wrong password.
 pub const PASSWORD_REST: Duration = Duration::from_millis(100);
 
-/// Checks of passwords that wait for their turn.
+/// Checks of passwords that wait for their turn; one more is refused, or a waiting one of the source that has the most.
 pub const PASSWORD_WAITING_MAX: usize = 4096;
 
-/// Checks of one source (an address without its port) that wait for their turn.
+/// Checks of one source ([`source_of`]) that wait for their turn.
 pub const PASSWORD_WAITING_SOURCE_MAX: usize = 512;
 
 /// The most memory that a hash which someone else has made may ask for, in KiB.
@@ -141,6 +142,19 @@ pub fn check_nobody(password: &[u8]) {
     let _ = std::hint::black_box(hash.map(|hash| Argon2::default().verify_password(password, &hash)));
 }
 
+/// Where a client comes from, as far as turns go: its address without the port, and of IPv6 the network alone, since
+/// whoever has one address there has 2^64 of them.
+pub fn source_of(address: &str) -> String {
+    match address.parse::<SocketAddr>().map(|address| address.ip().to_canonical()) {
+        Ok(IpAddr::V6(ip)) => {
+            let [a, b, c, d, ..] = ip.segments();
+            format!("{a:x}:{b:x}:{c:x}:{d:x}::/64")
+        }
+        Ok(ip) => ip.to_string(),
+        Err(_) => address.to_owned(),
+    }
+}
+
 /// Gives turns to those who want to compute a hash: one source after the other, however many connections it has.
 #[derive(Clone, Default)]
 pub struct Turns(Arc<Mutex<Waiting>>);
@@ -155,6 +169,19 @@ struct Waiting {
 /// A turn, over when it is dropped.
 pub struct Turn(Turns);
 
+impl Waiting {
+    /// Refuses the check that came last of the source that has the most, unless `source` would then have as many.
+    fn refuse_one(&mut self, source: &str) -> bool {
+        let own = self.sources.iter().find(|(known, _)| **known == *source).map_or(0, |(_, queue)| queue.len());
+        let longest = self.sources.iter_mut().map(|(_, queue)| queue).max_by_key(|queue| queue.len());
+        let Some(longest) = longest.filter(|queue| queue.len() > own + 1) else { return false };
+        // Whoever waits for what is dropped is told that there is no turn.
+        drop(longest.pop_back());
+        self.waiting -= 1;
+        true
+    }
+}
+
 impl Turns {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -168,7 +195,7 @@ impl Turns {
                 waiting.running += 1;
                 return Some(Turn(self.clone()));
             }
-            if waiting.waiting >= PASSWORD_WAITING_MAX {
+            if waiting.waiting >= PASSWORD_WAITING_MAX && !waiting.refuse_one(source) {
                 return None;
             }
             let (sender, receiver) = oneshot::channel();
@@ -249,6 +276,47 @@ mod tests {
         let hash = phc::PasswordHash::new(NOBODY).unwrap();
         let cost = Params::try_from(&hash).unwrap();
         assert_eq!((cost.m_cost(), cost.t_cost()), (Params::DEFAULT_M_COST, Params::DEFAULT_T_COST));
+    }
+
+    #[test]
+    fn a_source_is_an_address_or_a_network() {
+        for (address, source) in [
+            ("192.0.2.7:50000", "192.0.2.7"),
+            ("[::ffff:192.0.2.7]:50000", "192.0.2.7"),
+            ("[2001:db8:1:2:3:4:5:6]:50000", "2001:db8:1:2::/64"),
+            ("[2001:db8:1:2::9]:1", "2001:db8:1:2::/64"),
+            ("client", "client"),
+        ] {
+            assert_eq!(source_of(address), source);
+        }
+    }
+
+    /// A flood that fills all places takes none from those who are few.
+    #[test]
+    fn where_too_many_wait_those_are_refused_who_are_most() {
+        let turns = Turns::default();
+        let running: Vec<_> = (0..PASSWORD_CHECKS_MAX).map(|_| turns.take("a").now_or_never().flatten()).collect();
+        let sources = PASSWORD_WAITING_MAX / PASSWORD_WAITING_SOURCE_MAX;
+        let names: Vec<String> = (0..sources).map(|number| format!("flood {number}")).collect();
+        let waiting = |source: &str| {
+            let (turns, source) = (turns.clone(), source.to_owned());
+            let mut turn = Box::pin(async move { turns.take(&source).await }.fuse());
+            (&mut turn).now_or_never().is_none().then_some(turn)
+        };
+        let flood = names.iter().flat_map(|name| std::iter::repeat_n(name, PASSWORD_WAITING_SOURCE_MAX));
+        let mut flood: Vec<_> = flood.map(|name| waiting(name).expect("there is room")).collect();
+        assert_eq!(turns.lock().waiting, PASSWORD_WAITING_MAX);
+        let mut few: Vec<_> = (0..3).map(|_| waiting("few").expect("others have more")).collect();
+        assert_eq!(turns.lock().waiting, PASSWORD_WAITING_MAX);
+        let refused = flood.iter_mut().filter_map(|turn| turn.now_or_never()).filter(Option::is_none).count();
+        assert_eq!(refused, 3);
+        assert!(waiting(&names[0]).is_none(), "it has as many as any");
+        // Each turn that ends goes to the next source.
+        drop(running);
+        for _ in 0..sources {
+            drop(flood.iter_mut().find_map(|turn| turn.now_or_never().flatten()));
+        }
+        assert!(few.iter_mut().any(|turn| turn.now_or_never().flatten().is_some()), "no turn within a round");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use forebay::change::Change;
 use forebay::key::KeyRef;
-use forebay::txn::Documents;
+use forebay::txn::{DocumentError, Documents, Published};
 use forebay::value::{Blob, Bytes, Data, Hash, List, Set, Value};
 use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Frame, Reply, errors};
@@ -16,10 +16,18 @@ pub struct Call<'a> {
     pub frame: Frame<'a>,
     /// The key space of the connection.
     pub space: u8,
-    /// What the transaction has read and changed.
-    pub documents: &'a mut Documents,
+    /// What the command works on.
+    pub known: Known<'a>,
     /// For commands that choose at random.
     pub random: u64,
+}
+
+/// What is known of the documents of a command's keys.
+pub enum Known<'a> {
+    /// What the transaction has read and changed.
+    Documents(&'a mut Documents),
+    /// The one document of a command that reads a single key, served from the cache.
+    One(&'a Published<'a>),
 }
 
 /// A document's bytes as a reply, without copying them.
@@ -51,12 +59,19 @@ impl<'a> Call<'a> {
 
     /// The transaction's clock, ms since the Unix epoch.
     pub fn now_ms(&self) -> u64 {
-        self.documents.now_ms()
+        match &self.known {
+            Known::Documents(documents) => documents.now_ms(),
+            Known::One(published) => published.now_ms(),
+        }
     }
 
     /// The document of `key`, of any type.
     pub fn value(&self, key: KeyRef<'_>) -> Result<Option<&Value>, Reply> {
-        self.documents.value(key).map_err(|error| document_error(&error))
+        let value = match &self.known {
+            Known::Documents(documents) => documents.value(key),
+            Known::One(published) => published.value(key),
+        };
+        value.map_err(|error| document_error(&error))
     }
 
     /// The byte string of `key`.
@@ -102,6 +117,15 @@ impl<'a> Call<'a> {
 
     /// Changes the document of `key`.
     pub fn change(&mut self, key: KeyRef<'_>, change: Change) -> Result<(), Reply> {
-        self.documents.change(key, change).map_err(|error| document_error(&error))
+        self.try_change(key, change).map_err(|error| document_error(&error))
+    }
+
+    /// As [`Call::change`], for a command that words its own errors.
+    pub fn try_change(&mut self, key: KeyRef<'_>, change: Change) -> Result<(), DocumentError> {
+        match &mut self.known {
+            Known::Documents(documents) => documents.change(key, change),
+            // Only commands that are declared as reads are served so.
+            Known::One(_) => Err(DocumentError::ReadOnly),
+        }
     }
 }

@@ -5,6 +5,7 @@ use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Frame, Reply, errors};
 
 use super::family::{self, Sub, SubRun, text};
+use super::scan::checked_pattern;
 use super::{Command, Flag, Group, Keys, Run};
 use crate::glob;
 use crate::session::Session;
@@ -82,6 +83,14 @@ const SHOWN: &[Shown] = &[
 ];
 
 fn get(session: &mut Session, frame: Frame<'_>) -> Reply {
+    // A pattern may be a name, and more of them than there are names ask for nothing more.
+    let patterns_max = SHOWN.len() + SETTINGS.len();
+    if frame.len() - 2 > patterns_max {
+        return Reply::error(format!("LIMIT config_patterns_max {patterns_max}"));
+    }
+    if let Some(error) = frame.args().skip(2).find_map(|pattern| checked_pattern(pattern).err()) {
+        return error;
+    }
     let shared = &session.shared;
     let wanted = |name: &str| frame.args().skip(2).any(|pattern| glob::matches(pattern, name.as_bytes(), true));
     let fixed = SHOWN.iter().filter(|(name, _)| wanted(name)).map(|(name, value)| (text(*name), text(value(shared))));

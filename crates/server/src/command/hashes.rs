@@ -268,7 +268,7 @@ fn hstrlen(call: &mut Call<'_>) -> Answer {
 /// Adds to a number in a field; the errors speak of the hash. The sum, as it is stored.
 fn add(call: &mut Call<'_>, change: Change) -> Result<Option<Blob>, Reply> {
     let key = call.key(1);
-    call.documents.change(key, change).map_err(|error| match error {
+    call.try_change(key, change).map_err(|error| match error {
         DocumentError::Apply(ApplyError::NotAnInteger) => Reply::error(errors::HASH_NOT_AN_INTEGER),
         DocumentError::Apply(ApplyError::NotAFloat) => Reply::error(errors::HASH_NOT_A_FLOAT),
         error => document_error(&error),

@@ -38,7 +38,7 @@ use forebay::txn::{DocumentError, TxnError};
 use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::BoxFuture;
 
-pub use call::{Call, bulk_of};
+pub use call::{Call, Known, bulk_of};
 pub use client::line as client_line;
 pub use markdown::markdown_table;
 
@@ -229,9 +229,14 @@ impl Table {
 
 /// A command's name in small letters, and its length, as one number: every request is looked up by it.
 fn packed(name: &[u8]) -> Option<u128> {
+    if name.len() > NAME_BYTES_MAX {
+        return None;
+    }
     let mut bytes = [0; NAME_BYTES_MAX + 1];
-    bytes[..NAME_BYTES_MAX].get_mut(..name.len())?.copy_from_slice(name);
-    bytes.make_ascii_lowercase();
+    // Names are short: a loop costs less than a copy of unknown length.
+    for (byte, letter) in bytes.iter_mut().zip(name) {
+        *byte = letter.to_ascii_lowercase();
+    }
     bytes[NAME_BYTES_MAX] = name.len() as u8;
     Some(u128::from_le_bytes(bytes))
 }
@@ -288,6 +293,15 @@ impl Command {
             ("copy" | "rename" | "renamenx", 1) => (false, true),
             ("set", _) => (frame.args().skip(3).any(|option| option.eq_ignore_ascii_case(b"get")), true),
             _ => (self.effect(frame) != Some(Effect::Blind) && !self.is(Flag::TellsNothing), writes),
+        }
+    }
+
+    /// The key of a command that has exactly one, whatever its arguments.
+    #[inline]
+    pub fn only_key<'a>(&self, frame: Frame<'a>, space: u8) -> Option<KeyRef<'a>> {
+        match self.keys {
+            Keys::Range { first: 1, last: 1, .. } => Some(KeyRef { space, name: frame.arg(1) }),
+            _ => None,
         }
     }
 

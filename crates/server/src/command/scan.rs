@@ -3,6 +3,7 @@
 
 use forebay::Value;
 use forebay::key::{Key, SPACES};
+use forebay::store::ended;
 use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::BoxFuture;
@@ -13,7 +14,7 @@ use crate::cursors::CURSORS_MAX;
 use crate::glob::{self, PATTERN_BYTES_MAX};
 use crate::session::Session;
 
-/// Keys that the store is asked for at once.
+/// Keys that the store is asked for at once; it answers fewer where their names are long.
 const PAGE_KEYS: usize = 1000;
 
 /// COUNT of a SCAN that says nothing, as in Redis.
@@ -118,11 +119,11 @@ async fn own_writes(session: &mut Session) {
 async fn page(session: &Session, after: Option<&Key>, limit: usize) -> Result<(Vec<Key>, Option<Key>), Reply> {
     let engine = &session.shared.engine;
     let mut keys = engine.store().scan(session.space, after, limit).await.map_err(read_error)?;
-    let last = if keys.len() < limit { None } else { keys.last().cloned() };
+    let last = if ended(&keys, limit) { None } else { keys.last().cloned() };
     if engine.store().caps().owned {
         let now_ms = engine.runtime().now_ms();
         let expired = engine.store().expired(now_ms, EXPIRED_MAX).await.map_err(read_error)?;
-        if expired.len() < EXPIRED_MAX {
+        if ended(&expired, EXPIRED_MAX) {
             keys.retain(|key| !expired.contains(key));
         } else {
             // The reaper is far behind: look at each.

@@ -330,7 +330,7 @@ fn strlen(call: &mut Call<'_>) -> Answer {
 
 /// Makes a byte string longer, or refuses in Redis' words for a string that is too long.
 fn grow(call: &mut Call<'_>, key: KeyRef<'_>, change: Change) -> Answer {
-    let grown = call.documents.change(key, change);
+    let grown = call.try_change(key, change);
     grown.map_err(|error| match error {
         DocumentError::Apply(ApplyError::TooLarge) => Reply::error(errors::STRING_TOO_LONG),
         error => document_error(&error),

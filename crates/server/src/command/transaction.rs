@@ -10,7 +10,7 @@ use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::BoxFuture;
 use smallvec::SmallVec;
 
-use super::{Call, Command, Effect, Flag, Group, Keys, Run, txn_error};
+use super::{Call, Command, Effect, Flag, Group, Keys, Known, Run, txn_error};
 use crate::session::{Queue, Session, in_order, planned};
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -185,7 +185,7 @@ fn run_queue(session: &mut Session, queue: &Queue, documents: &mut Documents) ->
             _ if permitted.is_err() => permitted.map(|()| Reply::OK),
             (Some(body), _) => {
                 let random = session.random_for(queued.command);
-                body(&mut Call { frame, space: queued.space, documents, random })
+                body(&mut Call { frame, space: queued.space, known: Known::Documents(documents), random })
             }
             (None, Run::Session(body)) => Ok(body(session, frame)),
             (None, _) => Err(Reply::error(format!("ERR {} inside MULTI is not allowed", queued.command.name))),

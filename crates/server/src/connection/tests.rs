@@ -5,6 +5,7 @@ use forebay::policy::choose;
 use forebay::runtime;
 use forebay::store::memory::Memory;
 use forebay::txn::{Engine, EngineOptions, TxnLimits};
+use futures_util::FutureExt;
 
 use super::*;
 use crate::ServerOptions;
@@ -116,6 +117,26 @@ async fn what_waits_behind_a_request_that_takes_long_is_counted() {
     let sent = [b"DEBUG SLEEP 60\r\n".as_slice(), &b"PING\r\n".repeat(100_000)].concat();
     goes_on(&mut connection(&shared, &sent)).await;
     assert!(shared.figures.held_bytes.load(Ordering::Relaxed) > 400_000);
+}
+
+fn watches(count: usize) -> Vec<u8> {
+    (0..count).flat_map(|number| format!("WATCH {number:0>30000}\r\n").into_bytes()).collect()
+}
+
+/// Few keys may have long names.
+#[tokio::test]
+async fn the_names_of_watched_keys_are_counted() {
+    let shared = shared(|options| options.limits.held_bytes_max = 1 << 20);
+    let mut few = connection(&shared, &watches(30));
+    goes_on(&mut few).await;
+    let held = few.session.held_bytes();
+    assert!((900_000..1 << 20).contains(&held), "{held} bytes of 30 names");
+    assert!(shared.figures.held_bytes.load(Ordering::Relaxed) >= held);
+    // Another client's are the ones too many.
+    let mut many = connection(&shared, &watches(20));
+    many.run().now_or_never();
+    assert!(many.session.closing, "{} bytes are held", shared.figures.held_bytes.load(Ordering::Relaxed));
+    assert!(String::from_utf8_lossy(many.session.replies.ready_mut()).ends_with("-LIMIT held_bytes_max 1048576\r\n"));
 }
 
 #[tokio::test]

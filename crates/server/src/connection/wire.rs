@@ -11,9 +11,6 @@ use rustls::{ServerConfig, ServerConnection};
 use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::TcpStream;
 
-/// How long a client may take to agree on TLS.
-const HANDSHAKE_WAIT: Duration = Duration::from_secs(10);
-
 /// Bytes of replies that are encrypted at a time.
 const ENCRYPT_BYTES_MAX: usize = 64 << 10;
 
@@ -102,8 +99,8 @@ impl Write for Socket<'_> {
 }
 
 impl TlsStream {
-    /// Agrees with the client on TLS.
-    pub async fn accept(socket: TcpStream, config: Arc<ServerConfig>) -> io::Result<TlsStream> {
+    /// Agrees with the client on TLS, within `wait`.
+    pub async fn accept(socket: TcpStream, config: Arc<ServerConfig>, wait: Duration) -> io::Result<TlsStream> {
         let session = ServerConnection::new(config).map_err(io::Error::other)?;
         let mut stream = TlsStream { socket, session };
         let agreed = async {
@@ -121,7 +118,7 @@ impl TlsStream {
             }
             Ok(())
         };
-        match tokio::time::timeout(HANDSHAKE_WAIT, agreed).await {
+        match tokio::time::timeout(wait, agreed).await {
             Ok(agreed) => agreed.map(|()| stream),
             Err(_) => Err(ErrorKind::TimedOut.into()),
         }

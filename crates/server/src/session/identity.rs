@@ -13,7 +13,7 @@ use futures_util::future::select;
 
 use super::{Multi, Session};
 use crate::access::denials::Denial;
-use crate::access::password::PASSWORD_WAITING_MAX;
+use crate::access::password::{PASSWORD_WAITING_MAX, source_of};
 use crate::access::rights::Denied;
 use crate::access::user::User;
 use crate::access::{Access, Refused};
@@ -96,6 +96,9 @@ impl Session {
         }
         identity.stranger = !identity.authenticated && !default.is_open();
         identity.guarded = identity.stranger || !identity.user.rights.is_everything();
+        if !identity.stranger {
+            self.shared.clients.known(&self.client);
+        }
     }
 
     /// From now on the client is `user`, or with `None` whoever one is at first.
@@ -113,6 +116,9 @@ impl Session {
 
     /// Tells others who the client is.
     pub fn publish_user(&self) {
+        if !self.identity.stranger {
+            self.shared.clients.known(&self.client);
+        }
         self.client.user.store(self.identity.user.id, Ordering::SeqCst);
         self.client.names().user = self.identity.user.name.clone();
     }
@@ -189,9 +195,11 @@ impl Session {
     /// AUTH, and HELLO with AUTH.
     pub async fn authenticate(&mut self, name: &[u8], password: &[u8]) -> Result<(), Reply> {
         let shared = self.shared.clone();
-        let address = &self.client.address;
-        let source = address.rsplit_once(':').map_or(address.as_str(), |(source, _)| source).to_owned();
-        match shared.access.authenticate(shared.engine.runtime(), &source, name, password).await {
+        let source = source_of(&self.client.address);
+        self.client.checked.store(true, Ordering::SeqCst);
+        let answer = shared.access.authenticate(shared.engine.runtime(), &source, name, password).await;
+        self.client.checked.store(false, Ordering::SeqCst);
+        match answer {
             Ok(user) => {
                 self.identify(Some(user));
                 match self.closing {

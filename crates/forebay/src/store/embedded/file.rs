@@ -13,7 +13,7 @@ use redb::{
 };
 use thiserror::Error;
 
-use super::rows::{self, Totals};
+use super::rows::{self, Meta, Totals};
 use crate::key::SPACES;
 use crate::store::applied::AppliedIds;
 use crate::value::blob_bytes;
@@ -233,8 +233,9 @@ pub(super) fn let_go(database: impl Into<Option<Database>>) {
 fn raise_incarnation(database: &Database) -> Result<u64, redb::Error> {
     let transaction = database.begin_write()?;
     let mut meta = transaction.open_table(rows::META)?;
-    let incarnation = meta.get("incarnation")?.map_or(0, |row| row.value()) + 1;
-    meta.insert("incarnation", incarnation)?;
+    // It was checked when it was loaded.
+    let incarnation = meta.get("incarnation")?.map_or(0, |row| row.value()).saturating_add(1);
+    Meta::new(FORMAT, Some(incarnation)).write(&mut meta)?;
     drop(meta);
     transaction.commit()?;
     Ok(incarnation)
@@ -251,6 +252,7 @@ fn prepare(name: &str, database: &Database) -> Result<Result<Loaded, OpenError>,
             Err(TableError::Storage(error)) => return Err(error.into()),
             Err(_) => return Ok(Err(OpenError::Foreign(name.to_owned()))),
         };
+        // What another format has in this table is not known.
         match meta.get("format")?.map(|row| row.value()) {
             Some(FORMAT) => {}
             Some(found) => return Ok(Err(OpenError::Format { name: name.to_owned(), found })),
@@ -263,7 +265,7 @@ fn prepare(name: &str, database: &Database) -> Result<Result<Loaded, OpenError>,
 
 fn create(database: &Database) -> Result<(), redb::Error> {
     let transaction = database.begin_write()?;
-    transaction.open_table(rows::META)?.insert("format", FORMAT)?;
+    Meta::new(FORMAT, None).write(&mut transaction.open_table(rows::META)?)?;
     for table in [rows::DOCUMENTS, rows::PARTS, rows::EXPIRIES] {
         transaction.open_table(table)?;
     }
@@ -297,7 +299,11 @@ fn load(database: &Database) -> Result<Result<Loaded, String>, redb::Error> {
         });
         next_part_id = next_part_id.max(id.map_or(0, |id| id.saturating_add(1)));
     }
-    let incarnation = transaction.open_table(rows::META)?.get("incarnation")?.map_or(0, |row| row.value());
+    let meta = Meta::read(&transaction.open_table(rows::META)?)?;
+    let incarnation = match meta.and_then(|meta| meta.check().map(|()| meta.incarnation)) {
+        Ok(incarnation) => incarnation.unwrap_or(0),
+        Err(why) => return Ok(Err(why)),
+    };
     Ok(Ok(Loaded { incarnation, totals, applied, next_part_id }))
 }
 

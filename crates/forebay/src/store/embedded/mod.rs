@@ -256,7 +256,8 @@ impl Store for Embedded {
                     due.extend(snapshot.expired(space, now_ms, limit)?);
                 }
                 due.sort_unstable();
-                Ok(due.into_iter().take(limit).map(|(_, key)| key).collect())
+                // Of each space the earliest are there, up to the same bounds; so these are the earliest of all.
+                Ok(super::bounded(due.into_iter().map(|(_, key)| key), limit))
             })
         }))
     }

@@ -4,6 +4,7 @@ use redb::{Database, ReadOnlyTable, ReadTransaction, ReadableDatabase};
 
 use super::rows::{self, Header, Layout, PART_PREFIX_BYTES, Parts, Shape, Totals};
 use crate::key::{Key, SPACES};
+use crate::store::NAMES_BYTES_MAX;
 use crate::value::{Blob, Data, Hash, List, Set, Value};
 use crate::version::Version;
 
@@ -101,28 +102,38 @@ impl Snapshot {
             Some(key) if key.space() == space => [rows::document_key(key).as_slice(), &[0]].concat(),
             _ => vec![space],
         };
-        let mut keys = Vec::new();
+        let (mut keys, mut bytes) = (Vec::new(), 0);
         if space >= SPACES {
             return Ok(keys);
         }
         for row in self.documents.range(first.as_slice()..[space + 1].as_slice())?.take(limit) {
-            keys.push(rows::parse_document_key(row?.0.value()).map_err(|why| corrupted(&why))?);
+            let key = rows::parse_document_key(row?.0.value()).map_err(|why| corrupted(&why))?;
+            bytes += key.name().len();
+            keys.push(key);
+            if bytes >= NAMES_BYTES_MAX {
+                break;
+            }
         }
         Ok(keys)
     }
 
-    /// At most `limit` keys of `space` that expire at or before `now_ms`, with their time.
+    /// At most `limit` keys of `space` that expire at or before `now_ms`, earliest first, with their time.
     pub fn expired(&self, space: u8, now_ms: u64, limit: usize) -> Result<Vec<(u64, Key)>, Failure> {
         let expiries = self.transaction.open_table(rows::EXPIRIES)?;
         let end = match now_ms.checked_add(1) {
             Some(end) => rows::expiry_key(space, end, b""),
             None => vec![space + 1],
         };
-        let mut keys = Vec::new();
+        let (mut keys, mut bytes) = (Vec::new(), 0);
         for row in expiries.range([space].as_slice()..end.as_slice())?.take(limit) {
             let row = row?;
             let parsed = rows::parse_expiry_key(row.0.value());
-            keys.push(parsed.ok_or_else(|| corrupted("a row of the table 'expiries' has no valid key"))?);
+            let (at, key) = parsed.ok_or_else(|| corrupted("a row of the table 'expiries' has no valid key"))?;
+            bytes += key.name().len();
+            keys.push((at, key));
+            if bytes >= NAMES_BYTES_MAX {
+                break;
+            }
         }
         Ok(keys)
     }

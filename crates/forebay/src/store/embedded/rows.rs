@@ -2,7 +2,7 @@
 //!
 //! | table | key | value |
 //! |---|---|---|
-//! | `meta` | `format`, `incarnation` | number |
+//! | `meta` | `format`, `incarnation`, `sum` | number |
 //! | `documents` | space, name | tag, version (16), expiry (8, all ones: none), then the document or its [`Parts`] |
 //! | `parts` | space, part id (8), then field, member, position (8) or chunk (8) | value, nothing, element or bytes |
 //! | `expiries` | space, expiry (8), name | nothing |
@@ -10,9 +10,9 @@
 //!
 //! Each row of `documents`, `parts` and `log` ends in a sum over its key and itself ([`seal`]): redb looks at the sums
 //! of its pages only when it opens a file that was not closed properly, and a bit that has turned over in a value
-//! would be read as if it had been written.
+//! would be read as if it had been written. `meta` has one sum for all of it ([`Meta`]).
 
-use redb::TableDefinition;
+use redb::{ReadableTable, TableDefinition};
 
 use crate::key::{Key, SPACES};
 use crate::value::codec::{decode_value, encode_value};
@@ -53,6 +53,61 @@ fn sum(row_key: &[u8], content: &[u8]) -> [u8; 4] {
     hasher.update(row_key);
     hasher.update(content);
     hasher.finalize().to_be_bytes()
+}
+
+/// What the table `meta` says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Meta {
+    pub format: Option<u64>,
+    pub incarnation: Option<u64>,
+    /// Of the two others; files that were made before it was written have none.
+    sum: Option<u64>,
+}
+
+impl Meta {
+    /// Of a file that this code writes.
+    pub fn new(format: u64, incarnation: Option<u64>) -> Meta {
+        Meta { format: Some(format), incarnation, sum: None }
+    }
+
+    /// Format and incarnation as they stand; to be trusted once [`Meta::check`] agrees.
+    pub fn read(table: &impl ReadableTable<&'static str, u64>) -> Result<Result<Meta, String>, redb::Error> {
+        let mut meta = Meta::default();
+        for row in table.iter()? {
+            let (name, value) = row?;
+            let place = match name.value() {
+                "format" => &mut meta.format,
+                "incarnation" => &mut meta.incarnation,
+                "sum" => &mut meta.sum,
+                other => return Ok(Err(format!("the table 'meta' has a row {other:?}"))),
+            };
+            *place = Some(value.value());
+        }
+        Ok(Ok(meta))
+    }
+
+    /// Whether it agrees with its checksum.
+    pub fn check(&self) -> Result<(), String> {
+        match self.sum {
+            Some(sum) if sum != self.expected() => Err("the table 'meta' does not agree with its checksum".to_owned()),
+            _ => Ok(()),
+        }
+    }
+
+    fn expected(&self) -> u64 {
+        let mut content = self.format.unwrap_or(0).to_be_bytes().to_vec();
+        content.extend(self.incarnation.iter().flat_map(|incarnation| incarnation.to_be_bytes()));
+        u32::from_be_bytes(sum(b"meta", &content)).into()
+    }
+
+    /// Writes it, with its checksum.
+    pub fn write(self, table: &mut redb::Table<'_, &'static str, u64>) -> Result<(), redb::Error> {
+        let rows = [("format", self.format), ("incarnation", self.incarnation), ("sum", Some(self.expected()))];
+        for (name, value) in rows.into_iter().filter_map(|(name, value)| Some((name, value?))) {
+            table.insert(name, value)?;
+        }
+        Ok(())
+    }
 }
 
 /// How a document lies in the file.

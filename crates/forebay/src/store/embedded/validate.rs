@@ -67,6 +67,10 @@ fn validate_log(
     transaction: &redb::ReadTransaction,
     counts: [u64; SPACES as usize],
 ) -> Result<Result<(), String>, redb::Error> {
+    let meta = rows::Meta::read(&transaction.open_table(rows::META)?)?;
+    if let Err(why) = meta.and_then(|meta| meta.check()) {
+        return Ok(Err(why));
+    }
     let log = transaction.open_table(rows::LOG)?;
     let mut ids = BTreeMap::new();
     for row in log.range(..rows::TOTALS)? {

@@ -2,8 +2,8 @@
 
 use super::{Bench, write};
 use crate::change::{Change, End};
-use crate::key::Key;
-use crate::store::{CommitOutcome, Read, Resolved, Write};
+use crate::key::{KEY_BYTES_MAX, Key};
+use crate::store::{CommitOutcome, NAMES_BYTES_MAX, Read, Resolved, Write, ended};
 use crate::value::{Blob, Data, Hash, List, Set, Value};
 use crate::version::{TxnId, Version};
 
@@ -19,6 +19,7 @@ pub(super) const CASES: &[Case] = &[
     ("a failed check applies nothing of its commit nor what is behind it", checks),
     ("a group is applied in order", groups_in_order),
     ("scan, count and clear", scan_count_clear),
+    ("answers end where names are long", long_names),
     ("expired documents are found, earliest first", expired),
     ("large documents of every type", large_documents),
     ("a list serves as a queue", queue),
@@ -192,6 +193,36 @@ fn scan_count_clear(bench: &mut Bench) {
     }
     bench.clear(&std::array::from_fn::<u8, 16, _>(|space| space as u8));
     assert_eq!(counts(bench), [0; 4]);
+}
+
+/// Names of 64 KiB: an answer has few of them, and asking on finds all.
+fn long_names(bench: &mut Bench) {
+    let name = |at: u8| Key::new(3, &[at; KEY_BYTES_MAX]);
+    let until = |at| Value { expires_at_ms: Some(at), ..text("x") };
+    for at in 0..40 {
+        bench.commit(vec![put(&name(at), until(u64::from(at) + 1))]);
+    }
+    bench.commit(vec![put(&Key::new(4, b"early"), until(2)), put(&Key::new(4, b"late"), until(100))]);
+    let most = NAMES_BYTES_MAX / KEY_BYTES_MAX;
+    let mut found = Vec::<Key>::new();
+    loop {
+        let page = bench.scan(3, found.last(), 1000);
+        assert!(page.len() <= most, "{} names of 64 KiB", page.len());
+        found.extend(page.iter().cloned());
+        if ended(&page, 1000) {
+            break;
+        }
+        assert_eq!(page.len(), most);
+    }
+    assert_eq!(found, (0..40).map(name).collect::<Vec<_>>());
+    let due = bench.expired(1000, 1000);
+    let mut earliest: Vec<Key> = (0..40).map(name).collect();
+    earliest.insert(2, Key::new(4, b"early"));
+    assert!(due.len() <= most + 1 && !ended(&due, 1000), "{} names", due.len());
+    // Two of one moment stand in any order.
+    let sorted = |keys: &[Key]| std::collections::BTreeSet::from_iter(keys.iter().cloned());
+    assert_eq!(sorted(&due), sorted(&earliest[..due.len()]));
+    bench.clear(&[3, 4]);
 }
 
 fn expired(bench: &mut Bench) {

@@ -1,0 +1,117 @@
+//! A command or script over a store that never waits, while nothing stands in its way: from its reads to its publication
+//! in one go.
+//!
+//! It holds the lock table itself instead of locks in it. Nobody else gets a lock meanwhile, and it begins only when
+//! none of its keys is locked, wanted or has a result beside it: so it is as if it had locked them all at once, and
+//! nobody can tell the difference but by the time it takes. Whatever else is the case is [`Engine::execute`]'s.
+
+use super::documents::Documents;
+use super::group::Now;
+use super::history::Record;
+use super::{Engine, Inner, PlannedLock, TxnError};
+use crate::cache::{Context, Look};
+use crate::key::KEY_BYTES_MAX;
+use crate::store::Commit;
+use crate::version::TxnId;
+
+/// Keys above which a transaction takes locks: all others wait while the lock table is held.
+const AT_ONCE_KEYS_MAX: usize = 32;
+
+impl Engine {
+    /// Whether [`Engine::execute_at_once`] ever does anything.
+    pub fn commits_at_once(&self) -> bool {
+        self.inner.at_once
+    }
+
+    /// Runs `body` as one transaction that has all of `locks`, loads what they say, and commits, all at once. With
+    /// `Err` the body changes nothing and still answers. `None`: it can't be done at once, and nothing has happened;
+    /// `body` may have run, so it must change nothing but its documents.
+    pub fn execute_at_once<T>(
+        &self,
+        locks: &[PlannedLock],
+        context: &Context,
+        body: impl FnOnce(&mut Documents) -> Result<T, T>,
+    ) -> Option<Result<T, TxnError>> {
+        let inner = &*self.inner;
+        let too_long = |lock: &PlannedLock| lock.key.name().len() > KEY_BYTES_MAX;
+        if !inner.at_once || locks.len() > AT_ONCE_KEYS_MAX || locks.iter().any(too_long) || !inner.committer.is_idle()
+        {
+            return None;
+        }
+        let began = inner.history.as_ref().map(|history| history.tick());
+        // Dropped after the table: the committer's lock is never taken under the table's.
+        let _guard = inner.committer.watch_for_panic();
+        let mut table = inner.locks.elide(locks)?;
+        let mut documents = Documents::new(inner.runtime.now_ms());
+        inner.load_cached(locks, context, &mut documents)?;
+        let answer = match body(&mut documents) {
+            Ok(answer) => answer,
+            Err(answer) => return Some(Ok(answer)),
+        };
+        let version = inner.mint.next();
+        let record = began.map(|began| Record {
+            name: format!("t@{began}"),
+            began,
+            ended: u64::MAX,
+            reads: documents.reads().map(|(key, version, present)| (key.clone(), version, present)).collect(),
+            writes: documents.written().map(|key| (key.clone(), version)).collect(),
+        });
+        let writes = documents.take_writes();
+        let now = if writes.is_empty() {
+            Now::Published
+        } else {
+            table.half_done = true;
+            let commit = Commit { id: TxnId(version), version, checks: Vec::new(), writes };
+            let now = inner.committer.apply_now(commit, false);
+            table.half_done = matches!(now, Now::Unknown);
+            now
+        };
+        drop(table);
+        let done = match now {
+            Now::Published => Ok(answer),
+            Now::Failed(failure) => Err(failure.into()),
+            Now::Unknown => {
+                inner.committer.stop_for_good();
+                Err(TxnError::Unknown(TxnId(version)))
+            }
+            Now::Later(_) => return None,
+        };
+        inner.record_at_once(record, &done);
+        Some(done)
+    }
+}
+
+impl Inner {
+    /// Loads what `locks` say from the cache; `None` if something is not there. Counts the hits only if all is.
+    fn load_cached(&self, locks: &[PlannedLock], context: &Context, documents: &mut Documents) -> Option<()> {
+        let wanted = || locks.iter().filter(|lock| lock.load);
+        if let [lock] = locks
+            && lock.load
+        {
+            documents.load(lock.key.clone(), self.cache.get_published(lock.key.borrow(), context)?);
+            return Some(());
+        }
+        let mut words = smallvec::SmallVec::<[_; 4]>::new();
+        for lock in wanted() {
+            let Look::Hit(_, read, word) = self.cache.look(lock.key.borrow()) else { return None };
+            words.push(word);
+            documents.load(lock.key.clone(), read);
+        }
+        for (lock, word) in wanted().zip(words) {
+            self.cache.touch(lock.key.borrow(), word, context);
+        }
+        Some(())
+    }
+
+    fn record_at_once<T>(&self, record: Option<Record>, done: &Result<T, TxnError>) {
+        let (Some(history), Some(mut record)) = (&self.history, record) else { return };
+        match done {
+            Ok(_) => {
+                record.ended = history.tick();
+                history.push(record);
+            }
+            Err(TxnError::Unknown(_)) => history.push(record),
+            Err(_) => {}
+        }
+    }
+}

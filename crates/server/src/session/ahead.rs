@@ -1,0 +1,89 @@
+//! What a session does for the requests behind the one at hand: it looks their commands up, has the processor fetch
+//! what is cached of their keys, and has the store asked once for all that is not.
+
+use forebay::key::{Key, KeyRef};
+use forebay_protocol::Batch;
+use smallvec::SmallVec;
+
+use super::Session;
+use crate::command::{Command, Effect, Flag};
+
+/// Keys that one look ahead fetches together.
+const LOOK_AHEAD_KEYS_MAX: usize = 1024;
+
+/// Requests whose commands are looked up together, and their keys' entries fetched from memory: more would no longer
+/// all be in the processor's cache when the first is served.
+pub(super) const LOOK_UP_FRAMES: usize = 16;
+
+/// Keys whose entries are fetched from memory together.
+const PREFETCH_KEYS_MAX: usize = 32;
+
+/// Commands with their numbers in the table; `None` where there is none of that name.
+pub(super) type LookedUp = SmallVec<[Option<(usize, &'static Command)>; LOOK_UP_FRAMES]>;
+
+impl Session {
+    /// Looks the next commands up, and has the memory of their keys' entries fetched meanwhile.
+    pub(super) fn look_up(&self, batch: &Batch, start: usize, found: &mut LookedUp) {
+        let end = batch.len().min(start + LOOK_UP_FRAMES);
+        found.clear();
+        let mut last: (&[u8], _) = (b"", None);
+        for at in start..end {
+            let name = batch.frame(at).arg(0);
+            if name != last.0 {
+                last = (name, self.shared.table.find_numbered(name));
+            }
+            found.push(last.1);
+        }
+        // What a client may not read leaves no trace, not even in the time that its next request takes.
+        if self.identity.is_guarded(&self.shared.access) {
+            return;
+        }
+        let mut hashes = SmallVec::<[u64; PREFETCH_KEYS_MAX]>::new();
+        for (at, (_, command)) in (start..end).zip(found.iter()).filter_map(|(at, found)| Some((at, found.as_ref()?))) {
+            let frame = batch.frame(at);
+            if command.body().is_none() || !command.arity_fits(frame.len()) {
+                continue;
+            }
+            let mut take = |key: KeyRef<'_>| {
+                if hashes.len() < PREFETCH_KEYS_MAX {
+                    hashes.push(key.hash64());
+                }
+            };
+            match command.only_key(frame, self.space) {
+                Some(key) => take(key),
+                None => command.each_key(frame, self.space, &mut take),
+            }
+        }
+        if hashes.len() > 1 {
+            self.shared.engine.cache().prefetch(&hashes);
+        }
+    }
+
+    /// The keys that the rest of the batch, from `start`, will miss: of plain commands, up to the first that changes
+    /// how others are to be read.
+    pub(super) fn missing_ahead(&self, batch: &Batch, start: usize) -> Vec<Key> {
+        let mut keys: Vec<Key> = Vec::new();
+        for at in start..batch.len() {
+            let frame = batch.frame(at);
+            let Some((number, command)) = self.shared.table.find_numbered(frame.arg(0)) else { continue };
+            let refused =
+                || self.identity.is_guarded(&self.shared.access) && self.denied(number, command, frame).is_some();
+            if !command.arity_fits(frame.len()) || refused() {
+                continue;
+            }
+            match command.effect(frame) {
+                Some(Effect::Blind) => {}
+                Some(Effect::Read | Effect::ReadWrite) => {
+                    command.each_key(frame, self.space, &mut |key| {
+                        if keys.len() < LOOK_AHEAD_KEYS_MAX {
+                            keys.push(key.to_key());
+                        }
+                    });
+                }
+                None if command.is(Flag::NotQueued) || command.name == "select" => break,
+                None => {}
+            }
+        }
+        keys
+    }
+}
