@@ -114,3 +114,104 @@ fn what_is_wrong_is_said_at_the_start() {
     let text = refused(&["--store", "postgres://app@127.0.0.1/shop", "--durability", "never"]);
     assert!(text.contains("durability"), "{text}");
 }
+
+/// `forebay store ..` with these arguments: exit code and output.
+fn store(arguments: &[&str]) -> (Option<i32>, String) {
+    let output = forebay_command().arg("store").args(arguments).output().expect("the binary runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    (output.status.code(), text)
+}
+
+fn bulks(reply: Reply) -> Vec<String> {
+    let Reply::Array(items) = reply else { panic!("{reply:?}") };
+    let text = |item| match item {
+        Reply::Bulk(text) => String::from_utf8_lossy(&text).into_owned(),
+        other => panic!("{other:?}"),
+    };
+    items.into_iter().map(text).collect()
+}
+
+#[test]
+fn an_existing_table_is_fronted() {
+    let server = Server::start();
+    let database = server.database();
+    let table = "CREATE TABLE users (id integer PRIMARY KEY, name text NOT NULL, visits integer NOT NULL DEFAULT 0
+        CHECK (visits < 1000)); INSERT INTO users VALUES (1, 'Ada', 5)";
+    server.sql(&database, table);
+    let url = server.url(&database);
+    let map = ["--store", &url, "--map", "user:{id} -> users(id)", "--store-timeout-ms", "400"];
+    let (code, text) = store(&[&["check"], &map[..]].concat());
+    assert!(code == Some(1) && text.contains("fsync is off") && text.contains("3 fields"), "{text}");
+    let (code, script) = store(&[&["init", "--print"], &map[..]].concat());
+    assert!(code == Some(0) && script.contains("ADD COLUMN IF NOT EXISTS forebay_version"), "{script}");
+    assert_eq!(server.sql(&database, "SELECT count(*) FROM pg_namespace WHERE nspname = 'forebay'"), "0");
+    server.sql(&database, &script);
+    let (code, text) = store(&[&["check"], &map[..]].concat());
+    assert!(code == Some(1) && text.contains("other writers are seen"), "{text}");
+
+    let forebay = start(&server, &database, &["--map", "user:{id} -> users(id)"]);
+    let mut client = Connection::new(forebay.address);
+    let row = |visits: &str| ["id", "1", "name", "Ada", "visits", visits].map(str::to_owned).to_vec();
+    assert_eq!(bulks(client.call(&["HGETALL", "user:1"])), row("5"));
+    assert_eq!(client.call(&["HINCRBY", "user:1", "visits", "1"]), Reply::Integer(6));
+    assert_eq!(server.sql(&database, "SELECT visits FROM users"), "6");
+    assert!(matches!(client.call(&["HINCRBY", "user:1", "visits", "2000"]), Reply::Error(_)));
+    assert!(matches!(client.call(&["GET", "account:1"]), Reply::Error(_)));
+    assert!(matches!(client.call(&["FLUSHALL"]), Reply::Error(_)));
+    assert_eq!(bulks(client.call(&["HGETALL", "user:1"])), row("6"));
+    // Another program writes what is cached.
+    server.sql(&database, "UPDATE users SET visits = 50");
+    while bulks(client.call(&["HGETALL", "user:1"])) != row("50") {}
+    // And what a transaction has read, before it commits.
+    client.call(&["TXN", "BEGIN"]);
+    assert_eq!(client.call(&["HGET", "user:1", "visits"]), Reply::bulk(b"50"));
+    server.sql(&database, "UPDATE users SET visits = 60");
+    client.call(&["HSET", "user:2", "name", "Bob"]);
+    match client.call(&["TXN", "COMMIT"]) {
+        Reply::Error(text) => assert!(text.starts_with(b"TXCONFLICT"), "{text:?}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(server.sql(&database, "SELECT count(*) FROM users"), "1");
+    // A plain command reads and commits again by itself.
+    assert_eq!(client.call(&["HINCRBY", "user:1", "visits", "1"]), Reply::Integer(61));
+    assert_eq!(client.call(&["HSET", "user:2", "name", "Bob"]), Reply::Integer(1));
+    assert_eq!(bulks(client.call(&["HGETALL", "user:2"])), ["id", "2", "name", "Bob", "visits", "0"]);
+    assert_eq!(client.call(&["DEL", "user:1"]), Reply::Integer(1));
+    assert_eq!(server.sql(&database, "SELECT id, name FROM users"), "2|Bob");
+}
+
+/// Many clients and another program add to the same rows; nothing is lost, and what is cached ends up right.
+#[test]
+fn counters_are_shared_with_another_program() {
+    let server = Server::start();
+    let database = server.database();
+    server.sql(&database, "CREATE TABLE users (id integer PRIMARY KEY, visits integer NOT NULL DEFAULT 0)");
+    server.sql(&database, "INSERT INTO users SELECT generate_series(1, 4), 0");
+    let url = server.url(&database);
+    let map = ["--store", &url, "--map", "user:{id} -> users(id)", "--store-timeout-ms", "400"];
+    assert_eq!(store(&[&["init"], &map[..]].concat()).0, Some(0));
+    let forebay = start(&server, &database, &["--map", "user:{id} -> users(id)", "--retries-max", "100"]);
+    let added: u64 = std::thread::scope(|scope| {
+        let count = |number: usize| {
+            let mut client = Connection::new(forebay.address);
+            (0..60).map(move |at| format!("user:{}", 1 + (at + number) % 4)).fold(0, |added, key| {
+                match client.call(&["HINCRBY", &key, "visits", "1"]) {
+                    Reply::Integer(_) => added + 1,
+                    other => panic!("{other:?}"),
+                }
+            })
+        };
+        let clients: Vec<_> = (0..4).map(|number| scope.spawn(move || count(number))).collect();
+        for _ in 0..30 {
+            server.sql(&database, "UPDATE users SET visits = visits + 1 WHERE id = 2");
+        }
+        clients.into_iter().map(|client| client.join().expect("the client ends well")).sum()
+    });
+    assert_eq!(added, 240);
+    assert_eq!(server.sql(&database, "SELECT sum(visits) FROM users"), "270");
+    let mut client = Connection::new(forebay.address);
+    for id in 1..=4 {
+        let there = server.sql(&database, &format!("SELECT visits FROM users WHERE id = {id}"));
+        while client.call(&["HGET", &format!("user:{id}"), "visits"]) != Reply::bulk(there.as_bytes()) {}
+    }
+}

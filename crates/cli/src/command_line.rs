@@ -34,6 +34,8 @@ Examples:
       a larger cache, another policy
   forebay serve --durability interval --sync-ms 200
       faster writes; a crash may cost the last 200 ms
+  forebay serve --store postgres://app@localhost/shop --map 'user:{id} -> users(id)'
+      in front of a table of PostgreSQL: HGETALL user:1 is a row
   forebay serve --config forebay.toml --log json
       as a service
 
@@ -70,7 +72,7 @@ Examples:
 
 /// The whole command line.
 pub fn command() -> Command {
-    Command::new("forebay")
+    let command = Command::new("forebay")
         .version(env!("CARGO_PKG_VERSION"))
         .about("A transactional cache between applications and their data store, for any Redis client")
         .after_help(EXAMPLES)
@@ -117,7 +119,10 @@ pub fn command() -> Command {
                         .value_parser(value_parser!(Shell))
                         .help("Which shell"),
                 ),
-        )
+        );
+    #[cfg(feature = "postgres")]
+    let command = command.subcommand(crate::store::command());
+    command
 }
 
 #[cfg(test)]

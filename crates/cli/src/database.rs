@@ -23,6 +23,8 @@ pub fn options(settings: &Settings) -> Result<PostgresOptions, CommandError> {
         password: password(settings)?,
         timeout: Duration::from_millis(settings.store_timeout_ms),
         writers: settings.store_writers,
+        mappings: settings.maps.clone(),
+        outside_pause: Duration::from_millis(settings.outside_ms),
         ..PostgresOptions::new(address)
     })
 }

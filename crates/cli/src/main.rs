@@ -15,6 +15,8 @@ mod password;
 mod replay;
 mod serve;
 mod settings;
+#[cfg(feature = "postgres")]
+mod store;
 
 use std::process::ExitCode;
 
@@ -29,6 +31,8 @@ fn main() -> ExitCode {
         Some(("replay", matches)) => replay::run(matches),
         Some(("check", matches)) => check::run(matches),
         Some(("config", matches)) => config::run(matches),
+        #[cfg(feature = "postgres")]
+        Some(("store", matches)) => store::run(matches),
         Some(("password", _)) => password::run(),
         Some(("completions", matches)) => completions::run(matches),
         // clap has refused everything else.

@@ -78,6 +78,8 @@ impl Node {
         let engine = Engine::new(EngineOptions { runtime, store, cache, limits: settings.txn, history: None });
         if owned {
             engine.start_reaper();
+        } else {
+            engine.start_watching();
         }
         let (threads, trace_dir) = (settings.threads.count(), settings.trace_dir.clone());
         let options = ServerOptions { engine, limits: settings.server, threads, access, tls, trace_dir };

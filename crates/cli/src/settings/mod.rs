@@ -7,6 +7,8 @@
 mod document;
 mod error;
 mod form;
+#[cfg(feature = "postgres")]
+mod map;
 mod typed;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -21,6 +23,8 @@ use form::{
     AddressOrOff, Bytes, Count, CountOrZero, DurabilityWord, FileOrOff, FolderOrOff, Form, LogFormatWord, LogLevelWord,
     PolicyName, Store, Switch, ThreadCount,
 };
+#[cfg(feature = "postgres")]
+use map::Maps;
 pub use typed::{Origin, Typed, arguments};
 
 /// The smallest `--memory`: below it the store's page cache and the policies' tables leave no room for entries.
@@ -57,6 +61,11 @@ pub struct Settings {
     pub store_writers: usize,
     /// A file with the password for a database.
     pub store_password_file: Option<PathBuf>,
+    /// Which keys are rows of which tables.
+    #[cfg(feature = "postgres")]
+    pub maps: Vec<forebay_drivers::postgres::mapping::Mapping>,
+    /// Pause between two looks at what other programs have written, in ms.
+    pub outside_ms: u64,
     /// When a commit is safe on disk.
     pub durability: Durability,
     /// Time of acknowledged commits that a crash may cost with `interval`, in ms.
@@ -254,6 +263,9 @@ impl Default for Settings {
             store_timeout_ms: 300,
             store_writers: 16,
             store_password_file: None,
+            #[cfg(feature = "postgres")]
+            maps: Vec::new(),
+            outside_ms: 50,
             durability: Durability::Always,
             sync_ms: 1000,
             memory: 256 << 20,
@@ -303,6 +315,9 @@ macro_rules! form_of {
     };
 }
 
+#[cfg(feature = "postgres")]
+form_of! { Maps: Vec<forebay_drivers::postgres::mapping::Mapping> }
+
 form_of! {
     AddressOrOff: Option<SocketAddr>,
     Bytes: u64,
@@ -343,6 +358,11 @@ pub static SETTINGS: &[Setting] = &[
     setting!(Store, "store-writers", Count, store_writers, "Commits to a database at a time, each on a connection"),
     setting!(Store, "store-password-file", FileOrOff, store_password_file,
         "File with the password for the database that --store names"),
+    #[cfg(feature = "postgres")]
+    setting!(Store, "map", Maps, maps,
+        "Which keys are rows of which table of the database; may be given several times, or as [[map]] in the file"),
+    setting!(Store, "outside-ms", Count, outside_ms,
+        "Pause between two looks at what other programs have written to mapped tables, in ms"),
     setting!(Store, "durability", DurabilityWord, durability,
         "When a commit is safe on disk: before it is acknowledged, at most sync-ms later, or within 30 s"),
     setting!(Store, "sync-ms", Count, sync_ms,
@@ -427,6 +447,10 @@ impl Settings {
 
     fn check_store(&self, wrong: &dyn Fn(&str, String) -> Result<(), SettingsError>) -> Result<(), SettingsError> {
         if self.store.is_local() {
+            #[cfg(feature = "postgres")]
+            if !self.maps.is_empty() {
+                return wrong("map", "--store names no database whose tables these would be".into());
+            }
             return match self.store_password_file {
                 Some(_) => wrong("store-password-file", "--store names no database that would ask for it".into()),
                 None => Ok(()),

@@ -35,7 +35,7 @@ fn of_table(table: &Table) -> String {
     let side = table.mapping.version == VersionMode::Side;
     let mut text = String::new();
     match table.mapping.version {
-        VersionMode::None => return text,
+        VersionMode::None | VersionMode::Auto => return text,
         VersionMode::Column => {
             let _ = write!(
                 text,

@@ -76,11 +76,11 @@ async fn look(client: &Client, address: &Address, mappings: &[Mapping]) -> Resul
                 let read_only: Vec<&str> = read_only.collect();
                 let columns = table.fields.len();
                 notes.push(format!(
-                    "{}: {columns} fields, read-only: {}; others are {}",
+                    "{}: {columns} fields, read-only: {}; other writers are {}",
                     table.mapping,
                     if read_only.is_empty() { "none".to_owned() } else { read_only.join(", ") },
                     match table.mapping.version {
-                        VersionMode::None => "noticed at commit only",
+                        VersionMode::None | VersionMode::Auto => "noticed at commit only",
                         VersionMode::Column | VersionMode::Side => "seen",
                     }
                 ));

@@ -200,7 +200,24 @@ pub(in crate::postgres) async fn look_up(
         Some(_) => others.collect(),
         None => key.iter().cloned().chain(others).collect(),
     };
-    Ok(Ok(Table { mapping: mapping.clone(), name, oid, key, fields, unique_index: unique_index.unwrap_or_default() }))
+    let version = match mapping.version {
+        VersionMode::Auto => found_version(client, oid, &columns).await?,
+        given => given,
+    };
+    let mapping = Mapping { version, ..mapping.clone() };
+    Ok(Ok(Table { mapping, name, oid, key, fields, unique_index: unique_index.unwrap_or_default() }))
+}
+
+/// What `forebay store init` has put there.
+async fn found_version(client: &Client, oid: u32, columns: &[Found]) -> Result<VersionMode, Error> {
+    let triggers = client.query(TRIGGERS, &[&oid]).await?;
+    let has = |trigger: &str| triggers.iter().any(|row| row.get::<_, String>(0) == trigger);
+    let column = columns.iter().any(|column| column.name == VERSION_COLUMN) && has("forebay_version");
+    Ok(match (has("forebay_change"), column) {
+        (true, true) => VersionMode::Column,
+        (true, false) => VersionMode::Side,
+        (false, _) => VersionMode::None,
+    })
 }
 
 /// Whether column and triggers are there that keep versions.
@@ -212,7 +229,7 @@ async fn version_problems(
     columns: &[Found],
     (may_trigger, owner): (bool, &str),
 ) -> Result<Vec<String>, Error> {
-    if mapping.version == VersionMode::None {
+    if matches!(mapping.version, VersionMode::None | VersionMode::Auto) {
         return Ok(Vec::new());
     }
     let mode = mapping.version.word();

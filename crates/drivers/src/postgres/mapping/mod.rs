@@ -27,9 +27,11 @@ use pattern::Pattern;
 /// Where a row's version comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VersionMode {
+    /// From what `forebay store init` has put there, `None` if nothing.
+    #[default]
+    Auto,
     /// The transaction that wrote the row last (`xmin`): nothing is added to the database, and writers that go around
     /// forebay are noticed when a commit checks what it has read, but not before.
-    #[default]
     None,
     /// A column of the table, kept by a trigger.
     Column,
@@ -40,6 +42,7 @@ pub enum VersionMode {
 impl VersionMode {
     fn word(self) -> &'static str {
         match self {
+            VersionMode::Auto => "auto",
             VersionMode::None => "none",
             VersionMode::Column => "column",
             VersionMode::Side => "side",
@@ -100,7 +103,7 @@ impl FromStr for Mapping {
             false => None,
         };
         let mut mapping =
-            Mapping { pattern, table, key, list, fields: None, read_only: Vec::new(), version: VersionMode::None };
+            Mapping { pattern, table, key, list, fields: None, read_only: Vec::new(), version: VersionMode::Auto };
         while !words.rest.is_empty() {
             match words.name()?.as_str() {
                 "fields" => mapping.fields = Some(words.names()?),
@@ -116,6 +119,18 @@ impl FromStr for Mapping {
             return Err("a list has no fields(..)".into());
         }
         Ok(mapping)
+    }
+}
+
+impl Mapping {
+    /// The same with versions from elsewhere; `mode` if it does not say.
+    pub fn with_version(self, mode: Option<VersionMode>) -> Mapping {
+        let version = match (mode, self.version) {
+            (Some(mode), _) => mode,
+            (None, VersionMode::Auto) => VersionMode::Column,
+            (None, given) => given,
+        };
+        Mapping { version, ..self }
     }
 }
 
@@ -137,7 +152,7 @@ impl fmt::Display for Mapping {
             write!(f, " readonly({})", names(&self.read_only))?;
         }
         match self.version {
-            VersionMode::None => Ok(()),
+            VersionMode::Auto => Ok(()),
             mode => write!(f, " version({})", mode.word()),
         }
     }

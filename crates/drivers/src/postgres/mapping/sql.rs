@@ -48,7 +48,7 @@ impl Table {
     /// The version of the row `t`, as text; NULL if there is none.
     fn version(&self) -> String {
         match self.mapping.version {
-            VersionMode::None => "t.xmin::text".to_owned(),
+            VersionMode::None | VersionMode::Auto => "t.xmin::text".to_owned(),
             VersionMode::Column => format!("t.{VERSION_COLUMN}::text"),
             VersionMode::Side => {
                 let first = quoted(&self.key[0].name);
@@ -60,7 +60,9 @@ impl Table {
     /// A number that no row which is absent now ever had, and that every later one is above.
     fn absence(&self) -> &'static str {
         match self.mapping.version {
-            VersionMode::None => "(pg_snapshot_xmax(pg_current_snapshot())::text::numeric % 4294967296 - 1)::text",
+            VersionMode::None | VersionMode::Auto => {
+                "(pg_snapshot_xmax(pg_current_snapshot())::text::numeric % 4294967296 - 1)::text"
+            }
             _ => "(SELECT last_value FROM forebay.versions)::text",
         }
     }
