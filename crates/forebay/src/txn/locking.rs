@@ -121,6 +121,12 @@ impl Committing {
         self.commit.iter().map(|(_, settled)| settled).chain(&self.depends).all(Settled::is_closed)
     }
 
+    /// Waits as [`Committing::wait`] does, and leaves nothing to wait for.
+    pub(super) async fn settle(self) -> Result<Committing, TxnError> {
+        let published = self.wait().await?;
+        Ok(Committing { published, commit: None, depends: Vec::new(), record: None })
+    }
+
     /// Waits until all that the transaction read and wrote is published; its version, if it wrote.
     pub async fn wait(mut self) -> Result<Option<Version>, TxnError> {
         let outcome = match self.commit.take() {
