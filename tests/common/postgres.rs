@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test uses its part")]
 
 use std::net::TcpListener;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -135,6 +135,19 @@ impl Server {
         let output = Command::new("pgrep").args(["-P", &postmaster.to_string()]).output().expect("pgrep runs");
         let children = String::from_utf8_lossy(&output.stdout).lines().filter_map(|line| line.parse().ok()).collect();
         [vec![postmaster], children].concat()
+    }
+
+    /// Has it use TLS with this certificate and key, from its next start on.
+    pub fn use_tls(&self, certificate: &str, key: &str) {
+        for (name, text) in [("server.crt", certificate), ("server.key", key)] {
+            let path = self.folder.path().join("data").join(name);
+            std::fs::write(&path, text).expect("the folder can be written");
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("a mode");
+            if let Some((user, group)) = user() {
+                chown(&path, Some(user), Some(group)).expect("root may give a file away");
+            }
+        }
+        self.sql("postgres", "ALTER SYSTEM SET ssl = on");
     }
 
     /// Sends `signal` to `processes`.

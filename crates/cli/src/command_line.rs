@@ -6,8 +6,20 @@ use clap_complete::Shell;
 use crate::{check, demo, password, replay, settings};
 
 /// Settings that `demo` chooses itself.
-pub const DEMO_CHOOSES: &[&str] =
-    &["store", "password-file", "users-file", "tls-listen", "tls-cert", "tls-key", "tls-client-ca"];
+pub const DEMO_CHOOSES: &[&str] = &[
+    "store",
+    "store-timeout-ms",
+    "store-writers",
+    "store-password-file",
+    "map",
+    "outside-ms",
+    "password-file",
+    "users-file",
+    "tls-listen",
+    "tls-cert",
+    "tls-key",
+    "tls-client-ca",
+];
 
 const EXAMPLES: &str = "\
 Examples:

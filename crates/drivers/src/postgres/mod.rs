@@ -1,11 +1,12 @@
 //! PostgreSQL as the store.
 //!
-//! * [`address`]: where it is; `tls`: how it is reached.
+//! * [`address`] says where it is, `tls` how it is reached.
 //! * `pool`, `session`: a small fixed set of connections, reads pipelined on shared ones.
 //! * `open`, `identity`, `keeper`: one forebay per database, in an incarnation of its own; what a new connection has to
 //!   find there; what goes on behind.
 //! * `documents`: the table that forebay owns, where no mapping names another.
-//! * [`mapping`]: keys as rows of tables that exist already; `outside`: what others write to these.
+//! * [`mapping`] makes keys of rows of tables that exist already; `outside`: what others write to these; [`setup`] and
+//!   `install` prepare a database for it.
 //! * `commit`, `ids`, `classify`: a commit is one message and one transaction, whose id is entered by a plain INSERT;
 //!   what an error says about it; what became of one that was not answered.
 //!

@@ -98,3 +98,29 @@ fn ids_are_forgotten_below_a_floor() {
     let first = block_on(store.commit(&commits[..1])).remove(0);
     assert!(matches!(first, CommitOutcome::Refused(_)), "{first:?}");
 }
+
+/// TLS with a root of one's own, and never without checking it.
+#[test]
+fn tls_checks_the_server() {
+    let server = Server::start();
+    let database = server.database();
+    let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).expect("a certificate");
+    server.use_tls(&made.cert.pem(), &made.signing_key.serialize_pem());
+    server.stop(Stop::Fast);
+    server.start_again();
+    let roots = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(roots.path(), made.cert.pem()).expect("it can be written");
+    let runtime = tokio_runtime();
+    let at = |query: &str| {
+        let address = format!("{}?sslmode=require{query}", server.url(&database)).parse().expect("a URL");
+        open(&runtime, PostgresOptions { address, ..options(&server, &database) })
+    };
+    let store = at(&format!("&sslrootcert={}", roots.path().display())).expect("its root is known");
+    assert_eq!(block_on(store.commit(&[put(&Mint::new(store.incarnation()), b"a")])).len(), 1);
+    let encrypted = "SELECT count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
+        WHERE application_name LIKE 'forebay %' AND NOT ssl";
+    assert_eq!(server.sql(&database, encrypted), "0");
+    drop(store);
+    let refused = at("").err().expect("nobody vouches for it").to_string();
+    assert!(refused.contains("certificate"), "{refused}");
+}
