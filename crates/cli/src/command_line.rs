@@ -6,8 +6,20 @@ use clap_complete::Shell;
 use crate::{check, demo, password, replay, settings, sim, trace};
 
 /// Settings that `demo` chooses itself.
-pub const DEMO_CHOOSES: &[&str] =
-    &["store", "password-file", "users-file", "tls-listen", "tls-cert", "tls-key", "tls-client-ca"];
+pub const DEMO_CHOOSES: &[&str] = &[
+    "store",
+    "store-timeout-ms",
+    "store-writers",
+    "store-password-file",
+    "map",
+    "outside-ms",
+    "password-file",
+    "users-file",
+    "tls-listen",
+    "tls-cert",
+    "tls-key",
+    "tls-client-ca",
+];
 
 const EXAMPLES: &str = "\
 Examples:
@@ -35,6 +47,8 @@ Examples:
       a larger cache, another policy
   forebay serve --durability interval --sync-ms 200
       faster writes; a crash may cost the last 200 ms
+  forebay serve --store postgres://app@localhost/shop --map 'user:{id} -> users(id)'
+      in front of a table of PostgreSQL: HGETALL user:1 is a row
   forebay serve --config forebay.toml --log json
       as a service
 
@@ -71,7 +85,7 @@ Examples:
 
 /// The whole command line.
 pub fn command() -> Command {
-    Command::new("forebay")
+    let command = Command::new("forebay")
         .version(env!("CARGO_PKG_VERSION"))
         .about("A transactional cache between applications and their data store, for any Redis client")
         .after_help(EXAMPLES)
@@ -120,7 +134,10 @@ pub fn command() -> Command {
                         .value_parser(value_parser!(Shell))
                         .help("Which shell"),
                 ),
-        )
+        );
+    #[cfg(feature = "postgres")]
+    let command = command.subcommand(crate::store::command());
+    command
 }
 
 #[cfg(test)]

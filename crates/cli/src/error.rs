@@ -22,6 +22,18 @@ pub enum CommandError {
     /// The store can't be opened.
     #[error("{0}")]
     Store(#[from] OpenError),
+    /// The database can't be opened.
+    #[cfg(feature = "postgres")]
+    #[error("{0}")]
+    Database(#[from] forebay_drivers::postgres::OpenError),
+    /// The password for the database can't be read.
+    #[error("can't read the password for the database: {file}: {error}; check --store-password-file", file = file.display())]
+    StorePassword {
+        /// Which file.
+        file: PathBuf,
+        /// What the machine says.
+        error: std::io::Error,
+    },
     /// An address can't be listened on.
     #[error("{0}")]
     Listen(#[from] ServeError),

@@ -5,6 +5,8 @@ mod check;
 mod command_line;
 mod completions;
 mod config;
+#[cfg(feature = "postgres")]
+mod database;
 mod demo;
 mod error;
 mod log;
@@ -14,6 +16,8 @@ mod replay;
 mod serve;
 mod settings;
 mod sim;
+#[cfg(feature = "postgres")]
+mod store;
 mod trace;
 
 use std::process::ExitCode;
@@ -31,6 +35,8 @@ fn main() -> ExitCode {
         Some(("trace", matches)) => trace::run(matches),
         Some(("check", matches)) => check::run(matches),
         Some(("config", matches)) => config::run(matches),
+        #[cfg(feature = "postgres")]
+        Some(("store", matches)) => store::run(matches),
         Some(("password", _)) => password::run(),
         Some(("completions", matches)) => completions::run(matches),
         // clap has refused everything else.

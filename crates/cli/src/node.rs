@@ -69,7 +69,7 @@ impl Node {
         let (access, tls) = (open_access(settings)?, open_tls(settings, runtime.now_ms())?);
         let plain = settings.listen.map(Reserved::new).transpose()?;
         let http = settings.http.map(Reserved::http).transpose()?;
-        let store = open_store(settings, &runtime)?;
+        let store = open_store(settings, &runtime).await?;
         let memory = usize::try_from(settings.memory).unwrap_or(usize::MAX);
         let cache = CacheOptions {
             budget_bytes: memory.saturating_sub(store.memory_bytes()),
@@ -81,6 +81,8 @@ impl Node {
         let engine = Engine::new(EngineOptions { runtime, store, cache, limits: settings.txn, history: None });
         if owned {
             engine.start_reaper();
+        } else {
+            engine.start_watching();
         }
         let (threads, trace_dir) = (settings.threads.count(), settings.trace_dir.clone());
         let options = ServerOptions { engine, limits: settings.server, threads, access, tls, trace_dir };
@@ -103,12 +105,15 @@ impl Node {
     /// What is served where, and what to try: the last line.
     pub fn banner(&self, settings: &Settings, try_command: &str) -> String {
         let mut text = format!(
-            "forebay {}  policy {}  memory {}  store {} (durability {})\n",
+            "forebay {}  policy {}  memory {}  store {}{}\n",
             env!("CARGO_PKG_VERSION"),
             settings.policy,
             shown(settings, "memory"),
             self.shared.engine.store().name(),
-            shown(settings, "durability"),
+            match settings.store.is_local() {
+                true => format!(" (durability {})", shown(settings, "durability")),
+                false => String::new(),
+            },
         );
         let password = match self.shared.access.is_open() {
             true => "no password",
@@ -189,10 +194,12 @@ fn open_tls(settings: &Settings, now_ms: u64) -> Result<Option<(Reserved, Arc<Tl
     Ok(Some((Reserved::new(address)?, Arc::new(Tls::open(files, now_ms)?))))
 }
 
-fn open_store(settings: &Settings, runtime: &runtime::Runtime) -> Result<Arc<dyn Store>, CommandError> {
+async fn open_store(settings: &Settings, runtime: &runtime::Runtime) -> Result<Arc<dyn Store>, CommandError> {
     let path = match &settings.store {
         StoreChoice::Memory => return Ok(Arc::new(Memory::new())),
         StoreChoice::Embedded(path) => path,
+        #[cfg(feature = "postgres")]
+        StoreChoice::Postgres(_) => return Ok(Arc::new(crate::database::open(settings).await?)),
     };
     let durability = match settings.durability {
         Durability::Always => Flush::Always,

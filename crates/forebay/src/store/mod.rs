@@ -23,7 +23,7 @@ pub mod rot;
 pub mod suite;
 
 mod applied;
-mod tombstones;
+pub mod tombstones;
 
 use futures_util::future::BoxFuture;
 use thiserror::Error;
@@ -99,6 +99,23 @@ pub enum ReadError {
         /// What is wrong with it.
         why: String,
     },
+    /// The store has no place for such a key.
+    #[error("{key}: {why}")]
+    Refused {
+        /// Which key.
+        key: Key,
+        /// Why it names nothing.
+        why: String,
+    },
+}
+
+/// What others have written to a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outside {
+    /// These documents.
+    Keys(Vec<Key>),
+    /// Nobody knows which: the store could not be watched for a while, or a whole table went.
+    Everything,
 }
 
 /// What a store can do.
@@ -196,6 +213,13 @@ pub trait Store: Send + Sync + 'static {
 
     /// Bytes of memory that the store may hold for itself (page cache), to be counted in the cache's budget.
     fn memory_bytes(&self) -> usize;
+
+    /// Waits until others have written something, and says what; what is cached of it is out of date. `None`, at once and
+    /// always, from a store that nobody else writes to, or that can't tell. The first answer is
+    /// [`Outside::Everything`]: from then on nothing is missed.
+    fn outside(&self) -> BoxFuture<'_, Option<Outside>> {
+        Box::pin(futures_util::future::ready(None))
+    }
 
     /// Makes all that was acknowledged durable, whatever the durability setting; for a graceful stop.
     fn flush(&self) -> BoxFuture<'_, Result<(), Unavailable>>;

@@ -159,10 +159,14 @@ impl Committer {
         settled
     }
 
+    /// The commits that are on their way now.
+    pub(super) fn unsettled(&self) -> Vec<Settled> {
+        self.queue().unsettled.values().cloned().collect()
+    }
+
     /// Waits until the commits that have a place now are settled; says why if the store can't settle one.
     pub(super) async fn drained(&self) -> Result<(), String> {
-        let unsettled: Vec<Settled> = self.queue().unsettled.values().cloned().collect();
-        for settled in unsettled {
+        for settled in self.unsettled() {
             settled.wait().await;
         }
         self.queue().refuses().map_or(Ok(()), Err)
@@ -225,6 +229,8 @@ impl Committer {
             match outcome {
                 CommitOutcome::Committed(changed) => published.push((placed, changed)),
                 CommitOutcome::Conflict(keys) => {
+                    // Others have overtaken what is cached of them.
+                    keys.iter().for_each(|key| self.cache.remove(key));
                     self.fail(placed, Failure::Conflict(conflict(&keys)));
                     self.place_again(&mut group);
                 }
@@ -358,13 +364,15 @@ impl Committer {
         let mut last: Vec<(Key, Option<Read>)> = Vec::new();
         let mut index = hashbrown::HashMap::<Key, usize, foldhash::quality::RandomState>::default();
         let mut held = Vec::new();
+        let owned = self.store.caps().owned;
         let mut settled = Vec::with_capacity(group.len());
         for (placed, changed) in group {
             let version = placed.commit.version;
             for write in &placed.commit.writes {
                 let actual = changed.iter().find(|(key, _)| *key == write.key).map(|(_, read)| read.clone());
-                let read = actual.unwrap_or_else(|| Read { value: write.after.clone(), version });
-                let read = (!placed.uncached).then_some(read);
+                // Where others write too, only the store can say what came of it: without that the key leaves the cache.
+                let known = actual.or_else(|| owned.then(|| Read { value: write.after.clone(), version }));
+                let read = known.filter(|_| !placed.uncached);
                 held.push(write.key.clone());
                 match index.get(&write.key) {
                     Some(at) => last[*at].1 = read,
