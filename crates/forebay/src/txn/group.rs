@@ -21,6 +21,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -273,6 +274,7 @@ impl Committer {
                 Some(client) => client.while_wanted(work).await,
             }
             if again {
+                turn_of_the_others().await;
                 committer.next_group();
             }
         });
@@ -496,6 +498,22 @@ impl Drop for OnPanic<'_> {
             queue.broken = Some("a commit ended in a panic, which is a bug: restart the server".to_owned());
         }
     }
+}
+
+/// Lets the tasks run that can run now. Those whose commits were just published are among them: with what they commit
+/// next they belong in the group that is about to be made, not in the one behind it. Without this, clients that are
+/// always busy fall into two halves that wait for each other's flush for ever.
+async fn turn_of_the_others() {
+    let mut given = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut given, true) {
+            return Poll::Ready(());
+        }
+        // A task that wakes itself goes to the end of the line.
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 fn conflict(keys: &[Key]) -> String {
