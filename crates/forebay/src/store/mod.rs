@@ -25,6 +25,8 @@ pub mod suite;
 mod applied;
 mod tombstones;
 
+use std::sync::Arc;
+
 use futures_util::future::BoxFuture;
 use thiserror::Error;
 
@@ -147,6 +149,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// Commits a group; answers one outcome per commit, in order. An ordered store applies a prefix of the group.
     fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>>;
+
+    /// As [`Store::commit`], for a store that hands the group to another thread: it need not copy it. Until it answers
+    /// it may keep the group, afterwards it must not.
+    fn commit_shared(&self, group: Arc<Vec<Commit>>) -> BoxFuture<'_, Vec<CommitOutcome>> {
+        Box::pin(async move { self.commit(&group).await })
+    }
 
     /// Whether [`Store::commit_now`] ever commits; constant.
     fn commits_now(&self) -> bool {

@@ -255,9 +255,9 @@ impl Engine {
         let newest = group.iter().map(|commit| commit.version).max().unwrap_or_default();
         writer.version = writer.version.max(newest);
         match self.write(&mut writer, |database, writer| self.apply(database, writer, group)) {
-            Ok(taken) => {
+            Ok(mut taken) => {
                 if !taken.ids.is_empty() {
-                    self.accept(&mut writer, &taken);
+                    self.accept(&mut writer, &mut taken);
                 }
                 taken.outcomes
             }
@@ -292,7 +292,7 @@ impl Engine {
     }
 
     /// Takes over what a group changed, now that the file has it.
-    fn accept(&self, writer: &mut Writer, taken: &Taken) {
+    fn accept(&self, writer: &mut Writer, taken: &mut Taken) {
         writer.group += 1;
         let mut tombstones = locked(&self.tombstones);
         for (key, version) in &taken.deleted {
@@ -303,7 +303,7 @@ impl Engine {
         }
         tombstones.reach(writer.group);
         drop(tombstones);
-        writer.applied.add(writer.group, taken.ids.clone().into());
+        writer.applied.add(writer.group, std::mem::take(&mut taken.ids).into());
         writer.next_part_id = taken.next_part_id;
         writer.unflushed = !taken.durable;
         writer.unflushed_bytes = if taken.durable { 0 } else { writer.unflushed_bytes + taken.bytes };
@@ -370,8 +370,8 @@ impl Engine {
         let cleared =
             self.write(&mut writer, |database, writer| group::clear(database, &self.scene(writer), spaces, version));
         match cleared {
-            Ok(taken) => {
-                self.accept(&mut writer, &taken);
+            Ok(mut taken) => {
+                self.accept(&mut writer, &mut taken);
                 Ok(())
             }
             Err(why) => {

@@ -1,6 +1,5 @@
 //! A group on its way into the file, as one write transaction.
 
-use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Mutex;
 
@@ -65,7 +64,7 @@ pub(super) fn apply(
 ) -> Result<Taken, redb::Error> {
     let mut transaction = database.begin_write()?;
     let mut documents = Documents::open(&transaction, scene.next_part_id, scene.counts)?;
-    let mut applying = Applying { scene, ids: HashSet::new(), ordered: Vec::new(), deleted: Vec::new() };
+    let mut applying = Applying { scene, ids: Vec::with_capacity(group.len()), deleted: Vec::new() };
     let mut failed = None;
     let outcomes = store::in_order(group, |commit| {
         applying.commit(&mut documents, commit).unwrap_or_else(|error| {
@@ -76,7 +75,7 @@ pub(super) fn apply(
     if let Some(error) = failed {
         return Err(error);
     }
-    let Applying { ordered: ids, deleted, .. } = applying;
+    let Applying { ids, deleted, .. } = applying;
     let (next_part_id, counts, bytes) = (documents.next_part_id, documents.counts, documents.bytes);
     drop(documents);
     let flush = flushes(bytes);
@@ -110,6 +109,7 @@ pub(super) fn clear(
         }
     }
     let mut documents = Documents::open(&transaction, scene.next_part_id, scene.counts)?;
+    documents.make_tables()?;
     for &space in spaces.iter().filter(|&&space| space < SPACES) {
         documents.clear(space)?;
     }
@@ -142,8 +142,8 @@ fn log_group(transaction: &WriteTransaction, scene: &Scene<'_>, taken: &Taken) -
 /// A group on its way into a write transaction.
 struct Applying<'a> {
     scene: &'a Scene<'a>,
-    ids: HashSet<TxnId>,
-    ordered: Vec<TxnId>,
+    /// Ids of the commits that were applied, in order.
+    ids: Vec<TxnId>,
     deleted: Vec<(Key, Version)>,
 }
 
@@ -153,7 +153,7 @@ impl Applying<'_> {
             Known::Applied => return Ok(CommitOutcome::Committed(Vec::new())),
             Known::Denied => return Ok(CommitOutcome::Refused(store::denied(commit.id))),
             Known::BelowFloor => return Ok(CommitOutcome::Refused(store::below_floor(commit.id))),
-            Known::New if self.ids.contains(&commit.id) => return Ok(CommitOutcome::Committed(Vec::new())),
+            Known::New if self.has(commit.id) => return Ok(CommitOutcome::Committed(Vec::new())),
             Known::New => {}
         }
         let lost = self.scene.lost.contains(&commit.version.incarnation);
@@ -181,7 +181,7 @@ impl Applying<'_> {
             if let Err(why) = documents.overwrite(key, value, commit.version)? {
                 return Ok(damaged(key, &why));
             }
-            self.applied(commit.id);
+            self.ids.push(commit.id);
             return Ok(CommitOutcome::Committed(Vec::new()));
         }
         // All rows are looked at before one is written: what is refused leaves nothing.
@@ -198,13 +198,13 @@ impl Applying<'_> {
                 self.deleted.push((write.key.clone(), commit.version));
             }
         }
-        self.applied(commit.id);
+        self.ids.push(commit.id);
         Ok(CommitOutcome::Committed(Vec::new()))
     }
 
-    fn applied(&mut self, id: TxnId) {
-        self.ids.insert(id);
-        self.ordered.push(id);
+    /// Whether the group has applied `id`. Nearly always it is greater than all before.
+    fn has(&self, id: TxnId) -> bool {
+        self.ids.last().is_some_and(|last| id <= *last) && self.ids.contains(&id)
     }
 
     fn absence(&self, key: &Key) -> Version {

@@ -221,7 +221,10 @@ impl Store for Embedded {
     }
 
     fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>> {
-        let group = group.to_vec();
+        self.commit_shared(Arc::new(group.to_vec()))
+    }
+
+    fn commit_shared(&self, group: Arc<Vec<Commit>>) -> BoxFuture<'_, Vec<CommitOutcome>> {
         Box::pin(self.blocking(move |engine| engine.commit(&group)))
     }
 
