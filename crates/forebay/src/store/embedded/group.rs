@@ -31,8 +31,10 @@ pub(super) struct Scene<'a> {
 /// When a group goes to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flush {
-    /// With a later one.
+    /// With a later one; until then its write transaction stays open for more groups, and nobody can read it.
     Later,
+    /// With a later one, but it can be read at once.
+    Shown,
     /// Before it is acknowledged.
     Now,
     /// The same, and so that opening the file after a crash is quick.
@@ -55,14 +57,29 @@ pub(super) struct Taken {
     pub floors: Vec<(u8, Version)>,
 }
 
-/// Applies a group; when it goes to the disk is decided by how many bytes of rows it has.
+/// Ends a write transaction.
+pub(super) fn finish(mut transaction: WriteTransaction, flush: Flush) -> Result<(), redb::Error> {
+    let durable = matches!(flush, Flush::Now | Flush::WithAllocator);
+    let synced = durable && !mutation::on(Fault::AcknowledgedBeforeFsync);
+    transaction.set_durability(if synced { redb::Durability::Immediate } else { redb::Durability::None })?;
+    transaction.set_quick_repair(flush == Flush::WithAllocator);
+    Ok(transaction.commit()?)
+}
+
+/// Applies a group, in the write transaction that earlier ones left open, if there is one; when it goes to the disk is
+/// decided by how many bytes of rows it has. Gives the transaction back if it is to stay open.
 pub(super) fn apply(
     database: &Database,
+    open: Option<WriteTransaction>,
     scene: &Scene<'_>,
     group: &[Commit],
     flushes: impl FnOnce(u64) -> Flush,
-) -> Result<Taken, redb::Error> {
-    let mut transaction = database.begin_write()?;
+) -> Result<(Taken, Option<WriteTransaction>), redb::Error> {
+    let fresh = open.is_none();
+    let transaction = match open {
+        Some(open) => open,
+        None => database.begin_write()?,
+    };
     let mut documents = Documents::open(&transaction, scene.next_part_id, scene.counts)?;
     let mut applying = Applying { scene, ids: Vec::with_capacity(group.len()), deleted: Vec::new() };
     let mut failed = None;
@@ -79,18 +96,21 @@ pub(super) fn apply(
     let (next_part_id, counts, bytes) = (documents.next_part_id, documents.counts, documents.bytes);
     drop(documents);
     let flush = flushes(bytes);
-    let durable = flush != Flush::Later;
+    let durable = matches!(flush, Flush::Now | Flush::WithAllocator);
     let taken = Taken { outcomes, ids, deleted, counts, next_part_id, bytes, durable, floors: Vec::new() };
     if taken.ids.is_empty() {
+        if !fresh {
+            return Ok((taken, Some(transaction)));
+        }
         transaction.abort()?;
-        return Ok(taken);
+        return Ok((taken, None));
     }
     log_group(&transaction, scene, &taken)?;
-    let synced = durable && !mutation::on(Fault::AcknowledgedBeforeFsync);
-    transaction.set_durability(if synced { redb::Durability::Immediate } else { redb::Durability::None })?;
-    transaction.set_quick_repair(flush == Flush::WithAllocator);
-    transaction.commit()?;
-    Ok(taken)
+    if flush == Flush::Later {
+        return Ok((taken, Some(transaction)));
+    }
+    finish(transaction, flush)?;
+    Ok((taken, None))
 }
 
 /// Removes all documents of `spaces`, durably.
