@@ -22,7 +22,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 use std::sync::{Arc, PoisonError};
-use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -37,7 +36,7 @@ use crate::cache::Cache;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::read::Read;
-use crate::runtime::Runtime;
+use crate::runtime::{self, Runtime};
 use crate::store::{Commit, CommitOutcome, Resolved, Store, Write};
 use crate::sync::{Mutex, MutexGuard};
 use crate::version::Mint;
@@ -274,7 +273,10 @@ impl Committer {
                 Some(client) => client.while_wanted(work).await,
             }
             if again {
-                turn_of_the_others().await;
+                // With what they commit next, those whose commits were just published belong in the group that is about
+                // to be made, not in the one behind it. Else clients that are always busy fall into two halves that
+                // wait for each other's flush for ever.
+                runtime::yield_now().await;
                 committer.next_group();
             }
         });
@@ -513,22 +515,6 @@ impl Drop for OnPanic<'_> {
             queue.broken = Some("a commit ended in a panic, which is a bug: restart the server".to_owned());
         }
     }
-}
-
-/// Lets the tasks run that can run now. Those whose commits were just published are among them: with what they commit
-/// next they belong in the group that is about to be made, not in the one behind it. Without this, clients that are
-/// always busy fall into two halves that wait for each other's flush for ever.
-async fn turn_of_the_others() {
-    let mut given = false;
-    std::future::poll_fn(|context| {
-        if mem::replace(&mut given, true) {
-            return Poll::Ready(());
-        }
-        // A task that wakes itself goes to the end of the line.
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 fn conflict(keys: &[Key]) -> String {
