@@ -18,6 +18,7 @@ use forebay::runtime::simulated::{Ended, Simulation};
 use forebay::store::embedded::{Embedded, EmbeddedOptions};
 use forebay::store::forgetful::Forgetful;
 use forebay::store::memory::Memory;
+use forebay::store::metered::Metered;
 use forebay::store::suite::block_on;
 use forebay::store::{Caps, Commit, CommitOutcome, ReadError, Resolved, Store};
 use forebay::txn::{Ahead, Engine, EngineOptions, Executed, Mode, Plan, PlannedLock, TxnError, TxnKind, TxnLimits};
@@ -385,4 +386,34 @@ fn a_key_that_is_too_long_is_refused() {
             engine.validate();
         }
     });
+}
+
+/// Clients that are always busy are all in one group: none is drained before those of the last have had their turn.
+#[cfg(feature = "tokio")]
+#[test]
+fn a_group_takes_all_who_waited_for_the_one_before() {
+    const CLIENTS: usize = 16;
+    const TRANSACTIONS: u64 = 8;
+    let threads = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("there is room");
+    let runtime = forebay::runtime::tokio::runtime(threads.handle().clone());
+    let metered = Arc::new(Metered::new(runtime.clone(), Wild::new(runtime.clone(), Now::Never)));
+    let engine = engine(runtime, metered.clone());
+    threads.block_on(async {
+        let client = |number: usize| {
+            let engine = engine.clone();
+            tokio::spawn(async move {
+                let own = Key::new(0, &number.to_be_bytes());
+                for _ in 0..TRANSACTIONS {
+                    increment(&engine, &own).await.expect("nobody is in the way");
+                }
+            })
+        };
+        for client in (0..CLIENTS).map(client).collect::<Vec<_>>() {
+            client.await.expect("it did not panic");
+        }
+    });
+    let metrics = metered.snapshot();
+    assert_eq!(metrics.commits, CLIENTS as u64 * TRANSACTIONS);
+    // The first commit goes alone, so its client is done one group before the others.
+    assert!(metrics.groups <= TRANSACTIONS + 1, "{} groups", metrics.groups);
 }

@@ -334,3 +334,26 @@ fn what_a_reopening_loses_is_fenced() {
     let mint = Mint::new(store.incarnation());
     assert_eq!(commit(&store, &mint), CommitOutcome::Committed(Vec::new()));
 }
+
+/// Groups that wait for a flush share a write transaction that no snapshot shows; who reads sees them all the same.
+#[test]
+fn what_was_acknowledged_is_read_though_nothing_was_flushed() {
+    for seed in 0..SEEDS {
+        eprintln!("seed {seed}");
+        let mut random = Random(seed);
+        let store = open(&Forgetful::new(), Durability::Never);
+        let mint = Mint::new(store.incarnation());
+        let mut history = History { states: vec![BTreeMap::new()], ids: Vec::new() };
+        for _ in 0..10 {
+            for _ in 0..random.below(4) {
+                let group = (0..1 + random.below(3)).map(|_| history.next(&mint, &mut random)).collect::<Vec<_>>();
+                let outcomes = block_on(store.commit(&group));
+                assert_eq!(outcomes, vec![CommitOutcome::Committed(Vec::new()); group.len()]);
+            }
+            if random.chance(20) {
+                assert_eq!(block_on(store.flush()), Ok(()));
+            }
+            assert_eq!(check_prefix(&store, &history), history.ids.len());
+        }
+    }
+}

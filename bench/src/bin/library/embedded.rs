@@ -28,6 +28,15 @@ struct Recorder {
 }
 
 impl Recorder {
+    fn record(&self, group: &[Commit]) {
+        let documents = |commit: &Commit| {
+            let written = commit.writes.iter();
+            written.filter_map(|write| Some((write.key.clone(), write.after.clone()?))).collect()
+        };
+        let group_written = group.iter().map(documents).collect();
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner).push(group_written);
+    }
+
     fn take(&self) -> Vec<Group> {
         std::mem::take(&mut self.groups.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -144,13 +153,13 @@ impl Store for Recorder {
     }
 
     fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>> {
-        let documents = |commit: &Commit| {
-            let written = commit.writes.iter();
-            written.filter_map(|write| Some((write.key.clone(), write.after.clone()?))).collect()
-        };
-        let group_written = group.iter().map(documents).collect();
-        self.groups.lock().unwrap_or_else(PoisonError::into_inner).push(group_written);
+        self.record(group);
         self.inner.commit(group)
+    }
+
+    fn commit_shared(&self, group: Arc<Vec<Commit>>) -> BoxFuture<'_, Vec<CommitOutcome>> {
+        self.record(&group);
+        self.inner.commit_shared(group)
     }
 
     fn outcome(&self, id: TxnId) -> BoxFuture<'_, Result<Resolved, forebay::error::Unavailable>> {

@@ -25,6 +25,8 @@ pub mod suite;
 mod applied;
 pub mod tombstones;
 
+use std::sync::Arc;
+
 use futures_util::future::BoxFuture;
 use thiserror::Error;
 
@@ -173,6 +175,12 @@ pub trait Store: Send + Sync + 'static {
     /// other: a store in memory may have what it needs of all of them fetched at the same time. Changes nothing.
     fn expect_writes(&self, hashes: &[u64]) {
         let _ = hashes;
+    }
+
+    /// As [`Store::commit`], for a store that hands the group to another thread: it need not copy it. Until it answers
+    /// it may keep the group, afterwards it must not.
+    fn commit_shared(&self, group: Arc<Vec<Commit>>) -> BoxFuture<'_, Vec<CommitOutcome>> {
+        Box::pin(async move { self.commit(&group).await })
     }
 
     /// Whether [`Store::commit_now`] ever commits; constant.

@@ -22,11 +22,13 @@
 mod now;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::mem;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use hashbrown::HashTable;
 
 use super::locks::{Locks, Owner, Pending};
 use super::placed::{Placed, Rest};
@@ -35,7 +37,7 @@ use crate::cache::Cache;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::read::Read;
-use crate::runtime::Runtime;
+use crate::runtime::{self, Runtime};
 use crate::store::{Commit, CommitOutcome, Resolved, Store, Write};
 use crate::sync::{Mutex, MutexGuard};
 use crate::version::Mint;
@@ -139,19 +141,17 @@ impl Committer {
             let read = Read { value: write.after.clone(), version: commit.version };
             (write.key.clone(), Pending { read, settled: settled.clone(), place })
         };
-        let mut results: Vec<_> = commit.writes.iter().map(pending).collect();
-        if mutation::on(Fault::LockWithoutResult) {
-            results.clear();
-        }
+        let count = if mutation::on(Fault::LockWithoutResult) { 0 } else { commit.writes.len() };
+        let mut results = commit.writes.iter().take(count).map(pending);
         if mutation::on(Fault::LockBeforePlace) {
             drop(queue);
-            self.locks.hand_over(owner, &held, std::mem::take(&mut results));
+            self.locks.hand_over(owner, &held, &mut results);
             queue = self.queue();
         }
         // Under the queue's lock: places rise in the order in which locks are handed on.
         self.locks.hand_over(owner, &held, results);
         queue.placed.push_back(Placed { commit, place, depends, settle, locked: None, uncached });
-        let idle = !std::mem::replace(&mut queue.running, true);
+        let idle = !mem::replace(&mut queue.running, true);
         drop(queue);
         if idle {
             self.next_group();
@@ -207,6 +207,10 @@ impl Committer {
                 Some(client) => client.while_wanted(work).await,
             }
             if again {
+                // With what they commit next, those whose commits were just published belong in the group that is about
+                // to be made, not in the one behind it. Else clients that are always busy fall into two halves that
+                // wait for each other's flush for ever.
+                runtime::yield_now().await;
                 committer.next_group();
             }
         });
@@ -220,7 +224,9 @@ impl Committer {
             return;
         }
         let (commits, rest): (Vec<Commit>, Vec<Rest>) = group.into_iter().map(Rest::split).unzip();
-        let mut outcomes = self.store.commit(&commits).await;
+        let commits = Arc::new(commits);
+        let mut outcomes = self.store.commit_shared(commits.clone()).await;
+        let commits = Arc::try_unwrap(commits).unwrap_or_else(|kept| kept.to_vec());
         outcomes.resize(commits.len(), CommitOutcome::Unavailable("the store answered for fewer commits".into()));
         let joined = commits.into_iter().zip(rest).map(|(commit, rest)| rest.join(commit));
         let mut group: VecDeque<(Placed, CommitOutcome)> = joined.zip(outcomes).collect();
@@ -240,7 +246,7 @@ impl Committer {
                 }
                 CommitOutcome::Unavailable(why) => self.fail(placed, Failure::Unavailable(why)),
                 CommitOutcome::Unknown(why) => {
-                    self.publish(std::mem::take(&mut published));
+                    self.publish(mem::take(&mut published));
                     if let Some(placed) = self.resolve(placed, why, &mut group).await {
                         published.push((placed, Vec::new()));
                     }
@@ -266,10 +272,13 @@ impl Committer {
     /// Fails the commits that depend on one that failed. All that a commit depends on has an earlier place, so it is
     /// settled already or stands earlier in this group.
     async fn without_orphans(&self, group: Vec<Placed>) -> Vec<Placed> {
+        let orphaned = |placed: &Placed| placed.depends.iter().any(Settled::has_failed);
+        if !group.iter().any(orphaned) {
+            return group;
+        }
         let mut sound = Vec::with_capacity(group.len());
         for placed in group {
-            let failed = placed.depends.iter().any(Settled::has_failed);
-            match failed {
+            match orphaned(&placed) {
                 true => self.fail(placed, Failure::Conflict("a commit that it built on failed".into())),
                 false => sound.push(placed),
             }
@@ -343,7 +352,7 @@ impl Committer {
         let waiting = {
             let mut queue = self.queue();
             queue.unknown.extend(places.map(|place| (place, why.to_owned())));
-            std::mem::take(&mut queue.placed)
+            mem::take(&mut queue.placed)
         };
         for placed in waiting {
             self.fail(placed, Failure::Unavailable(why.to_owned()));
@@ -353,6 +362,7 @@ impl Committer {
     /// Takes back what was handed on of a commit that was not applied.
     fn fail(&self, placed: Placed, failure: Failure) {
         self.cache.release(placed.commit.writes.iter().map(|write| &write.key));
+        self.locks.settle(placed.commit.writes.iter().map(|write| (&write.key, placed.place)));
         self.settle(vec![(placed, Settlement::Failed(failure))]);
     }
 
@@ -361,24 +371,36 @@ impl Committer {
         if group.is_empty() {
             return;
         }
-        let mut last: Vec<(Key, Option<Read>)> = Vec::new();
-        let mut index = hashbrown::HashMap::<Key, usize, foldhash::quality::RandomState>::default();
-        let mut held = Vec::new();
         let owned = self.store.caps().owned;
+        let keys = group.iter().flat_map(|(placed, _)| placed.commit.writes.iter().map(|write| &write.key));
+        let hashes: Vec<u64> = keys.map(|key| key.borrow().hash64()).collect();
+        if hashes.len() > 1 {
+            self.cache.prefetch(&hashes);
+        }
+        let mut last: Vec<(Key, Option<Read>)> = Vec::with_capacity(hashes.len());
+        // Where each key stands in `last`, and for each write where its key stands there, and its place.
+        let mut index = HashTable::<(u64, usize)>::with_capacity(hashes.len());
+        let mut results: Vec<(usize, u64)> = Vec::with_capacity(hashes.len());
+        let mut hashes = hashes.into_iter();
         let mut settled = Vec::with_capacity(group.len());
-        for (placed, changed) in group {
+        for (mut placed, changed) in group {
             let version = placed.commit.version;
-            for write in &placed.commit.writes {
-                let actual = changed.iter().find(|(key, _)| *key == write.key).map(|(_, read)| read.clone());
+            for (write, hash) in mem::take(&mut placed.commit.writes).into_iter().zip(&mut hashes) {
+                let Write { key, after, .. } = write;
+                let actual = changed.iter().find(|(changed, _)| *changed == key).map(|(_, read)| read.clone());
                 // Where others write too, only the store can say what came of it: without that the key leaves the cache.
-                let known = actual.or_else(|| owned.then(|| Read { value: write.after.clone(), version }));
+                let known = actual.or_else(|| owned.then_some(Read { value: after, version }));
                 let read = known.filter(|_| !placed.uncached);
-                held.push(write.key.clone());
-                match index.get(&write.key) {
-                    Some(at) => last[*at].1 = read,
+                let at = match index.find(hash, |(_, at)| last[*at].0 == key) {
+                    Some((_, at)) => *at,
+                    None => last.len(),
+                };
+                results.push((at, placed.place));
+                match last.get_mut(at) {
+                    Some((_, overtaken)) => *overtaken = read,
                     None => {
-                        index.insert(write.key.clone(), last.len());
-                        last.push((write.key.clone(), read));
+                        index.insert_unique(hash, (hash, at), |(hash, _)| *hash);
+                        last.push((key, read));
                     }
                 }
             }
@@ -393,20 +415,17 @@ impl Committer {
         if !current(&*self.store) {
             last.iter_mut().for_each(|(_, read)| *read = None);
         }
-        self.cache.publish(&last, &held);
+        self.cache.publish(&last, &[]);
+        self.cache.release(results.iter().map(|(at, _)| &last[*at].0));
         if !current(&*self.store) {
             last.iter().for_each(|(key, _)| self.cache.remove(key));
         }
+        self.locks.settle(results.iter().map(|(at, place)| (&last[*at].0, *place)));
         self.settle(settled);
     }
 
+    /// Tells what became of commits whose results stand beside no lock any more.
     fn settle(&self, settled: Vec<(Placed, Settlement)>) {
-        let places = |(placed, _): &(Placed, Settlement)| {
-            let place = placed.place;
-            placed.commit.writes.iter().map(move |write| (write.key.clone(), place)).collect::<Vec<_>>()
-        };
-        let results: Vec<(Key, u64)> = settled.iter().flat_map(places).collect();
-        self.locks.settle(&results);
         {
             let mut queue = self.queue();
             for (placed, _) in &settled {

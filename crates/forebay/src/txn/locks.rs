@@ -215,7 +215,7 @@ impl Locks {
     }
 
     /// Puts down the results of a commit that has its place, and hands all the owner's locks on.
-    pub fn hand_over(&self, owner: Owner, held: &[Key], results: Vec<(Key, Pending)>) {
+    pub fn hand_over(&self, owner: Owner, held: &[Key], results: impl Iterator<Item = (Key, Pending)>) {
         let mut table = self.table();
         for (key, pending) in results {
             table.keys.entry(key).or_default().pending.push(pending);
@@ -229,11 +229,11 @@ impl Locks {
     }
 
     /// The results of the commits at `places` are published, or will never be: they no longer stand beside the locks.
-    pub fn settle(&self, results: &[(Key, u64)]) {
+    pub fn settle<'a>(&self, results: impl Iterator<Item = (&'a Key, u64)>) {
         let mut table = self.table();
         for (key, place) in results {
             if let Some(lock) = table.keys.get_mut(key) {
-                lock.pending.retain(|pending| pending.place != *place);
+                lock.pending.retain(|pending| pending.place != place);
                 if lock.idle() {
                     table.keys.remove(key);
                 }

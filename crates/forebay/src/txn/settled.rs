@@ -1,8 +1,10 @@
 //! What became of a commit, told once to any number of those who wait for it or ask.
 
+use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
+use std::task::{Context, Poll, Waker};
 
-use futures_channel::oneshot;
+use smallvec::SmallVec;
 
 use crate::mutation::{self, Fault};
 use crate::sync::{Mutex, MutexGuard};
@@ -48,7 +50,16 @@ struct Inside {
     told: Option<Settlement>,
     /// Nothing more will be told.
     closed: bool,
-    waiting: Vec<oneshot::Sender<()>>,
+    /// Each under a number of its own. Nearly always there is one: the client.
+    waiting: SmallVec<[(u32, Waker); 1]>,
+    /// The number for who comes next.
+    next_number: u32,
+}
+
+/// Waits for one [`State`]; known to it from the first look on.
+struct Waiting<'a> {
+    state: &'a State,
+    number: Option<u32>,
 }
 
 /// Both sides.
@@ -68,9 +79,44 @@ impl State {
             (inside.told, inside.closed) = (told, true);
             std::mem::take(&mut inside.waiting)
         };
-        for waiting in waiting {
-            let _ = waiting.send(());
+        for (_, waker) in waiting {
+            waker.wake();
         }
+    }
+}
+
+impl Future for Waiting<'_> {
+    type Output = Option<Settlement>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Settlement>> {
+        let mut inside = self.state.lock();
+        if inside.closed {
+            return Poll::Ready(inside.told.clone());
+        }
+        let known = self.number.and_then(|number| inside.waiting.iter_mut().find(|(other, _)| *other == number));
+        match known {
+            Some((_, waker)) => waker.clone_from(context.waker()),
+            None => {
+                let number = inside.next_number;
+                inside.next_number += 1;
+                inside.waiting.push((number, context.waker().clone()));
+                drop(inside);
+                self.number = Some(number);
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let Some(number) = self.number else { return };
+        let mut inside = self.state.lock();
+        let position = inside.waiting.iter().position(|(other, _)| *other == number);
+        let gone = position.map(|at| inside.waiting.swap_remove(at));
+        // Outside the lock: what a waker lets go of is not known here.
+        drop(inside);
+        drop(gone);
     }
 }
 
@@ -97,8 +143,8 @@ impl Settled {
         let mut work = std::pin::pin!(work);
         std::future::poll_fn(|context| {
             let deserted = {
-                let waiting = &self.0.lock().waiting;
-                !waiting.is_empty() && waiting.iter().all(oneshot::Sender::is_canceled)
+                let inside = self.0.lock();
+                inside.next_number > 0 && inside.waiting.is_empty()
             };
             if deserted { std::task::Poll::Ready(()) } else { work.as_mut().poll(context) }
         })
@@ -107,17 +153,7 @@ impl Settled {
 
     /// Waits until it is told; `None` if nobody is left to tell.
     pub async fn wait(&self) -> Option<Settlement> {
-        let woken = {
-            let mut inside = self.0.lock();
-            if inside.closed {
-                return inside.told.clone();
-            }
-            let (sender, woken) = oneshot::channel();
-            inside.waiting.push(sender);
-            woken
-        };
-        let _ = woken.await;
-        self.told()
+        Waiting { state: &self.0, number: None }.await
     }
 }
 
@@ -159,6 +195,20 @@ mod tests {
         assert_eq!(waits.now_or_never(), Some(Some(Settlement::Published(Version::ZERO))));
         assert_eq!(settled.wait().now_or_never(), Some(settled.told()));
         assert!(!settled.has_failed());
+    }
+
+    #[test]
+    fn who_gives_up_waiting_is_forgotten_and_the_others_are_woken() {
+        let (teller, settled) = pair();
+        let (mut stays, mut goes) = (Box::pin(settled.wait()), Box::pin(settled.wait()));
+        assert_eq!(((&mut goes).now_or_never(), (&mut stays).now_or_never()), (None, None));
+        assert_eq!((&mut stays).now_or_never(), None, "a second look takes no second place");
+        assert_eq!(settled.0.lock().waiting.len(), 2);
+        drop(goes);
+        assert_eq!(settled.0.lock().waiting.len(), 1);
+        drop(teller);
+        assert_eq!(stays.now_or_never(), Some(None));
+        assert!(settled.0.lock().waiting.is_empty());
     }
 
     #[test]

@@ -2,11 +2,11 @@
 //!
 //! Locks are taken in this order: `writer`, `database`, `tombstones`.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
-use redb::Database;
+use redb::{Database, WriteTransaction};
 
 use super::file::{self, Caught, Loaded, MakeBackend, OpenError};
 use super::group::{self, Flush, Scene, Taken};
@@ -43,6 +43,11 @@ pub(super) struct Engine {
     tombstones: Mutex<Tombstones>,
     counts: [AtomicU64; SPACES as usize],
     incarnation: AtomicU64,
+    /// [`Writer::open`] holds something that was acknowledged. Set before the acknowledgement, so that who reads after
+    /// it finds it set.
+    hidden: AtomicBool,
+    /// Somebody has read since the last group.
+    read_lately: AtomicBool,
 }
 
 /// What only the writer needs to know.
@@ -60,6 +65,9 @@ struct Writer {
     version: Version,
     closed: Option<Closed>,
     full: Option<Full>,
+    /// Where a group needs no flush of its own: the write transaction of all groups since the last commit of the file.
+    /// A page that many of them touch is copied and summed up once. Who reads commits it first ([`Engine::show`]).
+    open: Option<WriteTransaction>,
 }
 
 /// The disk had no room for a group.
@@ -103,6 +111,7 @@ impl Engine {
             version: Version::ZERO,
             closed: None,
             full: None,
+            open: None,
         };
         let mut tombstones = Tombstones::new(incarnation);
         tombstones.reach(loaded.totals.group);
@@ -116,6 +125,8 @@ impl Engine {
             tombstones: Mutex::new(tombstones),
             counts: loaded.totals.counts.map(AtomicU64::new),
             incarnation: AtomicU64::new(incarnation),
+            hidden: AtomicBool::new(false),
+            read_lately: AtomicBool::new(false),
         })
     }
 
@@ -138,6 +149,8 @@ impl Engine {
     /// Closes the file after a failure. What redb does when it lets go of a file may fail again.
     fn close(&self, writer: &mut Writer, why: String, unknown: bool) {
         tracing::error!(store = self.name, why, "the store failed and is closed");
+        file::let_go(writer.open.take());
+        self.hidden.store(false, Ordering::Release);
         file::let_go(self.database.write().unwrap_or_else(PoisonError::into_inner).take());
         writer.closed = Some(Closed { why, unknown, tried: None, ended: false });
     }
@@ -254,10 +267,13 @@ impl Engine {
         }
         let newest = group.iter().map(|commit| commit.version).max().unwrap_or_default();
         writer.version = writer.version.max(newest);
-        match self.write(&mut writer, |database, writer| self.apply(database, writer, group)) {
-            Ok(taken) => {
+        let open = writer.open.take();
+        match self.write(&mut writer, |database, writer| self.apply(database, open, writer, group)) {
+            Ok((mut taken, open)) => {
+                self.hidden.store(open.is_some(), Ordering::Release);
+                writer.open = open;
                 if !taken.ids.is_empty() {
-                    self.accept(&mut writer, &taken);
+                    self.accept(&mut writer, &mut taken);
                 }
                 taken.outcomes
             }
@@ -280,19 +296,27 @@ impl Engine {
         }
     }
 
-    fn apply(&self, database: &Database, writer: &Writer, group: &[Commit]) -> Result<Taken, redb::Error> {
+    fn apply(
+        &self,
+        database: &Database,
+        open: Option<WriteTransaction>,
+        writer: &Writer,
+        group: &[Commit],
+    ) -> Result<(Taken, Option<WriteTransaction>), redb::Error> {
         let flushes = |bytes| match self.options.durability {
             Durability::Always => Flush::Now,
             // Whether there is room again only a flush tells; what is acknowledged without one would be lost again.
             _ if writer.full.as_ref().is_some_and(|full| self.runtime.elapsed() < full.careful_until) => Flush::Now,
             _ if writer.unflushed_bytes + bytes >= UNFLUSHED_BYTES_MAX => Flush::WithAllocator,
+            // The next reader would wait for it.
+            _ if self.read_lately.swap(false, Ordering::Relaxed) => Flush::Shown,
             _ => Flush::Later,
         };
-        group::apply(database, &self.scene(writer), group, flushes)
+        group::apply(database, open, &self.scene(writer), group, flushes)
     }
 
     /// Takes over what a group changed, now that the file has it.
-    fn accept(&self, writer: &mut Writer, taken: &Taken) {
+    fn accept(&self, writer: &mut Writer, taken: &mut Taken) {
         writer.group += 1;
         let mut tombstones = locked(&self.tombstones);
         for (key, version) in &taken.deleted {
@@ -303,7 +327,7 @@ impl Engine {
         }
         tombstones.reach(writer.group);
         drop(tombstones);
-        writer.applied.add(writer.group, taken.ids.clone().into());
+        writer.applied.add(writer.group, std::mem::take(&mut taken.ids).into());
         writer.next_part_id = taken.next_part_id;
         writer.unflushed = !taken.durable;
         writer.unflushed_bytes = if taken.durable { 0 } else { writer.unflushed_bytes + taken.bytes };
@@ -343,13 +367,18 @@ impl Engine {
         if !writer.unflushed {
             return Ok(());
         }
+        let open = writer.open.take();
         let flushed = self.write(writer, |database, _| {
-            let mut transaction = database.begin_write()?;
+            let mut transaction = match open {
+                Some(open) => open,
+                None => database.begin_write()?,
+            };
             transaction.set_quick_repair(true);
             Ok(transaction.commit()?)
         });
         match flushed {
             Ok(()) => {
+                self.hidden.store(false, Ordering::Release);
                 (writer.unflushed, writer.unflushed_bytes) = (false, 0);
                 Ok(())
             }
@@ -363,15 +392,37 @@ impl Engine {
         }
     }
 
+    /// Lets readers see all that was acknowledged.
+    fn show(&self) {
+        self.read_lately.store(true, Ordering::Relaxed);
+        if self.hidden.load(Ordering::Acquire) {
+            self.show_with(&mut locked(&self.writer));
+        }
+    }
+
+    fn show_with(&self, writer: &mut Writer) {
+        let Some(open) = writer.open.take() else { return };
+        match self.write(writer, |_, _| group::finish(open, Flush::Shown)) {
+            Ok(()) => self.hidden.store(false, Ordering::Release),
+            Err(_) => {
+                // Nobody waits for an outcome.
+                if let Some(closed) = &mut writer.closed {
+                    closed.unknown = false;
+                }
+            }
+        }
+    }
+
     pub fn clear(&self, spaces: &[u8], version: Version) -> Result<(), Unavailable> {
         let mut writer = locked(&self.writer);
         self.ensure_open(&mut writer, false)?;
         writer.version = writer.version.max(version);
+        self.show_with(&mut writer);
         let cleared =
             self.write(&mut writer, |database, writer| group::clear(database, &self.scene(writer), spaces, version));
         match cleared {
-            Ok(taken) => {
-                self.accept(&mut writer, &taken);
+            Ok(mut taken) => {
+                self.accept(&mut writer, &mut taken);
                 Ok(())
             }
             Err(why) => {
@@ -386,6 +437,7 @@ impl Engine {
 
     /// Reads from a snapshot; a failure of the file closes it.
     pub fn read<T>(&self, work: impl FnMut(&mut Snapshot) -> Result<T, Failure>) -> Result<T, ReadError> {
+        self.show();
         let mut guard = self.database();
         if guard.is_none() {
             drop(guard);
@@ -419,6 +471,7 @@ impl Engine {
 
     #[cfg(feature = "testing")]
     pub fn validate(&self) -> Result<(), String> {
+        self.show();
         let guard = self.database();
         let database = guard.as_ref().ok_or("the store is closed")?;
         super::validate::validate(database).map_err(|error| error.to_string())?
@@ -437,7 +490,8 @@ impl Engine {
                 return Ok(reads);
             }
         }
-        let no_group_meanwhile = locked(&self.writer);
+        let mut no_group_meanwhile = locked(&self.writer);
+        self.show_with(&mut no_group_meanwhile);
         let result = self.read_open(self.database(), |snapshot| self.get_from(snapshot, keys));
         drop(no_group_meanwhile);
         let unreadable =

@@ -224,10 +224,9 @@ pub(super) fn open(
     Err(error)
 }
 
-/// Closes the file. redb may panic over a damaged one here, too; nothing is left to be done about it.
-pub(super) fn let_go(database: impl Into<Option<Database>>) {
-    let database = database.into();
-    let _ = catch_unwind(AssertUnwindSafe(|| drop(database)));
+/// Drops a file or what is open of it. redb may panic over a damaged one here, too; nothing is left to be done about it.
+pub(super) fn let_go<T>(of: T) {
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(of)));
 }
 
 fn raise_incarnation(database: &Database) -> Result<u64, redb::Error> {

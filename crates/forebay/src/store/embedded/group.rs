@@ -1,6 +1,5 @@
 //! A group on its way into the file, as one write transaction.
 
-use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Mutex;
 
@@ -32,8 +31,10 @@ pub(super) struct Scene<'a> {
 /// When a group goes to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flush {
-    /// With a later one.
+    /// With a later one; until then its write transaction stays open for more groups, and nobody can read it.
     Later,
+    /// With a later one, but it can be read at once.
+    Shown,
     /// Before it is acknowledged.
     Now,
     /// The same, and so that opening the file after a crash is quick.
@@ -56,16 +57,31 @@ pub(super) struct Taken {
     pub floors: Vec<(u8, Version)>,
 }
 
-/// Applies a group; when it goes to the disk is decided by how many bytes of rows it has.
+/// Ends a write transaction.
+pub(super) fn finish(mut transaction: WriteTransaction, flush: Flush) -> Result<(), redb::Error> {
+    let durable = matches!(flush, Flush::Now | Flush::WithAllocator);
+    let synced = durable && !mutation::on(Fault::AcknowledgedBeforeFsync);
+    transaction.set_durability(if synced { redb::Durability::Immediate } else { redb::Durability::None })?;
+    transaction.set_quick_repair(flush == Flush::WithAllocator);
+    Ok(transaction.commit()?)
+}
+
+/// Applies a group, in the write transaction that earlier ones left open, if there is one; when it goes to the disk is
+/// decided by how many bytes of rows it has. Gives the transaction back if it is to stay open.
 pub(super) fn apply(
     database: &Database,
+    open: Option<WriteTransaction>,
     scene: &Scene<'_>,
     group: &[Commit],
     flushes: impl FnOnce(u64) -> Flush,
-) -> Result<Taken, redb::Error> {
-    let mut transaction = database.begin_write()?;
+) -> Result<(Taken, Option<WriteTransaction>), redb::Error> {
+    let fresh = open.is_none();
+    let transaction = match open {
+        Some(open) => open,
+        None => database.begin_write()?,
+    };
     let mut documents = Documents::open(&transaction, scene.next_part_id, scene.counts)?;
-    let mut applying = Applying { scene, ids: HashSet::new(), ordered: Vec::new(), deleted: Vec::new() };
+    let mut applying = Applying { scene, ids: Vec::with_capacity(group.len()), deleted: Vec::new() };
     let mut failed = None;
     let outcomes = store::in_order(group, |commit| {
         applying.commit(&mut documents, commit).unwrap_or_else(|error| {
@@ -76,22 +92,25 @@ pub(super) fn apply(
     if let Some(error) = failed {
         return Err(error);
     }
-    let Applying { ordered: ids, deleted, .. } = applying;
+    let Applying { ids, deleted, .. } = applying;
     let (next_part_id, counts, bytes) = (documents.next_part_id, documents.counts, documents.bytes);
     drop(documents);
     let flush = flushes(bytes);
-    let durable = flush != Flush::Later;
+    let durable = matches!(flush, Flush::Now | Flush::WithAllocator);
     let taken = Taken { outcomes, ids, deleted, counts, next_part_id, bytes, durable, floors: Vec::new() };
     if taken.ids.is_empty() {
+        if !fresh {
+            return Ok((taken, Some(transaction)));
+        }
         transaction.abort()?;
-        return Ok(taken);
+        return Ok((taken, None));
     }
     log_group(&transaction, scene, &taken)?;
-    let synced = durable && !mutation::on(Fault::AcknowledgedBeforeFsync);
-    transaction.set_durability(if synced { redb::Durability::Immediate } else { redb::Durability::None })?;
-    transaction.set_quick_repair(flush == Flush::WithAllocator);
-    transaction.commit()?;
-    Ok(taken)
+    if flush == Flush::Later {
+        return Ok((taken, Some(transaction)));
+    }
+    finish(transaction, flush)?;
+    Ok((taken, None))
 }
 
 /// Removes all documents of `spaces`, durably.
@@ -110,6 +129,7 @@ pub(super) fn clear(
         }
     }
     let mut documents = Documents::open(&transaction, scene.next_part_id, scene.counts)?;
+    documents.make_tables()?;
     for &space in spaces.iter().filter(|&&space| space < SPACES) {
         documents.clear(space)?;
     }
@@ -142,8 +162,8 @@ fn log_group(transaction: &WriteTransaction, scene: &Scene<'_>, taken: &Taken) -
 /// A group on its way into a write transaction.
 struct Applying<'a> {
     scene: &'a Scene<'a>,
-    ids: HashSet<TxnId>,
-    ordered: Vec<TxnId>,
+    /// Ids of the commits that were applied, in order.
+    ids: Vec<TxnId>,
     deleted: Vec<(Key, Version)>,
 }
 
@@ -153,7 +173,7 @@ impl Applying<'_> {
             Known::Applied => return Ok(CommitOutcome::Committed(Vec::new())),
             Known::Denied => return Ok(CommitOutcome::Refused(store::denied(commit.id))),
             Known::BelowFloor => return Ok(CommitOutcome::Refused(store::below_floor(commit.id))),
-            Known::New if self.ids.contains(&commit.id) => return Ok(CommitOutcome::Committed(Vec::new())),
+            Known::New if self.has(commit.id) => return Ok(CommitOutcome::Committed(Vec::new())),
             Known::New => {}
         }
         let lost = self.scene.lost.contains(&commit.version.incarnation);
@@ -181,7 +201,7 @@ impl Applying<'_> {
             if let Err(why) = documents.overwrite(key, value, commit.version)? {
                 return Ok(damaged(key, &why));
             }
-            self.applied(commit.id);
+            self.ids.push(commit.id);
             return Ok(CommitOutcome::Committed(Vec::new()));
         }
         // All rows are looked at before one is written: what is refused leaves nothing.
@@ -198,13 +218,13 @@ impl Applying<'_> {
                 self.deleted.push((write.key.clone(), commit.version));
             }
         }
-        self.applied(commit.id);
+        self.ids.push(commit.id);
         Ok(CommitOutcome::Committed(Vec::new()))
     }
 
-    fn applied(&mut self, id: TxnId) {
-        self.ids.insert(id);
-        self.ordered.push(id);
+    /// Whether the group has applied `id`. Nearly always it is greater than all before.
+    fn has(&self, id: TxnId) -> bool {
+        self.ids.last().is_some_and(|last| id <= *last) && self.ids.contains(&id)
     }
 
     fn absence(&self, key: &Key) -> Version {

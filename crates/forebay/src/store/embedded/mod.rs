@@ -10,7 +10,9 @@
 //!
 //! **A group is one write transaction**, so that its commits share one flush, and what is left after a crash is a
 //! prefix of the groups. With [`Durability::Always`] each is flushed before it is acknowledged; otherwise redb keeps
-//! groups in memory until the next flush, which always carries a whole prefix too.
+//! groups in memory until the next flush, which always carries a whole prefix too. Then groups share a write
+//! transaction, too, until one is flushed or somebody reads the file: most of what a group costs is to copy pages that
+//! the next one copies again.
 //!
 //! **Quick-repair** (redb then stores its allocator with a commit, so that opening after a crash need not walk the
 //! whole file) is on for the flushes of `interval` and `never`, which are rare, and off for the commits of `always`.
@@ -221,7 +223,10 @@ impl Store for Embedded {
     }
 
     fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>> {
-        let group = group.to_vec();
+        self.commit_shared(Arc::new(group.to_vec()))
+    }
+
+    fn commit_shared(&self, group: Arc<Vec<Commit>>) -> BoxFuture<'_, Vec<CommitOutcome>> {
         Box::pin(self.blocking(move |engine| engine.commit(&group)))
     }
 

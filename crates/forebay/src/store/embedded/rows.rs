@@ -32,6 +32,7 @@ pub(super) const TOTALS: u64 = u64::MAX;
 
 const NO_EXPIRY: u64 = u64::MAX;
 const HEADER_BYTES: usize = 1 + 16 + 8;
+const SUM_BYTES: usize = 4;
 
 /// Ends `row` with the CRC-32 of its key and itself.
 pub(super) fn seal(row_key: &[u8], row: &mut Vec<u8>) {
@@ -48,7 +49,7 @@ pub(super) fn unseal<'a>(row_key: &[u8], row: &'a [u8]) -> Result<&'a [u8], Stri
     }
 }
 
-fn sum(row_key: &[u8], content: &[u8]) -> [u8; 4] {
+fn sum(row_key: &[u8], content: &[u8]) -> [u8; SUM_BYTES] {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(row_key);
     hasher.update(content);
@@ -222,7 +223,7 @@ impl Header {
     /// The row of a document that lies in parts.
     pub fn parts_row(&self, parts: Parts) -> Vec<u8> {
         let (tag, first, second) = parts.shape.tag_and_numbers();
-        let mut row = Vec::with_capacity(HEADER_BYTES + 24);
+        let mut row = Vec::with_capacity(HEADER_BYTES + 24 + SUM_BYTES);
         self.put(tag, &mut row);
         for number in [parts.id, first, second] {
             row.extend_from_slice(&number.to_be_bytes());
@@ -230,12 +231,10 @@ impl Header {
         row
     }
 
-    /// The row of a document that lies in it.
-    pub fn inline_row(&self, value: &Value) -> Vec<u8> {
-        let mut row = Vec::with_capacity(HEADER_BYTES + 64);
-        self.put(1, &mut row);
-        encode_value(value, &mut row);
-        row
+    /// Puts the row of a document that lies in it behind what `row` holds.
+    pub fn put_inline(&self, value: &Value, row: &mut Vec<u8>) {
+        self.put(1, row);
+        encode_value(value, row);
     }
 }
 
@@ -248,7 +247,15 @@ pub(super) fn inline_value(header: &Header, rest: &[u8]) -> Result<Value, String
 
 /// The key of a document's row.
 pub(super) fn document_key(key: &Key) -> Vec<u8> {
-    [&[key.space()], key.name()].concat()
+    let mut row_key = Vec::with_capacity(1 + key.name().len());
+    put_document_key(key, &mut row_key);
+    row_key
+}
+
+/// Puts the key of a document's row behind what `row_key` holds.
+pub(super) fn put_document_key(key: &Key, row_key: &mut Vec<u8>) {
+    row_key.push(key.space());
+    row_key.extend_from_slice(key.name());
 }
 
 /// The document that a row's key names.
@@ -297,7 +304,7 @@ pub(super) struct Totals {
 
 impl Totals {
     pub fn to_row(&self) -> Vec<u8> {
-        let mut row = Vec::with_capacity(24 + 8 * self.counts.len());
+        let mut row = Vec::with_capacity(24 + 8 * self.counts.len() + SUM_BYTES);
         row.extend_from_slice(&self.group.to_be_bytes());
         row.extend_from_slice(&self.floor.0.to_bytes());
         row.extend(self.counts.iter().flat_map(|count| count.to_be_bytes()));
@@ -319,7 +326,8 @@ impl Totals {
 
 /// The row of a group in `log`.
 pub(super) fn ids_row(group: u64, ids: &[TxnId]) -> Vec<u8> {
-    let mut row = ids.iter().flat_map(|id| id.0.to_bytes()).collect();
+    let mut row = Vec::with_capacity(16 * ids.len() + SUM_BYTES);
+    ids.iter().for_each(|id| row.extend_from_slice(&id.0.to_bytes()));
     seal(&group.to_be_bytes(), &mut row);
     row
 }

@@ -26,9 +26,14 @@ type RowTable<'txn> = Table<'txn, &'static [u8], &'static [u8]>;
 
 /// The tables of documents, open in one write transaction, and the totals that go with them.
 pub(super) struct Documents<'txn> {
+    transaction: &'txn WriteTransaction,
     documents: RowTable<'txn>,
-    parts: RowTable<'txn>,
-    expiries: RowTable<'txn>,
+    /// Opened when one is needed: most groups write neither, and to open a table costs as much as a row.
+    parts: Option<RowTable<'txn>>,
+    expiries: Option<RowTable<'txn>>,
+    /// Where rows and their keys are put together.
+    row_key: Vec<u8>,
+    row: Vec<u8>,
     /// The id for the next document that moves into parts.
     pub next_part_id: u64,
     /// Documents per space.
@@ -44,13 +49,27 @@ impl<'txn> Documents<'txn> {
         counts: [u64; SPACES as usize],
     ) -> Result<Documents<'txn>, redb::Error> {
         Ok(Documents {
+            transaction,
             documents: transaction.open_table(rows::DOCUMENTS)?,
-            parts: transaction.open_table(rows::PARTS)?,
-            expiries: transaction.open_table(rows::EXPIRIES)?,
+            parts: None,
+            expiries: None,
+            row_key: Vec::new(),
+            row: Vec::new(),
             next_part_id,
             counts,
             bytes: 0,
         })
+    }
+
+    /// Makes those of the tables that are not there.
+    pub fn make_tables(&mut self) -> Result<(), redb::Error> {
+        self.parts()?;
+        opened(self.transaction, &mut self.expiries, rows::EXPIRIES)?;
+        Ok(())
+    }
+
+    fn parts(&mut self) -> Result<&mut RowTable<'txn>, redb::Error> {
+        opened(self.transaction, &mut self.parts, rows::PARTS)
     }
 
     /// The header of `key`'s row. The inner error says that the row is damaged.
@@ -81,7 +100,9 @@ impl<'txn> Documents<'txn> {
             header.parts_row(parts)
         } else {
             self.remove_parts(key.space(), old_parts)?;
-            header.inline_row(value)
+            let mut row = Vec::new();
+            header.put_inline(value, &mut row);
+            row
         };
         rows::seal(&row_key, &mut row);
         self.bytes += (row_key.len() + row.len()) as u64;
@@ -93,12 +114,15 @@ impl<'txn> Documents<'txn> {
     /// its row costs a tenth of a small commit. The inner error says that the old row is damaged; it stands again then,
     /// and nothing was written.
     pub fn overwrite(&mut self, key: &Key, value: &Value, version: Version) -> Result<Result<(), String>, redb::Error> {
-        let row_key = rows::document_key(key);
+        let Documents { row_key, row, .. } = self;
+        row_key.clear();
+        row.clear();
+        rows::put_document_key(key, row_key);
         let expires_at_ms = value.expires_at_ms;
-        let mut row = Header { version, expires_at_ms, layout: Layout::Inline }.inline_row(value);
-        rows::seal(&row_key, &mut row);
+        Header { version, expires_at_ms, layout: Layout::Inline }.put_inline(value, row);
+        rows::seal(row_key, row);
         let parse = |row: &[u8]| {
-            let content = rows::unseal(&row_key, row);
+            let content = rows::unseal(row_key, row);
             content.and_then(|content| Ok(Header::parse(content)?.0)).map_err(|why| (why, row.to_vec()))
         };
         let old = self.documents.insert(row_key.as_slice(), row.as_slice())?.map(|row| parse(row.value())).transpose();
@@ -137,13 +161,14 @@ impl<'txn> Documents<'txn> {
         if from == to {
             return Ok(());
         }
+        let expiries = opened(self.transaction, &mut self.expiries, rows::EXPIRIES)?;
         if let Some(at) = from {
-            self.expiries.remove(rows::expiry_key(key.space(), at, key.name()).as_slice())?;
+            expiries.remove(rows::expiry_key(key.space(), at, key.name()).as_slice())?;
         }
         if let Some(at) = to {
             let row_key = rows::expiry_key(key.space(), at, key.name());
             self.bytes += row_key.len() as u64;
-            self.expiries.insert(row_key.as_slice(), &[][..])?;
+            expiries.insert(row_key.as_slice(), &[][..])?;
         }
         Ok(())
     }
@@ -151,7 +176,7 @@ impl<'txn> Documents<'txn> {
     fn remove_parts(&mut self, space: u8, parts: Option<Parts>) -> Result<(), redb::Error> {
         let Some(parts) = parts else { return Ok(()) };
         let (start, end) = (rows::part_key(space, parts.id, b""), rows::part_key(space, parts.id + 1, b""));
-        Ok(self.parts.retain_in(start.as_slice()..end.as_slice(), |_, _| false)?)
+        Ok(self.parts()?.retain_in(start.as_slice()..end.as_slice(), |_, _| false)?)
     }
 
     fn put_part(&mut self, row_key: &[u8], value: &[u8]) -> Result<(), redb::Error> {
@@ -159,13 +184,13 @@ impl<'txn> Documents<'txn> {
         row.extend_from_slice(value);
         rows::seal(row_key, &mut row);
         self.bytes += (row_key.len() + row.len()) as u64;
-        self.parts.insert(row_key, row.as_slice())?;
+        self.parts()?.insert(row_key, row.as_slice())?;
         Ok(())
     }
 
     fn drop_part(&mut self, row_key: &[u8]) -> Result<(), redb::Error> {
         self.bytes += row_key.len() as u64;
-        self.parts.remove(row_key)?;
+        self.parts()?.remove(row_key)?;
         Ok(())
     }
 
@@ -287,11 +312,23 @@ impl<'txn> Documents<'txn> {
         let (start, end) = ([space], [space + 1]);
         let range = || start.as_slice()..end.as_slice();
         self.documents.retain_in(range(), |_, _| false)?;
-        self.parts.retain_in(range(), |_, _| false)?;
-        self.expiries.retain_in(range(), |_, _| false)?;
+        self.parts()?.retain_in(range(), |_, _| false)?;
+        opened(self.transaction, &mut self.expiries, rows::EXPIRIES)?.retain_in(range(), |_, _| false)?;
         self.counts[usize::from(space)] = 0;
         Ok(())
     }
+}
+
+fn opened<'a, 'txn>(
+    transaction: &'txn WriteTransaction,
+    table: &'a mut Option<RowTable<'txn>>,
+    definition: rows::Rows,
+) -> Result<&'a mut RowTable<'txn>, redb::Error> {
+    let open = match table.take() {
+        Some(open) => open,
+        None => transaction.open_table(definition)?,
+    };
+    Ok(table.insert(open))
 }
 
 fn parts_of(header: Header) -> Option<Parts> {
