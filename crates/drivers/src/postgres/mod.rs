@@ -35,7 +35,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay::error::Unavailable;
-use forebay::store::{Caps, Commit, CommitOutcome, Outside, ReadError, Resolved, Store};
+use forebay::store::{Caps, Commit, CommitOutcome, NAMES_BYTES_MAX, Outside, ReadError, Resolved, Store};
 use forebay::{Key, Read, TxnId, Version};
 use futures_util::future::BoxFuture;
 use thiserror::Error;
@@ -57,6 +57,9 @@ use tls::Tls;
 
 /// Time for what goes over a whole table: counting and clearing.
 const WHOLE_TABLE_TIME: Duration = Duration::from_secs(60);
+
+/// Bytes of names that end an answer, as a parameter.
+const NAMES_BYTES: i64 = NAMES_BYTES_MAX as i64;
 
 /// How a PostgreSQL is used.
 #[derive(Clone, Debug)]
@@ -346,8 +349,8 @@ impl Store for Postgres {
                 }
                 let limit = i64::try_from(limit).unwrap_or(i64::MAX);
                 let rows = match &after {
-                    Some(key) => client.query(sql::SCAN, &[&number, &key.name(), &limit]).await?,
-                    None => client.query(sql::SCAN_FIRST, &[&number, &limit]).await?,
+                    Some(key) => client.query(sql::SCAN, &[&number, &key.name(), &limit, &NAMES_BYTES]).await?,
+                    None => client.query(sql::SCAN_FIRST, &[&number, &limit, &NAMES_BYTES]).await?,
                 };
                 Ok(rows.iter().map(|row| Key::new(space, row.get(0))).collect())
             };
@@ -379,8 +382,9 @@ impl Store for Postgres {
     fn expired(&self, now_ms: u64, limit: usize) -> BoxFuture<'_, Result<Vec<Key>, ReadError>> {
         let (now_ms, limit) = (i64::try_from(now_ms).unwrap_or(i64::MAX), i64::try_from(limit).unwrap_or(i64::MAX));
         let asked = self.run(move |inner| async move {
-            let ask =
-                async |session: &session::Session| Ok(session.client.query(sql::EXPIRED, &[&now_ms, &limit]).await?);
+            let ask = async |session: &session::Session| {
+                Ok(session.client.query(sql::EXPIRED, &[&now_ms, &limit, &NAMES_BYTES]).await?)
+            };
             inner.read(inner.timeout, ask).await
         });
         Box::pin(async move {

@@ -134,12 +134,19 @@ pub(super) const KNOWN: &str = "SELECT applied FROM forebay.applied WHERE id = $
 /// fails if that wins.
 pub(super) const TOMBSTONE: &str = "INSERT INTO forebay.applied (id, applied) VALUES ($1::bytea, false)";
 
+/// Names behind one, up to a number of them and to so many bytes ([`forebay::store::NAMES_BYTES_MAX`]).
 pub(super) const SCAN: &str = "\
-SELECT name FROM forebay.documents WHERE space = $1::smallint AND name > $2::bytea ORDER BY name LIMIT $3::bigint";
+SELECT name FROM (SELECT name, sum(octet_length(name)) OVER (ORDER BY name ROWS BETWEEN UNBOUNDED PRECEDING AND 1
+        PRECEDING) AS bytes_before FROM (SELECT name FROM forebay.documents
+        WHERE space = $1::smallint AND name > $2::bytea ORDER BY name LIMIT $3::bigint) AS page) AS counted
+WHERE coalesce(bytes_before, 0) < $4::bigint ORDER BY name";
 
 /// As [`SCAN`], from the first on: the empty name is a name.
-pub(super) const SCAN_FIRST: &str =
-    "SELECT name FROM forebay.documents WHERE space = $1::smallint ORDER BY name LIMIT $2::bigint";
+pub(super) const SCAN_FIRST: &str = "\
+SELECT name FROM (SELECT name, sum(octet_length(name)) OVER (ORDER BY name ROWS BETWEEN UNBOUNDED PRECEDING AND 1
+        PRECEDING) AS bytes_before FROM (SELECT name FROM forebay.documents
+        WHERE space = $1::smallint ORDER BY name LIMIT $2::bigint) AS page) AS counted
+WHERE coalesce(bytes_before, 0) < $3::bigint ORDER BY name";
 
 pub(super) const COUNT: &str = "SELECT count(*) FROM forebay.documents WHERE space = $1::smallint";
 
@@ -147,9 +154,13 @@ pub(super) const CLEAR: &str = "\
 WITH entered AS (INSERT INTO forebay.applied (id, applied) VALUES ($2::bytea, true))
 DELETE FROM forebay.documents WHERE space = ANY($1::smallint[])";
 
+/// Names that have expired, earliest first, with the same bounds.
 pub(super) const EXPIRED: &str = "\
-SELECT space, name FROM forebay.documents WHERE expires_at_ms <= $1::bigint
-ORDER BY expires_at_ms, space, name LIMIT $2::bigint";
+SELECT space, name FROM (SELECT at_ms, space, name, sum(octet_length(name)) OVER (ORDER BY at_ms, space, name
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
+    FROM (SELECT expires_at_ms AS at_ms, space, name FROM forebay.documents WHERE expires_at_ms <= $1::bigint
+        ORDER BY expires_at_ms, space, name LIMIT $2::bigint) AS page) AS counted
+WHERE coalesce(bytes_before, 0) < $3::bigint ORDER BY at_ms, space, name";
 
 /// The newest id that may be forgotten, if more than `$1` are kept; `$2` is the oldest on its way.
 pub(super) const FORGETTABLE: &str = "\

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use forebay::store::{Commit, ReadError};
+use forebay::store::{Commit, NAMES_BYTES_MAX, ReadError};
 use forebay::value::{Blob, Data, Hash, List, Value};
 use forebay::{Key, Read, Version};
 use futures_util::future::try_join_all;
@@ -255,7 +255,13 @@ impl Rows {
                 }
             }
         }
-        Ok(found)
+        let mut bytes = 0;
+        let within = |key: &Key| {
+            let before = bytes;
+            bytes += key.name().len();
+            before < NAMES_BYTES_MAX
+        };
+        Ok(found.into_iter().take_while(within).collect())
     }
 
     /// Rows of all tables.
