@@ -1,5 +1,5 @@
-//! Transactions as their levels: the keys that one asks for at the same time. A level costs a round trip unless all that
-//! it reads is cached; one that writes costs one always (DeToX, definitions 5 to 7, for chains of levels).
+//! Transactions as their levels: the keys that one asks for at the same time. A level costs a round trip unless all
+//! that it reads is cached; one that writes costs one always (DeToX, definitions 5 to 7, for chains of levels).
 
 use std::collections::VecDeque;
 

@@ -136,7 +136,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn no_choice_does_better(trace in prop::collection::vec((0u32..4, any::<bool>()), 1..9), capacity in 1usize..4) {
+        fn no_choice_does_better(
+            trace in prop::collection::vec((0u32..4, any::<bool>()), 1..9), capacity in 1usize..4,
+        ) {
             for rule in [Rule::Belady, Rule::Opt] {
                 let mut cache = Offline::new(rule, Unit::Entries, capacity as u64);
                 let hits = requests(&trace).iter().filter(|request| cache.access(request)).count() as u64;

@@ -1,5 +1,5 @@
-//! Meta's CDN traces (CacheLib's BigCache). Keys are not quoted and may contain commas, so that columns are counted from
-//! both ends.
+//! Meta's CDN traces (CacheLib's BigCache). Keys are not quoted and may contain commas, so that columns are counted
+//! from both ends.
 
 use bytes::Bytes;
 
@@ -42,7 +42,8 @@ mod tests {
 
     #[test]
     fn keys_may_contain_commas() {
-        let header = "timestamp,cacheKey,OpType,objectSize,responseSize,responseHeaderSize,rangeStart,rangeEnd,TTL,SamplingRate\n";
+        let header = "timestamp,cacheKey,OpType,objectSize,responseSize,\
+                      responseHeaderSize,rangeStart,rangeEnd,TTL,SamplingRate\n";
         let (records, error) =
             read(&FORMAT, &format!("{header}9,cdn:a,b,1,-7,54773,496,1,2,1209600,0.001\n9,1,2,3,4,5,6,7,8\n"));
         assert_eq!((records[0].key.to_bytes(), records[0].size), ("cdn:a,b".into(), Some(1)));

@@ -71,7 +71,8 @@ mod tests {
 
     #[test]
     fn a_line_is_a_transaction() {
-        let text = "{\"timestamp\": 3, \"input_length\": 1, \"hash_ids\": [0, 5]}\n{\"hash_ids\": []}\n\n{\"hash_ids\": [5]}\n{\n";
+        let text = "{\"timestamp\": 3, \"input_length\": 1, \"hash_ids\": [0, 5]}\n\
+                    {\"hash_ids\": []}\n\n{\"hash_ids\": [5]}\n{\n";
         let (records, error) = read(&FORMAT, text);
         assert_eq!(keys(&records), [0, 5, 5]);
         let txns: Vec<_> = records.iter().map(|record| (record.txn, record.time_us)).collect();

@@ -11,9 +11,12 @@ use crate::{Format, Records};
 /// Cloud block storage (Zhang et al., USENIX ATC 2020).
 pub(crate) const BLOCK: Format = Format {
     name: "tencent-block",
-    summary: "Tencent block storage: `time_s,sector,sectors,0 read|1 write,volume`, one request per 4 KiB page",
+    summary: "Tencent block storage: `time_s,sector,sectors,0 read|1 write,volume`, a request per 4 KiB page",
     endings: &[".csv"],
-    recognises: |head| matches!(&first_line(head, Some(b','))[..], fields @ [_, _, _, b"0" | b"1", _] if numbers(fields)),
+    recognises: |head| {
+        let fields = first_line(head, Some(b','));
+        matches!(fields[..], [_, _, _, b"0" | b"1", _]) && numbers(&fields)
+    },
     open: |source: Source| -> Result<Records, TraceError> { Ok(crate::lines::open(source, false, block)) },
 };
 
