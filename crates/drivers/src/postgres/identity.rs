@@ -69,7 +69,11 @@ impl Identity {
     /// `key` is about to be deleted at `version`. Said before the delete is sent, since its answer may be lost; the
     /// version counts only once the key is absent.
     pub(super) fn deleting(&self, key: &Key, version: Version) {
-        self.absent().insert(key.clone(), version, 0);
+        let mut absent = self.absent();
+        // A commit that is sent again says an older one.
+        if absent.absence(key).version < version {
+            absent.insert(key.clone(), version, 0);
+        }
     }
 
     /// All of `space` is about to be deleted at `version`.
