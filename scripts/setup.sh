@@ -3,7 +3,7 @@
 # to install.
 #
 #   scripts/setup.sh run    what building needs: a C compiler, curl, Rust
-#   scripts/setup.sh test   that, and what the tests compare with: redis-server, redis-cli, Python
+#   scripts/setup.sh test   that, and what the tests run or compare with: redis-server, redis-cli, PostgreSQL, Python
 #   scripts/setup.sh bench  that of run, and what benchmarks compare with: redis-server, memcached
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -99,9 +99,9 @@ if [ "$what" = bench ]; then
 fi
 if [ "$what" = test ]; then
     if have apt-get; then
-        packages redis-server redis-tools python3 python3-venv
+        packages redis-server redis-tools postgresql procps python3 python3-venv
     else
-        for tool in redis-server redis-cli python3; do have "$tool" || fail "please install $tool"; done
+        for tool in redis-server redis-cli pg_ctl pgrep python3; do have "$tool" || fail "please install $tool"; done
     fi
     # A Rust that came with the distribution may lack them.
     cargo fmt --version >/dev/null 2>&1 || fail "please install rustfmt (rustup component add rustfmt)"

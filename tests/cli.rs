@@ -187,9 +187,15 @@ fn a_taken_port_is_refused() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("bound").to_string();
     let folder = folder();
-    let line = ["serve", "--store", "memory", "--http", "off", "--listen", &address];
-    let text = refusal(forebay(folder.path(), &line));
-    assert!(text.contains(&address) && text.contains("--listen"), "{text}");
+    for (flag, other, address_of_other) in [("--listen", "--http", "off"), ("--http", "--listen", "127.0.0.1:0")] {
+        let line = ["serve", "--store", "embedded:s.redb", other, address_of_other, flag, &address];
+        let text = refusal(forebay(folder.path(), &line));
+        assert!(text.contains(&address) && text.contains(flag), "{text}");
+        assert_eq!(fs::read_dir(folder.path()).expect("readable").count(), 0, "a refused start leaves nothing behind");
+    }
+    let line = ["serve", "--store", "embedded:s.redb", "--listen", "127.0.0.1:0", "--password-file", "missing"];
+    refusal(forebay(folder.path(), &line));
+    assert_eq!(fs::read_dir(folder.path()).expect("readable").count(), 0, "nor does any other");
 }
 
 #[test]

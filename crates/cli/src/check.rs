@@ -34,6 +34,23 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     let Some(path) = matches.get_one::<PathBuf>("file") else { return Ok(()) };
     let checked = check(path)?;
     let documents: u64 = checked.documents.iter().sum();
-    node::print(&format!("{} is sound: {documents} documents\n", path.display()));
+    node::print(&format!("{} is sound: {}\n", path.display(), counted(documents)));
     Ok(())
+}
+
+fn counted(documents: u64) -> String {
+    match documents {
+        1 => "1 document".to_owned(),
+        _ => format!("{documents} documents"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_document_is_one() {
+        assert_eq!([0, 1, 2].map(counted), ["0 documents", "1 document", "2 documents"]);
+    }
 }

@@ -3,17 +3,30 @@
 use clap::{Arg, ArgAction, Command, value_parser};
 use clap_complete::Shell;
 
-use crate::{check, demo, password, replay, settings};
+use crate::{check, demo, password, replay, settings, sim, trace};
 
 /// Settings that `demo` chooses itself.
-pub const DEMO_CHOOSES: &[&str] =
-    &["store", "password-file", "users-file", "tls-listen", "tls-cert", "tls-key", "tls-client-ca"];
+pub const DEMO_CHOOSES: &[&str] = &[
+    "store",
+    "store-timeout-ms",
+    "store-writers",
+    "store-password-file",
+    "map",
+    "outside-ms",
+    "password-file",
+    "users-file",
+    "tls-listen",
+    "tls-cert",
+    "tls-key",
+    "tls-client-ca",
+];
 
 const EXAMPLES: &str = "\
 Examples:
   forebay demo                              look at it: a server, a small shop at work, figures
   forebay serve                             serve 127.0.0.1:6379, data in ./forebay.redb
   redis-cli SET user:1 hello                any Redis client will do, unmodified
+  forebay sim trace.lis                     which policy, and how much memory
   forebay replay trace.lis --preload        send a recorded trace through it
   forebay config > forebay.toml             all settings, as a file
 
@@ -34,6 +47,8 @@ Examples:
       a larger cache, another policy
   forebay serve --durability interval --sync-ms 200
       faster writes; a crash may cost the last 200 ms
+  forebay serve --store postgres://app@localhost/shop --map 'user:{id} -> users(id)'
+      in front of a table of PostgreSQL: HGETALL user:1 is a row
   forebay serve --config forebay.toml --log json
       as a service
 
@@ -70,7 +85,7 @@ Examples:
 
 /// The whole command line.
 pub fn command() -> Command {
-    Command::new("forebay")
+    let command = Command::new("forebay")
         .version(env!("CARGO_PKG_VERSION"))
         .about("A transactional cache between applications and their data store, for any Redis client")
         .after_help(EXAMPLES)
@@ -97,6 +112,8 @@ pub fn command() -> Command {
                 .args(settings::arguments(DEMO_CHOOSES)),
         )
         .subcommand(replay::command())
+        .subcommand(sim::command())
+        .subcommand(trace::command())
         .subcommand(check::command())
         .subcommand(
             Command::new("config")
@@ -117,7 +134,10 @@ pub fn command() -> Command {
                         .value_parser(value_parser!(Shell))
                         .help("Which shell"),
                 ),
-        )
+        );
+    #[cfg(feature = "postgres")]
+    let command = command.subcommand(crate::store::command());
+    command
 }
 
 #[cfg(test)]

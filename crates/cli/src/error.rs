@@ -22,6 +22,18 @@ pub enum CommandError {
     /// The store can't be opened.
     #[error("{0}")]
     Store(#[from] OpenError),
+    /// The database can't be opened.
+    #[cfg(feature = "postgres")]
+    #[error("{0}")]
+    Database(#[from] forebay_drivers::postgres::OpenError),
+    /// The password for the database can't be read.
+    #[error("can't read the password for the database: {file}: {error}; check --store-password-file", file = file.display())]
+    StorePassword {
+        /// Which file.
+        file: PathBuf,
+        /// What the machine says.
+        error: std::io::Error,
+    },
     /// An address can't be listened on.
     #[error("{0}")]
     Listen(#[from] ServeError),
@@ -66,6 +78,9 @@ pub enum CommandError {
     /// The machine gives no threads or signals.
     #[error("can't start: {0}; raise this user's limit of processes (ulimit -u)")]
     Machine(std::io::Error),
+    /// What was typed can't be done.
+    #[error("{0}")]
+    Usage(String),
     /// Something failed after the start.
     #[error("{0}")]
     Failed(String),

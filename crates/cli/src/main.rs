@@ -5,6 +5,8 @@ mod check;
 mod command_line;
 mod completions;
 mod config;
+#[cfg(feature = "postgres")]
+mod database;
 mod demo;
 mod error;
 mod log;
@@ -13,6 +15,10 @@ mod password;
 mod replay;
 mod serve;
 mod settings;
+mod sim;
+#[cfg(feature = "postgres")]
+mod store;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -25,8 +31,12 @@ fn main() -> ExitCode {
         Some(("serve", matches)) => serve::run(matches),
         Some(("demo", matches)) => demo::run(matches),
         Some(("replay", matches)) => replay::run(matches),
+        Some(("sim", matches)) => sim::run(matches),
+        Some(("trace", matches)) => trace::run(matches),
         Some(("check", matches)) => check::run(matches),
         Some(("config", matches)) => config::run(matches),
+        #[cfg(feature = "postgres")]
+        Some(("store", matches)) => store::run(matches),
         Some(("password", _)) => password::run(),
         Some(("completions", matches)) => completions::run(matches),
         // clap has refused everything else.

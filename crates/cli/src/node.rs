@@ -12,7 +12,7 @@ use forebay::store::memory::Memory;
 use forebay::txn::{Engine, EngineOptions};
 use forebay_server::access::Source;
 use forebay_server::tls::{Tls, TlsFiles};
-use forebay_server::{Access, Http, Server, ServerOptions, Shared};
+use forebay_server::{Access, Http, Reserved, Server, ServerOptions, Shared};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::error::CommandError;
@@ -64,8 +64,12 @@ impl Node {
             checked.map_err(|error| CommandError::TraceFolder { folder: folder.clone(), error })?;
         }
         raise_descriptors(settings.server.clients_max as u64);
+        // What may refuse the start comes before the store, which is made if it is not there.
         let runtime = runtime::tokio::runtime(tokio::runtime::Handle::current());
-        let store = open_store(settings, &runtime)?;
+        let (access, tls) = (open_access(settings)?, open_tls(settings, runtime.now_ms())?);
+        let plain = settings.listen.map(Reserved::new).transpose()?;
+        let http = settings.http.map(Reserved::http).transpose()?;
+        let store = open_store(settings, &runtime).await?;
         let memory = usize::try_from(settings.memory).unwrap_or(usize::MAX);
         let cache = CacheOptions {
             budget_bytes: memory.saturating_sub(store.memory_bytes()),
@@ -73,20 +77,18 @@ impl Node {
             policy: settings.policy.policy,
             policy_values: settings.policy.values.clone(),
         };
-        let (access, tls) = (open_access(settings)?, open_tls(settings, runtime.now_ms())?);
         let owned = store.caps().owned;
         let engine = Engine::new(EngineOptions { runtime, store, cache, limits: settings.txn, history: None });
         if owned {
             engine.start_reaper();
+        } else {
+            engine.start_watching();
         }
         let (threads, trace_dir) = (settings.threads.count(), settings.trace_dir.clone());
         let options = ServerOptions { engine, limits: settings.server, threads, access, tls, trace_dir };
-        let server = Server::bind(settings.listen, options).await?;
+        let server = Server::bind(plain, options)?;
         let shared = server.shared();
-        let http = match settings.http {
-            Some(address) => Some(Http::bind(address, shared.clone()).await?),
-            None => None,
-        };
+        let http = http.map(|address| Http::bind(address, shared.clone())).transpose()?;
         Ok(Node { server, http, shared })
     }
 
@@ -103,12 +105,15 @@ impl Node {
     /// What is served where, and what to try: the last line.
     pub fn banner(&self, settings: &Settings, try_command: &str) -> String {
         let mut text = format!(
-            "forebay {}  policy {}  memory {}  store {} (durability {})\n",
+            "forebay {}  policy {}  memory {}  store {}{}\n",
             env!("CARGO_PKG_VERSION"),
             settings.policy,
             shown(settings, "memory"),
             self.shared.engine.store().name(),
-            shown(settings, "durability"),
+            match settings.store.is_local() {
+                true => format!(" (durability {})", shown(settings, "durability")),
+                false => String::new(),
+            },
         );
         let password = match self.shared.access.is_open() {
             true => "no password",
@@ -179,20 +184,22 @@ fn open_access(settings: &Settings) -> Result<Access, CommandError> {
     }
 }
 
-fn open_tls(settings: &Settings, now_ms: u64) -> Result<Option<(SocketAddr, Arc<Tls>)>, CommandError> {
+fn open_tls(settings: &Settings, now_ms: u64) -> Result<Option<(Reserved, Arc<Tls>)>, CommandError> {
     let (Some(address), Some(certificate), Some(key)) = (settings.tls_listen, &settings.tls_cert, &settings.tls_key)
     else {
         return Ok(None);
     };
     let client_roots = settings.tls_client_ca.clone();
     let files = TlsFiles { certificate: certificate.clone(), key: key.clone(), client_roots };
-    Ok(Some((address, Arc::new(Tls::open(files, now_ms)?))))
+    Ok(Some((Reserved::new(address)?, Arc::new(Tls::open(files, now_ms)?))))
 }
 
-fn open_store(settings: &Settings, runtime: &runtime::Runtime) -> Result<Arc<dyn Store>, CommandError> {
+async fn open_store(settings: &Settings, runtime: &runtime::Runtime) -> Result<Arc<dyn Store>, CommandError> {
     let path = match &settings.store {
         StoreChoice::Memory => return Ok(Arc::new(Memory::new())),
         StoreChoice::Embedded(path) => path,
+        #[cfg(feature = "postgres")]
+        StoreChoice::Postgres(_) => return Ok(Arc::new(crate::database::open(settings).await?)),
     };
     let durability = match settings.durability {
         Durability::Always => Flush::Always,

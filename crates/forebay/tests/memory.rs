@@ -6,8 +6,13 @@ use std::hint::black_box;
 
 use forebay::change::codec::{decode_change, encode_change};
 use forebay::change::{Change, End, apply};
+use forebay::store::memory::Memory;
+use forebay::store::suite::write;
+use forebay::store::{BOOKKEEPING_BYTES_MAX, Commit, CommitOutcome, Store};
 use forebay::value::codec::{decode_value, encode_value};
 use forebay::value::{Blob, Value, allocated_bytes};
+use forebay::version::Mint;
+use forebay::{Key, TxnId};
 use proptest::prelude::*;
 use tikv_jemalloc_ctl::thread;
 
@@ -147,6 +152,26 @@ fn check_allocation(bytes: &[u8]) -> Result<(), TestCaseError> {
     let of_change = allocated_by(|| decode_change(bytes));
     prop_assert!(of_value <= limit && of_change <= limit, "{} {} {}", of_value, of_change, bytes.len());
     Ok(())
+}
+
+/// What a store remembers of keys that are gone and of commits that are done is bounded, whatever their names.
+#[test]
+fn the_bookkeeping_of_a_store_is_bounded() {
+    for name_bytes in [8, 110, 4000] {
+        let commits = if name_bytes > 1000 { 10_000 } else { 150_000u64 };
+        let store = Memory::new();
+        let mint = Mint::new(1);
+        let ((), real) = measured(|| {
+            for number in 0..commits {
+                let key = Key::new(0, &[&number.to_be_bytes()[..], &vec![b'k'; name_bytes - 8]].concat());
+                let writes = vec![write(&key, None, vec![Change::Delete])];
+                let commit = Commit { id: TxnId(mint.next()), version: mint.next(), checks: Vec::new(), writes };
+                assert_eq!(store.commit_now(&commit), Some(CommitOutcome::Committed(Vec::new())));
+            }
+        });
+        assert!(real > 8 << 20, "{real} bytes: nothing is remembered");
+        assert!(real <= BOOKKEEPING_BYTES_MAX as u64, "{name_bytes} B names: {real} bytes");
+    }
 }
 
 proptest! {

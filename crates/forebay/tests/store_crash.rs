@@ -1,5 +1,6 @@
 //! The embedded store on a disk that forgets what was not synced: after a crash what is left is a prefix of the commit
-//! order, without half commits, and with `always` nothing acknowledged is missing.
+//! order, without half commits, and with `always` nothing acknowledged is missing. Crashes come by chance, and at each
+//! write, change of length and sync of one commit in turn.
 
 mod common;
 
@@ -8,6 +9,7 @@ use std::sync::Arc;
 
 use common::{Random, runtime};
 use forebay::change::{Change, End};
+use forebay::mutation::{self, Fault};
 use forebay::store::embedded::{Durability, Embedded, EmbeddedOptions};
 use forebay::store::forgetful::Forgetful;
 use forebay::store::suite::{block_on, write};
@@ -29,6 +31,7 @@ fn key(name: &str) -> Key {
 }
 
 /// What the store holds after each of the commits so far; the first is the empty store.
+#[derive(Clone)]
 struct History {
     states: Vec<BTreeMap<Key, Value>>,
     ids: Vec<TxnId>,
@@ -147,6 +150,104 @@ fn run(seed: u64, durability: Durability) {
         history.truncate(reached);
         drop(store);
     }
+}
+
+/// Which of the writes that were not synced outlive a crash, in order, and how much of each.
+enum Survivors {
+    /// The first so many.
+    First(usize),
+    /// All but one.
+    AllBut(usize),
+    /// By chance, some of them torn.
+    Some(u64),
+}
+
+impl Survivors {
+    fn crash(&self, disk: &Forgetful) {
+        let mut random = Random(if let Survivors::Some(seed) = self { *seed } else { 0 });
+        let mut at = 0;
+        disk.crash(|length| {
+            at += 1;
+            match self {
+                Survivors::First(count) => (at <= *count).then_some(length),
+                Survivors::AllBut(lost) => (at - 1 != *lost).then_some(length),
+                Survivors::Some(_) if random.chance(50) => None,
+                Survivors::Some(_) if length > 0 && random.chance(20) => Some(random.below(length as u64) as usize),
+                Survivors::Some(_) => Some(length),
+            }
+        });
+    }
+
+    /// Every prefix, every single loss, some by chance.
+    fn of(unsynced: usize, random: &mut Random) -> Vec<Survivors> {
+        let prefixes = (0..=unsynced).map(Survivors::First);
+        let losses = (0..unsynced).map(Survivors::AllBut);
+        prefixes.chain(losses).chain((0..4).map(|_| Survivors::Some(random.draw()))).collect()
+    }
+}
+
+/// One group of commits, flushed, on a disk that stops at each of its writes, changes of length and syncs in turn; of
+/// what was not synced then every prefix is left, all but each one, and some by chance. How many crashes that were.
+fn crash_inside_one_commit(seed: u64, durability: Durability) -> usize {
+    const GROUP: usize = 3;
+    let mut random = Random(seed);
+    let disk = Forgetful::new();
+    let mut history = History { states: vec![BTreeMap::new()], ids: Vec::new() };
+    let store = open(&disk, durability);
+    let mint = Mint::new(store.incarnation());
+    for _ in 0..random.below(20) {
+        let commit = history.next(&mint, &mut random);
+        assert_eq!(block_on(store.commit(&[commit])), [CommitOutcome::Committed(Vec::new())]);
+    }
+    drop(store);
+    let before = history.ids.len();
+    let mut crashes = 0;
+    for step in 0.. {
+        let (disk, mut history, mut random) = (disk.copy(), history.clone(), Random(random.0));
+        let store = open(&disk, durability);
+        let mint = Mint::new(store.incarnation());
+        let group = (0..GROUP).map(|_| history.next(&mint, &mut random)).collect::<Vec<_>>();
+        disk.fail_in(Some(step));
+        let outcomes = block_on(store.commit(&group));
+        let committed = outcomes.iter().all(|outcome| matches!(outcome, CommitOutcome::Committed(_)));
+        let safe = committed && block_on(store.flush()).is_ok();
+        for survivors in Survivors::of(disk.unsynced(), &mut random) {
+            let disk = disk.copy();
+            survivors.crash(&disk);
+            let store = open(&disk, durability);
+            let reached = check_prefix(&store, &history);
+            assert!(reached == before + GROUP || reached == before && !safe, "{reached} of {before} and {GROUP} more");
+            let mut history = history.clone();
+            history.truncate(reached);
+            let next = history.next(&Mint::new(store.incarnation()), &mut random);
+            assert_eq!(block_on(store.commit(&[next])), [CommitOutcome::Committed(Vec::new())], "it goes on");
+            assert_eq!(check_prefix(&store, &history), reached + 1);
+            crashes += 1;
+        }
+        if safe {
+            return crashes;
+        }
+    }
+    unreachable!("the disk lets a commit through at last")
+}
+
+#[test]
+fn a_crash_at_every_step_of_one_commit() {
+    let seeds = if std::env::var_os("FOREBAY_NIGHTLY").is_some() { 200 } else { 2 };
+    for seed in 0..seeds {
+        for durability in [Durability::Always, Durability::Interval { sync_ms: 1_000 }] {
+            eprintln!("seed {seed}, {durability:?}");
+            let crashes = crash_inside_one_commit(seed, durability);
+            assert!(crashes > 50, "{crashes} crashes within a commit");
+            eprintln!("{crashes} crashes");
+        }
+    }
+}
+
+#[test]
+fn a_commit_that_is_acknowledged_before_its_sync_is_found() {
+    let _on = mutation::put_back(Some(Fault::AcknowledgedBeforeFsync));
+    assert!(std::panic::catch_unwind(|| crash_inside_one_commit(0, Durability::Always)).is_err());
 }
 
 fn run_seeds(durability: Durability) {

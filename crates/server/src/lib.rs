@@ -36,6 +36,6 @@ pub mod tls;
 pub use access::Access;
 pub use http::Http;
 pub use limits::ServerLimits;
-pub use listener::{ServeError, Server};
+pub use listener::{Reserved, ServeError, Server};
 pub use session::Session;
 pub use state::{Client, ServerOptions, Shared};

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use thiserror::Error;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use crate::connection;
 use crate::connection::wire::TlsStream;
@@ -44,6 +44,52 @@ pub enum ServeError {
     },
 }
 
+/// Connections that the machine keeps until they are accepted.
+const BACKLOG_MAX: u32 = 1024;
+
+/// An address that is nobody else's, and is not listened on yet: what takes long at a start, or leaves something
+/// behind, can wait until all addresses are there.
+#[derive(Debug)]
+pub struct Reserved {
+    socket: TcpSocket,
+    address: SocketAddr,
+    failed: fn(SocketAddr, std::io::Error) -> ServeError,
+}
+
+impl Reserved {
+    /// `address` for Redis clients; port 0 chooses a free one.
+    pub fn new(address: SocketAddr) -> Result<Reserved, ServeError> {
+        Reserved::reserve(address, |address, error| ServeError::Bind { address, error })
+    }
+
+    /// `address` for browsers and Prometheus.
+    pub fn http(address: SocketAddr) -> Result<Reserved, ServeError> {
+        Reserved::reserve(address, |address, error| ServeError::BindHttp { address, error })
+    }
+
+    fn reserve(
+        address: SocketAddr,
+        failed: fn(SocketAddr, std::io::Error) -> ServeError,
+    ) -> Result<Reserved, ServeError> {
+        let bound = || {
+            let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+            // Connections of an earlier life may linger.
+            socket.set_reuseaddr(true)?;
+            socket.bind(address)?;
+            Ok(socket)
+        };
+        let socket = bound().map_err(|error| failed(address, error))?;
+        Ok(Reserved { socket, address, failed })
+    }
+
+    /// Listens; with the port that was chosen.
+    pub(crate) fn listen(self) -> Result<(TcpListener, SocketAddr), ServeError> {
+        let Reserved { socket, address, failed } = self;
+        let listened = socket.listen(BACKLOG_MAX).and_then(|socket| Ok((socket.local_addr()?, socket)));
+        listened.map(|(address, socket)| (socket, address)).map_err(|error| failed(address, error))
+    }
+}
+
 /// A server that listens.
 pub struct Server {
     plain: Option<Listener>,
@@ -58,10 +104,8 @@ struct Listener {
 }
 
 impl Listener {
-    async fn bind(address: SocketAddr) -> Result<Listener, ServeError> {
-        let failed = |error| ServeError::Bind { address, error };
-        let socket = TcpListener::bind(address).await.map_err(failed)?;
-        let address = socket.local_addr().map_err(failed)?;
+    fn new(reserved: Reserved) -> Result<Listener, ServeError> {
+        let (socket, address) = reserved.listen()?;
         Ok(Listener { socket, address })
     }
 }
@@ -75,14 +119,11 @@ async fn accept(listener: Option<&Listener>) -> std::io::Result<(TcpStream, Sock
 }
 
 impl Server {
-    /// Listens on `address`, and where [`ServerOptions::tls`] says; port 0 chooses a free one.
-    pub async fn bind(address: Option<SocketAddr>, mut options: ServerOptions) -> Result<Server, ServeError> {
-        let plain = match address {
-            Some(address) => Some(Listener::bind(address).await?),
-            None => None,
-        };
+    /// Listens on `address`, and where [`ServerOptions::tls`] says. To be called within a tokio runtime.
+    pub fn bind(address: Option<Reserved>, mut options: ServerOptions) -> Result<Server, ServeError> {
+        let plain = address.map(Listener::new).transpose()?;
         let tls = match options.tls.take() {
-            Some((address, tls)) => Some((Listener::bind(address).await?, tls)),
+            Some((address, tls)) => Some((Listener::new(address)?, tls)),
             None => None,
         };
         let shared = Arc::new(Shared::new(options));

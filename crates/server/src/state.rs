@@ -15,6 +15,7 @@ use crate::command::{self, Table};
 use crate::cursors::Cursors;
 use crate::labels::Labels;
 use crate::limits::ServerLimits;
+use crate::listener::Reserved;
 use crate::monitor::Monitors;
 use crate::pause::Pause;
 use crate::recorder::Recorder;
@@ -34,7 +35,7 @@ pub struct ServerOptions {
     /// Who may come in.
     pub access: Access,
     /// Where TLS is served, and with what.
-    pub tls: Option<(SocketAddr, Arc<Tls>)>,
+    pub tls: Option<(Reserved, Arc<Tls>)>,
     /// Where CACHE TRACE writes its files; without it CACHE TRACE is refused.
     pub trace_dir: Option<PathBuf>,
 }
@@ -298,9 +299,9 @@ impl Clients {
         (list.clients.len() < clients_max).then(|| self.enter(&mut list, address, local_address, now_ms))
     }
 
-    /// Adds a client that has yet to authenticate if `stranger`. Where there are `clients_max`, another stranger is sent
-    /// away for it, who has no password under check: one that has not sent a request, or has had
-    /// [`ServerLimits::handshake_ms_max`]. Both, or `None` where nobody has to go.
+    /// Adds a client that has yet to authenticate if `stranger`. Where there are `clients_max`, another stranger is
+    /// sent away for it: one that has not sent a request, else one that has had [`ServerLimits::handshake_ms_max`] and
+    /// has no password under check. The client and who went for it; `None` where nobody can go.
     pub fn admit(
         &self,
         address: String,

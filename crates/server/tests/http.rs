@@ -4,7 +4,7 @@ mod support;
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use forebay_server::Http;
+use forebay_server::{Http, Reserved};
 use support::{Peer, server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -24,9 +24,9 @@ async fn get(address: SocketAddr, path: &str) -> String {
 #[tokio::test]
 async fn metrics_and_health_are_served_until_the_server_stops() {
     let shared = server(|_| {});
-    let http = Http::bind((Ipv4Addr::LOCALHOST, 0).into(), shared.clone()).await.unwrap();
+    let http = Http::bind(Reserved::http((Ipv4Addr::LOCALHOST, 0).into()).unwrap(), shared.clone()).unwrap();
     let address = http.address();
-    let taken = Http::bind(address, shared.clone()).await.map(drop).unwrap_err().to_string();
+    let taken = Reserved::http(address).unwrap_err().to_string();
     assert!(taken.contains("--http"), "{taken}");
     let running = tokio::spawn(http.run());
     Peer::new(&shared).say("SET k v").await;

@@ -1,8 +1,17 @@
 //! The simulator: real traces over the same policy code as the live cache, without a server.
 //!
+//! * [`lab`]: many policies at many sizes over one trace: what `forebay sim` shows. [`catalog`] knows its keys, [`cell`] is
+//!   one policy at one size, [`offline`] has those that know the future, [`levels`] follows transactions, [`figures`] are
+//!   the results.
 //! * [`bare`]: a policy alone over `(key hash, size)` requests; what the reference hit counts are checked with.
 //! * [`replay`]: a trace through the live cache, with its keys, values and fills; what a server's hit ratio is compared
 //!   with.
 
 pub mod bare;
+pub mod catalog;
+pub mod cell;
+pub mod figures;
+pub mod lab;
+pub mod levels;
+pub mod offline;
 pub mod replay;

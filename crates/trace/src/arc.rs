@@ -53,6 +53,10 @@ impl Next for Arc {
         self.next = self.next.wrapping_add(1);
         Ok(Some(Record { key: TraceKey::Number(page), size: Some(PAGE_BYTES), ..Record::default() }))
     }
+
+    fn source(&self) -> Option<&Source> {
+        Some(&self.source)
+    }
 }
 
 impl Arc {

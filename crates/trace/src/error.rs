@@ -41,10 +41,14 @@ pub enum TraceError {
         source: io::Error,
     },
     /// A line of a text format is not what the format says.
-    #[error("line {line}, column {column}: {reason}; mend or remove the line, or name another format")]
+    #[error(
+        "line {line}, column {column}: {reason} (at byte {offset}); mend or remove the line, or name another format"
+    )]
     Line {
         /// Line number from 1.
         line: u64,
+        /// Byte of the decompressed trace at which the line begins.
+        offset: u64,
         /// Column by name, or `-` for the whole line.
         column: String,
         /// What was found and what was expected.
@@ -113,6 +117,11 @@ pub enum TraceError {
 }
 
 impl TraceError {
+    /// True if only one record is wrong, and what follows it may be right.
+    pub(crate) fn is_about_one_record(&self) -> bool {
+        matches!(self, TraceError::Line { .. } | TraceError::Malformed { .. })
+    }
+
     /// True if the trace was merely cut short, so that a caller may take this for its end.
     pub fn is_truncated(&self) -> bool {
         matches!(self, TraceError::Truncated { .. })

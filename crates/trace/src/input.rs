@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Cursor, ErrorKind, Read};
 use std::path::Path;
 
+use crate::TraceReader;
 use crate::error::TraceError;
+use crate::fbt::Dictionary;
 use crate::record::Record;
 
 /// Longest line of a text trace in bytes, without its line end.
@@ -13,7 +15,32 @@ pub const LINE_BYTES_MAX: usize = 128 * 1024;
 /// Bytes at the start of a trace by which its format may be recognised.
 pub const HEAD_BYTES: usize = 512;
 
-const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
+const MAGIC_BYTES_MAX: usize = 4;
+
+/// How a file is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Compression {
+    Zstd,
+    Gzip,
+}
+
+impl Compression {
+    /// Endings of file names, and what files begin with.
+    const ALL: [(&'static str, &'static [u8], Compression); 2] =
+        [(".zst", ZSTD_MAGIC, Compression::Zstd), (".gz", GZIP_MAGIC, Compression::Gzip)];
+
+    /// A file's name without the ending of its compression, and that compression.
+    pub fn of_name(name: &str) -> (&str, Option<Compression>) {
+        let found = Compression::ALL.iter().find_map(|(ending, _, how)| Some((name.strip_suffix(ending)?, *how)));
+        found.map_or((name, None), |(inner, how)| (inner, Some(how)))
+    }
+
+    fn of_head(head: &[u8]) -> Option<Compression> {
+        Compression::ALL.iter().find(|(_, magic, _)| head.starts_with(magic)).map(|(.., how)| *how)
+    }
+}
 
 /// A trace as a stream of bytes, decompressed.
 pub struct Source {
@@ -22,24 +49,38 @@ pub struct Source {
     offset: u64,
     /// Lines taken so far.
     line: u64,
+    /// Where the line taken last began.
+    line_offset: u64,
+    /// What is malformed is passed over and counted.
+    lenient: bool,
 }
 
 impl Source {
     /// Reads `reader` as it is.
     pub fn new(reader: impl Read + Send + 'static) -> Source {
-        Source { reader: Box::new(BufReader::with_capacity(64 * 1024, reader)), offset: 0, line: 0 }
+        let reader = Box::new(BufReader::with_capacity(64 * 1024, reader));
+        Source { reader, offset: 0, line: 0, line_offset: 0, lenient: false }
     }
 
-    /// Opens a file; decompresses it if its name ends in `.zst`, or if it begins as zstd files do and `plain`, that its
+    /// Opens a file. It is decompressed as its name says, or if it begins as compressed files do and `plain`, that its
     /// name ends in that of an uncompressed format, does not hold.
-    pub(crate) fn open(path: &Path, compressed: bool, plain: bool) -> Result<Source, TraceError> {
+    pub(crate) fn open(path: &Path, compression: Option<Compression>, plain: bool) -> Result<Source, TraceError> {
         let failed = |source| TraceError::Open { path: path.to_owned(), source };
         let mut file = File::open(path).map_err(failed)?;
-        let mut head = Vec::with_capacity(ZSTD_MAGIC.len());
-        (&mut file).take(ZSTD_MAGIC.len() as u64).read_to_end(&mut head).map_err(failed)?;
-        let zstd = compressed || (!plain && head == ZSTD_MAGIC);
+        let mut head = Vec::with_capacity(MAGIC_BYTES_MAX);
+        (&mut file).take(MAGIC_BYTES_MAX as u64).read_to_end(&mut head).map_err(failed)?;
+        let compression = compression.or_else(|| Compression::of_head(&head).filter(|_| !plain));
         let whole = Cursor::new(head).chain(file);
-        if zstd { Ok(Source::new(zstd::Decoder::new(whole).map_err(failed)?)) } else { Ok(Source::new(whole)) }
+        match compression {
+            Some(Compression::Zstd) => Ok(Source::new(zstd::Decoder::new(whole).map_err(failed)?)),
+            Some(Compression::Gzip) => Ok(Source::new(flate2::read::MultiGzDecoder::new(whole))),
+            None => Ok(Source::new(whole)),
+        }
+    }
+
+    /// Passes over what is malformed from now on, where a format can tell where the next record begins.
+    pub(crate) fn be_lenient(&mut self) {
+        self.lenient = true;
     }
 
     /// The first bytes, at most [`HEAD_BYTES`], without taking them.
@@ -98,6 +139,7 @@ impl Source {
     /// Puts the next line into `line`, without its line end; false at the end.
     pub fn line(&mut self, line: &mut Vec<u8>) -> Result<bool, TraceError> {
         line.clear();
+        self.line_offset = self.offset;
         let mut any = false;
         loop {
             let available = match self.reader.fill_buf() {
@@ -131,13 +173,14 @@ impl Source {
 
     /// An error about the line taken last.
     pub fn line_error(&self, column: &str, reason: impl Into<String>) -> TraceError {
-        TraceError::Line { line: self.line, column: column.to_owned(), reason: reason.into() }
+        let (line, offset) = (self.line, self.line_offset);
+        TraceError::Line { line, offset, column: column.to_owned(), reason: reason.into() }
     }
 }
 
 fn failed(offset: u64, source: std::io::Error) -> TraceError {
     if source.kind() == ErrorKind::UnexpectedEof {
-        return TraceError::Truncated { offset, what: "in the middle of its zstd compression" };
+        return TraceError::Truncated { offset, what: "in the middle of its compression" };
     }
     TraceError::Read { offset, source }
 }
@@ -146,17 +189,29 @@ fn failed(offset: u64, source: std::io::Error) -> TraceError {
 pub(crate) trait Next {
     /// The next record, `None` at the end.
     fn next_record(&mut self) -> Result<Option<Record>, TraceError>;
+
+    /// Where it reads from, if after a malformed record it can go on with the next.
+    fn source(&self) -> Option<&Source> {
+        None
+    }
+
+    /// What its numbers mean.
+    fn dictionary(&self) -> Option<&Dictionary> {
+        None
+    }
 }
 
-/// Ends after the first error or the end, whichever comes first.
+/// Ends after the first error or the end, whichever comes first; if its source is lenient, only after an error that is
+/// not about a single record.
 pub(crate) struct Stream<R> {
     pub(crate) reader: R,
     done: bool,
+    skipped: u64,
 }
 
 impl<R> Stream<R> {
     pub(crate) fn new(reader: R) -> Stream<R> {
-        Stream { reader, done: false }
+        Stream { reader, done: false, skipped: 0 }
     }
 }
 
@@ -173,10 +228,44 @@ impl<R: Next> Iterator for Stream<R> {
         if self.done {
             return None;
         }
-        let next = self.reader.next_record().transpose();
-        self.done = !matches!(next, Some(Ok(_)));
-        next
+        loop {
+            let next = self.reader.next_record().transpose();
+            if let Some(Err(error)) = &next
+                && error.is_about_one_record()
+                && self.reader.source().is_some_and(|source| source.lenient)
+            {
+                self.skipped += 1;
+                continue;
+            }
+            self.done = !matches!(next, Some(Ok(_)));
+            return next;
+        }
     }
+}
+
+impl<R: Next + Send> TraceReader for Stream<R> {
+    fn dictionary(&self) -> Option<&Dictionary> {
+        self.reader.dictionary()
+    }
+
+    fn skipped(&self) -> u64 {
+        self.skipped
+    }
+}
+
+/// Microseconds of a time in seconds; digits beyond the sixth decimal do not count.
+pub(crate) fn seconds(field: &[u8]) -> Result<u64, String> {
+    let parse = || {
+        let mut parts = field.splitn(2, |&byte| byte == b'.');
+        let whole = decimal(parts.next()?).ok()?.checked_mul(1_000_000)?;
+        let Some(fraction) = parts.next() else { return Some(whole) };
+        if fraction.is_empty() || !fraction.iter().all(u8::is_ascii_digit) {
+            return None;
+        }
+        let kept = &fraction[..fraction.len().min(6)];
+        whole.checked_add(decimal(kept).ok()? * 10_u64.pow(6 - kept.len() as u32))
+    };
+    parse().ok_or_else(|| unexpected(field, "a time in seconds"))
 }
 
 /// A decimal number without sign.

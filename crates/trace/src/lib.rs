@@ -1,8 +1,8 @@
 //! Trace formats, one file each, reading and writing.
 //!
 //! A trace is a stream of [`Record`]s; nothing here holds a whole trace in memory. [`open`] tells a file's format from
-//! its ending or its first bytes and decompresses `.zst` on the way. [`FORMATS`] is the table of formats: a new one is
-//! one file here and one line there. [`fbt`] is forebay's own format, the only one that is also written; it carries
+//! its ending or its first bytes and decompresses zstd and gzip on the way. [`FORMATS`] is the table of formats: a new one is
+//! one file here and one line there. [`describe`] says what a trace is like, [`tools`] make traces of traces. [`fbt`] is forebay's own format, the only one that is also written; it carries
 //! transactions, levels, vertices and hints, and `docs/trace-format.md` describes it for readers in other languages.
 //!
 //! ```
@@ -20,29 +20,71 @@
 //! # }
 //! ```
 
+mod adaptsize;
 mod arc;
 mod be32;
 mod be64;
+mod big_cache;
+mod csv;
+pub mod describe;
 mod error;
 pub mod fbt;
+mod htr;
 mod input;
-mod libcachesim_csv;
+mod lcs;
+mod lines;
+mod lirs;
+mod mooncake;
+mod mqsim;
+mod msr;
 mod oracle_general;
+mod penalties;
 mod record;
 pub mod replay;
 mod summary;
+mod systor;
+mod tencent;
+pub mod tools;
+mod vscsi;
+mod wikimedia;
 
 use std::path::Path;
 
 pub use arc::BLOCKS_PER_LINE_MAX;
+pub use csv::COLUMNS_MAX;
 pub use error::TraceError;
+pub use htr::{HEADER_BYTES_MAX, REQUESTS_MAX};
+use input::Compression;
 pub use input::{HEAD_BYTES, LINE_BYTES_MAX, Source};
-pub use libcachesim_csv::COLUMNS_MAX;
+pub use lines::REQUESTS_PER_LINE_MAX;
 pub use record::{Kind, Record, TraceKey};
 pub use summary::{SUMMARY_KEYS_MAX, Summary};
 
 /// The records of a trace, in order. After an error or the end it yields nothing more.
-pub type Records = Box<dyn Iterator<Item = Result<Record, TraceError>> + Send>;
+pub type Records = Box<dyn TraceReader>;
+
+/// What reads a trace.
+pub trait TraceReader: Iterator<Item = Result<Record, TraceError>> + Send {
+    /// What numbers of hint sets, transaction types and vertices mean, as far as it was read.
+    fn dictionary(&self) -> Option<&fbt::Dictionary> {
+        None
+    }
+
+    /// Malformed records that were passed over, with [`TraceOptions::lenient`].
+    fn skipped(&self) -> u64 {
+        0
+    }
+}
+
+/// How a trace is read.
+#[derive(Clone, Debug, Default)]
+pub struct TraceOptions {
+    /// The format's name; without it the file's name or its first bytes tell.
+    pub format: Option<String>,
+    /// Pass over malformed records and count them, as far as the format can tell where the next begins (a text, or
+    /// records of one length); else the first one ends the trace with an error.
+    pub lenient: bool,
+}
 
 /// One trace format, declared once.
 pub struct Format {
@@ -50,7 +92,8 @@ pub struct Format {
     pub name: &'static str,
     /// One line for help texts.
     pub summary: &'static str,
-    /// Endings of file names, with their dot, without `.zst`; compared without regard to case.
+    /// Endings of file names, with their dot, without `.zst` or `.gz`; compared without regard to case. Where formats
+    /// share one, the first bytes decide between them, else it is the first of them in the table.
     pub endings: &'static [&'static str],
     /// True if a file with these first bytes (at most [`HEAD_BYTES`]) is surely of this format.
     pub recognises: fn(&[u8]) -> bool,
@@ -59,50 +102,74 @@ pub struct Format {
 }
 
 /// All formats, the table from which help texts and `docs/trace-format.md` are made.
-pub const FORMATS: &[&Format] =
-    &[&fbt::FORMAT, &arc::FORMAT, &be32::FORMAT, &be64::FORMAT, &libcachesim_csv::FORMAT, &oracle_general::FORMAT];
+pub const FORMATS: &[&Format] = &[
+    &fbt::FORMAT,
+    &csv::FORMAT,
+    &oracle_general::FORMAT,
+    &lcs::FORMAT,
+    &vscsi::FORMAT,
+    &arc::FORMAT,
+    &lirs::FORMAT,
+    &be32::FORMAT,
+    &be64::FORMAT,
+    &htr::FORMAT,
+    &msr::FORMAT,
+    &systor::FORMAT,
+    &tencent::BLOCK,
+    &tencent::PHOTO,
+    &mqsim::FORMAT,
+    &penalties::FORMAT,
+    &adaptsize::FORMAT,
+    &big_cache::FORMAT,
+    &wikimedia::FORMAT,
+    &mooncake::FORMAT,
+];
 
-/// Opens the trace at `path` in the named format, or in the one that its ending or its first bytes tell. A file whose
-/// name ends in `.zst` is decompressed on the way.
+/// Opens the trace at `path` in the named format, or in the one that its ending or its first bytes tell.
 pub fn open(path: &Path, format: Option<&str>) -> Result<Records, TraceError> {
-    let name = path.file_name().map(|name| name.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
-    let (name, compressed) = match name.strip_suffix(".zst") {
-        Some(inner) => (inner, true),
-        None => (name.as_str(), false),
-    };
-    let ending = by_ending(name);
-    let known = || FORMATS.iter().map(|format| format.name).collect::<Vec<_>>().join(", ");
-    let chosen = match format {
-        Some(wanted) => Some(
-            *(FORMATS.iter().find(|format| format.name.eq_ignore_ascii_case(wanted)))
-                .ok_or_else(|| TraceError::NoSuchFormat { name: wanted.to_owned(), known: known() })?,
-        ),
-        None => ending,
-    };
-    let mut source = Source::open(path, compressed, ending.is_some())?;
-    if let Some(chosen) = chosen {
-        return (chosen.open)(source);
-    }
-    let head = source.head();
-    let recognised = FORMATS.iter().find(|format| (format.recognises)(&head));
-    match recognised {
-        Some(format) => (format.open)(source),
-        None => Err(TraceError::UnknownFormat { path: path.to_owned(), known: known() }),
-    }
+    open_with(path, &TraceOptions { format: format.map(str::to_owned), lenient: false })
 }
 
-fn by_ending(name: &str) -> Option<&'static Format> {
-    let ends = |format: &&&'static Format| {
-        format.endings.iter().any(|ending| name.ends_with(ending.to_ascii_lowercase().as_str()))
+/// As [`open`], with all options. A file whose name ends in `.zst` or `.gz`, or that begins as such files do, is
+/// decompressed on the way.
+pub fn open_with(path: &Path, options: &TraceOptions) -> Result<Records, TraceError> {
+    let name = path.file_name().map(|name| name.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
+    let (name, compression) = Compression::of_name(&name);
+    let known = || FORMATS.iter().map(|format| format.name).collect::<Vec<_>>().join(", ");
+    let by_ending: Vec<&'static Format> = FORMATS.iter().copied().filter(|format| format.ends(name)).collect();
+    let mut source = Source::open(path, compression, !by_ending.is_empty())?;
+    if options.lenient {
+        source.be_lenient();
+    }
+    let chosen = match (&options.format, &by_ending[..]) {
+        (Some(wanted), _) => *(FORMATS.iter().find(|format| format.name.eq_ignore_ascii_case(wanted)))
+            .ok_or_else(|| TraceError::NoSuchFormat { name: wanted.to_owned(), known: known() })?,
+        (None, [only]) => only,
+        (None, several) => {
+            let head = source.head();
+            let candidates = if several.is_empty() { FORMATS } else { several };
+            let recognised = candidates.iter().find(|format| (format.recognises)(&head));
+            *recognised
+                .or(several.first())
+                .ok_or_else(|| TraceError::UnknownFormat { path: path.to_owned(), known: known() })?
+        }
     };
-    FORMATS.iter().find(ends).copied()
+    (chosen.open)(source)
+}
+
+impl Format {
+    /// Whether a file's name, in lower case, has one of the format's endings.
+    fn ends(&self, name: &str) -> bool {
+        self.endings.iter().any(|ending| name.ends_with(ending.to_ascii_lowercase().as_str()))
+    }
 }
 
 /// The table of formats in Markdown, as `docs/trace-format.md` shows it.
 pub fn formats_markdown() -> String {
-    let mut table = String::from("| format | endings (also with `.zst`) | what it is |\n|---|---|---|\n");
+    let mut table = String::from("| format | endings (also with `.zst` or `.gz`) | what it is |\n|---|---|---|\n");
     for format in FORMATS {
         let endings = format.endings.iter().map(|ending| format!("`{ending}`")).collect::<Vec<_>>().join(", ");
+        let endings = if endings.is_empty() { "told by its content".to_owned() } else { endings };
         table += &format!("| `{}` | {endings} | {} |\n", format.name, format.summary);
     }
     table

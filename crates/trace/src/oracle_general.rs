@@ -17,7 +17,7 @@ pub(crate) const FORMAT: Format = Format {
     open,
 };
 
-fn open(source: Source) -> Result<Records, TraceError> {
+pub(crate) fn open(source: Source) -> Result<Records, TraceError> {
     Ok(Stream::boxed(OracleGeneral(source)))
 }
 

@@ -56,6 +56,23 @@ fn whole_traces_have_the_counts_known_of_them() {
         ("cloudphysics/w92_cloudPhysicsIO.oracleGeneral.bin.zst", [113_872, 48_974, 21_049], Some(2_029_769_728)),
         ("corda/trace_vaultservice.be64.zst", [135_702, 90_468, 45_234], None),
         ("twitter/twitter_cluster52.csv.zst", [1_000_000, 143_542, 64_516], Some(29_227_218)),
+        ("adaptsize/request.tr.zst", [66_987, 36_815, 29_858], Some(278_854_232)),
+        ("cachelib/short_bigcache_traces.csv.zst", [9_999, 3_125, 2_532], Some(4_046_636_725)),
+        ("cloudphysics/w92_cloudPhysicsIO.txt.zst", [113_872, 48_974, 21_049], None),
+        ("cloudphysics/w92_cloudPhysicsIO.vscsi.lcs.zst", [113_872, 48_974, 21_049], Some(2_029_769_728)),
+        ("cloudphysics/w92_cloudPhysicsIO.vscsi.zst", [113_872, 48_974, 21_049], Some(2_029_769_728)),
+        ("lirs/2_pools.trc.zst", [100_000, 9_939, 293], None),
+        ("lirs/cpp.trc.zst", [9_047, 1_223, 939], None),
+        ("lirs/loop.trc.zst", [505_500, 1_011, 0], None),
+        ("lirs/multi3.trc.zst", [30_241, 7_454, 3_366], None),
+        ("lirs/sprite.trc.zst", [133_996, 7_075, 1_437], None),
+        ("mooncake/conversation_trace.jsonl.zst", [288_500, 182_790, 138_646], None),
+        ("mqsim/tpcc-small.trace.zst", [20_669, 20_470, 20_306], None),
+        ("mqsim/wsrch-small.trace.zst", [93_312, 93_029, 92_746], None),
+        ("penalties/gcc_address_penalties.trace.zst", [515_683, 35_070, 21_334], None),
+        ("snia_samples/tencent_block_cloud_storage-sample.csv.zst", [378_253, 348_239, 338_064], None),
+        ("snia_samples/tencent_photo_cloud_photos-sample.txt.zst", [10_000, 9_694, 9_477], None),
+        ("wikimedia/wiki_sampled_train.tsv.zst", [50_000, 38_398, 32_822], Some(1_241_998_264)),
     ] {
         check(&folder.join(expected.0), expected);
     }
@@ -156,4 +173,44 @@ fn cut_or_foreign_bytes_never_panic() {
         let read: Vec<_> = records.into_iter().map(Result::unwrap).collect();
         assert!(read.len() < whole.len() + usize::from(length > 0) && whole.starts_with(&read), "{length}");
     }
+}
+
+/// Requests and reads of traces that others have not counted keys in.
+#[test]
+fn hinted_and_sample_traces_are_read() {
+    let Some(folder) = std::env::var_os("FOREBAY_TRACES").map(PathBuf::from) else {
+        eprintln!("skipped: FOREBAY_TRACES does not name the folder of the large traces");
+        return;
+    };
+    let reads = |name: &str| {
+        let records = read(&folder.join(name));
+        let reads = records.iter().filter(|record| record.kind == forebay_trace::Kind::Read).count();
+        (records.len(), reads)
+    };
+    assert_eq!(reads("hinted/pgc_c90.htr.zst"), (1_093_922, 346_898));
+    assert_eq!(reads("hinted/pgh_h90.htr.zst"), (405_310, 373_498));
+    assert_eq!(reads("hinted/my_b28.htr.zst"), (903_626, 635_359));
+    // Rows with a count stand for so many requests.
+    assert_eq!(reads("cachelib/block_traces_1.csv.zst").0, 1_023);
+    assert!(reads("cachelib/kv_traces_1.csv").0 > 99 && reads("cachelib/kv_traces_2.csv").0 > 99);
+    assert!(reads("snia_samples/msr-cambridge1-sample.csv.zst").0 > 1_000);
+    assert!(reads("snia_samples/systor17-traces-sample.csv.zst").0 > 999);
+}
+
+#[test]
+fn gzip_is_read_and_what_is_malformed_can_be_passed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.csv.gz");
+    let mut gzip = flate2::write::GzEncoder::new(std::fs::File::create(&path).unwrap(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut gzip, b"time,key,size\n1,a,7\n1,b\nx,c,1\n2,d,8\n").unwrap();
+    gzip.finish().unwrap();
+    let mut strict = open(&path, None).unwrap();
+    assert!(strict.next().unwrap().is_ok());
+    let error = strict.next().unwrap().unwrap_err().to_string();
+    assert!(error.starts_with("line 3, column size: ") && error.contains("at byte 20"), "{error}");
+    assert!(strict.next().is_none());
+    let mut lenient =
+        forebay_trace::open_with(&path, &forebay_trace::TraceOptions { lenient: true, format: None }).unwrap();
+    let keys: Vec<_> = lenient.by_ref().map(|record| record.unwrap().key.to_bytes()).collect();
+    assert_eq!((keys, lenient.skipped()), (vec!["a".into(), "d".into()], 2));
 }

@@ -216,21 +216,31 @@ impl Form<Threads> for ThreadCount {
     }
 }
 
-/// `embedded:PATH` or `memory`.
+/// `embedded:PATH`, `memory`, or the URL of a database.
 pub struct Store;
 
 impl Form<StoreChoice> for Store {
     const VALUE: &'static str = "STORE";
 
     fn choices() -> String {
-        "embedded:PATH or memory".into()
+        match cfg!(feature = "postgres") {
+            true => "embedded:PATH, memory, or postgres://USER@HOST/DATABASE".into(),
+            false => "embedded:PATH or memory".into(),
+        }
     }
 
     fn read(text: &str) -> Result<StoreChoice, String> {
         match text.split_once(':') {
             Some(("embedded", path)) if !path.is_empty() => Ok(StoreChoice::Embedded(path.into())),
             None if text == "memory" => Ok(StoreChoice::Memory),
-            _ => Err("give embedded:PATH (a file, made if it is not there) or memory (gone at the end)".into()),
+            #[cfg(feature = "postgres")]
+            Some(("postgres" | "postgresql", _)) => {
+                text.parse().map(|address| StoreChoice::Postgres(Box::new(address)))
+            }
+            _ => Err(format!(
+                "give embedded:PATH (a file, made if it is not there){} or memory (gone at the end)",
+                if cfg!(feature = "postgres") { ", postgres://USER@HOST/DATABASE" } else { "" }
+            )),
         }
     }
 
@@ -238,6 +248,8 @@ impl Form<StoreChoice> for Store {
         match value {
             StoreChoice::Embedded(path) => format!("embedded:{}", path.display()),
             StoreChoice::Memory => "memory".into(),
+            #[cfg(feature = "postgres")]
+            StoreChoice::Postgres(address) => address.text().into(),
         }
     }
 }

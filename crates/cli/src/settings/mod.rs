@@ -4,9 +4,12 @@
 //!
 //! A setting goes two steps: [`Typed`] is what was typed, and where; [`Settings`] is what it means, all of it checked.
 
+mod choices;
 mod document;
 mod error;
 mod form;
+#[cfg(feature = "postgres")]
+mod map;
 mod typed;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -16,11 +19,14 @@ use forebay::policy::{Choice, choose};
 use forebay::txn::TxnLimits;
 use forebay_server::ServerLimits;
 
+pub use choices::{Durability, LogFormat, LogLevel, StoreChoice, Threads};
 pub use error::SettingsError;
 use form::{
     AddressOrOff, Bytes, Count, CountOrZero, DurabilityWord, FileOrOff, FolderOrOff, Form, LogFormatWord, LogLevelWord,
     PolicyName, Store, Switch, ThreadCount,
 };
+#[cfg(feature = "postgres")]
+use map::Maps;
 pub use typed::{Origin, Typed, arguments};
 
 /// The smallest `--memory`: below it the store's page cache and the policies' tables leave no room for entries.
@@ -51,6 +57,17 @@ pub struct Settings {
     pub threads: Threads,
     /// Where the truth lives.
     pub store: StoreChoice,
+    /// Most time that one call to a database may take, in ms.
+    pub store_timeout_ms: u64,
+    /// Commits to a database at a time.
+    pub store_writers: usize,
+    /// A file with the password for a database.
+    pub store_password_file: Option<PathBuf>,
+    /// Which keys are rows of which tables.
+    #[cfg(feature = "postgres")]
+    pub maps: Vec<forebay_drivers::postgres::mapping::Mapping>,
+    /// Pause between two looks at what other programs have written, in ms.
+    pub outside_ms: u64,
     /// When a commit is safe on disk.
     pub durability: Durability,
     /// Time of acknowledged commits that a crash may cost with `interval`, in ms.
@@ -71,69 +88,6 @@ pub struct Settings {
     pub server: ServerLimits,
     /// Limits of transactions.
     pub txn: TxnLimits,
-}
-
-/// How many threads serve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Threads {
-    /// One for each core that the process may use.
-    Cores,
-    /// So many.
-    Count(usize),
-}
-
-impl Threads {
-    /// The number.
-    pub fn count(self) -> usize {
-        match self {
-            Threads::Cores => std::thread::available_parallelism().map_or(1, usize::from),
-            Threads::Count(count) => count,
-        }
-    }
-}
-
-/// Which store.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StoreChoice {
-    /// One file.
-    Embedded(PathBuf),
-    /// Gone at the end.
-    Memory,
-}
-
-/// When a commit is safe on disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
-    /// Before it is acknowledged.
-    Always,
-    /// At most `sync_ms` later.
-    Interval,
-    /// When it suits the store.
-    Never,
-}
-
-/// How log lines look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogFormat {
-    /// For people.
-    Text,
-    /// One JSON object a line.
-    Json,
-}
-
-/// Importance of log lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogLevel {
-    /// Something failed.
-    Error,
-    /// Something needs attention.
-    Warn,
-    /// What happens.
-    Info,
-    /// Why it happens.
-    Debug,
-    /// All of it.
-    Trace,
 }
 
 /// A heading under which settings stand.
@@ -235,6 +189,12 @@ impl Default for Settings {
             threads: Threads::Cores,
             // In the folder where it is started, as databases in one file do: visible, and easy to remove.
             store: StoreChoice::Embedded("forebay.redb".into()),
+            store_timeout_ms: 300,
+            store_writers: 16,
+            store_password_file: None,
+            #[cfg(feature = "postgres")]
+            maps: Vec::new(),
+            outside_ms: 50,
             durability: Durability::Always,
             sync_ms: 1000,
             memory: 256 << 20,
@@ -284,6 +244,9 @@ macro_rules! form_of {
     };
 }
 
+#[cfg(feature = "postgres")]
+form_of! { Maps: Vec<forebay_drivers::postgres::mapping::Mapping> }
+
 form_of! {
     AddressOrOff: Option<SocketAddr>,
     Bytes: u64,
@@ -319,6 +282,16 @@ pub static SETTINGS: &[Setting] = &[
     setting!(Access, "allow-public-without-password", Switch, allow_public_without_password,
         "Serve whoever reaches an address that is not loopback; all data is theirs to read and destroy"),
     setting!(Store, "store", Store, store, "Where the data lives"),
+    setting!(Store, "store-timeout-ms", Count, store_timeout_ms,
+        "A database that does not answer for so long is down, connecting included, in ms"),
+    setting!(Store, "store-writers", Count, store_writers, "Commits to a database at a time, each on a connection"),
+    setting!(Store, "store-password-file", FileOrOff, store_password_file,
+        "File with the password for the database that --store names"),
+    #[cfg(feature = "postgres")]
+    setting!(Store, "map", Maps, maps,
+        "Which keys are rows of which table of the database; may be given several times, or as [[map]] in the file"),
+    setting!(Store, "outside-ms", Count, outside_ms,
+        "Pause between two looks at what other programs have written to mapped tables, in ms"),
     setting!(Store, "durability", DurabilityWord, durability,
         "When a commit is safe on disk: before it is acknowledged, at most sync-ms later, or within 30 s"),
     setting!(Store, "sync-ms", Count, sync_ms,
@@ -401,6 +374,28 @@ impl Settings {
         }
     }
 
+    fn check_store(&self, wrong: &dyn Fn(&str, String) -> Result<(), SettingsError>) -> Result<(), SettingsError> {
+        if self.store.is_local() {
+            #[cfg(feature = "postgres")]
+            if !self.maps.is_empty() {
+                return wrong("map", "--store names no database whose tables these would be".into());
+            }
+            return match self.store_password_file {
+                Some(_) => wrong("store-password-file", "--store names no database that would ask for it".into()),
+                None => Ok(()),
+            };
+        }
+        if self.store_timeout_ms >= self.txn.lock_wait_ms_min {
+            // Else who waits for a lock would give up before the one that has it knows that the database is down.
+            let least = self.txn.lock_wait_ms_min;
+            return wrong("store-timeout-ms", format!("that is not below lock-wait-ms-min, which is {least}"));
+        }
+        if self.durability != Durability::Always {
+            return wrong("durability", "a database is always asked to have a commit on disk; leave it out".into());
+        }
+        Ok(())
+    }
+
     fn check(&self, typed: &Typed) -> Result<(), SettingsError> {
         let wrong = |name: &str, why: String| {
             let (setting, text, origin) = typed.of(name);
@@ -431,6 +426,7 @@ impl Settings {
         if self.memory < MEMORY_BYTES_MIN {
             return wrong("memory", format!("give at least {}", Bytes::show(&MEMORY_BYTES_MIN)));
         }
+        self.check_store(&wrong)?;
         if self.txn.lock_wait_ms_min > self.txn.lock_wait_ms_max {
             let most = self.txn.lock_wait_ms_max;
             return wrong("lock-wait-ms-min", format!("that is above lock-wait-ms-max, which is {most}"));

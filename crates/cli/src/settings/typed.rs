@@ -67,6 +67,8 @@ fn argument(setting: &'static Setting) -> Arg {
         .help_heading(setting.group.heading())
         .action(ArgAction::Set)
         .hide_short_help(setting.group == Group::Limits);
+    // Only mappings make sense several times; of all others clap says that they don't.
+    let argument = if setting.name == "map" { argument.action(ArgAction::Append) } else { argument };
     match setting.is_switch() {
         true => argument.num_args(0..=1).require_equals(true).default_missing_value("true"),
         false => argument,
@@ -94,8 +96,9 @@ impl Typed {
                 typed.values[index] = Some((text, Origin::Environment));
             }
             // A command leaves out what it has no use for, `demo` its store.
-            if let Ok(Some(text)) = matches.try_get_one::<String>(setting.name) {
-                typed.values[index] = Some((text.clone(), Origin::Flag));
+            if let Ok(Some(texts)) = matches.try_get_many::<String>(setting.name) {
+                let texts: Vec<String> = texts.cloned().collect();
+                typed.values[index] = Some((texts.join("; "), Origin::Flag));
             }
         }
         Ok(typed)
@@ -146,12 +149,14 @@ impl Typed {
                 return Err(SettingsError::UnknownKey { file, line, key, advice });
             };
             let setting = &SETTINGS[index];
-            let text = plain(value.get_ref()).map_err(|kind| SettingsError::Kind {
-                file: file.into(),
-                line,
-                key: setting.name,
-                kind,
-                example: setting.default_text(),
+            let text = listed(setting, value.get_ref()).unwrap_or_else(|| plain(value.get_ref())).map_err(|kind| {
+                SettingsError::Kind {
+                    file: file.into(),
+                    line,
+                    key: setting.name,
+                    kind,
+                    example: setting.default_text(),
+                }
             })?;
             self.values[index] = Some((text, Origin::File(file.into(), line)));
         }
@@ -168,6 +173,16 @@ fn variable(
         Err(VarError::NotPresent) => Ok(None),
         Err(VarError::NotUnicode(_)) => Err(SettingsError::NotText(name.into())),
     }
+}
+
+/// A list as one would type it, for the setting that may be one.
+fn listed(setting: &Setting, value: &DeValue<'_>) -> Option<Result<String, &'static str>> {
+    #[cfg(feature = "postgres")]
+    if let ("map", DeValue::Array(items)) = (setting.name, value) {
+        return Some(super::map::of_list(items));
+    }
+    let _ = (setting, value);
+    None
 }
 
 /// The value as one would type it, or the name of its kind.
@@ -277,6 +292,23 @@ mod tests {
             unknown("[replication]\nfactor = 3"),
             "forebay.toml line 1: unknown key 'replication'; `forebay config` lists the keys there are"
         );
+    }
+
+    #[cfg(feature = "postgres")]
+    #[test]
+    fn mappings_are_given_several_times_or_as_tables() {
+        let store = ["--store", "postgres://app@localhost/shop"];
+        let (one, two) = ("a:{x} -> b(x)", "c:{y} -> d.e(y) readonly(f)");
+        let flags = settings(&[&store[..], &["--map", one, "--map", two]].concat(), &[], None).expect("valid");
+        let file = "[[map]]\nkey = 'a:{x}'\ntable = 'b'\ncolumns = ['x']\n[[map]]\nkey = 'c:{y}'\ntable = 'd.e'\n\
+            columns = ['y']\nread-only = ['f']\n";
+        let tables = settings(&store, &[], Some(file)).expect("valid");
+        assert_eq!((flags.maps.len(), &flags.maps), (2, &tables.maps));
+        let texts = settings(&store, &[], Some(&format!("map = ['{one}', '{two}']"))).expect("valid");
+        assert_eq!(flags.maps, texts.maps);
+        assert!(error(&["--map", one], &[], None).contains("names no database"));
+        assert!(error(&store, &[], Some("[[map]]\nkey = 'a:{x}'")).contains("without key, table or columns"));
+        assert!(error(&[&store[..], &["--map", "a -> b(x)"]].concat(), &[], None).contains("in braces"));
     }
 
     #[test]

@@ -202,8 +202,7 @@ impl Cache {
         self.inner.partition_of(hash).get_published(hash, key, context)
     }
 
-    /// Has the processor fetch what look-ups of keys with these hashes will need, all at the same time. To be called
-    /// before a batch of look-ups; for more than one, or it costs more than it saves.
+    /// Has the processor fetch what look-ups of several keys with these hashes will need, all at the same time.
     pub fn prefetch(&self, hashes: &[u64]) {
         let candidates: SmallVec<[Option<Slot>; 32]> =
             hashes.iter().map(|hash| self.inner.partition_of(*hash).prefetch_entry(*hash)).collect();

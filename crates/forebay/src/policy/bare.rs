@@ -128,6 +128,11 @@ impl Bare {
         }
     }
 
+    /// A transaction ended; `committed` is false for an abort.
+    pub fn ended(&mut self, txn: u64, committed: bool) {
+        self.order.ended(txn, committed);
+    }
+
     /// Invalidates `hash`; whether it was in.
     pub fn invalidate(&mut self, hash: u64) -> bool {
         let slot = self.slots.get(&hash).copied();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::bare::{Bare, Served};
-use super::models::{MODELS, model};
+use super::models::{FRAMED, MODELS, model};
 use super::{Access, Learned, MARKS_MAX, NothingLearned, POLICIES, Policy, Settings, Slot, Unit, Why, choose};
 
 /// What can happen to a cache.
@@ -116,6 +116,21 @@ proptest! {
             let choice = choose(name).expect("in the table");
             let settings = choice.settings(unit, capacity);
             let (mut cache, mut model) = (Bare::new(choice.policy, &settings), model(rule, &settings));
+            for (step, &event) in events.iter().enumerate() {
+                let (ours, models) = (apply(&mut cache, event), apply(&mut model, event));
+                prop_assert_eq!(ours, models, "{} {:?}: step {} ({:?})", name, unit, step, event);
+            }
+        }
+    }
+
+    /// The same for the models that share a frame.
+    #[test]
+    fn equals_its_framed_model(events in events(200), capacity in 1u64..30) {
+        for (&(name, hits, order), unit) in FRAMED.iter().flat_map(|model| UNITS.map(|unit| (model, unit))) {
+            let choice = choose(name).expect("in the table");
+            let settings = choice.settings(unit, capacity);
+            let mut cache = Bare::new(choice.policy, &settings);
+            let mut model = Bare::with_order(hits, &settings, order(&settings));
             for (step, &event) in events.iter().enumerate() {
                 let (ours, models) = (apply(&mut cache, event), apply(&mut model, event));
                 prop_assert_eq!(ours, models, "{} {:?}: step {} ({:?})", name, unit, step, event);

@@ -5,20 +5,36 @@
 //! called under that partition's lock, and a [`Learned`] per cache, shared by its orders, so that what is learned is
 //! not split by partitions. A policy is one file here and one line in [`POLICIES`].
 
+mod arc;
 pub mod bare;
+mod cacheus;
+mod camp;
+mod car;
 mod choice;
+mod clock;
 #[cfg(test)]
 mod conformance;
+mod fifo;
 mod gdsf;
 mod ghost;
+mod heap;
+mod history;
+mod hyperbolic;
+mod lecar;
 mod lfu;
+mod lirs;
 mod list;
 mod lru;
+mod lru_k;
 #[cfg(test)]
 mod models;
+mod mq;
+mod random;
 mod s3_fifo;
 mod sieve;
 mod sketch;
+mod slru;
+mod two_q;
 mod w_tinylfu;
 
 use std::any::Any;
@@ -31,8 +47,27 @@ use crate::hint::HintSet;
 pub use choice::{Choice, choose, markdown_table};
 
 /// All policies, the table from which help texts, documents and checks of names are made.
-pub const POLICIES: &[&Policy] =
-    &[&lru::LRU, &lfu::LFU, &gdsf::GDSF, &s3_fifo::S3_FIFO, &sieve::SIEVE, &w_tinylfu::W_TINYLFU];
+pub const POLICIES: &[&Policy] = &[
+    &lru::LRU,
+    &fifo::FIFO,
+    &clock::CLOCK,
+    &two_q::TWO_Q,
+    &slru::SLRU,
+    &lfu::LFU,
+    &gdsf::GDSF,
+    &arc::ARC,
+    &car::CAR,
+    &mq::MQ,
+    &lirs::LIRS,
+    &lru_k::LRU_K,
+    &camp::CAMP,
+    &hyperbolic::HYPERBOLIC,
+    &lecar::LECAR,
+    &cacheus::CACHEUS,
+    &s3_fifo::S3_FIFO,
+    &sieve::SIEVE,
+    &w_tinylfu::W_TINYLFU,
+];
 
 /// One policy, declared once.
 pub struct Policy {

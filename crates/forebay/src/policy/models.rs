@@ -1,5 +1,9 @@
 //! Naive models: the same decisions as the policies, written with scans over one vector.
 
+pub mod frame;
+mod learned;
+mod queues;
+
 use super::bare::Bare;
 use super::sketch::Sketch;
 use super::{Access, Hits, MARKS_MAX, Order, Settings, Slot, Unit, Why};
@@ -18,6 +22,33 @@ pub enum Rule {
 /// Each rule with the policy that it models, as users choose it.
 pub const MODELS: &[(Rule, &str)] =
     &[(Rule::Lru, "lru"), (Rule::Lfu, "lfu"), (Rule::Gdsf, "gdsf"), (Rule::Sieve, "sieve"), (Rule::S3Fifo, "s3-fifo")];
+
+/// Makes a model's order.
+type MakeOrder = fn(&Settings) -> Box<dyn Order>;
+
+/// Policies whose models stand in the frame: as users choose them, how they hear of hits, and the model.
+pub const FRAMED: &[(&str, Hits, MakeOrder)] = &[
+    ("fifo", Hits::Marks, |settings| frame::order(settings, frame::Fifo)),
+    ("clock", Hits::Marks, |settings| frame::order(settings, frame::Clock)),
+    ("slru", Hits::Accesses, |settings| frame::order(settings, queues::Slru)),
+    ("2q", Hits::Accesses, |settings| {
+        frame::order(settings, queues::TwoQ { out: frame::Gone::new(), returning: false })
+    }),
+    ("arc", Hits::Accesses, |settings| {
+        let ghosts = [frame::Gone::new(), frame::Gone::new()];
+        frame::order(settings, queues::Arc { p: 0.0, ghosts, returns_to: None, without_ghost: false })
+    }),
+    ("lirs", Hits::Accesses, |settings| {
+        let (stack, gone) = (Vec::new(), frame::Gone::new());
+        frame::order(settings, queues::Lirs { stack, gone, returning: false, last: None })
+    }),
+    ("car", Hits::Marks, |settings| frame::order(settings, learned::Car::default())),
+    ("mq", Hits::Accesses, |settings| frame::order(settings, learned::Mq::default())),
+    ("lru-k", Hits::Accesses, |settings| frame::order(settings, learned::LruK::default())),
+    ("camp", Hits::Accesses, |settings| frame::order(settings, learned::Camp::default())),
+    ("hyperbolic", Hits::Accesses, |settings| frame::order(settings, learned::Hyperbolic::new())),
+    ("lecar", Hits::Accesses, |settings| frame::order(settings, learned::Lecar::new())),
+];
 
 /// A bare cache that decides by the model.
 pub fn model(rule: Rule, settings: &Settings) -> Bare {

@@ -24,6 +24,12 @@ pub static W_TINYLFU: Policy = Policy {
             default: 0.8,
             range: (0.0, 1.0),
         },
+        Parameter {
+            name: "bursts",
+            summary: "1: every access counts; 0: hits in the window do not, and a miss counts twice",
+            default: 1.0,
+            range: (0.0, 1.0),
+        },
     ],
     learned: |_| Arc::new(NothingLearned),
     order: |settings, _| Box::new(WTinyLfu::new(settings)),
@@ -48,6 +54,8 @@ struct WTinyLfu {
     unit: Unit,
     window_share: f64,
     protected_share: f64,
+    /// Whether hits in the window count.
+    bursts: bool,
     capacity: u64,
     lists: Lists,
     entries: Vec<Entry>,
@@ -68,6 +76,7 @@ impl WTinyLfu {
             unit: settings.unit,
             window_share: value(0),
             protected_share: value(1),
+            bursts: value(2) >= 0.5,
             capacity: settings.capacity,
             lists: Lists::new(4),
             entries: Vec::new(),
@@ -112,7 +121,9 @@ impl WTinyLfu {
 
 impl Order for WTinyLfu {
     fn access(&mut self, slot: Slot, access: &Access) {
-        self.sketch.add(access.hash);
+        if self.bursts || self.lists.list_of(slot) != Some(WINDOW) {
+            self.sketch.add(access.hash);
+        }
         match self.lists.list_of(slot) {
             Some(WINDOW) => self.move_to(WINDOW, slot),
             Some(PROBATION | PROTECTED) => {
@@ -125,6 +136,9 @@ impl Order for WTinyLfu {
 
     fn admit(&mut self, access: &Access) -> bool {
         self.sketch.add(access.hash);
+        if !self.bursts {
+            self.sketch.add(access.hash);
+        }
         self.winner = None;
         true
     }

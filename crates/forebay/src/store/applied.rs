@@ -2,9 +2,7 @@
 //! have been applied or not; it is refused, never applied anew.
 
 use std::collections::{HashSet, VecDeque};
-use std::hash::BuildHasher;
 
-use hashbrown::HashTable;
 use smallvec::SmallVec;
 
 use crate::mutation::{self, Fault};
@@ -34,20 +32,18 @@ pub(crate) type Ids = SmallVec<[TxnId; 1]>;
 
 /// The ids of the last applied commits, in groups as they were applied. Some 40 bytes for each: it is full whenever
 /// the store is written to, whatever the size of the memory.
+///
+/// Ids are minted one after the other and applied in nearly the same order. So both deques are written at their ends,
+/// and a new id is told from all others by one comparison: no table of hashes would be as near.
 #[derive(Debug)]
 pub(crate) struct AppliedIds {
-    /// Oldest first.
+    /// As they were applied, oldest first.
     ids: VecDeque<TxnId>,
-    /// The number of the oldest id. Numbers wrap around; there are far fewer ids than numbers.
-    first: u32,
-    /// Numbers of ids, found by id.
-    index: HashTable<u32>,
-    hasher: foldhash::fast::RandomState,
+    /// The same, in ascending order.
+    sorted: VecDeque<TxnId>,
     /// Number of each group and how many of the ids are its.
     groups: VecDeque<(u64, u32)>,
     floor: TxnId,
-    /// The greatest id that was ever added, or the floor it began with.
-    newest: TxnId,
     denied: HashSet<TxnId, foldhash::fast::RandomState>,
     denied_order: VecDeque<TxnId>,
     limit: usize,
@@ -71,12 +67,9 @@ impl AppliedIds {
     pub(super) fn with_limit(floor: TxnId, limit: usize) -> AppliedIds {
         AppliedIds {
             ids: VecDeque::new(),
-            first: 0,
-            index: HashTable::new(),
-            hasher: foldhash::fast::RandomState::default(),
+            sorted: VecDeque::new(),
             groups: VecDeque::new(),
             floor,
-            newest: floor,
             denied: HashSet::default(),
             denied_order: VecDeque::new(),
             limit,
@@ -88,15 +81,10 @@ impl AppliedIds {
 
     /// What is known of `id`.
     pub fn known(&self, id: TxnId) -> Known {
-        if id > self.newest && self.denied.is_empty() {
-            // As nearly all are: ids rise.
-            return Known::New;
-        }
-        let (ids, first) = (&self.ids, self.first);
-        let same = |number: &u32| ids[number.wrapping_sub(first) as usize] == id;
-        if self.index.find(self.hasher.hash_one(id), same).is_some() && !mutation::on(Fault::AppliedIdsIgnored) {
+        let newer = self.sorted.back().is_none_or(|newest| *newest < id);
+        if !newer && self.sorted.binary_search(&id).is_ok() && !mutation::on(Fault::AppliedIdsIgnored) {
             Known::Applied
-        } else if self.denied.contains(&id) {
+        } else if !self.denied.is_empty() && self.denied.contains(&id) {
             Known::Denied
         } else if id <= self.floor {
             Known::BelowFloor
@@ -130,12 +118,12 @@ impl AppliedIds {
         }
         self.floor = eviction.floor;
         for &id in &ids {
-            self.newest = self.newest.max(id);
-            let number = self.first.wrapping_add(self.ids.len() as u32);
             self.ids.push_back(id);
-            let (all, first, hasher) = (&self.ids, self.first, &self.hasher);
-            let hash = |number: &u32| hasher.hash_one(all[number.wrapping_sub(first) as usize]);
-            self.index.insert_unique(hasher.hash_one(id), number, hash);
+            let place = match self.sorted.back() {
+                Some(newest) if *newest > id => self.sorted.partition_point(|other| *other < id),
+                _ => self.sorted.len(),
+            };
+            self.sorted.insert(place, id);
         }
         if !ids.is_empty() {
             self.groups.push_back((number, ids.len() as u32));
@@ -144,11 +132,11 @@ impl AppliedIds {
 
     fn forget_oldest(&mut self) {
         let Some(id) = self.ids.pop_front() else { return };
-        let oldest = self.first;
-        if let Ok(found) = self.index.find_entry(self.hasher.hash_one(id), |&number| number == oldest) {
-            found.remove();
+        if self.sorted.front() == Some(&id) {
+            self.sorted.pop_front();
+        } else if let Ok(place) = self.sorted.binary_search(&id) {
+            self.sorted.remove(place);
         }
-        self.first = oldest.wrapping_add(1);
     }
 
     /// Makes sure that `id`, about which "not applied" is being answered, is never applied.
@@ -170,8 +158,7 @@ impl AppliedIds {
 
     /// Bytes that the table of applied ids occupies.
     pub fn bytes(&self) -> usize {
-        self.ids.capacity() * size_of::<TxnId>()
-            + self.index.allocation_size()
+        (self.ids.capacity() + self.sorted.capacity()) * size_of::<TxnId>()
             + self.groups.capacity() * size_of::<(u64, u32)>()
     }
 }

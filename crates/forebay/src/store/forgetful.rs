@@ -13,7 +13,7 @@ enum Pending {
     Length(u64),
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct State {
     /// What a crash leaves for sure.
     synced: Vec<u8>,
@@ -104,6 +104,16 @@ impl Forgetful {
         state.seen = bytes;
         drop(state);
         disk
+    }
+
+    /// Another disk in the same state, with what it has not synced; handles of this one have nothing to do with it.
+    pub fn copy(&self) -> Forgetful {
+        Forgetful(Arc::new(Mutex::new(self.state().clone())))
+    }
+
+    /// Writes and changes of length that a crash may forget now.
+    pub fn unsynced(&self) -> usize {
+        self.state().pending.len()
     }
 
     /// What a reader sees now.

@@ -1,6 +1,6 @@
 //! What every decorator answers as the store that it wraps, its `inner`.
 
-/// The methods of [`super::Store`] that ask for a constant or a figure, for an `impl Store`.
+/// The methods of [`super::Store`] that ask for a constant, a figure, or what others did, for an `impl Store`.
 macro_rules! figures_of_inner {
     () => {
         fn caps(&self) -> $crate::store::Caps {
@@ -17,6 +17,10 @@ macro_rules! figures_of_inner {
 
         fn memory_bytes(&self) -> usize {
             self.inner.memory_bytes()
+        }
+
+        fn outside(&self) -> futures_util::future::BoxFuture<'_, Option<$crate::store::Outside>> {
+            self.inner.outside()
         }
     };
 }

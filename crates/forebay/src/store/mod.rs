@@ -23,7 +23,7 @@ pub mod rot;
 pub mod suite;
 
 mod applied;
-mod tombstones;
+pub mod tombstones;
 
 use std::sync::Arc;
 
@@ -101,6 +101,23 @@ pub enum ReadError {
         /// What is wrong with it.
         why: String,
     },
+    /// The store has no place for such a key.
+    #[error("{key}: {why}")]
+    Refused {
+        /// Which key.
+        key: Key,
+        /// Why it names nothing.
+        why: String,
+    },
+}
+
+/// What others have written to a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outside {
+    /// These documents.
+    Keys(Vec<Key>),
+    /// Nobody knows which: the store could not be watched for a while, or a whole table went.
+    Everything,
 }
 
 /// What a store can do.
@@ -114,6 +131,10 @@ pub struct Caps {
 
 /// Bytes of names with which an answer to [`Store::scan`] or [`Store::expired`] ends, whatever its limit.
 pub const NAMES_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes that a store's tables of deleted keys' versions (65,536 of them, their names 8 MiB) and of applied commits'
+/// ids (65,536) take at most. They grow from nothing, so a cache's budget does not count them beforehand.
+pub const BOOKKEEPING_BYTES_MAX: usize = 32 << 20;
 
 /// Whether `keys`, answered to a question for at most `limit`, are the last there are.
 pub fn ended(keys: &[Key], limit: usize) -> bool {
@@ -156,6 +177,12 @@ pub trait Store: Send + Sync + 'static {
         Box::pin(async move { self.commit(&group).await })
     }
 
+    /// Keys with these hashes ([`KeyRef::hash64`](crate::key::KeyRef::hash64)) are about to be written, one after the
+    /// other: a store in memory may have what it needs of all of them fetched at the same time. Changes nothing.
+    fn expect_writes(&self, hashes: &[u64]) {
+        let _ = hashes;
+    }
+
     /// Whether [`Store::commit_now`] ever commits; constant.
     fn commits_now(&self) -> bool {
         false
@@ -194,6 +221,13 @@ pub trait Store: Send + Sync + 'static {
 
     /// Bytes of memory that the store may hold for itself (page cache), to be counted in the cache's budget.
     fn memory_bytes(&self) -> usize;
+
+    /// Waits until others have written something, and says what; what is cached of it is out of date. `None`, at once and
+    /// always, from a store that nobody else writes to, or that can't tell. The first answer is
+    /// [`Outside::Everything`]: from then on nothing is missed.
+    fn outside(&self) -> BoxFuture<'_, Option<Outside>> {
+        Box::pin(futures_util::future::ready(None))
+    }
 
     /// Makes all that was acknowledged durable, whatever the durability setting; for a graceful stop.
     fn flush(&self) -> BoxFuture<'_, Result<(), Unavailable>>;

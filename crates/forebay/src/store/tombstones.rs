@@ -7,14 +7,14 @@ use crate::key::{Key, SPACES};
 use crate::version::Version;
 
 /// Deleted keys whose own version is remembered; beyond it the oldest is folded into the floor.
-pub(crate) const TOMBSTONES_MAX: usize = 65_536;
+pub const TOMBSTONES_MAX: usize = 65_536;
 
 /// Bytes of their names, beyond which the oldest is folded as well.
 const TOMBSTONE_NAME_BYTES_MAX: usize = 8 << 20;
 
 /// The version of an absence, and the group that made it so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Absence {
+pub struct Absence {
     /// The absence's version.
     pub version: Version,
     /// Number of the group that deleted the key or raised the floor. A reader whose snapshot is older must not use it.
@@ -24,7 +24,7 @@ pub(crate) struct Absence {
 /// A bounded table from absent key to version. A key that is written again keeps its old tombstone until the next
 /// one: the table is only asked about keys that are absent, and then the last delete is the one that counts.
 #[derive(Debug)]
-pub(crate) struct Tombstones {
+pub struct Tombstones {
     by_key: HashMap<Key, (u64, Absence), foldhash::fast::RandomState>,
     by_age: BTreeMap<u64, Key>,
     next_age: u64,

@@ -1,5 +1,5 @@
-//! A command or script over a store that never waits, while nothing stands in its way: from its reads to its publication
-//! in one go.
+//! A command or script over a store that never waits, while nothing stands in its way: from its reads to its
+//! publication in one go.
 //!
 //! It holds the lock table itself instead of locks in it. Nobody else gets a lock meanwhile, and it begins only when
 //! none of its keys is locked, wanted or has a result beside it: so it is as if it had locked them all at once, and
@@ -23,9 +23,9 @@ impl Engine {
         self.inner.at_once
     }
 
-    /// Runs `body` as one transaction that has all of `locks`, loads what they say, and commits, all at once: its answer
-    /// and its version, if it wrote. With `Err` the body changes nothing and still answers. `None`: it can't be done at once, and nothing has happened;
-    /// `body` may have run, so it must change nothing but its documents.
+    /// Runs `body` as one transaction that has all of `locks`, loads what they say, and commits, all at once: its
+    /// answer, and its version if it wrote. With `Err` the body changes nothing and still answers. `None`: it can't be
+    /// done at once, and nothing has happened; `body` may have run, so it must change nothing but its documents.
     pub fn execute_at_once<T>(
         &self,
         locks: &[PlannedLock],

@@ -19,6 +19,8 @@
 //! asked. Its keys leave the cache, its results stay beside their locks, so nobody reads around it; its client is told
 //! `Unknown` after the first question that the store can't answer, and commits that come meanwhile are `Unavailable`.
 
+mod now;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 use std::sync::{Arc, PoisonError};
@@ -27,7 +29,6 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use hashbrown::HashTable;
-use smallvec::SmallVec;
 
 use super::locks::{Locks, Owner, Pending};
 use super::placed::{Placed, Rest};
@@ -40,6 +41,7 @@ use crate::runtime::{self, Runtime};
 use crate::store::{Commit, CommitOutcome, Resolved, Store, Write};
 use crate::sync::{Mutex, MutexGuard};
 use crate::version::Mint;
+pub(super) use now::Now;
 
 /// Commits that one flush of the store may carry.
 pub const GROUP_COMMITS_MAX: usize = 1024;
@@ -58,18 +60,6 @@ pub(super) struct Submission {
     pub(super) depends: Vec<Settled>,
     /// Its keys are to leave the cache when it is published.
     pub(super) uncached: bool,
-}
-
-/// What became of a commit that was to be done at once.
-pub(super) enum Now {
-    /// It is applied and published; its locks are the transaction's still.
-    Published,
-    /// It was not applied.
-    Failed(Failure),
-    /// It may have been applied, and nothing ever tells: its keys must stay locked.
-    Unknown,
-    /// It has to take its place among others.
-    Later(Commit),
 }
 
 /// The group committer of one engine.
@@ -117,66 +107,6 @@ impl Committer {
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Commits and publishes at once, if the store never waits and nothing is on its way: what is may be earlier
-    /// results of the same keys. The keys are locked, and stay so; if `uncached` they leave the cache.
-    pub(super) fn commit_now(&self, commit: Commit, uncached: bool) -> Now {
-        if !self.is_idle() {
-            return Now::Later(commit);
-        }
-        let _guard = self.watch_for_panic();
-        let now = self.apply_now(commit, uncached);
-        if matches!(now, Now::Unknown) {
-            self.stop_for_good();
-        }
-        now
-    }
-
-    /// Whether nothing is on its way, and commits are taken.
-    pub(super) fn is_idle(&self) -> bool {
-        let queue = self.queue();
-        queue.refuses().is_none() && queue.unsettled.is_empty()
-    }
-
-    /// While what it gives back is there, a panic stops the commits for good.
-    pub(super) fn watch_for_panic(&self) -> impl Drop {
-        OnPanic(self)
-    }
-
-    /// No commit is taken any more: the store has broken the contract of [`Store::commit_now`].
-    pub(super) fn stop_for_good(&self) {
-        let store = self.store.name();
-        let why = format!("the store {store} broke its contract, which is a bug: restart the server");
-        self.queue().broken = Some(why);
-    }
-
-    /// As [`Committer::commit_now`], for who has asked whether the committer is idle. Takes no lock of the committer's:
-    /// its caller may hold the lock table's, which is taken under the committer's elsewhere.
-    pub(super) fn apply_now(&self, commit: Commit, uncached: bool) -> Now {
-        match self.store.commit_now(&commit) {
-            Some(CommitOutcome::Committed(changed)) => {
-                let version = commit.version;
-                let read = |write: Write| {
-                    let actual = changed.iter().find(|(key, _)| *key == write.key).map(|(_, read)| read.clone());
-                    let read = actual.unwrap_or(Read { value: write.after, version });
-                    (write.key, (!uncached).then_some(read))
-                };
-                let group: SmallVec<[_; 1]> = commit.writes.into_iter().map(read).collect();
-                self.cache.publish_locked(&group);
-                Now::Published
-            }
-            Some(CommitOutcome::Conflict(keys)) => Now::Failed(Failure::Conflict(conflict(&keys))),
-            Some(CommitOutcome::Refused(why)) => Now::Failed(Failure::Refused(why)),
-            Some(CommitOutcome::Unavailable(why)) => Now::Failed(Failure::Unavailable(why)),
-            Some(CommitOutcome::Unknown(why)) => {
-                // Against the contract, so nobody is there to ask. Nothing may be read or built on it.
-                tracing::error!(id = %commit.id, why, "a store that never waits does not know what it has done");
-                commit.writes.iter().for_each(|write| self.cache.remove(&write.key));
-                Now::Unknown
-            }
-            None => Now::Later(commit),
-        }
     }
 
     /// Takes a commit over, locks included. The answer is to be awaited before anything of it is shown.
@@ -229,10 +159,14 @@ impl Committer {
         settled
     }
 
+    /// The commits that are on their way now.
+    pub(super) fn unsettled(&self) -> Vec<Settled> {
+        self.queue().unsettled.values().cloned().collect()
+    }
+
     /// Waits until the commits that have a place now are settled; says why if the store can't settle one.
     pub(super) async fn drained(&self) -> Result<(), String> {
-        let unsettled: Vec<Settled> = self.queue().unsettled.values().cloned().collect();
-        for settled in unsettled {
+        for settled in self.unsettled() {
             settled.wait().await;
         }
         self.queue().refuses().map_or(Ok(()), Err)
@@ -284,7 +218,7 @@ impl Committer {
     }
 
     async fn commit(&self, group: Vec<Placed>) {
-        let _guard = OnPanic(self);
+        let _guard = self.watch_for_panic();
         let group = self.without_orphans(group).await;
         if group.is_empty() {
             return;
@@ -301,6 +235,8 @@ impl Committer {
             match outcome {
                 CommitOutcome::Committed(changed) => published.push((placed, changed)),
                 CommitOutcome::Conflict(keys) => {
+                    // Others have overtaken what is cached of them.
+                    keys.iter().for_each(|key| self.cache.remove(key));
                     self.fail(placed, Failure::Conflict(conflict(&keys)));
                     self.place_again(&mut group);
                 }
@@ -445,14 +381,16 @@ impl Committer {
         let mut index = HashTable::<(u64, usize)>::with_capacity(hashes.len());
         let mut results: Vec<(usize, u64)> = Vec::with_capacity(hashes.len());
         let mut hashes = hashes.into_iter();
+        let owned = self.store.caps().owned;
         let mut settled = Vec::with_capacity(group.len());
         for (mut placed, changed) in group {
             let version = placed.commit.version;
             for (write, hash) in mem::take(&mut placed.commit.writes).into_iter().zip(&mut hashes) {
                 let Write { key, after, .. } = write;
                 let actual = changed.iter().find(|(changed, _)| *changed == key).map(|(_, read)| read.clone());
-                let read = actual.unwrap_or(Read { value: after, version });
-                let read = (!placed.uncached).then_some(read);
+                // Where others write too, only the store can say what came of it: without that the key leaves the cache.
+                let known = actual.or_else(|| owned.then_some(Read { value: after, version }));
+                let read = known.filter(|_| !placed.uncached);
                 let at = match index.find(hash, |(_, at)| last[*at].0 == key) {
                     Some((_, at)) => *at,
                     None => last.len(),
@@ -499,20 +437,6 @@ impl Committer {
                 self.locks.release(*owner, held);
             }
             placed.settle.tell(settlement);
-        }
-    }
-}
-
-/// A panic while a group is published (a bug in a policy, say) would leave the loop at a stand for ever: commits are
-/// refused from then on, with the reason.
-struct OnPanic<'a>(&'a Committer);
-
-impl Drop for OnPanic<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let mut queue = self.0.queue();
-            queue.running = false;
-            queue.broken = Some("a commit ended in a panic, which is a bug: restart the server".to_owned());
         }
     }
 }

@@ -128,6 +128,12 @@ impl Committing {
         self.commit.iter().map(|(_, settled)| settled).chain(&self.depends).all(Settled::is_closed)
     }
 
+    /// Waits as [`Committing::wait`] does, and leaves nothing to wait for.
+    pub(super) async fn settle(self) -> Result<Committing, TxnError> {
+        let published = self.wait().await?;
+        Ok(Committing { published, commit: None, depends: Vec::new(), record: None })
+    }
+
     /// Waits until all that the transaction read and wrote is published; its version, if it wrote.
     pub async fn wait(mut self) -> Result<Option<Version>, TxnError> {
         let outcome = match self.commit.take() {
@@ -438,7 +444,7 @@ impl Transaction {
         if writes.is_empty() {
             return Ok(Committing { published: None, commit: None, depends, record });
         }
-        let mut commit = Commit { id: TxnId(version), version, checks: Vec::new(), writes };
+        let mut commit = Commit { id: TxnId(version), version, checks: self.checks(), writes };
         if depends.is_empty() {
             // A panic in there may leave the commit half published: then its keys stay locked until the restart.
             self.handed_over = true;
@@ -459,6 +465,14 @@ impl Transaction {
         let submission = Submission { owner, held, commit, depends: depends.clone(), uncached };
         let settled = self.inner.committer.submit(submission);
         Ok(Committing { commit: Some((TxnId(version), settled)), depends, record, published: None })
+    }
+
+    /// Where others write too, what was read must still be current at the commit.
+    fn checks(&self) -> Vec<(Key, Version)> {
+        match self.inner.store.caps().owned {
+            true => Vec::new(),
+            false => self.documents.reads().map(|(key, version, _)| (key.clone(), version)).collect(),
+        }
     }
 
     fn record(&self, version: Version) -> Option<Box<(Arc<super::history::History>, Record)>> {

@@ -14,6 +14,7 @@ mod group;
 pub mod history;
 mod locking;
 mod locks;
+mod outside;
 mod placed;
 mod plan;
 mod published;
@@ -202,6 +203,15 @@ impl Engine {
         self.inner.locks.validate();
     }
 
+    /// Keys with these hashes are about to be used, those of `written` to be written: has what is in memory of them
+    /// fetched at the same time. Changes nothing.
+    pub fn prefetch(&self, hashes: &[u64], written: &[u64]) {
+        self.inner.cache.prefetch(hashes);
+        if !written.is_empty() {
+            self.inner.store.expect_writes(written);
+        }
+    }
+
     /// Begins a transaction.
     pub fn begin(&self, kind: TxnKind, context: Context) -> Transaction {
         let number = self.inner.next_owner.fetch_add(1, Ordering::Relaxed);
@@ -293,7 +303,12 @@ impl Engine {
             let mut transaction = self.begin_as(number, TxnKind::Plain, context);
             let ended = match transaction.prepare(plan, ahead).await {
                 Ok(true) => match body(transaction.documents_mut()) {
-                    Ok(answer) => transaction.commit().await.map(|committing| Executed::Done(answer, committing)),
+                    Ok(answer) => match transaction.commit().await {
+                        // Where others write too, it is the store that finds the conflict.
+                        Ok(committing) if !self.inner.store.caps().owned => committing.settle().await,
+                        ended => ended,
+                    }
+                    .map(|committing| Executed::Done(answer, committing)),
                     Err(answer) => Ok(Executed::Done(answer, transaction.roll_back())),
                 },
                 // That a key has changed is shown like anything else: once it is published.
@@ -460,6 +475,7 @@ impl From<ReadError> for TxnError {
         match error {
             ReadError::Unavailable(Unavailable(why)) => TxnError::StoreDown(why),
             damaged @ ReadError::Damaged { .. } => TxnError::Damaged(damaged.to_string()),
+            refused @ ReadError::Refused { .. } => TxnError::Refused(refused.to_string()),
         }
     }
 }

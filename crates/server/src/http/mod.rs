@@ -22,7 +22,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::listener::ServeError;
+use crate::listener::{Reserved, ServeError};
 use crate::state::Shared;
 
 /// Connections at a time; one more waits until another ends.
@@ -48,11 +48,9 @@ pub struct Http {
 }
 
 impl Http {
-    /// Listens on `address`; port 0 chooses a free one.
-    pub async fn bind(address: SocketAddr, shared: Arc<Shared>) -> Result<Http, ServeError> {
-        let failed = |error| ServeError::BindHttp { address, error };
-        let listener = TcpListener::bind(address).await.map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
+    /// Listens on `address`. To be called within a tokio runtime.
+    pub fn bind(address: Reserved, shared: Arc<Shared>) -> Result<Http, ServeError> {
+        let (listener, address) = address.listen()?;
         Ok(Http { listener, address, shared })
     }
 

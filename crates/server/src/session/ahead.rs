@@ -39,14 +39,20 @@ impl Session {
             return;
         }
         let mut hashes = SmallVec::<[u64; PREFETCH_KEYS_MAX]>::new();
+        let mut written = SmallVec::<[u64; PREFETCH_KEYS_MAX]>::new();
         for (at, (_, command)) in (start..end).zip(found.iter()).filter_map(|(at, found)| Some((at, found.as_ref()?))) {
             let frame = batch.frame(at);
-            if command.body().is_none() || !command.arity_fits(frame.len()) {
+            if !command.arity_fits(frame.len()) {
                 continue;
             }
+            let Some(effect) = command.effect(frame) else { continue };
             let mut take = |key: KeyRef<'_>| {
                 if hashes.len() < PREFETCH_KEYS_MAX {
-                    hashes.push(key.hash64());
+                    let hash = key.hash64();
+                    hashes.push(hash);
+                    if effect != Effect::Read {
+                        written.push(hash);
+                    }
                 }
             };
             match command.only_key(frame, self.space) {
@@ -55,7 +61,7 @@ impl Session {
             }
         }
         if hashes.len() > 1 {
-            self.shared.engine.cache().prefetch(&hashes);
+            self.shared.engine.prefetch(&hashes, &written);
         }
     }
 

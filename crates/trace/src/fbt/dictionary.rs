@@ -89,6 +89,16 @@ impl Dictionary {
         self.vertices.iter().map(|(&id, name)| (id, name))
     }
 
+    /// Takes in what a reader of another format knows.
+    pub(crate) fn define_schema(&mut self, id: u32, schema: HintSchema) -> Result<bool, TraceError> {
+        self.insert(Definition::Schema(id, schema))
+    }
+
+    /// Takes in what a reader of another format knows.
+    pub(crate) fn define_set(&mut self, id: u32, set: HintSetDefinition) -> Result<bool, TraceError> {
+        self.insert(Definition::Set(id, set))
+    }
+
     /// Takes a definition in; false if it was there already, an error if another one has its number or a limit is met.
     pub(super) fn insert(&mut self, definition: Definition) -> Result<bool, TraceError> {
         let bytes = self.bytes + definition.check()?;

@@ -7,6 +7,7 @@ use super::codec::{Context, Entries, Entry};
 use super::{
     BLOCK_HEADER_BYTES, BlockHeader, BlockTag, Compression, Dictionary, HEADER_BYTES, checksum, decode_header,
 };
+use crate::TraceReader;
 use crate::error::TraceError;
 use crate::input::{Next, Source, Stream};
 use crate::record::Record;
@@ -24,7 +25,7 @@ impl Reader {
 
     /// As [`Reader::new`], from a file, which may be compressed as a whole with zstd.
     pub fn open(path: &Path) -> Result<Reader, TraceError> {
-        Reader::from_source(Source::open(path, false, false)?)
+        Reader::from_source(Source::open(path, None, false)?)
     }
 
     /// Unix time in microseconds of the trace's zero; 0 where unknown.
@@ -58,6 +59,12 @@ impl Reader {
             records: 0,
         };
         Ok(Reader { stream: Stream::new(core) })
+    }
+}
+
+impl TraceReader for Reader {
+    fn dictionary(&self) -> Option<&Dictionary> {
+        Some(&self.stream.reader.dictionary)
     }
 }
 

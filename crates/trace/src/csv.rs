@@ -1,4 +1,4 @@
-//! Text with a header line that names its columns, as libCacheSim ships them.
+//! Text with a header line that names its columns, as libCacheSim and CacheLib ship them, or as you write them.
 //!
 //! The header says what each column is; which names are known stands in [`Column::of`]. Columns of other names are
 //! passed over. There is no quoting: a field ends at the next comma, and blanks around it do not count.
@@ -6,7 +6,8 @@
 use bytes::Bytes;
 
 use crate::error::TraceError;
-use crate::input::{Next, Source, Stream, decimal, unexpected};
+use crate::input::{Next, Source, Stream, decimal, seconds, unexpected};
+use crate::lines::REQUESTS_PER_LINE_MAX;
 use crate::record::{Kind, Record, TraceKey};
 use crate::{Format, Records};
 
@@ -15,7 +16,7 @@ pub const COLUMNS_MAX: usize = 64;
 
 /// See the module.
 pub(crate) const FORMAT: Format = Format {
-    name: "libcachesim-csv",
+    name: "csv",
     summary: "text with a header naming its columns: `version,time,op,size,lbn` or `# time, object, size, ..`",
     endings: &[".csv"],
     recognises,
@@ -23,7 +24,7 @@ pub(crate) const FORMAT: Format = Format {
 };
 
 fn open(source: Source) -> Result<Records, TraceError> {
-    Ok(Stream::boxed(Csv { source, columns: Vec::new(), line: Vec::new() }))
+    Ok(Stream::boxed(Csv { source, columns: Vec::new(), line: Vec::new(), record: Record::default(), left: 0 }))
 }
 
 fn recognises(head: &[u8]) -> bool {
@@ -45,6 +46,22 @@ enum Column {
     Size,
     /// SCSI operation code in hex, or a word.
     Operation,
+    /// How many requests the row stands for.
+    Count,
+    /// Microseconds that fetching costs.
+    Cost,
+    /// A number that stands in the record of this name.
+    Client,
+    /// As above.
+    Hints,
+    /// As above.
+    Transaction,
+    /// As above.
+    Type,
+    /// As above.
+    Level,
+    /// As above.
+    Vertex,
     /// Something else.
     Ignored,
 }
@@ -52,11 +69,19 @@ enum Column {
 impl Column {
     fn of(name: &str) -> Column {
         match name {
-            "time" | "timestamp" | "clock_time" => Column::Time,
+            "time" | "timestamp" | "clock_time" | "op_time" => Column::Time,
             "lbn" => Column::Block,
-            "object" | "object_id" | "obj_id" | "key" | "id" => Column::Key,
-            "size" | "object_size" | "obj_size" => Column::Size,
-            "op" => Column::Operation,
+            "object" | "object_id" | "obj_id" | "key" | "id" | "block_id" => Column::Key,
+            "size" | "object_size" | "obj_size" | "io_size" => Column::Size,
+            "op" | "op_name" => Column::Operation,
+            "op_count" | "count" => Column::Count,
+            "cost_us" => Column::Cost,
+            "client" => Column::Client,
+            "hints" => Column::Hints,
+            "txn" => Column::Transaction,
+            "txn_type" => Column::Type,
+            "level" => Column::Level,
+            "vertex" => Column::Vertex,
             _ => Column::Ignored,
         }
     }
@@ -78,6 +103,9 @@ struct Csv {
     /// Columns with their names, empty before the header was read.
     columns: Vec<(Column, String)>,
     line: Vec<u8>,
+    /// The present row, and how many more requests it stands for.
+    record: Record,
+    left: u64,
 }
 
 impl Next for Csv {
@@ -88,14 +116,20 @@ impl Next for Csv {
             }
             self.header()?;
         }
-        loop {
+        while self.left == 0 {
             if !self.source.line(&mut self.line)? {
                 return Ok(None);
             }
             if !self.line.trim_ascii().is_empty() {
-                return self.row().map(Some);
+                (self.record, self.left) = self.row()?;
             }
         }
+        self.left -= 1;
+        Ok(Some(self.record.clone()))
+    }
+
+    fn source(&self) -> Option<&Source> {
+        Some(&self.source).filter(|_| !self.columns.is_empty())
     }
 }
 
@@ -111,7 +145,8 @@ impl Csv {
             let found = unexpected(&self.line, "a header with one key column (lbn, object, obj_id, key or id)");
             return Err(self.source.line_error("-", format!("{found}, it has {keys}")));
         }
-        for known in [Column::Time, Column::Size, Column::Operation] {
+        let once = columns.iter().map(|(column, _)| *column).filter(|column| *column != Column::Ignored);
+        for known in once {
             if let Some((_, name)) = columns.iter().filter(|(column, _)| *column == known).nth(1) {
                 return Err(self.source.line_error(name, "a second column of the same meaning"));
             }
@@ -120,36 +155,53 @@ impl Csv {
         Ok(())
     }
 
-    fn row(&self) -> Result<Record, TraceError> {
-        let mut record = Record::default();
+    /// The present row: its record, and the number of requests.
+    fn row(&self) -> Result<(Record, u64), TraceError> {
+        let (mut record, mut count) = (Record::default(), 1);
         let mut fields = self.line.split(|&byte| byte == b',');
         for (column, name) in &self.columns {
             let Some(field) = fields.next() else {
                 return Err(self.source.line_error(name, format!("missing, the header names {}", self.columns.len())));
             };
-            put(&mut record, *column, field.trim_ascii()).map_err(|reason| self.source.line_error(name, reason))?;
+            put(&mut record, &mut count, *column, field.trim_ascii())
+                .map_err(|reason| self.source.line_error(name, reason))?;
         }
         if fields.next().is_some() {
             let reason = format!("more fields than the {} that the header names", self.columns.len());
             return Err(self.source.line_error("-", reason));
         }
-        Ok(record)
+        Ok((record, count))
     }
 }
 
-fn put(record: &mut Record, column: Column, field: &[u8]) -> Result<(), String> {
+fn put(record: &mut Record, count: &mut u64, column: Column, field: &[u8]) -> Result<(), String> {
     match column {
         Column::Time => record.time_us = Some(seconds(field)?),
         Column::Block => record.key = TraceKey::Number(decimal(field)?),
         Column::Key => record.key = key(field)?,
-        Column::Size => {
-            let wrong = |_| unexpected(field, "a size in bytes below 2^32");
-            record.size = Some(u32::try_from(decimal(field)?).map_err(wrong)?);
-        }
+        Column::Size => record.size = Some(number(field, "a size in bytes below 2^32")?),
         Column::Operation => record.kind = operation(field)?,
+        Column::Count => {
+            *count = decimal(field)?;
+            if *count > REQUESTS_PER_LINE_MAX {
+                return Err(format!("{count} requests are more than requests_per_line_max {REQUESTS_PER_LINE_MAX}"));
+            }
+        }
+        Column::Cost => record.cost_us = Some(number(field, "microseconds below 2^32")?),
+        Column::Client => record.client = number(field, "a number below 2^32")?,
+        Column::Hints => record.hints = number(field, "a number below 2^32")?,
+        Column::Transaction => record.txn = decimal(field)?,
+        Column::Type => record.txn_type = number(field, "a number below 2^16")?,
+        Column::Level => record.level = number(field, "a number below 2^16")?,
+        Column::Vertex => record.vertex = number(field, "a number below 2^16")?,
         Column::Ignored => {}
     }
     Ok(())
+}
+
+/// A number of the type that is asked for.
+fn number<T: TryFrom<u64>>(field: &[u8], expected: &str) -> Result<T, String> {
+    T::try_from(decimal(field)?).map_err(|_| unexpected(field, expected))
 }
 
 /// A number only if it is written as numbers are printed, so that `7` and `007` stay two keys.
@@ -161,28 +213,18 @@ fn key(field: &[u8]) -> Result<TraceKey, String> {
     }
 }
 
-/// Microseconds of a time in seconds; digits beyond the sixth decimal do not count.
-fn seconds(field: &[u8]) -> Result<u64, String> {
-    let parse = || {
-        let mut parts = field.splitn(2, |&byte| byte == b'.');
-        let whole = decimal(parts.next()?).ok()?.checked_mul(1_000_000)?;
-        let Some(fraction) = parts.next() else { return Some(whole) };
-        if fraction.is_empty() || !fraction.iter().all(u8::is_ascii_digit) {
-            return None;
-        }
-        let kept = &fraction[..fraction.len().min(6)];
-        whole.checked_add(decimal(kept).ok()? * 10_u64.pow(6 - kept.len() as u32))
-    };
-    parse().ok_or_else(|| unexpected(field, "a time in seconds"))
-}
-
 /// SCSI READ and WRITE in their forms of 6, 10, 12 and 16 bytes, or a word.
 fn operation(field: &[u8]) -> Result<Kind, String> {
-    let kind = match field.to_ascii_lowercase().as_slice() {
-        b"28" | b"8" | b"08" | b"a8" | b"88" | b"r" | b"read" | b"get" => Kind::Read,
-        b"2a" | b"a" | b"0a" | b"aa" | b"8a" | b"w" | b"write" | b"set" | b"put" => Kind::Write,
+    let field = field.to_ascii_lowercase();
+    // CacheLib's block traces name an operation and a class of it.
+    let word = field.split(|&byte| byte == b'.').next().unwrap_or_default();
+    let kind = match word {
+        b"28" | b"8" | b"08" | b"a8" | b"88" | b"r" | b"read" | b"get" | b"get_lease" | b"getchunkdata" => Kind::Read,
+        b"2a" | b"a" | b"0a" | b"aa" | b"8a" | b"w" | b"write" | b"set" | b"set_lease" | b"put" | b"putchunk" => {
+            Kind::Write
+        }
         b"d" | b"delete" | b"del" => Kind::Delete,
-        _ => return Err(unexpected(field, "a SCSI READ (28) or WRITE (2a) code, or read, write or delete")),
+        _ => return Err(unexpected(&field, "a SCSI READ (28) or WRITE (2a) code, or read, write or delete")),
     };
     Ok(kind)
 }
@@ -215,6 +257,17 @@ mod tests {
         assert_eq!(error, None);
         let keys: Vec<_> = records.iter().map(|record| record.key.to_bytes()).collect();
         assert_eq!(keys, ["007", "a b"]);
+    }
+
+    #[test]
+    fn all_that_a_record_has_can_be_named_and_a_row_can_stand_for_many() {
+        let (records, error) =
+            read("txn,level,vertex,txn_type,client,hints,cost_us,key,op,count\n7,1,2,3,4,5,6,a,set,2\n");
+        assert_eq!((records.len(), error), (2, None));
+        let Record { txn, level, vertex, txn_type, client, hints, cost_us, .. } = records[1].clone();
+        assert_eq!((txn, level, vertex, txn_type, client, hints, cost_us), (7, 1, 2, 3, 4, 5, Some(6)));
+        assert!(read("key,count\na,1048577\n").1.expect("too many").contains("requests_per_line_max"));
+        assert!(read("key,level\na,65536\n").1.expect("too large").contains("2^16"));
     }
 
     #[test]

@@ -1,0 +1,41 @@
+//! A database as the store: from the settings to the driver.
+
+use std::time::Duration;
+
+use forebay_drivers::postgres::address::Address;
+use forebay_drivers::postgres::{Postgres, PostgresOptions};
+
+use crate::error::CommandError;
+use crate::settings::{Settings, StoreChoice};
+
+/// Opens the database that `settings` name.
+pub async fn open(settings: &Settings) -> Result<Postgres, CommandError> {
+    Ok(Postgres::open(options(settings)?).await?)
+}
+
+/// How the database is to be used.
+pub fn options(settings: &Settings) -> Result<PostgresOptions, CommandError> {
+    let StoreChoice::Postgres(address) = &settings.store else {
+        return Err(CommandError::Failed("--store names no database; give postgres://USER@HOST/DATABASE".into()));
+    };
+    let address: Address = (**address).clone();
+    Ok(PostgresOptions {
+        password: password(settings)?,
+        timeout: Duration::from_millis(settings.store_timeout_ms),
+        writers: settings.store_writers,
+        mappings: settings.maps.clone(),
+        outside_pause: Duration::from_millis(settings.outside_ms),
+        ..PostgresOptions::new(address)
+    })
+}
+
+/// The first line of the password's file.
+fn password(settings: &Settings) -> Result<Option<Vec<u8>>, CommandError> {
+    let Some(file) = &settings.store_password_file else { return Ok(None) };
+    let wrong = |error| CommandError::StorePassword { file: file.clone(), error };
+    let text = std::fs::read_to_string(file).map_err(wrong)?;
+    match text.lines().next().filter(|line| !line.is_empty()) {
+        Some(line) => Ok(Some(line.as_bytes().to_vec())),
+        None => Err(wrong(std::io::Error::other("its first line is empty"))),
+    }
+}

@@ -1,0 +1,76 @@
+//! What some settings choose between.
+
+use std::path::PathBuf;
+
+/// How many threads serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threads {
+    /// One for each core that the process may use.
+    Cores,
+    /// So many.
+    Count(usize),
+}
+
+impl Threads {
+    /// The number.
+    pub fn count(self) -> usize {
+        match self {
+            Threads::Cores => std::thread::available_parallelism().map_or(1, usize::from),
+            Threads::Count(count) => count,
+        }
+    }
+}
+
+/// Which store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreChoice {
+    /// One file.
+    Embedded(PathBuf),
+    /// Gone at the end.
+    Memory,
+    /// A database.
+    #[cfg(feature = "postgres")]
+    Postgres(Box<forebay_drivers::postgres::address::Address>),
+}
+
+impl StoreChoice {
+    /// Whether it is part of this process.
+    pub fn is_local(&self) -> bool {
+        matches!(self, StoreChoice::Embedded(_) | StoreChoice::Memory)
+    }
+}
+
+/// When a commit is safe on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Before it is acknowledged.
+    Always,
+    /// At most `sync_ms` later.
+    Interval,
+    /// When it suits the store.
+    Never,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Importance of log lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    /// Something failed.
+    Error,
+    /// Something needs attention.
+    Warn,
+    /// What happens.
+    Info,
+    /// Why it happens.
+    Debug,
+    /// All of it.
+    Trace,
+}

@@ -1,0 +1,243 @@
+//! `forebay sim`: a trace over many policies at many sizes.
+
+use std::io::IsTerminal;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum};
+use forebay::policy::Unit;
+use forebay_sim::catalog::Sample;
+use forebay_sim::cell::Contender;
+use forebay_sim::figures::{self, Row};
+use forebay_sim::lab::{Lab, LabOptions, Progress, Silent, Size};
+use forebay_trace::TraceOptions;
+use forebay_workload::replay::format_names;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::error::CommandError;
+use crate::node;
+
+const EXAMPLES: &str = "\
+Examples:
+  forebay sim OLTP.lis.zst --policy lru,arc,s3-fifo,belady --size 1%,10%,25%
+      which policy, and how much memory
+  forebay sim requests.csv --policy gdsf,w-tinylfu --size 64MiB,1GiB --unit bytes --format csv
+      sizes in bytes, for a spreadsheet
+  forebay sim requests.fbt --policy s3-fifo,lirs --at-hit-ratio 0.9
+      the least memory for a hit ratio
+  forebay sim huge.oracleGeneral.zst --sample 0.01
+      an estimate from 1 % of the keys, with its error (two standard errors)
+
+A percentage is of the unique keys, or with --unit bytes of the footprint: the sum
+of the keys' sizes. Each request is a read that inserts on a miss, writes too; an
+object has the size of its first request; a delete removes and does not count.
+Offline policies, which know the future: belady, opt (most read hits).
+
+The same trace, policies and seed give the same figures, except for CPU times.";
+
+/// How figures are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// Policies in lines and sizes in columns, for people
+    Table,
+    /// One line for each policy at each size
+    Csv,
+    /// The same as an array of objects
+    Json,
+}
+
+/// What sizes count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum UnitChoice {
+    /// Every object counts as 1
+    Objects,
+    /// Every object counts as its size
+    Bytes,
+}
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Count {
+    /// All requests
+    All,
+    /// Reads only; writes still come in
+    Reads,
+}
+
+/// What can be typed after `forebay sim`.
+#[derive(Args, Clone, Debug)]
+pub struct SimArgs {
+    /// Traces; .zst and .gz are decompressed on the way
+    #[arg(value_name = "TRACE", required = true)]
+    pub traces: Vec<PathBuf>,
+    /// Policies, with parameters as in arc,s3-fifo:small=0.2; a parameter after the first begins with its policy's name
+    #[arg(long, value_name = "NAMES", default_value = "lru,s3-fifo,w-tinylfu,arc,lirs,belady")]
+    pub policy: String,
+    /// Sizes: shares (10%), objects (5000), or with --unit bytes sizes (64MiB)
+    #[arg(long, value_name = "SIZES", default_value = "0.1%,1%,5%,10%,25%")]
+    pub size: String,
+    /// What sizes count
+    #[arg(long, value_name = "UNIT", value_enum, default_value_t = UnitChoice::Objects)]
+    pub unit: UnitChoice,
+    /// Which requests count
+    #[arg(long, value_name = "WHICH", value_enum, default_value_t = Count::All)]
+    pub count: Count,
+    /// Share of the requests at the start that only warms the caches
+    #[arg(long, value_name = "SHARE", default_value = "0%", value_parser = share)]
+    pub warmup: f64,
+    /// Simulate this share of the keys and estimate the rest (SHARDS)
+    #[arg(long, value_name = "SHARE", default_value = "1", value_parser = sample)]
+    pub sample: f64,
+    /// Draws another sample
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Also count each client by itself
+    #[arg(long)]
+    pub per_client: bool,
+    /// Instead: the least memory for this hit ratio
+    #[arg(long, value_name = "RATIO", value_parser = share)]
+    pub at_hit_ratio: Option<f64>,
+    /// The traces' format, where name and content do not tell it
+    #[arg(long, value_name = "FORMAT", value_parser = clap::builder::PossibleValuesParser::new(format_names()))]
+    pub trace_format: Option<String>,
+    /// Pass over malformed records
+    #[arg(long)]
+    pub lenient: bool,
+    /// Threads that simulate; all cores if not given
+    #[arg(long, value_name = "N")]
+    pub threads: Option<NonZeroUsize>,
+    /// How the figures are printed
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Output::Table)]
+    pub format: Output,
+    /// Show no progress
+    #[arg(long)]
+    pub quiet: bool,
+}
+
+/// `20%` or `0.2`.
+fn share(text: &str) -> Result<f64, String> {
+    let (number, unit) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
+    match number.trim().parse::<f64>().map(|number| number / unit) {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
+        _ => Err("give a share, 20% or 0.2".into()),
+    }
+}
+
+fn sample(text: &str) -> Result<f64, String> {
+    share(text).and_then(|share| if share > 0.0 { Ok(share) } else { Err("give a share above 0".into()) })
+}
+
+/// The subcommand, to be put into the whole command line.
+pub fn command() -> Command {
+    SimArgs::augment_args(Command::new("sim"))
+        .about("Simulate a trace over many policies and cache sizes; report what each gains")
+        .long_about(None)
+        .after_help(EXAMPLES)
+}
+
+/// Runs it.
+pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
+    let args = SimArgs::from_arg_matches(matches).map_err(|error| CommandError::Failed(error.to_string()))?;
+    let options = options(&args)?;
+    let progress: &dyn Progress =
+        if args.quiet || !std::io::stderr().is_terminal() { &Silent } else { &Bar::default() };
+    let mut rows: Vec<Row> = Vec::new();
+    for trace in &args.traces {
+        let lab = Lab::open(trace, &options, progress).map_err(|error| CommandError::Failed(error.to_string()))?;
+        let of_trace = match args.at_hit_ratio {
+            Some(hit_ratio) => lab.least_memory(hit_ratio),
+            None => lab.curves(),
+        };
+        rows.extend(of_trace.map_err(|error| CommandError::Failed(error.to_string()))?);
+    }
+    node::print(&match (args.format, args.at_hit_ratio) {
+        (Output::Csv, _) => figures::csv(&rows),
+        (Output::Json, _) => figures::json(&rows),
+        (Output::Table, Some(hit_ratio)) => figures::least_memory_table(&rows, hit_ratio, &options.contenders),
+        (Output::Table, None) => figures::table(&rows),
+    });
+    Ok(())
+}
+
+fn options(args: &SimArgs) -> Result<LabOptions, CommandError> {
+    let refused = |error: String| CommandError::Usage(error);
+    let unit = if args.unit == UnitChoice::Objects { Unit::Entries } else { Unit::Bytes };
+    let contenders: Result<Vec<Contender>, _> =
+        policies(&args.policy).iter().map(|text| Contender::parse(text)).collect();
+    let sizes: Result<Vec<Size>, _> = args.size.split(',').map(|text| Size::parse(text, unit)).collect();
+    Ok(LabOptions {
+        contenders: contenders.map_err(|error| refused(error.to_string()))?,
+        sizes: sizes.map_err(|error| refused(error.to_string()))?,
+        unit,
+        reads_only: args.count == Count::Reads,
+        warmup: args.warmup,
+        sample: Sample { rate: args.sample, seed: args.seed },
+        per_client: args.per_client,
+        trace: TraceOptions { format: args.trace_format.clone(), lenient: args.lenient },
+        threads: args.threads.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN),
+    })
+}
+
+/// Policies separated by commas; what has `=` but no `:` is a further parameter of the policy before it.
+fn policies(text: &str) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for part in text.split(',').map(str::trim) {
+        match names.last_mut() {
+            Some(last) if part.contains('=') && !part.contains(':') => {
+                last.push(',');
+                last.push_str(part);
+            }
+            _ => names.push(part.to_owned()),
+        }
+    }
+    names
+}
+
+/// A bar on a terminal, one for each pass.
+#[derive(Default)]
+struct Bar {
+    bar: Mutex<Option<ProgressBar>>,
+}
+
+impl Progress for Bar {
+    fn begin(&self, pass: &str, records: Option<u64>) {
+        let (bar, template) = match records {
+            Some(records) => (ProgressBar::new(records), "{msg:12} {wide_bar} {human_pos}/{human_len} ETA {eta:>4}"),
+            None => (ProgressBar::new_spinner(), "{msg:12} {spinner} {human_pos} records {elapsed}"),
+        };
+        // A template that does not parse would only cost its looks.
+        bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.set_message(pass.to_owned());
+        *self.bar.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar);
+    }
+
+    fn advance(&self, records: u64) {
+        if let Some(bar) = &*self.bar.lock().unwrap_or_else(PoisonError::into_inner) {
+            bar.inc(records);
+        }
+    }
+
+    fn end(&self) {
+        if let Some(bar) = self.bar.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_stay_with_their_policy() {
+        let names = policies("lru,s3-fifo:small=0.2,ghost=0.5,arc, 2q:in=0.5");
+        assert_eq!(names, ["lru", "s3-fifo:small=0.2,ghost=0.5", "arc", "2q:in=0.5"]);
+    }
+
+    #[test]
+    fn shares_are_read() {
+        assert_eq!((share("20%"), share("0.2"), share("1")), (Ok(0.2), Ok(0.2), Ok(1.0)));
+        assert!(share("-1").is_err() && share("101%").is_err() && share("x").is_err() && sample("0").is_err());
+    }
+}

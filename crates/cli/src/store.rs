@@ -1,0 +1,79 @@
+//! `forebay store`: what a database has to have before `forebay serve` can stand in front of it.
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use forebay_drivers::postgres::mapping::VersionMode;
+use forebay_drivers::postgres::setup;
+
+use crate::error::CommandError;
+use crate::settings::{self, Settings, Typed};
+use crate::{database, node};
+
+const PRINT: &str = "print";
+const VERSION: &str = "version";
+
+const EXAMPLES: &str = "\
+Examples:
+  forebay store check --store postgres://app@localhost/shop --map 'user:{id} -> users(id)'
+      what is well, what is in the way and how to mend it; changes nothing
+  forebay store init --store postgres://app@localhost/shop --map 'user:{id} -> users(id)'
+      add a version column and triggers to the mapped tables, so that what other programs write is seen
+  forebay store init --print --version side --store .. --map ..
+      what it would run, for the database's administrator; `side` leaves the tables' columns as they are
+
+Exit codes: 0 well, 1 there are problems, 2 the database can't be looked at.";
+
+/// What can be typed.
+pub fn command() -> Command {
+    Command::new("store")
+        .about("Check or prepare the database that --store names")
+        .after_help(EXAMPLES)
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(
+            Command::new("check")
+                .about("Look at the server, forebay's schema and the mapped tables")
+                .args(settings::arguments(&[])),
+        )
+        .subcommand(
+            Command::new("init")
+                .about("Make forebay's schema, and what keeps versions of mapped rows")
+                .disable_version_flag(true)
+                .arg(Arg::new(PRINT).long(PRINT).action(ArgAction::SetTrue).help("Print the statements, run nothing"))
+                .arg(
+                    Arg::new(VERSION)
+                        .long(VERSION)
+                        .value_name("column|side|none")
+                        .value_parser(|text: &str| text.parse::<VersionMode>())
+                        .help("Where versions of rows are kept [default: column]"),
+                )
+                .args(settings::arguments(&[])),
+        )
+}
+
+/// Checks or prepares.
+pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
+    let Some((what, matches)) = matches.subcommand() else { return Ok(()) };
+    let typed = Typed::gather(matches, &|name| std::env::var(name))?;
+    let settings = Settings::validate(&typed)?;
+    let mut options = database::options(&settings)?;
+    let runtime = node::threads(1, settings.memory)?;
+    if what == "check" {
+        let checked = runtime.block_on(setup::check(&options))?;
+        let well = checked.notes.iter().map(|line| format!("ok       {line}\n"));
+        let wrong = checked.problems.iter().map(|line| format!("problem  {line}\n"));
+        node::print(&well.chain(wrong).collect::<String>());
+        return match checked.problems.len() {
+            0 => Ok(()),
+            count => Err(CommandError::Failed(format!("{count} problems; mend them, then check again"))),
+        };
+    }
+    let mode = matches.get_one::<VersionMode>(VERSION).copied();
+    options.mappings = options.mappings.into_iter().map(|mapping| mapping.with_version(mode)).collect();
+    if matches.get_flag(PRINT) {
+        node::print(&runtime.block_on(setup::script(&options))?);
+        return Ok(());
+    }
+    runtime.block_on(setup::init(&options))?;
+    node::print(&format!("{} is ready\n", options.address.place()));
+    Ok(())
+}

@@ -1,0 +1,183 @@
+//! `forebay trace`: what a trace is like, and traces made of traces.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+
+use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
+use forebay_trace::describe::Description;
+use forebay_trace::tools::{self, Noise};
+use forebay_trace::{Records, TraceError, TraceOptions, fbt};
+use forebay_workload::replay::format_names;
+
+use crate::error::CommandError;
+use crate::node;
+
+const EXAMPLES: &str = "\
+Examples:
+  forebay trace describe requests.csv.gz
+      requests, keys, popularity, reuse, sizes, hints
+  forebay trace convert pgc_c10.htr.zst c10.fbt
+      into forebay's own format; to .csv for other programs
+  forebay trace mix c10.fbt c50.fbt c90.fbt --out three.fbt
+      three clients of one cache
+  forebay trace noise c10.fbt --types 2 --domain 10 --zipf 1 --out noisy.fbt
+      two useless hint types among the useful ones
+
+docs/trace-format.md has all formats.";
+
+/// What can be typed after `forebay trace`.
+#[derive(Subcommand, Clone, Debug)]
+enum TraceCommand {
+    /// Show requests, keys, popularity, reuse distances, sizes and hints
+    Describe {
+        /// The trace
+        trace: PathBuf,
+        #[command(flatten)]
+        how: Reading,
+    },
+    /// Write a trace as .fbt, or as .csv
+    Convert {
+        /// The trace
+        trace: PathBuf,
+        /// The file to write, which must not exist
+        out: PathBuf,
+        #[command(flatten)]
+        how: Reading,
+    },
+    /// Mix traces as clients of one cache: in turn, to the end of the shortest
+    Mix {
+        /// The traces
+        #[arg(required = true, num_args = 2..)]
+        traces: Vec<PathBuf>,
+        /// The .fbt file to write, which must not exist
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+        #[command(flatten)]
+        how: Reading,
+    },
+    /// Add useless hint types
+    Noise {
+        /// The trace
+        trace: PathBuf,
+        /// How many types
+        #[arg(long, value_name = "T")]
+        types: usize,
+        /// How many values each has
+        #[arg(long, value_name = "D", default_value_t = 10)]
+        domain: usize,
+        /// Exponent of the distribution of values
+        #[arg(long, value_name = "Z", default_value_t = 1.0)]
+        zipf: f64,
+        /// Draws other values
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        seed: u64,
+        /// The .fbt file to write, which must not exist
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+        #[command(flatten)]
+        how: Reading,
+    },
+}
+
+/// How traces are read.
+#[derive(Args, Clone, Debug)]
+struct Reading {
+    /// The trace's format, where name and content do not tell it
+    #[arg(long, value_name = "FORMAT", value_parser = clap::builder::PossibleValuesParser::new(format_names()))]
+    trace_format: Option<String>,
+    /// Pass over malformed records and count them
+    #[arg(long)]
+    lenient: bool,
+}
+
+impl Reading {
+    fn open(&self, path: &Path) -> Result<Records, CommandError> {
+        let options = TraceOptions { format: self.trace_format.clone(), lenient: self.lenient };
+        forebay_trace::open_with(path, &options).map_err(|error| failed(path, &error))
+    }
+}
+
+/// The subcommand, to be put into the whole command line.
+pub fn command() -> Command {
+    TraceCommand::augment_subcommands(Command::new("trace"))
+        .about("Describe, convert, mix traces, or put noise among their hints")
+        .after_help(EXAMPLES)
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+}
+
+/// Runs it.
+pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
+    match TraceCommand::from_arg_matches(matches).map_err(|error| CommandError::Failed(error.to_string()))? {
+        TraceCommand::Describe { trace, how } => describe(&trace, &how),
+        TraceCommand::Convert { trace, out, how } => convert(&trace, &out, &how),
+        TraceCommand::Mix { traces, out, how } => {
+            let opened: Result<Vec<Records>, _> = traces.iter().map(|trace| how.open(trace)).collect();
+            let mut opened = opened?;
+            write(&out, |writer| tools::mix(&mut opened, writer))?;
+            say_skipped(&opened);
+            Ok(())
+        }
+        TraceCommand::Noise { trace, types, domain, zipf, seed, out, how } => {
+            let mut opened = how.open(&trace)?;
+            let noise = Noise { types, domain, zipf, seed };
+            write(&out, |writer| tools::add_noise(&mut opened, noise, writer))?;
+            say_skipped(&[opened]);
+            Ok(())
+        }
+    }
+}
+
+fn describe(trace: &Path, how: &Reading) -> Result<(), CommandError> {
+    let mut records = how.open(trace)?;
+    let mut description = Description::of(&mut *records).map_err(|error| failed(trace, &error))?;
+    if let Some(dictionary) = records.dictionary() {
+        description.name_hints(dictionary);
+    }
+    node::print(&description.to_table(records.dictionary()));
+    say_skipped(&[records]);
+    Ok(())
+}
+
+fn convert(trace: &Path, out: &Path, how: &Reading) -> Result<(), CommandError> {
+    let mut records = how.open(trace)?;
+    if out.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("csv")) {
+        let mut output = BufWriter::new(create(out)?);
+        let count = tools::to_csv(&mut records, &mut output).map_err(|error| failed(trace, &error))?;
+        node::print(&format!("{count} requests in {}\n", out.display()));
+    } else {
+        write(out, |writer| tools::convert(&mut records, writer))?;
+    }
+    say_skipped(&[records]);
+    Ok(())
+}
+
+fn create(out: &Path) -> Result<File, CommandError> {
+    let why = |error| format!("can't write {}: {error}; choose a file that does not exist yet", out.display());
+    File::create_new(out).map_err(|error| CommandError::Usage(why(error)))
+}
+
+/// Writes a trace of forebay's own format.
+fn write(
+    out: &Path,
+    fill: impl FnOnce(&mut fbt::Writer<BufWriter<File>>) -> Result<u64, TraceError>,
+) -> Result<(), CommandError> {
+    let output = BufWriter::new(create(out)?);
+    let mut writer = fbt::Writer::create(output, 0).map_err(|error| failed(out, &error))?;
+    let count = fill(&mut writer).map_err(|error| failed(out, &error))?;
+    writer.finish().map_err(|error| failed(out, &error))?;
+    node::print(&format!("{count} records in {}\n", out.display()));
+    Ok(())
+}
+
+fn failed(path: &Path, error: &TraceError) -> CommandError {
+    CommandError::Failed(format!("{}: {error}", path.display()))
+}
+
+fn say_skipped(traces: &[Records]) {
+    let skipped: u64 = traces.iter().map(|trace| trace.skipped()).sum();
+    if skipped > 0 {
+        eprintln!("forebay: {skipped} malformed records were passed over");
+    }
+}

@@ -1,0 +1,153 @@
+//! Where a PostgreSQL is, as a URL: `postgres://user@host:port/database?sslmode=..&sslrootcert=..`.
+//!
+//! Two rules differ from libpq's. A password does not stand in the URL, where a list of processes and `forebay config`
+//! would show it. And TLS, where it is used, always checks the server's certificate: `require` means what libpq calls
+//! `verify-full`. Without `sslmode` a server on this machine is reached without TLS, any other with it.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use tokio_postgres::Config;
+use tokio_postgres::config::{Host, SslMode};
+
+/// The URL of a PostgreSQL, without a password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    text: String,
+    config: Config,
+    tls: bool,
+    root_certificates: Option<PathBuf>,
+}
+
+/// Beginnings of such a URL.
+pub const SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Address, String> {
+        if !SCHEMES.iter().any(|scheme| text.starts_with(scheme)) {
+            return Err("give postgres://user@host/database".into());
+        }
+        let (place, query) = text.split_once('?').unwrap_or((text, ""));
+        let (mut tls, mut root_certificates, mut others) = (None, None, Vec::new());
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            match pair.split_once('=') {
+                Some(("sslmode", mode)) => tls = Some(tls_of(mode)?),
+                Some(("sslrootcert", file)) => root_certificates = Some(PathBuf::from(file)),
+                _ => others.push(pair),
+            }
+        }
+        let bare = match others.is_empty() {
+            true => place.to_owned(),
+            false => format!("{place}?{}", others.join("&")),
+        };
+        let mut config = bare
+            .parse::<Config>()
+            .map_err(|error| format!("{}; give postgres://user@host/database", super::classify::told(&error)))?;
+        if config.get_password().is_some() {
+            return Err(
+                "a password in it would be shown to everyone; put it into a file and give --store-password-file FILE"
+                    .into(),
+            );
+        }
+        if config.get_hosts().is_empty() {
+            config.host("localhost");
+        }
+        let tls = tls.unwrap_or_else(|| !config.get_hosts().iter().all(is_here));
+        if root_certificates.is_some() && !tls {
+            return Err("sslrootcert is of no use without TLS; add sslmode=require".into());
+        }
+        config.ssl_mode(if tls { SslMode::Require } else { SslMode::Disable });
+        Ok(Address { text: text.to_owned(), config, tls, root_certificates })
+    }
+}
+
+fn tls_of(mode: &str) -> Result<bool, String> {
+    match mode {
+        "disable" => Ok(false),
+        "require" | "verify-full" => Ok(true),
+        "allow" | "prefer" | "verify-ca" => {
+            Err(format!("sslmode={mode} would let anyone stand in for the server; give sslmode=require or disable"))
+        }
+        mode => Err(format!("there is no sslmode={mode}; give require or disable")),
+    }
+}
+
+fn is_here(host: &Host) -> bool {
+    match host {
+        Host::Tcp(name) => {
+            let address = name.parse::<std::net::IpAddr>();
+            name == "localhost" || address.is_ok_and(|address| address.to_canonical().is_loopback())
+        }
+        #[cfg(unix)]
+        Host::Unix(_) => true,
+    }
+}
+
+impl Address {
+    /// As it was given.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Where to connect.
+    pub(super) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Whether to use TLS.
+    pub(super) fn tls(&self) -> bool {
+        self.tls
+    }
+
+    /// Roots of the server's certificate, PEM; the system's if `None`.
+    pub(super) fn root_certificates(&self) -> Option<&PathBuf> {
+        self.root_certificates.as_ref()
+    }
+
+    /// User, host and database in short, for people.
+    pub fn place(&self) -> String {
+        let host = match self.config.get_hosts().first() {
+            Some(Host::Tcp(name)) => name.clone(),
+            #[cfg(unix)]
+            Some(Host::Unix(path)) => path.display().to_string(),
+            None => "localhost".to_owned(),
+        };
+        let port = self.config.get_ports().first().copied().unwrap_or(5432);
+        let database = self.config.get_dbname().or(self.config.get_user()).unwrap_or_default();
+        format!("{host}:{port}/{database}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Address, String> {
+        text.parse()
+    }
+
+    #[test]
+    fn tls_is_for_others_and_always_checked() {
+        assert!(!read("postgres://app@localhost/shop").expect("an address").tls());
+        assert!(!read("postgresql://app@[::1]:5433/shop").expect("an address").tls());
+        assert!(!read("postgres://app@/shop").expect("an address").tls());
+        assert!(read("postgres://app@db.example/shop").expect("an address").tls());
+        assert!(!read("postgres://app@db.example/shop?sslmode=disable").expect("an address").tls());
+        assert!(read("postgres://app@localhost/shop?sslmode=verify-full").expect("an address").tls());
+        assert!(read("postgres://app@db.example/shop?sslmode=prefer").expect_err("refused").contains("require"));
+        assert!(read("postgres://localhost/shop?sslrootcert=x").expect_err("refused").contains("sslmode=require"));
+        let address = read("postgres://app@h/shop?sslrootcert=a.pem&connect_timeout=3").expect("an address");
+        assert_eq!(address.root_certificates(), Some(&PathBuf::from("a.pem")));
+        assert_eq!(address.config().get_connect_timeout().map(|time| time.as_secs()), Some(3));
+    }
+
+    #[test]
+    fn no_password_in_the_open() {
+        assert!(read("postgres://app:secret@h/shop").expect_err("refused").contains("--store-password-file"));
+        assert!(read("mysql://h/shop").is_err());
+        assert!(read("postgres://h/shop?nonsense=1").is_err());
+        assert_eq!(read("postgres://app@h:7/shop").expect("an address").place(), "h:7/shop");
+    }
+}

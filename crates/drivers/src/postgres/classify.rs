@@ -1,0 +1,97 @@
+//! What an error says about the commit that it answers. The one rule that must never bend: [`Failure::Unavailable`],
+//! [`Failure::Conflict`] and [`Failure::Refused`] mean *surely not applied*.
+//!
+//! A commit is one message to the server, one transaction. An error of severity ERROR in its answer has aborted that
+//! transaction. Anything else (FATAL, a closed socket, no answer in time) may come after the commit was made: the
+//! connection ends with it, and whether the commit stands is [`Failure::Unknown`] until its id is asked for.
+
+use std::error::Error as _;
+
+use tokio_postgres::Error;
+use tokio_postgres::error::{DbError, Severity};
+
+/// The SQLSTATE that forebay's own check of versions raises, with the places of the overtaken ones in its detail.
+pub(super) const OVERTAKEN: &str = "FB001";
+
+/// What became of a commit that was answered with an error.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// Its id is in the table already.
+    Repeated,
+    /// Versions were overtaken, by their places in the list of checks, from 0.
+    Overtaken(Vec<usize>),
+    /// Other transactions were in the way; to run it again may succeed.
+    Conflict(String),
+    /// Never to be applied as it is.
+    Refused(String),
+    /// The server can't now.
+    Unavailable(String),
+    /// Perhaps applied.
+    Unknown(String),
+}
+
+impl Failure {
+    /// Whether the connection is still good.
+    pub(super) fn spares_connection(&self) -> bool {
+        !matches!(self, Failure::Unknown(_) | Failure::Unavailable(_))
+    }
+}
+
+/// What `error` means, as the answer to a commit that was sent.
+pub(super) fn of_commit(error: &Error) -> Failure {
+    let Some(answer) = error.as_db_error() else {
+        // The parameters could not be encoded: nothing was sent.
+        let sent = !error.to_string().starts_with("error serializing");
+        return if sent { Failure::Unknown(told(error)) } else { Failure::Refused(told(error)) };
+    };
+    let fatal = match answer.parsed_severity() {
+        Some(severity) => matches!(severity, Severity::Fatal | Severity::Panic),
+        None => !answer.severity().eq_ignore_ascii_case("ERROR"),
+    };
+    if fatal { Failure::Unknown(told_db(answer)) } else { of_state(answer) }
+}
+
+/// Classes of SQLSTATE that say of a change that it can't be: unsupported, cardinality, data, constraint, dependent
+/// objects, routines, names and rights, views' checks, limits of the program, RAISE in a trigger.
+const REFUSING: [&str; 17] =
+    ["0A", "0L", "0P", "21", "22", "23", "27", "2B", "2F", "38", "39", "3D", "3F", "42", "44", "54", "P0"];
+
+fn of_state(answer: &DbError) -> Failure {
+    let state = answer.code().code();
+    let why = told_db(answer);
+    match state {
+        OVERTAKEN => {
+            let places = answer.detail().unwrap_or_default().split(',').filter_map(|place| place.trim().parse().ok());
+            Failure::Overtaken(places.collect())
+        }
+        "23505" if answer.constraint() == Some("forebay_applied_id") => Failure::Repeated,
+        // statement_completion_unknown
+        "40003" => Failure::Unknown(why),
+        "55P03" => Failure::Conflict(why),
+        state if state.starts_with("40") => Failure::Conflict(why),
+        state if REFUSING.iter().any(|class| state.starts_with(class)) => Failure::Refused(why),
+        _ => Failure::Unavailable(why),
+    }
+}
+
+/// An error with its causes, in one line.
+pub(super) fn told(error: &Error) -> String {
+    if let Some(answer) = error.as_db_error() {
+        return told_db(answer);
+    }
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text.replace('\n', ", ")
+}
+
+fn told_db(answer: &DbError) -> String {
+    let mut text = answer.message().replace('\n', ", ");
+    for more in [answer.detail(), answer.hint()].into_iter().flatten() {
+        text = format!("{text}; {}", more.replace('\n', ", "));
+    }
+    format!("{text} (SQLSTATE {})", answer.code().code())
+}

@@ -1,0 +1,124 @@
+//! How long the ids of commits are remembered.
+//!
+//! The table of ids is what makes a commit exactly-once, so an id may be forgotten only when no copy of its commit can
+//! still arrive. A commit whose answer came has been executed, and its one copy is gone. A copy that was sent on a
+//! connection that broke may lie in its socket; so nothing is forgotten while a backend of such a connection is listed
+//! ([`Pool::nothing_lost`](super::pool::Pool::nothing_lost)). Whatever is forgotten lies at or below a floor, and an id
+//! at or below the floor is refused, never applied anew.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use forebay::{TxnId, Version};
+
+/// Ids that are remembered, at least.
+pub(super) const APPLIED_IDS_MAX: usize = 65_536;
+
+/// New ids after which the oldest are forgotten, all at once.
+const FORGET_EVERY: usize = 8_192;
+
+/// The floor and the commits on their way.
+pub(super) struct Ids(Mutex<Inside>);
+
+struct Inside {
+    floor: TxnId,
+    on_their_way: BTreeSet<TxnId>,
+    /// Entered since ids were last forgotten.
+    entered: usize,
+}
+
+/// A commit on its way, until dropped.
+pub(super) struct OnItsWay<'a> {
+    ids: &'a Ids,
+    those: Vec<TxnId>,
+}
+
+impl Ids {
+    pub(super) fn new(floor: Version) -> Ids {
+        Ids(Mutex::new(Inside { floor: TxnId(floor), on_their_way: BTreeSet::new(), entered: 0 }))
+    }
+
+    fn inside(&self) -> MutexGuard<'_, Inside> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether it is no longer known what became of `id`.
+    pub(super) fn is_forgotten(&self, id: TxnId) -> bool {
+        id <= self.inside().floor
+    }
+
+    /// Notes that commits are about to be sent.
+    pub(super) fn begin(&self, those: impl IntoIterator<Item = TxnId>) -> OnItsWay<'_> {
+        let those: Vec<TxnId> = those.into_iter().collect();
+        let mut inside = self.inside();
+        inside.entered += those.len();
+        inside.on_their_way.extend(those.iter().copied());
+        OnItsWay { ids: self, those }
+    }
+
+    /// Whether it is time to forget some.
+    pub(super) fn are_many(&self) -> bool {
+        self.inside().entered >= FORGET_EVERY
+    }
+
+    /// The oldest id on its way.
+    pub(super) fn oldest_on_its_way(&self) -> Option<TxnId> {
+        self.inside().on_their_way.first().copied()
+    }
+
+    /// From now on `floor` and all below count as forgotten; to be said before they are. False, and nothing said, if
+    /// one of them is on its way.
+    pub(super) fn raise_floor(&self, floor: TxnId) -> bool {
+        let mut inside = self.inside();
+        if inside.on_their_way.first().is_some_and(|oldest| *oldest <= floor) {
+            return false;
+        }
+        inside.floor = inside.floor.max(floor);
+        true
+    }
+
+    /// The next round of forgetting comes after as many ids again.
+    pub(super) fn forgotten(&self) {
+        self.inside().entered = 0;
+    }
+}
+
+impl Drop for OnItsWay<'_> {
+    fn drop(&mut self) {
+        let mut inside = self.ids.inside();
+        for id in &self.those {
+            inside.on_their_way.remove(id);
+        }
+    }
+}
+
+/// The bytes of an id, as the table has them.
+pub(super) fn bytes(id: TxnId) -> Vec<u8> {
+    id.0.to_bytes().to_vec()
+}
+
+/// The version that `bytes` are.
+pub(super) fn version(bytes: &[u8]) -> Option<Version> {
+    bytes.try_into().ok().map(Version::from_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(sequence: u64) -> TxnId {
+        TxnId(Version { incarnation: 1, sequence })
+    }
+
+    #[test]
+    fn what_is_on_its_way_is_not_forgotten() {
+        let ids = Ids::new(Version::ZERO);
+        let on_their_way = ids.begin([id(5), id(6)]);
+        assert_eq!(ids.oldest_on_its_way(), Some(id(5)));
+        assert!(!ids.raise_floor(id(5)) && !ids.is_forgotten(id(5)));
+        assert!(ids.raise_floor(id(4)) && ids.is_forgotten(id(4)) && !ids.is_forgotten(id(5)));
+        drop(on_their_way);
+        assert!(ids.raise_floor(id(6)) && ids.is_forgotten(id(6)));
+        assert!(ids.raise_floor(id(2)) && ids.is_forgotten(id(6)), "the floor never falls");
+    }
+}

@@ -1,0 +1,82 @@
+//! What goes on behind: the connection that holds the database's lock is replaced when it breaks, backends of broken
+//! connections are ended, old ids are forgotten.
+
+use std::sync::Weak;
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+
+use super::classify::told;
+use super::session::Session;
+use super::{Inner, ids, sql};
+
+/// Pause between two rounds, unless something is to be done.
+const ROUND: Duration = Duration::from_secs(1);
+
+/// Most time for forgetting ids at once.
+const FORGET_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// Goes its rounds for as long as the store is there.
+pub(super) async fn keep(inner: Weak<Inner>, mut keeper: Session) {
+    let mut complained = false;
+    loop {
+        let Some(woken) = inner.upgrade().map(|inner| inner.keeper_woken.clone()) else { return };
+        let _ = timeout(ROUND, woken.notified()).await;
+        let Some(inner) = inner.upgrade() else { return };
+        if !keeper.is_good() {
+            match timeout(inner.timeout, inner.take_again()).await {
+                Ok(Ok(session)) => (keeper, complained) = (session, false),
+                Ok(Err(why)) if !std::mem::replace(&mut complained, true) => {
+                    tracing::warn!(why, "the connection that holds the lock of the database is broken");
+                }
+                _ => sleep(inner.timeout).await,
+            }
+            continue;
+        }
+        if let Err(why) = timeout(FORGET_TIME_MAX, inner.round(&keeper)).await.unwrap_or(Ok(())) {
+            tracing::debug!(why, "the keeper's connection failed");
+            keeper.give_up();
+        }
+    }
+}
+
+impl Inner {
+    /// Takes the database's lock again after its connection broke. Somebody else may have it by now.
+    async fn take_again(&self) -> Result<Session, String> {
+        let name = format!("{}keeper", self.identity.prefix());
+        let session = self.pool.connect_bare(name).await?;
+        // The old one's backend may not have noticed yet.
+        let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() \
+            AND usename = current_user AND application_name = $1 AND pid <> pg_backend_pid()";
+        session.client.query_one(end, &[&session.name]).await.map_err(|error| told(&error))?;
+        match session.client.query_one(sql::LOCK, &[]).await.map_err(|error| told(&error))?.get(0) {
+            true => Ok(session),
+            false => Err("another session holds the lock of the database".into()),
+        }
+    }
+
+    async fn round(&self, keeper: &Session) -> Result<(), String> {
+        self.pool.end_lost(keeper).await.map_err(|error| told(&error))?;
+        if self.ids.are_many() && self.pool.nothing_lost() {
+            self.forget(keeper).await.map_err(|error| told(&error))?;
+        }
+        Ok(())
+    }
+
+    /// Forgets the oldest ids.
+    async fn forget(&self, keeper: &Session) -> Result<(), tokio_postgres::Error> {
+        let oldest = self.ids.oldest_on_its_way().map(ids::bytes);
+        let keep = ids::APPLIED_IDS_MAX as i64;
+        if let Some(row) = keeper.client.query_opt(sql::FORGETTABLE, &[&keep, &oldest]).await? {
+            let floor: Vec<u8> = row.get(0);
+            let raised = ids::version(&floor).is_some_and(|version| self.ids.raise_floor(forebay::TxnId(version)));
+            // A connection that broke since then may have sent one of them.
+            if !raised || !self.pool.nothing_lost() {
+                return Ok(());
+            }
+            keeper.client.execute(sql::FORGET, &[&floor]).await?;
+        }
+        self.ids.forgotten();
+        Ok(())
+    }
+}

@@ -1,0 +1,250 @@
+//! What the database says about a mapped table, and what is wrong with the mapping: one line each, with the fix.
+
+use tokio_postgres::{Client, Error};
+
+use super::{Mapping, VersionMode};
+
+/// The column that holds a row's version.
+pub(in crate::postgres) const VERSION_COLUMN: &str = "forebay_version";
+
+/// What a column's values are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::postgres) enum Kind {
+    /// Whole numbers.
+    Integer,
+    /// Numbers with a fraction.
+    Number,
+    /// Bytes.
+    Bytes,
+    /// An array of what the type's name, without brackets, says.
+    Array(String),
+    /// All that has a text.
+    Text,
+}
+
+/// A column of a mapped table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::postgres) struct Column {
+    pub(in crate::postgres) name: String,
+    pub(in crate::postgres) kind: Kind,
+    /// The type as SQL names it, without a length.
+    pub(in crate::postgres) type_name: String,
+    pub(in crate::postgres) writable: bool,
+}
+
+/// A mapping whose table is as it has to be.
+#[derive(Clone, Debug)]
+pub(in crate::postgres) struct Table {
+    pub(in crate::postgres) mapping: Mapping,
+    /// Schema and name, quoted.
+    pub(in crate::postgres) name: String,
+    pub(in crate::postgres) oid: u32,
+    pub(in crate::postgres) key: Vec<Column>,
+    /// The key's columns first.
+    pub(in crate::postgres) fields: Vec<Column>,
+    /// The unique index on the key, whose violation means that another program made the row meanwhile.
+    pub(in crate::postgres) unique_index: String,
+}
+
+/// A name in double quotes.
+pub(in crate::postgres) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+const TABLE: &str = "\
+SELECT c.oid, c.relkind::text, quote_ident(n.nspname) || '.' || quote_ident(c.relname),
+    has_table_privilege(c.oid, 'SELECT'), has_table_privilege(c.oid, 'TRIGGER'), current_user::text,
+    pg_get_userbyid(c.relowner)::text
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass($1)";
+
+const COLUMNS: &str = "\
+SELECT a.attname::text, t.typname::text, format_type(a.atttypid, NULL), a.attgenerated::text,
+    has_column_privilege(a.attrelid, a.attnum, 'UPDATE') AND has_column_privilege(a.attrelid, a.attnum, 'INSERT'),
+    coalesce(format_type(nullif(t.typelem, 0), NULL), '')
+FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum";
+
+/// Unique indexes over plain columns: their names and columns.
+const INDEXES: &str = "\
+SELECT i.indexrelid::regclass::text, array_agg(a.attname::text)
+FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey)
+WHERE i.indrelid = $1 AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
+GROUP BY i.indexrelid ORDER BY i.indexrelid";
+
+const TRIGGERS: &str = "SELECT tgname::text FROM pg_trigger WHERE tgrelid = $1 AND tgenabled IN ('O', 'A')";
+
+struct Found {
+    name: String,
+    type_name: String,
+    sql_type: String,
+    generated: bool,
+    may_write: bool,
+    element: String,
+}
+
+impl Found {
+    fn kind(&self) -> Kind {
+        match self.type_name.as_str() {
+            "int2" | "int4" | "int8" => Kind::Integer,
+            "numeric" | "float4" | "float8" => Kind::Number,
+            "bytea" => Kind::Bytes,
+            name if name.starts_with('_') => Kind::Array(self.element.clone()),
+            _ => Kind::Text,
+        }
+    }
+
+    fn column(&self, writable: bool) -> Column {
+        let (name, type_name) = (self.name.clone(), self.sql_type.clone());
+        Column { name, kind: self.kind(), type_name, writable }
+    }
+}
+
+/// Types whose text in a key can be told to be canonical without asking.
+fn is_key_type(name: &str) -> bool {
+    ["int2", "int4", "int8", "text", "varchar", "uuid"].contains(&name)
+}
+
+/// Looks `mapping` up. The inner error lists what is wrong with it.
+pub(in crate::postgres) async fn look_up(
+    client: &Client,
+    mapping: &Mapping,
+) -> Result<Result<Table, Vec<String>>, Error> {
+    let quoted_name = match &mapping.table {
+        (Some(schema), name) => format!("{}.{}", quoted(schema), quoted(name)),
+        (None, name) => quoted(name),
+    };
+    let said = |what: &str| format!("--map '{mapping}': {what}");
+    let Some(row) = client.query_opt(TABLE, &[&quoted_name]).await? else {
+        let what = format!("there is no table {quoted_name}; name its schema, or make it first");
+        return Ok(Err(vec![said(&what)]));
+    };
+    let (oid, kind, name): (u32, String, String) = (row.get(0), row.get(1), row.get(2));
+    let (may_read, may_trigger, role, owner): (bool, bool, String, String) =
+        (row.get(3), row.get(4), row.get(5), row.get(6));
+    let mut wrong = Vec::new();
+    if !["r", "p"].contains(&kind.as_str()) {
+        wrong.push(said(&format!("{name} is not a table; name the table behind it")));
+    }
+    if !may_read {
+        wrong.push(said(&format!("{role} may not read {name}; GRANT SELECT ON {name} TO {role}")));
+    }
+    let columns = client.query(COLUMNS, &[&oid]).await?;
+    let columns: Vec<Found> = columns
+        .iter()
+        .map(|row| Found {
+            name: row.get(0),
+            type_name: row.get(1),
+            sql_type: row.get(2),
+            generated: !row.get::<_, String>(3).is_empty(),
+            may_write: row.get(4),
+            element: row.get(5),
+        })
+        .collect();
+    let find = |name_of: &String, wrong: &mut Vec<String>| {
+        let found = columns.iter().find(|column| column.name == *name_of);
+        if found.is_none() {
+            let there: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+            wrong.push(said(&format!("{name} has no column {name_of}; it has {}", there.join(", "))));
+        }
+        found
+    };
+    let key: Vec<&Found> = mapping.key.iter().filter_map(|column| find(column, &mut wrong)).collect();
+    for column in key.iter().filter(|column| !is_key_type(&column.type_name)) {
+        let what =
+            format!("{} is {}; a key's columns are integers, text, varchar or uuid", column.name, column.sql_type);
+        wrong.push(said(&what));
+    }
+    let named: Vec<&Found> = match (&mapping.list, &mapping.fields) {
+        (Some(list), _) => find(list, &mut wrong).into_iter().collect(),
+        (None, Some(fields)) => fields.iter().filter_map(|column| find(column, &mut wrong)).collect(),
+        (None, None) => columns.iter().filter(|column| column.name != VERSION_COLUMN).collect(),
+    };
+    for column in &mapping.read_only {
+        find(column, &mut wrong);
+    }
+    if let Some(list) = named.first().filter(|_| mapping.list.is_some())
+        && !matches!(list.kind(), Kind::Array(_))
+    {
+        wrong.push(said(&format!("{} is {}; a list is an array", list.name, list.sql_type)));
+    }
+    let unique_index = client.query(INDEXES, &[&oid]).await?.iter().find_map(|row| {
+        let (index, mut found): (String, Vec<String>) = (row.get(0), row.get(1));
+        let mut wanted = mapping.key.clone();
+        found.sort_unstable();
+        wanted.sort_unstable();
+        (found == wanted).then_some(index)
+    });
+    if unique_index.is_none() && key.len() == mapping.key.len() {
+        let list = mapping.key.join(", ");
+        wrong.push(said(&format!(
+            "no unique index of {name} is on just {list}; CREATE UNIQUE INDEX ON {name} ({list})"
+        )));
+    }
+    wrong.extend(
+        version_problems(client, mapping, &name, oid, &columns, (may_trigger, &owner))
+            .await?
+            .iter()
+            .map(|what| said(what)),
+    );
+    if !wrong.is_empty() {
+        return Ok(Err(wrong));
+    }
+    let writable = |column: &Found| {
+        let named = mapping.read_only.contains(&column.name) || mapping.key.contains(&column.name);
+        column.may_write && !column.generated && !named
+    };
+    let key: Vec<Column> = key.into_iter().map(|column| column.column(false)).collect();
+    let others = named.into_iter().filter(|column| !mapping.key.contains(&column.name));
+    let others = others.map(|column| column.column(writable(column)));
+    let fields = match mapping.list {
+        Some(_) => others.collect(),
+        None => key.iter().cloned().chain(others).collect(),
+    };
+    let version = match mapping.version {
+        VersionMode::Auto => found_version(client, oid, &columns).await?,
+        given => given,
+    };
+    let mapping = Mapping { version, ..mapping.clone() };
+    Ok(Ok(Table { mapping, name, oid, key, fields, unique_index: unique_index.unwrap_or_default() }))
+}
+
+/// What `forebay store init` has put there.
+async fn found_version(client: &Client, oid: u32, columns: &[Found]) -> Result<VersionMode, Error> {
+    let triggers = client.query(TRIGGERS, &[&oid]).await?;
+    let has = |trigger: &str| triggers.iter().any(|row| row.get::<_, String>(0) == trigger);
+    let column = columns.iter().any(|column| column.name == VERSION_COLUMN) && has("forebay_version");
+    Ok(match (has("forebay_change"), column) {
+        (true, true) => VersionMode::Column,
+        (true, false) => VersionMode::Side,
+        (false, _) => VersionMode::None,
+    })
+}
+
+/// Whether column and triggers are there that keep versions.
+async fn version_problems(
+    client: &Client,
+    mapping: &Mapping,
+    name: &str,
+    oid: u32,
+    columns: &[Found],
+    (may_trigger, owner): (bool, &str),
+) -> Result<Vec<String>, Error> {
+    if matches!(mapping.version, VersionMode::None | VersionMode::Auto) {
+        return Ok(Vec::new());
+    }
+    let mode = mapping.version.word();
+    let triggers = client.query(TRIGGERS, &[&oid]).await?;
+    let has = |trigger: &str| triggers.iter().any(|row| row.get::<_, String>(0) == trigger);
+    let column = columns.iter().any(|column| column.name == VERSION_COLUMN);
+    let complete = match mapping.version {
+        VersionMode::Column => column && has("forebay_version") && has("forebay_change"),
+        _ => has("forebay_change"),
+    };
+    Ok(match (complete, may_trigger) {
+        (true, _) => Vec::new(),
+        (false, true) => vec![format!("{name} keeps no versions yet; run `forebay store init --version {mode}`")],
+        (false, false) => vec![format!(
+            "{name} keeps no versions yet; have {owner} run the output of `forebay store init --print --version {mode}`"
+        )],
+    })
+}

@@ -1,0 +1,266 @@
+//! Which keys are which rows of tables that exist already.
+//!
+//! ```text
+//! user:{id} -> users(id)
+//! member:{org}:{id} -> app.members(org, id) fields(name, visits) readonly(created) version(column)
+//! friends:{id} -> members(id).friends as list
+//! ```
+//!
+//! The parts of a key in braces are the columns in parentheses, in order. A row is a hash whose fields are its columns,
+//! NULL is an absent field; with `as list` the document is one column, an array. Names stand as the database has them,
+//! in double quotes where they are not plain.
+//!
+//! * `pattern`: keys and their parts. `catalogue`: what the database says about the tables. `sql`: statements on rows.
+//!   `changes`: a document's changes as SQL. `rows`: reading and committing.
+
+pub(super) mod catalogue;
+pub(super) mod changes;
+pub(super) mod pattern;
+pub(super) mod rows;
+pub(super) mod sql;
+
+use std::fmt;
+use std::str::FromStr;
+
+use pattern::Pattern;
+
+/// Where a row's version comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum VersionMode {
+    /// From what `forebay store init` has put there, `None` if nothing.
+    #[default]
+    Auto,
+    /// The transaction that wrote the row last (`xmin`): nothing is added to the database, and writers that go around
+    /// forebay are noticed when a commit checks what it has read, but not before.
+    None,
+    /// A column of the table, kept by a trigger.
+    Column,
+    /// A row beside it in forebay's schema, kept by a trigger: the table itself stays as it is.
+    Side,
+}
+
+impl VersionMode {
+    fn word(self) -> &'static str {
+        match self {
+            VersionMode::Auto => "auto",
+            VersionMode::None => "none",
+            VersionMode::Column => "column",
+            VersionMode::Side => "side",
+        }
+    }
+}
+
+impl FromStr for VersionMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<VersionMode, String> {
+        let modes = [VersionMode::None, VersionMode::Column, VersionMode::Side];
+        let found = modes.into_iter().find(|mode| mode.word() == text);
+        found.ok_or_else(|| format!("there is no version({text}); give column, side or none"))
+    }
+}
+
+/// Keys of one pattern are rows of one table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    pub(super) pattern: Pattern,
+    /// The schema, if it is named, and the table.
+    pub(super) table: (Option<String>, String),
+    pub(super) key: Vec<String>,
+    /// The column that is a list, if the document is one.
+    pub(super) list: Option<String>,
+    /// The columns that are fields beside the key's; all if `None`.
+    pub(super) fields: Option<Vec<String>>,
+    pub(super) read_only: Vec<String>,
+    pub(super) version: VersionMode,
+}
+
+impl FromStr for Mapping {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Mapping, String> {
+        let (pattern, rest) =
+            text.split_once(" -> ").ok_or("give KEY -> TABLE(COLUMN), as in 'user:{id} -> users(id)'")?;
+        let pattern: Pattern = pattern.trim().parse()?;
+        let mut words = Words { rest: rest.trim() };
+        let first = words.name()?;
+        let table = match words.take('.') {
+            true => (Some(first), words.name()?),
+            false => (None, first),
+        };
+        let key = words.names()?;
+        if key.len() != pattern.parts() {
+            return Err(format!("the key has {} parts in braces and the table {} columns", pattern.parts(), key.len()));
+        }
+        let list = match words.take('.') {
+            true => {
+                let column = words.name()?;
+                match (words.name()?.as_str(), words.name()?.as_str()) {
+                    ("as", "list") => Some(column),
+                    _ => return Err(format!("a single column is a list: write .{column} as list")),
+                }
+            }
+            false => None,
+        };
+        let mut mapping =
+            Mapping { pattern, table, key, list, fields: None, read_only: Vec::new(), version: VersionMode::Auto };
+        while !words.rest.is_empty() {
+            match words.name()?.as_str() {
+                "fields" => mapping.fields = Some(words.names()?),
+                "readonly" => mapping.read_only = words.names()?,
+                "version" => {
+                    let mode = words.names()?;
+                    mapping.version = mode.join(",").parse()?;
+                }
+                word => return Err(format!("'{word}' is not known here; fields(..), readonly(..), version(..) are")),
+            }
+        }
+        if mapping.list.is_some() && mapping.fields.is_some() {
+            return Err("a list has no fields(..)".into());
+        }
+        Ok(mapping)
+    }
+}
+
+impl Mapping {
+    /// The same with versions from elsewhere; `mode` if it does not say.
+    pub fn with_version(self, mode: Option<VersionMode>) -> Mapping {
+        let version = match (mode, self.version) {
+            (Some(mode), _) => mode,
+            (None, VersionMode::Auto) => VersionMode::Column,
+            (None, given) => given,
+        };
+        Mapping { version, ..self }
+    }
+}
+
+impl fmt::Display for Mapping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = |names: &[String]| names.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ");
+        write!(f, "{} -> ", self.pattern)?;
+        if let Some(schema) = &self.table.0 {
+            write!(f, "{}.", shown(schema))?;
+        }
+        write!(f, "{}({})", shown(&self.table.1), names(&self.key))?;
+        if let Some(column) = &self.list {
+            write!(f, ".{} as list", shown(column))?;
+        }
+        if let Some(fields) = &self.fields {
+            write!(f, " fields({})", names(fields))?;
+        }
+        if !self.read_only.is_empty() {
+            write!(f, " readonly({})", names(&self.read_only))?;
+        }
+        match self.version {
+            VersionMode::Auto => Ok(()),
+            mode => write!(f, " version({})", mode.word()),
+        }
+    }
+}
+
+fn is_plain(character: char) -> bool {
+    character.is_alphanumeric() || character == '_' || character == '$'
+}
+
+fn shown(name: &str) -> String {
+    match !name.is_empty() && name.chars().all(is_plain) {
+        true => name.to_owned(),
+        false => format!("\"{}\"", name.replace('"', "\"\"")),
+    }
+}
+
+/// What is left to be read of a mapping.
+struct Words<'a> {
+    rest: &'a str,
+}
+
+impl Words<'_> {
+    fn take(&mut self, character: char) -> bool {
+        match self.rest.strip_prefix(character) {
+            Some(rest) => {
+                self.rest = rest.trim_start();
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn name(&mut self) -> Result<String, String> {
+        let missing = || "a name is missing at the end".to_owned();
+        let mut name = String::new();
+        let mut characters = self.rest.char_indices().peekable();
+        if self.rest.starts_with('"') {
+            characters.next();
+            loop {
+                match characters.next().ok_or("a quotation mark is missing")? {
+                    (_, '"') if characters.next_if(|(_, next)| *next == '"').is_some() => name.push('"'),
+                    (_, '"') => break,
+                    (_, character) => name.push(character),
+                }
+            }
+        } else {
+            while let Some((_, character)) = characters.next_if(|(_, character)| is_plain(*character)) {
+                name.push(character);
+            }
+        }
+        let end = characters.peek().map_or(self.rest.len(), |(at, _)| *at);
+        if name.is_empty() {
+            return Err(match self.rest.is_empty() {
+                true => missing(),
+                false => format!("a name is missing before '{}'", self.rest),
+            });
+        }
+        self.rest = self.rest[end..].trim_start();
+        Ok(name)
+    }
+
+    fn names(&mut self) -> Result<Vec<String>, String> {
+        if !self.take('(') {
+            return Err("columns stand in parentheses, as in users(id)".into());
+        }
+        let mut names = vec![self.name()?];
+        while self.take(',') {
+            names.push(self.name()?);
+        }
+        match self.take(')') {
+            true => Ok(names),
+            false => Err("a parenthesis is missing".into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_reads_back() {
+        for text in [
+            "user:{id} -> users(id)",
+            "member:{org}:{id} -> app.members(org, id) fields(name, visits) readonly(created) version(column)",
+            "friends:{id} -> members(id).friends as list version(side)",
+            "{a}/{b} -> \"my table\"(\"a\"\"b\", c)",
+        ] {
+            let mapping: Mapping = text.parse().expect(text);
+            assert_eq!(mapping.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (text, part) in [
+            ("user:{id}", "KEY -> TABLE"),
+            ("user:{id} -> users", "in parentheses"),
+            ("user:{id} -> users(id", "parenthesis"),
+            ("user:{id} -> users(id, x)", "1 parts"),
+            ("user:{id} -> users(id).friends", "missing"),
+            ("user:{id} -> users(id) version(x)", "column, side or none"),
+            ("user:{id} -> users(id) where(x)", "not known"),
+            ("user:1 -> users(id)", "in braces"),
+            ("user:{a}{b} -> users(a, b)", "between"),
+        ] {
+            let error = text.parse::<Mapping>().expect_err(text);
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Reading and committing rows of mapped tables.
+
+use std::collections::BTreeMap;
+
+use forebay::store::{Commit, ReadError};
+use forebay::value::{Blob, Data, Hash, List, Value};
+use forebay::{Key, Read, Version};
+use futures_util::future::try_join_all;
+use tokio_postgres::SimpleQueryMessage;
+
+use super::VersionMode;
+use super::catalogue::{Kind, Table};
+use super::sql::{Row, hex};
+use crate::postgres::classify::{self, Failure};
+use crate::postgres::documents::GetError;
+use crate::postgres::identity::Identity;
+use crate::postgres::ids;
+use crate::postgres::outside::Watch;
+use crate::postgres::session::Session;
+
+/// The mapped tables.
+pub(in crate::postgres) struct Rows {
+    pub(in crate::postgres) tables: Vec<Table>,
+}
+
+/// A key as a row: which table, and the texts of its key columns.
+pub(in crate::postgres) struct Place<'a> {
+    pub(in crate::postgres) table: usize,
+    pub(in crate::postgres) parts: Vec<&'a str>,
+}
+
+/// The texts of an answer, whichever way it was asked for.
+trait Texts {
+    fn text(&self, at: usize) -> Option<&str>;
+}
+
+impl Texts for tokio_postgres::Row {
+    fn text(&self, at: usize) -> Option<&str> {
+        self.try_get(at).ok().flatten()
+    }
+}
+
+impl Texts for tokio_postgres::SimpleQueryRow {
+    fn text(&self, at: usize) -> Option<&str> {
+        self.try_get(at).ok().flatten()
+    }
+}
+
+impl Rows {
+    /// Statements that every session prepares for them, behind the others.
+    pub(in crate::postgres) fn prepared(&self) -> Vec<String> {
+        self.tables.iter().map(Table::select).collect()
+    }
+
+    /// The row that `key` is, or why it is none.
+    pub(in crate::postgres) fn place<'a>(&self, key: &'a Key) -> Result<Place<'a>, String> {
+        if key.space() != 0 {
+            return Err("in front of tables there is database 0 only".into());
+        }
+        let name = std::str::from_utf8(key.name()).map_err(|_| format!("{key} is not UTF-8, so it names no row"))?;
+        for (at, table) in self.tables.iter().enumerate() {
+            let Some(parts) = table.mapping.pattern.split(name) else { continue };
+            let strange = parts.iter().zip(&table.key).find(|(part, column)| !Table::is_canonical(column, part));
+            return match strange {
+                None => Ok(Place { table: at, parts }),
+                Some((part, column)) => {
+                    Err(format!("{key} names no row: '{part}' is not how PostgreSQL writes {}", column.type_name))
+                }
+            };
+        }
+        let patterns: Vec<String> = self.tables.iter().map(|table| table.mapping.pattern.to_string()).collect();
+        Err(format!("no mapping names {key}; there is {}", patterns.join(", ")))
+    }
+
+    /// Reads `keys`, one statement per table, all in one round trip.
+    pub(in crate::postgres) async fn get(
+        &self,
+        session: &Session,
+        identity: &Identity,
+        keys: &[Key],
+    ) -> Result<Vec<Read>, GetError> {
+        let mut by_table: BTreeMap<usize, (Vec<usize>, Vec<Vec<&str>>)> = BTreeMap::new();
+        for (at, key) in keys.iter().enumerate() {
+            let place = self.place(key).map_err(|why| ReadError::Refused { key: key.clone(), why })?;
+            let columns = self.tables[place.table].key.len();
+            let (places, parts) =
+                by_table.entry(place.table).or_insert_with(|| (Vec::new(), vec![Vec::new(); columns]));
+            places.push(at);
+            parts.iter_mut().zip(place.parts).for_each(|(column, part)| column.push(part));
+        }
+        let asked = by_table.iter().map(|(table, (_, parts))| async move {
+            let parameters: Vec<&(dyn tokio_postgres::types::ToSql + Sync)> =
+                parts.iter().map(|column| column as &(dyn tokio_postgres::types::ToSql + Sync)).collect();
+            session.client.query(session.statement_of_table(*table), &parameters).await
+        });
+        let answers = try_join_all(asked).await?;
+        let mut reads: Vec<Option<Read>> = vec![None; keys.len()];
+        for ((table, (places, _)), rows) in by_table.iter().zip(answers) {
+            for row in rows {
+                let place = place_of(&row).and_then(|place| places.get(place.checked_sub(1)?).copied());
+                let Some(at) = place else { continue };
+                reads[at] = Some(self.decode(*table, &keys[at], &row, identity)?);
+            }
+        }
+        let missing = |key: &Key| ReadError::Damaged { key: key.clone(), why: "the server left it out".into() };
+        let complete = reads.into_iter().zip(keys).map(|(read, key)| read.ok_or_else(|| missing(key).into()));
+        complete.collect()
+    }
+
+    fn decode(&self, table: usize, key: &Key, row: &impl Texts, identity: &Identity) -> Result<Read, ReadError> {
+        let table = &self.tables[table];
+        let damaged = |why: &str| ReadError::Damaged { key: key.clone(), why: why.into() };
+        let number = |at: usize| row.text(at).and_then(|text| text.parse::<u64>().ok());
+        let incarnation = identity.incarnation();
+        // Odd numbers are those of absence: it lies behind all rows before it.
+        let version = |sequence: u64| Version { incarnation, sequence };
+        let absent = number(2).map(|last| version(2 * last + 1)).ok_or_else(|| damaged("it has no version"))?;
+        let Some(present) = number(1).map(|number| version(2 * number)) else {
+            return Ok(Read { value: None, version: absent });
+        };
+        if let Some(Kind::Array(_)) =
+            table.fields.first().map(|column| &column.kind).filter(|_| table.mapping.list.is_some())
+        {
+            let list: Vec<Option<String>> = match row.text(3) {
+                Some(text) => serde_json::from_str(text).map_err(|_| damaged("its array has several dimensions"))?,
+                None => Vec::new(),
+            };
+            let elements = list.into_iter().map(|element| Blob::from(element.unwrap_or_default().into_bytes()));
+            let list: List = elements.collect();
+            let value = (!list.is_empty()).then_some(Value { data: Data::List(list), expires_at_ms: None });
+            return Ok(Read { value, version: present });
+        }
+        let mut hash = Hash::default();
+        for (at, column) in table.fields.iter().enumerate() {
+            let Some(text) = row.text(at + 3) else { continue };
+            let value = match column.kind {
+                Kind::Bytes => unhex(text).ok_or_else(|| damaged("its bytes are not hex"))?,
+                _ => text.as_bytes().to_vec(),
+            };
+            hash.insert(Blob::from(column.name.as_bytes()), Blob::from(value));
+        }
+        Ok(Read { value: Some(Value { data: Data::Hash(hash), expires_at_ms: None }), version: present })
+    }
+
+    /// Commits as one batch, which is one message and one transaction: the id, locks on the rows that are written, the
+    /// checks, the changes, and what the rows are then.
+    pub(in crate::postgres) async fn commit(
+        &self,
+        session: &Session,
+        identity: &Identity,
+        watch: &Watch,
+        commit: &Commit,
+    ) -> Result<Vec<(Key, Read)>, Failure> {
+        let batch = self.batch(commit).map_err(Failure::Refused)?;
+        let answer = match session.client.simple_query(&batch).await {
+            Ok(answer) => answer,
+            Err(error) => return Err(self.failure(&error)),
+        };
+        let mut changed = Vec::with_capacity(commit.writes.len());
+        for message in &answer {
+            let SimpleQueryMessage::Row(row) = message else { continue };
+            if let Some(number) = row.text(0).and_then(|text| text.strip_prefix('#')?.parse().ok()) {
+                watch.is_ours(number, commit.writes.iter().map(|write| write.key.clone()).collect());
+            }
+            let Some(write) = place_of(row).and_then(|place| commit.writes.get(place)) else { continue };
+            let table = self.place(&write.key).map_err(Failure::Unknown)?.table;
+            // It is committed: what can't be read of it is found when it is read next.
+            if let Ok(read) = self.decode(table, &write.key, row, identity) {
+                changed.push((write.key.clone(), read));
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Another program may have made the row between our look and our INSERT.
+    fn failure(&self, error: &tokio_postgres::Error) -> Failure {
+        let ours = |constraint: &str| {
+            self.tables.iter().any(|table| table.unique_index.rsplit('.').next().is_some_and(|name| name == constraint))
+        };
+        match (classify::of_commit(error), error.as_db_error()) {
+            (Failure::Refused(why), Some(answer))
+                if answer.code().code() == "23505" && answer.constraint().is_some_and(ours) =>
+            {
+                Failure::Conflict(why)
+            }
+            (failure, _) => failure,
+        }
+    }
+
+    fn batch(&self, commit: &Commit) -> Result<String, String> {
+        let mut statements =
+            vec![format!("INSERT INTO forebay.applied (id, applied) VALUES ('{}', true)", hex(&ids::bytes(commit.id)))];
+        let mut written: BTreeMap<usize, Vec<Row<'_>>> = BTreeMap::new();
+        let mut changes = Vec::new();
+        for (at, write) in commit.writes.iter().enumerate() {
+            let place = self.place(&write.key)?;
+            changes.extend(self.tables[place.table].write(&place.parts, write)?);
+            let row = Row { place: at, parts: place.parts, version: None };
+            written.entry(place.table).or_default().push(row);
+        }
+        let mut checked: BTreeMap<usize, Vec<Row<'_>>> = BTreeMap::new();
+        for (at, (key, version)) in commit.checks.iter().enumerate() {
+            let place = self.place(key)?;
+            let present = version.sequence.is_multiple_of(2).then_some(version.sequence / 2);
+            checked.entry(place.table).or_default().push(Row { place: at, parts: place.parts, version: present });
+        }
+        if !checked.is_empty() {
+            for (table, rows) in &written {
+                statements.push(self.tables[*table].lock(rows)?);
+            }
+        }
+        for (table, rows) in &checked {
+            statements.push(self.tables[*table].check(rows)?);
+        }
+        statements.extend(changes);
+        for (table, rows) in &written {
+            statements.push(self.tables[*table].read_back(rows)?);
+        }
+        if written.keys().any(|table| self.tables[*table].mapping.version != VersionMode::None) {
+            statements.push("SELECT '#' || pg_current_xact_id()::text".into());
+        }
+        Ok(statements.join(";\n"))
+    }
+
+    /// At most `limit` keys behind `after`: table by table, in the order of their columns.
+    pub(in crate::postgres) async fn scan(
+        &self,
+        session: &Session,
+        after: Option<&Key>,
+        limit: usize,
+    ) -> Result<Vec<Key>, GetError> {
+        let mut found = Vec::new();
+        let after = match after {
+            Some(key) => Some(self.place(key).map_err(|why| ReadError::Refused { key: key.clone(), why })?),
+            None => None,
+        };
+        let first = after.as_ref().map_or(0, |place| place.table);
+        for (at, table) in self.tables.iter().enumerate().skip(first) {
+            let behind = after.as_ref().filter(|place| place.table == at);
+            let mut parts: Vec<String> =
+                behind.map_or_else(Vec::new, |place| place.parts.iter().map(|part| (*part).to_owned()).collect());
+            // A row whose key would read as another's is passed over, so a page may have to be filled up.
+            while found.len() < limit {
+                let wanted = (limit - found.len()) as i64;
+                let mut parameters: Vec<&(dyn tokio_postgres::types::ToSql + Sync)> =
+                    parts.iter().map(|part| part as &(dyn tokio_postgres::types::ToSql + Sync)).collect();
+                parameters.push(&wanted);
+                let rows = session.client.query(&table.scan(!parts.is_empty()), &parameters).await?;
+                let keys: Vec<Vec<String>> = rows.iter().map(|row| row.get(0)).collect();
+                let names = keys.iter().filter_map(|parts| table.mapping.pattern.join(parts));
+                found.extend(names.map(|name| Key::new(0, name.as_bytes())));
+                match keys.into_iter().next_back() {
+                    Some(last) if rows.len() as i64 == wanted => parts = last,
+                    _ => break,
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Rows of all tables.
+    pub(in crate::postgres) async fn count(&self, session: &Session) -> Result<u64, GetError> {
+        let mut count = 0;
+        for table in &self.tables {
+            let row = session.client.query_one(&format!("SELECT count(*) FROM {}", table.name), &[]).await?;
+            count += row.get::<_, i64>(0) as u64;
+        }
+        Ok(count)
+    }
+}
+
+/// The place that the answer's first column names.
+fn place_of(row: &impl Texts) -> Option<usize> {
+    row.text(0)?.strip_prefix('=')?.parse().ok()
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes();
+    let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    if digits.len().is_multiple_of(2) { digits.chunks(2).map(pair).collect() } else { None }
+}
+
+/// Looks all mappings up; the inner error lists what is wrong.
+pub(in crate::postgres) async fn look_up(
+    client: &tokio_postgres::Client,
+    mappings: &[super::Mapping],
+) -> Result<Result<Rows, Vec<String>>, tokio_postgres::Error> {
+    let (mut tables, mut wrong): (Vec<Table>, Vec<String>) = (Vec::new(), Vec::new());
+    for mapping in mappings {
+        match super::catalogue::look_up(client, mapping).await? {
+            Ok(table) => {
+                if let Some(other) = tables.iter().find(|other: &&Table| other.oid == table.oid) {
+                    // Lock, version and cache entry belong to a row, and a row has one key.
+                    wrong.push(format!(
+                        "--map '{mapping}': {} has '{}' already; leave one out",
+                        table.name, other.mapping
+                    ));
+                }
+                tables.push(table);
+            }
+            Err(lines) => wrong.extend(lines),
+        }
+    }
+    Ok(if wrong.is_empty() { Ok(Rows { tables }) } else { Err(wrong) })
+}

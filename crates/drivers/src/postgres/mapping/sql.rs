@@ -1,0 +1,229 @@
+//! Statements on the rows of a mapped table. Every column comes and goes as text, so that prepared statements and
+//! batches are read alike; bytes as hex, a list as JSON.
+
+use std::fmt::Write;
+
+use super::VersionMode;
+use super::catalogue::{Column, Kind, Table, VERSION_COLUMN, quoted};
+
+/// `text` in single quotes. Safe under `standard_conforming_strings`, which every session sets.
+pub(in crate::postgres) fn literal(text: &str) -> Result<String, String> {
+    match text.contains('\0') {
+        true => Err("PostgreSQL's text can't hold a zero byte".into()),
+        false => Ok(format!("'{}'", text.replace('\'', "''"))),
+    }
+}
+
+/// The same of what comes from the catalogue, which holds no zero byte.
+pub(in crate::postgres) fn quoted_text(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+/// Bytes as the text of a `bytea`, without quotes.
+pub(in crate::postgres) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::from("\\x"), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Keys that a statement is about, each the texts of its columns and its place.
+pub(in crate::postgres) struct Row<'a> {
+    pub(in crate::postgres) place: usize,
+    pub(in crate::postgres) parts: Vec<&'a str>,
+    /// The version that it should have; `None` for absence.
+    pub(in crate::postgres) version: Option<u64>,
+}
+
+impl Table {
+    fn read_column(&self, column: &Column) -> String {
+        let name = quoted(&column.name);
+        match column.kind {
+            Kind::Bytes => format!("encode(t.{name}, 'hex')"),
+            Kind::Array(_) if self.mapping.list.is_some() => format!("to_jsonb(t.{name}::text[])::text"),
+            _ => format!("t.{name}::text"),
+        }
+    }
+
+    /// The version of the row `t`, as text; NULL if there is none.
+    fn version(&self) -> String {
+        match self.mapping.version {
+            VersionMode::None | VersionMode::Auto => "t.xmin::text".to_owned(),
+            VersionMode::Column => format!("t.{VERSION_COLUMN}::text"),
+            VersionMode::Side => {
+                let first = quoted(&self.key[0].name);
+                format!("CASE WHEN t.{first} IS NOT NULL THEN coalesce(v.version, 0)::text END")
+            }
+        }
+    }
+
+    /// A number that no row which is absent now ever had, and that every later one is above.
+    fn absence(&self) -> &'static str {
+        match self.mapping.version {
+            VersionMode::None | VersionMode::Auto => {
+                "(pg_snapshot_xmax(pg_current_snapshot())::text::numeric % 4294967296 - 1)::text"
+            }
+            _ => "(SELECT last_value FROM forebay.versions)::text",
+        }
+    }
+
+    /// `LEFT JOIN` of the rows to the keys `k`.
+    fn join(&self) -> String {
+        let on = |(at, column): (usize, &Column)| format!("t.{} = k.p{at}::{}", quoted(&column.name), column.type_name);
+        let on = self.key.iter().enumerate().map(on).collect::<Vec<_>>().join(" AND ");
+        let mut text = format!("LEFT JOIN {} t ON {on}", self.name);
+        if self.mapping.version == VersionMode::Side {
+            let key: Vec<String> = self.key.iter().map(|column| format!("t.{}::text", quoted(&column.name))).collect();
+            let _ = write!(
+                text,
+                " LEFT JOIN forebay.row_versions v ON v.tab = {} AND v.key = ARRAY[{}]",
+                quoted_text(&self.name),
+                key.join(", ")
+            );
+        }
+        text
+    }
+
+    fn names_of_parts(&self) -> String {
+        (0..self.key.len()).map(|at| format!("p{at}, ")).collect()
+    }
+
+    fn read(&self, keys: &str) -> String {
+        let columns: Vec<String> = self.fields.iter().map(|column| self.read_column(column)).collect();
+        let columns = columns.join(", ");
+        let (version, absence, join) = (self.version(), self.absence(), self.join());
+        format!("SELECT '=' || k.place, {version}, {absence}, {columns} FROM {keys} {join}")
+    }
+
+    /// Reads keys given as one array of texts per column; places are from 1.
+    pub(in crate::postgres) fn select(&self) -> String {
+        let arrays: Vec<String> = (1..=self.key.len()).map(|at| format!("${at}::text[]")).collect();
+        let names = self.names_of_parts();
+        self.read(&format!("unnest({}) WITH ORDINALITY AS k({names}place)", arrays.join(", ")))
+    }
+
+    fn values(&self, rows: &[Row<'_>], with_version: bool) -> Result<String, String> {
+        let mut text = String::from("(VALUES ");
+        for (at, row) in rows.iter().enumerate() {
+            text.push_str(if at == 0 { "(" } else { ", (" });
+            for part in &row.parts {
+                let _ = write!(text, "{}::text, ", literal(part)?);
+            }
+            let _ = write!(text, "{}", row.place);
+            if with_version {
+                match row.version {
+                    Some(version) => {
+                        let _ = write!(text, ", '{version}'::text");
+                    }
+                    None => text.push_str(", NULL::text"),
+                }
+            }
+            text.push(')');
+        }
+        let version = if with_version { ", version" } else { "" };
+        let _ = write!(text, ") AS k({}place{version})", self.names_of_parts());
+        Ok(text)
+    }
+
+    /// Reads what `rows` are now.
+    pub(in crate::postgres) fn read_back(&self, rows: &[Row<'_>]) -> Result<String, String> {
+        Ok(self.read(&self.values(rows, false)?))
+    }
+
+    /// Fails, with the places, unless `rows` have their versions.
+    pub(in crate::postgres) fn check(&self, rows: &[Row<'_>]) -> Result<String, String> {
+        let (keys, join, version) = (self.values(rows, true)?, self.join(), self.version());
+        Ok(format!(
+            "SELECT forebay.overtaken(string_agg(k.place::text, ',')) FROM {keys} {join} \
+             WHERE {version} IS DISTINCT FROM k.version"
+        ))
+    }
+
+    /// Locks those of `rows` that are there, in the order of their keys.
+    pub(in crate::postgres) fn lock(&self, rows: &[Row<'_>]) -> Result<String, String> {
+        let conditions: Result<Vec<String>, String> =
+            rows.iter().map(|row| Ok(format!("({})", self.condition(&row.parts)?))).collect();
+        let order: Vec<String> = self.key.iter().map(|column| format!("t.{}", quoted(&column.name))).collect();
+        let (name, conditions, order) = (&self.name, conditions?.join(" OR "), order.join(", "));
+        Ok(format!("SELECT '' FROM {name} t WHERE {conditions} ORDER BY {order} FOR NO KEY UPDATE"))
+    }
+
+    /// That the row `t` is the one with this key.
+    pub(in crate::postgres) fn condition(&self, parts: &[&str]) -> Result<String, String> {
+        let equal = |(column, part): (&Column, &&str)| {
+            Ok(format!("t.{} = {}::{}", quoted(&column.name), literal(part)?, column.type_name))
+        };
+        let all: Result<Vec<String>, String> = self.key.iter().zip(parts).map(equal).collect();
+        Ok(all?.join(" AND "))
+    }
+
+    /// The keys behind one, in the order of their columns; the number of keys is the last parameter.
+    pub(in crate::postgres) fn scan(&self, after: bool) -> String {
+        let names: Vec<String> = self.key.iter().map(|column| format!("t.{}", quoted(&column.name))).collect();
+        let names = names.join(", ");
+        let texts: Vec<String> = self.key.iter().map(|column| format!("t.{}::text", quoted(&column.name))).collect();
+        let texts = texts.join(", ");
+        let mut text = format!("SELECT ARRAY[{texts}] FROM {} t", self.name);
+        let count = match after {
+            true => {
+                let parameters: Vec<String> = (self.key.iter().enumerate())
+                    .map(|(at, column)| format!("${}::text::{}", at + 1, column.type_name))
+                    .collect();
+                let _ = write!(text, " WHERE ({names}) > ({})", parameters.join(", "));
+                self.key.len()
+            }
+            false => 0,
+        };
+        let _ = write!(text, " ORDER BY {names} LIMIT ${}::bigint", count + 1);
+        text
+    }
+
+    /// Whether `part` is how PostgreSQL writes a value of the key's column.
+    pub(in crate::postgres) fn is_canonical(column: &Column, part: &str) -> bool {
+        match column.type_name.as_str() {
+            "smallint" => part.parse::<i16>().is_ok_and(|number| number.to_string() == part),
+            "integer" => part.parse::<i32>().is_ok_and(|number| number.to_string() == part),
+            "bigint" => part.parse::<i64>().is_ok_and(|number| number.to_string() == part),
+            "uuid" => {
+                let hyphens = [8, 13, 18, 23];
+                part.len() == 36
+                    && part.bytes().enumerate().all(|(at, byte)| match hyphens.contains(&at) {
+                        true => byte == b'-',
+                        false => byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte),
+                    })
+            }
+            _ => !part.contains('\0'),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_are_doubled_and_zeros_refused() {
+        assert_eq!(literal("a'b\\").as_deref(), Ok("'a''b\\'"));
+        assert!(literal("a\0").is_err());
+        assert_eq!(hex(b"\x00\xffA"), "\\x00ff41");
+    }
+
+    #[test]
+    fn one_row_has_one_key() {
+        let column = |type_name: &str| Column {
+            name: "id".into(),
+            kind: Kind::Text,
+            type_name: type_name.into(),
+            writable: false,
+        };
+        for (type_name, good, bad) in [
+            ("integer", "-1", ["01", "+1", "1 ", "2147483648", "", "-0"].as_slice()),
+            ("bigint", "9223372036854775807", &["9223372036854775808"]),
+            ("uuid", "0b9f6ff0-3dd6-4f3e-8a0a-0123456789ab", &["0B9F6FF0-3DD6-4F3E-8A0A-0123456789AB", "0b9f"]),
+            ("text", "anything", &["a\0"]),
+        ] {
+            assert!(Table::is_canonical(&column(type_name), good), "{good}");
+            bad.iter().for_each(|bad| assert!(!Table::is_canonical(&column(type_name), bad), "{bad}"));
+        }
+    }
+}

@@ -1,0 +1,409 @@
+//! PostgreSQL as the store.
+//!
+//! * [`address`] says where it is, `tls` how it is reached.
+//! * `pool`, `session`: a small fixed set of connections, reads pipelined on shared ones.
+//! * `open`, `identity`, `keeper`: one forebay per database, in an incarnation of its own; what a new connection has to
+//!   find there; what goes on behind.
+//! * `documents`: the table that forebay owns, where no mapping names another.
+//! * [`mapping`] makes keys of rows of tables that exist already; `outside`: what others write to these; [`setup`] and
+//!   `install` prepare a database for it.
+//! * `commit`, `ids`, `classify`: a commit is one message and one transaction, whose id is entered by a plain INSERT;
+//!   what an error says about it; what became of one that was not answered.
+//!
+//! All waiting for the server is bounded by one timeout, connecting and handshakes included. A call runs in a task of
+//! its own: a caller that goes away changes nothing.
+
+pub mod address;
+mod classify;
+mod clear;
+mod commit;
+mod documents;
+mod identity;
+mod ids;
+mod install;
+mod keeper;
+pub mod mapping;
+mod open;
+mod outside;
+mod pool;
+mod session;
+pub mod setup;
+mod sql;
+mod tls;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay::error::Unavailable;
+use forebay::store::{Caps, Commit, CommitOutcome, Outside, ReadError, Resolved, Store};
+use forebay::{Key, Read, TxnId, Version};
+use futures_util::future::BoxFuture;
+use thiserror::Error;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+
+use address::Address;
+use classify::told;
+use clear::Clears;
+use documents::GetError;
+use identity::Identity;
+use ids::Ids;
+use mapping::Mapping;
+use mapping::rows::Rows;
+use outside::Watch;
+use pool::{Plan, Pool};
+use tls::Tls;
+
+/// Time for what goes over a whole table: counting and clearing.
+const WHOLE_TABLE_TIME: Duration = Duration::from_secs(60);
+
+/// How a PostgreSQL is used.
+#[derive(Clone, Debug)]
+pub struct PostgresOptions {
+    /// Where it is.
+    pub address: Address,
+    /// The password, if the server asks for one.
+    pub password: Option<Vec<u8>>,
+    /// Most time for one call, connecting and handshakes included.
+    pub timeout: Duration,
+    /// Connections that share all reads.
+    pub readers: usize,
+    /// Commits at a time, each on a connection of its own.
+    pub writers: usize,
+    /// Which keys are rows of which tables; none: all keys are documents in a table of forebay's own.
+    pub mappings: Vec<Mapping>,
+    /// Pause between two looks at what others have written.
+    pub outside_pause: Duration,
+}
+
+impl PostgresOptions {
+    /// As the program has it by default.
+    pub fn new(address: Address) -> PostgresOptions {
+        PostgresOptions {
+            address,
+            password: None,
+            timeout: Duration::from_millis(300),
+            readers: 4,
+            writers: 16,
+            mappings: Vec::new(),
+            outside_pause: Duration::from_millis(50),
+        }
+    }
+}
+
+/// A database that can't be opened.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// No connection.
+    #[error("can't reach PostgreSQL at {place}: {why}; start it, or check --store")]
+    Unreachable {
+        /// Host, port and database.
+        place: String,
+        /// What went wrong.
+        why: String,
+    },
+    /// Roots of certificates that can't be used.
+    #[error("can't use the root certificates {file}: {why}; give sslrootcert=FILE.pem in --store, or sslmode=disable")]
+    RootCertificates {
+        /// Which file.
+        file: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// An old server.
+    #[error("{place} is {server}; forebay needs PostgreSQL 13 or newer")]
+    TooOld {
+        /// Host, port and database.
+        place: String,
+        /// What it is.
+        server: String,
+    },
+    /// Another forebay serves it.
+    #[error(
+        "another forebay has {place} open since {since} (backend {pid}, from {from}); stop it first, or give another \
+         database"
+    )]
+    Taken {
+        /// Host, port and database.
+        place: String,
+        /// The backend that holds the lock.
+        pid: String,
+        /// Its client's address.
+        from: String,
+        /// When it began.
+        since: String,
+    },
+    /// A backend of an earlier forebay does not end.
+    #[error(
+        "backend {pid} of an earlier forebay, role {role}, is still at work in {place}; end it with SELECT \
+         pg_terminate_backend({pid})"
+    )]
+    Leftover {
+        /// Host, port and database.
+        place: String,
+        /// The backend.
+        pid: i32,
+        /// Its role.
+        role: String,
+    },
+    /// The role may not do what is needed.
+    #[error(
+        "forebay's own schema in {place} can't be used: {why}; have its owner run the output of `forebay store init \
+         --print`"
+    )]
+    Rights {
+        /// Host, port and database.
+        place: String,
+        /// What the server says.
+        why: String,
+    },
+    /// The schema is of another forebay.
+    #[error("forebay's schema in {place} has format {format}, this program has 1: use the forebay that made it")]
+    Format {
+        /// Host, port and database.
+        place: String,
+        /// What it has.
+        format: i32,
+    },
+    /// Mappings that don't fit the tables.
+    #[error("{}", .0.join("; "))]
+    Mapping(
+        /// What is wrong, one line each.
+        Vec<String>,
+    ),
+    /// Something failed while it was opened.
+    #[error("can't open {place}: {why}; try again, or look at the server's log")]
+    Failed {
+        /// Host, port and database.
+        place: String,
+        /// What the server says.
+        why: String,
+    },
+}
+
+/// A PostgreSQL database as the store; one forebay per database.
+pub struct Postgres {
+    inner: Arc<Inner>,
+    tokio: Handle,
+}
+
+/// What the driver's tasks share.
+struct Inner {
+    pool: Pool,
+    identity: Arc<Identity>,
+    ids: Ids,
+    timeout: Duration,
+    name: String,
+    keeper_woken: Arc<Notify>,
+    clears: Clears,
+    watch: Watch,
+    /// The mapped tables; without, documents lie in a table of our own.
+    rows: Option<Rows>,
+}
+
+impl Postgres {
+    /// Opens the database, making forebay's schema if it is not there. To be called in the context of a tokio runtime,
+    /// which has to live as long as the store.
+    pub async fn open(options: PostgresOptions) -> Result<Postgres, OpenError> {
+        let PostgresOptions { address, password, timeout, readers, writers, mappings, outside_pause } = options;
+        let tls = Tls::open(&address)?;
+        let config = open::config_of(&address, password.as_deref(), timeout);
+        let keeper = open::connect(&address, &config, &tls, "forebay opening", timeout).await?;
+        let opened = open::open(keeper, &address).await?;
+        let rows = match mappings.is_empty() {
+            true => None,
+            false => Some(open::look_up(&opened.keeper.client, &address, &mappings).await?),
+        };
+        let prepared = rows.as_ref().map_or_else(Vec::new, Rows::prepared);
+        let plan = Plan { readers, writers, prepared };
+        let identity = Arc::new(Identity::new(opened.incarnation));
+        let inner = Arc::new(Inner {
+            pool: Pool::new(config, tls, identity.clone(), plan),
+            identity,
+            ids: Ids::new(opened.floor),
+            timeout,
+            name: format!("{} {}", opened.server, address.place()),
+            keeper_woken: Arc::new(Notify::new()),
+            clears: Clears::default(),
+            watch: Watch::new(outside_pause),
+            rows,
+        });
+        tokio::spawn(keeper::keep(Arc::downgrade(&inner), opened.keeper));
+        Ok(Postgres { inner, tokio: Handle::current() })
+    }
+
+    /// Runs `work` as a task, so that it goes on if the caller goes away.
+    fn run<T, W>(&self, work: impl FnOnce(Arc<Inner>) -> W) -> BoxFuture<'static, Result<T, String>>
+    where
+        T: Send + 'static,
+        W: Future<Output = T> + Send + 'static,
+    {
+        let task = self.tokio.spawn(work(self.inner.clone()));
+        Box::pin(async move { task.await.map_err(|error| format!("the driver's task ended: {error}")) })
+    }
+}
+
+impl Inner {
+    fn no_connection(&self) -> String {
+        format!("PostgreSQL gave no connection in {} ms", self.timeout.as_millis())
+    }
+
+    fn no_answer(&self) -> String {
+        format!("PostgreSQL did not answer in {} ms", self.timeout.as_millis())
+    }
+
+    fn wake_keeper(&self) {
+        self.keeper_woken.notify_one();
+    }
+
+    /// Reads over a shared connection, within `time`. A connection that fails or does not answer is given up.
+    async fn read<T>(
+        &self,
+        time: Duration,
+        ask: impl AsyncFnOnce(&session::Session) -> Result<T, GetError>,
+    ) -> Result<T, ReadError> {
+        let unavailable = |why: String| ReadError::Unavailable(Unavailable(why));
+        let deadline = Instant::now() + time;
+        let session = match timeout_at(deadline, self.pool.reader()).await {
+            Ok(session) => session.map_err(unavailable)?,
+            Err(_) => return Err(unavailable(self.no_connection())),
+        };
+        match timeout_at(deadline, ask(&session)).await {
+            Ok(Ok(found)) => Ok(found),
+            Ok(Err(GetError::Read(error))) => Err(error),
+            Ok(Err(GetError::Database(error))) => {
+                if error.as_db_error().is_none_or(|_| session.client.is_closed()) {
+                    session.give_up();
+                }
+                Err(unavailable(told(&error)))
+            }
+            Err(_) => {
+                session.give_up();
+                Err(unavailable(self.no_answer()))
+            }
+        }
+    }
+}
+
+fn unavailable(why: String) -> ReadError {
+    ReadError::Unavailable(Unavailable(why))
+}
+
+impl Store for Postgres {
+    fn caps(&self) -> Caps {
+        Caps { ordered: false, owned: self.inner.rows.is_none() }
+    }
+
+    fn name(&self) -> String {
+        self.inner.name.clone()
+    }
+
+    fn incarnation(&self) -> u64 {
+        self.inner.identity.incarnation()
+    }
+
+    fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
+        let keys = keys.to_vec();
+        let read = self.run(|inner| async move {
+            if keys.is_empty() {
+                return Ok(Vec::new());
+            }
+            let identity = inner.identity.clone();
+            let ask = async |session: &session::Session| match &inner.rows {
+                Some(rows) => rows.get(session, &identity, &keys).await,
+                None => documents::get(session, &identity, &keys).await,
+            };
+            inner.read(inner.timeout, ask).await
+        });
+        Box::pin(async move { read.await.map_err(unavailable)? })
+    }
+
+    fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>> {
+        let (count, group) = (group.len(), group.to_vec());
+        let committed = self.run(|inner| async move { inner.commit(&group).await });
+        Box::pin(async move { committed.await.unwrap_or_else(|why| vec![CommitOutcome::Unknown(why); count]) })
+    }
+
+    fn outcome(&self, id: TxnId) -> BoxFuture<'_, Result<Resolved, Unavailable>> {
+        let asked = self.run(move |inner| async move { inner.outcome(id).await });
+        Box::pin(async move { asked.await.and_then(|resolved| resolved).map_err(Unavailable) })
+    }
+
+    fn scan<'a>(
+        &'a self,
+        space: u8,
+        after: Option<&'a Key>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Key>, ReadError>> {
+        let after = after.filter(|key| key.space() == space).cloned();
+        let scanned = self.run(move |inner| async move {
+            let ask = async |session: &session::Session| {
+                let (client, number) = (&session.client, i16::from(space));
+                if let Some(rows) = &inner.rows {
+                    return if space == 0 { rows.scan(session, after.as_ref(), limit).await } else { Ok(Vec::new()) };
+                }
+                let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+                let rows = match &after {
+                    Some(key) => client.query(sql::SCAN, &[&number, &key.name(), &limit]).await?,
+                    None => client.query(sql::SCAN_FIRST, &[&number, &limit]).await?,
+                };
+                Ok(rows.iter().map(|row| Key::new(space, row.get(0))).collect())
+            };
+            inner.read(inner.timeout, ask).await
+        });
+        Box::pin(async move { scanned.await.map_err(unavailable)? })
+    }
+
+    fn count(&self, space: u8) -> BoxFuture<'_, Result<u64, ReadError>> {
+        let counted = self.run(move |inner| async move {
+            let ask = async |session: &session::Session| {
+                if let Some(rows) = &inner.rows {
+                    return if space == 0 { rows.count(session).await } else { Ok(0) };
+                }
+                let row = session.client.query_one(sql::COUNT, &[&i16::from(space)]).await?;
+                Ok(row.get::<_, i64>(0) as u64)
+            };
+            inner.read(WHOLE_TABLE_TIME, ask).await
+        });
+        Box::pin(async move { counted.await.map_err(unavailable)? })
+    }
+
+    fn clear<'a>(&'a self, spaces: &'a [u8], version: Version) -> BoxFuture<'a, Result<(), Unavailable>> {
+        let spaces: Vec<u8> = spaces.to_vec();
+        let cleared = self.run(move |inner| async move { inner.clear(&spaces, version).await });
+        Box::pin(async move { cleared.await.and_then(|cleared| cleared).map_err(Unavailable) })
+    }
+
+    fn expired(&self, now_ms: u64, limit: usize) -> BoxFuture<'_, Result<Vec<Key>, ReadError>> {
+        let (now_ms, limit) = (i64::try_from(now_ms).unwrap_or(i64::MAX), i64::try_from(limit).unwrap_or(i64::MAX));
+        let asked = self.run(move |inner| async move {
+            let ask =
+                async |session: &session::Session| Ok(session.client.query(sql::EXPIRED, &[&now_ms, &limit]).await?);
+            inner.read(inner.timeout, ask).await
+        });
+        Box::pin(async move {
+            let rows = asked.await.map_err(unavailable)??;
+            let key = |row: &tokio_postgres::Row| {
+                let (space, name): (i16, &[u8]) = (row.get(0), row.get(1));
+                Key::new(u8::try_from(space).unwrap_or_default(), name)
+            };
+            Ok(rows.iter().map(key).collect())
+        })
+    }
+
+    fn outside(&self) -> BoxFuture<'_, Option<Outside>> {
+        let asked = self.run(|inner| async move { inner.outside().await });
+        Box::pin(async move { asked.await.ok().flatten() })
+    }
+
+    fn memory_bytes(&self) -> usize {
+        0
+    }
+
+    fn flush(&self) -> BoxFuture<'_, Result<(), Unavailable>> {
+        // What was acknowledged is durable: every commit waits for the server's disk.
+        Box::pin(async { Ok(()) })
+    }
+}

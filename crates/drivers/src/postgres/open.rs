@@ -1,0 +1,174 @@
+//! Opening a database: one forebay at a time, in an incarnation of its own, with nothing of an earlier one still on
+//! its way.
+
+use std::time::Duration;
+
+use forebay::Version;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_postgres::{Client, Config, Error};
+
+use super::address::Address;
+use super::classify::told;
+use super::mapping::Mapping;
+use super::mapping::rows::{self, Rows};
+use super::session::Session;
+use super::tls::Tls;
+use super::{OpenError, ids, sql};
+
+/// How long a forebay that has just ended may take to give the database up.
+const TAKE_OVER_MS_MAX: u64 = 5_000;
+
+/// Wait between two looks.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// The oldest server that has all that is used here: `pg_snapshot`, and `starts_with`.
+const SERVER_VERSION_MIN: i32 = 130_000;
+
+/// What opening found.
+pub(super) struct Opened {
+    /// It holds the database's lock for as long as it lives.
+    pub(super) keeper: Session,
+    pub(super) incarnation: u64,
+    pub(super) floor: Version,
+    /// `postgres 15.18`.
+    pub(super) server: String,
+}
+
+/// How to connect: what the address says, and what every session of ours needs.
+pub(super) fn config_of(address: &Address, password: Option<&[u8]>, connect_timeout: Duration) -> Config {
+    let mut config = address.config().clone();
+    let options = match config.get_options() {
+        Some(given) => format!("{given} {}", sql::SESSION_OPTIONS),
+        None => sql::SESSION_OPTIONS.to_owned(),
+    };
+    config.options(options);
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(connect_timeout);
+    }
+    if let Some(password) = password {
+        config.password(password);
+    }
+    config
+}
+
+/// A connection for what is done once, under `name`.
+pub(super) async fn connect(
+    address: &Address,
+    config: &Config,
+    tls: &Tls,
+    name: &str,
+    connect_timeout: Duration,
+) -> Result<Session, OpenError> {
+    let unreachable = |why: String| OpenError::Unreachable { place: address.place(), why };
+    match timeout(connect_timeout, Session::connect(config, tls.clone(), name.to_owned())).await {
+        Ok(Ok(session)) => Ok(session),
+        Ok(Err(error)) => Err(unreachable(told(&error))),
+        Err(_) => Err(unreachable(format!("no answer in {} ms", connect_timeout.as_millis()))),
+    }
+}
+
+/// Takes the database.
+pub(super) async fn open(keeper: Session, address: &Address) -> Result<Opened, OpenError> {
+    let client = &keeper.client;
+    let broken = |error: Error| OpenError::Failed { place: address.place(), why: told(&error) };
+    let row = client.query_one("SELECT current_setting('server_version_num')::int, version()", &[]).await;
+    let row = row.map_err(broken)?;
+    let (number, version): (i32, String) = (row.get(0), row.get(1));
+    let server = version.split_whitespace().take(2).collect::<Vec<_>>().join(" ").to_lowercase();
+    if number < SERVER_VERSION_MIN {
+        return Err(OpenError::TooOld { place: address.place(), server });
+    }
+    lock(client, address).await?;
+    schema(client, address).await?;
+    let row = client.query_one("SELECT format, floor FROM forebay.meta", &[]).await;
+    let row = row.map_err(|error| rights(address, &error))?;
+    let (format, floor): (i32, Vec<u8>) = (row.get(0), row.get(1));
+    if format != sql::FORMAT {
+        return Err(OpenError::Format { place: address.place(), format });
+    }
+    let row = client
+        .query_one("UPDATE forebay.meta SET incarnation = incarnation + 1 RETURNING incarnation", &[])
+        .await
+        .map_err(|error| rights(address, &error))?;
+    let incarnation = row.get::<_, i64>(0) as u64;
+    end_earlier(client, address, incarnation).await?;
+    let floor = ids::version(&floor).unwrap_or(Version::ZERO);
+    let name = format!("SET application_name = 'forebay {incarnation}.keeper'");
+    client.batch_execute(&name).await.map_err(broken)?;
+    warn_of_durability(client).await.map_err(broken)?;
+    Ok(Opened { keeper, incarnation, floor, server })
+}
+
+async fn lock(client: &Client, address: &Address) -> Result<(), OpenError> {
+    let broken = |error: Error| OpenError::Failed { place: address.place(), why: told(&error) };
+    let until = Instant::now() + Duration::from_millis(TAKE_OVER_MS_MAX);
+    loop {
+        if client.query_one(sql::LOCK, &[]).await.map_err(broken)?.get(0) {
+            return Ok(());
+        }
+        if Instant::now() >= until {
+            let holder = client.query_opt(sql::HOLDER, &[]).await.map_err(broken)?;
+            let (pid, from, since) = match holder {
+                Some(row) => (row.get::<_, i32>(0).to_string(), row.get(1), row.get(2)),
+                None => ("unknown".to_owned(), "unknown".to_owned(), "unknown".to_owned()),
+            };
+            return Err(OpenError::Taken { place: address.place(), pid, from, since });
+        }
+        sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// Makes forebay's own schema if it is not there.
+async fn schema(client: &Client, address: &Address) -> Result<(), OpenError> {
+    let broken = |error: Error| OpenError::Failed { place: address.place(), why: told(&error) };
+    let there = client.query_one(sql::THERE, &[]).await.map_err(broken)?;
+    if there.get(0) {
+        return Ok(());
+    }
+    client.batch_execute(sql::SCHEMA).await.map_err(|error| rights(address, &error))
+}
+
+pub(super) fn rights(address: &Address, error: &Error) -> OpenError {
+    match error.code().map(|code| code.code()) {
+        Some("42501" | "3F000" | "42P01") => OpenError::Rights { place: address.place(), why: told(error) },
+        _ => OpenError::Failed { place: address.place(), why: told(error) },
+    }
+}
+
+/// Ends what an earlier forebay has left. From here on nobody but us writes as forebay: who connects from now on finds
+/// another incarnation than its own.
+async fn end_earlier(client: &Client, address: &Address, incarnation: u64) -> Result<(), OpenError> {
+    let broken = |error: Error| OpenError::Failed { place: address.place(), why: told(&error) };
+    let until = Instant::now() + Duration::from_millis(TAKE_OVER_MS_MAX);
+    let ours = format!("forebay {incarnation}.");
+    loop {
+        let rows = client.query(sql::EARLIER, &[&ours]).await.map_err(broken)?;
+        let Some(first) = rows.first() else { return Ok(()) };
+        if Instant::now() >= until {
+            let (pid, role) = (first.get(0), first.get(1));
+            return Err(OpenError::Leftover { place: address.place(), pid, role });
+        }
+        for row in rows.iter().filter(|row| row.get(2)) {
+            let pid: i32 = row.get(0);
+            client.query_one("SELECT pg_terminate_backend($1)", &[&pid]).await.map_err(broken)?;
+        }
+        sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// Settings of the server under which an acknowledged commit may be lost.
+async fn warn_of_durability(client: &Client) -> Result<(), Error> {
+    for setting in ["fsync", "full_page_writes"] {
+        let value: String = client.query_one("SELECT current_setting($1)", &[&setting]).await?.get(0);
+        if value != "on" {
+            tracing::warn!(setting, %value, "PostgreSQL may lose acknowledged commits in a crash; set it to on");
+        }
+    }
+    Ok(())
+}
+
+/// Looks the mapped tables up.
+pub(super) async fn look_up(client: &Client, address: &Address, mappings: &[Mapping]) -> Result<Rows, OpenError> {
+    let broken = |error: Error| OpenError::Failed { place: address.place(), why: told(&error) };
+    rows::look_up(client, mappings).await.map_err(broken)?.map_err(OpenError::Mapping)
+}

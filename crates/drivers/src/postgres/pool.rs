@@ -1,0 +1,172 @@
+//! A small fixed set of connections.
+//!
+//! *Readers* are shared: many reads are on their way on one of them, one behind the other, so that a read costs a
+//! round trip and no wait for a free connection. *Writers* have one commit at a time, for a commit may have to wait for
+//! a lock in the database, and nothing may wait behind it. A connection that failed, or did not answer in time, is
+//! closed and never used again; what its backend still has to do is ended by the next one ([`Pool::end_lost`]).
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::future::join;
+use tokio::sync::{Mutex as AsyncMutex, Semaphore, SemaphorePermit};
+use tokio_postgres::{Config, Error};
+
+use super::classify::told;
+use super::session::Session;
+use super::tls::Tls;
+use super::{identity::Identity, sql};
+
+/// Connections that were given up and whose backends may still be at work; with more, no new one is made.
+const LOST_MAX: usize = 1024;
+
+/// Connections to one database.
+pub(super) struct Pool {
+    config: Config,
+    tls: Tls,
+    readers: Vec<AsyncMutex<Option<Arc<Session>>>>,
+    next_reader: AtomicUsize,
+    writers: Semaphore,
+    idle: Mutex<Vec<Session>>,
+    next_name: AtomicU64,
+    lost: Mutex<Vec<String>>,
+    identity: Arc<Identity>,
+    /// Texts of statements that every session prepares beside our own.
+    prepared: Vec<String>,
+}
+
+/// How many connections there may be, and what each prepares.
+pub(super) struct Plan {
+    pub(super) readers: usize,
+    pub(super) writers: usize,
+    pub(super) prepared: Vec<String>,
+}
+
+/// A connection for one commit at a time.
+pub(super) struct Writer<'a> {
+    pool: &'a Pool,
+    session: Option<Session>,
+    idle_again: bool,
+    _permit: SemaphorePermit<'a>,
+}
+
+impl Pool {
+    pub(super) fn new(config: Config, tls: Tls, identity: Arc<Identity>, plan: Plan) -> Pool {
+        let Plan { readers, writers, prepared } = plan;
+        Pool {
+            config,
+            tls,
+            readers: (0..readers.max(1)).map(|_| AsyncMutex::new(None)).collect(),
+            next_reader: AtomicUsize::new(0),
+            writers: Semaphore::new(writers.max(1)),
+            idle: Mutex::new(Vec::new()),
+            next_name: AtomicU64::new(0),
+            lost: Mutex::new(Vec::new()),
+            identity,
+            prepared,
+        }
+    }
+
+    /// A new connection to the database that was opened, unless it is another now.
+    async fn connect(&self) -> Result<Session, String> {
+        let number = self.next_name.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{}{number}", self.identity.prefix());
+        let connected = Session::connect(&self.config, self.tls.clone(), name).await;
+        let session = connected.map_err(|error| told(&error))?;
+        let newest = self.identity.newest();
+        let newest = newest.map(|id| id.0.to_bytes().to_vec());
+        let greeting = async { session.client.query_one(sql::GREET, &[&newest]).await };
+        let (statements, greeted) = join(Session::prepare(&session.client, &self.prepared), greeting).await;
+        let greeted = greeted.map_err(|error| told(&error))?;
+        self.identity.recognise(&session.client, greeted.get(0), greeted.get(1)).await?;
+        self.end_lost(&session).await.map_err(|error| told(&error))?;
+        if self.lost().len() >= LOST_MAX {
+            return Err(format!("{LOST_MAX} backends of broken connections do not end; look at pg_stat_activity"));
+        }
+        Ok(session.with(statements.map_err(|error| told(&error))?))
+    }
+
+    /// A new connection under `name`, with nothing prepared.
+    pub(super) async fn connect_bare(&self, name: String) -> Result<Session, String> {
+        Session::connect(&self.config, self.tls.clone(), name).await.map_err(|error| told(&error))
+    }
+
+    /// A shared connection for reads.
+    pub(super) async fn reader(&self) -> Result<Arc<Session>, String> {
+        let turn = self.next_reader.fetch_add(1, Ordering::Relaxed);
+        let mut slot = self.readers[turn % self.readers.len()].lock().await;
+        if let Some(session) = slot.as_ref().filter(|session| session.is_good()) {
+            return Ok(session.clone());
+        }
+        *slot = None;
+        let session = Arc::new(self.connect().await?);
+        *slot = Some(session.clone());
+        Ok(session)
+    }
+
+    /// A connection of one's own.
+    pub(super) async fn writer(&self) -> Result<Writer<'_>, String> {
+        let permit = self.writers.acquire().await.map_err(|error| error.to_string())?;
+        let idle = loop {
+            match self.idle().pop() {
+                Some(session) if !session.is_good() => drop(session),
+                found => break found,
+            }
+        };
+        let session = match idle {
+            Some(session) => session,
+            None => self.connect().await?,
+        };
+        Ok(Writer { pool: self, session: Some(session), idle_again: false, _permit: permit })
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Session>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lost(&self) -> MutexGuard<'_, Vec<String>> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether no connection that was given up may still have a backend at work.
+    pub(super) fn nothing_lost(&self) -> bool {
+        self.lost().is_empty()
+    }
+
+    /// Ends the backends of connections that were given up, over `session`. What one of them is executing may still be
+    /// committed, so this is no answer to what became of it; but it does not go on for long.
+    pub(super) async fn end_lost(&self, session: &Session) -> Result<(), Error> {
+        let names = self.lost().clone();
+        if names.is_empty() {
+            return Ok(());
+        }
+        let listed: i64 = session.client.query_one(sql::END_LOST, &[&names]).await?.get(0);
+        if listed == 0 {
+            self.lost().retain(|name| !names.contains(name));
+        }
+        Ok(())
+    }
+}
+
+impl Writer<'_> {
+    /// The connection.
+    pub(super) fn session(&self) -> Result<&Session, String> {
+        self.session.as_ref().ok_or_else(|| "the connection was given up".to_owned())
+    }
+
+    /// Nothing asked of it is on its way any more: others may use it.
+    pub(super) fn give_back(mut self) {
+        self.idle_again = true;
+    }
+}
+
+/// Not given back, it is closed: it failed, or whoever used it did not wait for the answer.
+impl Drop for Writer<'_> {
+    fn drop(&mut self) {
+        let Some(session) = self.session.take() else { return };
+        match self.idle_again && session.is_good() {
+            true => self.pool.idle().push(session),
+            false => self.pool.lost().push(session.name.clone()),
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! What forebay keeps in a schema of its own, and the statements on it. Each is one round trip and one transaction.
+
+/// The schema, as `forebay store init` makes it. `meta` has one row.
+pub(super) const SCHEMA: &str = "\
+CREATE SCHEMA IF NOT EXISTS forebay;
+CREATE TABLE IF NOT EXISTS forebay.meta (
+    one boolean PRIMARY KEY DEFAULT true CHECK (one),
+    format integer NOT NULL,
+    incarnation bigint NOT NULL,
+    floor bytea NOT NULL
+);
+CREATE TABLE IF NOT EXISTS forebay.applied (
+    id bytea CONSTRAINT forebay_applied_id PRIMARY KEY,
+    applied boolean NOT NULL
+);
+CREATE TABLE IF NOT EXISTS forebay.documents (
+    space smallint NOT NULL,
+    name bytea NOT NULL,
+    version bytea NOT NULL,
+    expires_at_ms bigint,
+    value bytea NOT NULL,
+    CONSTRAINT forebay_documents_name PRIMARY KEY (space, name)
+);
+CREATE INDEX IF NOT EXISTS forebay_documents_expiry
+    ON forebay.documents (expires_at_ms, space, name) WHERE expires_at_ms IS NOT NULL;
+CREATE OR REPLACE FUNCTION forebay.require(spaces smallint[], names bytea[], versions bytea[]) RETURNS void
+    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE overtaken text;
+BEGIN
+    SELECT string_agg((k.place - 1)::text, ',' ORDER BY k.place) INTO overtaken
+        FROM unnest(spaces, names, versions) WITH ORDINALITY AS k(space, name, version, place)
+        LEFT JOIN forebay.documents d ON d.space = k.space AND d.name = k.name
+        WHERE d.version IS DISTINCT FROM k.version;
+    IF overtaken IS NOT NULL THEN
+        RAISE EXCEPTION 'versions were overtaken' USING ERRCODE = 'FB001', DETAIL = overtaken;
+    END IF;
+END $$;
+CREATE OR REPLACE FUNCTION forebay.overtaken(places text) RETURNS void LANGUAGE plpgsql STRICT AS $$
+BEGIN
+    RAISE EXCEPTION 'versions were overtaken' USING ERRCODE = 'FB001', DETAIL = places;
+END $$;
+CREATE SEQUENCE IF NOT EXISTS forebay.versions;
+SELECT nextval('forebay.versions');
+CREATE TABLE IF NOT EXISTS forebay.row_versions (
+    tab text,
+    key text[],
+    version bigint NOT NULL,
+    PRIMARY KEY (tab, key)
+);
+CREATE TABLE IF NOT EXISTS forebay.changes (
+    x xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    tab text NOT NULL,
+    old_key text[],
+    new_key text[]
+);
+CREATE INDEX IF NOT EXISTS forebay_changes_x ON forebay.changes (x);
+CREATE OR REPLACE FUNCTION forebay.set_version() RETURNS trigger LANGUAGE plpgsql
+    SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    NEW.forebay_version := nextval('forebay.versions');
+    RETURN NEW;
+END $$;
+INSERT INTO forebay.meta (format, incarnation, floor) VALUES (1, 0, '\\x00000000000000000000000000000000')
+    ON CONFLICT DO NOTHING;
+";
+
+/// Whether the schema is there, and whether this role may use it.
+pub(super) const THERE: &str = "\
+SELECT c.oid IS NOT NULL, coalesce(has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'INSERT'), false)
+FROM (SELECT) AS one LEFT JOIN pg_namespace n ON n.nspname = 'forebay'
+    LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = 'applied'";
+
+/// The form of the schema that this program reads and writes.
+pub(super) const FORMAT: i32 = 1;
+
+/// Settings of every session. Plans look keys up by index whatever the statistics say, since a plan that was made over
+/// an empty table is kept; texts of values do not depend on the server's defaults; no timeout of the server's ends a
+/// statement, for forebay has its own.
+pub(super) const SESSION_OPTIONS: &str = "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off \
+     -c jit=off -c statement_timeout=0 -c idle_in_transaction_session_timeout=0 -c standard_conforming_strings=on \
+     -c client_encoding=UTF8 -c datestyle=ISO -c intervalstyle=postgres -c timezone=UTC -c extra_float_digits=1 \
+     -c bytea_output=hex -c default_transaction_isolation=read\\ committed -c default_transaction_read_only=off";
+
+/// What every new session asks first: whether this is still the database that was opened, and ours; `$1` is the newest
+/// acknowledged id. And commits are durable, whatever the role's default: what is more than `on` stays.
+pub(super) const GREET: &str = "\
+SELECT incarnation,
+    $1::bytea IS NULL OR EXISTS (SELECT FROM forebay.applied WHERE id = $1),
+    set_config('synchronous_commit', CASE current_setting('synchronous_commit')
+        WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false)
+FROM forebay.meta";
+
+/// The statements that a session prepares, by their places in [`PREPARED`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Prepared {
+    /// One document.
+    GetOne,
+    /// Several, with their places from 1.
+    Get,
+    /// A group of commits.
+    Commit,
+    /// The same, if versions are still current.
+    CommitChecked,
+}
+
+pub(super) const PREPARED: [&str; 4] = [
+    "SELECT version, value FROM forebay.documents WHERE space = $1::smallint AND name = $2::bytea",
+    "SELECT k.place, d.version, d.value
+        FROM unnest($1::smallint[], $2::bytea[]) WITH ORDINALITY AS k(space, name, place)
+        JOIN forebay.documents d ON d.space = k.space AND d.name = k.name",
+    "WITH entered AS (INSERT INTO forebay.applied (id, applied) SELECT id, true FROM unnest($1::bytea[]) AS id),
+    removed AS (DELETE FROM forebay.documents d USING unnest($2::smallint[], $3::bytea[]) AS k(space, name)
+        WHERE d.space = k.space AND d.name = k.name),
+    put AS (INSERT INTO forebay.documents (space, name, version, expires_at_ms, value)
+        SELECT * FROM unnest($4::smallint[], $5::bytea[], $6::bytea[], $7::bigint[], $8::bytea[])
+        ON CONFLICT (space, name) DO UPDATE SET version = excluded.version,
+            expires_at_ms = excluded.expires_at_ms, value = excluded.value)
+    SELECT 1",
+    "WITH entered AS (INSERT INTO forebay.applied (id, applied) SELECT id, true FROM unnest($1::bytea[]) AS id),
+    removed AS (DELETE FROM forebay.documents d USING unnest($2::smallint[], $3::bytea[]) AS k(space, name)
+        WHERE d.space = k.space AND d.name = k.name),
+    put AS (INSERT INTO forebay.documents (space, name, version, expires_at_ms, value)
+        SELECT * FROM unnest($4::smallint[], $5::bytea[], $6::bytea[], $7::bigint[], $8::bytea[])
+        ON CONFLICT (space, name) DO UPDATE SET version = excluded.version,
+            expires_at_ms = excluded.expires_at_ms, value = excluded.value)
+    SELECT 1 FROM forebay.require($9::smallint[], $10::bytea[], $11::bytea[])",
+];
+
+/// Whether an id stands for a commit (`true`) or for its refusal.
+pub(super) const KNOWN: &str = "SELECT applied FROM forebay.applied WHERE id = $1::bytea";
+
+/// Enters an id, so that its commit can never be applied. It waits for a commit of the same id that is on its way, and
+/// fails if that wins.
+pub(super) const TOMBSTONE: &str = "INSERT INTO forebay.applied (id, applied) VALUES ($1::bytea, false)";
+
+pub(super) const SCAN: &str = "\
+SELECT name FROM forebay.documents WHERE space = $1::smallint AND name > $2::bytea ORDER BY name LIMIT $3::bigint";
+
+/// As [`SCAN`], from the first on: the empty name is a name.
+pub(super) const SCAN_FIRST: &str =
+    "SELECT name FROM forebay.documents WHERE space = $1::smallint ORDER BY name LIMIT $2::bigint";
+
+pub(super) const COUNT: &str = "SELECT count(*) FROM forebay.documents WHERE space = $1::smallint";
+
+pub(super) const CLEAR: &str = "\
+WITH entered AS (INSERT INTO forebay.applied (id, applied) VALUES ($2::bytea, true))
+DELETE FROM forebay.documents WHERE space = ANY($1::smallint[])";
+
+pub(super) const EXPIRED: &str = "\
+SELECT space, name FROM forebay.documents WHERE expires_at_ms <= $1::bigint
+ORDER BY expires_at_ms, space, name LIMIT $2::bigint";
+
+/// The newest id that may be forgotten, if more than `$1` are kept; `$2` is the oldest on its way.
+pub(super) const FORGETTABLE: &str = "\
+SELECT id FROM (SELECT id FROM forebay.applied ORDER BY id DESC OFFSET $1::bigint) AS old
+WHERE $2::bytea IS NULL OR id < $2 ORDER BY id DESC LIMIT 1";
+
+pub(super) const FORGET: &str = "\
+WITH gone AS (DELETE FROM forebay.applied WHERE id <= $1::bytea)
+UPDATE forebay.meta SET floor = greatest(floor, $1)";
+
+/// Ends backends of connections that were given up, `$1`, and says how many are still listed.
+pub(super) const END_LOST: &str = "\
+SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+WHERE datname = current_database() AND usename = current_user AND application_name = ANY($1::text[])";
+
+/// Backends of earlier openings, whoever their role is: `$1` is our own name's beginning.
+pub(super) const EARLIER: &str = "\
+SELECT pid, usename::text, usename = current_user FROM pg_stat_activity
+WHERE datname = current_database() AND application_name LIKE 'forebay %'
+    AND NOT starts_with(application_name, $1::text) AND pid <> pg_backend_pid()";
+
+/// The lock that one forebay holds on its database: `fore` and `bay`, as numbers.
+pub(super) const LOCK: &str = "SELECT pg_try_advisory_lock(1718579813, 6447481)";
+
+/// Who holds it.
+pub(super) const HOLDER: &str = "\
+SELECT a.pid, coalesce(a.client_addr::text, 'this machine'), a.backend_start::text
+FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+WHERE l.locktype = 'advisory' AND l.classid = 1718579813 AND l.objid = 6447481 AND l.granted
+    AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+
+/// What was noted since the snapshot `$1`, with the snapshot of this look; at least one row.
+pub(super) const OUTSIDE: &str = "\
+SELECT s.snapshot::text, c.tab, c.x::text, c.old_key, c.new_key
+FROM (SELECT pg_current_snapshot() AS snapshot) s LEFT JOIN forebay.changes c
+    ON c.x >= pg_snapshot_xmin($1::text::pg_snapshot) AND NOT pg_visible_in_snapshot(c.x, $1::text::pg_snapshot)";
+
+/// Removes notes that the snapshot `$1` has seen, and all after it.
+pub(super) const FORGET_OUTSIDE: &str = "DELETE FROM forebay.changes WHERE x < pg_snapshot_xmin($1::text::pg_snapshot)";

@@ -1,0 +1,30 @@
+//! The driver over a real PostgreSQL, which each test starts for itself.
+
+mod faults;
+mod mapping;
+mod opening;
+#[path = "../../../../tests/common/postgres.rs"]
+mod server;
+mod suite;
+
+use std::time::Duration;
+
+use forebay_drivers::postgres::{OpenError, Postgres, PostgresOptions};
+use server::Server;
+
+/// Time for one call, where the machine may be busy and nothing is to fail.
+const PATIENT: Duration = Duration::from_secs(20);
+
+/// A runtime for the driver's tasks.
+fn tokio_runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
+}
+
+fn options(server: &Server, database: &str) -> PostgresOptions {
+    let address = server.url(database).parse().expect("a URL");
+    PostgresOptions { timeout: PATIENT, ..PostgresOptions::new(address) }
+}
+
+fn open(runtime: &tokio::runtime::Runtime, options: PostgresOptions) -> Result<Postgres, OpenError> {
+    runtime.block_on(Postgres::open(options))
+}

@@ -1,0 +1,126 @@
+//! Who may open a database, and what it finds.
+
+use forebay::change::Change;
+use forebay::store::suite::{block_on, write};
+use forebay::store::{Commit, CommitOutcome, Store};
+use forebay::version::Mint;
+use forebay::{Key, TxnId, Value};
+use forebay_drivers::postgres::{OpenError, PostgresOptions};
+
+use crate::server::{Server, Stop};
+use crate::{open, options, tokio_runtime};
+
+fn put(mint: &Mint, name: &[u8]) -> Commit {
+    let writes = vec![write(&Key::new(0, name), None, vec![Change::Put(Value::bytes(*b"x"))])];
+    Commit { id: TxnId(mint.next()), version: mint.next(), checks: Vec::new(), writes }
+}
+
+#[test]
+fn one_forebay_per_database() {
+    let server = Server::start();
+    let (first, second) = (server.database(), server.database());
+    let runtime = tokio_runtime();
+    let store = open(&runtime, options(&server, &first)).expect("it opens");
+    let other = open(&runtime, options(&server, &second)).expect("another database is another matter");
+    let refused = open(&runtime, options(&server, &first)).err().expect("one is enough");
+    assert!(matches!(refused, OpenError::Taken { .. }), "{refused}");
+    assert!(!refused.to_string().contains('\n'));
+    drop((store, other));
+    open(&runtime, options(&server, &first)).expect("it is free again");
+}
+
+#[test]
+fn what_is_wrong_is_one_line_with_the_fix() {
+    let server = Server::start();
+    let database = server.database();
+    let runtime = tokio_runtime();
+    let error = |url: &str| {
+        let options = PostgresOptions::new(url.parse().expect("a URL"));
+        open(&runtime, options).err().expect("it can't be opened").to_string()
+    };
+    let text = error(&server.url("nowhere"));
+    assert!(text.contains("can't reach PostgreSQL") && text.contains("does not exist"), "{text}");
+    let text = error("postgres://app@127.0.0.1:1/shop");
+    assert!(text.contains("127.0.0.1:1/shop") && text.contains("start it"), "{text}");
+    // A role that may not make a schema.
+    server.sql(&database, "CREATE ROLE poor LOGIN");
+    let text = error(&server.url(&database).replace("app@", "poor@"));
+    assert!(text.contains("forebay store init --print"), "{text}");
+    let text = error(&format!("{}?sslmode=require", server.url(&database)));
+    assert!(text.contains("TLS"), "{text}");
+}
+
+/// A database that was restored to an earlier state begins a new incarnation, so that nothing cached is believed.
+#[test]
+fn a_restored_database_is_recognised() {
+    let server = Server::start();
+    let database = server.database();
+    let runtime = tokio_runtime();
+    let store = open(&runtime, options(&server, &database)).expect("it opens");
+    let (mint, before) = (Mint::new(store.incarnation()), store.incarnation());
+    let lost = put(&mint, b"lost");
+    assert_eq!(block_on(store.commit(std::slice::from_ref(&lost))), [CommitOutcome::Committed(Vec::new())]);
+    server.stop(Stop::Fast);
+    server.start_again();
+    block_on(store.get(&[Key::new(0, b"lost")])).ok();
+    assert_eq!(store.incarnation(), before, "a restart loses nothing");
+    // As a restored backup has it: neither the document nor the id.
+    server.sql(&database, "TRUNCATE forebay.applied, forebay.documents");
+    server.stop(Stop::Fast);
+    server.start_again();
+    let read = (0..100).find_map(|_| block_on(store.get(&[Key::new(0, b"lost")])).ok());
+    assert_eq!(read.expect("it can be read").remove(0).value, None);
+    assert!(store.incarnation() > before);
+}
+
+/// More commits than ids are remembered: the last answer as before, the first are refused, never applied anew.
+#[test]
+fn ids_are_forgotten_below_a_floor() {
+    let server = Server::start();
+    let database = server.database();
+    let runtime = tokio_runtime();
+    let store = open(&runtime, options(&server, &database)).expect("it opens");
+    let mint = Mint::new(store.incarnation());
+    let commits: Vec<Commit> = (0..80_000).map(|_| put(&mint, b"a")).collect();
+    for group in commits.chunks(2_000) {
+        assert!(block_on(store.commit(group)).iter().all(|outcome| matches!(outcome, CommitOutcome::Committed(_))));
+    }
+    let ids = || server.sql(&database, "SELECT count(*) FROM forebay.applied").parse::<u64>().expect("a number");
+    while ids() > 75_000 {
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let first = block_on(store.commit(&commits[..1])).remove(0);
+    assert!(matches!(first, CommitOutcome::Refused(_)), "{first:?}");
+    assert!(block_on(store.outcome(commits[0].id)).is_err(), "what became of it is not known any more");
+    assert_eq!(block_on(store.commit(&commits[79_999..])), [CommitOutcome::Committed(Vec::new())]);
+    drop(store);
+    let store = open(&runtime, options(&server, &database)).expect("it opens again");
+    let first = block_on(store.commit(&commits[..1])).remove(0);
+    assert!(matches!(first, CommitOutcome::Refused(_)), "{first:?}");
+}
+
+/// TLS with a root of one's own, and never without checking it.
+#[test]
+fn tls_checks_the_server() {
+    let server = Server::start();
+    let database = server.database();
+    let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).expect("a certificate");
+    server.use_tls(&made.cert.pem(), &made.signing_key.serialize_pem());
+    server.stop(Stop::Fast);
+    server.start_again();
+    let roots = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(roots.path(), made.cert.pem()).expect("it can be written");
+    let runtime = tokio_runtime();
+    let at = |query: &str| {
+        let address = format!("{}?sslmode=require{query}", server.url(&database)).parse().expect("a URL");
+        open(&runtime, PostgresOptions { address, ..options(&server, &database) })
+    };
+    let store = at(&format!("&sslrootcert={}", roots.path().display())).expect("its root is known");
+    assert_eq!(block_on(store.commit(&[put(&Mint::new(store.incarnation()), b"a")])).len(), 1);
+    let encrypted = "SELECT count(*) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
+        WHERE application_name LIKE 'forebay %' AND NOT ssl";
+    assert_eq!(server.sql(&database, encrypted), "0");
+    drop(store);
+    let refused = at("").err().expect("nobody vouches for it").to_string();
+    assert!(refused.contains("certificate"), "{refused}");
+}

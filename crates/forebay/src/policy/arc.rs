@@ -1,0 +1,186 @@
+//! ARC: two LRU lists, of what was asked for once and more than once, and ghosts of both. A hit on a ghost says which
+//! list was too short, and moves the target `p` between them.
+//!
+//! As figure 4 of the paper, with a real-valued `p`. Where entries weigh differently, weights stand for counts.
+
+use std::sync::Arc;
+
+use super::history::History;
+use super::list::{Lists, NODE_BYTES};
+use super::{Access, Hits, NothingLearned, Order, Policy, Settings, Slot, Unit, Why};
+
+/// See the module.
+pub static ARC: Policy = Policy {
+    name: "arc",
+    summary: "recency and frequency, balanced by what it regrets; good on disks and databases",
+    source: "Megiddo, Modha: ARC, a self-tuning, low overhead replacement cache, FAST 2003",
+    hits: Hits::Accesses,
+    entry_bytes: NODE_BYTES + 1,
+    parameters: &[],
+    learned: |_| Arc::new(NothingLearned),
+    order: |settings, _| Box::new(ArcOrder::new(settings)),
+};
+
+/// T1 of the paper: asked for once lately.
+const ONCE: u32 = 0;
+/// T2 of the paper: asked for at least twice lately.
+const OFTEN: u32 = 1;
+const PINNED: u32 = 2;
+
+/// Ghosts of either list weigh at most so many capacities.
+const GHOSTS_MAX: u64 = 4;
+
+struct ArcOrder {
+    unit: Unit,
+    capacity: u64,
+    /// Target for the weight of `ONCE`.
+    p: f64,
+    lists: Lists,
+    /// Whether an entry belongs to `OFTEN`, for when it is pinned.
+    often: Vec<bool>,
+    /// B1 and B2 of the paper.
+    ghosts: [History<()>; 2],
+    /// The key that was just found among the ghosts of this list, from `admit` until it is inserted.
+    returning: Option<(u64, u32)>,
+    /// The victim just named goes without a ghost: `ONCE` fills all of its half of the directory.
+    without_ghost: bool,
+}
+
+impl ArcOrder {
+    fn new(settings: &Settings) -> ArcOrder {
+        ArcOrder {
+            unit: settings.unit,
+            capacity: settings.capacity,
+            p: 0.0,
+            lists: Lists::new(3),
+            often: Vec::new(),
+            ghosts: [History::new(), History::new()],
+            returning: None,
+            without_ghost: false,
+        }
+    }
+
+    fn home(&self, slot: Slot) -> u32 {
+        if self.often[slot as usize] { OFTEN } else { ONCE }
+    }
+
+    fn directory(&self, list: u32) -> u64 {
+        self.lists.weight(list) + self.ghosts[list as usize].weight()
+    }
+
+    /// REPLACE of the paper.
+    fn replace(&self, returns_to: Option<u32>) -> Option<Slot> {
+        let once = self.lists.weight(ONCE) as f64;
+        let from_once = once > self.p || (once == self.p && returns_to == Some(OFTEN));
+        let (first, second) = if from_once { (ONCE, OFTEN) } else { (OFTEN, ONCE) };
+        self.lists.oldest(first).or_else(|| self.lists.oldest(second))
+    }
+
+    /// Case IV keeps the directory within two capacities as long as all entries weigh the same and none is pinned or
+    /// invalidated; this wider bound holds in any case.
+    fn trim(&mut self) {
+        self.ghosts[0].trim(GHOSTS_MAX * self.capacity);
+        self.ghosts[1].trim(GHOSTS_MAX * self.capacity);
+    }
+}
+
+impl Order for ArcOrder {
+    fn access(&mut self, slot: Slot, _: &Access) {
+        if matches!(self.lists.list_of(slot), Some(ONCE | OFTEN)) {
+            self.often[slot as usize] = true;
+            self.lists.move_to(OFTEN, slot);
+        }
+    }
+
+    fn admit(&mut self, access: &Access) -> bool {
+        let [once, often] = [0, 1].map(|list| self.ghosts[list].weight() as f64);
+        let ghost_of = [ONCE, OFTEN].into_iter().find(|&list| self.ghosts[list as usize].take(access.hash).is_some());
+        match ghost_of {
+            Some(ONCE) => self.p = (self.p + (often / once).max(1.0)).min(self.capacity as f64),
+            Some(_) => self.p = (self.p - (once / often).max(1.0)).max(0.0),
+            None => {}
+        }
+        self.returning = ghost_of.map(|list| (access.hash, list));
+        true
+    }
+
+    fn inserted(&mut self, slot: Slot, access: &Access) {
+        let often = matches!(self.returning.take(), Some((hash, _)) if hash == access.hash);
+        if slot as usize >= self.often.len() {
+            self.often.resize(slot as usize + 1, false);
+        }
+        self.often[slot as usize] = often;
+        self.lists.push(self.home(slot), slot, self.unit.weight(access.size));
+    }
+
+    fn resized(&mut self, slot: Slot, size: u32) {
+        self.lists.set_weight(slot, self.unit.weight(size));
+    }
+
+    fn removed(&mut self, slot: Slot, hash: u64, why: Why) {
+        let weight = self.lists.remove(slot);
+        if why == Why::Evicted && !std::mem::take(&mut self.without_ghost) {
+            self.ghosts[self.home(slot) as usize].push(hash, weight, ());
+            self.trim();
+        }
+    }
+
+    fn victim(&mut self, incoming: &Access, _: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
+        self.without_ghost = false;
+        let returns_to = self.returning.filter(|&(hash, _)| hash == incoming.hash).map(|(_, list)| list);
+        if incoming.slot.is_some() || returns_to.is_some() {
+            return self.replace(returns_to);
+        }
+        // Case IV of the paper.
+        if self.directory(ONCE) + u64::from(self.unit.weight(incoming.size)) > self.capacity {
+            if self.ghosts[0].pop_oldest().is_none() {
+                let oldest = self.lists.oldest(ONCE);
+                self.without_ghost = oldest.is_some();
+                return oldest.or_else(|| self.lists.oldest(OFTEN));
+            }
+        } else if self.directory(ONCE) + self.directory(OFTEN) >= 2 * self.capacity {
+            self.ghosts[1].pop_oldest();
+        }
+        self.replace(None)
+    }
+
+    fn withdraw(&mut self, slot: Slot) {
+        self.lists.move_to(PINNED, slot);
+    }
+
+    fn restore(&mut self, slot: Slot) {
+        self.lists.move_to(self.home(slot), slot);
+    }
+
+    fn set_capacity(&mut self, capacity: u64) {
+        self.capacity = capacity;
+        self.p = self.p.min(capacity as f64);
+        self.trim();
+    }
+
+    fn ghost_bytes(&self) -> usize {
+        self.ghosts.iter().map(History::bytes).sum()
+    }
+
+    fn explain(&self, slot: Slot) -> String {
+        let (times, list) = match self.lists.list_of(slot) {
+            Some(ONCE) => ("once", ONCE),
+            Some(OFTEN) => ("more than once", OFTEN),
+            Some(_) => return "pinned".into(),
+            None => return "not in".into(),
+        };
+        let weight = self.lists.weight(list);
+        format!("asked for {times} lately ({weight} such); what was asked for once should be {:.0}", self.p)
+    }
+
+    fn validate(&self) {
+        self.lists.validate();
+        self.ghosts.iter().for_each(History::validate);
+        assert!((0.0..=self.capacity as f64).contains(&self.p), "the target is within the capacity");
+        let [once, often] = [0, 1].map(|list| self.ghosts[list].weight());
+        assert!(once.max(often) <= GHOSTS_MAX * self.capacity, "ghosts beyond their bound");
+        for list in [ONCE, OFTEN] {
+            assert!(self.lists.iter(list).all(|slot| self.home(slot) == list), "list {list}: a slot from elsewhere");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Commits over a store that never waits: whoever commits does all of it in one go, without a place among others. And
+//! what stops the commits for good.
+
+use smallvec::SmallVec;
+
+use super::{Committer, conflict};
+use crate::read::Read;
+use crate::store::{Commit, CommitOutcome, Write};
+use crate::txn::settled::Failure;
+
+/// What became of a commit that was to be done at once.
+pub(in crate::txn) enum Now {
+    /// It is applied and published; its locks are the transaction's still.
+    Published,
+    /// It was not applied.
+    Failed(Failure),
+    /// It may have been applied, and nothing ever tells: its keys must stay locked.
+    Unknown,
+    /// It has to take its place among others.
+    Later(Commit),
+}
+
+impl Committer {
+    /// Commits and publishes at once, if the store never waits and nothing is on its way: what is may be earlier
+    /// results of the same keys. The keys are locked, and stay so; if `uncached` they leave the cache.
+    pub(in crate::txn) fn commit_now(&self, commit: Commit, uncached: bool) -> Now {
+        if !self.is_idle() {
+            return Now::Later(commit);
+        }
+        let _guard = self.watch_for_panic();
+        let now = self.apply_now(commit, uncached);
+        if matches!(now, Now::Unknown) {
+            self.stop_for_good();
+        }
+        now
+    }
+
+    /// Whether nothing is on its way, and commits are taken.
+    pub(in crate::txn) fn is_idle(&self) -> bool {
+        let queue = self.queue();
+        queue.refuses().is_none() && queue.unsettled.is_empty()
+    }
+
+    /// While what it gives back is there, a panic stops the commits for good.
+    pub(in crate::txn) fn watch_for_panic(&self) -> impl Drop {
+        OnPanic(self)
+    }
+
+    /// No commit is taken any more: the store has broken the contract of [`Store::commit_now`].
+    pub(in crate::txn) fn stop_for_good(&self) {
+        let store = self.store.name();
+        let why = format!("the store {store} broke its contract, which is a bug: restart the server");
+        self.queue().broken = Some(why);
+    }
+
+    /// As [`Committer::commit_now`], for who has asked whether the committer is idle. Takes no lock of the committer's:
+    /// its caller may hold the lock table's, which is taken under the committer's elsewhere.
+    pub(in crate::txn) fn apply_now(&self, commit: Commit, uncached: bool) -> Now {
+        match self.store.commit_now(&commit) {
+            Some(CommitOutcome::Committed(changed)) => {
+                let version = commit.version;
+                let read = |write: Write| {
+                    let actual = changed.iter().find(|(key, _)| *key == write.key).map(|(_, read)| read.clone());
+                    let read = actual.unwrap_or(Read { value: write.after, version });
+                    (write.key, (!uncached).then_some(read))
+                };
+                let group: SmallVec<[_; 1]> = commit.writes.into_iter().map(read).collect();
+                self.cache.publish_locked(&group);
+                Now::Published
+            }
+            Some(CommitOutcome::Conflict(keys)) => Now::Failed(Failure::Conflict(conflict(&keys))),
+            Some(CommitOutcome::Refused(why)) => Now::Failed(Failure::Refused(why)),
+            Some(CommitOutcome::Unavailable(why)) => Now::Failed(Failure::Unavailable(why)),
+            Some(CommitOutcome::Unknown(why)) => {
+                // Against the contract, so nobody is there to ask. Nothing may be read or built on it.
+                tracing::error!(id = %commit.id, why, "a store that never waits does not know what it has done");
+                commit.writes.iter().for_each(|write| self.cache.remove(&write.key));
+                Now::Unknown
+            }
+            None => Now::Later(commit),
+        }
+    }
+}
+
+/// A panic while a group is published (a bug in a policy, say) would leave the loop at a stand for ever: commits are
+/// refused from then on, with the reason.
+struct OnPanic<'a>(&'a Committer);
+
+impl Drop for OnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let mut queue = self.0.queue();
+            queue.running = false;
+            queue.broken = Some("a commit ended in a panic, which is a bug: restart the server".to_owned());
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Commands that are served without a wait: reads whose keys are all cached, without a lock; and over a store that
+//! never waits, whatever has its keys for itself.
+
+use forebay::key::KeyRef;
+use forebay_protocol::Frame;
+use smallvec::SmallVec;
+
+use super::Session;
+use crate::command::{Call, Command, Effect, Known, txn_error};
+
+impl Session {
+    /// Serves a read whose keys are all cached, without a lock and without a wait; false if it can't be.
+    pub(super) fn serve_published(&mut self, command: &'static Command, frame: Frame<'_>) -> bool {
+        if self.open.is_open() || self.unsettled() {
+            return false;
+        }
+        let Some(body) = command.body() else { return false };
+        if command.effect(frame) != Some(Effect::Read) {
+            return false;
+        }
+        let (space, random, context) = (self.space, self.random_for(command), self.context());
+        let engine = &self.shared.engine;
+        let answer = match command.only_key(frame, space) {
+            Some(key) if !self.is_traced() => {
+                let Some(published) = engine.read_published_one(key, &context) else { return false };
+                body(&mut Call { frame, space, known: Known::One(&published), random })
+            }
+            _ => {
+                let mut keys = SmallVec::<[KeyRef<'_>; 8]>::new();
+                command.each_key(frame, space, &mut |key| keys.push(key));
+                let Some(mut documents) = engine.read_published(&keys, &context) else { return false };
+                if self.is_traced() {
+                    self.trace_reads_alone(&keys, &documents, &context);
+                }
+                body(&mut Call { frame, space, known: Known::Documents(&mut documents), random })
+            }
+        };
+        let reply = answer.unwrap_or_else(|error| error);
+        self.hints.used();
+        self.answer(&reply);
+        true
+    }
+
+    /// Serves a command on documents whose keys nobody else uses over a store that never waits; false if it can't be.
+    pub(super) fn serve_at_once(&mut self, command: &'static Command, frame: Frame<'_>) -> bool {
+        let (Some(body), Some(effect)) = (command.body(), command.effect(frame)) else { return false };
+        if self.open.is_open() || self.is_traced() || !self.shared.engine.commits_at_once() {
+            return false;
+        }
+        let began = self.shared.engine.runtime().elapsed();
+        let locks = self.locks_of(command, effect, frame);
+        let (space, random, context) = (self.space, self.random_for(command), self.context());
+        let done = self.shared.engine.execute_at_once(&locks, &context, |documents| {
+            body(&mut Call { frame, space, known: Known::Documents(documents), random })
+        });
+        let Some(done) = done else { return false };
+        self.hints.used();
+        self.time(command, frame, began);
+        match done {
+            Ok((reply, _)) => self.answer(&reply),
+            Err(error) => self.answer(&txn_error(&error)),
+        }
+        true
+    }
+}

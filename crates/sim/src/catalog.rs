@@ -1,0 +1,314 @@
+//! The keys of a trace: met in a first pass, so that sizes can be shares of them and offline policies know the future.
+//!
+//! A key is known by a 64-bit hash of its name and space; two keys of one hash would count as one, which for 2^28 keys
+//! happens once in 500 traces. With a sample rate below 1 only keys whose hash falls into the sample are met at all
+//! (SHARDS: Waldspurger et al., FAST 2015).
+
+use forebay::hint::HintSet;
+use forebay::policy::{Access, AccessKind};
+use forebay_trace::{Kind, Record, TraceError, TraceKey};
+use hashbrown::HashMap;
+
+/// Most different keys in one run.
+pub const KEYS_MAX: usize = 1 << 30;
+
+/// Most requests of a trace, after sampling, whose future an offline policy can be told: 4 bytes each.
+pub const FUTURE_REQUESTS_MAX: usize = u32::MAX as usize - 1;
+
+/// No further request.
+pub const NEVER: u32 = u32::MAX;
+
+/// One request, as policies and counters see it.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// All that a policy may know; its size is that of the key's first request, at least 1.
+    pub access: Access,
+    /// The key's number in the catalog.
+    pub key: u32,
+    /// The request of the same key that comes next, by its number, [`NEVER`] for none or where nobody asked.
+    pub next: u32,
+    /// Whether that one is a read.
+    pub next_reads: bool,
+}
+
+/// What happens in a trace.
+#[derive(Clone, Copy, Debug)]
+pub enum Event {
+    /// A key is asked for or written.
+    Request(Request),
+    /// A key is deleted.
+    Delete {
+        /// Its hash.
+        hash: u64,
+    },
+    /// A transaction ended.
+    End {
+        /// Its number.
+        txn: u64,
+        /// Whether it took effect.
+        committed: bool,
+    },
+}
+
+/// Which share of the keys takes part.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// The share, above 0 and at most 1.
+    pub rate: f64,
+    /// Another seed draws another sample.
+    pub seed: u64,
+}
+
+impl Sample {
+    fn takes(&self, hash: u64) -> bool {
+        self.rate >= 1.0 || (mix(hash ^ mix(self.seed)) as f64) < self.rate * u64::MAX as f64
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Known {
+    number: u32,
+    size: u32,
+}
+
+/// The keys of one trace, and what comes next after each request.
+pub struct Catalog {
+    keys: HashMap<u64, Known, foldhash::fast::FixedState>,
+    sample: Sample,
+    /// Requests in the sample; deletes do not count.
+    pub requests: u64,
+    /// All requests of the trace, in the sample or not.
+    pub requests_of_trace: u64,
+    /// Sum of the keys' sizes, each as first seen.
+    pub footprint_bytes: u64,
+    /// Whether any request belongs to a transaction.
+    pub has_transactions: bool,
+    future: Future,
+}
+
+#[derive(Default)]
+struct Future {
+    /// By request: first its key, in the end the next request of that key.
+    next: Vec<u32>,
+    /// By request, one bit: whether it reads.
+    reads: Vec<u64>,
+}
+
+impl Future {
+    fn push(&mut self, key: u32, reads: bool) {
+        let place = self.next.len();
+        self.next.push(key);
+        if place.is_multiple_of(64) {
+            self.reads.push(0);
+        }
+        self.reads[place / 64] |= u64::from(reads) << (place % 64);
+    }
+
+    /// Makes the list of keys one of next requests, from behind.
+    fn resolve(&mut self, keys: usize) {
+        let mut later = vec![NEVER; keys];
+        for (place, slot) in self.next.iter_mut().enumerate().rev() {
+            let key = *slot as usize;
+            *slot = std::mem::replace(&mut later[key], place as u32);
+        }
+    }
+
+    fn reads(&self, place: u32) -> bool {
+        self.reads.get(place as usize / 64).is_some_and(|bits| bits >> (place % 64) & 1 == 1)
+    }
+}
+
+impl Catalog {
+    /// Reads the whole trace once. `with_future`: an offline policy will ask what comes next. `met` hears of every
+    /// record.
+    pub fn of(
+        records: impl Iterator<Item = Result<Record, TraceError>>,
+        sample: Sample,
+        with_future: bool,
+        mut met: impl FnMut(),
+    ) -> Result<Catalog, TraceError> {
+        let mut catalog = Catalog {
+            keys: HashMap::default(),
+            sample,
+            requests: 0,
+            requests_of_trace: 0,
+            footprint_bytes: 0,
+            has_transactions: false,
+            future: Future::default(),
+        };
+        for record in records {
+            let record = match record {
+                Err(error) if error.is_truncated() => break,
+                other => other?,
+            };
+            met();
+            if record.kind.is_access() && record.kind != Kind::Delete {
+                catalog.requests_of_trace += 1;
+                let hash = hash_of(&record);
+                if sample.takes(hash) {
+                    catalog.meet(hash, &record, with_future)?;
+                }
+            }
+        }
+        let keys = catalog.keys.len();
+        catalog.future.resolve(if with_future { keys } else { 0 });
+        Ok(catalog)
+    }
+
+    fn meet(&mut self, hash: u64, record: &Record, with_future: bool) -> Result<(), TraceError> {
+        let (number, size) = (self.keys.len() as u32, record.size.unwrap_or(1).max(1));
+        let known = self.keys.entry(hash).or_insert(Known { number, size });
+        if known.number == number {
+            self.footprint_bytes += u64::from(size);
+        }
+        let key = known.number;
+        limit("keys_max", KEYS_MAX, self.keys.len())?;
+        self.requests += 1;
+        self.has_transactions |= record.txn != 0;
+        if with_future {
+            limit("future_requests_max", FUTURE_REQUESTS_MAX, self.future.next.len())?;
+            self.future.push(key, reads(record.kind));
+        }
+        Ok(())
+    }
+
+    /// Number of different keys in the sample.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Hashes of all keys with their numbers, in no order.
+    pub fn keys(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
+        self.keys.iter().map(|(&hash, known)| (hash, known.number))
+    }
+
+    /// What a record of the same trace means in a second pass; `place` counts the requests before it. `None` for what
+    /// is not in the sample.
+    pub fn event(&self, record: &Record, place: &mut u64) -> Option<Event> {
+        if !record.kind.is_access() {
+            return Some(Event::End { txn: record.txn, committed: record.kind == Kind::Committed });
+        }
+        let hash = hash_of(record);
+        if record.kind == Kind::Delete {
+            return self.sample.takes(hash).then_some(Event::Delete { hash });
+        }
+        let Known { number, size } = *self.keys.get(&hash)?;
+        let next = self.future.next.get(*place as usize).copied().unwrap_or(NEVER);
+        *place += 1;
+        let access = Access {
+            kind: kind_of(record.kind),
+            cost_us: record.cost_us.unwrap_or(0),
+            client: record.client,
+            hints: HintSet(record.hints),
+            txn: record.txn,
+            txn_type: record.txn_type,
+            level: record.level,
+            vertex: record.vertex,
+            ..Access::read(hash, size)
+        };
+        Some(Event::Request(Request {
+            access,
+            key: number,
+            next,
+            next_reads: next != NEVER && self.future.reads(next),
+        }))
+    }
+}
+
+fn limit(name: &'static str, limit: usize, found: usize) -> Result<(), TraceError> {
+    if found <= limit {
+        return Ok(());
+    }
+    Err(TraceError::Limit { name, limit: limit as u64, found: found as u64 })
+}
+
+fn reads(kind: Kind) -> bool {
+    kind == Kind::Read
+}
+
+fn kind_of(kind: Kind) -> AccessKind {
+    match kind {
+        Kind::Write | Kind::Delete => AccessKind::Write,
+        Kind::Prefetch => AccessKind::Prefetch,
+        Kind::Demote => AccessKind::Demote,
+        Kind::Read | Kind::Committed | Kind::Aborted => AccessKind::Read,
+    }
+}
+
+/// The hash by which a key is known, here and to policies: the same on every machine.
+pub fn hash_of(record: &Record) -> u64 {
+    let hash = match &record.key {
+        TraceKey::None => 0,
+        TraceKey::Number(number) => mix(*number),
+        TraceKey::Bytes(bytes) => {
+            mix(bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)))
+        }
+    };
+    if record.space == 0 { hash } else { mix(hash ^ u64::from(record.space)) }
+}
+
+/// splitmix64's finalizer: one to one, and spreads consecutive numbers.
+fn mix(x: u64) -> u64 {
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn record(key: u64, kind: Kind, size: u32) -> Record {
+        Record { key: TraceKey::Number(key), kind, size: Some(size), ..Record::default() }
+    }
+
+    const ALL: Sample = Sample { rate: 1.0, seed: 0 };
+
+    proptest! {
+        /// The next request of each key, against a search.
+        #[test]
+        fn knows_what_comes_next(trace in prop::collection::vec((0u64..9, any::<bool>()), 0..60)) {
+            let records: Vec<_> = trace
+                .iter()
+                .map(|&(key, read)| record(key, if read { Kind::Read } else { Kind::Write }, 7))
+                .collect();
+            let catalog = Catalog::of(records.iter().cloned().map(Ok), ALL, true, || ()).expect("no errors in it");
+            let mut place = 0;
+            for (at, record) in records.iter().enumerate() {
+                let Some(Event::Request(request)) = catalog.event(record, &mut place) else { panic!("a request") };
+                let next = (at + 1..trace.len()).find(|&later| trace[later].0 == trace[at].0);
+                prop_assert_eq!(request.next, next.map_or(NEVER, |next| next as u32));
+                prop_assert_eq!(request.next_reads, next.is_some_and(|next| trace[next].1));
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_are_first_sizes_and_deletes_do_not_count() {
+        let records = [
+            record(1, Kind::Read, 10),
+            record(1, Kind::Write, 90),
+            record(2, Kind::Delete, 5),
+            record(3, Kind::Read, 0),
+        ];
+        let catalog = Catalog::of(records.iter().cloned().map(Ok), ALL, false, || ()).expect("no errors in it");
+        assert_eq!((catalog.len(), catalog.requests, catalog.footprint_bytes), (2, 3, 11));
+        assert!(matches!(catalog.event(&records[2], &mut 0), Some(Event::Delete { .. })));
+        let Some(Event::Request(request)) = catalog.event(&records[1], &mut 1) else { panic!("a request") };
+        assert_eq!((request.access.size, request.next), (10, NEVER));
+    }
+
+    #[test]
+    fn a_sample_has_about_its_share_of_the_keys() {
+        let records = (0..20_000).map(|key| Ok(record(key, Kind::Read, 1)));
+        let catalog = Catalog::of(records, Sample { rate: 0.1, seed: 3 }, false, || ()).expect("no errors in it");
+        assert!((1_800..2_200).contains(&catalog.len()), "{}", catalog.len());
+        assert_eq!(catalog.requests_of_trace, 20_000);
+    }
+}

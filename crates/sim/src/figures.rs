@@ -1,0 +1,276 @@
+//! Results as rows: a table for people, CSV and JSON for programs.
+
+use forebay::policy::Unit;
+use serde::Serialize;
+
+use crate::catalog::Catalog;
+use crate::cell::{Cell, Contender, OTHER_CLIENTS, Tally};
+
+/// One policy at one size on one trace, for all clients or for one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// The trace's file name.
+    pub trace: String,
+    /// The policy, with the parameters that were set.
+    pub policy: String,
+    /// `objects` or `bytes`.
+    pub unit: &'static str,
+    /// The size as it was given.
+    pub size_given: String,
+    /// The size in the unit.
+    pub size: u64,
+    /// Requests that counted.
+    pub requests: u64,
+    /// Those that were cached.
+    pub hits: u64,
+    /// Hits per request.
+    pub hit_ratio: f64,
+    /// Bytes hit per byte asked for.
+    pub byte_hit_ratio: f64,
+    /// Transactional hit ratio by levels, where the trace has transactions.
+    pub thr: Option<f64>,
+    /// Cached keys at the end that have helped no transaction, where there are transactions.
+    pub unhelpful_keys: Option<u64>,
+    /// Bytes of the policy's metadata at the end.
+    pub metadata_bytes: u64,
+    /// Nanoseconds of one thread for each request.
+    pub cpu_ns_per_request: f64,
+    /// The client, if it is counted apart; `other` for those beyond the limit.
+    pub client: Option<String>,
+    /// Standard error of the hit ratio, for a sample.
+    pub hit_ratio_error: Option<f64>,
+}
+
+const COLUMNS: &str = "trace,policy,unit,size_given,size,requests,hits,hit_ratio,byte_hit_ratio,thr,unhelpful_keys,\
+                       metadata_bytes,cpu_ns_per_request";
+
+impl Row {
+    /// The rows of a cell: of all clients, then of each.
+    pub(crate) fn of(
+        trace: &str,
+        contender: &Contender,
+        (unit, given, size): (Unit, &str, u64),
+        catalog: &Catalog,
+        cell: &mut Cell,
+    ) -> Vec<Row> {
+        let thr = cell.transactional_hit_ratio();
+        let all = Row {
+            trace: trace.to_owned(),
+            policy: contender.to_string(),
+            unit: if unit == Unit::Entries { "objects" } else { "bytes" },
+            size_given: given.to_owned(),
+            size,
+            requests: 0,
+            hits: 0,
+            hit_ratio: 0.0,
+            byte_hit_ratio: 0.0,
+            thr,
+            unhelpful_keys: cell.unhelpful_keys(catalog),
+            metadata_bytes: cell.metadata_bytes(),
+            cpu_ns_per_request: cell.cpu_ns_per_request(),
+            client: None,
+            hit_ratio_error: cell.hit_ratio_error(),
+        };
+        let mut rows = vec![all.clone().with(cell.tally())];
+        for (&client, &tally) in cell.clients() {
+            let client = if client == OTHER_CLIENTS { "other".to_owned() } else { client.to_string() };
+            let row =
+                Row { client: Some(client), thr: None, unhelpful_keys: None, hit_ratio_error: None, ..all.clone() };
+            rows.push(row.with(tally));
+        }
+        rows
+    }
+
+    fn with(self, tally: Tally) -> Row {
+        Row {
+            requests: tally.requests,
+            hits: tally.hits,
+            hit_ratio: tally.hit_ratio(),
+            byte_hit_ratio: tally.byte_hit_ratio(),
+            ..self
+        }
+    }
+}
+
+fn optional<T: ToString>(value: &Option<T>) -> String {
+    value.as_ref().map_or_else(String::new, T::to_string)
+}
+
+/// A field of CSV (RFC 4180): quoted where it has to be.
+fn field(text: &str) -> String {
+    match text.contains(['"', ',', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_owned(),
+    }
+}
+
+/// CSV with a header. Columns for clients and the error of a sample follow where there are any.
+pub fn csv(rows: &[Row]) -> String {
+    let with_clients = rows.iter().any(|row| row.client.is_some());
+    let with_errors = rows.iter().any(|row| row.hit_ratio_error.is_some());
+    let mut text = COLUMNS.to_owned();
+    text += if with_clients { ",client" } else { "" };
+    text += if with_errors { ",hit_ratio_error" } else { "" };
+    text.push('\n');
+    for row in rows {
+        text += &format!(
+            "{},{},{},{},{},{},{},{:.6},{:.6},{},{},{},{:.1}",
+            field(&row.trace),
+            field(&row.policy),
+            row.unit,
+            field(&row.size_given),
+            row.size,
+            row.requests,
+            row.hits,
+            row.hit_ratio,
+            row.byte_hit_ratio,
+            row.thr.map_or_else(String::new, |thr| format!("{thr:.6}")),
+            optional(&row.unhelpful_keys),
+            row.metadata_bytes,
+            row.cpu_ns_per_request,
+        );
+        if with_clients {
+            text += &format!(",{}", optional(&row.client));
+        }
+        if with_errors {
+            text += &row.hit_ratio_error.map_or_else(|| ",".to_owned(), |error| format!(",{error:.6}"));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// An array of objects with the columns of the CSV.
+pub fn json(rows: &[Row]) -> String {
+    // Rows are plain numbers and text, which always have a form in JSON.
+    let mut text = serde_json::to_string_pretty(rows).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+/// A table for each trace: hit ratios in percent, policies in lines and sizes in columns, with clients below.
+pub fn table(rows: &[Row]) -> String {
+    let mut text = String::new();
+    for of_trace in rows.chunk_by(|a, b| a.trace == b.trace) {
+        let Some(first) = of_trace.first() else { continue };
+        let all: Vec<&Row> = of_trace.iter().filter(|row| row.client.is_none()).collect();
+        text += &format!("{}: {} requests, hit ratio in % by size in {}\n", first.trace, first.requests, first.unit);
+        text += &grid(&all, "", |row| match row.hit_ratio_error {
+            Some(error) => format!("{:.2}+-{:.2}", 100.0 * row.hit_ratio, 200.0 * error),
+            None => format!("{:.2}", 100.0 * row.hit_ratio),
+        });
+        if all.iter().any(|row| row.thr.is_some()) {
+            text += "\ntransactional hit ratio in %\n";
+            text += &grid(&all, "", |row| row.thr.map_or("-".into(), |thr| format!("{:.2}", 100.0 * thr)));
+        }
+        let mut clients: Vec<&str> = of_trace.iter().filter_map(|row| row.client.as_deref()).collect();
+        clients.sort_by_key(|client| (client.parse::<u32>().unwrap_or(u32::MAX), *client));
+        clients.dedup();
+        for client in clients {
+            let rows: Vec<&Row> = of_trace.iter().filter(|row| row.client.as_deref() == Some(client)).collect();
+            let requests = rows.first().map_or(0, |row| row.requests);
+            text += &format!("\nclient {client}: {requests} requests\n");
+            text += &grid(&rows, "", |row| format!("{:.2}", 100.0 * row.hit_ratio));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// Policies in lines, sizes in columns.
+fn grid(rows: &[&Row], corner: &str, show: impl Fn(&Row) -> String) -> String {
+    let mut lines: Vec<Vec<String>> = Vec::new();
+    for of_policy in rows.chunk_by(|a, b| a.policy == b.policy) {
+        if lines.is_empty() {
+            let heads = of_policy.iter().map(|row| match row.size_given == row.size.to_string() {
+                true => row.size_given.clone(),
+                false => format!("{} ({})", row.size_given, row.size),
+            });
+            lines.push(std::iter::once(corner.to_owned()).chain(heads).collect());
+        }
+        let shown = of_policy.iter().map(|row| show(row));
+        lines.push(std::iter::once(of_policy[0].policy.clone()).chain(shown).collect());
+    }
+    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| lines.iter().filter_map(|line| line.get(column)).map(String::len).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for line in &lines {
+        let cells = line.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| match column {
+            0 => format!("{cell:width$}"),
+            _ => format!("  {cell:>width$}"),
+        });
+        text += cells.collect::<String>().trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+/// The least memory of each policy for a hit ratio, the cheapest first.
+pub fn least_memory_table(rows: &[Row], hit_ratio: f64, contenders: &[Contender]) -> String {
+    let mut text = String::new();
+    for of_trace in rows.chunk_by(|a, b| a.trace == b.trace) {
+        text += &format!("{}: least memory for a hit ratio of {:.2} %\n", of_trace[0].trace, 100.0 * hit_ratio);
+        let mut sorted: Vec<&Row> = of_trace.iter().collect();
+        sorted.sort_by_key(|row| row.size);
+        for row in sorted {
+            text += &format!("{:<20} {:>16} {}  ({:.2} %)\n", row.policy, row.size, row.unit, 100.0 * row.hit_ratio);
+        }
+        let missing = contenders.iter().map(Contender::to_string);
+        for policy in missing.filter(|policy| of_trace.iter().all(|row| row.policy != *policy)) {
+            text += &format!("{policy:<20} {:>16}\n", "never");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(policy: &str, size: u64, hit_ratio: f64) -> Row {
+        Row {
+            trace: "a,b".into(),
+            policy: policy.into(),
+            unit: "objects",
+            size_given: "10%".into(),
+            size,
+            requests: 100,
+            hits: 25,
+            hit_ratio,
+            byte_hit_ratio: 0.5,
+            thr: None,
+            unhelpful_keys: None,
+            metadata_bytes: 7,
+            cpu_ns_per_request: 12.34,
+            client: None,
+            hit_ratio_error: None,
+        }
+    }
+
+    #[test]
+    fn csv_has_the_columns_and_quotes() {
+        let text = csv(&[row("s3-fifo:small=0.2,ghost=1", 5, 0.25)]);
+        let (head, line) = text.trim_end().split_once('\n').expect("two lines");
+        assert_eq!(head, COLUMNS);
+        assert_eq!(line, "\"a,b\",\"s3-fifo:small=0.2,ghost=1\",objects,10%,5,100,25,0.250000,0.500000,,,7,12.3");
+        let of_client = Row { client: Some("3".into()), hit_ratio_error: Some(0.01), ..row("lru", 5, 0.25) };
+        let text = csv(&[row("lru", 5, 0.25), of_client]);
+        assert!(text.starts_with(&format!("{COLUMNS},client,hit_ratio_error\n")), "{text}");
+        assert!(text.ends_with(",3,0.010000\n"), "{text}");
+    }
+
+    #[test]
+    fn a_table_has_a_line_for_each_policy() {
+        let text = table(&[row("lru", 5, 0.25), row("lru", 10, 0.5), row("arc", 5, 0.3), row("arc", 10, 0.625)]);
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let lines: Vec<_> = text.lines().map(words).collect();
+        assert!(lines.contains(&words("lru 25.00 50.00")) && lines.contains(&words("arc 30.00 62.50")), "{text}");
+    }
+
+    #[test]
+    fn json_reads_back() {
+        let value: serde_json::Value = serde_json::from_str(&json(&[row("lru", 5, 0.25)])).expect("sound");
+        assert_eq!((value[0]["size"].as_u64(), value[0]["thr"].is_null()), (Some(5), true));
+    }
+}

@@ -1,0 +1,333 @@
+//! Many policies at many sizes in one pass over a trace, on all cores.
+//!
+//! A first pass meets the keys ([`Catalog`]); in the second one thread reads and the others replay, each the same
+//! events over its own share of the cells, so that the result does not depend on how threads run.
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+
+use forebay::policy::{PolicyError, Unit};
+use forebay_trace::{TraceError, TraceOptions};
+use thiserror::Error;
+
+use crate::catalog::{Catalog, Event, Sample};
+use crate::cell::{Cell, Contender, Counting};
+use crate::figures::Row;
+
+/// Events handed to a thread at once.
+const BATCH_EVENTS: usize = 4096;
+/// Batches that wait for a thread.
+const BATCHES_MAX: usize = 8;
+/// Records between two calls of the progress.
+const PROGRESS_RECORDS: u64 = 65_536;
+/// Bisections of the search for the least memory.
+const ROUNDS_MAX: usize = 24;
+
+/// Why a simulation did not take place.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum LabError {
+    /// The trace.
+    #[error("{}: {error}", path.display())]
+    Trace {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: TraceError,
+    },
+    /// The policy.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// A size that makes no sense.
+    #[error("size '{0}': give a share of the trace (10%), objects (5000), or with --unit bytes a size (64MiB)")]
+    Size(String),
+    /// Nothing is left of the trace.
+    #[error("{}: no requests; is it empty, or --sample too small?", .0.display())]
+    Empty(PathBuf),
+}
+
+/// A cache's size.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Size {
+    /// As it was given.
+    pub given: String,
+    value: SizeValue,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum SizeValue {
+    /// Of the unique keys, or of the footprint.
+    Share(f64),
+    Units(u64),
+}
+
+impl Size {
+    /// Reads `10%`, `5000`, or with bytes as unit `64MiB`.
+    pub fn parse(text: &str, unit: Unit) -> Result<Size, LabError> {
+        let given = text.trim();
+        let wrong = || LabError::Size(given.to_owned());
+        if let Some(percent) = given.strip_suffix('%') {
+            let percent: f64 = percent.trim().parse().map_err(|_| wrong())?;
+            if !(percent > 0.0 && percent <= 100_000.0) {
+                return Err(wrong());
+            }
+            return Ok(Size { given: given.to_owned(), value: SizeValue::Share(percent / 100.0) });
+        }
+        let digits = given.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let factor: u64 = match &given[digits.len()..].to_ascii_lowercase()[..] {
+            "" => 1,
+            "k" | "kib" if unit == Unit::Bytes => 1 << 10,
+            "m" | "mib" if unit == Unit::Bytes => 1 << 20,
+            "g" | "gib" if unit == Unit::Bytes => 1 << 30,
+            "t" | "tib" if unit == Unit::Bytes => 1 << 40,
+            _ => return Err(wrong()),
+        };
+        let number: u64 = digits.trim().parse().map_err(|_| wrong())?;
+        let units = number.checked_mul(factor).filter(|&units| units > 0).ok_or_else(wrong)?;
+        Ok(Size { given: given.to_owned(), value: SizeValue::Units(units) })
+    }
+
+    /// Objects or bytes of the whole trace.
+    fn units(&self, whole: u64) -> u64 {
+        match self.value {
+            SizeValue::Share(share) => ((whole as f64 * share) as u64).max(1),
+            SizeValue::Units(units) => units,
+        }
+    }
+}
+
+/// What to simulate.
+#[derive(Clone, Debug)]
+pub struct LabOptions {
+    /// Policies, in the order of the result.
+    pub contenders: Vec<Contender>,
+    /// Sizes, in the order of the result.
+    pub sizes: Vec<Size>,
+    /// What sizes count.
+    pub unit: Unit,
+    /// Count only reads; writes still come in.
+    pub reads_only: bool,
+    /// The share of the requests at the start that only warms the caches.
+    pub warmup: f64,
+    /// Which keys take part.
+    pub sample: Sample,
+    /// Count clients apart.
+    pub per_client: bool,
+    /// How traces are read.
+    pub trace: TraceOptions,
+    /// Threads beside the one that reads.
+    pub threads: NonZeroUsize,
+}
+
+/// How far a simulation is.
+pub trait Progress: Sync {
+    /// A pass begins, over so many records if that is known.
+    fn begin(&self, pass: &str, records: Option<u64>);
+    /// So many more records were read.
+    fn advance(&self, records: u64);
+    /// The pass is over.
+    fn end(&self);
+}
+
+/// No progress.
+pub struct Silent;
+
+impl Progress for Silent {
+    fn begin(&self, _: &str, _: Option<u64>) {}
+    fn advance(&self, _: u64) {}
+    fn end(&self) {}
+}
+
+/// A trace whose keys are known.
+pub struct Lab<'a> {
+    path: &'a Path,
+    options: &'a LabOptions,
+    progress: &'a dyn Progress,
+    catalog: Catalog,
+    records: u64,
+}
+
+impl<'a> Lab<'a> {
+    /// Meets the trace's keys.
+    pub fn open(path: &'a Path, options: &'a LabOptions, progress: &'a dyn Progress) -> Result<Lab<'a>, LabError> {
+        let failed = |error| LabError::Trace { path: path.to_owned(), error };
+        progress.begin("reading keys", None);
+        let mut records = 0;
+        let offline = options.contenders.iter().any(Contender::is_offline);
+        let trace = forebay_trace::open_with(path, &options.trace).map_err(failed)?;
+        let met = || {
+            records += 1;
+            if records % PROGRESS_RECORDS == 0 {
+                progress.advance(PROGRESS_RECORDS);
+            }
+        };
+        let catalog = Catalog::of(trace, options.sample, offline, met).map_err(failed)?;
+        progress.end();
+        if catalog.requests == 0 {
+            return Err(LabError::Empty(path.to_owned()));
+        }
+        Ok(Lab { path, options, progress, catalog, records })
+    }
+
+    /// All keys, or the bytes of all, as the whole trace would have them.
+    fn whole(&self) -> u64 {
+        let sampled = match self.options.unit {
+            Unit::Entries => self.catalog.len() as u64,
+            Unit::Bytes => self.catalog.footprint_bytes,
+        };
+        (sampled as f64 / self.options.sample.rate) as u64
+    }
+
+    /// Every policy at every size.
+    pub fn curves(&self) -> Result<Vec<Row>, LabError> {
+        let sizes = &self.options.sizes;
+        let pairs =
+            self.options.contenders.iter().flat_map(|contender| sizes.iter().map(move |size| (contender, size)));
+        let runs: Vec<_> = pairs.map(|(contender, size)| (contender, size.units(self.whole()), &*size.given)).collect();
+        self.run(&runs)
+    }
+
+    /// For every policy the least memory, to about 1 %, at which it has this hit ratio; none where it never has.
+    pub fn least_memory(&self, hit_ratio: f64) -> Result<Vec<Row>, LabError> {
+        let contenders = &self.options.contenders;
+        let whole = self.whole().max(1);
+        let mut best: Vec<Option<Row>> =
+            self.run_at(contenders.iter().map(|contender| (contender, whole)).collect())?;
+        let mut ranges = vec![(0, whole); contenders.len()];
+        for row in &mut best {
+            *row = row.take().filter(|row| row.hit_ratio >= hit_ratio);
+        }
+        for _ in 0..ROUNDS_MAX {
+            let open: Vec<usize> = (0..contenders.len())
+                .filter(|&at| best[at].is_some() && ranges[at].1 - ranges[at].0 > (ranges[at].1 / 100).max(1))
+                .collect();
+            if open.is_empty() {
+                break;
+            }
+            let middle = |at: usize| ranges[at].0.midpoint(ranges[at].1);
+            let rows = self.run_at(open.iter().map(|&at| (&contenders[at], middle(at))).collect())?;
+            for (at, row) in open.into_iter().zip(rows) {
+                let reaches = row.as_ref().is_some_and(|row| row.hit_ratio >= hit_ratio);
+                let size = ranges[at].0.midpoint(ranges[at].1);
+                if reaches {
+                    ranges[at].1 = size;
+                    best[at] = row;
+                } else {
+                    ranges[at].0 = size;
+                }
+            }
+        }
+        Ok(best.into_iter().flatten().collect())
+    }
+
+    /// One run of one size each; the rows that stand for all clients.
+    fn run_at(&self, runs: Vec<(&Contender, u64)>) -> Result<Vec<Option<Row>>, LabError> {
+        let given = format!("{} objects", self.whole());
+        let runs: Vec<_> = runs.into_iter().map(|(contender, size)| (contender, size, &*given)).collect();
+        let rows = self.run(&runs)?;
+        Ok(rows.into_iter().filter(|row| row.client.is_none()).map(Some).collect())
+    }
+
+    fn run(&self, runs: &[(&Contender, u64, &str)]) -> Result<Vec<Row>, LabError> {
+        let options = self.options;
+        let counting = Counting {
+            reads_only: options.reads_only,
+            from: (self.catalog.requests as f64 * options.warmup) as u64,
+            per_client: options.per_client,
+            transactions: self.catalog.has_transactions,
+            sample_rate: options.sample.rate,
+        };
+        // A sample of the keys needs the same sample of the memory.
+        let capacity = |size: u64| ((size as f64 * options.sample.rate).round() as u64).max(1);
+        let new = |&(contender, size, _): &(&Contender, u64, &str)| {
+            Cell::new(contender, options.unit, capacity(size), counting)
+        };
+        let mut cells: Vec<Cell> = runs.iter().map(new).collect();
+        self.progress.begin("replaying", Some(self.records));
+        self.replay(&mut cells).map_err(|error| LabError::Trace { path: self.path.to_owned(), error })?;
+        self.progress.end();
+        let name = trace_name(self.path);
+        let rows = runs.iter().zip(&mut cells).flat_map(|(&(contender, size, given), cell)| {
+            Row::of(&name, contender, (options.unit, given, size), &self.catalog, cell)
+        });
+        Ok(rows.collect())
+    }
+
+    /// Feeds all events to all cells.
+    fn replay(&self, cells: &mut [Cell]) -> Result<(), TraceError> {
+        let threads = self.options.threads.get().min(cells.len()).max(1);
+        // Cells of one policy cost about the same, so each thread gets some of every policy.
+        let mut shares: Vec<Vec<&mut Cell>> = (0..threads).map(|_| Vec::new()).collect();
+        for (at, cell) in cells.iter_mut().enumerate() {
+            shares[at % threads].push(cell);
+        }
+        std::thread::scope(|scope| {
+            let mut senders = Vec::new();
+            for mut share in shares {
+                let (sender, receiver) = sync_channel::<Arc<Vec<Event>>>(BATCHES_MAX);
+                senders.push(sender);
+                scope.spawn(move || {
+                    for batch in receiver {
+                        share.iter_mut().for_each(|cell| cell.replay(&batch));
+                    }
+                });
+            }
+            self.feed(&senders)
+        })
+    }
+
+    fn feed(&self, senders: &[SyncSender<Arc<Vec<Event>>>]) -> Result<(), TraceError> {
+        let (mut place, mut records) = (0, 0);
+        let mut batch = Vec::with_capacity(BATCH_EVENTS);
+        let send = |batch: &mut Vec<Event>| {
+            let batch = Arc::new(std::mem::replace(batch, Vec::with_capacity(BATCH_EVENTS)));
+            // A thread that is gone has panicked, which ends the scope with its panic.
+            senders.iter().for_each(|sender| drop(sender.send(batch.clone())));
+        };
+        for record in forebay_trace::open_with(self.path, &self.options.trace)? {
+            let record = match record {
+                Err(error) if error.is_truncated() => break,
+                other => other?,
+            };
+            batch.extend(self.catalog.event(&record, &mut place));
+            if batch.len() == BATCH_EVENTS {
+                send(&mut batch);
+            }
+            records += 1;
+            if records % PROGRESS_RECORDS == 0 {
+                self.progress.advance(PROGRESS_RECORDS);
+            }
+        }
+        send(&mut batch);
+        Ok(())
+    }
+
+    /// Keys, requests and bytes of the trace, or of the sample.
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+}
+
+fn trace_name(path: &Path) -> String {
+    path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read() {
+        let units = |text: &str, unit| Size::parse(text, unit).map(|size| size.units(1000));
+        assert_eq!(units("10%", Unit::Entries).expect("a share"), 100);
+        assert_eq!(units("0.01%", Unit::Entries).expect("a share"), 1);
+        assert_eq!(units(" 64 ", Unit::Entries).expect("objects"), 64);
+        assert_eq!(units("64MiB", Unit::Bytes).expect("bytes"), 64 << 20);
+        for wrong in ["", "0", "%", "-1%", "0%", "64MiB", "10 percent", "1e3", "99999999999999999999"] {
+            assert!(Size::parse(wrong, Unit::Entries).is_err(), "{wrong}");
+        }
+        assert!(Size::parse("99999999999999T", Unit::Bytes).is_err());
+    }
+}

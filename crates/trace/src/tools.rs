@@ -1,0 +1,376 @@
+//! Traces out of traces: converted, mixed, with noise among their hints. All write forebay's own format.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::io::Write;
+
+use bytes::Bytes;
+
+use crate::Records;
+use crate::error::TraceError;
+use crate::fbt::{Dictionary, HintSchema, HintSetDefinition, Writer};
+use crate::record::{Kind, Record};
+
+/// Most traces that can be mixed.
+pub const MIX_TRACES_MAX: usize = 16;
+
+/// Key spaces that a trace that is mixed may use.
+const SPACES_EACH: u8 = (256 / MIX_TRACES_MAX) as u8;
+
+/// Most hint sets that mixing or noise may make.
+pub const HINT_SETS_MAX: usize = 1 << 20;
+
+/// Most noise types, and most values of each.
+pub const NOISE_TYPES_MAX: usize = 8;
+/// See [`NOISE_TYPES_MAX`].
+pub const NOISE_DOMAIN_MAX: usize = 10_000;
+
+/// Writes all records with the definitions that they need; their number. A trace that is cut short is written up to
+/// its cut.
+pub fn convert<W: Write>(records: &mut Records, writer: &mut Writer<W>) -> Result<u64, TraceError> {
+    let mut named = Named::default();
+    while let Some(record) = whole(records.next())? {
+        if let Some(dictionary) = records.dictionary() {
+            named.define(&record, dictionary, writer)?;
+        }
+        writer.append(&record)?;
+    }
+    Ok(writer.records())
+}
+
+/// The next record; none also where the trace is cut.
+fn whole(next: Option<Result<Record, TraceError>>) -> Result<Option<Record>, TraceError> {
+    match next {
+        Some(Err(error)) if error.is_truncated() => Ok(None),
+        other => other.transpose(),
+    }
+}
+
+/// What was defined so far, so that each definition is looked up once.
+#[derive(Default)]
+struct Named {
+    sets: HashMap<u32, ()>,
+    types: HashMap<(u16, u16), ()>,
+}
+
+impl Named {
+    fn define<W: Write>(
+        &mut self,
+        record: &Record,
+        dictionary: &Dictionary,
+        writer: &mut Writer<W>,
+    ) -> Result<(), TraceError> {
+        let new = record.hints != 0 && self.sets.insert(record.hints, ()).is_none();
+        if let Some(set) = dictionary.hint_set(record.hints).filter(|_| new) {
+            if let Some(schema) = dictionary.hint_schema(set.schema) {
+                writer.define_hint_schema(set.schema, schema.clone())?;
+            }
+            writer.define_hint_set(record.hints, set.clone())?;
+        }
+        let position = (record.txn_type, record.vertex);
+        if position != (0, 0) && self.types.insert(position, ()).is_none() {
+            if let Some(name) = dictionary.txn_type(record.txn_type) {
+                writer.define_type(record.txn_type, name.clone())?;
+            }
+            if let Some(name) = dictionary.vertex(record.txn_type, record.vertex) {
+                writer.define_vertex(record.txn_type, record.vertex, name.clone())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Mixes traces as clients of one cache: one access of each in turn, up to the end of the shortest. Each gets its own
+/// keys, clients, transactions and hint types (CLIC, section 6.4). Times are left out, because they are not one time.
+pub fn mix<W: Write>(traces: &mut [Records], writer: &mut Writer<W>) -> Result<u64, TraceError> {
+    limit("mix_traces_max", MIX_TRACES_MAX, traces.len())?;
+    let mut mixing = Mixing { traces: traces.len() as u64, clients: HashMap::new(), sets: HashMap::new() };
+    loop {
+        let mut round = Vec::new();
+        for (index, trace) in traces.iter_mut().enumerate() {
+            // Ends of transactions go along with the access after them.
+            loop {
+                let Some(record) = whole(trace.next())? else { return Ok(writer.records()) };
+                let last = record.kind.is_access();
+                round.push((index, record));
+                if last {
+                    break;
+                }
+            }
+        }
+        for (index, record) in round {
+            let record = mixing.rename(index, record, traces[index].dictionary(), writer)?;
+            writer.append(&record)?;
+        }
+    }
+}
+
+struct Mixing {
+    traces: u64,
+    clients: HashMap<(usize, u32), u32>,
+    sets: HashMap<(usize, u32), u32>,
+}
+
+impl Mixing {
+    fn rename<W: Write>(
+        &mut self,
+        index: usize,
+        record: Record,
+        dictionary: Option<&Dictionary>,
+        writer: &mut Writer<W>,
+    ) -> Result<Record, TraceError> {
+        limit("key_spaces_of_mixed_trace_max", usize::from(SPACES_EACH) - 1, usize::from(record.space))?;
+        let next = self.clients.len() as u32 + 1;
+        let client = *self.clients.entry((index, record.client)).or_insert(next);
+        let hints = match record.hints {
+            0 => 0,
+            hints => self.hint_set(index, hints, dictionary, writer)?,
+        };
+        let txn = if record.txn == 0 { 0 } else { record.txn.wrapping_mul(self.traces).wrapping_add(index as u64) };
+        let space = index as u8 * SPACES_EACH + record.space;
+        Ok(Record { time_us: None, space, client, hints, txn, ..record })
+    }
+
+    fn hint_set<W: Write>(
+        &mut self,
+        index: usize,
+        hints: u32,
+        dictionary: Option<&Dictionary>,
+        writer: &mut Writer<W>,
+    ) -> Result<u32, TraceError> {
+        let next = self.sets.len() as u32 + 1;
+        let vacant = match self.sets.entry((index, hints)) {
+            Entry::Occupied(known) => return Ok(*known.get()),
+            Entry::Vacant(vacant) => vacant,
+        };
+        vacant.insert(next);
+        limit("hint_sets_max", HINT_SETS_MAX, self.sets.len())?;
+        let known = dictionary.and_then(|known| {
+            let set = known.hint_set(hints)?;
+            Some((set, known.hint_schema(set.schema)?))
+        });
+        if let Some((set, schema)) = known {
+            // Schemas of different traces stay apart, under names that say whose they are.
+            let id = set.schema.wrapping_mul(self.traces as u32).wrapping_add(index as u32);
+            let prefixed = |name: &Bytes| Bytes::from([format!("{}.", index + 1).as_bytes(), name].concat());
+            let types = schema.types.iter().map(prefixed).collect();
+            writer.define_hint_schema(id, HintSchema { client: 0, name: prefixed(&schema.name), types })?;
+            writer.define_hint_set(next, HintSetDefinition { schema: id, values: set.values.clone() })?;
+        }
+        Ok(next)
+    }
+}
+
+/// Useless hint types, to be put among useful ones (CLIC, section 6.3).
+#[derive(Clone, Copy, Debug)]
+pub struct Noise {
+    /// How many types.
+    pub types: usize,
+    /// How many values each has.
+    pub domain: usize,
+    /// Exponent of the Zipf distribution by which values are drawn.
+    pub zipf: f64,
+    /// Another seed draws other values.
+    pub seed: u64,
+}
+
+/// Adds noise to the hints of every access.
+pub fn add_noise<W: Write>(records: &mut Records, noise: Noise, writer: &mut Writer<W>) -> Result<u64, TraceError> {
+    limit("noise_types_max", NOISE_TYPES_MAX, noise.types)?;
+    limit("noise_domain_max", NOISE_DOMAIN_MAX, noise.domain)?;
+    let cumulated = zipf(noise.domain.max(1), noise.zipf);
+    let mut state = noise.seed;
+    let mut sets: HashMap<(u32, Vec<usize>), u32> = HashMap::new();
+    let mut named = Named::default();
+    while let Some(mut record) = whole(records.next())? {
+        // Names of types and vertices stay, hint sets are all new.
+        if let Some(dictionary) = records.dictionary() {
+            named.define(&Record { hints: 0, ..record.clone() }, dictionary, writer)?;
+        }
+        if record.kind.is_access() {
+            let draw = |_| {
+                let drawn = uniform(&mut state);
+                cumulated.partition_point(|&sum| sum <= drawn).min(cumulated.len() - 1)
+            };
+            let values: Vec<usize> = (0..noise.types).map(draw).collect();
+            let next = sets.len() as u32 + 1;
+            let noisy = (record.hints, values);
+            let id = match sets.get(&noisy) {
+                Some(&id) => id,
+                None => {
+                    limit("hint_sets_max", HINT_SETS_MAX, sets.len() + 1)?;
+                    define_noisy(&noisy, records.dictionary(), next, writer)?;
+                    sets.insert(noisy, next);
+                    next
+                }
+            };
+            record.hints = id;
+        }
+        writer.append(&record)?;
+    }
+    Ok(writer.records())
+}
+
+fn define_noisy<W: Write>(
+    (hints, noise): &(u32, Vec<usize>),
+    dictionary: Option<&Dictionary>,
+    id: u32,
+    writer: &mut Writer<W>,
+) -> Result<(), TraceError> {
+    let known = dictionary.and_then(|known| {
+        let set = known.hint_set(*hints)?;
+        Some((set.schema, set.values.clone(), known.hint_schema(set.schema)?.clone()))
+    });
+    let (number, mut values, mut schema) = known.unwrap_or_default();
+    let text = |prefix: &str, number: usize| Bytes::from(format!("{prefix}{number}"));
+    schema.types.extend((0..noise.len()).map(|place| text("noise", place)));
+    values.extend(noise.iter().map(|&value| text("n", value)));
+    writer.define_hint_schema(number, schema)?;
+    writer.define_hint_set(id, HintSetDefinition { schema: number, values })
+}
+
+/// Sums of the shares of ranks, the last about 1.
+fn zipf(domain: usize, exponent: f64) -> Vec<f64> {
+    let weights: Vec<f64> = (1..=domain).map(|rank| (rank as f64).powf(-exponent)).collect();
+    let whole: f64 = weights.iter().sum();
+    weights
+        .iter()
+        .scan(0.0, |sum, weight| {
+            *sum += weight / whole;
+            Some(*sum)
+        })
+        .collect()
+}
+
+/// A number from 0 up to 1 (splitmix64).
+fn uniform(state: &mut u64) -> f64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut x = *state;
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((x ^ (x >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// Writes all records as CSV with named columns, which the `csv` format reads again, except for ends of transactions;
+/// their number. Keys with a comma or a line end have no form there and are an error.
+pub fn to_csv(records: &mut Records, output: &mut impl Write) -> Result<u64, TraceError> {
+    let failed = |source| TraceError::Write { source };
+    let header = "time,op,key,size,cost_us,client,txn,txn_type,level,vertex,hints";
+    writeln!(output, "{header}").map_err(failed)?;
+    let mut written = 0;
+    while let Some(record) = whole(records.next())? {
+        let operation = match record.kind {
+            Kind::Read | Kind::Prefetch => "read",
+            Kind::Write | Kind::Demote => "write",
+            Kind::Delete => "delete",
+            Kind::Committed | Kind::Aborted => continue,
+        };
+        let key = record.key.to_bytes();
+        if key.is_empty() || key.iter().any(|&byte| matches!(byte, b',' | b'\n' | b'\r')) || key.trim_ascii() != key {
+            let reason = format!("key '{}' has no form in CSV; convert to fbt", key.escape_ascii());
+            return Err(TraceError::Malformed { offset: written, reason });
+        }
+        let us = record.time_us.unwrap_or(0);
+        write!(output, "{}.{:06},{operation},", us / 1_000_000, us % 1_000_000).map_err(failed)?;
+        output.write_all(&key).map_err(failed)?;
+        let Record { client, txn, txn_type, level, vertex, hints, .. } = record;
+        let (size, cost) = (record.size.unwrap_or(0), record.cost_us.unwrap_or(0));
+        writeln!(output, ",{size},{cost},{client},{txn},{txn_type},{level},{vertex},{hints}").map_err(failed)?;
+        written += 1;
+    }
+    output.flush().map_err(failed)?;
+    Ok(written)
+}
+
+fn limit(name: &'static str, limit: usize, found: usize) -> Result<(), TraceError> {
+    let exceeded = TraceError::Limit { name, limit: limit as u64, found: found as u64 };
+    if found > limit { Err(exceeded) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fbt::Reader;
+    use crate::record::TraceKey;
+    use std::io::Cursor;
+
+    /// A trace of so many accesses with two hint sets.
+    fn trace(accesses: u64) -> Records {
+        let mut writer = Writer::create(Vec::new(), 0).expect("memory");
+        let types = vec![Bytes::from("table"), Bytes::from("kind")];
+        let schema = HintSchema { client: 0, name: "db".into(), types };
+        writer.define_hint_schema(4, schema).expect("new");
+        for id in [8, 9] {
+            let values = vec![Bytes::from(format!("t{id}")), Bytes::from("heap")];
+            writer.define_hint_set(id, HintSetDefinition { schema: 4, values }).expect("new");
+        }
+        for key in 0..accesses {
+            let record = Record {
+                key: TraceKey::Number(key % 3),
+                hints: 8 + (key % 2) as u32,
+                client: 5,
+                txn: key / 2 + 1,
+                time_us: Some(key),
+                ..Record::default()
+            };
+            writer.append(&record).expect("memory");
+        }
+        Box::new(Reader::new(Cursor::new(writer.finish().expect("memory"))).expect("sound"))
+    }
+
+    fn read(writer: Writer<Vec<u8>>) -> (Vec<Record>, Dictionary) {
+        let mut reader = Reader::new(Cursor::new(writer.finish().expect("memory"))).expect("sound");
+        let records = reader.by_ref().map(|record| record.expect("sound")).collect();
+        (records, reader.dictionary().clone())
+    }
+
+    fn writer() -> Writer<Vec<u8>> {
+        Writer::create(Vec::new(), 0).expect("memory")
+    }
+
+    #[test]
+    fn what_is_converted_is_the_same() {
+        let mut writer = writer();
+        assert_eq!(convert(&mut trace(9), &mut writer).expect("sound"), 9);
+        let (records, dictionary) = read(writer);
+        let mut original = trace(9);
+        let expected: Vec<Record> = original.by_ref().map(|record| record.expect("sound")).collect();
+        assert_eq!((records, Some(&dictionary)), (expected, original.dictionary()));
+        let mut csv = Vec::new();
+        assert_eq!(to_csv(&mut trace(2), &mut csv).expect("sound"), 2);
+        assert!(String::from_utf8(csv).expect("text").ends_with("\n0.000001,read,1,0,0,5,1,0,0,0,9\n"));
+    }
+
+    #[test]
+    fn mixed_traces_take_turns_and_share_nothing() {
+        let mut writer = writer();
+        assert_eq!(mix(&mut [trace(5), trace(3)], &mut writer).expect("sound"), 6);
+        let (records, dictionary) = read(writer);
+        let spaces: Vec<_> = records.iter().map(|record| (record.space, record.client)).collect();
+        assert_eq!(spaces, [(0, 1), (16, 2)].repeat(3));
+        let names = |record: &Record| dictionary.hint_schema(dictionary.hint_set(record.hints)?.schema).cloned();
+        let types: Vec<_> = records[..2].iter().map(|record| names(record).expect("named").types).collect();
+        assert_eq!(types, [["1.table", "1.kind"], ["2.table", "2.kind"]]);
+        assert_ne!(records[0].hints, records[1].hints);
+        assert_ne!(records[0].txn, records[1].txn);
+        let mut many: Vec<Records> = (0..=MIX_TRACES_MAX).map(|_| trace(1)).collect();
+        assert!(matches!(mix(&mut many, &mut self::writer()), Err(TraceError::Limit { .. })));
+    }
+
+    #[test]
+    fn noise_is_zipf_and_repeats() {
+        let noisy = |seed| {
+            let mut writer = writer();
+            let noise = Noise { types: 2, domain: 10, zipf: 1.0, seed };
+            add_noise(&mut trace(4000), noise, &mut writer).expect("sound");
+            read(writer)
+        };
+        let (records, dictionary) = noisy(1);
+        let values = |record: &Record| dictionary.hint_set(record.hints).expect("defined").values.clone();
+        assert_eq!(values(&records[0])[..2], ["t8", "heap"]);
+        let first = records.iter().filter(|record| values(record)[2] == "n0").count();
+        assert!((1250..1500).contains(&first), "{first} of 4000, expected 1 / H(10) = 34 %");
+        assert_eq!(noisy(1).0, records);
+        assert_ne!(noisy(2).0, records);
+    }
+}

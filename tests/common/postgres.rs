@@ -1,0 +1,201 @@
+//! A real PostgreSQL in a temporary folder, on a free port of 127.0.0.1, started and ended by the test.
+
+#![allow(dead_code, reason = "each test uses its part")]
+
+use std::net::TcpListener;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The superuser of the clusters that tests make.
+pub const USER: &str = "app";
+
+/// A cluster of databases; it is stopped and removed when dropped.
+pub struct Server {
+    folder: tempfile::TempDir,
+    port: u16,
+    databases: AtomicUsize,
+}
+
+/// How to stop it.
+#[derive(Clone, Copy, Debug)]
+pub enum Stop {
+    /// Ends sessions and writes everything.
+    Fast,
+    /// As a crash.
+    Immediate,
+}
+
+/// The programs of PostgreSQL, which distributions keep out of the PATH.
+fn programs() -> PathBuf {
+    let mut found: Vec<(u32, PathBuf)> = std::fs::read_dir("/usr/lib/postgresql").map_or_else(
+        |_| Vec::new(),
+        |versions| {
+            let number = |path: &Path| path.file_name()?.to_str()?.parse::<u32>().ok();
+            let paths = versions.flatten().map(|entry| entry.path());
+            paths.filter_map(|path| Some((number(&path)?, path.join("bin")))).collect()
+        },
+    );
+    found.retain(|(_, path)| path.join("pg_ctl").exists());
+    found.sort();
+    match found.pop() {
+        Some((_, path)) => path,
+        None => PathBuf::new(),
+    }
+}
+
+/// Runs a program of PostgreSQL, which refuses root: then as the user that its package has made.
+fn run(program: &str, arguments: &[&str]) -> Output {
+    let path = programs().join(program);
+    let mut command = match user() {
+        Some(_) => {
+            let mut command = Command::new("runuser");
+            command.args(["-u", "postgres", "--"]).arg(&path);
+            command
+        }
+        None => Command::new(&path),
+    };
+    // Not in the folder of the test, which the other user may not enter.
+    command.current_dir("/").args(arguments);
+    command.output().unwrap_or_else(|error| panic!("{}: {error}; run make setup", path.display()))
+}
+
+fn must(program: &str, arguments: &[&str]) -> Output {
+    let output = run(program, arguments);
+    assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+/// User and group of PostgreSQL's package, if this is root.
+fn user() -> Option<(u32, u32)> {
+    let id = |arguments: &[&str]| {
+        let output = Command::new("id").args(arguments).output().expect("id runs");
+        String::from_utf8_lossy(&output.stdout).trim().parse::<u32>().ok()
+    };
+    match id(&["-u"]) {
+        Some(0) => Some((id(&["-u", "postgres"]).expect("user postgres: run make setup"), id(&["-g", "postgres"])?)),
+        _ => None,
+    }
+}
+
+impl Server {
+    /// Makes a cluster and starts it.
+    pub fn start() -> Server {
+        let folder = tempfile::Builder::new().prefix("forebay-postgres").tempdir().expect("a temporary folder");
+        if let Some((user, group)) = user() {
+            chown(folder.path(), Some(user), Some(group)).expect("root may give a folder away");
+        }
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
+        let server = Server { folder, port, databases: AtomicUsize::new(0) };
+        must("initdb", &["-A", "trust", "-U", USER, "--no-sync", "-E", "UTF8", "--locale=C", "-D", &server.data()]);
+        server.start_again();
+        server
+    }
+
+    fn data(&self) -> String {
+        self.folder.path().join("data").display().to_string()
+    }
+
+    /// Starts a stopped one.
+    pub fn start_again(&self) {
+        let log = self.folder.path().join("log").display().to_string();
+        let options = format!(
+            "-p {} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=200 -c fsync=off \
+             -c wal_level=logical -c shared_buffers=32MB",
+            self.port
+        );
+        must("pg_ctl", &["-w", "-D", &self.data(), "-l", &log, "-o", &options, "start"]);
+    }
+
+    /// Stops it.
+    pub fn stop(&self, how: Stop) {
+        let mode = match how {
+            Stop::Fast => "fast",
+            Stop::Immediate => "immediate",
+        };
+        must("pg_ctl", &["-w", "-D", &self.data(), "-m", mode, "stop"]);
+    }
+
+    /// The port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The process of the postmaster.
+    pub fn postmaster(&self) -> u32 {
+        let file = self.folder.path().join("data/postmaster.pid");
+        let text = std::fs::read_to_string(file).expect("postmaster.pid");
+        text.lines().next().and_then(|line| line.parse().ok()).expect("its first line is the process")
+    }
+
+    /// The processes of the postmaster and all of its children.
+    pub fn processes(&self) -> Vec<u32> {
+        let postmaster = self.postmaster();
+        let output = Command::new("pgrep").args(["-P", &postmaster.to_string()]).output().expect("pgrep runs");
+        let children = String::from_utf8_lossy(&output.stdout).lines().filter_map(|line| line.parse().ok()).collect();
+        [vec![postmaster], children].concat()
+    }
+
+    /// Has it use TLS with this certificate and key, from its next start on.
+    pub fn use_tls(&self, certificate: &str, key: &str) {
+        for (name, text) in [("server.crt", certificate), ("server.key", key)] {
+            let path = self.folder.path().join("data").join(name);
+            std::fs::write(&path, text).expect("the folder can be written");
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("a mode");
+            if let Some((user, group)) = user() {
+                chown(&path, Some(user), Some(group)).expect("root may give a file away");
+            }
+        }
+        self.sql("postgres", "ALTER SYSTEM SET ssl = on");
+    }
+
+    /// Sends `signal` to `processes`.
+    pub fn signal(&self, signal: &str, processes: &[u32]) {
+        let numbers: Vec<String> = processes.iter().map(u32::to_string).collect();
+        // Some may have ended by themselves.
+        let _ = Command::new("kill").arg(format!("-{signal}")).args(numbers).stderr(Stdio::null()).status();
+    }
+
+    /// A new, empty database.
+    pub fn database(&self) -> String {
+        let name = format!("test{}", self.databases.fetch_add(1, Ordering::Relaxed));
+        self.sql("postgres", &format!("CREATE DATABASE {name}"));
+        name
+    }
+
+    /// Its URL.
+    pub fn url(&self, database: &str) -> String {
+        format!("postgres://{USER}@127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// What `statements` answer: rows as lines, columns between `|`.
+    pub fn sql(&self, database: &str, statements: &str) -> String {
+        self.try_sql(database, statements).unwrap_or_else(|error| panic!("{statements}: {error}"))
+    }
+
+    /// The same, or what is wrong.
+    pub fn try_sql(&self, database: &str, statements: &str) -> Result<String, String> {
+        psql(&self.url(database), statements)
+    }
+}
+
+/// What `statements` answer at `url`.
+pub fn psql(url: &str, statements: &str) -> Result<String, String> {
+    let output = run("psql", &["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-d", url, "-c", statements]);
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned()),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if self.folder.path().join("data/postmaster.pid").exists() {
+            // A test may have left it asleep.
+            let processes = self.processes();
+            self.signal("CONT", &processes);
+            let _ = run("pg_ctl", &["-w", "-D", &self.data(), "-m", "immediate", "stop"]);
+        }
+    }
+}

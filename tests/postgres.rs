@@ -1,0 +1,217 @@
+//! The real binary over a real PostgreSQL.
+
+mod common;
+#[path = "common/postgres.rs"]
+mod postgres;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use common::Connection;
+use common::process::{Forebay, forebay_command};
+use forebay_protocol::Reply;
+use postgres::{Server, Stop};
+
+/// A database on a busy machine, and locks that wait longer than it.
+const PATIENT: [&str; 6] = ["--store-timeout-ms", "5000", "--lock-wait-ms-min", "6000", "--lock-wait-ms-max", "7000"];
+
+fn start(server: &Server, database: &str, more: &[&str]) -> Forebay {
+    Forebay::start(&server.url(database), &[&PATIENT[..], more].concat())
+}
+
+#[test]
+fn any_client_reads_and_writes_documents() {
+    let server = Server::start();
+    let database = server.database();
+    let mut forebay = start(&server, &database, &[]);
+    let mut client = Connection::new(forebay.address);
+    assert_eq!(client.call(&["SET", "a", "1"]), Reply::Simple("OK".into()));
+    assert_eq!(client.call(&["INCRBY", "a", "41"]), Reply::Integer(42));
+    assert_eq!(client.call(&["HSET", "h", "f", "v", "g", "w"]), Reply::Integer(2));
+    assert_eq!(client.call(&["RPUSH", "l", "1", "2", "3"]), Reply::Integer(3));
+    client.call(&["MULTI"]);
+    client.call(&["INCR", "a"]);
+    client.call(&["HDEL", "h", "g"]);
+    assert_eq!(client.call(&["EXEC"]), Reply::Array(vec![Reply::Integer(43), Reply::Integer(1)]));
+    assert_eq!(client.call(&["DBSIZE"]), Reply::Integer(3));
+    forebay.restart();
+    let mut client = Connection::new(forebay.address);
+    assert_eq!(client.call(&["GET", "a"]), Reply::bulk(b"43"));
+    assert_eq!(client.call(&["HGETALL", "h"]), Reply::Array(vec![Reply::bulk(b"f"), Reply::bulk(b"v")]));
+    assert_eq!(
+        client.call(&["LRANGE", "l", "0", "-1"]),
+        Reply::Array(["1", "2", "3"].map(|e| Reply::bulk(e.as_bytes())).into())
+    );
+    assert_eq!(client.call(&["FLUSHALL"]), Reply::Simple("OK".into()));
+    assert_eq!(server.sql(&database, "SELECT count(*) FROM forebay.documents"), "0");
+    forebay.terminate();
+}
+
+/// Counters, while PostgreSQL is stopped as in a crash and started again: what was acknowledged is there exactly once.
+#[test]
+fn counters_stay_exact_over_crashes_of_the_database() {
+    let server = Server::start();
+    let database = server.database();
+    let forebay = start(&server, &database, &[]);
+    let stop = AtomicBool::new(false);
+    let counted: Vec<(u64, u64)> = std::thread::scope(|scope| {
+        let count = || {
+            let mut client = Connection::new(forebay.address);
+            let (mut acknowledged, mut unknown) = (0, 0);
+            while !stop.load(Ordering::Relaxed) {
+                match client.call(&["INCR", "counter"]) {
+                    Reply::Integer(_) => acknowledged += 1,
+                    Reply::Error(text) if text.starts_with(b"TXUNKNOWN") => unknown += 1,
+                    Reply::Error(text) if text.starts_with(b"STOREDOWN") => {
+                        std::thread::sleep(Duration::from_millis(10));
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            (acknowledged, unknown)
+        };
+        let clients: Vec<_> = (0..4).map(|_| scope.spawn(count)).collect();
+        for _ in 0..2 {
+            std::thread::sleep(Duration::from_millis(400));
+            server.stop(Stop::Immediate);
+            std::thread::sleep(Duration::from_millis(200));
+            server.start_again();
+        }
+        std::thread::sleep(Duration::from_millis(400));
+        stop.store(true, Ordering::Relaxed);
+        clients.into_iter().map(|client| client.join().expect("the client ends well")).collect()
+    });
+    let acknowledged: u64 = counted.iter().map(|(acknowledged, _)| acknowledged).sum();
+    let unknown: u64 = counted.iter().map(|(_, unknown)| unknown).sum();
+    let mut client = Connection::new(forebay.address);
+    let there = loop {
+        match client.call(&["GET", "counter"]) {
+            Reply::Bulk(text) => break String::from_utf8_lossy(&text).parse::<u64>().expect("a number"),
+            _ => std::thread::sleep(Duration::from_millis(50)),
+        }
+    };
+    assert!(acknowledged > 0);
+    assert!((acknowledged..=acknowledged + unknown).contains(&there), "{there}: {acknowledged} and {unknown} unknown");
+}
+
+#[test]
+fn what_is_wrong_is_said_at_the_start() {
+    let refused = |arguments: &[&str]| {
+        let mut command = forebay_command();
+        command.args(["serve", "--listen", "127.0.0.1:0", "--http", "off"]).args(arguments);
+        let output = command.output().expect("the binary runs");
+        assert_eq!(output.status.code(), Some(2));
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(text.lines().count(), 1, "{text}");
+        text
+    };
+    let text = refused(&["--store", "postgres://app@127.0.0.1:1/shop"]);
+    assert!(text.contains("can't reach PostgreSQL at 127.0.0.1:1/shop"), "{text}");
+    let text = refused(&["--store", "postgres://app:secret@127.0.0.1/shop"]);
+    assert!(text.contains("--store-password-file"), "{text}");
+    let text = refused(&["--store", "postgres://app@127.0.0.1/shop", "--store-timeout-ms", "500"]);
+    assert!(text.contains("lock-wait-ms-min"), "{text}");
+    let text = refused(&["--store", "postgres://app@127.0.0.1/shop", "--durability", "never"]);
+    assert!(text.contains("durability"), "{text}");
+}
+
+/// `forebay store ..` with these arguments: exit code and output.
+fn store(arguments: &[&str]) -> (Option<i32>, String) {
+    let output = forebay_command().arg("store").args(arguments).output().expect("the binary runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    (output.status.code(), text)
+}
+
+fn bulks(reply: Reply) -> Vec<String> {
+    let Reply::Array(items) = reply else { panic!("{reply:?}") };
+    let text = |item| match item {
+        Reply::Bulk(text) => String::from_utf8_lossy(&text).into_owned(),
+        other => panic!("{other:?}"),
+    };
+    items.into_iter().map(text).collect()
+}
+
+#[test]
+fn an_existing_table_is_fronted() {
+    let server = Server::start();
+    let database = server.database();
+    let table = "CREATE TABLE users (id integer PRIMARY KEY, name text NOT NULL, visits integer NOT NULL DEFAULT 0
+        CHECK (visits < 1000)); INSERT INTO users VALUES (1, 'Ada', 5)";
+    server.sql(&database, table);
+    let url = server.url(&database);
+    let map = ["--store", &url, "--map", "user:{id} -> users(id)", "--store-timeout-ms", "400"];
+    let (code, text) = store(&[&["check"], &map[..]].concat());
+    assert!(code == Some(1) && text.contains("fsync is off") && text.contains("3 fields"), "{text}");
+    let (code, script) = store(&[&["init", "--print"], &map[..]].concat());
+    assert!(code == Some(0) && script.contains("ADD COLUMN IF NOT EXISTS forebay_version"), "{script}");
+    assert_eq!(server.sql(&database, "SELECT count(*) FROM pg_namespace WHERE nspname = 'forebay'"), "0");
+    server.sql(&database, &script);
+    let (code, text) = store(&[&["check"], &map[..]].concat());
+    assert!(code == Some(1) && text.contains("other writers are seen"), "{text}");
+
+    let forebay = start(&server, &database, &["--map", "user:{id} -> users(id)"]);
+    let mut client = Connection::new(forebay.address);
+    let row = |visits: &str| ["id", "1", "name", "Ada", "visits", visits].map(str::to_owned).to_vec();
+    assert_eq!(bulks(client.call(&["HGETALL", "user:1"])), row("5"));
+    assert_eq!(client.call(&["HINCRBY", "user:1", "visits", "1"]), Reply::Integer(6));
+    assert_eq!(server.sql(&database, "SELECT visits FROM users"), "6");
+    assert!(matches!(client.call(&["HINCRBY", "user:1", "visits", "2000"]), Reply::Error(_)));
+    assert!(matches!(client.call(&["GET", "account:1"]), Reply::Error(_)));
+    assert!(matches!(client.call(&["FLUSHALL"]), Reply::Error(_)));
+    assert_eq!(bulks(client.call(&["HGETALL", "user:1"])), row("6"));
+    // Another program writes what is cached.
+    server.sql(&database, "UPDATE users SET visits = 50");
+    while bulks(client.call(&["HGETALL", "user:1"])) != row("50") {}
+    // And what a transaction has read, before it commits.
+    client.call(&["TXN", "BEGIN"]);
+    assert_eq!(client.call(&["HGET", "user:1", "visits"]), Reply::bulk(b"50"));
+    server.sql(&database, "UPDATE users SET visits = 60");
+    client.call(&["HSET", "user:2", "name", "Bob"]);
+    match client.call(&["TXN", "COMMIT"]) {
+        Reply::Error(text) => assert!(text.starts_with(b"TXCONFLICT"), "{text:?}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(server.sql(&database, "SELECT count(*) FROM users"), "1");
+    // A plain command reads and commits again by itself.
+    assert_eq!(client.call(&["HINCRBY", "user:1", "visits", "1"]), Reply::Integer(61));
+    assert_eq!(client.call(&["HSET", "user:2", "name", "Bob"]), Reply::Integer(1));
+    assert_eq!(bulks(client.call(&["HGETALL", "user:2"])), ["id", "2", "name", "Bob", "visits", "0"]);
+    assert_eq!(client.call(&["DEL", "user:1"]), Reply::Integer(1));
+    assert_eq!(server.sql(&database, "SELECT id, name FROM users"), "2|Bob");
+}
+
+/// Many clients and another program add to the same rows; nothing is lost, and what is cached ends up right.
+#[test]
+fn counters_are_shared_with_another_program() {
+    let server = Server::start();
+    let database = server.database();
+    server.sql(&database, "CREATE TABLE users (id integer PRIMARY KEY, visits integer NOT NULL DEFAULT 0)");
+    server.sql(&database, "INSERT INTO users SELECT generate_series(1, 4), 0");
+    let url = server.url(&database);
+    let map = ["--store", &url, "--map", "user:{id} -> users(id)", "--store-timeout-ms", "400"];
+    assert_eq!(store(&[&["init"], &map[..]].concat()).0, Some(0));
+    let forebay = start(&server, &database, &["--map", "user:{id} -> users(id)", "--retries-max", "100"]);
+    let added: u64 = std::thread::scope(|scope| {
+        let count = |number: usize| {
+            let mut client = Connection::new(forebay.address);
+            (0..60).map(move |at| format!("user:{}", 1 + (at + number) % 4)).fold(0, |added, key| {
+                match client.call(&["HINCRBY", &key, "visits", "1"]) {
+                    Reply::Integer(_) => added + 1,
+                    other => panic!("{other:?}"),
+                }
+            })
+        };
+        let clients: Vec<_> = (0..4).map(|number| scope.spawn(move || count(number))).collect();
+        for _ in 0..30 {
+            server.sql(&database, "UPDATE users SET visits = visits + 1 WHERE id = 2");
+        }
+        clients.into_iter().map(|client| client.join().expect("the client ends well")).sum()
+    });
+    assert_eq!(added, 240);
+    assert_eq!(server.sql(&database, "SELECT sum(visits) FROM users"), "270");
+    let mut client = Connection::new(forebay.address);
+    for id in 1..=4 {
+        let there = server.sql(&database, &format!("SELECT visits FROM users WHERE id = {id}"));
+        while client.call(&["HGET", &format!("user:{id}"), "visits"]) != Reply::bulk(there.as_bytes()) {}
+    }
+}
