@@ -388,7 +388,8 @@ impl Committer {
             for (write, hash) in mem::take(&mut placed.commit.writes).into_iter().zip(&mut hashes) {
                 let Write { key, after, .. } = write;
                 let actual = changed.iter().find(|(changed, _)| *changed == key).map(|(_, read)| read.clone());
-                // Where others write too, only the store can say what came of it: without that the key leaves the cache.
+                // Where others write too, only the store can say what came of it: without that the key leaves the
+                // cache.
                 let known = actual.or_else(|| owned.then_some(Read { value: after, version }));
                 let read = known.filter(|_| !placed.uncached);
                 let at = match index.find(hash, |(_, at)| last[*at].0 == key) {
