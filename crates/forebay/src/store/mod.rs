@@ -171,16 +171,16 @@ pub trait Store: Send + Sync + 'static {
     /// Commits a group; answers one outcome per commit, in order. An ordered store applies a prefix of the group.
     fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>>;
 
-    /// Keys with these hashes ([`KeyRef::hash64`](crate::key::KeyRef::hash64)) are about to be written, one after the
-    /// other: a store in memory may have what it needs of all of them fetched at the same time. Changes nothing.
-    fn expect_writes(&self, hashes: &[u64]) {
-        let _ = hashes;
-    }
-
     /// As [`Store::commit`], for a store that hands the group to another thread: it need not copy it. Until it answers
     /// it may keep the group, afterwards it must not.
     fn commit_shared(&self, group: Arc<Vec<Commit>>) -> BoxFuture<'_, Vec<CommitOutcome>> {
         Box::pin(async move { self.commit(&group).await })
+    }
+
+    /// Keys with these hashes ([`KeyRef::hash64`](crate::key::KeyRef::hash64)) are about to be written, one after the
+    /// other: a store in memory may have what it needs of all of them fetched at the same time. Changes nothing.
+    fn expect_writes(&self, hashes: &[u64]) {
+        let _ = hashes;
     }
 
     /// Whether [`Store::commit_now`] ever commits; constant.

@@ -371,7 +371,6 @@ impl Committer {
         if group.is_empty() {
             return;
         }
-        let owned = self.store.caps().owned;
         let keys = group.iter().flat_map(|(placed, _)| placed.commit.writes.iter().map(|write| &write.key));
         let hashes: Vec<u64> = keys.map(|key| key.borrow().hash64()).collect();
         if hashes.len() > 1 {
@@ -382,13 +381,15 @@ impl Committer {
         let mut index = HashTable::<(u64, usize)>::with_capacity(hashes.len());
         let mut results: Vec<(usize, u64)> = Vec::with_capacity(hashes.len());
         let mut hashes = hashes.into_iter();
+        let owned = self.store.caps().owned;
         let mut settled = Vec::with_capacity(group.len());
         for (mut placed, changed) in group {
             let version = placed.commit.version;
             for (write, hash) in mem::take(&mut placed.commit.writes).into_iter().zip(&mut hashes) {
                 let Write { key, after, .. } = write;
                 let actual = changed.iter().find(|(changed, _)| *changed == key).map(|(_, read)| read.clone());
-                // Where others write too, only the store can say what came of it: without that the key leaves the cache.
+                // Where others write too, only the store can say what came of it: without that the key leaves the
+                // cache.
                 let known = actual.or_else(|| owned.then_some(Read { value: after, version }));
                 let read = known.filter(|_| !placed.uncached);
                 let at = match index.find(hash, |(_, at)| last[*at].0 == key) {

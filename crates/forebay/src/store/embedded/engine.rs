@@ -2,22 +2,23 @@
 //!
 //! Locks are taken in this order: `writer`, `database`, `tombstones`.
 
+mod reading;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use redb::{Database, WriteTransaction};
 
-use super::file::{self, Caught, Loaded, MakeBackend, OpenError};
+use super::file::{self, Loaded, MakeBackend, OpenError};
 use super::group::{self, Flush, Scene, Taken};
-use super::read::{Failure, Snapshot};
 use super::{Durability, EmbeddedOptions, UNFLUSHED_BYTES_MAX};
 use crate::error::Unavailable;
-use crate::key::{Key, SPACES};
+use crate::key::SPACES;
 use crate::runtime::Runtime;
 use crate::store::applied::{AppliedIds, Known};
 use crate::store::tombstones::Tombstones;
-use crate::store::{self, Commit, CommitOutcome, Read, ReadError, Resolved};
+use crate::store::{self, Commit, CommitOutcome, Resolved};
 use crate::version::{TxnId, Version};
 
 /// A closed store that owes nobody an answer is reopened by whoever asks for it, but not more often than this.
@@ -433,101 +434,5 @@ impl Engine {
                 Err(Unavailable(format!("the store {} failed while it was cleared: {why}", self.name)))
             }
         }
-    }
-
-    /// Reads from a snapshot; a failure of the file closes it.
-    pub fn read<T>(&self, work: impl FnMut(&mut Snapshot) -> Result<T, Failure>) -> Result<T, ReadError> {
-        self.show();
-        let mut guard = self.database();
-        if guard.is_none() {
-            drop(guard);
-            self.ensure_open(&mut locked(&self.writer), false)?;
-            guard = self.database();
-        }
-        let result = self.read_open(guard, work);
-        result.unwrap_or_else(|why| {
-            if !matches!(why, Caught::Error(redb::Error::Corrupted(_))) {
-                self.close_after_read(why.to_string());
-            }
-            Err(Unavailable(format!("the store {} can't be read: {why}", self.name)).into())
-        })
-    }
-
-    /// The outer error says that the file failed.
-    fn read_open<T>(
-        &self,
-        guard: RwLockReadGuard<'_, Option<Database>>,
-        mut work: impl FnMut(&mut Snapshot) -> Result<T, Failure>,
-    ) -> Result<Result<T, ReadError>, Caught> {
-        let Some(database) = &*guard else { return Ok(Err(Unavailable("the store was closed".to_owned()).into())) };
-        file::caught(|| -> Result<_, redb::Error> {
-            match Snapshot::new(database).and_then(|mut snapshot| work(&mut snapshot)) {
-                Err(Failure::Storage(error)) => Err(error),
-                Err(Failure::Damaged(key, why)) => Ok(Err(ReadError::Damaged { key, why })),
-                Ok(read) => Ok(Ok(read)),
-            }
-        })
-    }
-
-    #[cfg(feature = "testing")]
-    pub fn validate(&self) -> Result<(), String> {
-        self.show();
-        let guard = self.database();
-        let database = guard.as_ref().ok_or("the store is closed")?;
-        super::validate::validate(database).map_err(|error| error.to_string())?
-    }
-
-    fn close_after_read(&self, why: String) {
-        let mut writer = locked(&self.writer);
-        if writer.closed.is_none() {
-            self.close(&mut writer, why, false);
-        }
-    }
-
-    pub fn get(&self, keys: &[Key]) -> Result<Vec<Read>, ReadError> {
-        for _ in 0..SNAPSHOTS_MAX {
-            if let Some(reads) = self.read(|snapshot| self.get_from(snapshot, keys))? {
-                return Ok(reads);
-            }
-        }
-        let mut no_group_meanwhile = locked(&self.writer);
-        self.show_with(&mut no_group_meanwhile);
-        let result = self.read_open(self.database(), |snapshot| self.get_from(snapshot, keys));
-        drop(no_group_meanwhile);
-        let unreadable =
-            |why: &dyn std::fmt::Display| Unavailable(format!("the store {} can't be read: {why}", self.name));
-        result.map_err(|why| unreadable(&why))??.ok_or_else(|| unreadable(&"its versions disagree").into())
-    }
-
-    /// `None` if a group has overtaken the snapshot and touched the versions of absent keys that it needs.
-    fn get_from(&self, snapshot: &mut Snapshot, keys: &[Key]) -> Result<Option<Vec<Read>>, Failure> {
-        let mut reads = Vec::with_capacity(keys.len());
-        let mut absent = Vec::new();
-        for (at, key) in keys.iter().enumerate() {
-            match snapshot.document(key)? {
-                Some((value, version)) => reads.push(Read { value: Some(value), version }),
-                None => {
-                    absent.push(at);
-                    reads.push(Read { value: None, version: Version::ZERO });
-                }
-            }
-        }
-        if absent.is_empty() {
-            return Ok(Some(reads));
-        }
-        let group = snapshot.group()?;
-        let tombstones = locked(&self.tombstones);
-        if tombstones.group() < group {
-            // The file has a group whose deletes are about to be entered here.
-            return Ok(None);
-        }
-        for at in absent {
-            let absence = tombstones.absence(&keys[at]);
-            if absence.group > group {
-                return Ok(None);
-            }
-            reads[at].version = absence.version;
-        }
-        Ok(Some(reads))
     }
 }

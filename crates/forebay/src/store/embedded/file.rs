@@ -224,7 +224,8 @@ pub(super) fn open(
     Err(error)
 }
 
-/// Drops a file or what is open of it. redb may panic over a damaged one here, too; nothing is left to be done about it.
+/// Drops a file or what is open of it. redb may panic over a damaged one here, too; nothing is left to be done about
+/// it.
 pub(super) fn let_go<T>(of: T) {
     let _ = catch_unwind(AssertUnwindSafe(|| drop(of)));
 }
