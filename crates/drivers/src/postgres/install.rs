@@ -23,6 +23,34 @@ pub(super) fn script(role: &str, tables: &[Table]) -> String {
     text
 }
 
+/// What the trigger does to the versions that a table's rows have beside it.
+#[derive(Default)]
+struct Kept {
+    forget: String,
+    remember: String,
+    truncated: String,
+    moved: String,
+}
+
+impl Kept {
+    fn of(table: &str, old: &str, new: &str) -> Kept {
+        Kept {
+            forget: format!("        DELETE FROM forebay.row_versions WHERE tab = {table} AND key = {old};\n"),
+            remember: format!(
+                "        INSERT INTO forebay.row_versions (tab, key, version)\n            \
+                     VALUES ({table}, {new}, nextval('forebay.versions'))\n            \
+                     ON CONFLICT (tab, key) DO UPDATE SET version = excluded.version;\n"
+            ),
+            truncated: format!("        DELETE FROM forebay.row_versions WHERE tab = {table};\n"),
+            // A row whose key changes leaves its old one.
+            moved: format!(
+                "        IF {old} <> {new} THEN\n            \
+                     DELETE FROM forebay.row_versions WHERE tab = {table} AND key = {old};\n        END IF;\n"
+            ),
+        }
+    }
+}
+
 fn of_table(table: &Table) -> String {
     let name = &table.name;
     let function = format!("forebay.{}", quoted(&format!("changed {name}")));
@@ -47,20 +75,8 @@ fn of_table(table: &Table) -> String {
         }
         VersionMode::Side => {}
     }
-    let forget = if side {
-        format!("        DELETE FROM forebay.row_versions WHERE tab = {own_name} AND key = {old};\n")
-    } else {
-        String::new()
-    };
-    let remember = if side {
-        format!(
-            "        INSERT INTO forebay.row_versions (tab, key, version)\n            \
-                 VALUES ({own_name}, {new}, nextval('forebay.versions'))\n            \
-                 ON CONFLICT (tab, key) DO UPDATE SET version = excluded.version;\n"
-        )
-    } else {
-        String::new()
-    };
+    let Kept { forget, remember, truncated, moved } =
+        if side { Kept::of(&own_name, &old, &new) } else { Kept::default() };
     // A writer needs no right on forebay's tables: the function has its owner's.
     let _ = write!(
         text,
@@ -84,19 +100,7 @@ fn of_table(table: &Table) -> String {
              FOR EACH ROW EXECUTE FUNCTION {function}();\n\
          DROP TRIGGER IF EXISTS forebay_truncate ON {name};\n\
          CREATE TRIGGER forebay_truncate AFTER TRUNCATE ON {name}\n    \
-             FOR EACH STATEMENT EXECUTE FUNCTION {function}();\n",
-        truncated = match side {
-            true => format!("        DELETE FROM forebay.row_versions WHERE tab = {own_name};\n"),
-            false => String::new(),
-        },
-        // A row whose key changes leaves its old one.
-        moved = match side {
-            true => format!(
-                "        IF {old} <> {new} THEN\n            \
-                     DELETE FROM forebay.row_versions WHERE tab = {own_name} AND key = {old};\n        END IF;\n"
-            ),
-            false => String::new(),
-        },
+             FOR EACH STATEMENT EXECUTE FUNCTION {function}();\n"
     );
     text
 }

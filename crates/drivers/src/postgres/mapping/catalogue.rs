@@ -123,72 +123,92 @@ pub(in crate::postgres) async fn look_up(
         (row.get(3), row.get(4), row.get(5), row.get(6));
     let mut wrong = Vec::new();
     if !["r", "p"].contains(&kind.as_str()) {
-        wrong.push(said(&format!("{name} is not a table; name the table behind it")));
+        wrong.push(format!("{name} is not a table; name the table behind it"));
     }
     if !may_read {
-        wrong.push(said(&format!("{role} may not read {name}; GRANT SELECT ON {name} TO {role}")));
+        wrong.push(format!("{role} may not read {name}; GRANT SELECT ON {name} TO {role}"));
     }
-    let columns = client.query(COLUMNS, &[&oid]).await?;
-    let columns: Vec<Found> = columns
-        .iter()
-        .map(|row| Found {
-            name: row.get(0),
-            type_name: row.get(1),
-            sql_type: row.get(2),
-            generated: !row.get::<_, String>(3).is_empty(),
-            may_write: row.get(4),
-            element: row.get(5),
-        })
-        .collect();
+    let columns = columns_of(client, oid).await?;
+    let (key, named) = chosen(mapping, &name, &columns, &mut wrong);
+    let unique_index = unique_index_of(client, oid, &mapping.key).await?;
+    if unique_index.is_none() && key.len() == mapping.key.len() {
+        let list = mapping.key.join(", ");
+        wrong.push(format!("no unique index of {name} is on just {list}; CREATE UNIQUE INDEX ON {name} ({list})"));
+    }
+    wrong.extend(version_problems(client, mapping, &name, oid, &columns, (may_trigger, &owner)).await?);
+    if !wrong.is_empty() {
+        return Ok(Err(wrong.iter().map(|what| said(what)).collect()));
+    }
+    let (key, fields) = in_use(mapping, key, named);
+    let version = match mapping.version {
+        VersionMode::Auto => found_version(client, oid, &columns).await?,
+        given => given,
+    };
+    let mapping = Mapping { version, ..mapping.clone() };
+    Ok(Ok(Table { mapping, name, oid, key, fields, unique_index: unique_index.unwrap_or_default() }))
+}
+
+async fn columns_of(client: &Client, oid: u32) -> Result<Vec<Found>, Error> {
+    let found = |row: &tokio_postgres::Row| Found {
+        name: row.get(0),
+        type_name: row.get(1),
+        sql_type: row.get(2),
+        generated: !row.get::<_, String>(3).is_empty(),
+        may_write: row.get(4),
+        element: row.get(5),
+    };
+    Ok(client.query(COLUMNS, &[&oid]).await?.iter().map(found).collect())
+}
+
+/// The unique index on just the columns of `key`, in any order.
+async fn unique_index_of(client: &Client, oid: u32, key: &[String]) -> Result<Option<String>, Error> {
+    let mut wanted = key.to_vec();
+    wanted.sort_unstable();
+    Ok(client.query(INDEXES, &[&oid]).await?.iter().find_map(|row| {
+        let (index, mut found): (String, Vec<String>) = (row.get(0), row.get(1));
+        found.sort_unstable();
+        (found == wanted).then_some(index)
+    }))
+}
+
+/// The columns that make the key, and those that the document may show; adds what is wrong with them to `wrong`.
+fn chosen<'a>(
+    mapping: &Mapping,
+    name: &str,
+    columns: &'a [Found],
+    wrong: &mut Vec<String>,
+) -> (Vec<&'a Found>, Vec<&'a Found>) {
     let find = |name_of: &String, wrong: &mut Vec<String>| {
         let found = columns.iter().find(|column| column.name == *name_of);
         if found.is_none() {
             let there: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
-            wrong.push(said(&format!("{name} has no column {name_of}; it has {}", there.join(", "))));
+            wrong.push(format!("{name} has no column {name_of}; it has {}", there.join(", ")));
         }
         found
     };
-    let key: Vec<&Found> = mapping.key.iter().filter_map(|column| find(column, &mut wrong)).collect();
+    let key: Vec<&Found> = mapping.key.iter().filter_map(|column| find(column, wrong)).collect();
     for column in key.iter().filter(|column| !is_key_type(&column.type_name)) {
-        let what =
-            format!("{} is {}; a key's columns are integers, text, varchar or uuid", column.name, column.sql_type);
-        wrong.push(said(&what));
+        let (name, sql_type) = (&column.name, &column.sql_type);
+        wrong.push(format!("{name} is {sql_type}; a key's columns are integers, text, varchar or uuid"));
     }
     let named: Vec<&Found> = match (&mapping.list, &mapping.fields) {
-        (Some(list), _) => find(list, &mut wrong).into_iter().collect(),
-        (None, Some(fields)) => fields.iter().filter_map(|column| find(column, &mut wrong)).collect(),
+        (Some(list), _) => find(list, wrong).into_iter().collect(),
+        (None, Some(fields)) => fields.iter().filter_map(|column| find(column, wrong)).collect(),
         (None, None) => columns.iter().filter(|column| column.name != VERSION_COLUMN).collect(),
     };
     for column in &mapping.read_only {
-        find(column, &mut wrong);
+        find(column, wrong);
     }
     if let Some(list) = named.first().filter(|_| mapping.list.is_some())
         && !matches!(list.kind(), Kind::Array(_))
     {
-        wrong.push(said(&format!("{} is {}; a list is an array", list.name, list.sql_type)));
+        wrong.push(format!("{} is {}; a list is an array", list.name, list.sql_type));
     }
-    let unique_index = client.query(INDEXES, &[&oid]).await?.iter().find_map(|row| {
-        let (index, mut found): (String, Vec<String>) = (row.get(0), row.get(1));
-        let mut wanted = mapping.key.clone();
-        found.sort_unstable();
-        wanted.sort_unstable();
-        (found == wanted).then_some(index)
-    });
-    if unique_index.is_none() && key.len() == mapping.key.len() {
-        let list = mapping.key.join(", ");
-        wrong.push(said(&format!(
-            "no unique index of {name} is on just {list}; CREATE UNIQUE INDEX ON {name} ({list})"
-        )));
-    }
-    wrong.extend(
-        version_problems(client, mapping, &name, oid, &columns, (may_trigger, &owner))
-            .await?
-            .iter()
-            .map(|what| said(what)),
-    );
-    if !wrong.is_empty() {
-        return Ok(Err(wrong));
-    }
+    (key, named)
+}
+
+/// The columns of the key, and those of the document.
+fn in_use(mapping: &Mapping, key: Vec<&Found>, named: Vec<&Found>) -> (Vec<Column>, Vec<Column>) {
     let writable = |column: &Found| {
         let named = mapping.read_only.contains(&column.name) || mapping.key.contains(&column.name);
         column.may_write && !column.generated && !named
@@ -200,12 +220,7 @@ pub(in crate::postgres) async fn look_up(
         Some(_) => others.collect(),
         None => key.iter().cloned().chain(others).collect(),
     };
-    let version = match mapping.version {
-        VersionMode::Auto => found_version(client, oid, &columns).await?,
-        given => given,
-    };
-    let mapping = Mapping { version, ..mapping.clone() };
-    Ok(Ok(Table { mapping, name, oid, key, fields, unique_index: unique_index.unwrap_or_default() }))
+    (key, fields)
 }
 
 /// What `forebay store init` has put there.
