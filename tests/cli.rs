@@ -175,7 +175,7 @@ fn wrong_settings_are_refused_in_one_line() {
     );
     assert!(refused(&["serve", "--memory", "lots"]).starts_with("--memory 'lots': give a size"));
     assert!(refused(&["config", "--policy", "mru"]).starts_with("--policy 'mru': no policy 'mru'; choose one of lru"));
-    assert!(refused(&["serve", "--store", "postgres://localhost/shop"]).contains("give embedded:PATH"));
+    assert!(refused(&["serve", "--store", "mysql://localhost/shop"]).contains("give embedded:PATH"));
     assert!(refused(&["serve", "--config", "none.toml"]).starts_with("can't read the configuration none.toml"));
     let public = refused(&["serve", "--listen", "0.0.0.0:6379"]);
     assert!(public.contains("forebay password") && public.contains("--password-file"), "{public}");
