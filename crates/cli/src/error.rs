@@ -27,7 +27,10 @@ pub enum CommandError {
     #[error("{0}")]
     Database(#[from] forebay_drivers::postgres::OpenError),
     /// The password for the database can't be read.
-    #[error("can't read the password for the database: {file}: {error}; check --store-password-file", file = file.display())]
+    #[error(
+        "can't read the password for the database: {file}: {error}; check --store-password-file",
+        file = file.display()
+    )]
     StorePassword {
         /// Which file.
         file: PathBuf,

@@ -250,7 +250,8 @@ fn until_told(store: &Postgres, name: &str) -> Vec<Key> {
 #[test]
 fn what_others_write_is_told() {
     let tables = format!(
-        "{USERS} CREATE TABLE pets (owner integer REFERENCES users ON DELETE CASCADE, name text, PRIMARY KEY (owner, name));
+        "{USERS}
+        CREATE TABLE pets (owner integer REFERENCES users ON DELETE CASCADE, name text, PRIMARY KEY (owner, name));
          INSERT INTO pets VALUES (2, 'cat'); CREATE ROLE other LOGIN; GRANT ALL ON users, pets TO other;"
     );
     for mode in ["column", "side"] {
@@ -333,7 +334,8 @@ fn a_column_is_a_list() {
 fn what_is_wrong_with_a_mapping_is_one_line_with_the_fix() {
     let tables = "CREATE TABLE plain (id integer, name text); CREATE TABLE good (id date PRIMARY KEY);
         CREATE VIEW v AS SELECT * FROM plain; CREATE ROLE poor LOGIN; GRANT CREATE ON DATABASE test0 TO poor;
-        CREATE TABLE closed (id integer PRIMARY KEY); CREATE TABLE bare (id integer PRIMARY KEY); GRANT SELECT ON bare TO poor;";
+        CREATE TABLE closed (id integer PRIMARY KEY); CREATE TABLE bare (id integer PRIMARY KEY);
+        GRANT SELECT ON bare TO poor;";
     let world = World::new(tables, &[]);
     let lines = |map: &str, role: &str| {
         let address = world.server.url(&world.database).replace("app@", &format!("{role}@"));

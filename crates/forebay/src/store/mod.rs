@@ -222,8 +222,8 @@ pub trait Store: Send + Sync + 'static {
     /// Bytes of memory that the store may hold for itself (page cache), to be counted in the cache's budget.
     fn memory_bytes(&self) -> usize;
 
-    /// Waits until others have written something, and says what; what is cached of it is out of date. `None`, at once and
-    /// always, from a store that nobody else writes to, or that can't tell. The first answer is
+    /// Waits until others have written something, and says what; what is cached of it is out of date. `None`, at once
+    /// and always, from a store that nobody else writes to, or that can't tell. The first answer is
     /// [`Outside::Everything`]: from then on nothing is missed.
     fn outside(&self) -> BoxFuture<'_, Option<Outside>> {
         Box::pin(futures_util::future::ready(None))
