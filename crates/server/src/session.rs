@@ -281,7 +281,7 @@ impl Session {
         let context = self.context();
         let shared = self.shared.clone();
         let mut accessed = self.accessed();
-        let executed = shared.engine.execute(&plan, context, ahead, |documents| {
+        let executed = shared.engine.execute_locked(&plan, context, ahead, |documents| {
             let answer = body(&mut Call { frame, space, known: Known::Documents(documents), random });
             accessed.note(&plan, documents, answer.is_ok());
             answer

@@ -1,6 +1,7 @@
 //! A store in memory: nothing survives the process. Every call is done at once, without a pause.
 
 use std::collections::BTreeSet;
+use std::hash::BuildHasher;
 use std::hint::black_box;
 use std::ops::Bound;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -13,7 +14,7 @@ use super::applied::{AppliedIds, Known};
 use super::tombstones::Tombstones;
 use super::{Caps, Commit, CommitOutcome, Read, ReadError, Resolved, Store};
 use crate::error::Unavailable;
-use crate::key::{Key, SPACES};
+use crate::key::{Key, KeyRef, SPACES};
 use crate::value::{Data, Value};
 use crate::version::{TxnId, Version};
 
@@ -35,8 +36,9 @@ struct Document {
 
 #[derive(Debug)]
 struct State {
-    /// By [`KeyRef::hash64`](crate::key::KeyRef::hash64).
+    /// By a hash that nobody outside knows: names could be chosen that all have one [`KeyRef::hash64`].
     documents: HashTable<Document>,
+    hasher: foldhash::fast::RandomState,
     /// The keys of `documents`: a scan needs their order, a write to one that is there does not.
     order: BTreeSet<Key>,
     expiries: BTreeSet<(u64, Key)>,
@@ -51,6 +53,7 @@ impl Memory {
     pub fn new() -> Memory {
         let state = State {
             documents: HashTable::new(),
+            hasher: foldhash::fast::RandomState::default(),
             order: BTreeSet::new(),
             expiries: BTreeSet::new(),
             counts: [0; SPACES as usize],
@@ -78,7 +81,7 @@ impl Default for Memory {
 
 impl State {
     fn document(&self, key: &Key) -> Option<&Document> {
-        self.documents.find(key.borrow().hash64(), |document| document.key == *key)
+        self.documents.find(self.hasher.hash_one(key), |document| document.key == *key)
     }
 
     fn version(&self, key: &Key) -> Version {
@@ -95,7 +98,7 @@ impl State {
     fn set(&mut self, key: &Key, after: Option<Value>, version: Version) {
         let count = &mut self.counts[usize::from(key.space())];
         let expires_at_ms = after.as_ref().and_then(|value| value.expires_at_ms);
-        let hash = key.borrow().hash64();
+        let hash = self.hasher.hash_one(key);
         let same = |document: &Document| document.key == *key;
         let old = match after {
             Some(value) => match self.documents.find_mut(hash, same) {
@@ -107,7 +110,8 @@ impl State {
                     let key = key.compact();
                     self.order.insert(key.clone());
                     *count += 1;
-                    let rehash = |document: &Document| document.key.borrow().hash64();
+                    let hasher = &self.hasher;
+                    let rehash = |document: &Document| hasher.hash_one(&document.key);
                     self.documents.insert_unique(hash, Document { key, value, version }, rehash);
                     None
                 }
@@ -175,11 +179,11 @@ impl Store for Memory {
         Box::pin(ready(outcomes))
     }
 
-    fn expect_writes(&self, hashes: &[u64]) {
+    fn expect_writes(&self, keys: &[KeyRef<'_>]) {
         let state = self.shared();
         // Loads that do not wait for each other: first where the documents are said to be, then keys and values.
         let probable: SmallVec<[Option<&Document>; 32]> =
-            hashes.iter().map(|hash| state.documents.find(*hash, |_| true)).collect();
+            keys.iter().map(|key| state.documents.find(state.hasher.hash_one(key), |_| true)).collect();
         for document in probable.into_iter().flatten() {
             let value = match &document.value.data {
                 Data::Bytes(bytes) => bytes.first(),

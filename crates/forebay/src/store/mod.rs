@@ -32,7 +32,7 @@ use thiserror::Error;
 
 use crate::change::Change;
 use crate::error::Unavailable;
-use crate::key::Key;
+use crate::key::{Key, KeyRef};
 use crate::read::Read;
 use crate::value::Value;
 use crate::version::{TxnId, Version};
@@ -177,10 +177,10 @@ pub trait Store: Send + Sync + 'static {
         Box::pin(async move { self.commit(&group).await })
     }
 
-    /// Keys with these hashes ([`KeyRef::hash64`](crate::key::KeyRef::hash64)) are about to be written, one after the
-    /// other: a store in memory may have what it needs of all of them fetched at the same time. Changes nothing.
-    fn expect_writes(&self, hashes: &[u64]) {
-        let _ = hashes;
+    /// These keys are about to be written, one after the other: a store in memory may have what it needs of all of
+    /// them fetched at the same time. Changes nothing.
+    fn expect_writes(&self, keys: &[KeyRef<'_>]) {
+        let _ = keys;
     }
 
     /// Whether [`Store::commit_now`] ever commits; constant.

@@ -12,10 +12,14 @@ use super::{Engine, Inner, PlannedLock, TxnError};
 use crate::cache::{Context, Look};
 use crate::key::KEY_BYTES_MAX;
 use crate::store::Commit;
+use crate::value::Value;
 use crate::version::{TxnId, Version};
 
 /// Keys above which a transaction takes locks: all others wait while the lock table is held.
 const AT_ONCE_KEYS_MAX: usize = 32;
+
+/// Bytes of documents above which it does, all together.
+const AT_ONCE_BYTES_MAX: usize = 64 << 10;
 
 impl Engine {
     /// Whether [`Engine::execute_at_once`] ever does anything.
@@ -40,7 +44,7 @@ impl Engine {
         }
         let began = inner.history.as_ref().map(|history| history.tick());
         // Dropped after the table: the committer's lock is never taken under the table's.
-        let _guard = inner.committer.watch_for_panic();
+        let guard = inner.committer.watch_for_panic(false);
         let mut table = inner.locks.elide(locks)?;
         let mut documents = Documents::new(inner.runtime.now_ms());
         inner.load_cached(locks, context, &mut documents)?;
@@ -62,6 +66,7 @@ impl Engine {
             Now::Published
         } else {
             table.half_done = true;
+            guard.armed.set(true);
             let commit = Commit { id: TxnId(version), version, checks: Vec::new(), writes };
             let now = inner.committer.apply_now(commit, false);
             table.half_done = matches!(now, Now::Unknown);
@@ -83,19 +88,19 @@ impl Engine {
 }
 
 impl Inner {
-    /// Loads what `locks` say from the cache; `None` if something is not there. Counts the hits only if all is.
+    /// Loads what `locks` say from the cache; `None` if something is not there, or it is much. Counts the hits only if
+    /// all is loaded.
     fn load_cached(&self, locks: &[PlannedLock], context: &Context, documents: &mut Documents) -> Option<()> {
         let wanted = || locks.iter().filter(|lock| lock.load);
-        if let [lock] = locks
-            && lock.load
-        {
-            documents.load(lock.key.clone(), self.cache.get_published(lock.key.borrow(), context)?);
-            return Some(());
-        }
+        let mut bytes = 0;
         let mut words = smallvec::SmallVec::<[_; 4]>::new();
         for lock in wanted() {
             let Look::Hit(_, read, word) = self.cache.look(lock.key.borrow()) else { return None };
             words.push(word);
+            bytes += read.value.as_ref().map_or(0, Value::size);
+            if bytes > AT_ONCE_BYTES_MAX {
+                return None;
+            }
             documents.load(lock.key.clone(), read);
         }
         for (lock, word) in wanted().zip(words) {

@@ -22,6 +22,7 @@
 mod now;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::hash::BuildHasher;
 use std::mem;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -218,7 +219,7 @@ impl Committer {
     }
 
     async fn commit(&self, group: Vec<Placed>) {
-        let _guard = self.watch_for_panic();
+        let _guard = self.watch_for_panic(true);
         let group = self.without_orphans(group).await;
         if group.is_empty() {
             return;
@@ -380,13 +381,15 @@ impl Committer {
         // Where each key stands in `last`, and for each write where its key stands there, and its place.
         let mut index = HashTable::<(u64, usize)>::with_capacity(hashes.len());
         let mut results: Vec<(usize, u64)> = Vec::with_capacity(hashes.len());
-        let mut hashes = hashes.into_iter();
+        // Of its own seed: names could be chosen that all have one `hash64`.
+        let hasher = foldhash::fast::RandomState::default();
         let owned = self.store.caps().owned;
         let mut settled = Vec::with_capacity(group.len());
         for (mut placed, changed) in group {
             let version = placed.commit.version;
-            for (write, hash) in mem::take(&mut placed.commit.writes).into_iter().zip(&mut hashes) {
+            for write in mem::take(&mut placed.commit.writes) {
                 let Write { key, after, .. } = write;
+                let hash = hasher.hash_one(&key);
                 let actual = changed.iter().find(|(changed, _)| *changed == key).map(|(_, read)| read.clone());
                 // Where others write too, only the store can say what came of it: without that the key leaves the
                 // cache.

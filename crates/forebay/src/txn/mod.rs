@@ -205,7 +205,7 @@ impl Engine {
 
     /// Keys with these hashes are about to be used, those of `written` to be written: has what is in memory of them
     /// fetched at the same time. Changes nothing.
-    pub fn prefetch(&self, hashes: &[u64], written: &[u64]) {
+    pub fn prefetch(&self, hashes: &[u64], written: &[KeyRef<'_>]) {
         self.inner.cache.prefetch(hashes);
         if !written.is_empty() {
             self.inner.store.expect_writes(written);
@@ -285,6 +285,7 @@ impl Engine {
 
     /// Runs `body` as one transaction: locks and loads what `plan` says, runs it on the documents, commits; again after
     /// a conflict, so `body` must change nothing but its documents. With `Err` the body rolls back and still answers.
+    /// A `body` that may take long is for [`Engine::execute_locked`]: all others may have to wait for this one.
     pub async fn execute<T>(
         &self,
         plan: &Plan,
@@ -297,6 +298,17 @@ impl Engine {
         {
             return done.map(|(answer, version)| Executed::Done(answer, Committing::published(version)));
         }
+        self.execute_locked(plan, context, ahead, body).await
+    }
+
+    /// As [`Engine::execute`], with locks in any case: nobody waits for it who wants none of its keys.
+    pub async fn execute_locked<T>(
+        &self,
+        plan: &Plan,
+        context: Context,
+        ahead: &mut Ahead,
+        mut body: impl FnMut(&mut Documents) -> Result<T, T>,
+    ) -> Result<Executed<T>, TxnError> {
         let number = self.inner.next_owner.fetch_add(1, Ordering::Relaxed);
         let mut attempt = 0;
         loop {

@@ -144,12 +144,15 @@ fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, Reply> {
         let shared = session.shared.clone();
         let mut ahead = Ahead::default();
         let mut accessed = session.accessed();
-        let executed = shared.engine.execute(&plan, context, &mut ahead, |documents| {
+        let body = |documents: &mut Documents| {
             let answer = run_queue(session, &queue, documents);
             accessed.note(&plan, documents, answer.is_ok());
             answer
-        });
-        let executed = executed.await;
+        };
+        let executed = match queue.is_short() {
+            true => shared.engine.execute(&plan, context, &mut ahead, body).await,
+            false => shared.engine.execute_locked(&plan, context, &mut ahead, body).await,
+        };
         session.trace_accessed(accessed, &context);
         match executed {
             Ok(Executed::Done(reply, committing)) => {

@@ -23,7 +23,7 @@ pub(super) type LookedUp = SmallVec<[Option<(usize, &'static Command)>; LOOK_UP_
 
 impl Session {
     /// Looks the next commands up, and has the memory of their keys' entries fetched meanwhile.
-    pub(super) fn look_up(&self, batch: &Batch, start: usize, found: &mut LookedUp) {
+    pub(super) fn look_up<'a>(&self, batch: &'a Batch, start: usize, found: &mut LookedUp) {
         let end = batch.len().min(start + LOOK_UP_FRAMES);
         found.clear();
         let mut last: (&[u8], _) = (b"", None);
@@ -39,19 +39,18 @@ impl Session {
             return;
         }
         let mut hashes = SmallVec::<[u64; PREFETCH_KEYS_MAX]>::new();
-        let mut written = SmallVec::<[u64; PREFETCH_KEYS_MAX]>::new();
+        let mut written = SmallVec::<[KeyRef<'_>; PREFETCH_KEYS_MAX]>::new();
         for (at, (_, command)) in (start..end).zip(found.iter()).filter_map(|(at, found)| Some((at, found.as_ref()?))) {
             let frame = batch.frame(at);
             if !command.arity_fits(frame.len()) {
                 continue;
             }
             let Some(effect) = command.effect(frame) else { continue };
-            let mut take = |key: KeyRef<'_>| {
+            let mut take = |key: KeyRef<'a>| {
                 if hashes.len() < PREFETCH_KEYS_MAX {
-                    let hash = key.hash64();
-                    hashes.push(hash);
+                    hashes.push(key.hash64());
                     if effect != Effect::Read {
-                        written.push(hash);
+                        written.push(key);
                     }
                 }
             };

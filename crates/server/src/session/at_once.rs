@@ -8,6 +8,9 @@ use smallvec::SmallVec;
 use super::Session;
 use crate::command::{Call, Command, Effect, Known, txn_error};
 
+/// Bytes of arguments above which a command takes locks: all others wait while one is served at once.
+const ARGS_BYTES_MAX: usize = 64 << 10;
+
 impl Session {
     /// Serves a read whose keys are all cached, without a lock and without a wait; false if it can't be.
     pub(super) fn serve_published(&mut self, command: &'static Command, frame: Frame<'_>) -> bool {
@@ -44,7 +47,8 @@ impl Session {
     /// Serves a command on documents whose keys nobody else uses over a store that never waits; false if it can't be.
     pub(super) fn serve_at_once(&mut self, command: &'static Command, frame: Frame<'_>) -> bool {
         let (Some(body), Some(effect)) = (command.body(), command.effect(frame)) else { return false };
-        if self.open.is_open() || self.is_traced() || !self.shared.engine.commits_at_once() {
+        let large = frame.args_bytes() > ARGS_BYTES_MAX;
+        if large || self.open.is_open() || self.is_traced() || !self.shared.engine.commits_at_once() {
             return false;
         }
         let began = self.shared.engine.runtime().elapsed();

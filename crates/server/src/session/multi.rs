@@ -41,6 +41,18 @@ pub struct Queued {
     pub space: u8,
 }
 
+/// Commands, and bytes that they take, of a script that is over in no time.
+const SHORT_COMMANDS_MAX: usize = 32;
+const SHORT_BYTES_MAX: usize = 64 << 10;
+
+impl Queue {
+    /// Whether to run it takes no time to speak of: others may then wait for all of it.
+    pub fn is_short(&self) -> bool {
+        let small = self.commands.len() <= SHORT_COMMANDS_MAX && self.bytes <= SHORT_BYTES_MAX;
+        small && self.commands.iter().all(|queued| queued.command.body().is_some())
+    }
+}
+
 impl Multi {
     /// A command could not be queued: EXEC refuses the whole.
     pub fn doom(&mut self) {

@@ -151,8 +151,9 @@ impl Engine {
     fn close(&self, writer: &mut Writer, why: String, unknown: bool) {
         tracing::error!(store = self.name, why, "the store failed and is closed");
         file::let_go(writer.open.take());
-        self.hidden.store(false, Ordering::Release);
         file::let_go(self.database.write().unwrap_or_else(PoisonError::into_inner).take());
+        // Only now: a reader that finds nothing hidden must not find the file without what was.
+        self.hidden.store(false, Ordering::Release);
         writer.closed = Some(Closed { why, unknown, tried: None, ended: false });
     }
 
@@ -368,18 +369,18 @@ impl Engine {
         if !writer.unflushed {
             return Ok(());
         }
-        let open = writer.open.take();
+        // Readers see it from here on, and need not wait for the disk.
+        self.show_with(writer);
+        if let Some(Closed { why, .. }) = &writer.closed {
+            return Err(Unavailable(format!("the store {} failed while it flushed: {why}", self.name)));
+        }
         let flushed = self.write(writer, |database, _| {
-            let mut transaction = match open {
-                Some(open) => open,
-                None => database.begin_write()?,
-            };
+            let mut transaction = database.begin_write()?;
             transaction.set_quick_repair(true);
             Ok(transaction.commit()?)
         });
         match flushed {
             Ok(()) => {
-                self.hidden.store(false, Ordering::Release);
                 (writer.unflushed, writer.unflushed_bytes) = (false, 0);
                 Ok(())
             }

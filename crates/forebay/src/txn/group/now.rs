@@ -1,6 +1,8 @@
 //! Commits over a store that never waits: whoever commits does all of it in one go, without a place among others. And
 //! what stops the commits for good.
 
+use std::cell::Cell;
+
 use smallvec::SmallVec;
 
 use super::{Committer, conflict};
@@ -27,7 +29,7 @@ impl Committer {
         if !self.is_idle() {
             return Now::Later(commit);
         }
-        let _guard = self.watch_for_panic();
+        let _guard = self.watch_for_panic(true);
         let now = self.apply_now(commit, uncached);
         if matches!(now, Now::Unknown) {
             self.stop_for_good();
@@ -41,9 +43,9 @@ impl Committer {
         queue.refuses().is_none() && queue.unsettled.is_empty()
     }
 
-    /// While what it gives back is there, a panic stops the commits for good.
-    pub(in crate::txn) fn watch_for_panic(&self) -> impl Drop {
-        OnPanic(self)
+    /// While what it gives back is there and armed, a panic stops the commits for good.
+    pub(in crate::txn) fn watch_for_panic(&self, armed: bool) -> OnPanic<'_> {
+        OnPanic { committer: self, armed: Cell::new(armed) }
     }
 
     /// No commit is taken any more: the store has broken the contract of [`Store::commit_now`].
@@ -84,14 +86,22 @@ impl Committer {
 
 /// A panic while a group is published (a bug in a policy, say) would leave the loop at a stand for ever: commits are
 /// refused from then on, with the reason.
-struct OnPanic<'a>(&'a Committer);
+pub(in crate::txn) struct OnPanic<'a> {
+    committer: &'a Committer,
+    /// A commit has begun.
+    pub(in crate::txn) armed: Cell<bool>,
+}
 
 impl Drop for OnPanic<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            let mut queue = self.0.queue();
-            queue.running = false;
-            queue.broken = Some("a commit ended in a panic, which is a bug: restart the server".to_owned());
+        if std::thread::panicking() && self.armed.get() {
+            // Nobody will settle what is still queued: its clients are told so, once the lock is given up.
+            let _untold = {
+                let mut queue = self.committer.queue();
+                queue.running = false;
+                queue.broken = Some("a commit ended in a panic, which is a bug: restart the server".to_owned());
+                std::mem::take(&mut queue.placed)
+            };
         }
     }
 }

@@ -57,6 +57,10 @@ impl Engine {
 
     fn close_after_read(&self, why: String) {
         let mut writer = locked(&self.writer);
+        // What is acknowledged and sound does not go with a page that can't be read.
+        if writer.closed.is_none() {
+            self.show_with(&mut writer);
+        }
         if writer.closed.is_none() {
             self.close(&mut writer, why, false);
         }
