@@ -107,7 +107,7 @@ impl Inner {
             Err(failure) if failure.spares_connection() => writer.give_back(),
             Err(_) => drop(writer),
         }
-        if self.ids.are_many() {
+        if self.ids.many().is_some() {
             self.wake_keeper();
         }
         result

@@ -56,9 +56,9 @@ impl Ids {
         OnItsWay { ids: self, those }
     }
 
-    /// Whether it is time to forget some.
-    pub(super) fn are_many(&self) -> bool {
-        self.inside().entered >= FORGET_EVERY
+    /// How many have come since some were forgotten, if it is time to forget some again.
+    pub(super) fn many(&self) -> Option<usize> {
+        Some(self.inside().entered).filter(|entered| *entered >= FORGET_EVERY)
     }
 
     /// The oldest id on its way.
@@ -77,9 +77,11 @@ impl Ids {
         true
     }
 
-    /// The next round of forgetting comes after as many ids again.
-    pub(super) fn forgotten(&self) {
-        self.inside().entered = 0;
+    /// The oldest are forgotten, of as many as had come by then. The next round comes after as many ids again, those
+    /// that came meanwhile included.
+    pub(super) fn forgotten(&self, entered: usize) {
+        let mut inside = self.inside();
+        inside.entered = inside.entered.saturating_sub(entered);
     }
 }
 

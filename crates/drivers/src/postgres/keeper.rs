@@ -57,14 +57,16 @@ impl Inner {
 
     async fn round(&self, keeper: &Session) -> Result<(), String> {
         self.pool.end_lost(keeper).await.map_err(|error| told(&error))?;
-        if self.ids.are_many() && self.pool.nothing_lost() {
-            self.forget(keeper).await.map_err(|error| told(&error))?;
+        if let Some(entered) = self.ids.many()
+            && self.pool.nothing_lost()
+        {
+            self.forget(keeper, entered).await.map_err(|error| told(&error))?;
         }
         Ok(())
     }
 
     /// Forgets the oldest ids.
-    async fn forget(&self, keeper: &Session) -> Result<(), tokio_postgres::Error> {
+    async fn forget(&self, keeper: &Session, entered: usize) -> Result<(), tokio_postgres::Error> {
         let oldest = self.ids.oldest_on_its_way().map(ids::bytes);
         let keep = ids::APPLIED_IDS_MAX as i64;
         if let Some(row) = keeper.client.query_opt(sql::FORGETTABLE, &[&keep, &oldest]).await? {
@@ -76,7 +78,7 @@ impl Inner {
             }
             keeper.client.execute(sql::FORGET, &[&floor]).await?;
         }
-        self.ids.forgotten();
+        self.ids.forgotten(entered);
         Ok(())
     }
 }
