@@ -12,6 +12,7 @@ mod at_once;
 mod documents;
 mod group;
 pub mod history;
+mod limits;
 mod locking;
 mod locks;
 mod outside;
@@ -30,6 +31,7 @@ use thiserror::Error;
 pub use ahead::Ahead;
 pub use documents::{DocumentError, Documents};
 pub use group::GROUP_COMMITS_MAX;
+pub use limits::TxnLimits;
 pub use locking::{Committing, Transaction, TxnKind};
 pub use locks::Mode;
 pub use plan::{Plan, PlannedLock, Watched};
@@ -57,33 +59,6 @@ const REAP_KEYS_MAX: usize = 64;
 
 /// Wait between two rounds of the reaper that found little.
 const REAP_PAUSE: Duration = Duration::from_millis(100);
-
-/// Limits of transactions, each with its unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TxnLimits {
-    /// A wait for a lock fails after a random time between these, in ms.
-    pub lock_wait_ms_min: u64,
-    /// See `lock_wait_ms_min`.
-    pub lock_wait_ms_max: u64,
-    /// Times that a plain command or a script is run again after a conflict.
-    pub retries_max: u32,
-    /// An interactive transaction without a command for so long is rolled back, in ms.
-    pub txn_idle_ms_max: u64,
-    /// An interactive transaction older than this is rolled back, in ms.
-    pub txn_ms_max: u64,
-}
-
-impl Default for TxnLimits {
-    fn default() -> TxnLimits {
-        TxnLimits {
-            lock_wait_ms_min: 500,
-            lock_wait_ms_max: 2000,
-            retries_max: 8,
-            txn_idle_ms_max: 5000,
-            txn_ms_max: 60_000,
-        }
-    }
-}
 
 /// Why a transaction ended without committing, or is not known to have committed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]

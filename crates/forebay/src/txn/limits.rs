@@ -1,0 +1,28 @@
+//! What bounds a transaction.
+
+/// Limits of transactions, each with its unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TxnLimits {
+    /// A wait for a lock fails after a random time between these, in ms.
+    pub lock_wait_ms_min: u64,
+    /// See `lock_wait_ms_min`.
+    pub lock_wait_ms_max: u64,
+    /// Times that a plain command or a script is run again after a conflict.
+    pub retries_max: u32,
+    /// An interactive transaction without a command for so long is rolled back, in ms.
+    pub txn_idle_ms_max: u64,
+    /// An interactive transaction older than this is rolled back, in ms.
+    pub txn_ms_max: u64,
+}
+
+impl Default for TxnLimits {
+    fn default() -> TxnLimits {
+        TxnLimits {
+            lock_wait_ms_min: 500,
+            lock_wait_ms_max: 2000,
+            retries_max: 8,
+            txn_idle_ms_max: 5000,
+            txn_ms_max: 60_000,
+        }
+    }
+}
