@@ -4,6 +4,7 @@
 //!
 //! * [`txn`]: transactions: locks, levels, group commit, publication, recorded histories.
 //! * [`cache`]: what is kept in memory, within one byte budget; [`policy`] decides what stays.
+//! * [`outage`]: what is kept safe while the store is away.
 //! * [`store`]: where the truth lives; drivers of other databases implement [`store::Store`].
 //! * [`runtime`]: clock, timers, randomness and tasks: tokio's, or a seeded simulation.
 //!
@@ -16,6 +17,7 @@ pub mod hint;
 pub mod key;
 #[doc(hidden)]
 pub mod mutation;
+pub mod outage;
 pub mod policy;
 pub mod read;
 pub mod runtime;

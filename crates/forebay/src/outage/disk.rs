@@ -1,0 +1,145 @@
+//! The folder in which a journal lies: the file system's, or one of a test that forgets what was not synced.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A folder of few files. Names are plain: no separators.
+pub trait Folder: Send + Sync + 'static {
+    /// What to call the file `name` where people look: its path.
+    fn show(&self, name: &str) -> String;
+
+    /// Keeps others from using this folder until the answer is dropped; an error of kind `WouldBlock` if one does.
+    fn lock(&self) -> io::Result<Box<dyn Send>>;
+
+    /// Opens `name` for reading and writing; none if it is not there.
+    fn open(&self, name: &str) -> io::Result<Option<Arc<dyn DiskFile>>>;
+
+    /// Makes `name`, empty; what was there is gone.
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
+
+    /// Renames `from` to `to`, at once and instead of a `to` that was there; safe after [`Folder::sync`].
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Removes `name`, if it is there.
+    fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// Makes what was made, renamed and removed durable.
+    fn sync(&self) -> io::Result<()>;
+
+    /// What is the same as long as the machine has not lost what was written but not synced: the machine's boot. None
+    /// if nobody can tell.
+    fn boot(&self) -> Option<u128>;
+}
+
+/// A file that grows at its end.
+pub trait DiskFile: Send + Sync {
+    /// Its length in bytes.
+    fn bytes(&self) -> io::Result<u64>;
+
+    /// Fills `out` with what stands from `offset` on; an error of kind `UnexpectedEof` if the file ends before.
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
+
+    /// Writes `data` at `offset`, all of it.
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()>;
+
+    /// Cuts or lengthens it.
+    fn set_bytes(&self, bytes: u64) -> io::Result<()>;
+
+    /// Makes what was written durable.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// A folder of the file system.
+#[derive(Clone, Debug)]
+pub struct RealFolder {
+    path: PathBuf,
+}
+
+const LOCK_NAME: &str = "lock";
+
+impl RealFolder {
+    /// The folder `path`, which is made if it is not there (its parent must be).
+    pub fn new(path: impl AsRef<Path>) -> io::Result<RealFolder> {
+        let path = path.as_ref().to_path_buf();
+        match fs::create_dir(&path) {
+            Ok(()) => {
+                // The new name is in the parent, whose sync makes it last.
+                let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+                File::open(parent)?.sync_all()?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+            Err(error) => return Err(error),
+        }
+        Ok(RealFolder { path })
+    }
+}
+
+impl Folder for RealFolder {
+    fn show(&self, name: &str) -> String {
+        self.path.join(name).display().to_string()
+    }
+
+    fn lock(&self) -> io::Result<Box<dyn Send>> {
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(self.path.join(LOCK_NAME))?;
+        file.try_lock().map_err(io::Error::from)?;
+        Ok(Box::new(file))
+    }
+
+    fn open(&self, name: &str) -> io::Result<Option<Arc<dyn DiskFile>>> {
+        match OpenOptions::new().read(true).write(true).open(self.path.join(name)) {
+            Ok(file) => Ok(Some(Arc::new(file))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        let path = self.path.join(name);
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
+        Ok(Arc::new(file))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        match fs::remove_file(self.path.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        File::open(&self.path)?.sync_all()
+    }
+
+    fn boot(&self) -> Option<u128> {
+        let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        u128::from_str_radix(&text.trim().replace('-', ""), 16).ok()
+    }
+}
+
+impl DiskFile for File {
+    fn bytes(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        std::os::unix::fs::FileExt::read_exact_at(self, out, offset)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        std::os::unix::fs::FileExt::write_all_at(self, data, offset)
+    }
+
+    fn set_bytes(&self, bytes: u64) -> io::Result<()> {
+        self.set_len(bytes)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+}

@@ -1,0 +1,193 @@
+//! Plain data of the outage: a buffered transaction and its story. The journal stores these records and no others.
+
+use std::fmt;
+
+use crate::change::Change;
+use crate::key::Key;
+use crate::read::Read;
+use crate::store::{Commit, Write};
+use crate::value::Blob;
+use crate::version::{TxnId, Version};
+
+/// 128 random bits that tell one journal's life from another's: a new one begins with a new journal, and whenever
+/// acknowledged records may have been lost. A ticket is an epoch and a number, so that it is never taken for another's.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(pub u128);
+
+/// An id that a client gave its transaction; unique per user.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GivenId {
+    /// Name of the user.
+    pub user: Blob,
+    /// What the client chose.
+    pub id: u128,
+}
+
+/// The changes to one document: a [`Write`] without its result, which is not the journal's to keep.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Written {
+    /// Which document.
+    pub key: Key,
+    /// What happens to it, in order. Never empty.
+    pub changes: Vec<Change>,
+}
+
+/// One buffered transaction: acknowledged, and not in the store yet as far as anyone knows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Buffered {
+    /// Its place in the order of acknowledgement; from 1 on, rising, never used twice, across epochs neither.
+    pub number: u64,
+    /// The id under which the store tells a repeated commit from a new one.
+    pub id: TxnId,
+    /// The version that the changed documents get.
+    pub version: Version,
+    /// Ids that clients gave; more than one where transactions were merged.
+    pub given: Vec<GivenId>,
+    /// The store may have seen this id: it answered `Unknown`. Whatever a journal holds when it is opened has to be
+    /// taken for sent.
+    pub sent: bool,
+    /// Wall clock when it was buffered, ms since the Unix epoch.
+    pub buffered_at_ms: u64,
+    /// Versions that must be current when it is applied.
+    pub checks: Vec<(Key, Version)>,
+    /// What changes, each key once.
+    pub writes: Vec<Written>,
+    /// Documents as they were known before this transaction, for those whose first buffered change this is.
+    pub bases: Vec<(Key, Read)>,
+}
+
+/// What the journal is told. Order matters, and is kept.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Record {
+    /// A transaction was buffered. Its number is above all before.
+    Buffered(Buffered),
+    /// These are in the store; ascending. Before the store may forget their ids, this has to be safe on disk
+    /// ([`Journal::flush`](super::Journal::flush) where durability is not `always`).
+    Applied(Vec<u64>),
+    /// The store refuses this one; it waits for the operator.
+    Quarantined {
+        /// Which.
+        number: u64,
+        /// The store's words.
+        reason: String,
+    },
+    /// The operator has it tried again.
+    Retried {
+        /// Which.
+        number: u64,
+    },
+    /// The operator gave it up; it will never be applied.
+    Dropped {
+        /// Which.
+        number: u64,
+        /// The operator's words.
+        reason: String,
+    },
+    /// One stands for several from now on, all of them pending. Its number is one of theirs, or above all before.
+    Merged {
+        /// What is to be applied instead. Its id is new.
+        into: Buffered,
+        /// What it replaces.
+        from: Vec<u64>,
+    },
+    /// The document of `key` as it is just before the pending transaction `number`: for a transaction that became the
+    /// first of its document because those before it were applied.
+    Based {
+        /// Which pending transaction.
+        number: u64,
+        /// Which document.
+        key: Key,
+        /// What is known of it.
+        read: Read,
+    },
+}
+
+/// What a pending transaction waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// The store.
+    Waiting,
+    /// The operator; the reason is the store's.
+    Quarantined(String),
+}
+
+/// A transaction that the journal holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pending {
+    /// The transaction, with all bases that are known for it.
+    pub buffered: Buffered,
+    /// What it waits for.
+    pub standing: Standing,
+}
+
+/// What the numbers of changes in a journal mean: pending ones are applied under this mapping.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Description {
+    /// The mapping as it was written by the operator.
+    pub mapping: String,
+    /// The catalogue of the store as it was seen.
+    pub catalogue: String,
+}
+
+/// Acknowledged transactions that may be lost: a power failure took what was not synced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// The epoch in which they were acknowledged; it has ended.
+    pub epoch: Epoch,
+    /// The last number that is still there, or was: everything acknowledged above it is gone.
+    pub after: u64,
+    /// No number above this one was ever acknowledged in that epoch.
+    pub up_to: u64,
+    /// The highest number above `after` of which a trace was found in the file; 0 if none. At least this one was
+    /// written.
+    pub seen: u64,
+}
+
+impl Loss {
+    /// Whether a ticket of this epoch and number is lost, if it was ever given.
+    pub fn covers(&self, epoch: Epoch, number: u64) -> bool {
+        self.epoch == epoch && (self.after < number && number <= self.up_to)
+    }
+}
+
+impl Buffered {
+    /// What is buffered of `commit` under `number`: no ids of clients, no bases.
+    pub fn from_commit(number: u64, commit: &Commit, buffered_at_ms: u64) -> Buffered {
+        let written = |write: &Write| Written { key: write.key.clone(), changes: write.changes.clone() };
+        Buffered {
+            number,
+            id: commit.id,
+            version: commit.version,
+            given: Vec::new(),
+            sent: false,
+            buffered_at_ms,
+            checks: commit.checks.clone(),
+            writes: commit.writes.iter().map(written).collect(),
+            bases: Vec::new(),
+        }
+    }
+
+    /// The commit that applies it. What the documents are afterwards is not known.
+    pub fn to_commit(&self) -> Commit {
+        let write =
+            |written: &Written| Write { key: written.key.clone(), changes: written.changes.clone(), after: None };
+        Commit {
+            id: self.id,
+            version: self.version,
+            checks: self.checks.clone(),
+            writes: self.writes.iter().map(write).collect(),
+        }
+    }
+}
+
+impl fmt::Display for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+impl fmt::Debug for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
