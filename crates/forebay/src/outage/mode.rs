@@ -56,7 +56,8 @@ impl Breaker {
 
     /// Pause before the next probe.
     pub fn pause(&self) -> Duration {
-        Duration::from_millis(self.pause_ms)
+        // One that has begun to answer is asked again soon.
+        Duration::from_millis(if self.open && self.count > 0 { self.settings.pause_ms } else { self.pause_ms })
     }
 
     /// A call was answered. True if that closes the breaker. Only a call that does what the store is there for ends the

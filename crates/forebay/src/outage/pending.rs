@@ -12,7 +12,8 @@
 //! while something of it is on its way. Behind one that is quarantined, whatever writes one of its documents waits. The
 //! bytes charged are the sum over entries and rows, at any time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 
 use hashbrown::HashMap;
 
@@ -46,7 +47,7 @@ pub struct Full {
 }
 
 /// All that is buffered.
-pub struct Pending {
+pub struct Buffer {
     bytes_max: usize,
     /// Only we write to the store, and it takes the documents as we computed them.
     owned: bool,
@@ -56,6 +57,9 @@ pub struct Pending {
     lanes: HashMap<Lane, LaneState, foldhash::quality::RandomState>,
     bytes: usize,
     quarantined: usize,
+    /// Transactions behind quarantined ones.
+    behind: usize,
+    ids: BTreeSet<TxnId>,
 }
 
 struct Entry {
@@ -84,7 +88,7 @@ enum Stage {
 
 /// One document that pending transactions write.
 struct Row {
-    queue: Vec<u64>,
+    queue: VecDeque<u64>,
     /// The document with all of its queue that is journaled; none if that is not known.
     latest: Option<Option<Value>>,
     version: Version,
@@ -106,11 +110,11 @@ pub enum Merged {
     Nothing,
     /// The document with all changes that wait for it.
     Known(Read),
-    /// Changes wait, and what they change is not known before the store was asked ([`Pending::learn`]).
+    /// Changes wait, and what they change is not known before the store was asked ([`Buffer::learn`]).
     Unknown,
 }
 
-/// Transactions on their way to the store; to be given back by [`Pending::finish`].
+/// Transactions on their way to the store; to be given back by [`Buffer::finish`].
 #[derive(Debug)]
 pub struct Batch {
     /// Their numbers, in order.
@@ -121,12 +125,22 @@ pub struct Batch {
     lanes: Vec<Lane>,
 }
 
+/// What a batch that was applied leaves behind.
+#[derive(Debug, Default)]
+pub struct Applied {
+    /// Documents that nothing waits for any more.
+    pub emptied: Vec<Key>,
+    /// Transactions that are now the first of these documents, and the documents as they are behind them: to be
+    /// journaled, or a restart would not know them.
+    pub heads: Vec<(u64, Key, Read)>,
+}
+
 /// What is to be done next.
 #[derive(Debug)]
 pub enum Work {
     /// Carry these over.
     Carry(Batch),
-    /// Read these documents and [`Pending::learn`] what they hold.
+    /// Read these documents and [`Buffer::learn`] what they hold.
     Learn(Vec<Key>),
 }
 
@@ -145,10 +159,10 @@ pub struct Amount {
     pub bytes: usize,
 }
 
-impl Pending {
+impl Buffer {
     /// Nothing, and room for `bytes_max`.
-    pub fn new(bytes_max: usize, owned: bool, next_number: u64) -> Pending {
-        Pending {
+    pub fn new(bytes_max: usize, owned: bool, next_number: u64) -> Buffer {
+        Buffer {
             bytes_max,
             owned,
             next_number: next_number.max(1),
@@ -157,10 +171,12 @@ impl Pending {
             lanes: HashMap::default(),
             bytes: 0,
             quarantined: 0,
+            behind: 0,
+            ids: BTreeSet::new(),
         }
     }
 
-    /// Takes a transaction in; what it answers is to be journaled, then [`Pending::written`] or [`Pending::withdraw`]
+    /// Takes a transaction in; what it answers is to be journaled, then [`Buffer::written`] or [`Buffer::withdraw`]
     /// is to be called with its number. With `merge` it may take the place of the one before it on its document.
     pub fn take(
         &mut self,
@@ -183,11 +199,12 @@ impl Pending {
                 written.changes = compact(changes.chain(std::mem::take(&mut written.changes)).collect());
             }
             buffered.given.extend(old.buffered.given.iter().cloned());
+            buffered.buffered_at_ms = old.buffered.buffered_at_ms;
         }
         for (at, write) in commit.writes.iter().enumerate() {
             let first = match self.rows.get(&write.key) {
                 None => true,
-                Some(row) => replaces.is_some_and(|old| row.queue.first() == Some(&old)),
+                Some(row) => replaces.is_some_and(|old| row.queue.front() == Some(&old)),
             };
             if first && !stands_alone(&buffered.writes[at].changes) {
                 let value = write.after.clone().map(Value::compact);
@@ -203,7 +220,7 @@ impl Pending {
         self.next_number += 1;
         for write in &commit.writes {
             let row = self.rows.entry(write.key.compact()).or_insert_with_key(|key| Row {
-                queue: Vec::new(),
+                queue: VecDeque::new(),
                 latest: None,
                 version: Version::ZERO,
                 stored: None,
@@ -212,7 +229,7 @@ impl Pending {
             if row.queue.is_empty() {
                 self.bytes += row.bytes;
             }
-            row.queue.push(number);
+            row.queue.push_back(number);
         }
         if let Some(old) = replaces.and_then(|old| self.entries.get_mut(&old)) {
             old.stage = Stage::Replaced;
@@ -231,6 +248,7 @@ impl Pending {
             self.lanes.entry(*lane).or_default().waiting.insert(number);
         }
         self.bytes += entry.bytes;
+        self.ids.insert(entry.buffered.id);
         self.entries.insert(number, entry);
     }
 
@@ -241,7 +259,7 @@ impl Pending {
         if !single(buffered) || !matches!(lanes.as_slice(), [Lane::Hashed(_)]) {
             return None;
         }
-        let last = *self.rows.get(&buffered.writes[0].key)?.queue.last()?;
+        let last = *self.rows.get(&buffered.writes[0].key)?.queue.back()?;
         let entry = self.entries.get(&last)?;
         let alike = single(&entry.buffered) && !entry.buffered.sent && entry.stage == Stage::Waiting;
         alike.then_some(last)
@@ -254,12 +272,12 @@ impl Pending {
     }
 
     /// Transaction `number` is in the journal: from now on it is shown, as `after` says, and carried over when its
-    /// turn comes.
-    pub fn written(&mut self, number: u64, after: &[Write]) {
-        let Some(entry) = self.entries.get(&number) else { return };
+    /// turn comes. Answers the one that it has replaced.
+    pub fn written(&mut self, number: u64, after: &[Write]) -> Option<u64> {
+        let entry = self.entries.get(&number)?;
         let (version, replaces) = match entry.stage {
             Stage::Writing { replaces } => (entry.buffered.version, replaces),
-            _ => return,
+            _ => return None,
         };
         if let Some(old) = replaces {
             self.remove(old, None);
@@ -274,6 +292,7 @@ impl Pending {
             }
         }
         self.settle_stage(number);
+        replaces
     }
 
     /// Waiting, or behind one that is quarantined.
@@ -284,14 +303,20 @@ impl Pending {
                 && self.entries.get(other).is_some_and(|o| matches!(o.stage, Stage::Quarantined(_) | Stage::Behind))
         };
         let rows = entry.buffered.writes.iter().filter_map(|write| self.rows.get(&write.key));
-        let behind = rows.flat_map(|row| &row.queue).any(stuck);
+        let behind = self.quarantined > 0 && rows.flat_map(|row| &row.queue).any(stuck);
         let lanes = entry.lanes.clone();
         if let Some(entry) = self.entries.get_mut(&number) {
+            self.behind -= usize::from(entry.stage == Stage::Behind);
+            self.behind += usize::from(behind);
             entry.stage = if behind { Stage::Behind } else { Stage::Waiting };
         }
         for lane in lanes {
             let waiting = &mut self.lanes.entry(lane).or_default().waiting;
-            if behind { waiting.remove(&number) } else { waiting.insert(number) };
+            if behind {
+                waiting.remove(&number)
+            } else {
+                waiting.insert(number)
+            };
         }
         self.forget_idle_lanes(number);
     }
@@ -313,8 +338,11 @@ impl Pending {
     fn remove(&mut self, number: u64, stored: Option<&[Write]>) -> Vec<Key> {
         let Some(entry) = self.entries.remove(&number) else { return Vec::new() };
         self.bytes -= entry.bytes;
-        if matches!(entry.stage, Stage::Quarantined(_)) {
-            self.quarantined -= 1;
+        self.ids.remove(&entry.buffered.id);
+        match entry.stage {
+            Stage::Quarantined(_) => self.quarantined -= 1,
+            Stage::Behind => self.behind -= 1,
+            _ => {}
         }
         for lane in &entry.lanes {
             if let Some(state) = self.lanes.get_mut(lane) {
@@ -327,7 +355,10 @@ impl Pending {
         let mut emptied = Vec::new();
         for (at, write) in entry.buffered.writes.iter().enumerate() {
             let Some(row) = self.rows.get_mut(&write.key) else { continue };
-            row.queue.retain(|other| *other != number);
+            match row.queue.front() == Some(&number) {
+                true => drop(row.queue.pop_front()),
+                false => row.queue.retain(|other| *other != number),
+            }
             self.bytes -= row.bytes;
             if row.queue.is_empty() {
                 self.rows.remove(&write.key);
@@ -413,8 +444,9 @@ impl Pending {
         lanes.iter().any(|lane| self.lanes.contains_key(lane)) || keys.any(|key| self.rows.contains_key(key))
     }
 
-    /// Hands out what can go to the store now; nothing if all that waits is on its way or behind it.
-    pub fn next_work(&mut self) -> Option<Work> {
+    /// Hands out at most `commits_max` transactions that can go to the store now; nothing if all that waits is on its way
+    /// or behind it.
+    pub fn next_work(&mut self, commits_max: usize) -> Option<Work> {
         let mut lanes: Vec<(u64, Lane)> = self
             .lanes
             .iter()
@@ -424,7 +456,7 @@ impl Pending {
         lanes.sort_unstable();
         let mut unknown = Vec::new();
         for (_, lane) in lanes {
-            let (claimed, numbers) = self.walk(lane);
+            let (claimed, numbers) = self.walk(lane, commits_max.min(BATCH_COMMITS_MAX));
             if numbers.is_empty() {
                 continue;
             }
@@ -448,42 +480,42 @@ impl Pending {
 
     /// The longest run of transactions from the head of `lane`, and the lanes that they are in: always the one with the
     /// lowest number among the heads of those lanes, so none is overtaken in any of them.
-    fn walk(&self, lane: Lane) -> (Vec<Lane>, Vec<u64>) {
-        let (mut claimed, mut numbers, mut bytes) = (vec![lane], Vec::new(), 0);
-        let mut taken = BTreeSet::new();
-        while numbers.len() < BATCH_COMMITS_MAX && bytes < BATCH_BYTES_MAX {
-            let head = |lane: &Lane| {
+    fn walk(&self, lane: Lane, commits_max: usize) -> (Vec<Lane>, Vec<u64>) {
+        // Each lane with the last number that was taken from it.
+        let mut claimed = vec![(lane, 0)];
+        let (mut numbers, mut bytes) = (Vec::new(), 0);
+        while numbers.len() < commits_max && bytes < BATCH_BYTES_MAX {
+            let head = |(lane, last): &(Lane, u64)| {
                 let waiting = &self.lanes.get(lane)?.waiting;
-                match taken.last() {
-                    // Most often nothing below was left out.
-                    Some(_) => waiting.iter().find(|number| !taken.contains(*number)).copied(),
-                    None => waiting.first().copied(),
-                }
+                waiting.range((Bound::Excluded(*last), Bound::Unbounded)).next().copied()
             };
-            let Some(number) = claimed.iter().filter_map(head).min() else { break };
-            let Some(entry) = self.entries.get(&number) else { break };
+            let Some(entry) = claimed.iter().filter_map(head).min().and_then(|number| self.entries.get(&number)) else {
+                break;
+            };
             if entry.stage != Stage::Waiting {
                 break;
             }
-            let others: Vec<Lane> = entry.lanes.iter().filter(|lane| !claimed.contains(lane)).copied().collect();
-            if others.iter().any(|lane| self.lanes.get(lane).is_some_and(|state| state.busy)) {
+            let is_new = |lane: &&Lane| !claimed.iter().any(|(other, _)| other == *lane);
+            let others: Vec<(Lane, u64)> = entry.lanes.iter().filter(is_new).map(|lane| (*lane, 0)).collect();
+            if others.iter().any(|(lane, _)| self.lanes.get(lane).is_some_and(|state| state.busy)) {
                 break;
             }
             if !others.is_empty() && !mutation::on(Fault::LanesIgnored) {
                 claimed.extend(others);
                 continue;
             }
+            let number = entry.buffered.number;
+            claimed.iter_mut().filter(|(lane, _)| entry.lanes.contains(lane)).for_each(|(_, last)| *last = number);
             bytes += entry.bytes;
-            taken.insert(number);
             numbers.push(number);
         }
-        claimed.retain(|lane| numbers.iter().any(|number| self.entries[number].lanes.contains(lane)));
-        (claimed, numbers)
+        let used = claimed.into_iter().filter(|(_, last)| *last > 0).map(|(lane, _)| lane).collect();
+        (used, numbers)
     }
 
     /// The commits of `numbers`, each with its documents as they are behind it; the key of one that is not known.
     fn build(&self, numbers: &[u64]) -> Result<Vec<Commit>, Key> {
-        let mut values: HashMap<&Key, Option<Value>> = HashMap::new();
+        let mut values: HashMap<&Key, Option<Value>, foldhash::quality::RandomState> = HashMap::default();
         let mut commits = Vec::with_capacity(numbers.len());
         for number in numbers {
             let Some(entry) = self.entries.get(number) else { continue };
@@ -520,8 +552,8 @@ impl Pending {
     }
 
     /// The store has applied the first `count` of `batch`; where it told another result than was computed, `changed`
-    /// says so. Answers the documents that nothing waits for any more.
-    pub fn applied(&mut self, batch: &Batch, count: usize, changed: &[(Key, Read)]) -> Vec<Key> {
+    /// says so.
+    pub fn applied(&mut self, batch: &Batch, count: usize, changed: &[(Key, Read)]) -> Applied {
         let mut emptied = Vec::new();
         for (number, commit) in batch.numbers.iter().zip(&batch.commits).take(count) {
             let mut stored = commit.writes.clone();
@@ -536,14 +568,31 @@ impl Pending {
             // What was computed is out of date: what others wrote was merged.
             if let Some(row) = self.rows.get_mut(key) {
                 row.latest = None;
-                if let Some(stored) = row.stored.clone() {
-                    let read = Read { value: stored, version: row.version };
-                    row.stored = None;
-                    self.learn(key, &read);
+                if let Some(stored) = row.stored.take() {
+                    self.learn(key, &Read { value: stored, version: Version::ZERO });
                 }
             }
         }
-        emptied
+        let writes = batch.commits.iter().take(count).flat_map(|commit| &commit.writes);
+        let heads = writes.filter_map(|write| self.know_head(&write.key)).collect();
+        Applied { emptied, heads }
+    }
+
+    /// What the document of `key` is behind the transaction that heads its queue now, if that does not follow from the
+    /// transaction itself and was not known before.
+    fn know_head(&mut self, key: &Key) -> Option<(u64, Key, Read)> {
+        let row = self.rows.get(key)?;
+        let (number, mut value) = (*row.queue.front()?, row.stored.clone()?);
+        let buffered = &mut self.entries.get_mut(&number)?.buffered;
+        let written = buffered.writes.iter().find(|write| write.key == *key)?;
+        if stands_alone(&written.changes) || buffered.known.iter().any(|(known, _)| known == key) {
+            return None;
+        }
+        apply_all(&mut value, &written.changes).ok()?;
+        let read = Read { value, version: buffered.version };
+        // Not charged: as long as the row is there it holds no more than its latest document.
+        buffered.known.push((key.clone(), read.clone()));
+        Some((number, key.clone(), read))
     }
 
     /// The store has answered for `batch`, or not: what of it is still here waits again, to be sent under the same
@@ -638,7 +687,8 @@ impl Pending {
                 (row.latest, row.stored) = (None, None);
                 row.recharge(key);
                 self.bytes += row.bytes;
-                for number in row.queue.clone() {
+                let queue = row.queue.clone();
+                for number in queue {
                     if let Some(entry) = self.entries.get_mut(&number) {
                         entry.buffered.known.retain(|(known, _)| known != key);
                     }
@@ -658,7 +708,7 @@ impl Pending {
         self.next_number = self.next_number.max(number + 1);
         for write in &buffered.writes {
             let row = self.rows.entry(write.key.clone()).or_insert_with_key(|key| Row {
-                queue: Vec::new(),
+                queue: VecDeque::new(),
                 latest: None,
                 version: Version::ZERO,
                 stored: None,
@@ -667,7 +717,7 @@ impl Pending {
             if row.queue.is_empty() {
                 self.bytes += row.bytes;
             }
-            row.queue.push(number);
+            row.queue.push_back(number);
             self.bytes -= row.bytes;
             let known = buffered.known.iter().find(|(key, _)| *key == write.key).map(|(_, read)| read.value.clone());
             let fold = |before: Option<Value>| {
@@ -698,7 +748,7 @@ impl Pending {
 
     /// The oldest id that may still be sent: the store must not forget it, nor any behind it.
     pub fn oldest_id(&self) -> Option<TxnId> {
-        self.entries.values().map(|entry| entry.buffered.id).min()
+        self.ids.first().copied()
     }
 
     /// When the oldest transaction was buffered, ms since the Unix epoch.
@@ -708,11 +758,9 @@ impl Pending {
 
     /// How much there is.
     pub fn amount(&self) -> Amount {
-        let waits = |entry: &&Entry| !matches!(entry.stage, Stage::Quarantined(_) | Stage::Behind);
         Amount {
             transactions: self.entries.len(),
-            // Only an operator's matter makes it worth counting.
-            waiting: if self.quarantined == 0 { self.entries.len() } else { self.entries.values().filter(waits).count() },
+            waiting: self.entries.len() - self.quarantined - self.behind,
             quarantined: self.quarantined,
             documents: self.rows.len(),
             bytes: self.bytes,
@@ -732,8 +780,8 @@ impl Pending {
     pub fn numbers(&self, key: Option<&Key>, after: u64, limit: usize) -> Vec<u64> {
         match key {
             Some(key) => {
-                let queue = self.rows.get(key).map_or(&[][..], |row| &row.queue);
-                queue.iter().copied().filter(|number| *number > after).take(limit).collect()
+                let queue = self.rows.get(key).into_iter().flat_map(|row| row.queue.iter().copied());
+                queue.filter(|number| *number > after).take(limit).collect()
             }
             None => self.entries.range(after + 1..).map(|(number, _)| *number).take(limit).collect(),
         }
@@ -759,7 +807,7 @@ impl Pending {
         let rows: usize = self.rows.values().map(|row| row.bytes).sum();
         assert_eq!(self.bytes, entries + rows, "bytes");
         for (key, row) in &self.rows {
-            assert!(!row.queue.is_empty() && row.queue.is_sorted(), "the queue of {key}: {:?}", row.queue);
+            assert!(!row.queue.is_empty() && row.queue.iter().is_sorted(), "the queue of {key}: {:?}", row.queue);
             assert_eq!(row.bytes, row.charge(key), "{key}");
             let writes = |number: &u64| self.entries[number].buffered.writes.iter().any(|write| write.key == *key);
             assert!(row.queue.iter().all(writes), "{key} is queued for what writes it");
@@ -776,6 +824,8 @@ impl Pending {
         }
         let quarantined = self.entries.values().filter(|entry| matches!(entry.stage, Stage::Quarantined(_))).count();
         assert_eq!(self.quarantined, quarantined);
+        assert_eq!(self.behind, self.entries.values().filter(|entry| entry.stage == Stage::Behind).count());
+        assert_eq!(self.ids.len(), self.entries.len());
     }
 }
 
@@ -821,7 +871,7 @@ fn change_bytes(change: &Change) -> usize {
         Change::AddFloat { field, delta } => {
             field.as_ref().map_or(0, |field| blob_bytes(field.len())) + blob_bytes(delta.len())
         }
-        Change::Delete | Change::ExpireAt(_) | Change::Persist => 0,
+        Change::Delete | Change::ExpireAt(_) | Change::Persist | Change::Pop(_) => 0,
     };
     size_of::<Change>() + held
 }

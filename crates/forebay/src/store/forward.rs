@@ -19,6 +19,14 @@ macro_rules! figures_of_inner {
             self.inner.memory_bytes()
         }
 
+        fn lane(&self, key: &$crate::key::Key) -> Option<u32> {
+            self.inner.lane(key)
+        }
+
+        fn keep_ids(&self, oldest: Option<$crate::version::TxnId>) {
+            self.inner.keep_ids(oldest);
+        }
+
         fn outside(&self) -> futures_util::future::BoxFuture<'_, Option<$crate::store::Outside>> {
             self.inner.outside()
         }

@@ -75,6 +75,19 @@ pub enum CommitOutcome {
     Unavailable(String),
     /// Perhaps applied; [`Store::outcome`] tells.
     Unknown(String),
+    /// Not applied yet: it is kept safe, and will be, behind all that is kept already (from the outage's gate alone).
+    Buffered(Buffering),
+    /// Not applied, and there is no room to keep it (from the outage's gate alone).
+    Full(String),
+}
+
+/// A commit that is kept while the store is away.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Buffering {
+    /// By what its owner may ask for it.
+    pub ticket: u64,
+    /// The documents with it.
+    pub reads: Vec<(Key, Read)>,
 }
 
 /// What became of a commit whose outcome was unknown.
@@ -218,6 +231,29 @@ pub trait Store: Send + Sync + 'static {
     /// At most `limit` keys whose expiry is at or before `now_ms`, earliest first, and none after their names pass
     /// [`NAMES_BYTES_MAX`].
     fn expired(&self, now_ms: u64, limit: usize) -> BoxFuture<'_, Result<Vec<Key>, ReadError>>;
+
+    /// Whether it can be asked and answers; an error that it answers with counts as an answer.
+    fn ping(&self) -> BoxFuture<'_, Result<(), Unavailable>> {
+        Box::pin(async {
+            match self.get(&[Key::new(0, b"forebay:ping")]).await {
+                Err(ReadError::Unavailable(error)) => Err(error),
+                _ => Ok(()),
+            }
+        })
+    }
+
+    /// Documents whose order among each other matters to the store beyond their own have the same number: their tables
+    /// are joined by constraints, or their rows are. None: only the order of changes to the same document matters.
+    fn lane(&self, key: &Key) -> Option<u32> {
+        let _ = key;
+        None
+    }
+
+    /// Commits with ids from `oldest` on may come again, however old they get: what became of them must not be
+    /// forgotten. `None` takes that back.
+    fn keep_ids(&self, oldest: Option<TxnId>) {
+        let _ = oldest;
+    }
 
     /// Bytes of memory that the store may hold for itself (page cache), to be counted in the cache's budget.
     fn memory_bytes(&self) -> usize;

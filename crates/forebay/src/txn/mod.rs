@@ -36,7 +36,7 @@ pub use locking::{Committing, Transaction, TxnKind};
 pub use locks::Mode;
 pub use plan::{Plan, PlannedLock, Watched};
 pub use published::Published;
-pub use settled::Settlement;
+pub use settled::{Landed, Settlement};
 
 use crate::cache::{Cache, CacheOptions, Context, LOOK_KEYS_MAX, Look};
 use crate::error::Unavailable;
@@ -70,6 +70,9 @@ pub enum TxnError {
     /// The store can't be asked. Nothing was changed.
     #[error("{0}")]
     StoreDown(String),
+    /// The store can't be asked, and there is no room to keep what it should get. Nothing was changed.
+    #[error("{0}")]
+    BufferFull(String),
     /// The store refuses the change. Nothing was changed.
     #[error("the store refuses the change: {0}")]
     Refused(String),
@@ -473,6 +476,7 @@ impl From<Failure> for TxnError {
             Failure::Conflict(why) => TxnError::Conflict(why),
             Failure::Refused(why) => TxnError::Refused(why),
             Failure::Unavailable(why) => TxnError::StoreDown(why),
+            Failure::BufferFull(why) => TxnError::BufferFull(why),
         }
     }
 }
