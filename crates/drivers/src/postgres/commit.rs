@@ -130,7 +130,7 @@ impl Inner {
         let asked = async {
             let session = self.pool.reader().await?;
             let row = session.client.query_opt(sql::KNOWN, &[&ids::bytes(id)]).await;
-            row.map(|row| row.map(|row| row.get(0))).map_err(|error| told(&error))
+            row.and_then(|row| row.map(|row| row.try_get(0)).transpose()).map_err(|error| told(&error))
         };
         timeout_at(deadline, asked).await.unwrap_or_else(|_| Err(self.no_answer()))
     }
@@ -155,7 +155,8 @@ impl Inner {
                 }
                 Err(error) if classify::of_commit(&error) == Failure::Repeated => {
                     let row = session.client.query_opt(sql::KNOWN, &[&ids::bytes(id)]).await;
-                    let known = row.map_err(|error| told(&error))?.map(|row| row.get(0));
+                    let known =
+                        row.and_then(|row| row.map(|row| row.try_get(0)).transpose()).map_err(|error| told(&error))?;
                     writer.give_back();
                     match known {
                         Some(true) => {

@@ -21,15 +21,15 @@ pub(super) async fn get(session: &Session, identity: &Identity, keys: &[Key]) ->
         let parameters = [&i16::from(key.space()) as &(dyn tokio_postgres::types::ToSql + Sync), &key.name()];
         let found = session.client.query_opt(session.statement(Prepared::GetOne), &parameters).await?;
         if let Some(row) = found {
-            reads[0] = decode(key, row.get(0), row.get(1))?;
+            reads[0] = decode(key, row.try_get(0)?, row.try_get(1)?)?;
         }
         return Ok(reads);
     }
     let spaces: Vec<i16> = keys.iter().map(|key| i16::from(key.space())).collect();
     let names: Vec<&[u8]> = keys.iter().map(Key::name).collect();
     for row in session.client.query(session.statement(Prepared::Get), &[&spaces, &names]).await? {
-        let at = row.get::<_, i64>(0) as usize - 1;
-        reads[at] = decode(&keys[at], row.get(1), row.get(2))?;
+        let at = row.try_get::<_, i64>(0)? as usize - 1;
+        reads[at] = decode(&keys[at], row.try_get(1)?, row.try_get(2)?)?;
     }
     Ok(reads)
 }

@@ -293,6 +293,24 @@ fn what_others_write_is_told() {
     }
 }
 
+/// A unique column may be NULL: such a row is no document, and others may write it all the same.
+#[test]
+fn a_row_without_a_key_is_no_document() {
+    for mode in ["column", "side"] {
+        let map = format!("mail:{{email}} -> users(email) version({mode})");
+        let world = World::new(USERS, &[&map]);
+        let (store, _) = world.open();
+        assert_eq!(block_on(store.outside()), Some(Outside::Everything));
+        assert_eq!(block_on(store.scan(0, None, 10)).expect("it can be read"), [], "{mode}");
+        world.sql("INSERT INTO users (id, name) VALUES (3, 'Cy'); UPDATE users SET visits = 8 WHERE id = 3");
+        world.sql("UPDATE users SET email = 'bob@x' WHERE id = 2");
+        assert_eq!(until_told(&store, "mail:bob@x"), [key("mail:bob@x")], "{mode}");
+        assert_eq!(block_on(store.scan(0, None, 10)).expect("it can be read"), [key("mail:bob@x")], "{mode}");
+        world.sql("UPDATE users SET email = NULL WHERE id = 2; DELETE FROM users WHERE id = 3");
+        assert_eq!(until_told(&store, "mail:bob@x"), [key("mail:bob@x")], "{mode}");
+    }
+}
+
 #[test]
 fn a_column_is_a_list() {
     let tables =

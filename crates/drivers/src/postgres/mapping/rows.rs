@@ -246,7 +246,7 @@ impl Rows {
                     parts.iter().map(|part| part as &(dyn tokio_postgres::types::ToSql + Sync)).collect();
                 parameters.push(&wanted);
                 let rows = session.client.query(&table.scan(!parts.is_empty()), &parameters).await?;
-                let keys: Vec<Vec<String>> = rows.iter().map(|row| row.get(0)).collect();
+                let keys: Vec<Vec<String>> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
                 let names = keys.iter().filter_map(|parts| table.mapping.pattern.join(parts));
                 found.extend(names.map(|name| Key::new(0, name.as_bytes())));
                 match keys.into_iter().next_back() {
@@ -268,8 +268,8 @@ impl Rows {
     pub(in crate::postgres) async fn count(&self, session: &Session) -> Result<u64, GetError> {
         let mut count = 0;
         for table in &self.tables {
-            let row = session.client.query_one(&format!("SELECT count(*) FROM {}", table.name), &[]).await?;
-            count += row.get::<_, i64>(0) as u64;
+            let row = session.client.query_one(&table.count(), &[]).await?;
+            count += row.try_get::<_, i64>(0)? as u64;
         }
         Ok(count)
     }

@@ -157,6 +157,18 @@ impl Table {
         Ok(all?.join(" AND "))
     }
 
+    /// Counts the rows that are documents.
+    pub(in crate::postgres) fn count(&self) -> String {
+        format!("SELECT count(*) FROM {} t WHERE {}", self.name, self.has_key())
+    }
+
+    /// That the row `t` is a document: a unique index lets NULLs in, and a row with one has no key.
+    fn has_key(&self) -> String {
+        let there: Vec<String> =
+            self.key.iter().map(|column| format!("t.{} IS NOT NULL", quoted(&column.name))).collect();
+        there.join(" AND ")
+    }
+
     /// The keys behind one, in the order of their columns; the number of keys is the last parameter.
     pub(in crate::postgres) fn scan(&self, after: bool) -> String {
         let names: Vec<String> = self.key.iter().map(|column| format!("t.{}", quoted(&column.name))).collect();
@@ -164,12 +176,13 @@ impl Table {
         let texts: Vec<String> = self.key.iter().map(|column| format!("t.{}::text", quoted(&column.name))).collect();
         let texts = texts.join(", ");
         let mut text = format!("SELECT ARRAY[{texts}] FROM {} t", self.name);
+        let _ = write!(text, " WHERE {}", self.has_key());
         let count = match after {
             true => {
                 let parameters: Vec<String> = (self.key.iter().enumerate())
                     .map(|(at, column)| format!("${}::text::{}", at + 1, column.type_name))
                     .collect();
-                let _ = write!(text, " WHERE ({names}) > ({})", parameters.join(", "));
+                let _ = write!(text, " AND ({names}) > ({})", parameters.join(", "));
                 self.key.len()
             }
             false => 0,
