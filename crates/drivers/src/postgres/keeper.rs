@@ -67,7 +67,7 @@ impl Inner {
 
     /// Forgets the oldest ids.
     async fn forget(&self, keeper: &Session, entered: usize) -> Result<(), tokio_postgres::Error> {
-        let oldest = self.ids.oldest_on_its_way().map(ids::bytes);
+        let oldest = self.ids.oldest_to_come().map(ids::bytes);
         let keep = ids::APPLIED_IDS_MAX as i64;
         if let Some(row) = keeper.client.query_opt(sql::FORGETTABLE, &[&keep, &oldest]).await? {
             let floor: Vec<u8> = row.try_get(0)?;

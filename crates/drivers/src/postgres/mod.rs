@@ -334,6 +334,16 @@ impl Store for Postgres {
         Box::pin(async move { asked.await.and_then(|resolved| resolved).map_err(Unavailable) })
     }
 
+    fn outcomes<'a>(&'a self, ids: &'a [TxnId]) -> BoxFuture<'a, Result<Vec<Resolved>, Unavailable>> {
+        let ids = ids.to_vec();
+        let asked = self.run(move |inner| async move { inner.outcomes(&ids).await });
+        Box::pin(async move { asked.await.and_then(|resolved| resolved).map_err(Unavailable) })
+    }
+
+    fn keep_ids_from(&self, oldest: Option<TxnId>) {
+        self.inner.ids.keep_from(oldest);
+    }
+
     fn scan<'a>(
         &'a self,
         space: u8,

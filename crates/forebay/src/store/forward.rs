@@ -19,6 +19,10 @@ macro_rules! figures_of_inner {
             self.inner.memory_bytes()
         }
 
+        fn keep_ids_from(&self, oldest: Option<$crate::version::TxnId>) {
+            self.inner.keep_ids_from(oldest);
+        }
+
         fn outside(&self) -> futures_util::future::BoxFuture<'_, Option<$crate::store::Outside>> {
             self.inner.outside()
         }
