@@ -177,7 +177,7 @@ impl Gate {
             let lanes = settings.lanes.of(&*store, keys);
             buffer.restore(pending, lanes);
         }
-        store.keep_ids(buffer.oldest_id());
+        store.keep_ids_from(buffer.oldest_id());
         let mut state = State::new(buffer, settings.breaker, store.incarnation());
         (state.opens_late, state.write_back) = (opens_late, settings.write_back_ms.is_some());
         if opens_late {
@@ -469,6 +469,11 @@ impl Inner {
             let mut state = self.state();
             let merge = self.settings.merge && self.may_merge(&state);
             for (at, (commit, lanes)) in group.iter().zip(lanes).enumerate() {
+                // Better now than when nobody waits for the answer any more.
+                if let Some(why) = self.store.refuses(commit).filter(|_| !unknown(at)) {
+                    outcomes[at] = Some(CommitOutcome::Refused(why));
+                    continue;
+                }
                 let now_ms = self.runtime.now_ms();
                 match state.buffer.take(commit, lanes.clone(), unknown(at), merge, now_ms) {
                     // Under the lock: the journal has them in the order of their numbers.

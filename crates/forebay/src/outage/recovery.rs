@@ -205,7 +205,7 @@ impl Inner {
         // The store may forget an id only when the journal does not bring it back after a crash.
         if self.journal.append(Record::Applied(applied)).await.is_ok() {
             let state = self.state();
-            self.store.keep_ids(state.buffer.oldest_id());
+            self.store.keep_ids_from(state.buffer.oldest_id());
         }
     }
 
