@@ -48,8 +48,14 @@ pub enum Fault {
     LostGroupPublished,
     /// A reply that shows a pending result does not wait for its publication.
     PendingShown,
-    /// More is buffered than there is room for.
-    BufferUnbounded,
+    /// What is applied of a document's queue takes all of the queue with it (hole 1 of the paper's protocol).
+    QueueTrimmedWhole,
+    /// What is buffered while a lane's work is on its way does not enter the lane (holes 2 and 3).
+    LaneForgotten,
+    /// What the journal brings back is sent under another id than before (hole 4).
+    RestoredUnderNewId,
+    /// A commit that the store did not answer is buffered under another id than it was sent (hole 5).
+    AmbiguousUnderNewId,
     /// A buffered transaction over several lanes goes when it heads one of them.
     LanesIgnored,
     /// A write goes straight to the store although others wait for it in its lane.
@@ -58,6 +64,8 @@ pub enum Fault {
     AcknowledgedBeforeJournal,
     /// A read while writes are pending finds what the store has.
     ReadsUnmerged,
+    /// Documents whose buffered writes were carried over are written directly before the journal says that they were.
+    AppliedNotNoted,
     /// What is buffered is carried over to a store that was restored from a backup.
     RestoredStoreDrained,
 }

@@ -11,6 +11,9 @@ pub mod disk;
 pub mod gate;
 pub mod journal;
 pub mod lanes;
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub mod lossy;
 pub mod mode;
 pub mod pending;
 pub mod record;
