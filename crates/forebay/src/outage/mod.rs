@@ -6,6 +6,9 @@
 
 pub mod disk;
 pub mod journal;
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub mod lossy;
 pub mod record;
 
 pub use disk::{DiskFile, Folder, RealFolder};
