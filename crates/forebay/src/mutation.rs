@@ -48,6 +48,18 @@ pub enum Fault {
     LostGroupPublished,
     /// A reply that shows a pending result does not wait for its publication.
     PendingShown,
+    /// More is buffered than there is room for.
+    BufferUnbounded,
+    /// A buffered transaction over several lanes goes when it heads one of them.
+    LanesIgnored,
+    /// A write goes straight to the store although others wait for it in its lane.
+    WritesOvertakeDrain,
+    /// A buffered write is acknowledged before the journal has it.
+    AcknowledgedBeforeJournal,
+    /// A read while writes are pending finds what the store has.
+    ReadsUnmerged,
+    /// What is buffered is carried over to a store that was restored from a backup.
+    RestoredStoreDrained,
 }
 
 #[cfg(feature = "testing")]

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use bytes::BytesMut;
-use forebay::txn::Committing;
+use forebay::txn::{Committing, Landed};
 use forebay_protocol::{Protocol, Reply};
 
 use crate::command::txn_error;
@@ -93,7 +93,10 @@ impl Replies {
             let Some(waiting) = self.waiting.pop_front() else { return };
             if let Some(reply) = waiting.reply {
                 let reply = match outcome {
-                    Ok(Some(version)) if waiting.with_version => Reply::Simple(format!("OK {version}").into()),
+                    Ok(Some(Landed { ticket: Some(ticket), .. })) if waiting.with_version => {
+                        Reply::Simple(format!("BUFFERED {ticket}").into())
+                    }
+                    Ok(Some(landed)) if waiting.with_version => Reply::Simple(format!("OK {}", landed.version).into()),
                     Ok(_) => reply,
                     Err(error) => txn_error(&error),
                 };

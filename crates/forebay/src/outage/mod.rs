@@ -1,16 +1,31 @@
 //! What is done while the store is away, and what is kept for when it is back (TARDIS; `docs/papers/tardis.md`).
 //!
+//! * [`gate`]: the store that the transactions see. It sends writes on, or keeps them; `state` is what it knows.
+//! * [`mode`]: whether the store is up: normal, failed, recovery.
+//! * [`pending`]: what is kept, and in which order it goes to the store; [`lanes`]: what needs an order at all.
+//! * `recovery`: probes the store and carries over what is pending; `tickets`: what became of it.
 //! * [`record`]: plain data: a buffered transaction, and what the journal says of it later.
-//! * [`journal`]: records on disk; what was acknowledged outlives the process.
-//! * [`disk`]: the folder that the journal lies in.
+//! * [`journal`]: records on disk; what was acknowledged outlives the process. [`disk`]: the folder that it lies in.
 
 pub mod disk;
+pub mod gate;
 pub mod journal;
+pub mod lanes;
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 pub mod lossy;
+pub mod mode;
+pub mod pending;
 pub mod record;
+mod recovery;
+mod state;
+mod tickets;
 
 pub use disk::{DiskFile, Folder, RealFolder};
+pub use gate::{Gate, GateOptions, GateSettings, GateState, OnConflict, incarnation_of};
 pub use journal::{AppendError, Found, Journal, JournalOptions, OpenError};
+pub use lanes::LaneRule;
+pub use mode::{BreakerSettings, Mode};
 pub use record::{Buffered, Description, Epoch, GivenId, Loss, Pending, Record, Standing, Written};
+pub use state::Counts;
+pub use tickets::TicketState;

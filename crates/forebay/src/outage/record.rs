@@ -52,8 +52,9 @@ pub struct Buffered {
     pub checks: Vec<(Key, Version)>,
     /// What changes, each key once.
     pub writes: Vec<Written>,
-    /// Documents as they were known before this transaction, for those whose first buffered change this is.
-    pub bases: Vec<(Key, Read)>,
+    /// Documents as they are known to be behind this transaction, where that does not follow from what is pending before
+    /// it: for those whose first buffered change this is.
+    pub known: Vec<(Key, Read)>,
 }
 
 /// What the journal is told. Order matters, and is kept.
@@ -90,9 +91,9 @@ pub enum Record {
         /// What it replaces.
         from: Vec<u64>,
     },
-    /// The document of `key` as it is just before the pending transaction `number`: for a transaction that became the
+    /// The document of `key` as it is just behind the pending transaction `number`: for a transaction that became the
     /// first of its document because those before it were applied.
-    Based {
+    Known {
         /// Which pending transaction.
         number: u64,
         /// Which document.
@@ -114,7 +115,7 @@ pub enum Standing {
 /// A transaction that the journal holds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pending {
-    /// The transaction, with all bases that are known for it.
+    /// The transaction, with all documents that are known for it.
     pub buffered: Buffered,
     /// What it waits for.
     pub standing: Standing,
@@ -151,9 +152,15 @@ impl Loss {
 }
 
 impl Buffered {
-    /// What is buffered of `commit` under `number`: no ids of clients, no bases.
+    /// What is buffered of `commit` under `number`: no ids of clients, no documents.
     pub fn from_commit(number: u64, commit: &Commit, buffered_at_ms: u64) -> Buffered {
-        let written = |write: &Write| Written { key: write.key.clone(), changes: write.changes.clone() };
+        // What is kept for long must not hold a larger allocation than it needs.
+        let compact = |change: &Change| match change {
+            Change::Put(value) => Change::Put(value.clone().compact()),
+            change => change.clone(),
+        };
+        let written =
+            |write: &Write| Written { key: write.key.compact(), changes: write.changes.iter().map(compact).collect() };
         Buffered {
             number,
             id: commit.id,
@@ -163,7 +170,7 @@ impl Buffered {
             buffered_at_ms,
             checks: commit.checks.clone(),
             writes: commit.writes.iter().map(written).collect(),
-            bases: Vec::new(),
+            known: Vec::new(),
         }
     }
 

@@ -20,8 +20,14 @@ pub enum Rule {
 }
 
 /// Each rule with the policy that it models, as users choose it.
-pub const MODELS: &[(Rule, &str)] =
-    &[(Rule::Lru, "lru"), (Rule::Lfu, "lfu"), (Rule::Gdsf, "gdsf"), (Rule::Sieve, "sieve"), (Rule::S3Fifo, "s3-fifo")];
+pub const MODELS: &[(Rule, &str)] = &[
+    (Rule::Lru, "lru"),
+    (Rule::Lfu, "lfu"),
+    (Rule::Gdsf, "gdsf"),
+    (Rule::Sieve, "sieve"),
+    (Rule::S3Fifo, "s3-fifo"),
+    (Rule::WTinyLfu, "w-tinylfu:window=0.3"),
+];
 
 /// Makes a model's order.
 type MakeOrder = fn(&Settings) -> Box<dyn Order>;

@@ -19,6 +19,18 @@ macro_rules! figures_of_inner {
             self.inner.memory_bytes()
         }
 
+        fn lane(&self, key: &$crate::key::Key) -> Option<u32> {
+            self.inner.lane(key)
+        }
+
+        fn refuses(&self, commit: &$crate::store::Commit) -> Option<String> {
+            self.inner.refuses(commit)
+        }
+
+        fn keep_ids_from(&self, oldest: Option<$crate::version::TxnId>) {
+            self.inner.keep_ids_from(oldest);
+        }
+
         fn outside(&self) -> futures_util::future::BoxFuture<'_, Option<$crate::store::Outside>> {
             self.inner.outside()
         }

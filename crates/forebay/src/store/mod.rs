@@ -13,6 +13,7 @@ pub mod faulty;
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 pub mod forgetful;
+pub mod late;
 pub mod memory;
 pub mod metered;
 #[cfg(feature = "testing")]
@@ -75,6 +76,19 @@ pub enum CommitOutcome {
     Unavailable(String),
     /// Perhaps applied; [`Store::outcome`] tells.
     Unknown(String),
+    /// Not applied yet: it is kept safe, and will be, behind all that is kept already (from the outage's gate alone).
+    Buffered(Buffering),
+    /// Not applied, and there is no room to keep it (from the outage's gate alone).
+    Full(String),
+}
+
+/// A commit that is kept while the store is away.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Buffering {
+    /// By what its owner may ask for it.
+    pub ticket: u64,
+    /// The documents with it.
+    pub reads: Vec<(Key, Read)>,
 }
 
 /// What became of a commit whose outcome was unknown.
@@ -165,6 +179,11 @@ pub trait Store: Send + Sync + 'static {
     /// whoever caches must drop the cache, and commits minted before are refused.
     fn incarnation(&self) -> u64;
 
+    /// Sequence numbers up to this one may have been given out under its incarnation before.
+    fn minted(&self) -> u64 {
+        0
+    }
+
     /// Reads `keys` in one round trip; the answers are in the order of `keys`.
     fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>>;
 
@@ -199,6 +218,31 @@ pub trait Store: Send + Sync + 'static {
     /// What became of a commit that answered [`CommitOutcome::Unknown`]. Reopens what has to be reopened first.
     fn outcome(&self, id: TxnId) -> BoxFuture<'_, Result<Resolved, Unavailable>>;
 
+    /// As [`Store::outcome`] for many commits of a group that was not answered; one answer each, in the order of `ids`.
+    /// Those that were not applied never will be, under these ids.
+    fn outcomes<'a>(&'a self, ids: &'a [TxnId]) -> BoxFuture<'a, Result<Vec<Resolved>, Unavailable>> {
+        Box::pin(async move {
+            let mut resolved = Vec::with_capacity(ids.len());
+            for id in ids {
+                resolved.push(self.outcome(*id).await?);
+            }
+            Ok(resolved)
+        })
+    }
+
+    /// Why the store would surely refuse `commit`, as far as it can tell without being asked: a key that names nothing, a
+    /// field that is not there.
+    fn refuses(&self, commit: &Commit) -> Option<String> {
+        let _ = commit;
+        None
+    }
+
+    /// Commits with ids from `oldest` on are kept elsewhere and may still come, however many others come meanwhile: so
+    /// whether they were applied must not be forgotten. `None`: none is kept any more.
+    fn keep_ids_from(&self, oldest: Option<TxnId>) {
+        let _ = oldest;
+    }
+
     /// At most `limit` keys of `space` in the store's order, after `after`, and none after their names pass
     /// [`NAMES_BYTES_MAX`]; fewer than these bounds allow means the end ([`ended`]).
     fn scan<'a>(
@@ -218,6 +262,23 @@ pub trait Store: Send + Sync + 'static {
     /// At most `limit` keys whose expiry is at or before `now_ms`, earliest first, and none after their names pass
     /// [`NAMES_BYTES_MAX`].
     fn expired(&self, now_ms: u64, limit: usize) -> BoxFuture<'_, Result<Vec<Key>, ReadError>>;
+
+    /// Whether it can be asked and answers; an error that it answers with counts as an answer.
+    fn ping(&self) -> BoxFuture<'_, Result<(), Unavailable>> {
+        Box::pin(async {
+            match self.get(&[Key::new(0, b"forebay:ping")]).await {
+                Err(ReadError::Unavailable(error)) => Err(error),
+                _ => Ok(()),
+            }
+        })
+    }
+
+    /// Documents whose order among each other matters to the store beyond their own have the same number: their tables
+    /// are joined by constraints, or their rows are. None: only the order of changes to the same document matters.
+    fn lane(&self, key: &Key) -> Option<u32> {
+        let _ = key;
+        None
+    }
 
     /// Bytes of memory that the store may hold for itself (page cache), to be counted in the cache's budget.
     fn memory_bytes(&self) -> usize;

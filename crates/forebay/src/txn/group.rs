@@ -33,7 +33,7 @@ use hashbrown::HashTable;
 
 use super::locks::{Locks, Owner, Pending};
 use super::placed::{Placed, Rest};
-use super::settled::{self, Failure, Settled, Settlement};
+use super::settled::{self, Failure, Landed, Settled, Settlement};
 use crate::cache::Cache;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
@@ -62,6 +62,9 @@ pub(super) struct Submission {
     /// Its keys are to leave the cache when it is published.
     pub(super) uncached: bool,
 }
+
+/// A commit that is to be made visible, what the store says of its documents, and its ticket if it is buffered.
+type Published = (Placed, Vec<(Key, Read)>, Option<u64>);
 
 /// The group committer of one engine.
 pub(super) struct Committer {
@@ -234,7 +237,8 @@ impl Committer {
         let mut published = Vec::new();
         while let Some((placed, outcome)) = group.pop_front() {
             match outcome {
-                CommitOutcome::Committed(changed) => published.push((placed, changed)),
+                CommitOutcome::Committed(changed) => published.push((placed, changed, None)),
+                CommitOutcome::Buffered(kept) => published.push((placed, kept.reads, Some(kept.ticket))),
                 CommitOutcome::Conflict(keys) => {
                     // Others have overtaken what is cached of them.
                     keys.iter().for_each(|key| self.cache.remove(key));
@@ -246,10 +250,14 @@ impl Committer {
                     self.place_again(&mut group);
                 }
                 CommitOutcome::Unavailable(why) => self.fail(placed, Failure::Unavailable(why)),
+                CommitOutcome::Full(why) => {
+                    self.fail(placed, Failure::BufferFull(why));
+                    self.place_again(&mut group);
+                }
                 CommitOutcome::Unknown(why) => {
                     self.publish(mem::take(&mut published));
                     if let Some(placed) = self.resolve(placed, why, &mut group).await {
-                        published.push((placed, Vec::new()));
+                        published.push((placed, Vec::new(), None));
                     }
                 }
             }
@@ -368,11 +376,11 @@ impl Committer {
     }
 
     /// Makes a group visible as a whole, then lets locks and replies go.
-    fn publish(&self, group: Vec<(Placed, Vec<(Key, Read)>)>) {
+    fn publish(&self, group: Vec<Published>) {
         if group.is_empty() {
             return;
         }
-        let keys = group.iter().flat_map(|(placed, _)| placed.commit.writes.iter().map(|write| &write.key));
+        let keys = group.iter().flat_map(|(placed, ..)| placed.commit.writes.iter().map(|write| &write.key));
         let hashes: Vec<u64> = keys.map(|key| key.borrow().hash64()).collect();
         if hashes.len() > 1 {
             self.cache.prefetch(&hashes);
@@ -385,7 +393,7 @@ impl Committer {
         let hasher = foldhash::fast::RandomState::default();
         let owned = self.store.caps().owned;
         let mut settled = Vec::with_capacity(group.len());
-        for (mut placed, changed) in group {
+        for (mut placed, changed, ticket) in group {
             let version = placed.commit.version;
             for write in mem::take(&mut placed.commit.writes) {
                 let Write { key, after, .. } = write;
@@ -408,7 +416,7 @@ impl Committer {
                     }
                 }
             }
-            settled.push((placed, Settlement::Published(version)));
+            settled.push((placed, Settlement::Published(Landed { version, ticket })));
         }
         // What the store has lost since it answered, because it had to be reopened, must not be cached: looked at again
         // behind the installs, since whoever sees the new incarnation first clears the cache once.

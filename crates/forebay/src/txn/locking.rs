@@ -13,7 +13,7 @@ use super::documents::Documents;
 use super::group::{Now, Submission};
 use super::history::Record;
 use super::locks::{Acquired, Mode, Owner, Pending, Refused};
-use super::settled::{Settled, Settlement};
+use super::settled::{Landed, Settled, Settlement};
 use super::{Inner, Plan, PlannedLock, TxnError, Watched};
 use crate::cache::{AccessKind, Begin, Context, Fill, Follow};
 use crate::change::Change;
@@ -97,8 +97,8 @@ impl Held {
 /// A transaction whose commit is on its way. Nothing of it may be shown before [`Committing::wait`] is done.
 #[derive(Debug)]
 pub struct Committing {
-    /// The version under which it was published already.
-    published: Option<Version>,
+    /// Where it was published already.
+    published: Option<Landed>,
     commit: Option<(TxnId, Settled)>,
     depends: Vec<Settled>,
     record: Option<Box<(Arc<super::history::History>, Record)>>,
@@ -113,14 +113,14 @@ impl Committing {
     /// For what is published already, under this version if it wrote.
     pub(super) fn published(published: Option<Version>) -> Committing {
         let mut committing = Committing::nothing();
-        committing.published = published;
+        committing.published = published.map(|version| Landed { version, ticket: None });
         committing
     }
 
     /// Under which id it commits, if it writes.
     pub fn id(&self) -> Option<TxnId> {
         let on_its_way = self.commit.as_ref().map(|(id, _)| *id);
-        on_its_way.or(self.published.map(TxnId))
+        on_its_way.or(self.published.map(|landed| TxnId(landed.version)))
     }
 
     /// Whether [`Committing::wait`] would answer at once.
@@ -134,13 +134,13 @@ impl Committing {
         Ok(Committing { published, commit: None, depends: Vec::new(), record: None })
     }
 
-    /// Waits until all that the transaction read and wrote is published; its version, if it wrote.
-    pub async fn wait(mut self) -> Result<Option<Version>, TxnError> {
+    /// Waits until all that the transaction read and wrote is published; where it landed, if it wrote.
+    pub async fn wait(mut self) -> Result<Option<Landed>, TxnError> {
         let outcome = match self.commit.take() {
             None => self.depends_published().await.map(|()| self.published),
             // Published after all that it depends on, or failed with it.
             Some((id, settled)) => match settled.wait().await {
-                Some(Settlement::Published(version)) => Ok(Some(version)),
+                Some(Settlement::Published(landed)) => Ok(Some(landed)),
                 Some(Settlement::Failed(failure)) => Err(failure.into()),
                 Some(Settlement::Unknown(id)) => Err(TxnError::Unknown(id)),
                 // Nobody is left to tell: it may have been applied.
@@ -452,7 +452,8 @@ impl Transaction {
             self.handed_over = matches!(now, Now::Unknown);
             commit = match now {
                 Now::Published => {
-                    return Ok(Committing { published: Some(version), commit: None, depends, record });
+                    let published = Some(Landed { version, ticket: None });
+                    return Ok(Committing { published, commit: None, depends, record });
                 }
                 Now::Failed(failure) => return Err(failure.into()),
                 Now::Unknown => return Err(TxnError::Unknown(TxnId(version))),

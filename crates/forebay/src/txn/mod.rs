@@ -36,7 +36,7 @@ pub use locking::{Committing, Transaction, TxnKind};
 pub use locks::Mode;
 pub use plan::{Plan, PlannedLock, Watched};
 pub use published::Published;
-pub use settled::Settlement;
+pub use settled::{Landed, Settlement};
 
 use crate::cache::{Cache, CacheOptions, Context, LOOK_KEYS_MAX, Look};
 use crate::error::Unavailable;
@@ -45,7 +45,7 @@ use crate::mutation::{self, Fault};
 use crate::runtime::Runtime;
 use crate::store::{ReadError, Store};
 use crate::sync::{AtomicU64, Ordering};
-use crate::version::{Mint, TxnId};
+use crate::version::{Mint, TxnId, Version};
 use group::Committer;
 use history::History;
 use locks::Locks;
@@ -70,6 +70,9 @@ pub enum TxnError {
     /// The store can't be asked. Nothing was changed.
     #[error("{0}")]
     StoreDown(String),
+    /// The store can't be asked, and there is no room to keep what it should get. Nothing was changed.
+    #[error("{0}")]
+    BufferFull(String),
     /// The store refuses the change. Nothing was changed.
     #[error("the store refuses the change: {0}")]
     Refused(String),
@@ -130,7 +133,8 @@ impl Engine {
         let EngineOptions { runtime, store, cache, limits, history } = options;
         let (cache, at_once) = (Cache::new(&cache), store.commits_now());
         let locks = Arc::new(Locks::default());
-        let mint = Arc::new(Mint::new(store.incarnation()));
+        let newest = Version { incarnation: store.incarnation(), sequence: store.minted() };
+        let mint = Arc::new(Mint::behind(newest));
         let committer = Committer::new(runtime.clone(), cache.clone(), locks.clone(), store.clone(), mint.clone());
         let inner = Inner {
             runtime,
@@ -473,6 +477,7 @@ impl From<Failure> for TxnError {
             Failure::Conflict(why) => TxnError::Conflict(why),
             Failure::Refused(why) => TxnError::Refused(why),
             Failure::Unavailable(why) => TxnError::StoreDown(why),
+            Failure::BufferFull(why) => TxnError::BufferFull(why),
         }
     }
 }

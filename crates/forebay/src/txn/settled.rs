@@ -13,12 +13,21 @@ use crate::version::{TxnId, Version};
 /// What became of a commit, as those who wait for it are told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Settlement {
-    /// Applied and published under this version.
-    Published(Version),
+    /// Applied, or kept safe for later, and published.
+    Published(Landed),
     /// Not applied, for this reason.
     Failed(Failure),
     /// The store can't say.
     Unknown(TxnId),
+}
+
+/// Where a commit landed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Landed {
+    /// The version of what it wrote.
+    pub version: Version,
+    /// The store was away: it is buffered under this number.
+    pub ticket: Option<u64>,
 }
 
 /// Why a commit was not applied.
@@ -30,6 +39,8 @@ pub enum Failure {
     Refused(String),
     /// The store could not be asked.
     Unavailable(String),
+    /// The store could not be asked, and there is no room to keep it.
+    BufferFull(String),
 }
 
 /// The side that waits and asks; cheap to clone.
@@ -191,8 +202,9 @@ mod tests {
         let mut waits = Box::pin(other.wait());
         assert_eq!((&mut waits).now_or_never(), None);
         assert!(settled.told().is_none() && !settled.is_closed() && !settled.has_failed());
-        teller.tell(Settlement::Published(Version::ZERO));
-        assert_eq!(waits.now_or_never(), Some(Some(Settlement::Published(Version::ZERO))));
+        let landed = Settlement::Published(Landed { version: Version::ZERO, ticket: None });
+        teller.tell(landed.clone());
+        assert_eq!(waits.now_or_never(), Some(Some(landed)));
         assert_eq!(settled.wait().now_or_never(), Some(settled.told()));
         assert!(!settled.has_failed());
     }

@@ -20,7 +20,7 @@ fn plain(number: u64) -> Record {
 fn sized(number: u64, bytes: usize) -> Buffered {
     let changes = vec![Change::Append(vec![number as u8; bytes].into())];
     let written = Written { key: Key::new(0, b"large"), changes };
-    Buffered { writes: vec![written], bases: Vec::new(), ..buffered(number, &mut SplitMix::new(number)) }
+    Buffered { writes: vec![written], known: Vec::new(), ..buffered(number, &mut SplitMix::new(number)) }
 }
 
 #[test]

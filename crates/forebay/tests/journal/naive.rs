@@ -28,10 +28,10 @@ impl Naive {
                 self.0.retain(|number, _| !from.contains(number));
                 self.insert(into);
             }
-            Record::Based { number, key, read } => {
+            Record::Known { number, key, read } => {
                 if let Some(pending) = self.0.get_mut(number) {
-                    pending.buffered.bases.retain(|(known, _)| known != key);
-                    pending.buffered.bases.push((key.clone(), read.clone()));
+                    pending.buffered.known.retain(|(old, _)| old != key);
+                    pending.buffered.known.push((key.clone(), read.clone()));
                 }
             }
         }
@@ -62,7 +62,7 @@ impl Naive {
                 let into = if random.below(2) == 0 { from[from.len() - 1] } else { number };
                 Record::Merged { into: buffered(into, random), from }
             }
-            13 => Record::Based { number: any(random), key: key(random), read: read(random) },
+            13 => Record::Known { number: any(random), key: key(random), read: read(random) },
             _ => Record::Buffered(buffered(number, random)),
         }
     }
@@ -94,7 +94,7 @@ pub fn buffered(number: u64, random: &mut SplitMix) -> Buffered {
         sent: random.below(3) == 0,
         buffered_at_ms: random.draw() >> 20,
         checks: few(random, 3).map(|_| (key(random), version(random))).collect(),
-        bases: keys.iter().skip(random.below(3) as usize).map(|key| (key.clone(), read(random))).collect(),
+        known: keys.iter().skip(random.below(3) as usize).map(|key| (key.clone(), read(random))).collect(),
         writes: keys.into_iter().map(|key| written(key, random)).collect(),
     }
 }

@@ -326,6 +326,7 @@ impl Command {
 pub fn txn_error(error: &TxnError) -> Reply {
     match error {
         TxnError::Conflict(why) => Reply::error(format!("TXCONFLICT {why}, retry")),
+        TxnError::BufferFull(why) => Reply::error(format!("BUFFERFULL {why}")),
         TxnError::StoreDown(why) => Reply::error(format!("STOREDOWN {why}")),
         TxnError::Unknown(id) => Reply::error(format!("TXUNKNOWN {id} the outcome is unknown, its keys stay locked")),
         error => Reply::error(format!("ERR {error}")),

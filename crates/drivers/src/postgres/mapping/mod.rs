@@ -10,14 +10,16 @@
 //! NULL is an absent field; with `as list` the document is one column, an array. Names stand as the database has them,
 //! in double quotes where they are not plain.
 //!
-//! * `pattern`: keys and their parts. `catalogue`: what the database says about the tables. `sql`: statements on rows.
-//!   `changes`: a document's changes as SQL. `rows`: reading and committing.
+//! * `pattern`: keys and their parts. `catalogue`: what the database says about the tables. `sql`: statements that read
+//!   rows. `changes`: a document's changes as SQL. `statement`: those of one row, and of many at once. `rows`: reading
+//!   and committing.
 
 pub(super) mod catalogue;
 pub(super) mod changes;
 pub(super) mod pattern;
 pub(super) mod rows;
 pub(super) mod sql;
+pub(super) mod statement;
 
 use std::fmt;
 use std::str::FromStr;

@@ -3,9 +3,9 @@
 //!
 //! ```text
 //! record   = version:1 kind:1 content
-//! buffered = number, id:16, version:16, sent:1, time, [given], [check], [written], [base]
+//! buffered = number, id:16, version:16, sent:1, time, [given], [check], [written], [known]
 //! given    = user, id:16        check = key, version:16        key = space:1, name
-//! written  = key, [change]      base  = key, version:16, document or an empty string
+//! written  = key, [change]      known = key, version:16, document or an empty string
 //! ```
 
 use super::NUMBERS_MAX;
@@ -22,7 +22,7 @@ const QUARANTINED: u8 = 2;
 const RETRIED: u8 = 3;
 const DROPPED: u8 = 4;
 const MERGED: u8 = 5;
-const BASED: u8 = 6;
+const KNOWN: u8 = 6;
 const MARK: u8 = 7;
 
 /// Longest reason in bytes; what is beyond is left out.
@@ -70,7 +70,7 @@ pub(super) enum Effect {
     SetAside(u64),
     Retried(u64),
     Replaced { into: u64, from: Vec<u64> },
-    Based(u64),
+    Known(u64),
     Mark,
 }
 
@@ -83,7 +83,7 @@ impl Effect {
             Record::Retried { number } => Effect::Retried(*number),
             Record::Dropped { number, .. } => Effect::Gone(vec![*number]),
             Record::Merged { into, from } => Effect::Replaced { into: into.number, from: from.clone() },
-            Record::Based { number, .. } => Effect::Based(*number),
+            Record::Known { number, .. } => Effect::Known(*number),
         }
     }
 }
@@ -110,10 +110,10 @@ pub(super) fn encode_record(record: &Record) -> Vec<u8> {
             write_numbers(from, &mut out);
             write_buffered(into, &mut out);
         }
-        Record::Based { number, key, read } => {
-            out.push(BASED);
+        Record::Known { number, key, read } => {
+            out.push(KNOWN);
             write_number(*number, &mut out);
-            write_base(key, read, &mut out);
+            write_known(key, read, &mut out);
         }
     }
     out
@@ -158,10 +158,10 @@ pub(super) fn decode_entry(bytes: &[u8]) -> Result<Entry, CodecError> {
             let from = read_numbers(reader)?;
             Record::Merged { into: read_buffered(reader)?, from }
         }
-        BASED => {
+        KNOWN => {
             let number = reader.number()?;
-            let (key, read) = read_base(reader)?;
-            Record::Based { number, key, read }
+            let (key, read) = read_known(reader)?;
+            Record::Known { number, key, read }
         }
         MARK => {
             let flags = reader.byte()?;
@@ -220,8 +220,8 @@ fn write_buffered(buffered: &Buffered, out: &mut Vec<u8>) {
             write_string(&encoded, out);
         }
     }
-    write_number(buffered.bases.len() as u64, out);
-    buffered.bases.iter().for_each(|(key, read)| write_base(key, read, out));
+    write_number(buffered.known.len() as u64, out);
+    buffered.known.iter().for_each(|(key, read)| write_known(key, read, out));
 }
 
 fn read_buffered(reader: &mut Reader<'_>) -> Result<Buffered, CodecError> {
@@ -246,11 +246,11 @@ fn read_buffered(reader: &mut Reader<'_>) -> Result<Buffered, CodecError> {
             let changes = read_list(reader, |reader| decode_change(slice(reader)?))?;
             Ok(Written { key, changes })
         })?,
-        bases: read_list(reader, read_base)?,
+        known: read_list(reader, read_known)?,
     })
 }
 
-fn write_base(key: &Key, read: &Read, out: &mut Vec<u8>) {
+fn write_known(key: &Key, read: &Read, out: &mut Vec<u8>) {
     write_key(key, out);
     out.extend_from_slice(&read.version.to_bytes());
     let mut encoded = Vec::new();
@@ -261,7 +261,7 @@ fn write_base(key: &Key, read: &Read, out: &mut Vec<u8>) {
     write_string(&encoded, out);
 }
 
-fn read_base(reader: &mut Reader<'_>) -> Result<(Key, Read), CodecError> {
+fn read_known(reader: &mut Reader<'_>) -> Result<(Key, Read), CodecError> {
     let key = read_key(reader)?;
     let version = read_version(reader)?;
     let encoded = slice(reader)?;

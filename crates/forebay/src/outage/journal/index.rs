@@ -16,7 +16,7 @@ pub(super) struct Live {
 
 #[derive(Clone, Debug, Default)]
 struct More {
-    bases: Vec<Place>,
+    known: Vec<Place>,
     quarantine: Option<Place>,
 }
 
@@ -29,9 +29,9 @@ pub(super) struct Index {
 }
 
 impl Live {
-    /// Bases that were learned later, oldest first.
-    pub(super) fn bases(&self) -> &[Place] {
-        self.more.as_ref().map_or(&[], |more| &more.bases)
+    /// Documents that were learned later, oldest first.
+    pub(super) fn known(&self) -> &[Place] {
+        self.more.as_ref().map_or(&[], |more| &more.known)
     }
 
     /// The quarantine, while it is in it.
@@ -40,7 +40,7 @@ impl Live {
     }
 
     pub(super) fn places(&self) -> impl Iterator<Item = Place> {
-        [self.place].into_iter().chain(self.bases().iter().copied()).chain(self.quarantine())
+        [self.place].into_iter().chain(self.known().iter().copied()).chain(self.quarantine())
     }
 
     fn bytes(&self) -> u64 {
@@ -97,7 +97,7 @@ impl Index {
             Effect::Gone(numbers) => numbers.iter().for_each(|number| self.remove(*number)),
             Effect::SetAside(number) => self.change(*number, |more| more.quarantine = Some(place)),
             Effect::Retried(number) => self.change(*number, |more| more.quarantine = None),
-            Effect::Based(number) => self.change(*number, |more| more.bases.push(place)),
+            Effect::Known(number) => self.change(*number, |more| more.known.push(place)),
             Effect::Mark => {}
         }
         Ok(())

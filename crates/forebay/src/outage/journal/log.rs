@@ -401,7 +401,7 @@ impl Log {
                 let effect = match nth {
                     0 => Effect::Added(number),
                     _ if Some(from) == live.quarantine() => Effect::SetAside(number),
-                    _ => Effect::Based(number),
+                    _ => Effect::Known(number),
                 };
                 index.apply(&effect, place).map_err(io::Error::other)?;
                 frame::write(header.marker, offset, 0, &body, &mut buffer);
@@ -490,10 +490,10 @@ pub(super) fn read_live(file: &dyn DiskFile, name: &str, marker: u64, live: &Liv
         Record::Buffered(buffered) | Record::Merged { into: buffered, .. } => buffered,
         _ => return Err(unexpected(live.place)),
     };
-    for place in live.bases() {
-        let Record::Based { key, read, .. } = read(*place)? else { return Err(unexpected(*place)) };
-        buffered.bases.retain(|(known, _)| *known != key);
-        buffered.bases.push((key, read));
+    for place in live.known() {
+        let Record::Known { key, read, .. } = read(*place)? else { return Err(unexpected(*place)) };
+        buffered.known.retain(|(known, _)| *known != key);
+        buffered.known.push((key, read));
     }
     let standing = match live.quarantine() {
         None => Standing::Waiting,

@@ -73,13 +73,15 @@ impl Committer {
             Some(CommitOutcome::Conflict(keys)) => Now::Failed(Failure::Conflict(conflict(&keys))),
             Some(CommitOutcome::Refused(why)) => Now::Failed(Failure::Refused(why)),
             Some(CommitOutcome::Unavailable(why)) => Now::Failed(Failure::Unavailable(why)),
+            Some(CommitOutcome::Full(why)) => Now::Failed(Failure::BufferFull(why)),
             Some(CommitOutcome::Unknown(why)) => {
                 // Against the contract, so nobody is there to ask. Nothing may be read or built on it.
                 tracing::error!(id = %commit.id, why, "a store that never waits does not know what it has done");
                 commit.writes.iter().for_each(|write| self.cache.remove(&write.key));
                 Now::Unknown
             }
-            None => Now::Later(commit),
+            // What is buffered waits for the journal.
+            Some(CommitOutcome::Buffered(_)) | None => Now::Later(commit),
         }
     }
 }

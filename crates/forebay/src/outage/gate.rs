@@ -1,0 +1,797 @@
+//! The gate: the only code that knows whether the store is up. It is a [`Store`] that wraps one, so nothing above it
+//! changes when the store fails.
+//!
+//! A commit goes straight to the store while that is up and nothing waits in its lanes. Else it is *buffered*: it gets
+//! the next number, enters the journal, and is answered [`CommitOutcome::Buffered`] once it is safe there. All of that
+//! happens under its transaction's locks, so numbers rise along every dependency. A commit that the store does not
+//! answer is buffered under its own id: when it is carried over, the store's table of ids decides whether it had landed.
+//! So there are no ambiguous writes (the paper's first hole), and an id is never given a second time.
+//!
+//! A read finds what is buffered first (`pending.rs`), then asks the store; while that is away it is refused at once.
+//!
+//! **Invariants.** What is acknowledged is in the journal or in the store. What waits in a lane is overtaken by no write
+//! of that lane. No call waits for a store that is known to be away: calls that do when it is found out are given up.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, Either, join_all, select};
+use futures_util::lock::Mutex as AsyncMutex;
+
+use super::journal::{AppendError, Found, Journal, OpenError};
+use super::lanes::{LaneRule, Lanes};
+use super::mode::{BreakerSettings, Mode};
+use super::pending::{Amount, Buffer, Merged};
+use super::record::Description;
+use super::recovery;
+use super::state::{Counts, State};
+use super::tickets::TicketState;
+use crate::error::Unavailable;
+use crate::key::Key;
+use crate::mutation::{self, Fault};
+use crate::read::Read;
+use crate::runtime::Runtime;
+use crate::store::{Buffering, Caps, Commit, CommitOutcome, Outside, ReadError, Resolved, Store};
+use crate::version::{TxnId, Version};
+
+/// With so many transactions left in its lanes, a write waits for the drain instead of queueing behind it.
+const WAIT_BELOW: usize = 64;
+
+/// Sequence numbers above the newest known one that are left out, since an earlier process may have given them out: more
+/// than any process commits.
+const SEQUENCES_SKIPPED: u64 = 1 << 40;
+
+/// How long it waits at most.
+const WAIT_MAX: Duration = Duration::from_millis(250);
+
+/// What becomes of a buffered transaction that read what others have changed since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnConflict {
+    /// It waits for an operator.
+    Quarantine,
+    /// It is applied all the same, and counted.
+    Apply,
+}
+
+/// How the gate behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct GateSettings {
+    /// When the store counts as away.
+    pub breaker: BreakerSettings,
+    /// Room for what is buffered, bytes.
+    pub bytes_max: usize,
+    /// Which transactions must be carried over in order.
+    pub lanes: LaneRule,
+    /// Batches on their way to the store at a time.
+    pub workers: usize,
+    /// Transactions that are carried over per second at most, so that the others get their share of the store; 0: no
+    /// limit.
+    pub per_second_max: u64,
+    /// Neighbours in one document's queue become one.
+    pub merge: bool,
+    /// What becomes of those that others have overtaken.
+    pub on_conflict: OnConflict,
+    /// How long what is cached is served while the store is away and others may write to it, ms.
+    pub stale_ms_max: u64,
+    /// Every write is buffered at first, and carried over when it is this old, ms, or when half the room is taken.
+    pub write_back_ms: Option<u64>,
+}
+
+impl Default for GateSettings {
+    fn default() -> GateSettings {
+        GateSettings {
+            breaker: BreakerSettings::default(),
+            bytes_max: 64 << 20,
+            lanes: LaneRule { serial: false },
+            workers: 4,
+            per_second_max: 20_000,
+            merge: true,
+            on_conflict: OnConflict::Quarantine,
+            stale_ms_max: 3_600_000,
+            write_back_ms: None,
+        }
+    }
+}
+
+/// What a gate is made of.
+pub struct GateOptions {
+    /// Clock, timers, tasks.
+    pub runtime: Runtime,
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// Where what is buffered is safe.
+    pub journal: Journal,
+    /// What it held.
+    pub found: Found,
+    /// How the gate behaves.
+    pub settings: GateSettings,
+    /// What keys mean to the store, as the operator wrote it; pending changes have to be applied under the same.
+    pub mapping: String,
+    /// The store could not be reached: it will have another incarnation than now.
+    pub opens_late: bool,
+}
+
+/// What people are shown of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GateState {
+    /// The mode.
+    pub mode: Mode,
+    /// Since when, ms since the Unix epoch; 0 if since the start.
+    pub since_ms: u64,
+    /// For how long.
+    pub lasted: Duration,
+    /// What is buffered.
+    pub amount: Amount,
+    /// Room that is left, bytes.
+    pub room: usize,
+    /// Time until it is full at the rate of this outage; none if nothing was buffered.
+    pub room_time: Option<Duration>,
+    /// When the oldest of it was buffered, ms since the Unix epoch.
+    pub oldest_ms: Option<u64>,
+    /// Why the store counts as away, or was last.
+    pub why: String,
+    /// Why nothing is carried over.
+    pub suspended: Option<String>,
+    /// What was counted since the start.
+    pub counts: Counts,
+    /// The same, since the present or last outage began.
+    pub outage: Counts,
+}
+
+/// A store that may go away; cheap to clone.
+#[derive(Clone)]
+pub struct Gate {
+    pub(super) inner: Arc<Inner>,
+}
+
+pub(super) struct Inner {
+    pub(super) runtime: Runtime,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) journal: Journal,
+    pub(super) settings: GateSettings,
+    mapping: String,
+    /// The newest version that an earlier process is known to have given out.
+    newest: Version,
+    pub(super) state: Mutex<State>,
+    /// The store's own word of what others write, once asked for: an answer must not be lost.
+    outside: AsyncMutex<Option<BoxFuture<'static, Option<Outside>>>>,
+}
+
+/// What is to be done with a group.
+enum Way {
+    Direct(futures_channel::oneshot::Receiver<()>),
+    Buffer,
+    Wait(futures_channel::oneshot::Receiver<()>),
+}
+
+impl Gate {
+    /// Puts a gate before a store. What the journal holds is carried over from now on.
+    pub fn open(options: GateOptions) -> Result<Gate, OpenError> {
+        let GateOptions { runtime, store, journal, found, settings, mapping, opens_late } = options;
+        let mut buffer = Buffer::new(settings.bytes_max, store.caps().owned, found.next_number);
+        let mut newest = Version { incarnation: incarnation_of(&found.description), sequence: 0 };
+        for pending in found.pending {
+            let pending = pending?;
+            newest = newest.max(pending.buffered.version);
+            let keys = pending.buffered.writes.iter().map(|write| &write.key);
+            let lanes = settings.lanes.of(&*store, keys);
+            buffer.restore(pending, lanes);
+        }
+        store.keep_ids_from(buffer.oldest_id());
+        let mut state = State::new(buffer, settings.breaker, store.incarnation());
+        (state.opens_late, state.write_back) = (opens_late, settings.write_back_ms.is_some());
+        if opens_late {
+            state.writes.trip("it could not be reached at the start");
+            state.reads.trip("it could not be reached at the start");
+        }
+        let (state, outside) = (Mutex::new(state), AsyncMutex::new(None));
+        let inner = Arc::new(Inner { runtime, store, journal, settings, mapping, newest, state, outside });
+        inner.settle(&mut inner.state());
+        if !opens_late {
+            inner.describe();
+        }
+        recovery::start(&inner);
+        Ok(Gate { inner })
+    }
+
+    /// What people are shown.
+    pub fn state(&self) -> GateState {
+        self.inner.look()
+    }
+
+    /// The mode, once it is another than `seen`.
+    pub async fn other_mode(&self, seen: Mode) -> Mode {
+        loop {
+            let changed = {
+                let mut state = self.inner.state();
+                if state.mode != seen {
+                    return state.mode;
+                }
+                state.next_change()
+            };
+            let _ = changed.await;
+        }
+    }
+
+    /// What `ticket` stands for.
+    pub fn ticket(&self, ticket: u64) -> TicketState {
+        let state = self.inner.state();
+        state.tickets.state(ticket, &state.buffer)
+    }
+
+    /// What `ticket` stands for, once it is not pending any more, or after `time`.
+    pub async fn wait_for(&self, ticket: u64, time: Duration) -> TicketState {
+        let mut slept = self.inner.runtime.sleep(time);
+        loop {
+            let changed = {
+                let mut state = self.inner.state();
+                match state.tickets.state(ticket, &state.buffer) {
+                    TicketState::Pending => state.next_change(),
+                    ended => return ended,
+                }
+            };
+            match select(changed, slept).await {
+                Either::Left((_, rest)) => slept = rest,
+                Either::Right(_) => return self.ticket(ticket),
+            }
+        }
+    }
+
+    /// Lets the store count as away for `time`; for drills.
+    pub fn fail_for(&self, time: Duration) {
+        let mut state = self.inner.state();
+        let now = self.inner.runtime.elapsed();
+        state.failed_until = Some(now + time);
+        let why = "an operator ordered it (DEBUG STORE FAIL)";
+        state.writes.trip(why);
+        state.reads.trip(why);
+        self.inner.settle(&mut state);
+    }
+
+    /// Has buffered transactions carried over although the store was found in an earlier state; false if nothing stood
+    /// in the way.
+    pub fn resume(&self) -> bool {
+        let mut state = self.inner.state();
+        let was = state.suspended.take().is_some();
+        self.inner.settle(&mut state);
+        was
+    }
+
+    /// Has quarantined transactions tried again: this one, or all. Answers how many.
+    pub fn retry(&self, number: Option<u64>) -> usize {
+        self.inner.retry(number)
+    }
+
+    /// Gives a quarantined transaction up, for `reason`; false if it is not quarantined.
+    pub fn give_up(&self, number: u64, reason: &str) -> bool {
+        self.inner.give_up(number, reason)
+    }
+
+    /// Looks at what is buffered.
+    pub fn with_buffer<T>(&self, look: impl FnOnce(&Buffer) -> T) -> T {
+        look(&self.inner.state().buffer)
+    }
+
+    /// Panics if it contradicts itself; for tests.
+    pub fn validate(&self) {
+        self.inner.state().buffer.validate();
+    }
+
+    /// Makes what is journaled safe, and ends it.
+    pub async fn close(&self) -> Result<(), AppendError> {
+        self.inner.journal.close().await
+    }
+}
+
+/// The incarnation that a journal's description names; 0 if the store was never reached.
+pub fn incarnation_of(description: &Description) -> u64 {
+    description.catalogue.strip_prefix("incarnation ").and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+impl Inner {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Settles the mode, and says so where it is another.
+    pub(super) fn settle(&self, state: &mut State) {
+        let now = self.runtime.elapsed();
+        let lasted = now.saturating_sub(state.since).as_millis();
+        let Some(before) = state.settle(now, self.runtime.now_ms()) else { return };
+        let pending = state.buffer.amount().waiting;
+        match (before, state.mode) {
+            (_, Mode::Failed) => {
+                tracing::warn!(why = state.writes.why(), pending, "{} -> failed: writes are buffered", before.name());
+            }
+            (_, Mode::Recovery) => tracing::info!("{} -> recovery ({pending} pending)", before.name()),
+            (_, Mode::Normal) => {
+                let (applied, buffered) =
+                    (state.counts.applied - state.before.applied, state.counts.buffered - state.before.buffered);
+                let conflicts = state.counts.conflicts - state.before.conflicts;
+                tracing::info!(
+                    "{} -> normal (recovered {applied}/{buffered} in {lasted} ms, {conflicts} conflicts)",
+                    before.name()
+                );
+            }
+        }
+    }
+
+    /// Notes in the journal what its changes mean, and in which incarnation the store is.
+    pub(super) fn describe(&self) {
+        let (journal, incarnation) = (self.journal.clone(), self.store.incarnation());
+        let description =
+            Description { mapping: self.mapping.clone(), catalogue: format!("incarnation {incarnation}") };
+        self.runtime.spawn(async move {
+            if let Err(error) = journal.describe(description).await {
+                tracing::error!(%error, "the journal could not be described");
+            }
+        });
+    }
+
+    fn look(&self) -> GateState {
+        let state = self.state();
+        let now = self.runtime.elapsed();
+        let amount = state.buffer.amount();
+        let room = self.settings.bytes_max.saturating_sub(amount.bytes);
+        let lasted = now.saturating_sub(state.since);
+        let rate = amount.bytes as f64 / lasted.as_secs_f64().max(0.001);
+        let known = amount.bytes > 0 && state.mode == Mode::Failed;
+        let outage = Counts {
+            buffered: state.counts.buffered - state.before.buffered,
+            merged: state.counts.merged - state.before.merged,
+            applied: state.counts.applied - state.before.applied,
+            conflicts: state.counts.conflicts - state.before.conflicts,
+            quarantined: state.counts.quarantined - state.before.quarantined,
+            dropped: state.counts.dropped - state.before.dropped,
+            full: state.counts.full - state.before.full,
+            reads_refused: state.counts.reads_refused - state.before.reads_refused,
+            reads_merged: state.counts.reads_merged - state.before.reads_merged,
+            outages: state.counts.outages - state.before.outages,
+        };
+        GateState {
+            mode: state.mode,
+            since_ms: state.since_ms,
+            lasted,
+            amount,
+            room,
+            room_time: known.then(|| Duration::from_secs_f64((room as f64 / rate).min(1e9))),
+            oldest_ms: state.buffer.oldest_ms(),
+            why: state.writes.why().to_owned(),
+            suspended: state.suspended.clone(),
+            counts: state.counts,
+            outage,
+        }
+    }
+
+    /// Why the store is not asked.
+    fn away(&self, state: &State, what: &str) -> Unavailable {
+        let since = self.runtime.elapsed().saturating_sub(state.since).as_secs();
+        let why = if state.reads.is_open() { state.reads.why() } else { state.writes.why() };
+        Unavailable(format!("{what}, store unreachable for {since} s ({why})"))
+    }
+
+    pub(super) fn lanes(&self, commit: &Commit) -> Lanes {
+        self.settings.lanes.of(&*self.store, commit.writes.iter().map(|write| &write.key))
+    }
+
+    fn way(&self, group: &[Commit], lanes: &[Lanes], may_wait: bool) -> Way {
+        let mut state = self.state();
+        if mutation::on(Fault::WritesOvertakeDrain) && !state.failing(self.runtime.elapsed()) {
+            return Way::Direct(state.next_outage());
+        }
+        let queues = group
+            .iter()
+            .zip(lanes)
+            .any(|(commit, lanes)| state.buffer.must_queue(lanes, commit.writes.iter().map(|write| &write.key)));
+        let failing = state.failing(self.runtime.elapsed());
+        if failing || self.settings.write_back_ms.is_some() {
+            return Way::Buffer;
+        }
+        if !queues {
+            return Way::Direct(state.next_outage());
+        }
+        let waiting = lanes.iter().map(|lanes| state.buffer.waiting_in(lanes)).max().unwrap_or(0);
+        // Behind what is quarantined alone there is nothing to wait for.
+        match may_wait && (1..=WAIT_BELOW).contains(&waiting) && state.suspended.is_none() {
+            true => Way::Wait(state.next_change()),
+            false => Way::Buffer,
+        }
+    }
+
+    async fn commit(&self, group: &[Commit]) -> Vec<CommitOutcome> {
+        let lanes: Vec<Lanes> = group.iter().map(|commit| self.lanes(commit)).collect();
+        let mut slept = self.runtime.sleep(WAIT_MAX);
+        let mut may_wait = true;
+        loop {
+            match self.way(group, &lanes, may_wait) {
+                Way::Direct(away) => return self.commit_directly(group, &lanes, away).await,
+                Way::Buffer => return self.buffer(group, &lanes, &[]).await,
+                Way::Wait(changed) => match select(changed, slept).await {
+                    Either::Left((_, rest)) => slept = rest,
+                    Either::Right(_) => (slept, may_wait) = (Box::pin(std::future::pending()), false),
+                },
+            }
+        }
+    }
+
+    async fn commit_directly(
+        &self,
+        group: &[Commit],
+        lanes: &[Lanes],
+        away: futures_channel::oneshot::Receiver<()>,
+    ) -> Vec<CommitOutcome> {
+        let mut outcomes = self.ask_to_commit(group, away).await;
+        let applied = |outcome: &CommitOutcome| matches!(outcome, CommitOutcome::Committed(_));
+        let first = outcomes.iter().position(|outcome| !applied(outcome)).unwrap_or(outcomes.len());
+        let failed = matches!(outcomes.get(first), Some(CommitOutcome::Unavailable(_) | CommitOutcome::Unknown(_)));
+        if failed {
+            let rest = self.buffer(&group[first..], &lanes[first..], &outcomes[first..]).await;
+            outcomes.truncate(first);
+            outcomes.extend(rest);
+        }
+        outcomes
+    }
+
+    /// What the store says to `group`, noted by the breaker; nobody knows what became of it if the store is found to be
+    /// away meanwhile.
+    pub(super) async fn ask_to_commit(
+        &self,
+        group: &[Commit],
+        away: futures_channel::oneshot::Receiver<()>,
+    ) -> Vec<CommitOutcome> {
+        let mut outcomes = match select(self.store.commit(group), away).await {
+            Either::Left((outcomes, _)) => outcomes,
+            Either::Right((_, call)) => {
+                drop(call);
+                return vec![CommitOutcome::Unknown("the store was found to be away".into()); group.len()];
+            }
+        };
+        outcomes.resize(group.len(), CommitOutcome::Unknown("the store answered for fewer commits".into()));
+        let applied = |outcome: &&CommitOutcome| matches!(outcome, CommitOutcome::Committed(_));
+        let mut state = self.state();
+        match outcomes.iter().find(|outcome| !applied(outcome)) {
+            Some(CommitOutcome::Unavailable(why) | CommitOutcome::Unknown(why)) => {
+                if state.writes.failed(why) {
+                    self.settle(&mut state);
+                }
+            }
+            _ => state.writes.worked(),
+        }
+        outcomes
+    }
+
+    /// Buffers `group`, in order. `told` is what the store said to it, if it was asked.
+    async fn buffer(&self, group: &[Commit], lanes: &[Lanes], told: &[CommitOutcome]) -> Vec<CommitOutcome> {
+        let unknown = |at: usize| matches!(told.get(at), Some(CommitOutcome::Unknown(_)));
+        let mut taken = Vec::with_capacity(group.len());
+        let mut outcomes = vec![None; group.len()];
+        {
+            let mut state = self.state();
+            let merge = self.settings.merge && self.may_merge(&state);
+            for (at, (commit, lanes)) in group.iter().zip(lanes).enumerate() {
+                // Better now than when nobody waits for the answer any more.
+                if let Some(why) = self.store.refuses(commit).filter(|_| !unknown(at)) {
+                    outcomes[at] = Some(CommitOutcome::Refused(why));
+                    continue;
+                }
+                let now_ms = self.runtime.now_ms();
+                match state.buffer.take(commit, lanes.clone(), unknown(at), merge, now_ms) {
+                    // Under the lock: the journal has them in the order of their numbers.
+                    Ok((number, record)) => taken.push((at, number, self.journal.append(record))),
+                    Err(full) => {
+                        state.counts.full += 1;
+                        let why = format!(
+                            "{} bytes are needed, {} are left of outage_bytes_max {}; wait for the store, or raise it",
+                            full.needed, full.room, self.settings.bytes_max
+                        );
+                        outcomes[at] =
+                            Some(if unknown(at) { CommitOutcome::Unknown(why) } else { CommitOutcome::Full(why) });
+                    }
+                }
+            }
+        }
+        let (places, appends): (Vec<(usize, u64)>, Vec<_>) =
+            taken.into_iter().map(|(at, number, append)| ((at, number), append)).unzip();
+        let appended = match mutation::on(Fault::AcknowledgedBeforeJournal) {
+            true => vec![Ok(()); places.len()],
+            false => join_all(appends).await,
+        };
+        let mut state = self.state();
+        for ((at, number), appended) in places.into_iter().zip(appended) {
+            outcomes[at] = Some(self.buffered(&mut state, &group[at], number, unknown(at), appended));
+        }
+        self.settle(&mut state);
+        outcomes.into_iter().flatten().collect()
+    }
+
+    /// Whether those that wait may still be replaced: while they are carried over, a document that is written all the
+    /// time would never get its turn.
+    fn may_merge(&self, state: &State) -> bool {
+        let due = |age_ms| state.buffer.oldest_ms().is_some_and(|oldest| self.runtime.now_ms() >= oldest + age_ms);
+        state.mode == Mode::Failed || self.settings.write_back_ms.is_some_and(|age_ms| !due(age_ms))
+    }
+
+    fn buffered(
+        &self,
+        state: &mut State,
+        commit: &Commit,
+        number: u64,
+        sent: bool,
+        appended: Result<(), AppendError>,
+    ) -> CommitOutcome {
+        match appended {
+            Ok(()) => {
+                if let Some(old) = state.buffer.written(number, &commit.writes) {
+                    state.tickets.merged(old, number);
+                    state.counts.merged += 1;
+                }
+                state.counts.buffered += 1;
+                let read = |write: &crate::store::Write| {
+                    (write.key.clone(), Read { value: write.after.clone(), version: commit.version })
+                };
+                let reads = commit.writes.iter().map(read).collect();
+                CommitOutcome::Buffered(Buffering { ticket: number, reads })
+            }
+            Err(error) => {
+                state.buffer.withdraw(number);
+                let why = error.to_string();
+                tracing::error!(id = %commit.id, why, "a write could not be buffered");
+                match error {
+                    AppendError::Unknown { .. } => CommitOutcome::Unknown(why),
+                    _ if sent => CommitOutcome::Unknown(why),
+                    AppendError::Full { .. } => CommitOutcome::Full(why),
+                    AppendError::TooLarge { .. } => CommitOutcome::Refused(why),
+                    _ => CommitOutcome::Unavailable(why),
+                }
+            }
+        }
+    }
+
+    async fn get(&self, keys: &[Key]) -> Result<Vec<Read>, ReadError> {
+        let mut reads: Vec<Option<Read>> = vec![None; keys.len()];
+        let mut wanted = Vec::new();
+        let away = {
+            let mut state = self.state();
+            for (key, read) in keys.iter().zip(&mut reads) {
+                match state.buffer.merged(key) {
+                    Merged::Known(known) if !mutation::on(Fault::ReadsUnmerged) => *read = Some(known),
+                    Merged::Unknown => {
+                        return Err(self.away(&state, &format!("{key} waits for the store")).into());
+                    }
+                    _ => wanted.push(key.clone()),
+                }
+            }
+            state.counts.reads_merged += (keys.len() - wanted.len()) as u64;
+            if wanted.is_empty() {
+                None
+            } else if state.reads.is_open() || state.forced(self.runtime.elapsed()) {
+                state.counts.reads_refused += 1;
+                return Err(self.away(&state, "not cached").into());
+            } else {
+                Some(state.next_outage())
+            }
+        };
+        if let Some(away) = away {
+            let found = self.ask_to_get(&wanted, away).await?;
+            let missing = reads.iter_mut().filter(|read| read.is_none());
+            missing.zip(found).for_each(|(read, found)| *read = Some(found));
+        }
+        Ok(reads.into_iter().flatten().collect())
+    }
+
+    /// What the store says of `keys`, noted by the breaker. A store that takes no writes may well answer reads, so a
+    /// read waits on while only these fail.
+    pub(super) async fn ask_to_get(
+        &self,
+        keys: &[Key],
+        mut away: futures_channel::oneshot::Receiver<()>,
+    ) -> Result<Vec<Read>, ReadError> {
+        let mut call = self.store.get(keys);
+        let answer = loop {
+            match select(call, away).await {
+                Either::Left((answer, _)) => break answer,
+                Either::Right((_, rest)) => {
+                    let mut state = self.state();
+                    if state.reads.is_open() || state.forced(self.runtime.elapsed()) {
+                        state.counts.reads_refused += 1;
+                        return Err(self.away(&state, "not cached").into());
+                    }
+                    (call, away) = (rest, state.next_outage());
+                }
+            }
+        };
+        let mut state = self.state();
+        match &answer {
+            Err(ReadError::Unavailable(Unavailable(why))) => {
+                let why = why.clone();
+                if state.reads.failed(&why) {
+                    // Who can't even read from it will not write to it.
+                    state.writes.trip(&why);
+                    self.settle(&mut state);
+                }
+            }
+            _ => {
+                state.reads.answered();
+            }
+        }
+        answer
+    }
+
+    /// Refuses what only the store can answer while it is away.
+    fn check_up(&self, what: &str) -> Result<(), Unavailable> {
+        let state = self.state();
+        match state.reads.is_open() || state.forced(self.runtime.elapsed()) {
+            true => Err(self.away(&state, what)),
+            false => Ok(()),
+        }
+    }
+
+    /// Waits for what others wrote. That a store which went away can't be watched is not news: what is cached is all
+    /// there is, until it is too old. When it is back it says that everything may have changed.
+    async fn outside(&self) -> Option<Outside> {
+        let mut slot = self.outside.lock().await;
+        loop {
+            let changed = {
+                let mut state = self.state();
+                if let Some(invalid) = state.take_invalid() {
+                    return Some(invalid);
+                }
+                state.next_change()
+            };
+            let store = self.store.clone();
+            let call = slot.take().unwrap_or_else(|| Box::pin(async move { store.outside().await }));
+            match select(call, changed).await {
+                Either::Right((_, call)) => *slot = Some(call),
+                Either::Left((None, _)) => *slot = Some(Box::pin(std::future::pending())),
+                Either::Left((Some(Outside::Everything), _)) if !self.is_up().await => {}
+                Either::Left((outside, _)) => return outside,
+            }
+        }
+    }
+
+    /// Asks the store whether it is there.
+    async fn is_up(&self) -> bool {
+        if self.state().failing(self.runtime.elapsed()) {
+            return false;
+        }
+        let answer = self.store.ping().await;
+        if let Err(Unavailable(why)) = &answer {
+            let mut state = self.state();
+            state.reads.trip(why);
+            state.writes.trip(why);
+            self.settle(&mut state);
+        }
+        answer.is_ok()
+    }
+
+    fn retry(&self, number: Option<u64>) -> usize {
+        let mut state = self.state();
+        let numbers = match number {
+            Some(number) => vec![number],
+            None => state.buffer.quarantine_list().into_iter().map(|(number, _)| number).collect(),
+        };
+        let mut tried = 0;
+        for number in numbers {
+            if state.buffer.retry(number) {
+                tried += 1;
+                drop(self.journal.append(super::record::Record::Retried { number }));
+            }
+        }
+        self.settle(&mut state);
+        tried
+    }
+
+    fn give_up(&self, number: u64, reason: &str) -> bool {
+        let mut state = self.state();
+        let Some(keys) = state.buffer.give_up(number) else { return false };
+        tracing::warn!(number, reason, "a buffered transaction was given up by an operator");
+        let record = super::record::Record::Dropped { number, reason: reason.to_owned() };
+        drop(self.journal.append(record));
+        state.tickets.dropped(number, reason);
+        state.counts.dropped += 1;
+        state.invalidate(keys);
+        self.settle(&mut state);
+        true
+    }
+}
+
+impl Store for Gate {
+    /// Not ordered, whatever the store is: commits that come at a time do not depend on each other, so each can be
+    /// buffered or not for itself.
+    fn caps(&self) -> Caps {
+        Caps { ordered: false, ..self.inner.store.caps() }
+    }
+
+    fn name(&self) -> String {
+        self.inner.store.name()
+    }
+
+    fn incarnation(&self) -> u64 {
+        self.inner.store.incarnation().max(self.inner.newest.incarnation)
+    }
+
+    fn minted(&self) -> u64 {
+        match self.inner.store.incarnation() > self.inner.newest.incarnation {
+            true => self.inner.store.minted(),
+            // It goes on under the incarnation of the process before.
+            false => self.inner.newest.sequence.saturating_add(SEQUENCES_SKIPPED),
+        }
+    }
+
+    fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
+        Box::pin(self.inner.get(keys))
+    }
+
+    fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>> {
+        Box::pin(self.inner.commit(group))
+    }
+
+    fn outcome(&self, id: TxnId) -> BoxFuture<'_, Result<Resolved, Unavailable>> {
+        self.inner.store.outcome(id)
+    }
+
+    fn scan<'a>(
+        &'a self,
+        space: u8,
+        after: Option<&'a Key>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Key>, ReadError>> {
+        Box::pin(async move {
+            self.inner.check_up("keys can't be listed")?;
+            self.inner.store.scan(space, after, limit).await
+        })
+    }
+
+    fn count(&self, space: u8) -> BoxFuture<'_, Result<u64, ReadError>> {
+        Box::pin(async move {
+            self.inner.check_up("keys can't be counted")?;
+            self.inner.store.count(space).await
+        })
+    }
+
+    fn clear<'a>(&'a self, spaces: &'a [u8], version: Version) -> BoxFuture<'a, Result<(), Unavailable>> {
+        Box::pin(async move {
+            self.inner.check_up("nothing can be cleared")?;
+            let pending = self.inner.state().buffer.amount().transactions;
+            if pending > 0 {
+                let why = format!("{pending} buffered writes wait for the store; clear it when they are carried over");
+                return Err(Unavailable(why));
+            }
+            self.inner.store.clear(spaces, version).await
+        })
+    }
+
+    fn expired(&self, now_ms: u64, limit: usize) -> BoxFuture<'_, Result<Vec<Key>, ReadError>> {
+        Box::pin(async move {
+            self.inner.check_up("what has expired can't be listed")?;
+            self.inner.store.expired(now_ms, limit).await
+        })
+    }
+
+    fn ping(&self) -> BoxFuture<'_, Result<(), Unavailable>> {
+        self.inner.store.ping()
+    }
+
+    fn lane(&self, key: &Key) -> Option<u32> {
+        self.inner.store.lane(key)
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.inner.store.memory_bytes()
+    }
+
+    fn outside(&self) -> BoxFuture<'_, Option<Outside>> {
+        Box::pin(self.inner.outside())
+    }
+
+    fn flush(&self) -> BoxFuture<'_, Result<(), Unavailable>> {
+        Box::pin(async {
+            self.inner.journal.flush().await.map_err(|error| Unavailable(error.to_string()))?;
+            match self.inner.check_up("the store can't be flushed") {
+                // What it has not got is in the journal.
+                Err(_) => Ok(()),
+                Ok(()) => self.inner.store.flush().await,
+            }
+        })
+    }
+}

@@ -1,0 +1,53 @@
+//! Lanes: what has to go to the store in order, and what need not.
+//!
+//! Documents of a relational store are not independent: one transaction frees a unique name and the next one takes it;
+//! a child is inserted behind its parent. So tables that constraints join form one lane ([`Lane::Together`]), applied
+//! strictly in order. Where nothing but the key binds documents, they are spread over [`HASH_LANES`] lanes by their
+//! keys, and only a transaction over several of these joins them, for as long as it is on its way.
+
+use smallvec::SmallVec;
+
+use crate::key::Key;
+use crate::store::Store;
+
+/// Lanes over which independent documents are spread.
+pub const HASH_LANES: u16 = 64;
+
+/// What is applied in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Lane {
+    /// Documents whose tables constraints join, by the store's number for them.
+    Together(u32),
+    /// Documents that share nothing but this part of their hash.
+    Hashed(u16),
+}
+
+/// The lanes of one transaction, ascending, each once.
+pub type Lanes = SmallVec<[Lane; 2]>;
+
+/// Finds lanes.
+#[derive(Clone, Copy, Debug)]
+pub struct LaneRule {
+    /// All is one lane: then readers of the store see a prefix of the commit order.
+    pub serial: bool,
+}
+
+impl LaneRule {
+    /// The lanes of a transaction that writes `keys`.
+    pub fn of<'a>(self, store: &dyn Store, keys: impl Iterator<Item = &'a Key>) -> Lanes {
+        let mut lanes: Lanes = keys.map(|key| self.of_one(store, key)).collect();
+        lanes.sort_unstable();
+        lanes.dedup();
+        lanes
+    }
+
+    fn of_one(self, store: &dyn Store, key: &Key) -> Lane {
+        if self.serial {
+            return Lane::Together(0);
+        }
+        match store.lane(key) {
+            Some(number) => Lane::Together(number),
+            None => Lane::Hashed((key.borrow().hash64() % u64::from(HASH_LANES)) as u16),
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! The drain: probes a store that is away, and carries over what was buffered when it is back.
+//!
+//! One task decides, by the gate's state alone; batches travel in tasks of their own, as many as there are workers. A
+//! batch is one group for the store. What it refuses is set aside, alone: everything before it in its lanes is applied by
+//! then, and what is behind goes on. What it does not answer is sent again, under the same ids, in smaller batches.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_channel::oneshot;
+use futures_util::future::select;
+
+use super::gate::{Inner, OnConflict};
+use super::mode::Mode;
+use super::pending::{Applied, BATCH_COMMITS_MAX, Batch, Work};
+use super::record::{Buffered, Record};
+use super::state::State;
+use crate::error::Unavailable;
+use crate::key::Key;
+use crate::mutation::{self, Fault};
+use crate::read::Read;
+use crate::store::CommitOutcome;
+
+/// What the drain does next.
+enum Step {
+    /// Ask the store after this pause.
+    Probe(Duration),
+    /// Carry this over.
+    Carry(Batch),
+    /// Ask the store for these documents.
+    Learn(Vec<Key>),
+    /// Nothing before this much time, or a change.
+    Wait(Option<Duration>, oneshot::Receiver<()>),
+}
+
+/// Starts the drain; it ends with the gate.
+pub(super) fn start(inner: &Arc<Inner>) {
+    inner.runtime.spawn(run(Arc::downgrade(inner)));
+}
+
+async fn run(weak: Weak<Inner>) {
+    loop {
+        let Some(inner) = weak.upgrade() else { return };
+        let runtime = inner.runtime.clone();
+        match inner.next_step() {
+            Step::Probe(pause) => {
+                drop(inner);
+                runtime.sleep(pause).await;
+                let Some(inner) = weak.upgrade() else { return };
+                inner.probe().await;
+            }
+            Step::Carry(batch) => {
+                let carrier = inner.clone();
+                runtime.spawn(async move { carrier.carry(batch).await });
+            }
+            Step::Learn(keys) => inner.learn(keys).await,
+            Step::Wait(time, changed) => {
+                drop(inner);
+                match time {
+                    Some(time) => drop(select(runtime.sleep(time), changed).await),
+                    None => drop(changed.await),
+                }
+            }
+        }
+    }
+}
+
+impl Inner {
+    fn next_step(&self) -> Step {
+        let mut state = self.state();
+        let now = self.runtime.elapsed();
+        self.drop_stale(&mut state, now);
+        if let Some(until) = state.failed_until {
+            if now < until {
+                let changed = state.next_change();
+                return Step::Wait(Some(until - now), changed);
+            }
+            state.failed_until = None;
+        }
+        if state.writes.is_open() || state.reads.is_open() {
+            return Step::Probe(state.writes.pause());
+        }
+        self.notice_incarnation(&mut state);
+        let wait = match self.not_before(&state, now) {
+            _ if state.suspended.is_some() || state.carried >= self.settings.workers => None,
+            Some(wait) => Some(wait),
+            None => {
+                let batch_max = state.batch_max;
+                match state.buffer.next_work(batch_max) {
+                    Some(Work::Carry(batch)) => {
+                        state.carried += 1;
+                        let count = batch.numbers.len() as u64;
+                        if let Some(millionths) = (count * 1_000_000).checked_div(self.settings.per_second_max) {
+                            state.paced_until = now.max(state.paced_until) + Duration::from_micros(millionths);
+                        }
+                        return Step::Carry(batch);
+                    }
+                    Some(Work::Learn(keys)) => return Step::Learn(keys),
+                    None => None,
+                }
+            }
+        };
+        Step::Wait(wait, state.next_change())
+    }
+
+    /// How long nothing is to be carried over.
+    fn not_before(&self, state: &State, now: Duration) -> Option<Duration> {
+        let paced = state.paced_until.saturating_sub(now);
+        let due = match (self.settings.write_back_ms, state.buffer.oldest_ms()) {
+            (Some(age_ms), Some(oldest_ms)) if state.buffer.amount().bytes < self.settings.bytes_max / 2 => {
+                Duration::from_millis((oldest_ms + age_ms).saturating_sub(self.runtime.now_ms()))
+            }
+            _ => Duration::ZERO,
+        };
+        Some(paced.max(due)).filter(|wait| !wait.is_zero())
+    }
+
+    /// Gives up what is cached of a store that others may write to, once it could not be asked for too long.
+    fn drop_stale(&self, state: &mut State, now: Duration) {
+        let lasted = now.saturating_sub(state.since).as_millis() as u64;
+        let stale = state.mode == Mode::Failed && lasted >= self.settings.stale_ms_max;
+        if stale && !state.stale_dropped && !self.store.caps().owned {
+            tracing::warn!(ms = lasted, "what is cached is too old by now and is given up (stale_on_outage_ms_max)");
+            state.stale_dropped = true;
+            state.invalidate_all();
+            self.settle(state);
+        }
+    }
+
+    /// A store that was found in an earlier state may have lost what pending writes were built on, and ids of those that
+    /// had landed: an operator decides.
+    fn notice_incarnation(&self, state: &mut State) {
+        let incarnation = self.store.incarnation();
+        if incarnation == state.incarnation {
+            return;
+        }
+        if state.opens_late && state.carried > 0 {
+            return;
+        }
+        state.incarnation = incarnation;
+        self.describe();
+        if std::mem::take(&mut state.opens_late) {
+            let lanes = |buffered: &Buffered| {
+                self.settings.lanes.of(&*self.store, buffered.writes.iter().map(|write| &write.key))
+            };
+            return state.buffer.sort_into_lanes(lanes);
+        }
+        if state.buffer.amount().transactions == 0 {
+            return;
+        }
+        if !mutation::on(Fault::RestoredStoreDrained) {
+            let why = "the store was found in an earlier state, perhaps restored from a backup: compare it with CACHE \
+                       PENDING, then CACHE DRAIN RESUME carries over what is buffered";
+            tracing::error!(why);
+            state.suspended = Some(why.to_owned());
+        }
+    }
+
+    /// Asks the store whether it is there.
+    async fn probe(&self) {
+        let answer = self.store.ping().await;
+        let mut state = self.state();
+        match answer {
+            Ok(()) => {
+                state.reads.answered();
+                state.writes.answered();
+            }
+            Err(Unavailable(why)) => {
+                state.reads.failed(&why);
+                state.writes.failed(&why);
+            }
+        }
+        self.settle(&mut state);
+    }
+
+    async fn learn(&self, keys: Vec<Key>) {
+        let away = self.state().next_outage();
+        let Ok(reads) = self.ask_to_get(&keys, away).await else { return };
+        let mut state = self.state();
+        for (key, read) in keys.iter().zip(&reads) {
+            if !state.buffer.learn(key, read)
+                && let Some(number) = state.buffer.numbers(Some(key), 0, 1).first().copied()
+            {
+                let why = format!("what {key} holds is not known, since a write before it was given up");
+                self.set_aside(&mut state, number, why);
+            }
+        }
+        self.settle(&mut state);
+    }
+
+    fn set_aside(&self, state: &mut State, number: u64, why: String) {
+        tracing::error!(number, why, "a buffered transaction is refused; CACHE QUARANTINE shows it");
+        state.counts.quarantined += 1;
+        drop(self.journal.append(Record::Quarantined { number, reason: why.clone() }));
+        state.buffer.quarantine(number, why);
+    }
+
+    async fn carry(&self, batch: Batch) {
+        let away = self.state().next_outage();
+        let outcomes = self.ask_to_commit(&batch.commits, away).await;
+        let applied = self.carried(batch, outcomes);
+        if applied.is_empty() {
+            return;
+        }
+        // The store may forget an id only when the journal does not bring it back after a crash.
+        if self.journal.append(Record::Applied(applied)).await.is_ok() {
+            let state = self.state();
+            self.store.keep_ids_from(state.buffer.oldest_id());
+        }
+    }
+
+    /// Notes what the store said of a batch; answers the numbers that are in the store now.
+    fn carried(&self, batch: Batch, outcomes: Vec<CommitOutcome>) -> Vec<u64> {
+        let mut changed: Vec<(Key, Read)> = Vec::new();
+        let mut outcomes = outcomes.into_iter().peekable();
+        let mut count = 0;
+        while let Some(CommitOutcome::Committed(told)) =
+            outcomes.next_if(|outcome| matches!(outcome, CommitOutcome::Committed(_)))
+        {
+            changed.extend(told);
+            count += 1;
+        }
+        let applied = batch.numbers[..count].to_vec();
+        let stopped = batch.numbers.get(count).copied().zip(outcomes.next());
+        let mut state = self.state();
+        state.carried -= 1;
+        for (number, commit) in batch.numbers.iter().zip(&batch.commits).take(count) {
+            state.tickets.applied(*number, commit.version);
+        }
+        state.counts.applied += count as u64;
+        let Applied { emptied, heads } = state.buffer.applied(&batch, count, &changed);
+        for (number, key, read) in heads {
+            // Ahead of the record that these were applied, so that at no time neither is there.
+            drop(self.journal.append(Record::Known { number, key, read }));
+        }
+        if !self.store.caps().owned {
+            state.invalidate(emptied.into_iter().chain(changed.into_iter().map(|(key, _)| key)));
+        }
+        let may_have = matches!(stopped, Some((_, CommitOutcome::Unknown(_))));
+        state.buffer.finish(batch, may_have);
+        match stopped {
+            Some((number, CommitOutcome::Refused(why))) => self.set_aside(&mut state, number, why),
+            Some((number, CommitOutcome::Conflict(keys))) => self.overtaken(&mut state, number, &keys),
+            Some(_) => state.batch_max = (state.batch_max / 2).max(1),
+            None => state.batch_max = (state.batch_max * 2).min(BATCH_COMMITS_MAX),
+        }
+        self.settle(&mut state);
+        applied
+    }
+
+    /// Others have changed `keys` since transaction `number` saw them.
+    fn overtaken(&self, state: &mut State, number: u64, keys: &[Key]) {
+        if state.buffer.overtaken(number, keys) {
+            state.counts.conflicts += keys.len() as u64;
+        } else if self.settings.on_conflict == OnConflict::Apply {
+            state.counts.conflicts += keys.len() as u64;
+            state.buffer.uncheck(number);
+        } else {
+            let names: Vec<String> = keys.iter().map(Key::to_string).collect();
+            self.set_aside(state, number, format!("it read {}, which others have changed since", names.join(", ")));
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! What the gate knows, behind one lock that is never held over a wait: what is buffered, whether the store is up, who
+//! waits for news.
+
+use std::time::Duration;
+
+use futures_channel::oneshot;
+
+use super::mode::{Breaker, BreakerSettings, Mode};
+use super::pending::{Amount, BATCH_COMMITS_MAX, Buffer};
+use super::tickets::Tickets;
+use crate::key::Key;
+use crate::store::Outside;
+
+/// Documents whose invalidation is remembered one by one; beyond, all go.
+const INVALID_KEYS_MAX: usize = 65_536;
+
+/// What was counted since the gate was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Transactions that were buffered.
+    pub buffered: u64,
+    /// Buffered transactions that became part of a later one.
+    pub merged: u64,
+    /// Buffered transactions that were applied.
+    pub applied: u64,
+    /// Documents that others had changed before a buffered change of ours was applied to them.
+    pub conflicts: u64,
+    /// Transactions that the store refused.
+    pub quarantined: u64,
+    /// Transactions that an operator gave up.
+    pub dropped: u64,
+    /// Transactions for which there was no room.
+    pub full: u64,
+    /// Reads that could not be answered because the store was away.
+    pub reads_refused: u64,
+    /// Reads that were answered from what is buffered.
+    pub reads_merged: u64,
+    /// Times that the store went away.
+    pub outages: u64,
+}
+
+pub(super) struct State {
+    pub(super) buffer: Buffer,
+    pub(super) tickets: Tickets,
+    pub(super) writes: Breaker,
+    pub(super) reads: Breaker,
+    pub(super) mode: Mode,
+    /// Since when, as [`Runtime::elapsed`](crate::runtime::Runtime::elapsed) and the wall clock count.
+    pub(super) since: Duration,
+    pub(super) since_ms: u64,
+    /// Counts when the present outage began.
+    pub(super) before: Counts,
+    pub(super) counts: Counts,
+    /// An operator wants the store to count as away until then.
+    pub(super) failed_until: Option<Duration>,
+    /// Why nothing is carried over until an operator says so.
+    pub(super) suspended: Option<String>,
+    /// Batches on their way to the store.
+    pub(super) carried: usize,
+    /// Transactions that the next batch may have; a batch that fails halves it.
+    pub(super) batch_max: usize,
+    /// The incarnation of the store that is known.
+    pub(super) incarnation: u64,
+    /// The store was not there at the start: it will come in an incarnation of its own.
+    pub(super) opens_late: bool,
+    /// Nothing is carried over before then, so that others get their share of the store.
+    pub(super) paced_until: Duration,
+    /// All is buffered at first, on purpose.
+    pub(super) write_back: bool,
+    /// All that is cached was given up for being older than allowed.
+    pub(super) stale_dropped: bool,
+    invalid: Option<Outside>,
+    waiting: Vec<oneshot::Sender<()>>,
+    /// Calls that are to be given up when the store is found to be away.
+    calls: Vec<oneshot::Sender<()>>,
+}
+
+impl State {
+    pub(super) fn new(buffer: Buffer, breaker: BreakerSettings, incarnation: u64) -> State {
+        State {
+            buffer,
+            tickets: Tickets::default(),
+            writes: Breaker::new(breaker),
+            reads: Breaker::new(breaker),
+            mode: Mode::Normal,
+            since: Duration::ZERO,
+            since_ms: 0,
+            before: Counts::default(),
+            counts: Counts::default(),
+            failed_until: None,
+            suspended: None,
+            carried: 0,
+            batch_max: BATCH_COMMITS_MAX,
+            incarnation,
+            opens_late: false,
+            paced_until: Duration::ZERO,
+            write_back: false,
+            stale_dropped: false,
+            invalid: None,
+            waiting: Vec::new(),
+            calls: Vec::new(),
+        }
+    }
+
+    /// Whether an operator wants the store to count as away.
+    pub(super) fn forced(&self, now: Duration) -> bool {
+        self.failed_until.is_some_and(|until| now < until)
+    }
+
+    /// Whether writes are to be buffered.
+    pub(super) fn failing(&self, now: Duration) -> bool {
+        self.writes.is_open() || self.forced(now)
+    }
+
+    /// Done at the next change.
+    pub(super) fn next_change(&mut self) -> oneshot::Receiver<()> {
+        let (sender, receiver) = oneshot::channel();
+        self.waiting.retain(|sender| !sender.is_canceled());
+        self.waiting.push(sender);
+        receiver
+    }
+
+    /// Done when the store is found to be away.
+    pub(super) fn next_outage(&mut self) -> oneshot::Receiver<()> {
+        let (sender, receiver) = oneshot::channel();
+        if self.calls.len() == self.calls.capacity() {
+            self.calls.retain(|sender| !sender.is_canceled());
+        }
+        self.calls.push(sender);
+        receiver
+    }
+
+    /// Sets the mode by what is known, and wakes who waits for a change. Answers the mode before, if it is another.
+    pub(super) fn settle(&mut self, now: Duration, now_ms: u64) -> Option<Mode> {
+        let Amount { waiting, .. } = self.buffer.amount();
+        let mode = Mode::of(self.failing(now), waiting > 0 && !self.write_back);
+        for sender in self.waiting.drain(..) {
+            let _ = sender.send(());
+        }
+        if mode == Mode::Failed {
+            for sender in self.calls.drain(..) {
+                let _ = sender.send(());
+            }
+        }
+        if mode == self.mode {
+            return None;
+        }
+        if mode == Mode::Failed {
+            self.counts.outages += 1;
+        }
+        if self.mode == Mode::Normal {
+            self.before = self.counts;
+        }
+        (self.since, self.since_ms) = (now, now_ms);
+        self.stale_dropped &= mode == Mode::Failed;
+        Some(std::mem::replace(&mut self.mode, mode))
+    }
+
+    /// What is cached of `keys` may be out of date.
+    pub(super) fn invalidate(&mut self, keys: impl IntoIterator<Item = Key>) {
+        let mut all = match self.invalid.take() {
+            Some(Outside::Everything) => return self.invalid = Some(Outside::Everything),
+            Some(Outside::Keys(all)) => all,
+            None => Vec::new(),
+        };
+        all.extend(keys);
+        self.invalid = match all.len() {
+            0 => None,
+            len if len > INVALID_KEYS_MAX => Some(Outside::Everything),
+            _ => Some(Outside::Keys(all)),
+        };
+    }
+
+    /// All that is cached may be out of date.
+    pub(super) fn invalidate_all(&mut self) {
+        self.invalid = Some(Outside::Everything);
+    }
+
+    /// What may be out of date since this was asked last.
+    pub(super) fn take_invalid(&mut self) -> Option<Outside> {
+        self.invalid.take()
+    }
+}

@@ -1,0 +1,329 @@
+//! What is buffered, against a model that keeps a list of transactions and folds it: random transactions, journal
+//! answers, batches that land in part and are told or not, refusals, operators.
+
+use std::collections::BTreeMap;
+
+use forebay::change::{Change, apply_all};
+use forebay::outage::lanes::{Lane, Lanes};
+use forebay::outage::pending::{BATCH_COMMITS_MAX, Batch, Buffer, Merged, Work};
+use forebay::store::{Commit, Write};
+use forebay::{Key, Read, TxnId, Value, Version};
+use proptest::prelude::*;
+
+const KEYS: usize = 6;
+
+fn key(number: usize) -> Key {
+    Key::new(0, format!("k{number}").as_bytes())
+}
+
+fn version(sequence: u64) -> Version {
+    Version { incarnation: 1, sequence }
+}
+
+/// Keys 0..3 share nothing, the others are one table.
+fn lanes_of(keys: &[usize]) -> Lanes {
+    let lane = |key: &usize| if *key < 3 { Lane::Hashed(*key as u16) } else { Lane::Together(7) };
+    let mut lanes: Lanes = keys.iter().map(lane).collect();
+    lanes.sort_unstable();
+    lanes.dedup();
+    lanes
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// A transaction on these keys; each with a change of this kind.
+    Take {
+        keys: Vec<usize>,
+        kind: u8,
+        sent: bool,
+        merge: bool,
+    },
+    /// The journal answers for the n-th that it has.
+    Journal {
+        which: usize,
+        fails: bool,
+    },
+    /// A batch sets out.
+    SetOut {
+        most: usize,
+    },
+    /// The n-th batch under way lands: so many are applied, and so many of them are told; perhaps the next is refused.
+    Land {
+        which: usize,
+        applied: usize,
+        told: usize,
+        refuses: bool,
+    },
+    Retry {
+        which: usize,
+    },
+    GiveUp {
+        which: usize,
+    },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let keys = prop::collection::btree_set(0..KEYS, 1..=3).prop_map(|keys| keys.into_iter().collect::<Vec<_>>());
+    let step = prop_oneof![
+        8 => (keys, 0..4u8, prop::bool::weighted(0.1), any::<bool>())
+            .prop_map(|(keys, kind, sent, merge)| Step::Take { keys, kind, sent, merge }),
+        8 => (0..4usize, prop::bool::weighted(0.1)).prop_map(|(which, fails)| Step::Journal { which, fails }),
+        5 => (1..6usize).prop_map(|most| Step::SetOut { most }),
+        5 => (0..3usize, 0..6usize, 0..6usize, prop::bool::weighted(0.2))
+            .prop_map(|(which, applied, told, refuses)| Step::Land { which, applied, told, refuses }),
+        1 => (0..3usize).prop_map(|which| Step::Retry { which }),
+        1 => (0..3usize).prop_map(|which| Step::GiveUp { which }),
+    ];
+    prop::collection::vec(step, 1..80)
+}
+
+/// A transaction of the model.
+struct Told {
+    number: u64,
+    writes: Vec<(usize, Vec<Change>)>,
+}
+
+struct World {
+    buffer: Buffer,
+    /// What the store holds, and the ids that it has applied.
+    store: BTreeMap<usize, Value>,
+    ids: BTreeMap<u64, u64>,
+    /// The newest version applied per document.
+    applied: BTreeMap<usize, u64>,
+    /// What the documents are in the eyes of clients.
+    shown: BTreeMap<usize, Value>,
+    /// Acknowledged transactions that nobody told us are in the store; merged ones as one.
+    told: Vec<Told>,
+    writing: Vec<(u64, Commit)>,
+    under_way: Vec<Batch>,
+    sequence: u64,
+    /// An operator gave something up: what is shown follows from the store again.
+    unknown: bool,
+}
+
+impl World {
+    fn new() -> World {
+        World {
+            buffer: Buffer::new(1 << 20, true, 1),
+            store: (0..KEYS).map(|key| (key, Value::bytes(*b"10"))).collect(),
+            ids: BTreeMap::new(),
+            applied: BTreeMap::new(),
+            shown: (0..KEYS).map(|key| (key, Value::bytes(*b"10"))).collect(),
+            told: Vec::new(),
+            writing: Vec::new(),
+            under_way: Vec::new(),
+            sequence: 0,
+            unknown: false,
+        }
+    }
+
+    fn take(&mut self, keys: &[usize], kind: u8, sent: bool, merge: bool) {
+        let locked = |key: &usize| {
+            self.writing.iter().any(|(_, commit)| commit.writes.iter().any(|write| write.key == self::key(*key)))
+        };
+        // Its transaction holds locks, and has read what it changes.
+        if keys.iter().any(locked) || self.unknown {
+            return;
+        }
+        self.sequence += 1;
+        let change = match kind {
+            0 => Change::Put(Value::bytes(self.sequence.to_string().as_bytes())),
+            1 => Change::Delete,
+            _ => Change::AddInteger { field: None, delta: i64::from(kind) },
+        };
+        let write = |number: &usize| {
+            let mut after = self.shown.get(number).cloned();
+            apply_all(&mut after, std::slice::from_ref(&change)).expect("the change fits");
+            Write { key: key(*number), changes: vec![change.clone()], after }
+        };
+        let writes: Vec<Write> = keys.iter().map(write).collect();
+        let version = version(self.sequence);
+        let commit = Commit { id: TxnId(version), version, checks: Vec::new(), writes };
+        let (number, _) = self.buffer.take(&commit, lanes_of(keys), sent, merge, 0).expect("there is room");
+        self.writing.push((number, commit));
+    }
+
+    fn journal(&mut self, which: usize, fails: bool) {
+        if self.writing.is_empty() {
+            return;
+        }
+        let (number, commit) = self.writing.remove(which % self.writing.len());
+        if fails {
+            return self.buffer.withdraw(number);
+        }
+        let replaced = self.buffer.written(number, &commit.writes);
+        let mut writes: Vec<(usize, Vec<Change>)> = Vec::new();
+        for write in &commit.writes {
+            let at = (0..KEYS).find(|at| key(*at) == write.key).expect("one of ours");
+            match write.after.clone() {
+                Some(value) => drop(self.shown.insert(at, value)),
+                None => drop(self.shown.remove(&at)),
+            }
+            writes.push((at, write.changes.clone()));
+        }
+        if let Some(old) = replaced {
+            let old = self.told.iter().position(|told| told.number == old).expect("it was told");
+            let mut old = self.told.remove(old).writes;
+            assert_eq!(old.len(), 1);
+            old[0].1.append(&mut writes[0].1);
+            writes = old;
+        }
+        self.told.push(Told { number, writes });
+    }
+
+    fn set_out(&mut self, most: usize) {
+        match self.buffer.next_work(most) {
+            Some(Work::Carry(batch)) => {
+                assert!(batch.numbers.len() <= most && !batch.numbers.is_empty());
+                self.under_way.push(batch);
+            }
+            Some(Work::Learn(keys)) => {
+                for key in keys {
+                    let at = (0..KEYS).find(|at| self::key(*at) == key).expect("one of ours");
+                    let read = Read { value: self.store.get(&at).cloned(), version: Version::ZERO };
+                    self.buffer.learn(&key, &read);
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// The store applies a commit, once, and takes the documents as they were computed.
+    fn apply(&mut self, number: u64, commit: &Commit) {
+        let first = self.ids.insert(commit.id.0.sequence, number).is_none();
+        for write in &commit.writes {
+            let at = (0..KEYS).find(|at| key(*at) == write.key).expect("one of ours");
+            if !first {
+                continue;
+            }
+            let mut after = self.store.get(&at).cloned();
+            apply_all(&mut after, &write.changes).expect("the change fits");
+            assert_eq!(after, write.after, "what {number} leaves of {at}, as computed");
+            let newest = self.applied.entry(at).or_default();
+            assert!(*newest < commit.version.sequence, "{number} reaches {at} behind {newest}");
+            *newest = commit.version.sequence;
+            match after {
+                Some(value) => drop(self.store.insert(at, value)),
+                None => drop(self.store.remove(&at)),
+            }
+        }
+    }
+
+    fn land(&mut self, which: usize, applied: usize, told: usize, refuses: bool) {
+        if self.under_way.is_empty() {
+            return;
+        }
+        let batch = self.under_way.remove(which % self.under_way.len());
+        let applied = applied.min(batch.numbers.len());
+        for (number, commit) in batch.numbers.iter().zip(&batch.commits).take(applied) {
+            self.apply(*number, commit);
+        }
+        let told = told.min(applied);
+        for (number, key, read) in self.buffer.applied(&batch, told, &[]).heads {
+            let buffered = self.buffer.buffered(number).expect("it waits");
+            assert!(buffered.known.contains(&(key, read)), "what {number} leaves is known");
+        }
+        self.told.retain(|txn| !batch.numbers[..told].contains(&txn.number));
+        let next = batch.numbers.get(told).copied();
+        // Only what surely was not applied is refused.
+        let refused = next.filter(|_| refuses && told == applied);
+        self.buffer.finish(batch, told < applied);
+        if let Some(number) = refused {
+            self.buffer.quarantine(number, "refused".into());
+        }
+    }
+
+    fn quarantined(&self, which: usize) -> Option<u64> {
+        let list = self.buffer.quarantine_list();
+        (!list.is_empty()).then(|| list[which % list.len()].0)
+    }
+
+    fn give_up(&mut self, which: usize) {
+        let Some(number) = self.quarantined(which) else { return };
+        // Behind it, what was sent and may have landed can't be told from what did not.
+        let keys = self.buffer.buffered(number).map(|b| b.writes.iter().map(|w| w.key.clone()).collect::<Vec<_>>());
+        let queued: Vec<u64> = keys.iter().flatten().flat_map(|k| self.buffer.numbers(Some(k), 0, 99)).collect();
+        let sent = |number: &u64| self.buffer.buffered(*number).is_some_and(|buffered| buffered.sent);
+        if queued.iter().any(sent) || !self.writing.is_empty() {
+            return;
+        }
+        self.buffer.give_up(number).expect("it is quarantined");
+        self.told.retain(|txn| txn.number != number);
+        // The others are folded anew from what the store holds.
+        self.shown.clone_from(&self.store);
+        for txn in &self.told {
+            for (at, changes) in &txn.writes {
+                let mut value = self.shown.get(at).cloned();
+                apply_all(&mut value, changes).expect("the change fits");
+                match value {
+                    Some(value) => drop(self.shown.insert(*at, value)),
+                    None => drop(self.shown.remove(at)),
+                }
+            }
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Take { keys, kind, sent, merge } => self.take(keys, *kind, *sent, *merge),
+            Step::Journal { which, fails } => self.journal(*which, *fails),
+            Step::SetOut { most } => self.set_out(*most),
+            Step::Land { which, applied, told, refuses } => self.land(*which, *applied, *told, *refuses),
+            Step::Retry { which } => {
+                if let Some(number) = self.quarantined(*which) {
+                    assert!(self.buffer.retry(number));
+                }
+            }
+            Step::GiveUp { which } => self.give_up(*which),
+        }
+        self.check();
+    }
+
+    fn check(&self) {
+        self.buffer.validate();
+        for at in 0..KEYS {
+            let waits = self.told.iter().any(|txn| txn.writes.iter().any(|(key, _)| *key == at));
+            match self.buffer.merged(&key(at)) {
+                Merged::Known(read) => {
+                    let on_its_way = self.buffer.numbers(Some(&key(at)), 0, 1);
+                    assert!(waits || !on_its_way.is_empty(), "nothing waits for {at}");
+                    assert_eq!(read.value.as_ref(), self.shown.get(&at), "what {at} is shown as");
+                }
+                Merged::Nothing => assert!(!waits, "something waits for {at}"),
+                Merged::Unknown => assert!(waits),
+            }
+        }
+    }
+
+    /// The store comes back for good.
+    fn drain(&mut self) {
+        for _ in 0..200 {
+            while !self.writing.is_empty() {
+                self.journal(0, false);
+            }
+            while let Some(number) = self.quarantined(0) {
+                self.buffer.retry(number);
+            }
+            self.set_out(BATCH_COMMITS_MAX);
+            while !self.under_way.is_empty() {
+                self.land(0, usize::MAX, usize::MAX, false);
+            }
+            self.check();
+        }
+        assert_eq!(self.buffer.amount(), Default::default(), "all of it is gone, to the last byte");
+        assert_eq!(self.store, self.shown, "the store holds what was shown");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn what_is_buffered_reaches_the_store_once_and_in_order(steps in steps()) {
+        let mut world = World::new();
+        for step in &steps {
+            world.step(step);
+        }
+        world.drain();
+    }
+}

@@ -1,0 +1,3 @@
+//! The outage's parts, each against a naive model of itself.
+
+mod buffer;
