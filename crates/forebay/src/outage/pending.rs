@@ -308,11 +308,11 @@ impl Buffer {
         }
         for lane in lanes {
             let waiting = &mut self.lanes.entry(lane).or_default().waiting;
-            if behind {
-                waiting.remove(&number)
-            } else {
-                waiting.insert(number)
-            };
+            match behind {
+                true => drop(waiting.remove(&number)),
+                false if mutation::on(Fault::LaneForgotten) => {}
+                false => drop(waiting.insert(number)),
+            }
         }
         self.forget_idle_lanes(number);
     }
