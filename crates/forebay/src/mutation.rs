@@ -48,6 +48,16 @@ pub enum Fault {
     LostGroupPublished,
     /// A reply that shows a pending result does not wait for its publication.
     PendingShown,
+    /// What was acknowledged and cannot be read yet is shown by a flush, for which its readers wait.
+    ShownByFlushing,
+    /// A store that closes its file says that nothing is hidden while readers still find the file.
+    NothingHiddenTooEarly,
+    /// A read that fails closes the file with what was acknowledged and not shown.
+    FailedReadLosesHidden,
+    /// Commits that wait behind one that panics are told nothing.
+    UntoldBehindPanic,
+    /// Names are hashed as everybody can hash them.
+    KnownHash,
 }
 
 #[cfg(feature = "testing")]
@@ -58,6 +68,7 @@ mod switch {
 
     thread_local! {
         static PUT_BACK: Cell<Option<Fault>> = const { Cell::new(None) };
+        static MEANWHILE: Cell<Option<Box<dyn FnOnce()>>> = const { Cell::new(None) };
     }
 
     /// Whether `fault` is put back for this thread.
@@ -68,6 +79,18 @@ mod switch {
     /// Puts `fault` back for this thread, and so for the simulation that it runs, until the answer is dropped.
     pub fn put_back(fault: Option<Fault>) -> PutBack {
         PutBack(PUT_BACK.replace(fault))
+    }
+
+    /// Has `work` done when this thread next comes between two steps whose order matters ([`meanwhile`]), once.
+    pub fn do_meanwhile(work: impl FnOnce() + 'static) {
+        MEANWHILE.set(Some(Box::new(work)));
+    }
+
+    /// Stands between two steps whose order matters: what a test wants to happen there happens now.
+    pub fn meanwhile() {
+        if let Some(work) = MEANWHILE.take() {
+            work();
+        }
     }
 
     /// Ends a fault; the one before it, if there was one, is on again.
@@ -82,7 +105,7 @@ mod switch {
 }
 
 #[cfg(feature = "testing")]
-pub use switch::{PutBack, on, put_back};
+pub use switch::{PutBack, do_meanwhile, meanwhile, on, put_back};
 
 /// No fault is ever on.
 #[cfg(not(feature = "testing"))]
@@ -90,3 +113,8 @@ pub use switch::{PutBack, on, put_back};
 pub const fn on(_: Fault) -> bool {
     false
 }
+
+/// Nothing happens meanwhile.
+#[cfg(not(feature = "testing"))]
+#[inline(always)]
+pub const fn meanwhile() {}
