@@ -56,6 +56,14 @@ pub enum Fault {
     FailedReadLosesHidden,
     /// Commits that wait behind one that panics are told nothing.
     UntoldBehindPanic,
+    /// Paused clients are served all the same.
+    PauseIgnored,
+    /// A request that waits out a pause is served when its client is killed.
+    KilledInPauseServed,
+    /// A killed client waits out its pause.
+    KillWaitsForPause,
+    /// The end of a pause wakes nobody.
+    UnpauseWakesNobody,
     /// Names are hashed as everybody can hash them.
     KnownHash,
 }

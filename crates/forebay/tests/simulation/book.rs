@@ -10,6 +10,7 @@ use forebay::txn::TxnError;
 use forebay::txn::history::Record;
 use forebay::{Key, TxnId, Version};
 
+use crate::client::happens_too;
 use crate::oracle::committed_under;
 use crate::world::Scenario;
 
@@ -70,6 +71,8 @@ pub struct Marks {
     pub lost: u64,
     pub watch_failed: u64,
     pub expired: u64,
+    pub killed: u64,
+    pub paused: u64,
 }
 
 impl Marks {
@@ -88,6 +91,7 @@ impl Marks {
         let disk =
             [(self.crashes, "crashes"), (self.reopened_with_loss, "reopenings with loss"), (self.lost, "losses")];
         let mut expected = always.to_vec();
+        expected.extend(happens_too(self));
         if scenario != Scenario::Sound {
             expected.extend(faulty);
         }
@@ -114,6 +118,8 @@ impl Marks {
             (&mut self.lost, other.lost),
             (&mut self.watch_failed, other.watch_failed),
             (&mut self.expired, other.expired),
+            (&mut self.killed, other.killed),
+            (&mut self.paused, other.paused),
         ];
         for (mine, more) in pairs {
             *mine += more;
