@@ -100,7 +100,7 @@ impl Orders {
         let is_held = |request: &Request| {
             let name = request[0].as_str();
             let ends = matches!(name, "EXEC" | "DISCARD");
-            let waits = !(queued && !ends) && name != "CLIENT" && (!state.pause.writes_only || may_write(name));
+            let waits = (ends || !queued) && name != "CLIENT" && (may_write(name) || !state.pause.writes_only);
             queued = (queued || name == "MULTI") && !ends;
             waits
         };
