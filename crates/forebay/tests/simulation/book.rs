@@ -10,6 +10,7 @@ use forebay::txn::history::Record;
 use forebay::txn::{Landed, TxnError};
 use forebay::{Key, TxnId};
 
+use crate::client::happens_too;
 use crate::oracle::committed_under;
 use crate::world::Scenario;
 
@@ -73,6 +74,8 @@ pub struct Marks {
     pub buffered: u64,
     pub full: u64,
     pub outages: u64,
+    pub killed: u64,
+    pub paused: u64,
 }
 
 impl Marks {
@@ -91,6 +94,7 @@ impl Marks {
         let disk =
             [(self.crashes, "crashes"), (self.reopened_with_loss, "reopenings with loss"), (self.lost, "losses")];
         let mut expected = always.to_vec();
+        expected.extend(happens_too(self));
         if !matches!(scenario, Scenario::Sound | Scenario::Outage) {
             expected.extend(faulty);
         }
@@ -129,6 +133,8 @@ impl Marks {
             (&mut self.buffered, other.buffered),
             (&mut self.full, other.full),
             (&mut self.outages, other.outages),
+            (&mut self.killed, other.killed),
+            (&mut self.paused, other.paused),
         ];
         for (mine, more) in pairs {
             *mine += more;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay::Key;
-use forebay::cache::CacheOptions;
+use forebay::cache::{CacheOptions, Context};
 use forebay::policy::{POLICIES, choose};
 use forebay::runtime::Runtime;
 use forebay::runtime::simulated::{Ended, Simulation, SplitMix};
@@ -16,7 +16,7 @@ use forebay::store::faulty::{Faults, Faulty};
 use forebay::store::forgetful::Forgetful;
 use forebay::store::memory::Memory;
 use forebay::txn::history::{History, Record};
-use forebay::txn::{Engine, EngineOptions, TxnLimits};
+use forebay::txn::{Ahead, Documents, Engine, EngineOptions, Mode, Plan, PlannedLock, TxnLimits};
 
 use crate::book::{Book, Marks, broken, expect};
 use crate::client;
@@ -263,11 +263,20 @@ pub async fn work(engine: Engine, seed: u64, book: Book, disk: Option<Forgetful>
                 runtime.sleep(Duration::from_micros(100)).await;
             }
             drop(engine.fetch_ahead(&nobodys).await);
+            no_clearing(&engine).await;
             return;
         }
         runtime.sleep(Duration::from_millis(100)).await;
     }
     broken("no lock left", format!("{} keys are locked although nobody works", engine.locked_keys()));
+}
+
+/// Waits for a clearing whose client is gone: a transaction gets no lock in a space that is being cleared.
+async fn no_clearing(engine: &Engine) {
+    let key = Key::new(client::CLEARED_SPACE, b"nobody's");
+    let plan = Plan { locks: vec![PlannedLock { key, mode: Mode::Shared, load: false }], watched: Vec::new() };
+    let look = |_: &mut Documents| -> Result<(), ()> { Ok(()) };
+    while engine.execute_locked(&plan, Context::default(), &mut Ahead::default(), look).await.is_err() {}
 }
 
 /// The disk refuses writes and syncs for a while, at some moment.

@@ -125,6 +125,16 @@ impl FromStr for Mapping {
 }
 
 impl Mapping {
+    /// The values of the key columns of the row that is the document of this name; `None` if the name has another form.
+    pub fn split_name<'a>(&self, name: &'a str) -> Option<Vec<&'a str>> {
+        self.pattern.split(name)
+    }
+
+    /// The name of the document whose row has these key columns; `None` if it would read as another row's.
+    pub fn join_name<S: AsRef<str>>(&self, values: &[S]) -> Option<String> {
+        self.pattern.join(values)
+    }
+
     /// The same with versions from elsewhere; `mode` if it does not say.
     pub fn with_version(self, mode: Option<VersionMode>) -> Mapping {
         let version = match (mode, self.version) {
