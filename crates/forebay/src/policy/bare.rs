@@ -3,9 +3,11 @@
 //! The simulator replays traces over it, and the conformance tests check policies with it: it panics when a policy
 //! breaks the contract of [`Order`], because that is a defect of the policy and never of the input.
 
+use std::sync::Arc;
+
 use hashbrown::HashMap;
 
-use super::{Access, Hits, MARKS_MAX, Order, Policy, Settings, Slot, Unit, Why};
+use super::{Access, Hits, Learned, MARKS_MAX, NothingLearned, Order, Policy, Settings, Slot, Unit, Why};
 
 /// One policy over one partition.
 pub struct Bare {
@@ -13,6 +15,7 @@ pub struct Bare {
     unit: Unit,
     capacity: u64,
     used: u64,
+    learned: Arc<dyn Learned>,
     order: Box<dyn Order>,
     entries: Vec<Option<Entry>>,
     free: Vec<Slot>,
@@ -43,7 +46,9 @@ pub enum Served {
 impl Bare {
     /// An empty cache.
     pub fn new(policy: &'static Policy, settings: &Settings) -> Bare {
-        Bare::with_order(policy.hits, settings, (policy.order)(settings, (policy.learned)(settings)))
+        let learned = (policy.learned)(settings);
+        let order = (policy.order)(settings, learned.clone());
+        Bare { learned, ..Bare::with_order(policy.hits, settings, order) }
     }
 
     /// An empty cache over an order that is in no table, as a test's model is.
@@ -53,6 +58,7 @@ impl Bare {
             unit: settings.unit,
             capacity: settings.capacity,
             used: 0,
+            learned: Arc::new(NothingLearned),
             order,
             entries: Vec::new(),
             free: Vec::new(),
@@ -126,6 +132,11 @@ impl Bare {
             self.free.push(slot);
             self.order.removed(slot, entry.hash, why);
         }
+    }
+
+    /// What the policy learns over all partitions, of which there is one here.
+    pub fn learned(&self) -> &Arc<dyn Learned> {
+        &self.learned
     }
 
     /// A transaction ended; `committed` is false for an abort.

@@ -42,6 +42,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+use crate::graph::Graph;
 use crate::hint::HintSet;
 
 pub use choice::{Choice, choose, markdown_table};
@@ -294,6 +295,12 @@ pub trait Learned: Send + Sync + Any {
     /// Bytes that it occupies.
     fn bytes(&self) -> usize {
         0
+    }
+
+    /// What a transaction type looks like, for policies that score by it; types without a graph go by levels. Another
+    /// graph for the same type replaces the one before, from the next transaction that ends.
+    fn register_graph(&self, txn_type: u16, graph: &Arc<Graph>) {
+        let _ = (txn_type, graph);
     }
 }
 
