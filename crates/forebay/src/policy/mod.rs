@@ -14,6 +14,7 @@ mod choice;
 mod clock;
 #[cfg(test)]
 mod conformance;
+mod detox;
 mod fifo;
 mod gdsf;
 mod ghost;
@@ -68,6 +69,11 @@ pub const POLICIES: &[&Policy] = &[
     &s3_fifo::S3_FIFO,
     &sieve::SIEVE,
     &w_tinylfu::W_TINYLFU,
+    &detox::POLICIES[0],
+    &detox::POLICIES[1],
+    &detox::POLICIES[2],
+    &detox::POLICIES[3],
+    &detox::POLICIES[4],
 ];
 
 /// One policy, declared once.
