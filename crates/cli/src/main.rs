@@ -9,6 +9,7 @@ mod config;
 mod database;
 mod demo;
 mod error;
+mod graph;
 mod log;
 mod node;
 mod password;
@@ -19,6 +20,7 @@ mod sim;
 #[cfg(feature = "postgres")]
 mod store;
 mod trace;
+mod workload;
 
 use std::process::ExitCode;
 
@@ -33,6 +35,8 @@ fn main() -> ExitCode {
         Some(("replay", matches)) => replay::run(matches),
         Some(("sim", matches)) => sim::run(matches),
         Some(("trace", matches)) => trace::run(matches),
+        Some(("workload", matches)) => workload::run(matches),
+        Some(("graph", matches)) => graph::run(matches),
         Some(("check", matches)) => check::run(matches),
         Some(("config", matches)) => config::run(matches),
         #[cfg(feature = "postgres")]

@@ -145,9 +145,10 @@ impl Levels {
         open.close_level();
         if committed {
             open.levels.iter().for_each(|&(level, hit)| self.count_level(level, hit));
-            let graph = self.graphs.get(&open.txn_type).filter(|graph| {
-                !open.outside && open.present.iter().all(|v| v < graph.len())
-            });
+            let graph = self
+                .graphs
+                .get(&open.txn_type)
+                .filter(|graph| !open.outside && open.present.iter().all(|v| v < graph.len()));
             match graph {
                 Some(graph) => {
                     // What is not there weighs as much as what is cached: nothing.

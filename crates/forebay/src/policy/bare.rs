@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::{Access, Hits, Learned, MARKS_MAX, NothingLearned, Order, Policy, Settings, Slot, Unit, Why};
+use super::{Access, AccessKind, Hits, Learned, MARKS_MAX, NothingLearned, Order, Policy, Settings, Slot, Unit, Why};
 
 /// One policy over one partition.
 pub struct Bare {
@@ -17,6 +17,7 @@ pub struct Bare {
     used: u64,
     learned: Arc<dyn Learned>,
     order: Box<dyn Order>,
+    writes_allocate: bool,
     entries: Vec<Option<Entry>>,
     free: Vec<Slot>,
     slots: HashMap<u64, Slot, foldhash::fast::FixedState>,
@@ -60,6 +61,7 @@ impl Bare {
             used: 0,
             learned: Arc::new(NothingLearned),
             order,
+            writes_allocate: true,
             entries: Vec::new(),
             free: Vec::new(),
             slots: HashMap::with_hasher(foldhash::fast::FixedState::default()),
@@ -87,7 +89,8 @@ impl Bare {
             return Served::Hit;
         }
         let weight = u64::from(self.unit.weight(access.size));
-        if weight > self.capacity || !self.order.admit(&access) || !self.make_room(&access, weight) {
+        let allocates = self.writes_allocate || access.kind != AccessKind::Write;
+        if weight > self.capacity || !self.order.admit(&access) || !allocates || !self.make_room(&access, weight) {
             return Served::Refused;
         }
         let entry = Entry { hash: access.hash, size: access.size, marks: 0, pinned: false };
@@ -137,6 +140,11 @@ impl Bare {
     /// What the policy learns over all partitions, of which there is one here.
     pub fn learned(&self) -> &Arc<dyn Learned> {
         &self.learned
+    }
+
+    /// Whether a write of what is not cached lets it in, as it does at first; else it only updates what is.
+    pub fn set_writes_allocate(&mut self, writes_allocate: bool) {
+        self.writes_allocate = writes_allocate;
     }
 
     /// A transaction ended; `committed` is false for an abort.

@@ -143,8 +143,8 @@ impl<K: Clone + Eq + Hash + Ord> Predictor<K> {
         self.by_age.insert(self.now, origin);
         sets.total = sets.total.saturating_add(1);
         if let Some(counts) = &mut sets.counts {
-            match counts.iter_mut().find(|(known, _)| *known == set) {
-                Some((_, count)) => *count = count.saturating_add(1),
+            match counts.iter().position(|(known, _)| *known == set) {
+                Some(at) => counts[at].1 = counts[at].1.saturating_add(1),
                 None if counts.len() < SETS_MAX => counts.push((set, 1)),
                 None => sets.counts = None,
             }
