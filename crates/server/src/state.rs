@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use forebay::outage::Gate;
 use forebay::txn::Engine;
 use futures_util::task::AtomicWaker;
 
@@ -38,6 +39,8 @@ pub struct ServerOptions {
     pub tls: Option<(Reserved, Arc<Tls>)>,
     /// Where CACHE TRACE writes its files; without it CACHE TRACE is refused.
     pub trace_dir: Option<PathBuf>,
+    /// The engine's store, if it buffers what is written while the database behind it is away.
+    pub gate: Option<Gate>,
 }
 
 impl ServerOptions {
@@ -50,6 +53,7 @@ impl ServerOptions {
             access: Access::default(),
             tls: None,
             trace_dir: None,
+            gate: None,
         }
     }
 }
@@ -58,6 +62,8 @@ impl ServerOptions {
 pub struct Shared {
     /// Cache, transactions and store.
     pub engine: Engine,
+    /// The engine's store, if it buffers what is written while the database behind it is away.
+    pub gate: Option<Gate>,
     /// The commands by name.
     pub table: Table,
     /// Limits that hold for this server.
@@ -408,6 +414,7 @@ impl Shared {
         let started_ms = options.engine.runtime().now_ms();
         Shared {
             engine: options.engine,
+            gate: options.gate,
             table: Table::default(),
             limits: options.limits,
             access: options.access,
