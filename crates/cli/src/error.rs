@@ -26,6 +26,43 @@ pub enum CommandError {
     #[cfg(feature = "postgres")]
     #[error("{0}")]
     Database(#[from] forebay_drivers::postgres::OpenError),
+    /// The journal can't be opened.
+    #[error("{0}")]
+    Journal(#[from] forebay::outage::OpenError),
+    /// The journal's folder can't be used.
+    #[error("can't use {folder} as the journal's folder: {error}; check --journal", folder = folder.display())]
+    JournalFolder {
+        /// Which folder.
+        folder: PathBuf,
+        /// What the machine says.
+        error: std::io::Error,
+    },
+    /// Writes wait that mean something else under these mappings.
+    #[error(
+        "{pending} writes in the journal {journal} wait for the database under another mapping; start with the one they \
+         were made under and let them be carried over (CACHE STATE), then change it. It was:\n{mapping}",
+        journal = journal.display()
+    )]
+    OtherMapping {
+        /// Which journal.
+        journal: PathBuf,
+        /// How many.
+        pending: u64,
+        /// The mapping that they were made under.
+        mapping: String,
+    },
+    /// A database of which nothing is known.
+    #[error(
+        "{why}; and with the journal {journal} it was never reached before, so --start-in-failed has nothing to go on: \
+         start once while it is up",
+        journal = journal.display()
+    )]
+    NeverReached {
+        /// Which journal.
+        journal: PathBuf,
+        /// What the driver says.
+        why: String,
+    },
     /// The password for the database can't be read.
     #[error(
         "can't read the password for the database: {file}: {error}; check --store-password-file",

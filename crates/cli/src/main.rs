@@ -9,6 +9,8 @@ mod config;
 mod database;
 mod demo;
 mod error;
+#[cfg(feature = "postgres")]
+mod gate;
 mod log;
 mod node;
 mod password;

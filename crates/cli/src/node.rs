@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use forebay::cache::CacheOptions;
+use forebay::outage::Gate;
 use forebay::runtime;
 use forebay::store::Store;
 use forebay::store::embedded::{Durability as Flush, Embedded, EmbeddedOptions};
@@ -16,7 +17,7 @@ use forebay_server::{Access, Http, Reserved, Server, ServerOptions, Shared};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::error::CommandError;
-use crate::settings::{Durability, Settings, StoreChoice};
+use crate::settings::{Durability, OnOutage, Settings, StoreChoice};
 
 /// The part of the memory that goes to the pages of an embedded store: enough for the inner ones. The system keeps the
 /// file's pages as well, in memory that nobody else asks for; documents are worth more here.
@@ -37,6 +38,8 @@ pub struct Node {
     http: Option<Http>,
     /// What its sessions share.
     pub shared: Arc<Shared>,
+    /// The gate before a database.
+    gate: Option<Gate>,
 }
 
 /// Threads that wait for the disk, one for so many bytes of the memory: with its stack and the allocator's cache of it
@@ -69,7 +72,7 @@ impl Node {
         let (access, tls) = (open_access(settings)?, open_tls(settings, runtime.now_ms())?);
         let plain = settings.listen.map(Reserved::new).transpose()?;
         let http = settings.http.map(Reserved::http).transpose()?;
-        let store = open_store(settings, &runtime).await?;
+        let (store, gate) = open_store(settings, &runtime).await?;
         let memory = usize::try_from(settings.memory).unwrap_or(usize::MAX);
         let cache = CacheOptions {
             budget_bytes: memory.saturating_sub(store.memory_bytes()),
@@ -89,7 +92,7 @@ impl Node {
         let server = Server::bind(plain, options)?;
         let shared = server.shared();
         let http = http.map(|address| Http::bind(address, shared.clone())).transpose()?;
-        Ok(Node { server, http, shared })
+        Ok(Node { server, http, shared, gate })
     }
 
     /// Serves until it is stopped, then waits until the store has all that it was given.
@@ -99,7 +102,18 @@ impl Node {
         }
         self.server.run().await;
         let flushed = self.shared.engine.store().flush().await;
-        flushed.map_err(|error| CommandError::Failed(format!("{error}; the last writes may be lost")))
+        flushed.map_err(|error| CommandError::Failed(format!("{error}; the last writes may be lost")))?;
+        match self.gate {
+            Some(gate) => {
+                let waiting = gate.state().amount.transactions;
+                if waiting > 0 {
+                    tracing::warn!(waiting, "writes stay in the journal and are carried over by the next run");
+                }
+                let closed = gate.close().await;
+                closed.map_err(|error| CommandError::Failed(format!("{error}; the last writes may be lost")))
+            }
+            None => Ok(()),
+        }
     }
 
     /// What is served where, and what to try: the last line.
@@ -133,7 +147,14 @@ impl Node {
         if let Some(http) = &self.http {
             text.push_str(&format!("browser  http://{}\n", http.address()));
         }
-        text.push_str("mode     normal\n");
+        let mode = self.gate.as_ref().map(|gate| gate.state()).map_or_else(
+            || "normal".to_owned(),
+            |state| match state.amount.transactions {
+                0 => state.mode.name().to_owned(),
+                pending => format!("{} ({pending} writes wait for the database)", state.mode.name()),
+            },
+        );
+        text.push_str(&format!("mode     {mode}\n"));
         let reached = match (self.server.address(), self.server.tls_address()) {
             (Some(address), _) => redis_cli(address),
             (None, Some(address)) => format!("{} --tls", redis_cli(address)),
@@ -194,21 +215,37 @@ fn open_tls(settings: &Settings, now_ms: u64) -> Result<Option<(Reserved, Arc<Tl
     Ok(Some((Reserved::new(address)?, Arc::new(Tls::open(files, now_ms)?))))
 }
 
-async fn open_store(settings: &Settings, runtime: &runtime::Runtime) -> Result<Arc<dyn Store>, CommandError> {
+/// The store, and the gate that stands before it where it may go away.
+async fn open_store(
+    settings: &Settings,
+    runtime: &runtime::Runtime,
+) -> Result<(Arc<dyn Store>, Option<Gate>), CommandError> {
     let path = match &settings.store {
-        StoreChoice::Memory => return Ok(Arc::new(Memory::new())),
+        StoreChoice::Memory => return Ok((Arc::new(Memory::new()), None)),
         StoreChoice::Embedded(path) => path,
         #[cfg(feature = "postgres")]
-        StoreChoice::Postgres(_) => return Ok(Arc::new(crate::database::open(settings).await?)),
+        StoreChoice::Postgres(_) => {
+            return match settings.on_outage {
+                OnOutage::Refuse => Ok((Arc::new(crate::database::open(settings).await?), None)),
+                OnOutage::Buffer => {
+                    let gate = crate::gate::open(settings, runtime).await?;
+                    Ok((Arc::new(gate.clone()), Some(gate)))
+                }
+            };
+        }
     };
-    let durability = match settings.durability {
+    let page_cache_bytes = usize::try_from(page_cache_bytes(settings.memory)).unwrap_or(usize::MAX);
+    let options = EmbeddedOptions { durability: flush(settings), page_cache_bytes };
+    Ok((Arc::new(Embedded::open(runtime.clone(), path, options)?), None))
+}
+
+/// When what is acknowledged is on disk.
+pub fn flush(settings: &Settings) -> Flush {
+    match settings.durability {
         Durability::Always => Flush::Always,
         Durability::Interval => Flush::Interval { sync_ms: settings.sync_ms },
         Durability::Never => Flush::Never,
-    };
-    let page_cache_bytes = usize::try_from(page_cache_bytes(settings.memory)).unwrap_or(usize::MAX);
-    let options = EmbeddedOptions { durability, page_cache_bytes };
-    Ok(Arc::new(Embedded::open(runtime.clone(), path, options)?))
+    }
 }
 
 /// Asks the machine for as many open files as `clients_max` clients may need. Getting fewer is not fatal: the listener

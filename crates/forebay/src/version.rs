@@ -44,7 +44,12 @@ pub struct Mint {
 impl Mint {
     /// A mint for `incarnation`, which no mint had before.
     pub fn new(incarnation: u64) -> Mint {
-        Mint { incarnation: AtomicU64::new(incarnation), sequence: AtomicU64::new(0) }
+        Mint::behind(Version { incarnation, sequence: 0 })
+    }
+
+    /// A mint for versions behind `newest`, in its incarnation.
+    pub fn behind(newest: Version) -> Mint {
+        Mint { incarnation: AtomicU64::new(newest.incarnation), sequence: AtomicU64::new(newest.sequence) }
     }
 
     /// A version greater than all that this mint has given out.

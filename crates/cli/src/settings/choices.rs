@@ -51,6 +51,24 @@ pub enum Durability {
     Never,
 }
 
+/// What becomes of writes while the database is down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnOutage {
+    /// They are kept in the journal and carried over later.
+    Buffer,
+    /// They are refused.
+    Refuse,
+}
+
+/// In which order what was kept is carried over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drain {
+    /// In order where tables or rows are joined, else at the same time.
+    Lanes,
+    /// One after the other.
+    Serial,
+}
+
 /// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use forebay::policy::{Choice, POLICIES, choose};
 
-use super::{Durability, LogFormat, LogLevel, StoreChoice, Threads};
+use forebay::outage::OnConflict;
+
+use super::{Drain, Durability, LogFormat, LogLevel, OnOutage, StoreChoice, Threads};
 
 /// The word for a part that is not used.
 const OFF: &str = "off";
@@ -86,6 +88,24 @@ impl Form<Option<PathBuf>> for FileOrOff {
 
     fn show(value: &Option<PathBuf>) -> String {
         FolderOrOff::show(value)
+    }
+}
+
+/// A folder.
+pub struct Folder;
+
+impl Form<PathBuf> for Folder {
+    const VALUE: &'static str = "FOLDER";
+
+    fn read(text: &str) -> Result<PathBuf, String> {
+        match text {
+            "" => Err("give a folder".into()),
+            text => Ok(text.into()),
+        }
+    }
+
+    fn show(value: &PathBuf) -> String {
+        value.display().to_string()
     }
 }
 
@@ -297,6 +317,15 @@ macro_rules! words {
         }
     };
 }
+
+words!(OnOutageWord, OnOutage, "buffer|refuse",
+    "buffer" => Buffer, "refuse" => Refuse);
+
+words!(DrainWord, Drain, "lanes|serial",
+    "lanes" => Lanes, "serial" => Serial);
+
+words!(OnConflictWord, OnConflict, "quarantine|apply",
+    "quarantine" => Quarantine, "apply" => Apply);
 
 words!(DurabilityWord, Durability, "always|interval|never",
     "always" => Always, "interval" => Interval, "never" => Never);

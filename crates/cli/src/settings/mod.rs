@@ -15,15 +15,16 @@ mod typed;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
+use forebay::outage::{BreakerSettings, OnConflict};
 use forebay::policy::{Choice, choose};
 use forebay::txn::TxnLimits;
 use forebay_server::ServerLimits;
 
-pub use choices::{Durability, LogFormat, LogLevel, StoreChoice, Threads};
+pub use choices::{Drain, Durability, LogFormat, LogLevel, OnOutage, StoreChoice, Threads};
 pub use error::SettingsError;
 use form::{
-    AddressOrOff, Bytes, Count, CountOrZero, DurabilityWord, FileOrOff, FolderOrOff, Form, LogFormatWord, LogLevelWord,
-    PolicyName, Store, Switch, ThreadCount,
+    AddressOrOff, Bytes, Count, CountOrZero, DrainWord, DurabilityWord, FileOrOff, Folder, FolderOrOff, Form,
+    LogFormatWord, LogLevelWord, OnConflictWord, OnOutageWord, PolicyName, Store, Switch, ThreadCount,
 };
 #[cfg(feature = "postgres")]
 use map::Maps;
@@ -72,6 +73,28 @@ pub struct Settings {
     pub durability: Durability,
     /// Time of acknowledged commits that a crash may cost with `interval`, in ms.
     pub sync_ms: u64,
+    /// What becomes of writes while the database is down.
+    pub on_outage: OnOutage,
+    /// Where they are kept.
+    pub journal: PathBuf,
+    /// Room for them, in bytes.
+    pub outage_bytes_max: u64,
+    /// When a database counts as down.
+    pub breaker: BreakerSettings,
+    /// In which order what was kept is carried over.
+    pub drain: Drain,
+    /// Batches on their way to the database at a time.
+    pub drain_workers: usize,
+    /// Transactions that are carried over per second at most; 0: no limit.
+    pub drain_per_second_max: u64,
+    /// What becomes of those that read what others have changed since.
+    pub on_conflict: OnConflict,
+    /// How long what is cached is served while the database is down, in ms.
+    pub stale_on_outage_ms_max: u64,
+    /// Every write is kept at first, and carried over when it is this old, in ms; 0: only while the database is down.
+    pub write_back_ms: u64,
+    /// Whether to start although the database can't be reached.
+    pub start_in_failed: bool,
     /// Bytes for cache and store together.
     pub memory: u64,
     /// Who decides what stays.
@@ -99,6 +122,8 @@ pub enum Group {
     Access,
     /// The store.
     Store,
+    /// What happens while the store is away.
+    Outage,
     /// Cache and policy.
     Cache,
     /// Logs and traces.
@@ -108,8 +133,8 @@ pub enum Group {
 }
 
 /// The headings in the order in which they are shown.
-pub const GROUPS: [Group; 6] =
-    [Group::Serving, Group::Access, Group::Store, Group::Cache, Group::Watching, Group::Limits];
+pub const GROUPS: [Group; 7] =
+    [Group::Serving, Group::Access, Group::Store, Group::Outage, Group::Cache, Group::Watching, Group::Limits];
 
 impl Group {
     /// Its text.
@@ -118,6 +143,7 @@ impl Group {
             Group::Serving => "Serving",
             Group::Access => "Who may come in",
             Group::Store => "Store",
+            Group::Outage => "While the database is down",
             Group::Cache => "Cache",
             Group::Watching => "Logs and traces",
             Group::Limits => "Limits",
@@ -197,6 +223,17 @@ impl Default for Settings {
             outside_ms: 50,
             durability: Durability::Always,
             sync_ms: 1000,
+            on_outage: OnOutage::Buffer,
+            journal: "forebay.journal".into(),
+            outage_bytes_max: 64 << 20,
+            breaker: BreakerSettings::default(),
+            drain: Drain::Lanes,
+            drain_workers: 4,
+            drain_per_second_max: 20_000,
+            on_conflict: OnConflict::Quarantine,
+            stale_on_outage_ms_max: 3_600_000,
+            write_back_ms: 0,
+            start_in_failed: false,
             memory: 256 << 20,
             policy: choose("s3-fifo").expect("the default policy is in the table"),
             partitions: 16,
@@ -252,11 +289,15 @@ form_of! {
     Bytes: u64,
     Count: u64,
     CountOrZero: u64,
+    DrainWord: Drain,
     DurabilityWord: Durability,
     FileOrOff: Option<PathBuf>,
+    Folder: PathBuf,
     FolderOrOff: Option<PathBuf>,
     LogFormatWord: LogFormat,
     LogLevelWord: LogLevel,
+    OnConflictWord: OnConflict,
+    OnOutageWord: OnOutage,
     PolicyName: Choice,
     Store: StoreChoice,
     Switch: bool,
@@ -296,6 +337,30 @@ pub static SETTINGS: &[Setting] = &[
         "When a commit is safe on disk: before it is acknowledged, at most sync-ms later, or within 30 s"),
     setting!(Store, "sync-ms", Count, sync_ms,
         "Time of acknowledged commits that a crash may cost with `--durability interval`, in ms"),
+    setting!(Outage, "on-outage", OnOutageWord, on_outage,
+        "What becomes of writes while the database is down: kept safe and carried over later, or refused"),
+    setting!(Outage, "journal", Folder, journal, "Folder in which they are kept; `durability` says when they are safe there"),
+    setting!(Outage, "outage-bytes-max", Bytes, outage_bytes_max, "Room for them; past it a write is refused"),
+    setting!(Outage, "breaker-failures", Count, breaker.failures_to_open,
+        "Calls that fail one after the other until the database counts as down"),
+    setting!(Outage, "breaker-successes", Count, breaker.successes_to_close,
+        "Probes that it answers one after the other until it counts as up again"),
+    setting!(Outage, "breaker-pause-ms", Count, breaker.pause_ms,
+        "Pause between two probes at first, in ms; doubles with each that fails"),
+    setting!(Outage, "breaker-pause-ms-max", Count, breaker.pause_ms_max, "Longest such pause, in ms"),
+    setting!(Outage, "drain", DrainWord, drain,
+        "Order in which kept writes are carried over: of joined tables and of each row, or of all"),
+    setting!(Outage, "drain-workers", Count, drain_workers, "Batches of kept writes on their way at a time"),
+    setting!(Outage, "drain-per-second-max", CountOrZero, drain_per_second_max,
+        "Transactions carried over per second, so that the others get their share of the database; 0 is no limit"),
+    setting!(Outage, "on-conflict", OnConflictWord, on_conflict,
+        "What becomes of a kept transaction that read what other programs have changed since"),
+    setting!(Outage, "stale-on-outage-ms-max", CountOrZero, stale_on_outage_ms_max,
+        "How long what is cached of mapped tables is served while the database is down, in ms; 0 is not at all"),
+    setting!(Outage, "write-back-ms", CountOrZero, write_back_ms,
+        "Keep every write at first and carry it over when it is so old, in ms; 0 does so only while the database is down"),
+    setting!(Outage, "start-in-failed", Switch, start_in_failed,
+        "Start although the database can't be reached; with kept writes this is done by itself"),
     setting!(Cache, "memory", Bytes, memory, "Memory for the cache and, a 32nd of it, the store's pages"),
     setting!(Cache, "policy", PolicyName, policy, "Who decides what stays in memory"),
     setting!(Cache, "partitions", Count, partitions,
@@ -390,8 +455,17 @@ impl Settings {
             let least = self.txn.lock_wait_ms_min;
             return wrong("store-timeout-ms", format!("that is not below lock-wait-ms-min, which is {least}"));
         }
-        if self.durability != Durability::Always {
-            return wrong("durability", "a database is always asked to have a commit on disk; leave it out".into());
+        if self.durability != Durability::Always && self.on_outage == OnOutage::Refuse {
+            let why = "a database is always asked to have a commit on disk, and with --on-outage refuse nothing is kept \
+                       here; leave it out";
+            return wrong("durability", why.into());
+        }
+        if self.breaker.pause_ms > self.breaker.pause_ms_max {
+            let most = self.breaker.pause_ms_max;
+            return wrong("breaker-pause-ms", format!("that is above breaker-pause-ms-max, which is {most}"));
+        }
+        if self.on_outage == OnOutage::Refuse && self.write_back_ms > 0 {
+            return wrong("write-back-ms", "nothing is kept with --on-outage refuse; give --on-outage buffer".into());
         }
         Ok(())
     }

@@ -22,6 +22,7 @@ use super::journal::{AppendError, Found, Journal, OpenError};
 use super::lanes::{LaneRule, Lanes};
 use super::mode::{BreakerSettings, Mode};
 use super::pending::{Amount, Buffer, Merged};
+use super::record::Description;
 use super::recovery;
 use super::state::{Counts, State};
 use super::tickets::TicketState;
@@ -35,6 +36,10 @@ use crate::version::{TxnId, Version};
 
 /// With so many transactions left in its lanes, a write waits for the drain instead of queueing behind it.
 const WAIT_BELOW: usize = 64;
+
+/// Sequence numbers above the newest known one that are left out, since an earlier process may have given them out: more
+/// than any process commits.
+const SEQUENCES_SKIPPED: u64 = 1 << 40;
 
 /// How long it waits at most.
 const WAIT_MAX: Duration = Duration::from_millis(250);
@@ -88,6 +93,24 @@ impl Default for GateSettings {
     }
 }
 
+/// What a gate is made of.
+pub struct GateOptions {
+    /// Clock, timers, tasks.
+    pub runtime: Runtime,
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// Where what is buffered is safe.
+    pub journal: Journal,
+    /// What it held.
+    pub found: Found,
+    /// How the gate behaves.
+    pub settings: GateSettings,
+    /// What keys mean to the store, as the operator wrote it; pending changes have to be applied under the same.
+    pub mapping: String,
+    /// The store could not be reached: it will have another incarnation than now.
+    pub opens_late: bool,
+}
+
 /// What people are shown of it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GateState {
@@ -126,6 +149,9 @@ pub(super) struct Inner {
     pub(super) store: Arc<dyn Store>,
     pub(super) journal: Journal,
     pub(super) settings: GateSettings,
+    mapping: String,
+    /// The newest version that an earlier process is known to have given out.
+    newest: Version,
     pub(super) state: Mutex<State>,
     /// The store's own word of what others write, once asked for: an answer must not be lost.
     outside: AsyncMutex<Option<BoxFuture<'static, Option<Outside>>>>,
@@ -139,19 +165,14 @@ enum Way {
 }
 
 impl Gate {
-    /// Puts a gate before `store`. What the journal holds is carried over from now on. A store that `opens_late` will have
-    /// another incarnation than now.
-    pub fn open(
-        runtime: Runtime,
-        store: Arc<dyn Store>,
-        journal: Journal,
-        found: Found,
-        settings: GateSettings,
-        opens_late: bool,
-    ) -> Result<Gate, OpenError> {
+    /// Puts a gate before a store. What the journal holds is carried over from now on.
+    pub fn open(options: GateOptions) -> Result<Gate, OpenError> {
+        let GateOptions { runtime, store, journal, found, settings, mapping, opens_late } = options;
         let mut buffer = Buffer::new(settings.bytes_max, store.caps().owned, found.next_number);
+        let mut newest = Version { incarnation: incarnation_of(&found.description), sequence: 0 };
         for pending in found.pending {
             let pending = pending?;
+            newest = newest.max(pending.buffered.version);
             let keys = pending.buffered.writes.iter().map(|write| &write.key);
             let lanes = settings.lanes.of(&*store, keys);
             buffer.restore(pending, lanes);
@@ -159,9 +180,16 @@ impl Gate {
         store.keep_ids(buffer.oldest_id());
         let mut state = State::new(buffer, settings.breaker, store.incarnation());
         (state.opens_late, state.write_back) = (opens_late, settings.write_back_ms.is_some());
-        let state = Mutex::new(state);
-        let inner = Arc::new(Inner { runtime, store, journal, settings, state, outside: AsyncMutex::new(None) });
+        if opens_late {
+            state.writes.trip("it could not be reached at the start");
+            state.reads.trip("it could not be reached at the start");
+        }
+        let (state, outside) = (Mutex::new(state), AsyncMutex::new(None));
+        let inner = Arc::new(Inner { runtime, store, journal, settings, mapping, newest, state, outside });
         inner.settle(&mut inner.state());
+        if !opens_late {
+            inner.describe();
+        }
         recovery::start(&inner);
         Ok(Gate { inner })
     }
@@ -255,6 +283,11 @@ impl Gate {
     }
 }
 
+/// The incarnation that a journal's description names; 0 if the store was never reached.
+pub fn incarnation_of(description: &Description) -> u64 {
+    description.catalogue.strip_prefix("incarnation ").and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
 impl Inner {
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -281,6 +314,18 @@ impl Inner {
                 );
             }
         }
+    }
+
+    /// Notes in the journal what its changes mean, and in which incarnation the store is.
+    pub(super) fn describe(&self) {
+        let (journal, incarnation) = (self.journal.clone(), self.store.incarnation());
+        let description =
+            Description { mapping: self.mapping.clone(), catalogue: format!("incarnation {incarnation}") };
+        self.runtime.spawn(async move {
+            if let Err(error) = journal.describe(description).await {
+                tracing::error!(%error, "the journal could not be described");
+            }
+        });
     }
 
     fn look(&self) -> GateState {
@@ -657,7 +702,15 @@ impl Store for Gate {
     }
 
     fn incarnation(&self) -> u64 {
-        self.inner.store.incarnation()
+        self.inner.store.incarnation().max(self.inner.newest.incarnation)
+    }
+
+    fn minted(&self) -> u64 {
+        match self.inner.store.incarnation() > self.inner.newest.incarnation {
+            true => self.inner.store.minted(),
+            // It goes on under the incarnation of the process before.
+            false => self.inner.newest.sequence.saturating_add(SEQUENCES_SKIPPED),
+        }
     }
 
     fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {

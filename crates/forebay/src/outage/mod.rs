@@ -19,7 +19,7 @@ mod state;
 mod tickets;
 
 pub use disk::{DiskFile, Folder, RealFolder};
-pub use gate::{Gate, GateSettings, GateState, OnConflict};
+pub use gate::{Gate, GateOptions, GateSettings, GateState, OnConflict, incarnation_of};
 pub use journal::{AppendError, Found, Journal, JournalOptions, OpenError};
 pub use lanes::LaneRule;
 pub use mode::{BreakerSettings, Mode};

@@ -746,6 +746,20 @@ impl Buffer {
         }
     }
 
+    /// Finds the lanes of all transactions anew: the store's tables are known now. Nothing may be on its way to it.
+    pub fn sort_into_lanes(&mut self, lanes_of: impl Fn(&Buffered) -> Lanes) {
+        self.lanes.clear();
+        for (number, entry) in &mut self.entries {
+            debug_assert!(entry.stage != Stage::Carried);
+            entry.lanes = lanes_of(&entry.buffered);
+            if !matches!(entry.stage, Stage::Behind | Stage::Quarantined(_)) {
+                for lane in &entry.lanes {
+                    self.lanes.entry(*lane).or_default().waiting.insert(*number);
+                }
+            }
+        }
+    }
+
     /// The oldest id that may still be sent: the store must not forget it, nor any behind it.
     pub fn oldest_id(&self) -> Option<TxnId> {
         self.ids.first().copied()

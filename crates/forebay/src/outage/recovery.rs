@@ -13,7 +13,7 @@ use futures_util::future::select;
 use super::gate::{Inner, OnConflict};
 use super::mode::Mode;
 use super::pending::{Applied, BATCH_COMMITS_MAX, Batch, Work};
-use super::record::Record;
+use super::record::{Buffered, Record};
 use super::state::State;
 use crate::error::Unavailable;
 use crate::key::Key;
@@ -134,8 +134,18 @@ impl Inner {
         if incarnation == state.incarnation {
             return;
         }
+        if state.opens_late && state.carried > 0 {
+            return;
+        }
         state.incarnation = incarnation;
-        if std::mem::take(&mut state.opens_late) || state.buffer.amount().transactions == 0 {
+        self.describe();
+        if std::mem::take(&mut state.opens_late) {
+            let lanes = |buffered: &Buffered| {
+                self.settings.lanes.of(&*self.store, buffered.writes.iter().map(|write| &write.key))
+            };
+            return state.buffer.sort_into_lanes(lanes);
+        }
+        if state.buffer.amount().transactions == 0 {
             return;
         }
         if !mutation::on(Fault::RestoredStoreDrained) {

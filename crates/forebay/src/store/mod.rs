@@ -13,6 +13,7 @@ pub mod faulty;
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 pub mod forgetful;
+pub mod late;
 pub mod memory;
 pub mod metered;
 #[cfg(feature = "testing")]
@@ -177,6 +178,11 @@ pub trait Store: Send + Sync + 'static {
     /// store is in use only if the store had to be reopened and lost what was acknowledged but not yet flushed: then
     /// whoever caches must drop the cache, and commits minted before are refused.
     fn incarnation(&self) -> u64;
+
+    /// Sequence numbers up to this one may have been given out under its incarnation before.
+    fn minted(&self) -> u64 {
+        0
+    }
 
     /// Reads `keys` in one round trip; the answers are in the order of `keys`.
     fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>>;

@@ -45,7 +45,7 @@ use crate::mutation::{self, Fault};
 use crate::runtime::Runtime;
 use crate::store::{ReadError, Store};
 use crate::sync::{AtomicU64, Ordering};
-use crate::version::{Mint, TxnId};
+use crate::version::{Mint, TxnId, Version};
 use group::Committer;
 use history::History;
 use locks::Locks;
@@ -133,7 +133,8 @@ impl Engine {
         let EngineOptions { runtime, store, cache, limits, history } = options;
         let (cache, at_once) = (Cache::new(&cache), store.commits_now());
         let locks = Arc::new(Locks::default());
-        let mint = Arc::new(Mint::new(store.incarnation()));
+        let newest = Version { incarnation: store.incarnation(), sequence: store.minted() };
+        let mint = Arc::new(Mint::behind(newest));
         let committer = Committer::new(runtime.clone(), cache.clone(), locks.clone(), store.clone(), mint.clone());
         let inner = Inner {
             runtime,

@@ -9,7 +9,7 @@ use forebay::key::KeyRef;
 use forebay::runtime::Runtime;
 use forebay::runtime::simulated::SplitMix;
 use forebay::txn::{
-    Ahead, Committing, Documents, Engine, Executed, Mode, Plan, PlannedLock, Transaction, TxnError, TxnKind,
+    Ahead, Committing, Documents, Engine, Executed, Landed, Mode, Plan, PlannedLock, Transaction, TxnError, TxnKind,
 };
 use forebay::{Change, Data, Key, TxnId, Value, Version};
 use futures_util::future::{Either, select};
@@ -197,10 +197,10 @@ impl Client {
         self.waiting.push((done, committing));
     }
 
-    fn settled(&mut self, done: Done, outcome: Result<Option<Version>, TxnError>) {
+    fn settled(&mut self, done: Done, outcome: Result<Option<Landed>, TxnError>) {
         self.book.note(&self.runtime, &format!("{} {:?} {outcome:?}", self.name, done.reads));
         self.book.told(done.id, &outcome);
-        let Ok(version) = outcome else { return };
+        let Ok(landed) = outcome else { return };
         for (key, read) in &done.reads {
             let own = self.written.get(key).copied().unwrap_or_default();
             // After a loss the store is back at an older version, under a newer incarnation.
@@ -208,7 +208,8 @@ impl Client {
             expect(!older, "own writes", || format!("{key} was read at {read} after this session wrote {own}"));
         }
         for key in done.writes {
-            self.written.insert(key, version.unwrap_or_else(|| broken("outcomes", "it wrote and has no version")));
+            let landed = landed.unwrap_or_else(|| broken("outcomes", "it wrote and has no version"));
+            self.written.insert(key, landed.version);
         }
     }
 

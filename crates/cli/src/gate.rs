@@ -1,0 +1,124 @@
+//! The gate before a database: its journal is opened first, since what it holds decides how to start.
+
+use std::sync::Arc;
+
+use forebay::outage::{
+    Description, Found, Gate, GateOptions, GateSettings, Journal, JournalOptions, LaneRule, RealFolder, incarnation_of,
+};
+use forebay::runtime::Runtime;
+use forebay::store::late::Late;
+use forebay::store::{Caps, Store};
+use forebay_drivers::postgres::OpenError;
+use futures_util::future::BoxFuture;
+
+use crate::database;
+use crate::error::CommandError;
+use crate::node;
+use crate::settings::{Drain, Settings};
+
+/// The database that `settings` name, behind a gate.
+pub async fn open(settings: &Settings, runtime: &Runtime) -> Result<Gate, CommandError> {
+    let mapping = mapping(settings);
+    let (journal, found) = open_journal(settings, runtime, &mapping).await?;
+    if found.pending_count > 0 && found.description.mapping != mapping {
+        return Err(CommandError::OtherMapping {
+            journal: settings.journal.clone(),
+            pending: found.pending_count,
+            mapping: found.description.mapping,
+        });
+    }
+    report(&found);
+    let (store, opens_late) = open_store(settings, &found).await?;
+    let gate = GateOptions {
+        runtime: runtime.clone(),
+        store,
+        journal,
+        found,
+        settings: gate_settings(settings),
+        mapping,
+        opens_late,
+    };
+    Ok(Gate::open(gate)?)
+}
+
+fn gate_settings(settings: &Settings) -> GateSettings {
+    GateSettings {
+        breaker: settings.breaker,
+        bytes_max: usize::try_from(settings.outage_bytes_max).unwrap_or(usize::MAX),
+        lanes: LaneRule { serial: settings.drain == Drain::Serial },
+        workers: settings.drain_workers,
+        per_second_max: settings.drain_per_second_max,
+        merge: true,
+        on_conflict: settings.on_conflict,
+        stale_ms_max: settings.stale_on_outage_ms_max,
+        write_back_ms: (settings.write_back_ms > 0).then_some(settings.write_back_ms),
+    }
+}
+
+/// The mappings, as they were written.
+fn mapping(settings: &Settings) -> String {
+    settings.maps.iter().map(|mapping| format!("{mapping}\n")).collect()
+}
+
+async fn open_journal(settings: &Settings, runtime: &Runtime, mapping: &str) -> Result<(Journal, Found), CommandError> {
+    let options = JournalOptions {
+        durability: node::flush(settings),
+        // The gate's own limit counts what is in memory, and comes first.
+        bytes_max: settings.outage_bytes_max.saturating_mul(2),
+        description: Description { mapping: mapping.to_owned(), catalogue: String::new() },
+    };
+    let (path, own) = (settings.journal.clone(), runtime.clone());
+    let folder = |error| CommandError::JournalFolder { folder: settings.journal.clone(), error };
+    let opened = runtime.blocking(move || {
+        let folder = RealFolder::new(&path)?;
+        Ok(Journal::open(own, Arc::new(folder), options))
+    });
+    Ok(opened.await.map_err(folder)??)
+}
+
+/// Says what an operator should know of the journal.
+fn report(found: &Found) {
+    if let Some(torn) = &found.torn {
+        let (file, offset, bytes) = (&torn.file, torn.offset, torn.bytes);
+        tracing::warn!(file, offset, bytes, "the journal's end was not written in full and is cut off");
+    }
+    if let Some(lost) = &found.lost {
+        tracing::error!(
+            epoch = %lost.epoch, after = lost.after, up_to = lost.up_to,
+            "writes that were acknowledged while the database was down may be lost: the journal was not synced in time \
+             (durability); tickets above `after` are gone"
+        );
+    }
+    if found.pending_count > 0 {
+        tracing::warn!(pending = found.pending_count, "writes wait for the database since an earlier run");
+    }
+}
+
+/// The database, or what stands for it until it can be reached.
+async fn open_store(settings: &Settings, found: &Found) -> Result<(Arc<dyn Store>, bool), CommandError> {
+    let error = match database::open(settings).await {
+        Ok(database) => return Ok((Arc::new(database), false)),
+        Err(error) => error,
+    };
+    let unreachable = matches!(error, CommandError::Database(OpenError::Unreachable { .. }));
+    if !unreachable || !(settings.start_in_failed || found.pending_count > 0) {
+        return Err(error);
+    }
+    if found.pending_count == 0 && incarnation_of(&found.description) == 0 {
+        return Err(CommandError::NeverReached { journal: settings.journal.clone(), why: error.to_string() });
+    }
+    tracing::warn!(%error, "starting without the database: writes are buffered until it can be reached");
+    let caps = Caps { ordered: false, owned: settings.maps.is_empty() };
+    let name = format!("postgres (not reached yet) {}", database::options(settings)?.address.place());
+    let settings = Arc::new(settings.clone());
+    let open = move || -> BoxFuture<'static, Result<Arc<dyn Store>, String>> {
+        let settings = settings.clone();
+        Box::pin(async move {
+            match database::open(&settings).await {
+                Ok(database) => Ok(Arc::new(database) as Arc<dyn Store>),
+                Err(error) => Err(error.to_string()),
+            }
+        })
+    };
+    Ok((Arc::new(Late::new(caps, name, error.to_string(), Box::new(open))), true))
+}

@@ -1,0 +1,201 @@
+//! A store that could not be reached when the program started. It is opened by the first ping that gets through; until
+//! then every call answers that it is away.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use futures_channel::oneshot;
+use futures_util::future::BoxFuture;
+use futures_util::lock::Mutex as AsyncMutex;
+
+use super::{Caps, Commit, CommitOutcome, Outside, Read, ReadError, Resolved, Store};
+use crate::error::Unavailable;
+use crate::key::Key;
+use crate::version::{TxnId, Version};
+
+/// Opens the store.
+pub type Open = Box<dyn Fn() -> BoxFuture<'static, Result<Arc<dyn Store>, String>> + Send + Sync>;
+
+/// A store that is opened late.
+pub struct Late {
+    caps: Caps,
+    name: String,
+    open: Open,
+    opened: OnceLock<Arc<dyn Store>>,
+    /// One attempt at a time.
+    opening: AsyncMutex<()>,
+    /// Why the last one failed.
+    why: Mutex<String>,
+    /// Ids that the store has to keep, once it is there.
+    kept: Mutex<Option<TxnId>>,
+    waiting: Mutex<Vec<oneshot::Sender<()>>>,
+}
+
+impl Late {
+    /// A store called `name` that `open` will open, of which we know what it can do; `why` it could not be opened by now.
+    /// Its incarnation is 0 until then.
+    pub fn new(caps: Caps, name: String, why: String, open: Open) -> Late {
+        Late {
+            caps,
+            name,
+            open,
+            opened: OnceLock::new(),
+            opening: AsyncMutex::new(()),
+            why: Mutex::new(why),
+            kept: Mutex::default(),
+            waiting: Mutex::default(),
+        }
+    }
+
+    fn inner(&self) -> Result<&Arc<dyn Store>, Unavailable> {
+        let why = || Unavailable(self.why.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        self.opened.get().ok_or_else(why)
+    }
+
+    async fn open(&self) -> Result<(), Unavailable> {
+        let _alone = self.opening.lock().await;
+        if self.opened.get().is_some() {
+            return Ok(());
+        }
+        match (self.open)().await {
+            Ok(store) => {
+                store.keep_ids(*self.kept.lock().unwrap_or_else(PoisonError::into_inner));
+                tracing::info!(store = store.name(), "the store is reached for the first time");
+                let _ = self.opened.set(store);
+                let waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+                for sender in waiting {
+                    let _ = sender.send(());
+                }
+                Ok(())
+            }
+            Err(why) => {
+                self.why.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&why);
+                Err(Unavailable(why))
+            }
+        }
+    }
+}
+
+impl Store for Late {
+    fn caps(&self) -> Caps {
+        self.opened.get().map_or(self.caps, |store| store.caps())
+    }
+
+    fn name(&self) -> String {
+        self.opened.get().map_or_else(|| self.name.clone(), |store| store.name())
+    }
+
+    fn incarnation(&self) -> u64 {
+        self.opened.get().map_or(0, |store| store.incarnation())
+    }
+
+    fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
+        Box::pin(async move { self.inner()?.get(keys).await })
+    }
+
+    fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>> {
+        Box::pin(async move {
+            match self.inner() {
+                Ok(store) => store.commit(group).await,
+                Err(Unavailable(why)) => vec![CommitOutcome::Unavailable(why); group.len()],
+            }
+        })
+    }
+
+    fn outcome(&self, id: TxnId) -> BoxFuture<'_, Result<Resolved, Unavailable>> {
+        Box::pin(async move { self.inner()?.outcome(id).await })
+    }
+
+    fn scan<'a>(
+        &'a self,
+        space: u8,
+        after: Option<&'a Key>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Key>, ReadError>> {
+        Box::pin(async move { self.inner()?.scan(space, after, limit).await })
+    }
+
+    fn count(&self, space: u8) -> BoxFuture<'_, Result<u64, ReadError>> {
+        Box::pin(async move { self.inner()?.count(space).await })
+    }
+
+    fn clear<'a>(&'a self, spaces: &'a [u8], version: Version) -> BoxFuture<'a, Result<(), Unavailable>> {
+        Box::pin(async move { self.inner()?.clear(spaces, version).await })
+    }
+
+    fn expired(&self, now_ms: u64, limit: usize) -> BoxFuture<'_, Result<Vec<Key>, ReadError>> {
+        Box::pin(async move { self.inner()?.expired(now_ms, limit).await })
+    }
+
+    fn ping(&self) -> BoxFuture<'_, Result<(), Unavailable>> {
+        Box::pin(async {
+            self.open().await?;
+            self.inner()?.ping().await
+        })
+    }
+
+    /// Until its tables are known everything may be joined.
+    fn lane(&self, key: &Key) -> Option<u32> {
+        self.opened.get().map_or(Some(u32::MAX), |store| store.lane(key))
+    }
+
+    fn keep_ids(&self, oldest: Option<TxnId>) {
+        *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = oldest;
+        if let Some(store) = self.opened.get() {
+            store.keep_ids(oldest);
+        }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.opened.get().map_or(0, |store| store.memory_bytes())
+    }
+
+    fn outside(&self) -> BoxFuture<'_, Option<Outside>> {
+        Box::pin(async {
+            let (sender, opened) = oneshot::channel();
+            self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(sender);
+            if self.opened.get().is_none() {
+                let _ = opened.await;
+            }
+            match self.inner() {
+                Ok(store) => store.outside().await,
+                Err(_) => std::future::pending().await,
+            }
+        })
+    }
+
+    fn flush(&self) -> BoxFuture<'_, Result<(), Unavailable>> {
+        Box::pin(async move { self.inner()?.flush().await })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+    use crate::store::memory::Memory;
+
+    #[test]
+    fn it_is_away_until_a_ping_opens_it() {
+        let there = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let seen = there.clone();
+        let open = move || -> BoxFuture<'static, Result<Arc<dyn Store>, String>> {
+            let there = seen.load(std::sync::atomic::Ordering::SeqCst);
+            Box::pin(
+                async move { if there { Ok(Arc::new(Memory::new()) as Arc<dyn Store>) } else { Err("no".into()) } },
+            )
+        };
+        let caps = Caps { ordered: false, owned: true };
+        let late = Late::new(caps, "pg".into(), "not yet".into(), Box::new(open));
+        let key = Key::new(0, b"k");
+        let get = |late: &Late| late.get(std::slice::from_ref(&key)).now_or_never().expect("at once");
+        assert_eq!(get(&late), Err(ReadError::Unavailable(Unavailable("not yet".into()))));
+        assert_eq!((late.incarnation(), late.lane(&key)), (0, Some(u32::MAX)));
+        assert_eq!(late.ping().now_or_never(), Some(Err(Unavailable("no".into()))));
+        assert_eq!(get(&late), Err(ReadError::Unavailable(Unavailable("no".into()))));
+        there.store(true, std::sync::atomic::Ordering::SeqCst);
+        assert_eq!(late.ping().now_or_never(), Some(Ok(())));
+        assert!(get(&late).is_ok());
+        assert_eq!((late.incarnation(), late.lane(&key)), (Memory::new().incarnation(), None));
+    }
+}
