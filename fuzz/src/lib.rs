@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use forebay_trace::{FORMATS, Format, Record, Records, TraceError, TraceReader, fbt};
+
 // What measures coverage refers to the fuzzer, which only a binary with bolero in it has.
 use bolero as _;
 
@@ -56,5 +58,60 @@ impl Choices<'_> {
         let (bytes, rest) = self.0.split_at(length);
         self.0 = rest;
         bytes.to_vec()
+    }
+}
+
+/// A text: what follows the first byte, or pieces of it between `words` if that byte is odd.
+pub fn text(choices: &mut Choices<'_>, words: &[&str]) -> Vec<u8> {
+    if choices.byte().is_multiple_of(2) {
+        return choices.0.to_vec();
+    }
+    let mut text = Vec::new();
+    while choices.any_left() {
+        match choices.below(6) {
+            0 => text.extend_from_slice(&choices.bytes(8)),
+            _ => text.extend_from_slice(choices.one(words).as_bytes()),
+        }
+    }
+    text
+}
+
+/// The format that the first line of an input names; else the first byte chooses it.
+pub fn format(choices: &mut Choices<'_>) -> &'static Format {
+    let (line, rest) = match choices.0.iter().position(|byte| *byte == b'\n') {
+        Some(at) => (&choices.0[..at], &choices.0[at + 1..]),
+        None => (choices.0, &[][..]),
+    };
+    if let Some(named) = FORMATS.iter().find(|format| format.name.as_bytes() == line) {
+        choices.0 = rest;
+        return named;
+    }
+    FORMATS[choices.below(FORMATS.len())]
+}
+
+/// The first records of a trace: one line of a text can stand for a million.
+pub struct First {
+    /// The trace.
+    pub records: Records,
+    /// How many are left.
+    pub left: usize,
+}
+
+impl Iterator for First {
+    type Item = Result<Record, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        self.records.next()
+    }
+}
+
+impl TraceReader for First {
+    fn dictionary(&self) -> Option<&fbt::Dictionary> {
+        self.records.dictionary()
+    }
+
+    fn skipped(&self) -> u64 {
+        self.records.skipped()
     }
 }

@@ -3,8 +3,8 @@
 
 use std::io::Write;
 
-use forebay_fuzz::{Choices, time};
-use forebay_trace::{FORMATS, Kind, Record, TraceKey, fbt};
+use forebay_fuzz::{Choices, format, time};
+use forebay_trace::{FORMATS, Kind, Record, TraceKey, TraceOptions, fbt};
 
 /// Records looked at: one line of a text can stand for a million.
 const RECORDS_MAX: usize = 20_000;
@@ -23,10 +23,11 @@ fn written(choices: &mut Choices<'_>) -> Vec<u8> {
     writer.finish().unwrap_or_default()
 }
 
-fn read(bytes: &[u8], name: &str, format: Option<&str>) {
+fn read(bytes: &[u8], name: &str, options: &TraceOptions) {
     let mut file = tempfile::Builder::new().suffix(name).tempfile().expect("a temporary file");
     file.write_all(bytes).expect("room for it");
-    if let Ok(records) = forebay_trace::open(file.path(), format) {
+    let format = &options.format;
+    if let Ok(records) = forebay_trace::open_with(file.path(), options) {
         let mut after_error = false;
         for record in records.take(RECORDS_MAX) {
             assert!(!after_error, "{format:?}: it goes on after an error");
@@ -39,7 +40,7 @@ fn read(bytes: &[u8], name: &str, format: Option<&str>) {
 fn traces() {
     bolero::check!().with_test_time(time()).for_each(|input: &[u8]| {
         let mut choices = Choices(input);
-        let format = FORMATS[choices.below(FORMATS.len())].name;
+        let format = format(&mut choices).name;
         let shape = choices.byte();
         let mut bytes = if shape & 1 == 0 { choices.0.to_vec() } else { written(&mut choices) };
         if shape & 1 == 1 {
@@ -60,6 +61,23 @@ fn traces() {
             }
         }
         let forced = if shape & 1 == 1 { "fbt" } else { format };
-        read(&bytes, if shape & 2 == 2 { ".zst" } else { "" }, (shape & 8 == 0).then_some(forced));
+        let format = (shape & 8 == 0).then(|| forced.to_owned());
+        read(&bytes, if shape & 2 == 2 { ".zst" } else { "" }, &TraceOptions { format, lenient: shape & 16 == 16 });
     });
+}
+
+/// Where the fuzzer begins.
+#[test]
+fn the_corpus_has_a_sound_trace_of_each_format() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/__fuzz__/traces/corpus");
+    for format in FORMATS {
+        let path = folder.join(format!("sound-{}", format.name));
+        let bytes = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let mut choices = Choices(&bytes);
+        assert_eq!((forebay_fuzz::format(&mut choices).name, choices.byte()), (format.name, 0));
+        let source = forebay_trace::Source::new(std::io::Cursor::new(choices.0.to_vec()));
+        let records = (format.open)(source).unwrap_or_else(|error| panic!("{}: {error}", format.name));
+        let records = records.collect::<Result<Vec<_>, _>>().unwrap_or_else(|error| panic!("{}: {error}", format.name));
+        assert!(records.len() > 2, "{}: {} records", format.name, records.len());
+    }
 }

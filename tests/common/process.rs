@@ -138,6 +138,10 @@ impl Forebay {
         if !arguments.contains(&"--log-level") {
             fixed.extend(["--log-level", "warn"]);
         }
+        let journal = folder.path().join("journal").display().to_string();
+        if store.starts_with("postgres:") && !arguments.contains(&"--journal") {
+            fixed.extend(["--journal", &journal]);
+        }
         let arguments = fixed.iter().chain(arguments).map(|argument| (*argument).to_owned()).collect();
         let nowhere: SocketAddr = ([127, 0, 0, 1], 0).into();
         let mut forebay = Forebay { address: nowhere, disk, arguments, folder, running: None };

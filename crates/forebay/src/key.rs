@@ -154,6 +154,16 @@ impl fmt::Debug for KeyRef<'_> {
     }
 }
 
+/// Keys whose [`KeyRef::hash64`] are alike in the bits that tables of up to 256 places look at: the lowest eight, and
+/// the highest seven.
+#[cfg(test)]
+pub(crate) fn chosen_to_collide(count: usize) -> Vec<Key> {
+    const BITS: u64 = 0x7f << 57 | 0xff;
+    let name = |number: u64| number.to_be_bytes();
+    let alike = |number: &u64| KeyRef { space: 0, name: &name(*number) }.hash64() & BITS == BITS;
+    (0..).filter(alike).take(count).map(|number| Key::new(0, &name(number))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -48,8 +48,14 @@ pub enum Fault {
     LostGroupPublished,
     /// A reply that shows a pending result does not wait for its publication.
     PendingShown,
-    /// More is buffered than there is room for.
-    BufferUnbounded,
+    /// What is applied of a document's queue takes all of the queue with it (hole 1 of the paper's protocol).
+    QueueTrimmedWhole,
+    /// What is buffered while a lane's work is on its way does not enter the lane (holes 2 and 3).
+    LaneForgotten,
+    /// What the journal brings back is sent under another id than before (hole 4).
+    RestoredUnderNewId,
+    /// A commit that the store did not answer is buffered under another id than it was sent (hole 5).
+    AmbiguousUnderNewId,
     /// A buffered transaction over several lanes goes when it heads one of them.
     LanesIgnored,
     /// A write goes straight to the store although others wait for it in its lane.
@@ -58,8 +64,28 @@ pub enum Fault {
     AcknowledgedBeforeJournal,
     /// A read while writes are pending finds what the store has.
     ReadsUnmerged,
+    /// Documents whose buffered writes were carried over are written directly before the journal says that they were.
+    AppliedNotNoted,
     /// What is buffered is carried over to a store that was restored from a backup.
     RestoredStoreDrained,
+    /// What was acknowledged and cannot be read yet is shown by a flush, for which its readers wait.
+    ShownByFlushing,
+    /// A store that closes its file says that nothing is hidden while readers still find the file.
+    NothingHiddenTooEarly,
+    /// A read that fails closes the file with what was acknowledged and not shown.
+    FailedReadLosesHidden,
+    /// Commits that wait behind one that panics are told nothing.
+    UntoldBehindPanic,
+    /// Paused clients are served all the same.
+    PauseIgnored,
+    /// A request that waits out a pause is served when its client is killed.
+    KilledInPauseServed,
+    /// A killed client waits out its pause.
+    KillWaitsForPause,
+    /// The end of a pause wakes nobody.
+    UnpauseWakesNobody,
+    /// Names are hashed as everybody can hash them.
+    KnownHash,
 }
 
 #[cfg(feature = "testing")]
@@ -70,6 +96,7 @@ mod switch {
 
     thread_local! {
         static PUT_BACK: Cell<Option<Fault>> = const { Cell::new(None) };
+        static MEANWHILE: Cell<Option<Box<dyn FnOnce()>>> = const { Cell::new(None) };
     }
 
     /// Whether `fault` is put back for this thread.
@@ -80,6 +107,18 @@ mod switch {
     /// Puts `fault` back for this thread, and so for the simulation that it runs, until the answer is dropped.
     pub fn put_back(fault: Option<Fault>) -> PutBack {
         PutBack(PUT_BACK.replace(fault))
+    }
+
+    /// Has `work` done when this thread next comes between two steps whose order matters ([`meanwhile`]), once.
+    pub fn do_meanwhile(work: impl FnOnce() + 'static) {
+        MEANWHILE.set(Some(Box::new(work)));
+    }
+
+    /// Stands between two steps whose order matters: what a test wants to happen there happens now.
+    pub fn meanwhile() {
+        if let Some(work) = MEANWHILE.take() {
+            work();
+        }
     }
 
     /// Ends a fault; the one before it, if there was one, is on again.
@@ -94,7 +133,7 @@ mod switch {
 }
 
 #[cfg(feature = "testing")]
-pub use switch::{PutBack, on, put_back};
+pub use switch::{PutBack, do_meanwhile, meanwhile, on, put_back};
 
 /// No fault is ever on.
 #[cfg(not(feature = "testing"))]
@@ -102,3 +141,8 @@ pub use switch::{PutBack, on, put_back};
 pub const fn on(_: Fault) -> bool {
     false
 }
+
+/// Nothing happens meanwhile.
+#[cfg(not(feature = "testing"))]
+#[inline(always)]
+pub const fn meanwhile() {}

@@ -54,6 +54,8 @@ struct Wild {
     incarnation: AtomicU64,
     now: Mutex<Now>,
     loses: Mutex<Loses>,
+    /// The next group ends in a panic.
+    panics: Mutex<bool>,
     /// The next question for the incarnation is the one behind which all is lost.
     armed: Mutex<bool>,
     engine: OnceLock<Engine>,
@@ -71,6 +73,7 @@ impl Wild {
             incarnation: AtomicU64::new(1),
             now: Mutex::new(now),
             loses: Mutex::new(Loses::Nothing),
+            panics: Mutex::new(false),
             armed: Mutex::new(false),
             engine: OnceLock::new(),
         })
@@ -115,6 +118,7 @@ impl Store for Wild {
     fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>> {
         Box::pin(async move {
             self.runtime.sleep(Duration::from_millis(5)).await;
+            assert!(!std::mem::take(&mut *locked(&self.panics)), "a bug in a store");
             let incarnation = self.incarnation.load(Ordering::SeqCst);
             if group.iter().any(|commit| commit.version.incarnation < incarnation) {
                 return group.iter().map(|_| CommitOutcome::Refused("minted before".to_owned())).collect();
@@ -386,6 +390,52 @@ fn a_key_that_is_too_long_is_refused() {
             engine.validate();
         }
     });
+}
+
+/// A group ends in a panic while others wait behind it: how many of five clients are told nothing, ever.
+#[cfg(feature = "tokio")]
+fn untold_behind_a_panic() -> usize {
+    let threads = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("there is room");
+    let runtime = forebay::runtime::tokio::runtime(threads.handle().clone());
+    let wild = Wild::new(runtime.clone(), Now::Never);
+    let engine = engine(runtime.clone(), wild.clone());
+    threads.block_on(async {
+        *locked(&wild.panics) = true;
+        let client = |name: &'static str| {
+            let engine = engine.clone();
+            tokio::spawn(async move { increment(&engine, &Key::new(0, name.as_bytes())).await })
+        };
+        // The first is a group of its own. Behind it wait some on keys of their own, some on a key that is handed on.
+        let clients = ["a", "b", "c", "a", "b"].map(client);
+        while *locked(&wild.panics) {
+            runtime.sleep(Duration::from_millis(1)).await;
+        }
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        let mut untold = 0;
+        for client in clients {
+            match client.is_finished() {
+                true => {
+                    let told = client.await.expect("the panic was the group's, not the client's");
+                    assert!(matches!(told, Err(TxnError::Unknown(_))), "{told:?}");
+                }
+                false => untold += 1,
+            }
+        }
+        let refused = increment(&engine, &key()).await;
+        assert!(matches!(&refused, Err(TxnError::StoreDown(why)) if why.contains("restart")), "{refused:?}");
+        assert_eq!(wild.memory().count(0).await, Ok(0));
+        untold
+    })
+}
+
+#[cfg(feature = "tokio")]
+#[test]
+fn all_who_wait_behind_a_panic_are_told() {
+    assert_eq!(untold_behind_a_panic(), 0);
+    let _on = mutation::put_back(Some(Fault::UntoldBehindPanic));
+    assert_eq!(untold_behind_a_panic(), 4, "without telling those behind it this test must fail");
 }
 
 /// Clients that are always busy are all in one group: none is drained before those of the last have had their turn.

@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use forebay::mutation::{self, Fault};
 use forebay::runtime::Runtime;
 use futures_channel::oneshot;
 use futures_util::future::{Either, select};
@@ -49,7 +50,9 @@ impl Pause {
     pub fn end(&self, attention: &Attention) {
         let mut state = self.lock();
         state.until_ms = 0;
-        state.waiting.clear();
+        if !mutation::on(Fault::UnpauseWakesNobody) {
+            state.waiting.clear();
+        }
         attention.set(PAUSED, false);
     }
 

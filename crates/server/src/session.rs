@@ -162,6 +162,10 @@ impl Session {
             }
             if self.shared.attention.get() != 0 {
                 self.attend(frame).await;
+                // Who is sent away while it waits has not asked for what it waits with.
+                if self.closing && !mutation::on(Fault::KilledInPauseServed) {
+                    break;
+                }
             }
             let command = match self.accept(frame, found[at % LOOK_UP_FRAMES]) {
                 Ok(Some(command)) => command,
@@ -428,13 +432,16 @@ impl Session {
 
     /// Rolls the open transaction back if its time is up.
     pub fn expire(&mut self, elapsed: Duration) {
-        if self.deadline().is_some_and(|deadline| deadline.at <= elapsed) {
-            let deadline = self.deadline();
-            let reason = deadline.map_or("timeout", |deadline| deadline.reason);
-            self.open.abort(reason, &self.shared);
-            self.traced.ended(&self.shared, false);
-            self.publish_state();
+        if let Some(deadline) = self.deadline().filter(|deadline| deadline.at <= elapsed) {
+            self.roll_back(deadline.reason);
         }
+    }
+
+    /// Rolls the open transaction back; the client's next command is told why.
+    fn roll_back(&mut self, reason: &str) {
+        self.open.abort(reason, &self.shared);
+        self.traced.ended(&self.shared, false);
+        self.publish_state();
     }
 
     /// Tells others what CLIENT LIST and the figures show.

@@ -79,7 +79,7 @@ impl Source {
     }
 
     /// Passes over what is malformed from now on, where a format can tell where the next record begins.
-    pub(crate) fn be_lenient(&mut self) {
+    pub fn be_lenient(&mut self) {
         self.lenient = true;
     }
 

@@ -1,101 +1,172 @@
 //! Commits: from a group to one outcome each, and what becomes of those that were not answered.
+//!
+//! A group is one transaction of the database: all ids, then all changes, in order. One that the database refuses is
+//! halved until the commit is alone that can't be; what stands before it is applied, what stands behind it is not.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 use forebay::store::{Commit, CommitOutcome, Resolved};
 use forebay::{Key, Read, TxnId};
 use tokio::time::{Instant, timeout_at};
 
-use super::classify::{self, Failure, told};
+use super::classify::{Failure, told};
 use super::{Inner, documents, ids, sql};
 
+/// What became of the documents that one commit wrote, where it is not as computed.
+pub(super) type Changed = Vec<(Key, Read)>;
+
+/// Time that each commit of a group adds to the one timeout, so that a large group is not taken for a server that hangs.
+const TIME_PER_COMMIT: Duration = Duration::from_millis(2);
+
+/// Why a group was not committed as one.
+pub(super) struct Failed {
+    pub(super) failure: Failure,
+    /// Which of its commits is in the way, if that is known.
+    pub(super) member: Option<usize>,
+}
+
+impl From<Failure> for Failed {
+    fn from(failure: Failure) -> Failed {
+        Failed { failure, member: None }
+    }
+}
+
+impl Failed {
+    /// A failure of checks that stand in one list for all commits: `places` says whose each is, and which of its own.
+    pub(super) fn at_check(failure: Failure, places: &[(usize, usize)]) -> Failed {
+        let Failure::Overtaken(overtaken) = failure else { return failure.into() };
+        let of = |at: usize| places.get(at).copied();
+        let member = overtaken.iter().filter_map(|at| of(*at)).map(|(member, _)| member).min();
+        let own = overtaken.into_iter().filter_map(of).filter(|(of, _)| Some(*of) == member);
+        Failed { failure: Failure::Overtaken(own.map(|(_, place)| place).collect()), member }
+    }
+}
+
+/// A group on its way: what is known of its commits, in order. It is sent in parts: all of it at first, and half of a
+/// part that the database refuses, until what is refused is one commit.
+struct Group<'a> {
+    commits: &'a [Commit],
+    outcomes: Vec<CommitOutcome>,
+    /// What the table of ids says of commits that were sent before.
+    known: HashMap<TxnId, bool>,
+    part_max: usize,
+}
+
+impl<'a> Group<'a> {
+    fn new(commits: &'a [Commit]) -> Group<'a> {
+        let outcomes = Vec::with_capacity(commits.len());
+        Group { commits, outcomes, known: HashMap::new(), part_max: commits.len() }
+    }
+
+    /// The commits that may go next, as one: none twice, none whose checks are about what an earlier one writes, for
+    /// checks are made before all changes.
+    fn part(&self) -> &'a [Commit] {
+        let rest = &self.commits[self.outcomes.len()..];
+        let (mut ids, mut written) = (HashSet::new(), HashSet::new());
+        let mut fits = |commit: &'a Commit| {
+            let checked = commit.checks.iter().any(|(key, _)| written.contains(key));
+            written.extend(commit.writes.iter().map(|write| &write.key));
+            !checked && !self.known.contains_key(&commit.id) && ids.insert(commit.id)
+        };
+        let count = rest.iter().take(self.part_max).take_while(|commit| fits(commit)).count();
+        &rest[..count.max(1)]
+    }
+
+    /// All that stands behind a commit that was not applied may have been built on it.
+    fn stop(mut self, outcome: CommitOutcome) -> Vec<CommitOutcome> {
+        let id = self.commits[self.outcomes.len()].id;
+        let why = format!("commit {id}, ahead in the same group, was not applied; run the transaction again");
+        self.outcomes.push(outcome);
+        self.outcomes.resize(self.commits.len(), CommitOutcome::Unavailable(why));
+        self.outcomes
+    }
+
+    /// The same of a part that is not known to be applied.
+    fn stop_unknown(mut self, part: usize, why: String) -> Vec<CommitOutcome> {
+        let last = self.outcomes.len() + part - 1;
+        self.outcomes.resize(last, CommitOutcome::Unknown(why.clone()));
+        self.stop(CommitOutcome::Unknown(why))
+    }
+}
+
 impl Inner {
-    /// Commits `group`, in order, up to the first commit that is not applied.
-    pub(super) async fn commit(&self, group: &[Commit]) -> Vec<CommitOutcome> {
-        let deadline = Instant::now() + self.timeout;
-        let mut ids: Vec<TxnId> = group.iter().map(|commit| commit.id).collect();
-        ids.sort_unstable();
-        let distinct = ids.windows(2).all(|pair| pair[0] != pair[1]);
-        if self.rows.is_none() && group.len() > 1 && distinct && group.iter().all(|commit| commit.checks.is_empty()) {
-            match self.commit_once(group, deadline).await {
-                Ok(_) => return vec![CommitOutcome::Committed(Vec::new()); group.len()],
-                Err(Failure::Unknown(why)) => return vec![CommitOutcome::Unknown(why); group.len()],
-                Err(Failure::Unavailable(why)) => return vec![CommitOutcome::Unavailable(why); group.len()],
-                // One of them stands in the way of the others: each for itself shows which.
-                Err(_) => {}
+    /// Commits `commits`, in order, up to the first that is not applied. The database sees as few transactions as it
+    /// takes: one, if it refuses nothing.
+    pub(super) async fn commit(&self, commits: &[Commit]) -> Vec<CommitOutcome> {
+        let mut group = Group::new(commits);
+        while group.outcomes.len() < commits.len() {
+            let part = group.part();
+            let first = &part[0];
+            let deadline = Instant::now() + self.timeout + TIME_PER_COMMIT * (part.len() as u32 - 1);
+            match group.known.get(&first.id) {
+                Some(true) => {
+                    group.outcomes.push(CommitOutcome::Committed(self.read_again(first, deadline).await));
+                    continue;
+                }
+                Some(false) => return group.stop(CommitOutcome::Refused(denied(first.id))),
+                None => {}
+            }
+            let Failed { failure, member } = match self.commit_once(part, deadline).await {
+                Ok(changed) => {
+                    group.outcomes.extend(changed.into_iter().map(CommitOutcome::Committed));
+                    continue;
+                }
+                Err(failed) => failed,
+            };
+            match failure {
+                Failure::Unknown(why) => return group.stop_unknown(part.len(), why),
+                Failure::Unavailable(why) => return group.stop(CommitOutcome::Unavailable(why)),
+                Failure::Repeated => match self.known(part, deadline).await {
+                    Ok(known) if known.is_empty() => {
+                        return group.stop(CommitOutcome::Refused(below_floor(first.id)));
+                    }
+                    Ok(known) => group.known.extend(known),
+                    // One of them is in the table, as applied or as refused.
+                    Err(why) => return group.stop_unknown(part.len(), why),
+                },
+                _ if part.len() > 1 => {
+                    group.part_max = match member {
+                        // It is alone then, and what stands before it is one part.
+                        Some(at) => at.max(1),
+                        None => part.len().div_ceil(2),
+                    };
+                }
+                failure => return group.stop(outcome_of(first, failure)),
             }
         }
-        let mut outcomes = Vec::with_capacity(group.len());
-        let mut stopped_by = None;
-        for commit in group {
-            if let Some(id) = stopped_by {
-                let why = format!("commit {id}, ahead in the same group, was not applied; run the transaction again");
-                outcomes.push(CommitOutcome::Unavailable(why));
-                continue;
-            }
-            let outcome = self.commit_one(commit).await;
-            if !matches!(outcome, CommitOutcome::Committed(_)) {
-                stopped_by = Some(commit.id);
-            }
-            outcomes.push(outcome);
-        }
-        outcomes
+        group.outcomes
     }
 
-    async fn commit_one(&self, commit: &Commit) -> CommitOutcome {
-        let deadline = Instant::now() + self.timeout;
-        match self.commit_once(std::slice::from_ref(commit), deadline).await {
-            Ok(changed) => CommitOutcome::Committed(changed),
-            Err(Failure::Repeated) => match self.known(commit.id, deadline).await {
-                Ok(Some(true)) => CommitOutcome::Committed(self.read_again(commit, deadline).await),
-                Ok(Some(false)) => CommitOutcome::Refused(denied(commit.id)),
-                Ok(None) => CommitOutcome::Refused(below_floor(commit.id)),
-                // It is in the table, as applied or as refused.
-                Err(why) => CommitOutcome::Unknown(why),
-            },
-            Err(Failure::Overtaken(places)) => {
-                let keys = places.into_iter().filter_map(|at| commit.checks.get(at));
-                CommitOutcome::Conflict(keys.map(|(key, _)| key.clone()).collect())
-            }
-            Err(Failure::Conflict(why)) => {
-                tracing::debug!(id = %commit.id, %why, "PostgreSQL gave up a transaction for another");
-                CommitOutcome::Conflict(written(commit))
-            }
-            Err(Failure::Refused(why)) => CommitOutcome::Refused(why),
-            Err(Failure::Unavailable(why)) => CommitOutcome::Unavailable(why),
-            Err(Failure::Unknown(why)) => CommitOutcome::Unknown(why),
-        }
-    }
-
-    /// One transaction of the database. Whatever happens before its message is handed to a connection is
-    /// `Unavailable`; from then on it is what [`classify`] says, or `Unknown` if no answer comes in time.
-    async fn commit_once(&self, group: &[Commit], deadline: Instant) -> Result<Vec<(Key, Read)>, Failure> {
+    /// One transaction of the database: what the documents of each commit are then, where that is not as computed.
+    /// Whatever happens before its message is handed to a connection is `Unavailable`; from then on it is what
+    /// [`classify`] says, or `Unknown` if no answer comes in time.
+    async fn commit_once(&self, group: &[Commit], deadline: Instant) -> Result<Vec<Changed>, Failed> {
         let _on_their_way = self.ids.begin(group.iter().map(|commit| commit.id));
-        if let Some(commit) = group.iter().find(|commit| self.ids.is_forgotten(commit.id)) {
-            return Err(Failure::Refused(below_floor(commit.id)));
+        if let Some(at) = group.iter().position(|commit| self.ids.is_forgotten(commit.id)) {
+            return Err(Failed { failure: Failure::Refused(below_floor(group[at].id)), member: Some(at) });
         }
         self.settle_clear().await.map_err(Failure::Unavailable)?;
         let writer = match timeout_at(deadline, self.pool.writer()).await {
             Ok(writer) => writer.map_err(Failure::Unavailable)?,
-            Err(_) => return Err(Failure::Unavailable(self.no_connection())),
+            Err(_) => return Err(Failure::Unavailable(self.no_connection()).into()),
         };
         // A database that was found in an earlier state: what these commits were built on may be lost.
         let incarnation = self.identity.incarnation();
-        if let Some(commit) = group.iter().find(|commit| commit.id.0.incarnation > incarnation) {
-            return Err(Failure::Refused(format!("commit {} comes from the future", commit.id)));
+        if let Some(at) = group.iter().position(|commit| commit.id.0.incarnation > incarnation) {
+            let why = format!("commit {} comes from the future", group[at].id);
+            return Err(Failed { failure: Failure::Refused(why), member: Some(at) });
         }
-        let checks = match group {
-            [only] => only.checks.as_slice(),
-            _ => &[],
-        };
         let session = writer.session().map_err(Failure::Unavailable)?;
         let sent = async {
-            match (&self.rows, group) {
-                (Some(rows), [only]) => rows.commit(session, &self.identity, &self.watch, only).await,
-                _ => documents::commit(session, &self.identity, group, checks).await.map(|()| Vec::new()),
+            match &self.rows {
+                Some(rows) => rows.commit(session, &self.identity, &self.watch, group).await,
+                None => documents::commit(session, &self.identity, group).await,
             }
         };
         let result = match timeout_at(deadline, sent).await {
             Ok(result) => result,
-            Err(_) => Err(Failure::Unknown(self.no_answer())),
+            Err(_) => Err(Failure::Unknown(self.no_answer()).into()),
         };
         match &result {
             Ok(_) => {
@@ -104,7 +175,7 @@ impl Inner {
                 }
                 writer.give_back();
             }
-            Err(failure) if failure.spares_connection() => writer.give_back(),
+            Err(failed) if failed.failure.spares_connection() => writer.give_back(),
             Err(_) => drop(writer),
         }
         if self.ids.many().is_some() {
@@ -125,51 +196,79 @@ impl Inner {
         keys.iter().cloned().zip(reads).collect()
     }
 
-    /// Whether `id` is in the table, and for what it stands.
-    async fn known(&self, id: TxnId, deadline: Instant) -> Result<Option<bool>, String> {
+    /// Which of the commits are in the table, and whether as applied or as refused.
+    async fn known(&self, commits: &[Commit], deadline: Instant) -> Result<Vec<(TxnId, bool)>, String> {
+        let ids: Vec<Vec<u8>> = commits.iter().map(|commit| ids::bytes(commit.id)).collect();
         let asked = async {
             let session = self.pool.reader().await?;
-            let row = session.client.query_opt(sql::KNOWN, &[&ids::bytes(id)]).await;
-            row.map(|row| row.map(|row| row.get(0))).map_err(|error| told(&error))
+            let rows = session.client.query(sql::KNOWN, &[&ids]).await.map_err(|error| told(&error))?;
+            rows.iter().map(known_id).collect()
         };
         timeout_at(deadline, asked).await.unwrap_or_else(|_| Err(self.no_answer()))
     }
 
-    /// What became of `id`: a tombstone is put in its place, unless it is there already. The insert waits for a commit
-    /// of this id that is on its way in another backend, and who comes first wins; that commit can't come later, since
-    /// its own insert would fail.
-    pub(super) async fn outcome(&self, id: TxnId) -> Result<Resolved, String> {
-        if self.ids.is_forgotten(id) {
-            return Err(below_floor(id));
+    /// What became of `asked`: a tombstone is put in the place of each, unless it is there already. The insert waits for
+    /// a commit of this id that is on its way in another backend, and who comes first wins; that commit can't come
+    /// later, since its own insert would fail.
+    pub(super) async fn outcomes(&self, asked: &[TxnId]) -> Result<Vec<Resolved>, String> {
+        if let Some(id) = asked.iter().find(|id| self.ids.is_forgotten(**id)) {
+            return Err(below_floor(*id));
         }
-        let deadline = Instant::now() + self.timeout;
-        let asked = async {
-            let _on_its_way = self.ids.begin([id]);
+        let deadline = Instant::now() + self.timeout + TIME_PER_COMMIT * asked.len() as u32;
+        let resolved = async {
+            let _on_their_way = self.ids.begin(asked.iter().copied());
             let writer = self.pool.writer().await?;
             let session = writer.session()?;
             self.pool.end_lost(session).await.map_err(|error| told(&error))?;
-            match session.client.execute(sql::TOMBSTONE, &[&ids::bytes(id)]).await {
-                Ok(_) => {
-                    writer.give_back();
-                    Ok(Resolved::NotApplied)
+            // All who enter many enter them in this order.
+            let mut sorted = asked.to_vec();
+            sorted.sort_unstable();
+            sorted.dedup();
+            let sorted: Vec<Vec<u8>> = sorted.into_iter().map(ids::bytes).collect();
+            session.client.execute(sql::TOMBSTONES, &[&sorted]).await.map_err(|error| told(&error))?;
+            let rows = session.client.query(sql::KNOWN, &[&sorted]).await.map_err(|error| told(&error))?;
+            let known: HashMap<TxnId, bool> = rows.iter().map(known_id).collect::<Result<_, _>>()?;
+            writer.give_back();
+            let resolve = |id: &TxnId| match known.get(id) {
+                Some(true) => {
+                    self.identity.acknowledge(*id);
+                    Ok(Resolved::Applied)
                 }
-                Err(error) if classify::of_commit(&error) == Failure::Repeated => {
-                    let row = session.client.query_opt(sql::KNOWN, &[&ids::bytes(id)]).await;
-                    let known = row.map_err(|error| told(&error))?.map(|row| row.get(0));
-                    writer.give_back();
-                    match known {
-                        Some(true) => {
-                            self.identity.acknowledge(id);
-                            Ok(Resolved::Applied)
-                        }
-                        Some(false) => Ok(Resolved::NotApplied),
-                        None => Err(below_floor(id)),
-                    }
-                }
-                Err(error) => Err(told(&error)),
-            }
+                Some(false) => Ok(Resolved::NotApplied),
+                None => Err(below_floor(*id)),
+            };
+            asked.iter().map(resolve).collect()
         };
-        timeout_at(deadline, asked).await.unwrap_or_else(|_| Err(self.no_answer()))
+        timeout_at(deadline, resolved).await.unwrap_or_else(|_| Err(self.no_answer()))
+    }
+
+    /// The same of one.
+    pub(super) async fn outcome(&self, id: TxnId) -> Result<Resolved, String> {
+        self.outcomes(&[id]).await.and_then(|resolved| resolved.first().copied().ok_or_else(|| self.no_answer()))
+    }
+}
+
+fn known_id(row: &tokio_postgres::Row) -> Result<(TxnId, bool), String> {
+    let id = row.try_get(0).map_err(|error| told(&error))?;
+    let id = ids::version(id).ok_or("an id in forebay.applied has another length than 16")?;
+    Ok((TxnId(id), row.try_get(1).map_err(|error| told(&error))?))
+}
+
+/// What a failure means for the only commit that it is about.
+fn outcome_of(commit: &Commit, failure: Failure) -> CommitOutcome {
+    match failure {
+        Failure::Overtaken(places) => {
+            let keys = places.into_iter().filter_map(|at| commit.checks.get(at));
+            CommitOutcome::Conflict(keys.map(|(key, _)| key.clone()).collect())
+        }
+        Failure::Conflict(why) => {
+            tracing::debug!(id = %commit.id, %why, "PostgreSQL gave up a transaction for another");
+            CommitOutcome::Conflict(written(commit))
+        }
+        Failure::Refused(why) => CommitOutcome::Refused(why),
+        Failure::Unavailable(why) => CommitOutcome::Unavailable(why),
+        Failure::Unknown(why) => CommitOutcome::Unknown(why),
+        Failure::Repeated => CommitOutcome::Refused(denied(commit.id)),
     }
 }
 

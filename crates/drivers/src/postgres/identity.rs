@@ -98,7 +98,7 @@ impl Identity {
             return Err("the database was found in an earlier state just now; ask again".into());
         }
         let row = client.query_one(RAISE, &[&(ours as i64)]).await.map_err(|error| told(&error))?;
-        let raised = row.get::<_, i64>(0) as u64;
+        let raised = row.try_get::<_, i64>(0).map_err(|error| told(&error))? as u64;
         tracing::error!(
             incarnation = raised,
             newest = self.newest().map(|id| id.to_string()),

@@ -23,8 +23,16 @@ pub(super) struct Ids(Mutex<Inside>);
 struct Inside {
     floor: TxnId,
     on_their_way: BTreeSet<TxnId>,
+    /// Those from here on are kept elsewhere and may still come.
+    kept_from: Option<TxnId>,
     /// Entered since ids were last forgotten.
     entered: usize,
+}
+
+impl Inside {
+    fn oldest_to_come(&self) -> Option<TxnId> {
+        self.on_their_way.first().copied().into_iter().chain(self.kept_from).min()
+    }
 }
 
 /// A commit on its way, until dropped.
@@ -35,7 +43,7 @@ pub(super) struct OnItsWay<'a> {
 
 impl Ids {
     pub(super) fn new(floor: Version) -> Ids {
-        Ids(Mutex::new(Inside { floor: TxnId(floor), on_their_way: BTreeSet::new(), entered: 0 }))
+        Ids(Mutex::new(Inside { floor: TxnId(floor), on_their_way: BTreeSet::new(), kept_from: None, entered: 0 }))
     }
 
     fn inside(&self) -> MutexGuard<'_, Inside> {
@@ -61,16 +69,21 @@ impl Ids {
         Some(self.inside().entered).filter(|entered| *entered >= FORGET_EVERY)
     }
 
-    /// The oldest id on its way.
-    pub(super) fn oldest_on_its_way(&self) -> Option<TxnId> {
-        self.inside().on_their_way.first().copied()
+    /// From `oldest` on nothing is to be forgotten.
+    pub(super) fn keep_from(&self, oldest: Option<TxnId>) {
+        self.inside().kept_from = oldest;
+    }
+
+    /// The oldest id that is on its way, or may come.
+    pub(super) fn oldest_to_come(&self) -> Option<TxnId> {
+        self.inside().oldest_to_come()
     }
 
     /// From now on `floor` and all below count as forgotten; to be said before they are. False, and nothing said, if
     /// one of them is on its way.
     pub(super) fn raise_floor(&self, floor: TxnId) -> bool {
         let mut inside = self.inside();
-        if inside.on_their_way.first().is_some_and(|oldest| *oldest <= floor) {
+        if inside.oldest_to_come().is_some_and(|oldest| oldest <= floor) {
             return false;
         }
         inside.floor = inside.floor.max(floor);
@@ -116,11 +129,16 @@ mod tests {
     fn what_is_on_its_way_is_not_forgotten() {
         let ids = Ids::new(Version::ZERO);
         let on_their_way = ids.begin([id(5), id(6)]);
-        assert_eq!(ids.oldest_on_its_way(), Some(id(5)));
+        assert_eq!(ids.oldest_to_come(), Some(id(5)));
         assert!(!ids.raise_floor(id(5)) && !ids.is_forgotten(id(5)));
         assert!(ids.raise_floor(id(4)) && ids.is_forgotten(id(4)) && !ids.is_forgotten(id(5)));
         drop(on_their_way);
         assert!(ids.raise_floor(id(6)) && ids.is_forgotten(id(6)));
         assert!(ids.raise_floor(id(2)) && ids.is_forgotten(id(6)), "the floor never falls");
+        ids.keep_from(Some(id(8)));
+        assert_eq!(ids.oldest_to_come(), Some(id(8)));
+        assert!(!ids.raise_floor(id(8)) && ids.raise_floor(id(7)));
+        ids.keep_from(None);
+        assert!(ids.raise_floor(id(9)) && ids.is_forgotten(id(8)));
     }
 }

@@ -67,10 +67,10 @@ impl Inner {
 
     /// Forgets the oldest ids.
     async fn forget(&self, keeper: &Session, entered: usize) -> Result<(), tokio_postgres::Error> {
-        let oldest = self.ids.oldest_on_its_way().map(ids::bytes);
+        let oldest = self.ids.oldest_to_come().map(ids::bytes);
         let keep = ids::APPLIED_IDS_MAX as i64;
         if let Some(row) = keeper.client.query_opt(sql::FORGETTABLE, &[&keep, &oldest]).await? {
-            let floor: Vec<u8> = row.get(0);
+            let floor: Vec<u8> = row.try_get(0)?;
             let raised = ids::version(&floor).is_some_and(|version| self.ids.raise_floor(forebay::TxnId(version)));
             // A connection that broke since then may have sent one of them.
             if !raised || !self.pool.nothing_lost() {

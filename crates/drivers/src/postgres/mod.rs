@@ -334,6 +334,38 @@ impl Store for Postgres {
         Box::pin(async move { asked.await.and_then(|resolved| resolved).map_err(Unavailable) })
     }
 
+    fn outcomes<'a>(&'a self, ids: &'a [TxnId]) -> BoxFuture<'a, Result<Vec<Resolved>, Unavailable>> {
+        let ids = ids.to_vec();
+        let asked = self.run(move |inner| async move { inner.outcomes(&ids).await });
+        Box::pin(async move { asked.await.and_then(|resolved| resolved).map_err(Unavailable) })
+    }
+
+    /// Rows of tables that constraints or triggers of their own bind to others are carried over in one order.
+    fn lane(&self, key: &Key) -> Option<u32> {
+        self.inner.rows.as_ref().filter(|rows| !rows.is_independent(key)).map(|_| 0)
+    }
+
+    fn refuses(&self, commit: &Commit) -> Option<String> {
+        self.inner.rows.as_ref().and_then(|rows| rows.refuses(commit))
+    }
+
+    fn ping(&self) -> BoxFuture<'_, Result<(), Unavailable>> {
+        let asked = self.run(|inner| async move {
+            let ask = async |session: &session::Session| Ok(session.client.batch_execute("SELECT").await?);
+            inner.read(inner.timeout, ask).await
+        });
+        Box::pin(async move {
+            match asked.await.map_err(Unavailable)? {
+                Err(ReadError::Unavailable(error)) => Err(error),
+                _ => Ok(()),
+            }
+        })
+    }
+
+    fn keep_ids_from(&self, oldest: Option<TxnId>) {
+        self.inner.ids.keep_from(oldest);
+    }
+
     fn scan<'a>(
         &'a self,
         space: u8,
@@ -352,7 +384,7 @@ impl Store for Postgres {
                     Some(key) => client.query(sql::SCAN, &[&number, &key.name(), &limit, &NAMES_BYTES]).await?,
                     None => client.query(sql::SCAN_FIRST, &[&number, &limit, &NAMES_BYTES]).await?,
                 };
-                Ok(rows.iter().map(|row| Key::new(space, row.get(0))).collect())
+                rows.iter().map(|row| Ok(Key::new(space, row.try_get(0)?))).collect()
             };
             inner.read(inner.timeout, ask).await
         });
@@ -366,7 +398,7 @@ impl Store for Postgres {
                     return if space == 0 { rows.count(session).await } else { Ok(0) };
                 }
                 let row = session.client.query_one(sql::COUNT, &[&i16::from(space)]).await?;
-                Ok(row.get::<_, i64>(0) as u64)
+                Ok(row.try_get::<_, i64>(0)? as u64)
             };
             inner.read(WHOLE_TABLE_TIME, ask).await
         });
@@ -383,18 +415,16 @@ impl Store for Postgres {
         let (now_ms, limit) = (i64::try_from(now_ms).unwrap_or(i64::MAX), i64::try_from(limit).unwrap_or(i64::MAX));
         let asked = self.run(move |inner| async move {
             let ask = async |session: &session::Session| {
-                Ok(session.client.query(sql::EXPIRED, &[&now_ms, &limit, &NAMES_BYTES]).await?)
+                let rows = session.client.query(sql::EXPIRED, &[&now_ms, &limit, &NAMES_BYTES]).await?;
+                let key = |row: &tokio_postgres::Row| {
+                    let (space, name): (i16, &[u8]) = (row.try_get(0)?, row.try_get(1)?);
+                    Ok(Key::new(u8::try_from(space).unwrap_or_default(), name))
+                };
+                rows.iter().map(key).collect()
             };
             inner.read(inner.timeout, ask).await
         });
-        Box::pin(async move {
-            let rows = asked.await.map_err(unavailable)??;
-            let key = |row: &tokio_postgres::Row| {
-                let (space, name): (i16, &[u8]) = (row.get(0), row.get(1));
-                Key::new(u8::try_from(space).unwrap_or_default(), name)
-            };
-            Ok(rows.iter().map(key).collect())
-        })
+        Box::pin(async move { asked.await.map_err(unavailable)? })
     }
 
     fn outside(&self) -> BoxFuture<'_, Option<Outside>> {

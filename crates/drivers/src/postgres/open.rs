@@ -82,7 +82,8 @@ pub(super) async fn open(keeper: Session, address: &Address) -> Result<Opened, O
     schema(client, address).await?;
     let row = client.query_one("SELECT format, floor FROM forebay.meta", &[]).await;
     let row = row.map_err(|error| rights(address, &error))?;
-    let (format, floor): (i32, Vec<u8>) = (row.get(0), row.get(1));
+    let (format, floor): (i32, Vec<u8>) =
+        row.try_get(0).and_then(|format| Ok((format, row.try_get(1)?))).map_err(broken)?;
     if format != sql::FORMAT {
         return Err(OpenError::Format { place: address.place(), format });
     }
@@ -90,7 +91,7 @@ pub(super) async fn open(keeper: Session, address: &Address) -> Result<Opened, O
         .query_one("UPDATE forebay.meta SET incarnation = incarnation + 1 RETURNING incarnation", &[])
         .await
         .map_err(|error| rights(address, &error))?;
-    let incarnation = row.get::<_, i64>(0) as u64;
+    let incarnation = row.try_get::<_, i64>(0).map_err(broken)? as u64;
     end_earlier(client, address, incarnation).await?;
     let floor = ids::version(&floor).unwrap_or(Version::ZERO);
     let name = format!("SET application_name = 'forebay {incarnation}.keeper'");

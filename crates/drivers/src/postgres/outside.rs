@@ -12,6 +12,7 @@ use forebay::Key;
 use forebay::store::Outside;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::{sleep, timeout};
+use tokio_postgres::{Error, Row};
 
 use super::classify::told;
 use super::mapping::VersionMode;
@@ -69,6 +70,30 @@ impl Watch {
     }
 }
 
+/// What a trigger has noted.
+struct Note<'a> {
+    table: &'a str,
+    /// The transaction that wrote.
+    number: u64,
+    /// All rows of the table went.
+    truncated: bool,
+    /// The row's key before and after, as far as it was a document: a key that is NULL in part names none.
+    keys: Vec<Vec<&'a str>>,
+}
+
+impl<'a> Note<'a> {
+    fn of(row: &'a Row) -> Result<Option<Note<'a>>, Error> {
+        let (table, number): (Option<&str>, Option<&str>) = (row.try_get(1)?, row.try_get(2)?);
+        let (Some(table), Some(number)) = (table, number.and_then(|number| number.parse().ok())) else {
+            return Ok(None);
+        };
+        let (old, new): (Option<Vec<Option<&str>>>, Option<Vec<Option<&str>>>) = (row.try_get(3)?, row.try_get(4)?);
+        let truncated = old.is_none() && new.is_none();
+        let keys = [old, new].into_iter().flatten().filter_map(|key| key.into_iter().collect()).collect();
+        Ok(Some(Note { table, number, truncated, keys }))
+    }
+}
+
 impl Inner {
     /// Waits for something that others wrote; `None` if no table notes it.
     pub(super) async fn outside(&self) -> Option<Outside> {
@@ -98,7 +123,7 @@ impl Inner {
     async fn look(&self, last: &mut Last) -> Result<Outside, String> {
         let session = self.pool.reader().await?;
         let rows = session.client.query(sql::OUTSIDE, &[&last.snapshot]).await.map_err(|error| told(&error))?;
-        let now: Option<String> = rows.first().map(|row| row.get(0));
+        let now: Option<String> = rows.first().map(|row| row.try_get(0)).transpose().map_err(|error| told(&error))?;
         let first = last.snapshot.is_none();
         last.snapshot = now;
         last.looks += 1;
@@ -111,17 +136,15 @@ impl Inner {
         }
         let mut keys = Vec::new();
         for row in &rows {
-            let (table, number): (Option<&str>, Option<&str>) = (row.get(1), row.get(2));
-            let (Some(table), Some(number)) = (table, number.and_then(|number| number.parse().ok())) else { continue };
-            let (old, new): (Option<Vec<String>>, Option<Vec<String>>) = (row.get(3), row.get(4));
-            if old.is_none() && new.is_none() {
+            let Some(note) = Note::of(row).map_err(|error| told(&error))? else { continue };
+            if note.truncated {
                 return Ok(Outside::Everything);
             }
             let tables = self.rows.iter().flat_map(|rows| &rows.tables);
-            for table in tables.filter(|mapped| mapped.name == table) {
-                let named = [&old, &new].into_iter().flatten().filter_map(|key| table.mapping.pattern.join(key));
+            for table in tables.filter(|mapped| mapped.name == note.table) {
+                let named = note.keys.iter().filter_map(|key| table.mapping.pattern.join(key));
                 let named = named.map(|name| Key::new(0, name.as_bytes()));
-                keys.extend(named.filter(|key| !self.watch.was_ours(number, key)));
+                keys.extend(named.filter(|key| !self.watch.was_ours(note.number, key)));
             }
         }
         keys.sort_unstable();

@@ -78,7 +78,8 @@ impl Pool {
         let greeting = async { session.client.query_one(sql::GREET, &[&newest]).await };
         let (statements, greeted) = join(Session::prepare(&session.client, &self.prepared), greeting).await;
         let greeted = greeted.map_err(|error| told(&error))?;
-        self.identity.recognise(&session.client, greeted.get(0), greeted.get(1)).await?;
+        let incarnation = greeted.try_get(0).map_err(|error| told(&error))?;
+        self.identity.recognise(&session.client, incarnation, greeted.get(1)).await?;
         self.end_lost(&session).await.map_err(|error| told(&error))?;
         if self.lost().len() >= LOST_MAX {
             return Err(format!("{LOST_MAX} backends of broken connections do not end; look at pg_stat_activity"));

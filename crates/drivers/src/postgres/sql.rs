@@ -102,9 +102,15 @@ pub(super) enum Prepared {
     Commit,
     /// The same, if versions are still current.
     CommitChecked,
+    /// The ids of a group.
+    Enter,
+    /// Locks documents and reads them, with their places from 1.
+    Lock,
+    /// Fails unless versions are still current.
+    Require,
 }
 
-pub(super) const PREPARED: [&str; 4] = [
+pub(super) const PREPARED: [&str; 7] = [
     "SELECT version, value FROM forebay.documents WHERE space = $1::smallint AND name = $2::bytea",
     "SELECT k.place, d.version, d.value
         FROM unnest($1::smallint[], $2::bytea[]) WITH ORDINALITY AS k(space, name, place)
@@ -125,14 +131,20 @@ pub(super) const PREPARED: [&str; 4] = [
         ON CONFLICT (space, name) DO UPDATE SET version = excluded.version,
             expires_at_ms = excluded.expires_at_ms, value = excluded.value)
     SELECT 1 FROM forebay.require($9::smallint[], $10::bytea[], $11::bytea[])",
+    "INSERT INTO forebay.applied (id, applied) SELECT id, true FROM unnest($1::bytea[]) AS id",
+    "SELECT k.place, d.version, d.value
+        FROM unnest($1::smallint[], $2::bytea[]) WITH ORDINALITY AS k(space, name, place)
+        JOIN forebay.documents d ON d.space = k.space AND d.name = k.name FOR UPDATE OF d",
+    "SELECT forebay.require($1::smallint[], $2::bytea[], $3::bytea[])",
 ];
 
-/// Whether an id stands for a commit (`true`) or for its refusal.
-pub(super) const KNOWN: &str = "SELECT applied FROM forebay.applied WHERE id = $1::bytea";
+/// Ids that are in the table, and whether each stands for a commit (`true`) or for its refusal.
+pub(super) const KNOWN: &str = "SELECT id, applied FROM forebay.applied WHERE id = ANY($1::bytea[])";
 
-/// Enters an id, so that its commit can never be applied. It waits for a commit of the same id that is on its way, and
-/// fails if that wins.
-pub(super) const TOMBSTONE: &str = "INSERT INTO forebay.applied (id, applied) VALUES ($1::bytea, false)";
+/// Enters ids, so that their commits can never be applied. It waits for a commit of such an id that is on its way, and
+/// leaves alone what is there.
+pub(super) const TOMBSTONES: &str = "\
+INSERT INTO forebay.applied (id, applied) SELECT id, false FROM unnest($1::bytea[]) AS id ON CONFLICT (id) DO NOTHING";
 
 /// Names behind one, up to a number of them and to so many bytes ([`forebay::store::NAMES_BYTES_MAX`]).
 pub(super) const SCAN: &str = "\

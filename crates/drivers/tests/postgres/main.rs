@@ -1,6 +1,7 @@
 //! The driver over a real PostgreSQL, which each test starts for itself.
 
 mod faults;
+mod groups;
 mod mapping;
 mod opening;
 #[path = "../../../../tests/common/postgres.rs"]

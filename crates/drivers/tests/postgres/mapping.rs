@@ -12,7 +12,7 @@ use forebay_drivers::postgres::{OpenError, Postgres, PostgresOptions, setup};
 use crate::server::Server;
 use crate::{open, options, tokio_runtime};
 
-const USERS: &str = "\
+pub const USERS: &str = "\
 CREATE TABLE users (
     id integer PRIMARY KEY, name text NOT NULL, visits integer NOT NULL DEFAULT 7, price numeric(6,2), data jsonb,
     raw bytea, uid uuid, seen timestamptz, flag boolean, code varchar(3), email text UNIQUE,
@@ -21,15 +21,15 @@ CREATE TABLE users (
 );
 INSERT INTO users (id, name) VALUES (1, 'Ada'), (2, 'Bob');";
 
-struct World {
-    runtime: tokio::runtime::Runtime,
-    server: Server,
-    database: String,
-    options: PostgresOptions,
+pub struct World {
+    pub runtime: tokio::runtime::Runtime,
+    pub server: Server,
+    pub database: String,
+    pub options: PostgresOptions,
 }
 
 impl World {
-    fn new(tables: &str, maps: &[&str]) -> World {
+    pub fn new(tables: &str, maps: &[&str]) -> World {
         let server = Server::start();
         let database = server.database();
         server.sql(&database, tables);
@@ -38,44 +38,44 @@ impl World {
         World { runtime: tokio_runtime(), server, database, options }
     }
 
-    fn open(&self) -> (Postgres, Mint) {
+    pub fn open(&self) -> (Postgres, Mint) {
         self.runtime.block_on(setup::init(&self.options)).expect("it is prepared");
         let store = open(&self.runtime, self.options.clone()).expect("it opens");
         let mint = Mint::new(store.incarnation());
         (store, mint)
     }
 
-    fn sql(&self, statement: &str) -> String {
+    pub fn sql(&self, statement: &str) -> String {
         self.server.sql(&self.database, statement)
     }
 }
 
-fn key(name: &str) -> Key {
+pub fn key(name: &str) -> Key {
     Key::new(0, name.as_bytes())
 }
 
-fn blob(text: &str) -> Blob {
+pub fn blob(text: &str) -> Blob {
     Blob::from(text.as_bytes())
 }
 
-fn get(store: &Postgres, name: &str) -> Read {
+pub fn get(store: &Postgres, name: &str) -> Read {
     block_on(store.get(&[key(name)])).expect("it can be read").remove(0)
 }
 
-fn field(read: &Read, name: &str) -> Option<String> {
+pub fn field(read: &Read, name: &str) -> Option<String> {
     let Some(Value { data: Data::Hash(hash), .. }) = &read.value else { return None };
     hash.get(name.as_bytes()).map(|value| String::from_utf8_lossy(value).into_owned())
 }
 
-fn set(name: &str, value: &str) -> Change {
+pub fn set(name: &str, value: &str) -> Change {
     Change::SetField(blob(name), blob(value))
 }
 
-fn add(name: &str, delta: i64) -> Change {
+pub fn add(name: &str, delta: i64) -> Change {
     Change::AddInteger { field: Some(blob(name)), delta }
 }
 
-fn commit_of(mint: &Mint, writes: &[(&str, Vec<Change>)], checks: &[(&str, Version)]) -> Commit {
+pub fn commit_of(mint: &Mint, writes: &[(&str, Vec<Change>)], checks: &[(&str, Version)]) -> Commit {
     let write = |(name, changes): &(&str, Vec<Change>)| Write { key: key(name), changes: changes.clone(), after: None };
     let checks = checks.iter().map(|(name, version)| (key(name), *version)).collect();
     Commit {
@@ -296,6 +296,24 @@ fn what_others_write_is_told() {
         until_told(&store, "pet:2:cat");
         world.sql("TRUNCATE pets");
         assert_eq!(block_on(store.outside()), Some(Outside::Everything), "{mode}");
+    }
+}
+
+/// A unique column may be NULL: such a row is no document, and others may write it all the same.
+#[test]
+fn a_row_without_a_key_is_no_document() {
+    for mode in ["column", "side"] {
+        let map = format!("mail:{{email}} -> users(email) version({mode})");
+        let world = World::new(USERS, &[&map]);
+        let (store, _) = world.open();
+        assert_eq!(block_on(store.outside()), Some(Outside::Everything));
+        assert_eq!(block_on(store.scan(0, None, 10)).expect("it can be read"), [], "{mode}");
+        world.sql("INSERT INTO users (id, name) VALUES (3, 'Cy'); UPDATE users SET visits = 8 WHERE id = 3");
+        world.sql("UPDATE users SET email = 'bob@x' WHERE id = 2");
+        assert_eq!(until_told(&store, "mail:bob@x"), [key("mail:bob@x")], "{mode}");
+        assert_eq!(block_on(store.scan(0, None, 10)).expect("it can be read"), [key("mail:bob@x")], "{mode}");
+        world.sql("UPDATE users SET email = NULL WHERE id = 2; DELETE FROM users WHERE id = 3");
+        assert_eq!(until_told(&store, "mail:bob@x"), [key("mail:bob@x")], "{mode}");
     }
 }
 

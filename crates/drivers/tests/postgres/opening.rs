@@ -124,3 +124,33 @@ fn tls_checks_the_server() {
     let refused = at("").err().expect("nobody vouches for it").to_string();
     assert!(refused.contains("certificate"), "{refused}");
 }
+
+/// What stands under our names may be somebody else's: that is an error, never a panic.
+#[test]
+fn objects_of_other_types_are_an_error() {
+    let server = Server::start();
+    let runtime = tokio_runtime();
+    let meta = |columns: &str, values: &str| {
+        let database = server.database();
+        let tables = format!(
+            "CREATE SCHEMA forebay; CREATE TABLE forebay.applied (id bytea, applied boolean);
+             CREATE TABLE forebay.meta ({columns}); INSERT INTO forebay.meta VALUES ({values})"
+        );
+        server.sql(&database, &tables);
+        open(&runtime, options(&server, &database)).err().expect("it can't be opened").to_string()
+    };
+    assert!(meta("format text, incarnation bigint, floor bytea", "'1', 0, ''").contains("column 0"));
+    assert!(meta("format integer, incarnation bigint, floor text", "1, 0, ''").contains("column 1"));
+    assert!(meta("format integer, incarnation integer, floor bytea", "1, 0, ''").contains("column 0"));
+    let database = server.database();
+    let store = open(&runtime, options(&server, &database)).expect("it opens");
+    let mint = Mint::new(store.incarnation());
+    let committed = block_on(store.commit(&[put(&mint, b"k")])).remove(0);
+    assert!(matches!(committed, CommitOutcome::Committed(_)), "{committed:?}");
+    server.sql(&database, "ALTER TABLE forebay.documents ALTER COLUMN value TYPE text USING 'x'");
+    for keys in [&[Key::new(0, b"k")][..], &[Key::new(0, b"k"), Key::new(0, b"l")]] {
+        assert!(block_on(store.get(keys)).is_err());
+    }
+    server.sql(&database, "ALTER TABLE forebay.documents ALTER COLUMN name TYPE text USING 'x'");
+    assert!(block_on(store.scan(0, None, 10)).is_err());
+}

@@ -22,7 +22,7 @@ use super::journal::{AppendError, Found, Journal, OpenError};
 use super::lanes::{LaneRule, Lanes};
 use super::mode::{BreakerSettings, Mode};
 use super::pending::{Amount, Buffer, Merged};
-use super::record::Description;
+use super::record::{Description, Record, Standing};
 use super::recovery;
 use super::state::{Counts, State};
 use crate::error::Unavailable;
@@ -176,7 +176,7 @@ impl Gate {
             let lanes = settings.lanes.of(&*store, keys);
             buffer.restore(pending, lanes);
         }
-        store.keep_ids(buffer.oldest_id());
+        store.keep_ids_from(buffer.oldest_id());
         let mut state = State::new(buffer, settings.breaker, store.incarnation());
         (state.opens_late, state.write_back) = (opens_late, settings.write_back_ms.is_some());
         if opens_late {
@@ -228,8 +228,8 @@ impl Gate {
     }
 
     /// Gives a quarantined transaction up, for `reason`; false if it is not quarantined.
-    pub fn give_up(&self, number: u64, reason: &str) -> bool {
-        self.inner.give_up(number, reason)
+    pub async fn give_up(&self, number: u64, reason: &str) -> Result<bool, AppendError> {
+        self.inner.give_up(number, reason).await
     }
 
     /// Looks at what is buffered.
@@ -443,6 +443,11 @@ impl Inner {
             let mut state = self.state();
             let merge = self.settings.merge && self.may_merge(&state);
             for (at, (commit, lanes)) in group.iter().zip(lanes).enumerate() {
+                // Better now than when nobody waits for the answer any more.
+                if let Some(why) = self.store.refuses(commit).filter(|_| !unknown(at)) {
+                    outcomes[at] = Some(CommitOutcome::Refused(why));
+                    continue;
+                }
                 let now_ms = self.runtime.now_ms();
                 if commit.strict {
                     outcomes[at] = Some(told.get(at).cloned().unwrap_or_else(|| self.not_kept(&state)));
@@ -647,24 +652,32 @@ impl Inner {
         for number in numbers {
             if state.buffer.retry(number) {
                 tried += 1;
-                drop(self.journal.append(super::record::Record::Retried { number }));
+                drop(self.journal.append(Record::Retried { number }));
             }
         }
         self.settle(&mut state);
         tried
     }
 
-    fn give_up(&self, number: u64, reason: &str) -> bool {
+    async fn give_up(&self, number: u64, reason: &str) -> Result<bool, AppendError> {
+        let noted = {
+            let state = self.state();
+            if !matches!(state.buffer.standing(number), Some(Standing::Quarantined(_))) {
+                return Ok(false);
+            }
+            self.journal.append(Record::Dropped { number, reason: reason.to_owned() })
+        };
+        // Before anything is written in its place: a restart must not bring it back.
+        noted.await?;
+        self.journal.flush().await?;
         let mut state = self.state();
-        let Some(keys) = state.buffer.give_up(number) else { return false };
+        let Some(keys) = state.buffer.give_up(number) else { return Ok(false) };
         tracing::warn!(number, reason, "a buffered transaction was given up by an operator");
-        let record = super::record::Record::Dropped { number, reason: reason.to_owned() };
-        drop(self.journal.append(record));
         state.tickets.dropped(number, reason);
         state.counts.dropped += 1;
         state.invalidate(keys);
         self.settle(&mut state);
-        true
+        Ok(true)
     }
 }
 

@@ -1,19 +1,64 @@
-//! Buffered transactions on disk: an append-only file of numbered records.
+//! Buffered transactions on disk: an append-only file of numbered records, so that what was acknowledged outlives the
+//! process.
+//!
+//! * `codec`: the binary form of records.
+//! * `frame`: how they stand in the file; how a torn tail is told from damage.
+//! * `index`: which of them still mean something.
+//! * `log`: the file itself.
+//!
+//! **Groups.** [`Journal::append`] takes a record's place in the order at once. One task at a time takes what waits, writes
+//! it with one write and, as durability says, one sync, and answers.
+//!
+//! **A failed write or sync ends it.** What such a file holds afterwards nobody can know, so it is closed and never
+//! written again, and what comes later is refused. The next start reads what is really there.
+//!
+//! **What a loss of power costs.** With `always` nothing acknowledged. With `interval` and `never` what was acknowledged
+//! after the last sync may be gone, and the file can't know how much that was. So it knows a bound: no number is
+//! acknowledged above one that a *mark* has reserved, and a mark is synced before it counts. A start that finds another
+//! boot of the machine, and no mark of an orderly end, reports all numbers between the last one there and the bound as
+//! perhaps lost, and a new epoch begins; tickets of the old one can then be judged one by one. While nothing is appended,
+//! a mark notes that nothing can be lost. A process that is killed loses nothing: what it has written, the system has.
+//! What can't be known: whether the last group of records under `always` was acknowledged, if the disk lied about its
+//! sync, or if it was damaged before another one followed; then it looks like a tail that was never written.
+//!
+//! **Rewriting.** When records that mean nothing any more are more than half of the file, what is pending is written to a
+//! new one, synced, and renamed over the old.
 
+mod codec;
+mod frame;
+mod index;
+mod log;
+
+use std::collections::VecDeque;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 
 use futures_channel::oneshot;
 use thiserror::Error;
 
-use super::disk::Folder;
+use self::codec::Effect;
+use self::index::Live;
+use self::log::{Log, Opened, Work};
+use super::disk::{DiskFile, Folder};
 use super::record::{Description, Epoch, Loss, Pending, Record};
 use crate::runtime::Runtime;
 use crate::store::embedded::Durability;
 
 /// Bytes that one record takes at most.
 pub const RECORD_BYTES_MAX: usize = 64 << 20;
+
+/// Transactions pending at most.
+pub const PENDING_MAX: usize = 1 << 22;
+
+/// Transactions that one record names at most.
+pub const NUMBERS_MAX: usize = 1 << 16;
+
+/// Bytes of records on their way to the disk at most.
+pub const WAITING_BYTES_MAX: usize = 256 << 20;
+
+/// Bytes that are written at a time, unless one record is longer.
+const GROUP_BYTES_MAX: usize = 8 << 20;
 
 /// How to open a journal.
 #[derive(Clone, Debug)]
@@ -64,14 +109,21 @@ pub struct Torn {
     pub bytes: u64,
 }
 
-/// Reads pending transactions, one at a time.
-pub struct PendingRecords {}
+/// Reads pending transactions, one at a time, as they were when the journal was opened.
+pub struct PendingRecords {
+    file: Option<Arc<dyn DiskFile>>,
+    name: String,
+    marker: u64,
+    live: std::vec::IntoIter<Live>,
+}
 
 impl Iterator for PendingRecords {
     type Item = Result<Pending, OpenError>;
 
     fn next(&mut self) -> Option<Result<Pending, OpenError>> {
-        unimplemented!("follows")
+        let file = self.file.as_deref()?;
+        let live = self.live.next()?;
+        Some(log::read_live(file, &self.name, self.marker, &live))
     }
 }
 
@@ -155,6 +207,12 @@ pub enum AppendError {
         /// What happened.
         why: String,
     },
+    /// A new file could not be written; the old one goes on, with what it says.
+    #[error("the journal could not be rewritten: {why}; make room on its disk and try again")]
+    NotRewritten {
+        /// What happened.
+        why: String,
+    },
     /// The record does not fit those before it. Surely not written.
     #[error("record out of place: {0}; this is an error of forebay, please report it")]
     Misplaced(String),
@@ -181,7 +239,32 @@ pub struct JournalStat {
 
 /// The journal; cheap to clone.
 #[derive(Clone)]
-pub struct Journal {}
+pub struct Journal(Arc<Shared>);
+
+struct Shared {
+    runtime: Runtime,
+    bytes_max: u64,
+    durability: Durability,
+    front: Mutex<Front>,
+    log: Mutex<Log>,
+}
+
+/// What is asked of the file, and what is known of it without asking.
+struct Front {
+    waiting: VecDeque<Waiting>,
+    waiting_bytes: usize,
+    /// A task is at work, and will look again before it ends.
+    at_work: bool,
+    epoch: Epoch,
+    losses: Vec<Loss>,
+    /// As of the last group.
+    stat: JournalStat,
+}
+
+struct Waiting {
+    work: Work,
+    answer: oneshot::Sender<Result<(), AppendError>>,
+}
 
 /// A record on its way to the disk. It gets there whether this is waited for or not.
 pub struct Appending(Result<oneshot::Receiver<Result<(), AppendError>>, AppendError>);
@@ -207,51 +290,230 @@ impl Journal {
         folder: Arc<dyn Folder>,
         options: JournalOptions,
     ) -> Result<(Journal, Found), OpenError> {
-        let _ = (runtime, folder, options);
-        unimplemented!("follows")
+        let Opened { log, created, torn, lost, floor } = Log::open(&runtime, folder, &options)?;
+        let header = log.header();
+        let found = Found {
+            epoch: header.epoch,
+            created,
+            description: header.description.clone(),
+            next_number: floor + 1,
+            pending_count: log.index().count() as u64,
+            pending: log.pending(),
+            torn,
+            lost,
+            losses: header.losses.clone(),
+        };
+        let front = Front {
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            at_work: false,
+            epoch: header.epoch,
+            losses: header.losses.clone(),
+            stat: stat(&log, options.bytes_max),
+        };
+        let JournalOptions { bytes_max, durability, .. } = options;
+        let (front, log) = (Mutex::new(front), Mutex::new(log));
+        let shared = Arc::new(Shared { runtime: runtime.clone(), bytes_max, durability, front, log });
+        if let Some(pause) = durability.flush_every() {
+            let journal = Arc::downgrade(&shared);
+            runtime.clone().spawn(async move {
+                loop {
+                    runtime.sleep(pause).await;
+                    let Some(shared) = Weak::upgrade(&journal) else { return };
+                    if shared.ask(Work::Tick, 0).await.is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        Ok((Journal(shared), found))
     }
 
     /// The present epoch.
     pub fn epoch(&self) -> Epoch {
-        unimplemented!("follows")
+        self.0.front().epoch
+    }
+
+    /// When a record is safe on disk.
+    pub fn durability(&self) -> Durability {
+        self.0.durability
     }
 
     /// Appends `record`, behind all for which this was called before. The answer is done when the record is as safe as
     /// durability wants; all that wait share one sync.
     pub fn append(&self, record: Record) -> Appending {
-        let _ = record;
-        unimplemented!("follows")
+        let (adds, names) = match &record {
+            Record::Buffered(_) => (true, 1),
+            Record::Applied(numbers) | Record::Merged { from: numbers, .. } => (false, numbers.len()),
+            _ => (false, 1),
+        };
+        if names > NUMBERS_MAX {
+            let why = format!("it names {names} transactions, {NUMBERS_MAX} are allowed");
+            return Appending(Err(AppendError::Misplaced(why)));
+        }
+        let body = codec::encode_record(&record);
+        if body.len() > RECORD_BYTES_MAX {
+            return Appending(Err(AppendError::TooLarge { bytes: body.len() as u64 }));
+        }
+        // Merging frees more than it takes, so it is never for want of room that it can't be done.
+        let room = if adds { body.len() as u64 } else { 0 };
+        self.0.ask(Work::Append { effect: Effect::of(&record), body }, room)
     }
 
     /// Reads a pending transaction back; none if it is not pending.
     pub async fn read(&self, number: u64) -> Result<Option<Pending>, OpenError> {
-        let _ = number;
-        unimplemented!("follows")
+        let shared = Arc::clone(&self.0);
+        self.0.runtime.blocking(move || shared.log().read(number)).await
     }
 
     /// Says what pending changes mean from now on; durable when done.
     pub async fn describe(&self, description: Description) -> Result<(), AppendError> {
-        let _ = description;
-        unimplemented!("follows")
+        self.0.ask(Work::Describe(description), 0).await
     }
 
     /// Makes all that was appended before durable.
     pub async fn flush(&self) -> Result<(), AppendError> {
-        unimplemented!("follows")
+        self.0.ask(Work::Sync, 0).await
     }
 
     /// Makes all durable, and notes that nothing can have been lost. What is appended later is refused.
     pub async fn close(&self) -> Result<(), AppendError> {
-        unimplemented!("follows")
+        self.0.ask(Work::Close, 0).await
     }
 
-    /// What it looks like now.
+    /// What it looks like now; as of the last group that was written.
     pub fn stat(&self) -> JournalStat {
-        unimplemented!("follows")
+        self.0.front().stat.clone()
     }
 
     /// All losses known, oldest first.
     pub fn losses(&self) -> Vec<Loss> {
-        unimplemented!("follows")
+        self.0.front().losses.clone()
+    }
+}
+
+impl Shared {
+    fn front(&self) -> MutexGuard<'_, Front> {
+        self.front.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts `work` behind what waits, if there is room for `room` more bytes of pending records.
+    fn ask(self: &Arc<Shared>, work: Work, room: u64) -> Appending {
+        let bytes = work.bytes();
+        let (answer, answered) = oneshot::channel();
+        let mut front = self.front();
+        if let Err(refused) = front.admits(bytes, room, self.bytes_max) {
+            return Appending(Err(refused));
+        }
+        front.waiting_bytes += bytes;
+        front.waiting.push_back(Waiting { work, answer });
+        if !std::mem::replace(&mut front.at_work, true) {
+            drop(front);
+            self.runtime.spawn(Arc::clone(self).work());
+        }
+        Appending(Ok(answered))
+    }
+
+    /// Does what waits, group after group, until nothing does.
+    async fn work(self: Arc<Shared>) {
+        loop {
+            let group = self.front().group();
+            if group.is_empty() {
+                return;
+            }
+            let shared = Arc::clone(&self);
+            let done = move || shared.write(group);
+            for (answer, result) in self.runtime.blocking(done).await {
+                // Nobody may wait any more.
+                let _ = answer.send(result);
+            }
+        }
+    }
+
+    fn write(&self, group: Vec<Waiting>) -> Vec<(oneshot::Sender<Result<(), AppendError>>, Result<(), AppendError>)> {
+        let (work, answers): (Vec<Work>, Vec<_>) =
+            group.into_iter().map(|waiting| (waiting.work, waiting.answer)).unzip();
+        let mut log = self.log();
+        let results = log.run(&work);
+        let (epoch, losses) = (log.header().epoch, log.header().losses.clone());
+        let stat = stat(&log, self.bytes_max);
+        drop(log);
+        let mut front = self.front();
+        front.waiting_bytes -= work.iter().map(Work::bytes).sum::<usize>();
+        (front.stat, front.epoch, front.losses) = (stat, epoch, losses);
+        answers.into_iter().zip(results).collect()
+    }
+}
+
+impl Front {
+    fn admits(&self, bytes: usize, room: u64, bytes_max: u64) -> Result<(), AppendError> {
+        if let Some(why) = &self.stat.closed {
+            return Err(AppendError::Closed { why: why.clone() });
+        }
+        let full = |what, limit| Err(AppendError::Full { what, limit });
+        if self.waiting_bytes + bytes > WAITING_BYTES_MAX {
+            return full("bytes on their way to the disk", WAITING_BYTES_MAX as u64);
+        }
+        if room > 0 && self.stat.pending_bytes + self.waiting_bytes as u64 + room > bytes_max {
+            return full("bytes of buffered transactions", bytes_max);
+        }
+        if room > 0 && self.stat.pending + self.waiting.len() as u64 >= PENDING_MAX as u64 {
+            return full("number of buffered transactions", PENDING_MAX as u64);
+        }
+        Ok(())
+    }
+
+    /// What is written next; empty if nothing waits, and then nobody is at work any more.
+    fn group(&mut self) -> Vec<Waiting> {
+        let mut bytes = 0;
+        let mut group = Vec::new();
+        while let Some(waiting) = self.waiting.pop_front() {
+            let length = waiting.work.bytes();
+            if !group.is_empty() && bytes + length > GROUP_BYTES_MAX {
+                self.waiting.push_front(waiting);
+                break;
+            }
+            bytes += length;
+            group.push(waiting);
+        }
+        self.at_work = !group.is_empty();
+        group
+    }
+}
+
+/// A file that holds `bodies` as records, as if they had been written and synced, for tests of what comes from disks.
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub fn file_of(bodies: &[&[u8]]) -> Vec<u8> {
+    let (epoch, description) = (Epoch(1), Description::default());
+    let header = codec::Header { epoch, marker: 2, safe_bytes: 0, last_number: 0, description, losses: Vec::new() };
+    let mut file = frame::prelude(&header);
+    for body in bodies {
+        let offset = file.len() as u64;
+        frame::write(header.marker, offset, offset, body, &mut file);
+    }
+    file
+}
+
+/// What `record` looks like in a file.
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub fn body_of(record: &Record) -> Vec<u8> {
+    codec::encode_record(record)
+}
+
+fn stat(log: &Log, bytes_max: u64) -> JournalStat {
+    JournalStat {
+        pending: log.index().count() as u64,
+        pending_bytes: log.index().bytes(),
+        file_bytes: log.file_bytes(),
+        bytes_max,
+        last_number: log.index().last_number(),
+        unsynced_bytes: log.unsynced_bytes(),
+        closed: log.closed().cloned(),
     }
 }

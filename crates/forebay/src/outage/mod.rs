@@ -12,6 +12,9 @@ pub mod disk;
 pub mod gate;
 pub mod journal;
 pub mod lanes;
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub mod lossy;
 pub mod mode;
 mod news;
 pub mod pending;

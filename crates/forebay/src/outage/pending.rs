@@ -125,16 +125,6 @@ pub struct Batch {
     lanes: Vec<Lane>,
 }
 
-/// What a batch that was applied leaves behind.
-#[derive(Debug, Default)]
-pub struct Applied {
-    /// Documents that nothing waits for any more.
-    pub emptied: Vec<Key>,
-    /// Transactions that are now the first of these documents, and the documents as they are behind them: to be
-    /// journaled, or a restart would not know them.
-    pub heads: Vec<(u64, Key, Read)>,
-}
-
 /// What is to be done next.
 #[derive(Debug)]
 pub enum Work {
@@ -189,6 +179,9 @@ impl Buffer {
         let number = self.next_number;
         let mut buffered = Buffered::from_commit(number, commit, now_ms);
         buffered.sent = sent;
+        if sent && mutation::on(Fault::AmbiguousUnderNewId) {
+            buffered.id = another(buffered.id);
+        }
         // A document with a queue was read from it, so its version is not the store's.
         buffered.checks.retain(|(key, _)| !self.rows.contains_key(key));
         let replaces = if merge && !sent { self.mergeable(&buffered, &lanes) } else { None };
@@ -202,10 +195,10 @@ impl Buffer {
             buffered.buffered_at_ms = old.buffered.buffered_at_ms;
         }
         for (at, write) in commit.writes.iter().enumerate() {
-            let first = match self.rows.get(&write.key) {
-                None => true,
-                Some(row) => replaces.is_some_and(|old| row.queue.front() == Some(&old)),
-            };
+            // Those on their way to the store may be gone when the journal is read again.
+            let carried = |number: &u64| self.entries.get(number).is_some_and(|entry| entry.stage == Stage::Carried);
+            let mut before = self.rows.get(&write.key).into_iter().flat_map(|row| row.queue.iter().rev());
+            let first = before.find(|number| replaces != Some(**number)).is_none_or(carried);
             if first && !stands_alone(&buffered.writes[at].changes) {
                 let value = write.after.clone().map(Value::compact);
                 buffered.known.push((write.key.clone(), Read { value, version: commit.version }));
@@ -214,7 +207,7 @@ impl Buffer {
         let bytes = entry_bytes(&buffered);
         let rows: usize = commit.writes.iter().map(|write| self.row_growth(&write.key, write.after.as_ref())).sum();
         let room = self.bytes_max.saturating_sub(self.bytes);
-        if bytes + rows > room && !mutation::on(Fault::BufferUnbounded) {
+        if bytes + rows > room {
             return Err(Full { needed: bytes + rows, room });
         }
         self.next_number += 1;
@@ -245,7 +238,10 @@ impl Buffer {
     fn insert(&mut self, entry: Entry) {
         let number = entry.buffered.number;
         for lane in &entry.lanes {
-            self.lanes.entry(*lane).or_default().waiting.insert(number);
+            let state = self.lanes.entry(*lane).or_default();
+            if !(state.busy && mutation::on(Fault::LaneForgotten)) {
+                state.waiting.insert(number);
+            }
         }
         self.bytes += entry.bytes;
         self.ids.insert(entry.buffered.id);
@@ -312,11 +308,11 @@ impl Buffer {
         }
         for lane in lanes {
             let waiting = &mut self.lanes.entry(lane).or_default().waiting;
-            if behind {
-                waiting.remove(&number)
-            } else {
-                waiting.insert(number)
-            };
+            match behind {
+                true => drop(waiting.remove(&number)),
+                false if mutation::on(Fault::LaneForgotten) => {}
+                false => drop(waiting.insert(number)),
+            }
         }
         self.forget_idle_lanes(number);
     }
@@ -356,6 +352,7 @@ impl Buffer {
         for (at, write) in entry.buffered.writes.iter().enumerate() {
             let Some(row) = self.rows.get_mut(&write.key) else { continue };
             match row.queue.front() == Some(&number) {
+                true if stored.is_some() && mutation::on(Fault::QueueTrimmedWhole) => row.queue.clear(),
                 true => drop(row.queue.pop_front()),
                 false => row.queue.retain(|other| *other != number),
             }
@@ -551,9 +548,41 @@ impl Buffer {
         apply_all(&mut value, &written.changes).ok().map(|()| value)
     }
 
-    /// The store has applied the first `count` of `batch`; where it told another result than was computed, `changed`
-    /// says so.
-    pub fn applied(&mut self, batch: &Batch, count: usize, changed: &[(Key, Read)]) -> Applied {
+    /// The store has applied the first `count` of `batch`, with results other than computed where `changed` says so.
+    /// Answers the transactions that will be the first of their documents behind these, and the documents as they are
+    /// behind them: to be journaled before it says that these are applied, or a restart would not know them.
+    pub fn heads(&mut self, batch: &Batch, count: usize, changed: &[(Key, Read)]) -> Vec<(u64, Key, Read)> {
+        let applied: BTreeSet<u64> = batch.numbers.iter().take(count).copied().collect();
+        let mut results: HashMap<&Key, Option<&Value>, foldhash::quality::RandomState> = HashMap::default();
+        for write in batch.commits.iter().take(count).flat_map(|commit| &commit.writes) {
+            results.insert(&write.key, write.after.as_ref());
+        }
+        results.extend(changed.iter().map(|(key, read)| (key, read.value.as_ref())));
+        let mut heads = Vec::new();
+        for (key, value) in results {
+            let Some(row) = self.rows.get(key) else { continue };
+            let Some(number) = row.queue.iter().find(|number| !applied.contains(number)).copied() else { continue };
+            let Some(entry) = self.entries.get_mut(&number) else { continue };
+            let buffered = &mut entry.buffered;
+            let Some(written) = buffered.writes.iter().find(|write| write.key == *key) else { continue };
+            if stands_alone(&written.changes) || buffered.known.iter().any(|(known, _)| known == key) {
+                continue;
+            }
+            let mut value = value.cloned();
+            if apply_all(&mut value, &written.changes).is_ok() {
+                let read = Read { value, version: buffered.version };
+                // Not charged: it is what the row holds, or held.
+                buffered.known.push((key.clone(), read.clone()));
+                heads.push((number, key.clone(), read));
+            }
+        }
+        heads.sort_unstable_by(|(left, a, _), (right, b, _)| (left, a).cmp(&(right, b)));
+        heads
+    }
+
+    /// The store has applied the first `count` of `batch`, and the journal says so. Answers the documents that nothing
+    /// waits for any more.
+    pub fn applied(&mut self, batch: &Batch, count: usize, changed: &[(Key, Read)]) -> Vec<Key> {
         let mut emptied = Vec::new();
         for (number, commit) in batch.numbers.iter().zip(&batch.commits).take(count) {
             let mut stored = commit.writes.clone();
@@ -573,26 +602,7 @@ impl Buffer {
                 }
             }
         }
-        let writes = batch.commits.iter().take(count).flat_map(|commit| &commit.writes);
-        let heads = writes.filter_map(|write| self.know_head(&write.key)).collect();
-        Applied { emptied, heads }
-    }
-
-    /// What the document of `key` is behind the transaction that heads its queue now, if that does not follow from the
-    /// transaction itself and was not known before.
-    fn know_head(&mut self, key: &Key) -> Option<(u64, Key, Read)> {
-        let row = self.rows.get(key)?;
-        let (number, mut value) = (*row.queue.front()?, row.stored.clone()?);
-        let buffered = &mut self.entries.get_mut(&number)?.buffered;
-        let written = buffered.writes.iter().find(|write| write.key == *key)?;
-        if stands_alone(&written.changes) || buffered.known.iter().any(|(known, _)| known == key) {
-            return None;
-        }
-        apply_all(&mut value, &written.changes).ok()?;
-        let read = Read { value, version: buffered.version };
-        // Not charged: as long as the row is there it holds no more than its latest document.
-        buffered.known.push((key.clone(), read.clone()));
-        Some((number, key.clone(), read))
+        emptied
     }
 
     /// The store has answered for `batch`, or not: what of it is still here waits again, to be sent under the same
@@ -704,6 +714,9 @@ impl Buffer {
         let Found { mut buffered, standing } = found;
         // Nobody knows whether it was on its way when the process ended.
         buffered.sent = true;
+        if mutation::on(Fault::RestoredUnderNewId) {
+            buffered.id = another(buffered.id);
+        }
         let number = buffered.number;
         self.next_number = self.next_number.max(number + 1);
         for write in &buffered.writes {
@@ -853,6 +866,11 @@ impl Row {
     fn recharge(&mut self, key: &Key) {
         self.bytes = self.charge(key);
     }
+}
+
+/// Another id, for faults.
+fn another(TxnId(version): TxnId) -> TxnId {
+    TxnId(Version { sequence: version.sequence + (1 << 32), ..version })
 }
 
 /// Whether the document behind `changes` does not depend on the one before.

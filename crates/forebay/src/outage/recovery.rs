@@ -11,8 +11,9 @@ use futures_channel::oneshot;
 use futures_util::future::select;
 
 use super::gate::{Inner, OnConflict};
+use super::journal::AppendError;
 use super::mode::Mode;
-use super::pending::{Applied, BATCH_COMMITS_MAX, Batch, Work};
+use super::pending::{BATCH_COMMITS_MAX, Batch, Work};
 use super::record::{Buffered, Record};
 use super::state::State;
 use crate::error::Unavailable;
@@ -199,41 +200,57 @@ impl Inner {
     async fn carry(&self, batch: Batch) {
         let away = self.state().next_outage();
         let outcomes = self.ask_to_commit(&batch.commits, away).await;
-        let applied = self.carried(batch, outcomes);
-        if applied.is_empty() {
-            return;
-        }
-        // The store may forget an id only when the journal does not bring it back after a crash.
-        if self.journal.append(Record::Applied(applied)).await.is_ok() {
-            let state = self.state();
-            self.store.keep_ids(state.buffer.oldest_id());
-        }
-    }
-
-    /// Notes what the store said of a batch; answers the numbers that are in the store now.
-    fn carried(&self, batch: Batch, outcomes: Vec<CommitOutcome>) -> Vec<u64> {
-        let mut changed: Vec<(Key, Read)> = Vec::new();
         let mut outcomes = outcomes.into_iter().peekable();
-        let mut count = 0;
+        let (mut changed, mut count) = (Vec::new(), 0);
         while let Some(CommitOutcome::Committed(told)) =
             outcomes.next_if(|outcome| matches!(outcome, CommitOutcome::Committed(_)))
         {
             changed.extend(told);
             count += 1;
         }
-        let applied = batch.numbers[..count].to_vec();
         let stopped = batch.numbers.get(count).copied().zip(outcomes.next());
+        if count > 0
+            && let Err(error) = self.note_applied(&batch, count, &changed).await
+        {
+            // Their documents stay as they are, and take no direct write: a journal that brought these transactions back
+            // would show what they wrote instead of it.
+            tracing::error!(%error, count, "what was carried over can't be noted; mend the disk and start again");
+            return;
+        }
+        self.carried(batch, count, changed, stopped);
+        let state = self.state();
+        self.store.keep_ids_from(state.buffer.oldest_id());
+    }
+
+    /// Has the journal say that the first `count` of `batch` are in the store. Only then may the documents be written
+    /// directly again, and their ids be forgotten.
+    async fn note_applied(&self, batch: &Batch, count: usize, changed: &[(Key, Read)]) -> Result<(), AppendError> {
+        let noted = {
+            let mut state = self.state();
+            for (number, key, read) in state.buffer.heads(batch, count, changed) {
+                drop(self.journal.append(Record::Known { number, key, read }));
+            }
+            // Of several lanes their numbers need not rise.
+            let mut numbers = batch.numbers[..count].to_vec();
+            numbers.sort_unstable();
+            self.journal.append(Record::Applied(numbers))
+        };
+        if mutation::on(Fault::AppliedNotNoted) {
+            return Ok(());
+        }
+        noted.await?;
+        self.journal.flush().await
+    }
+
+    /// Takes out of the buffer what the store has of a batch, and looks at what `stopped` it.
+    fn carried(&self, batch: Batch, count: usize, changed: Vec<(Key, Read)>, stopped: Option<(u64, CommitOutcome)>) {
         let mut state = self.state();
         state.carried -= 1;
         for (number, commit) in batch.numbers.iter().zip(&batch.commits).take(count) {
             state.tickets.applied(*number, commit.version);
         }
         state.counts.applied += count as u64;
-        let Applied { emptied, heads } = state.buffer.applied(&batch, count, &changed);
-        for (number, key, read) in heads {
-            // Ahead of the record that these were applied, so that at no time neither is there.
-            drop(self.journal.append(Record::Known { number, key, read }));
-        }
+        let emptied = state.buffer.applied(&batch, count, &changed);
         if !self.store.caps().owned {
             state.invalidate(emptied.into_iter().chain(changed.into_iter().map(|(key, _)| key)));
         }
@@ -246,7 +263,6 @@ impl Inner {
             None => state.batch_max = (state.batch_max * 2).min(BATCH_COMMITS_MAX),
         }
         self.settle(&mut state);
-        applied
     }
 
     /// Others have changed `keys` since transaction `number` saw them.

@@ -23,8 +23,12 @@ macro_rules! figures_of_inner {
             self.inner.lane(key)
         }
 
-        fn keep_ids(&self, oldest: Option<$crate::version::TxnId>) {
-            self.inner.keep_ids(oldest);
+        fn refuses(&self, commit: &$crate::store::Commit) -> Option<String> {
+            self.inner.refuses(commit)
+        }
+
+        fn keep_ids_from(&self, oldest: Option<$crate::version::TxnId>) {
+            self.inner.keep_ids_from(oldest);
         }
 
         fn outside(&self) -> futures_util::future::BoxFuture<'_, Option<$crate::store::Outside>> {

@@ -58,7 +58,7 @@ impl Late {
         }
         match (self.open)().await {
             Ok(store) => {
-                store.keep_ids(*self.kept.lock().unwrap_or_else(PoisonError::into_inner));
+                store.keep_ids_from(*self.kept.lock().unwrap_or_else(PoisonError::into_inner));
                 tracing::info!(store = store.name(), "the store is reached for the first time");
                 let _ = self.opened.set(store);
                 let waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
@@ -138,10 +138,14 @@ impl Store for Late {
         self.opened.get().map_or(Some(u32::MAX), |store| store.lane(key))
     }
 
-    fn keep_ids(&self, oldest: Option<TxnId>) {
+    fn refuses(&self, commit: &Commit) -> Option<String> {
+        self.opened.get().and_then(|store| store.refuses(commit))
+    }
+
+    fn keep_ids_from(&self, oldest: Option<TxnId>) {
         *self.kept.lock().unwrap_or_else(PoisonError::into_inner) = oldest;
         if let Some(store) = self.opened.get() {
-            store.keep_ids(oldest);
+            store.keep_ids_from(oldest);
         }
     }
 

@@ -15,6 +15,7 @@ use super::tombstones::Tombstones;
 use super::{Caps, Commit, CommitOutcome, Read, ReadError, Resolved, Store};
 use crate::error::Unavailable;
 use crate::key::{Key, KeyRef, SPACES};
+use crate::mutation::{self, Fault};
 use crate::value::{Data, Value};
 use crate::version::{TxnId, Version};
 
@@ -79,9 +80,14 @@ impl Default for Memory {
     }
 }
 
+/// By what [`State::documents`] knows a key.
+fn hash(hasher: &foldhash::fast::RandomState, key: KeyRef<'_>) -> u64 {
+    if mutation::on(Fault::KnownHash) { key.hash64() } else { hasher.hash_one(key) }
+}
+
 impl State {
     fn document(&self, key: &Key) -> Option<&Document> {
-        self.documents.find(self.hasher.hash_one(key), |document| document.key == *key)
+        self.documents.find(hash(&self.hasher, key.borrow()), |document| document.key == *key)
     }
 
     fn version(&self, key: &Key) -> Version {
@@ -98,10 +104,10 @@ impl State {
     fn set(&mut self, key: &Key, after: Option<Value>, version: Version) {
         let count = &mut self.counts[usize::from(key.space())];
         let expires_at_ms = after.as_ref().and_then(|value| value.expires_at_ms);
-        let hash = self.hasher.hash_one(key);
+        let hash_here = hash(&self.hasher, key.borrow());
         let same = |document: &Document| document.key == *key;
         let old = match after {
-            Some(value) => match self.documents.find_mut(hash, same) {
+            Some(value) => match self.documents.find_mut(hash_here, same) {
                 Some(document) => {
                     document.version = version;
                     Some(std::mem::replace(&mut document.value, value))
@@ -111,14 +117,14 @@ impl State {
                     self.order.insert(key.clone());
                     *count += 1;
                     let hasher = &self.hasher;
-                    let rehash = |document: &Document| hasher.hash_one(&document.key);
-                    self.documents.insert_unique(hash, Document { key, value, version }, rehash);
+                    let rehash = |document: &Document| hash(hasher, document.key.borrow());
+                    self.documents.insert_unique(hash_here, Document { key, value, version }, rehash);
                     None
                 }
             },
             None => {
                 self.tombstones.insert(key.clone(), version, self.group);
-                let old = self.documents.find_entry(hash, same).ok().map(|found| found.remove().0.value);
+                let old = self.documents.find_entry(hash_here, same).ok().map(|found| found.remove().0.value);
                 *count -= u64::from(old.is_some());
                 self.order.remove(key);
                 old
@@ -183,7 +189,7 @@ impl Store for Memory {
         let state = self.shared();
         // Loads that do not wait for each other: first where the documents are said to be, then keys and values.
         let probable: SmallVec<[Option<&Document>; 32]> =
-            keys.iter().map(|key| state.documents.find(state.hasher.hash_one(key), |_| true)).collect();
+            keys.iter().map(|key| state.documents.find(hash(&state.hasher, *key), |_| true)).collect();
         for document in probable.into_iter().flatten() {
             let value = match &document.value.data {
                 Data::Bytes(bytes) => bytes.first(),
@@ -269,5 +275,30 @@ impl Store for Memory {
 
     fn flush(&self) -> BoxFuture<'_, Result<(), Unavailable>> {
         Box::pin(ready(Ok(())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::chosen_to_collide;
+
+    /// Documents that a look-up of any of `keys` has to compare names with, all together.
+    fn compared(keys: &[Key]) -> usize {
+        let memory = Memory::new();
+        let mut state = memory.exclusive();
+        for key in keys {
+            state.set(key, Some(Value::bytes(*b"x")), Version::ZERO);
+        }
+        assert!(keys.iter().all(|key| state.document(key).is_some()));
+        keys.iter().map(|key| state.documents.iter_hash(hash(&state.hasher, key.borrow())).count()).sum()
+    }
+
+    #[test]
+    fn names_cannot_be_chosen_to_collide() {
+        let keys = chosen_to_collide(64);
+        assert!(compared(&keys) < 3 * keys.len());
+        let _on = mutation::put_back(Some(Fault::KnownHash));
+        assert_eq!(compared(&keys), keys.len() * keys.len(), "without its own seed this test must fail");
     }
 }

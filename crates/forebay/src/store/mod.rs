@@ -220,6 +220,31 @@ pub trait Store: Send + Sync + 'static {
     /// What became of a commit that answered [`CommitOutcome::Unknown`]. Reopens what has to be reopened first.
     fn outcome(&self, id: TxnId) -> BoxFuture<'_, Result<Resolved, Unavailable>>;
 
+    /// As [`Store::outcome`] for many commits of a group that was not answered; one answer each, in the order of `ids`.
+    /// Those that were not applied never will be, under these ids.
+    fn outcomes<'a>(&'a self, ids: &'a [TxnId]) -> BoxFuture<'a, Result<Vec<Resolved>, Unavailable>> {
+        Box::pin(async move {
+            let mut resolved = Vec::with_capacity(ids.len());
+            for id in ids {
+                resolved.push(self.outcome(*id).await?);
+            }
+            Ok(resolved)
+        })
+    }
+
+    /// Why the store would surely refuse `commit`, as far as it can tell without being asked: a key that names nothing, a
+    /// field that is not there.
+    fn refuses(&self, commit: &Commit) -> Option<String> {
+        let _ = commit;
+        None
+    }
+
+    /// Commits with ids from `oldest` on are kept elsewhere and may still come, however many others come meanwhile: so
+    /// whether they were applied must not be forgotten. `None`: none is kept any more.
+    fn keep_ids_from(&self, oldest: Option<TxnId>) {
+        let _ = oldest;
+    }
+
     /// At most `limit` keys of `space` in the store's order, after `after`, and none after their names pass
     /// [`NAMES_BYTES_MAX`]; fewer than these bounds allow means the end ([`ended`]).
     fn scan<'a>(
@@ -255,12 +280,6 @@ pub trait Store: Send + Sync + 'static {
     fn lane(&self, key: &Key) -> Option<u32> {
         let _ = key;
         None
-    }
-
-    /// Commits with ids from `oldest` on may come again, however old they get: what became of them must not be
-    /// forgotten. `None` takes that back.
-    fn keep_ids(&self, oldest: Option<TxnId>) {
-        let _ = oldest;
     }
 
     /// Bytes of memory that the store may hold for itself (page cache), to be counted in the cache's budget.

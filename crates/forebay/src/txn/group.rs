@@ -19,17 +19,16 @@
 //! asked. Its keys leave the cache, its results stay beside their locks, so nobody reads around it; its client is told
 //! `Unknown` after the first question that the store can't answer, and commits that come meanwhile are `Unavailable`.
 
+mod last;
 mod now;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::hash::BuildHasher;
 use std::mem;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use hashbrown::HashTable;
 
 use super::locks::{Locks, Owner, Pending};
 use super::placed::{Placed, Rest};
@@ -42,6 +41,7 @@ use crate::runtime::{self, Runtime};
 use crate::store::{Commit, CommitOutcome, Resolved, Store, Write};
 use crate::sync::{Mutex, MutexGuard};
 use crate::version::Mint;
+use last::LastReads;
 pub(super) use now::Now;
 
 /// Commits that one flush of the store may carry.
@@ -392,39 +392,25 @@ impl Committer {
         if hashes.len() > 1 {
             self.cache.prefetch(&hashes);
         }
-        let mut last: Vec<(Key, Option<Read>)> = Vec::with_capacity(hashes.len());
-        // Where each key stands in `last`, and for each write where its key stands there, and its place.
-        let mut index = HashTable::<(u64, usize)>::with_capacity(hashes.len());
+        let mut last = LastReads::with_capacity(hashes.len());
+        // For each write where its key stands in `last`, and its place.
         let mut results: Vec<(usize, u64)> = Vec::with_capacity(hashes.len());
-        // Of its own seed: names could be chosen that all have one `hash64`.
-        let hasher = foldhash::fast::RandomState::default();
         let owned = self.store.caps().owned;
         let mut settled = Vec::with_capacity(group.len());
         for (mut placed, changed, ticket) in group {
             let version = placed.commit.version;
             for write in mem::take(&mut placed.commit.writes) {
                 let Write { key, after, .. } = write;
-                let hash = hasher.hash_one(&key);
                 let actual = changed.iter().find(|(changed, _)| *changed == key).map(|(_, read)| read.clone());
                 // Where others write too, only the store can say what came of it: without that the key leaves the
                 // cache.
                 let known = actual.or_else(|| owned.then_some(Read { value: after, version }));
                 let read = known.filter(|_| !placed.uncached);
-                let at = match index.find(hash, |(_, at)| last[*at].0 == key) {
-                    Some((_, at)) => *at,
-                    None => last.len(),
-                };
-                results.push((at, placed.place));
-                match last.get_mut(at) {
-                    Some((_, overtaken)) => *overtaken = read,
-                    None => {
-                        index.insert_unique(hash, (hash, at), |(hash, _)| *hash);
-                        last.push((key, read));
-                    }
-                }
+                results.push((last.set(key, read), placed.place));
             }
             settled.push((placed, Settlement::Published(Landed { version, ticket })));
         }
+        let mut last = last.into_reads();
         // What the store has lost since it answered, because it had to be reopened, must not be cached: looked at again
         // behind the installs, since whoever sees the new incarnation first clears the cache once.
         let incarnation = settled.iter().map(|(placed, _)| placed.commit.version.incarnation).max();

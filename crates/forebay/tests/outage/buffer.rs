@@ -219,7 +219,10 @@ impl World {
             self.apply(*number, commit);
         }
         let told = told.min(applied);
-        for (number, key, read) in self.buffer.applied(&batch, told, &[]).heads {
+        let heads = self.buffer.heads(&batch, told, &[]);
+        self.buffer.applied(&batch, told, &[]);
+        for (number, key, read) in heads {
+            assert_eq!(self.buffer.numbers(Some(&key), 0, 1), [number]);
             let buffered = self.buffer.buffered(number).expect("it waits");
             assert!(buffered.known.contains(&(key, read)), "what {number} leaves is known");
         }

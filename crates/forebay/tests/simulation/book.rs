@@ -6,10 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay::runtime::Runtime;
-use forebay::txn::TxnError;
 use forebay::txn::history::Record;
-use forebay::{Key, TxnId, Version};
+use forebay::txn::{Landed, TxnError};
+use forebay::{Key, TxnId};
 
+use crate::client::happens_too;
 use crate::oracle::committed_under;
 use crate::world::Scenario;
 
@@ -70,6 +71,11 @@ pub struct Marks {
     pub lost: u64,
     pub watch_failed: u64,
     pub expired: u64,
+    pub buffered: u64,
+    pub full: u64,
+    pub outages: u64,
+    pub killed: u64,
+    pub paused: u64,
 }
 
 impl Marks {
@@ -88,11 +94,21 @@ impl Marks {
         let disk =
             [(self.crashes, "crashes"), (self.reopened_with_loss, "reopenings with loss"), (self.lost, "losses")];
         let mut expected = always.to_vec();
-        if scenario != Scenario::Sound {
+        expected.extend(happens_too(self));
+        if !matches!(scenario, Scenario::Sound | Scenario::Outage) {
             expected.extend(faulty);
         }
         if scenario == Scenario::Disk {
             expected.extend(disk);
+        }
+        if scenario == Scenario::Outage {
+            let outages = [
+                (self.buffered, "buffered transactions"),
+                (self.full, "full buffers"),
+                (self.outages, "outages"),
+                (self.crashes, "crashes"),
+            ];
+            expected.extend(outages);
         }
         for (count, what) in expected {
             assert!(count > 0, "no {what} in any run");
@@ -114,6 +130,11 @@ impl Marks {
             (&mut self.lost, other.lost),
             (&mut self.watch_failed, other.watch_failed),
             (&mut self.expired, other.expired),
+            (&mut self.buffered, other.buffered),
+            (&mut self.full, other.full),
+            (&mut self.outages, other.outages),
+            (&mut self.killed, other.killed),
+            (&mut self.paused, other.paused),
         ];
         for (mine, more) in pairs {
             *mine += more;
@@ -177,7 +198,7 @@ impl Book {
     }
 
     /// Its client was told.
-    pub fn told(&self, id: Option<TxnId>, outcome: &Result<Option<Version>, TxnError>) {
+    pub fn told(&self, id: Option<TxnId>, outcome: &Result<Option<Landed>, TxnError>) {
         let mut pages = self.pages();
         let marks = &mut pages.marks;
         let told = match outcome {
@@ -205,7 +226,7 @@ impl Marks {
         match error {
             TxnError::Conflict(why) if why.starts_with("waited") => self.lock_timeouts += 1,
             TxnError::Conflict(_) => self.conflicts += 1,
-            TxnError::StoreDown(_) => self.store_down += 1,
+            TxnError::StoreDown(_) | TxnError::BufferFull(_) => self.store_down += 1,
             TxnError::Unknown(_) => self.unknown += 1,
             TxnError::Refused(_) => self.lost += 1,
             error => broken("errors", error.to_string()),

@@ -23,6 +23,16 @@ const GATE: &[Expected] = &[
     (Fault::WatchIgnored, Scenario::Sound, 200),
     (Fault::OrphanCommitted, Scenario::Faulty, 200),
     (Fault::PendingShown, Scenario::Sound, 200),
+    (Fault::AppliedIdsIgnored, Scenario::Outage, 500),
+    (Fault::QueueTrimmedWhole, Scenario::Outage, 200),
+    (Fault::LaneForgotten, Scenario::Outage, 200),
+    (Fault::RestoredUnderNewId, Scenario::Outage, 500),
+    (Fault::AmbiguousUnderNewId, Scenario::Outage, 200),
+    (Fault::LanesIgnored, Scenario::Outage, 200),
+    (Fault::WritesOvertakeDrain, Scenario::Outage, 200),
+    (Fault::AcknowledgedBeforeJournal, Scenario::Outage, 200),
+    (Fault::ReadsUnmerged, Scenario::Outage, 200),
+    (Fault::AppliedNotNoted, Scenario::Outage, 1000),
 ];
 
 #[test]

@@ -11,8 +11,10 @@
 
 mod book;
 mod client;
+mod detached;
 mod gate;
 mod oracle;
+mod outages;
 mod regressions;
 mod seeds;
 mod unordered;
@@ -37,6 +39,11 @@ fn faulty_stores() {
 #[test]
 fn crashing_disks() {
     run_all("crashing_disks", Scenario::Disk);
+}
+
+#[test]
+fn outages() {
+    run_all("outages", Scenario::Outage);
 }
 
 /// Some runs, crashed at each of their steps in turn.

@@ -77,7 +77,12 @@ fn one_commit_clears_up_nothing_about_another() {
     let runtime = simulation.runtime();
     let delay = Delay { fixed: Duration::from_millis(5), jitter: Duration::ZERO };
     let faults = Faults { unknown_applied_per_mille: 1000, ..Faults::default() };
-    let faulty = Arc::new(Faulty::new(runtime.clone(), Arc::new(Unordered(Memory::new())), faults, 1));
+    let faulty = Arc::new(Faulty::new(
+        runtime.clone(),
+        Arc::new(Unordered { memory: Arc::new(Memory::new()), incarnation: 1 }),
+        faults,
+        1,
+    ));
     let engine = engine(runtime.clone(), Arc::new(Delayed::new(runtime.clone(), faulty.clone(), delay)));
     let ended = simulation.run(async move {
         let put = async |key: Key| {

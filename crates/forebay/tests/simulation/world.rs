@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay::Key;
-use forebay::cache::CacheOptions;
+use forebay::cache::{CacheOptions, Context};
 use forebay::policy::{POLICIES, choose};
 use forebay::runtime::Runtime;
 use forebay::runtime::simulated::{Ended, Simulation, SplitMix};
@@ -16,7 +16,7 @@ use forebay::store::faulty::{Faults, Faulty};
 use forebay::store::forgetful::Forgetful;
 use forebay::store::memory::Memory;
 use forebay::txn::history::{History, Record};
-use forebay::txn::{Engine, EngineOptions, TxnLimits};
+use forebay::txn::{Ahead, Documents, Engine, EngineOptions, Mode, Plan, PlannedLock, TxnLimits};
 
 use crate::book::{Book, Marks, broken, expect};
 use crate::client;
@@ -35,6 +35,8 @@ pub enum Scenario {
     Faulty,
     /// A disk that fails, forgets what was not synced, and machines that crash.
     Disk,
+    /// A database behind the outage's gate that goes away, and machines that crash.
+    Outage,
 }
 
 /// By what two runs of one seed are compared.
@@ -45,13 +47,13 @@ pub struct Ran {
 }
 
 /// What outlives a life.
-struct Past {
-    book: Book,
+pub struct Past {
+    pub book: Book,
     /// Transactions of earlier lives, as far as they are not lost.
     records: Vec<Record>,
     /// Above all their ticks.
     tick: u64,
-    log: u64,
+    pub log: u64,
 }
 
 /// One run of `seed`.
@@ -62,7 +64,7 @@ pub fn run(seed: u64, scenario: Scenario) -> Ran {
         Scenario::Sound | Scenario::Faulty => {
             let faulty = scenario == Scenario::Faulty;
             let memory: Arc<dyn Store> = match random.below(4) {
-                0 => Arc::new(Unordered(Memory::new())),
+                0 => Arc::new(Unordered { memory: Arc::new(Memory::new()), incarnation: 1 }),
                 _ => Arc::new(Memory::new()),
             };
             let open = |_: &Runtime| memory.clone();
@@ -70,6 +72,7 @@ pub fn run(seed: u64, scenario: Scenario) -> Ran {
             live(seed, &mut random, &mut past, Life { open: &open, wrap: &wrap, disk: None, crash_at: None });
         }
         Scenario::Disk => run_on_disk(seed, &mut random, &mut past, None),
+        Scenario::Outage => crate::outages::run(seed, &mut random, &mut past),
     }
     past.ran()
 }
@@ -114,11 +117,7 @@ fn run_on_disk(seed: u64, random: &mut SplitMix, past: &mut Past, crash_at: Opti
 
 /// Puts delays, and faults if `faulty`, before a store.
 fn behind(runtime: &Runtime, store: Arc<dyn Store>, random: &mut SplitMix, faulty: bool) -> Arc<dyn Store> {
-    let delay = Delay { fixed: Duration::from_micros(random.below(200)), jitter: Duration::from_micros(1000) };
-    let store: Arc<dyn Store> = match random.below(4) {
-        0 => store,
-        _ => Arc::new(Delayed::new(runtime.clone(), store, delay)),
-    };
+    let store = slow(runtime, store, random);
     if !faulty {
         return store;
     }
@@ -131,6 +130,15 @@ fn behind(runtime: &Runtime, store: Arc<dyn Store>, random: &mut SplitMix, fault
         outages: Vec::new(),
     };
     Arc::new(Faulty::new(runtime.clone(), store, faults, random.draw()))
+}
+
+/// Puts delays before a store, mostly.
+pub fn slow(runtime: &Runtime, store: Arc<dyn Store>, random: &mut SplitMix) -> Arc<dyn Store> {
+    let delay = Delay { fixed: Duration::from_micros(random.below(200)), jitter: Duration::from_micros(1000) };
+    match random.below(4) {
+        0 => store,
+        _ => Arc::new(Delayed::new(runtime.clone(), store, delay)),
+    }
 }
 
 type Wrap<'a> = &'a dyn Fn(&Runtime, Arc<dyn Store>, &mut SplitMix) -> Arc<dyn Store>;
@@ -182,6 +190,12 @@ fn live(seed: u64, random: &mut SplitMix, past: &mut Past, life: Life<'_>) {
 
 /// Compares what the store holds with what clients were told, and checks the history of all lives so far.
 fn take_stock(simulation: &Simulation, store: &Arc<dyn Store>, past: &mut Past, history: &History) {
+    enter(past, history);
+    judge(simulation, store, past);
+}
+
+/// Adds a life's history to that of the lives before it.
+pub fn enter(past: &mut Past, history: &History) {
     let offset = past.tick;
     let mut records = history.records();
     let without_locks = records.iter().filter(|record| record.name.starts_with("read@")).count();
@@ -193,6 +207,10 @@ fn take_stock(simulation: &Simulation, store: &Arc<dyn Store>, past: &mut Past, 
     }
     past.records.append(&mut records);
     past.book.enter(&past.records);
+}
+
+/// Judges all lives so far by what the store holds now.
+pub fn judge(simulation: &Simulation, store: &Arc<dyn Store>, past: &mut Past) {
     let stock = oracle::stock(simulation, store, &past.book);
     let lost = oracle::told_the_truth(&past.book, &stock);
     past.records = oracle::survivors(std::mem::take(&mut past.records), &stock, &lost);
@@ -200,7 +218,7 @@ fn take_stock(simulation: &Simulation, store: &Arc<dyn Store>, past: &mut Past, 
     client::check_values(&past.book, &stock);
 }
 
-fn engine(runtime: &Runtime, store: Arc<dyn Store>, random: &mut SplitMix, history: Arc<History>) -> Engine {
+pub fn engine(runtime: &Runtime, store: Arc<dyn Store>, random: &mut SplitMix, history: Arc<History>) -> Engine {
     let policy = POLICIES[random.below(POLICIES.len() as u64) as usize].name;
     let choice = choose(policy).unwrap_or_else(|error| broken("policies", error.to_string()));
     Engine::new(EngineOptions {
@@ -219,7 +237,7 @@ fn engine(runtime: &Runtime, store: Arc<dyn Store>, random: &mut SplitMix, histo
 }
 
 /// All that happens in one life.
-async fn work(engine: Engine, seed: u64, book: Book, disk: Option<Forgetful>, random: u64) {
+pub async fn work(engine: Engine, seed: u64, book: Book, disk: Option<Forgetful>, random: u64) {
     let runtime = engine.runtime().clone();
     let mut clients = Vec::new();
     for client in client::clients(&engine, seed, &book) {
@@ -241,13 +259,24 @@ async fn work(engine: Engine, seed: u64, book: Book, disk: Option<Forgetful>, ra
         if engine.locked_keys() == 0 {
             // That a store had to be reopened, and lost something, is noticed by the next read that reaches it.
             let nobodys = [Key::new(0, b"nobody's")];
-            read(engine.store(), &nobodys).await;
+            while engine.store().get(&nobodys).await.is_err() {
+                runtime.sleep(Duration::from_micros(100)).await;
+            }
             drop(engine.fetch_ahead(&nobodys).await);
+            no_clearing(&engine).await;
             return;
         }
         runtime.sleep(Duration::from_millis(100)).await;
     }
     broken("no lock left", format!("{} keys are locked although nobody works", engine.locked_keys()));
+}
+
+/// Waits for a clearing whose client is gone: a transaction gets no lock in a space that is being cleared.
+async fn no_clearing(engine: &Engine) {
+    let key = Key::new(client::CLEARED_SPACE, b"nobody's");
+    let plan = Plan { locks: vec![PlannedLock { key, mode: Mode::Shared, load: false }], watched: Vec::new() };
+    let look = |_: &mut Documents| -> Result<(), ()> { Ok(()) };
+    while engine.execute_locked(&plan, Context::default(), &mut Ahead::default(), look).await.is_err() {}
 }
 
 /// The disk refuses writes and syncs for a while, at some moment.

@@ -1,12 +1,15 @@
 //! What a session does beside serving: it shows requests to monitors, waits out a pause, and times what had to wait.
 
+use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use forebay::mutation::{self, Fault};
 use forebay_protocol::{Frame, Reply};
 use futures_util::future::{Either, select};
 
 use super::Session;
+use super::open::WHOLE_TIME_UP;
 use crate::attention::{MONITORS, PAUSED, TRACED};
 use crate::command::{Command, Effect, Flag};
 use crate::monitor;
@@ -21,7 +24,7 @@ impl Session {
             return;
         }
         let attention = self.shared.attention.get();
-        if attention & PAUSED != 0 {
+        if attention & PAUSED != 0 && !mutation::on(Fault::PauseIgnored) {
             self.wait_for_pause(command, frame).await;
         }
         if attention & MONITORS != 0 && !command.is(Flag::Admin) {
@@ -42,16 +45,35 @@ impl Session {
             None => matches!(command.name, "flushdb" | "flushall" | "exec" | "txn"),
         };
         // Whoever else waits in this connection's batch has been answered before.
-        let shared = self.shared.clone();
+        let (shared, client) = (self.shared.clone(), self.client.clone());
         let runtime = shared.engine.runtime();
-        let resumed = std::pin::pin!(shared.pause.wait(writes, runtime, &shared.attention));
-        let gone = std::pin::pin!(async {
-            let killed = std::pin::pin!(self.client.killed());
-            let stopped = std::pin::pin!(shared.stopping.wait());
-            select(killed, stopped).await;
+        let mut resumed = pin!(shared.pause.wait(writes, runtime, &shared.attention));
+        let mut gone = pin!(async {
+            let killed = async {
+                if mutation::on(Fault::KillWaitsForPause) {
+                    std::future::pending::<()>().await;
+                }
+                client.killed().await;
+            };
+            select(pin!(killed), pin!(shared.stopping.wait())).await;
         });
-        if let Either::Right(_) = select(resumed, gone).await {
-            self.closing = true;
+        loop {
+            // Its client is not idle; but a transaction must not hold its locks for as long as a pause may take.
+            let ends = self.open.ends(shared.engine.limits());
+            let time_up = async {
+                match ends {
+                    Some(at) => runtime.sleep(at.saturating_sub(runtime.elapsed())).await,
+                    None => std::future::pending().await,
+                }
+            };
+            match select(&mut resumed, select(&mut gone, pin!(time_up))).await {
+                Either::Left(_) => return,
+                Either::Right((Either::Left(_), _)) => {
+                    self.closing = true;
+                    return;
+                }
+                Either::Right((Either::Right(_), _)) => self.roll_back(WHOLE_TIME_UP),
+            }
         }
     }
 

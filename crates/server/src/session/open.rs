@@ -7,6 +7,9 @@ use forebay::txn::{Transaction, TxnLimits};
 
 use crate::state::Shared;
 
+/// What a client is told whose transaction has taken `txn_ms_max`.
+pub(super) const WHOLE_TIME_UP: &str = "timeout: txn_ms_max";
+
 /// A session's interactive transaction.
 #[derive(Default)]
 pub struct Open {
@@ -129,7 +132,13 @@ impl Open {
         let whole = *began + Duration::from_millis(limits.txn_ms_max);
         Some(match idle <= whole {
             true => Deadline { at: idle, reason: "timeout: txn_idle_ms_max" },
-            false => Deadline { at: whole, reason: "timeout: txn_ms_max" },
+            false => Deadline { at: whole, reason: WHOLE_TIME_UP },
         })
+    }
+
+    /// When it is to be rolled back even if its client is not idle, on the runtime's clock.
+    pub fn ends(&self, limits: &TxnLimits) -> Option<Duration> {
+        let State::Open { began, .. } = &self.state else { return None };
+        Some(*began + Duration::from_millis(limits.txn_ms_max))
     }
 }

@@ -13,9 +13,10 @@ use forebay_protocol::Reply;
 use forebay_server::{ServerOptions, Shared};
 use futures_util::future::{Either, select};
 
-use crate::book::{Book, broken, expect};
-use crate::connection::{Connection, Request, request};
+use crate::book::{Book, Marks, broken, expect};
+use crate::connection::{Connection, Ended, Request, request};
 use crate::oracle::Stock;
+use crate::orders::{Orders, PAUSE_MS_MAX};
 
 /// Names of counters; the first two always grow together, by scripts or transactions.
 const COUNTERS: [&str; 5] = ["pair0", "pair1", "counter0", "counter1", "counter2"];
@@ -40,10 +41,14 @@ pub fn all_keys() -> Vec<Key> {
 pub fn clients(engine: &Engine, seed: u64, book: &Book) -> Vec<Client> {
     // What was shown in an earlier life holds in this one: nothing acknowledged is lost.
     let shared = Arc::new(Shared::new(ServerOptions::new(engine.clone())));
+    let orders = Orders::new(book);
     let client = |number: u64| {
         let name = format!("client {number}");
+        let (connection, ended) = Connection::new(&shared, &orders, &name);
         Client {
-            connection: Connection::new(&shared, &name),
+            connection,
+            ended: Some(ended),
+            orders: orders.clone(),
             shared: shared.clone(),
             random: SplitMix::new(seed.wrapping_mul(37).wrapping_add(number)),
             book: book.clone(),
@@ -95,8 +100,16 @@ fn shown(reply: &Reply) -> Option<i64> {
     }
 }
 
+/// What happens here alone, and how often it did.
+pub fn happens_too(marks: &Marks) -> Vec<(u64, &'static str)> {
+    vec![(marks.killed, "connections that are killed"), (marks.paused, "requests that wait out a pause")]
+}
+
 pub struct Client {
     connection: Connection,
+    /// Taken when it begins.
+    ended: Option<Ended>,
+    orders: Orders,
     shared: Arc<Shared>,
     random: SplitMix,
     book: Book,
@@ -106,18 +119,24 @@ pub struct Client {
 impl Client {
     pub async fn run(mut self) {
         let runtime = self.shared.engine.runtime().clone();
+        let Some(mut ended) = self.ended.take() else { return };
         for _ in 0..STEPS {
-            if self.random.below(20) > 0 {
-                self.step().await;
-                continue;
-            }
-            let patience = runtime.sleep(Duration::from_micros(self.random.below(4000)));
-            let gone = matches!(select(Box::pin(self.step()), patience).await, Either::Right(_));
-            if gone {
-                self.book.note(&runtime, &format!("{} is gone", self.name));
-                self.book.pages().marks.dropped += 1;
-                self.connection = Connection::new(&self.shared, &self.name);
-            }
+            let patience = (self.random.below(20) == 0).then(|| Duration::from_micros(self.random.below(4000)));
+            let impatient = async {
+                match patience {
+                    Some(patience) => runtime.sleep(patience).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let left = match select(Box::pin(self.step()), select(&mut ended, Box::pin(impatient))).await {
+                Either::Left(_) => continue,
+                Either::Right((Either::Left(_), _)) => false,
+                Either::Right((Either::Right(_), _)) => true,
+            };
+            self.book.pages().marks.dropped += u64::from(left);
+            let why = if left { "is gone" } else { "was sent away" };
+            self.book.note(&runtime, &format!("{} {why}", self.name));
+            (self.connection, ended) = Connection::new(&self.shared, &self.orders, &self.name);
         }
     }
 
@@ -141,6 +160,9 @@ impl Client {
             6 => self.watch().await,
             7 => self.flushed().await,
             _ => self.transaction().await,
+        }
+        if self.chance(30) {
+            self.order().await;
         }
         if self.chance(3) {
             self.pause(2000).await;
@@ -349,6 +371,49 @@ impl Client {
         let replies = self.ask(&requests).await;
         self.book.pages().marks.clears += u64::from(requests[0][0] == "FLUSHDB" && !replies[0].is_error());
         self.ask(&[request("SELECT 0")]).await;
+    }
+
+    /// Sends others away, or makes them wait.
+    async fn order(&mut self) {
+        if self.chance(2) {
+            self.kill().await;
+            return;
+        }
+        self.pause_all().await;
+        if self.chance(2) {
+            self.pause(20_000).await;
+            match self.chance(2) {
+                true => self.kill().await,
+                false => self.unpause().await,
+            }
+        }
+    }
+
+    async fn kill(&mut self) {
+        let mut clients: Vec<u64> = self.shared.clients.all().iter().map(|client| client.id).collect();
+        clients.retain(|id| *id != self.connection.id());
+        let one = (!self.chance(8) && !clients.is_empty()).then(|| self.random.below(clients.len() as u64) as usize);
+        let text = match one {
+            Some(at) => format!("CLIENT KILL ID {}", clients[at]),
+            None => "CLIENT KILL TYPE normal".to_owned(),
+        };
+        let killed = one.map_or(clients.clone(), |at| vec![clients[at]]);
+        let replies = self.ask(&[request(&text)]).await;
+        expect(replies == [Reply::Integer(killed.len() as i64)], "errors", || format!("{text} got {replies:?}"));
+        killed.iter().for_each(|id| self.orders.kill(*id, self.shared.engine.runtime()));
+    }
+
+    async fn pause_all(&mut self) {
+        let ms_max = if self.chance(2) { 20 } else { PAUSE_MS_MAX };
+        let (ms, writes_only) = (1 + self.random.below(ms_max), self.chance(2));
+        let text = format!("CLIENT PAUSE {ms} {}", if writes_only { "WRITE" } else { "ALL" });
+        self.ask(&[request(&text)]).await;
+        self.orders.pause(ms, writes_only, self.shared.engine.runtime());
+    }
+
+    async fn unpause(&mut self) {
+        self.ask(&[request("CLIENT UNPAUSE")]).await;
+        self.orders.unpause(self.shared.engine.runtime());
     }
 
     /// TXN, command by command, its client thinking between them.

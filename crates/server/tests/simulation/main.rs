@@ -11,6 +11,7 @@ mod client;
 mod connection;
 #[path = "../../../forebay/tests/simulation/oracle.rs"]
 mod oracle;
+mod orders;
 #[path = "../../../forebay/tests/simulation/seeds.rs"]
 mod seeds;
 #[path = "../../../forebay/tests/simulation/unordered.rs"]
@@ -53,6 +54,10 @@ const GATE: &[Expected] = &[
     (Fault::OwnWritesHidden, Scenario::Sound, 200),
     (Fault::AbortLeavesWrites, Scenario::Sound, 200),
     (Fault::WatchIgnored, Scenario::Sound, 200),
+    (Fault::PauseIgnored, Scenario::Sound, 200),
+    (Fault::KilledInPauseServed, Scenario::Sound, 300),
+    (Fault::KillWaitsForPause, Scenario::Sound, 200),
+    (Fault::UnpauseWakesNobody, Scenario::Sound, 200),
     (Fault::LockWithoutResult, Scenario::Sound, 200),
     (Fault::AppliedIdsIgnored, Scenario::Faulty, 200),
     (Fault::AcknowledgedBeforeFsync, Scenario::Disk, 200),

@@ -27,7 +27,7 @@ pub(in crate::postgres) enum Kind {
 pub(in crate::postgres) struct Column {
     pub(in crate::postgres) name: String,
     pub(in crate::postgres) kind: Kind,
-    /// The type as SQL names it, without a length.
+    /// The type as SQL names it, without a length, and without the length of 1 that some names imply.
     pub(in crate::postgres) type_name: String,
     pub(in crate::postgres) writable: bool,
 }
@@ -44,6 +44,9 @@ pub(in crate::postgres) struct Table {
     pub(in crate::postgres) fields: Vec<Column>,
     /// The unique index on the key, whose violation means that another program made the row meanwhile.
     pub(in crate::postgres) unique_index: String,
+    /// Whether what happens to one row can't matter to another, here or elsewhere: no constraint but the key's and no
+    /// trigger but forebay's.
+    pub(in crate::postgres) independent: bool,
 }
 
 /// A name in double quotes.
@@ -57,11 +60,13 @@ SELECT c.oid, c.relkind::text, quote_ident(n.nspname) || '.' || quote_ident(c.re
     pg_get_userbyid(c.relowner)::text
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass($1)";
 
+/// Of a domain the type below: a cast to a domain would cut off what is too long.
 const COLUMNS: &str = "\
-SELECT a.attname::text, t.typname::text, format_type(a.atttypid, NULL), a.attgenerated::text,
+SELECT a.attname::text, t.typname::text, format_type(t.oid, -1), a.attgenerated::text,
     has_column_privilege(a.attrelid, a.attnum, 'UPDATE') AND has_column_privilege(a.attrelid, a.attnum, 'INSERT'),
-    coalesce(format_type(nullif(t.typelem, 0), NULL), '')
-FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+    coalesce(format_type(nullif(t.typelem, 0), -1), '')
+FROM pg_attribute a JOIN pg_type d ON d.oid = a.atttypid
+    JOIN pg_type t ON t.oid = CASE d.typtype WHEN 'd' THEN d.typbasetype ELSE d.oid END
 WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum";
 
 /// Unique indexes over plain columns: their names and columns.
@@ -72,6 +77,16 @@ WHERE i.indrelid = $1 AND i.indisunique AND i.indisvalid AND i.indpred IS NULL A
 GROUP BY i.indexrelid ORDER BY i.indexrelid";
 
 const TRIGGERS: &str = "SELECT tgname::text FROM pg_trigger WHERE tgrelid = $1 AND tgenabled IN ('O', 'A')";
+
+/// Whether rows depend on nothing but themselves.
+const INDEPENDENT: &str = "\
+SELECT c.relkind = 'r'
+    AND NOT EXISTS (SELECT FROM pg_constraint WHERE (conrelid = $1 OR confrelid = $1) AND contype IN ('f', 'x'))
+    AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = $1 AND NOT tgisinternal
+        AND tgname NOT IN ('forebay_version', 'forebay_change', 'forebay_truncate'))
+    AND NOT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $1)
+    AND (SELECT count(*) FROM pg_index WHERE indrelid = $1 AND indisunique) = 1
+FROM pg_class c WHERE c.oid = $1";
 
 struct Found {
     name: String,
@@ -145,7 +160,8 @@ pub(in crate::postgres) async fn look_up(
         given => given,
     };
     let mapping = Mapping { version, ..mapping.clone() };
-    Ok(Ok(Table { mapping, name, oid, key, fields, unique_index: unique_index.unwrap_or_default() }))
+    let independent = client.query_one(INDEPENDENT, &[&oid]).await?.get(0);
+    Ok(Ok(Table { mapping, name, oid, key, fields, unique_index: unique_index.unwrap_or_default(), independent }))
 }
 
 async fn columns_of(client: &Client, oid: u32) -> Result<Vec<Found>, Error> {

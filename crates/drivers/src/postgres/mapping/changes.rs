@@ -3,11 +3,11 @@
 
 use forebay::change::{Change, End};
 use forebay::store::Write;
-use forebay::value::Blob;
 use forebay::{Data, Value};
 
 use super::catalogue::{Column, Kind, Table, quoted};
-use super::sql::{hex, literal};
+use super::sql::{array_text, hex};
+use super::statement::{Act, Shape, Values};
 
 /// A column's new value: over the row `t`, and where there is no row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,38 +28,36 @@ struct RowChange<'a> {
 
 impl Table {
     /// The statements that `write` comes to, for the row with this key.
-    pub(in crate::postgres) fn write(&self, parts: &[&str], write: &Write) -> Result<Vec<String>, String> {
+    pub(in crate::postgres) fn write(&self, parts: &[&str], write: &Write) -> Result<Vec<(Shape, Values)>, String> {
+        let mut values = Values(parts.iter().map(|part| (*part).to_owned()).collect());
         let change = match &self.mapping.list {
-            Some(_) => self.list_change(write)?,
-            None => self.row_change(&write.changes)?,
+            Some(_) => self.list_change(write, &mut values)?,
+            None => self.row_change(&write.changes, &mut values)?,
         };
         let mut statements = Vec::new();
-        let condition = self.condition(parts)?;
         if change.deleted {
-            statements.push(format!("DELETE FROM {} t WHERE {condition}", self.name));
+            let key = Values(values.0[..parts.len()].to_vec());
+            statements.push((Shape { act: Act::Delete, sets: Vec::new(), inserts: Vec::new() }, key));
         }
         if change.sets.is_empty() {
             return Ok(statements);
         }
-        let set =
-            |(column, expression): &(&Column, Expression)| format!("{} = {}", quoted(&column.name), expression.of_row);
-        let sets: Vec<String> = change.sets.iter().map(set).collect();
-        let update = format!("UPDATE {} t SET {} WHERE {condition}", self.name, sets.join(", "));
-        if !change.inserts {
-            statements.push(update);
-            return Ok(statements);
+        let act = match (change.inserts, change.deleted) {
+            (false, _) => Act::Update,
+            (true, true) => Act::Insert,
+            (true, false) => Act::Upsert,
+        };
+        let (mut sets, mut inserts) = (Vec::new(), Vec::new());
+        for (column, expression) in change.sets {
+            let name = quoted(&column.name);
+            if act != Act::Insert {
+                sets.push(format!("{name} = {}", expression.of_row));
+            }
+            if change.inserts {
+                inserts.push((name, expression.of_nothing));
+            }
         }
-        let mut names: Vec<String> = self.key.iter().map(|column| quoted(&column.name)).collect();
-        let mut values: Vec<String> = parts.iter().map(|part| literal(part)).collect::<Result<_, String>>()?;
-        for (column, expression) in &change.sets {
-            names.push(quoted(&column.name));
-            values.push(expression.of_nothing.clone());
-        }
-        let insert = format!("INSERT INTO {} ({}) SELECT {}", self.name, names.join(", "), values.join(", "));
-        statements.push(match change.deleted {
-            true => insert,
-            false => format!("WITH u AS ({update} RETURNING 1) {insert} WHERE NOT EXISTS (SELECT FROM u)"),
-        });
+        statements.push((Shape { act, sets, inserts }, values));
         Ok(statements)
     }
 
@@ -73,22 +71,24 @@ impl Table {
         }
     }
 
-    fn row_change(&self, changes: &[Change]) -> Result<RowChange<'_>, String> {
+    fn row_change(&self, changes: &[Change], values: &mut Values) -> Result<RowChange<'_>, String> {
         let mut row = RowChange::default();
         for change in changes {
             match change {
                 Change::Delete => row = RowChange { deleted: true, ..RowChange::default() },
-                Change::Put(value) => self.put(&mut row, value)?,
+                Change::Put(value) => self.put(&mut row, value, values)?,
                 Change::SetField(field, value) => {
                     let column = self.field(field)?;
-                    row.set(column, constant(column, value)?);
+                    row.set(column, constant(column, value, values)?);
                     row.inserts = true;
                 }
                 Change::UnsetField(field) => row.set(self.field(field)?, null()),
-                Change::AddInteger { field: Some(field), delta } => row.add(self.field(field)?, &delta.to_string())?,
+                Change::AddInteger { field: Some(field), delta } => {
+                    row.add(self.field(field)?, false, values.place(delta.to_string(), "bigint")?)?;
+                }
                 Change::AddFloat { field: Some(field), delta } => {
                     let delta = String::from_utf8_lossy(delta);
-                    row.add(self.field(field)?, &format!("{}::numeric", literal(&delta)?))?;
+                    row.add(self.field(field)?, true, values.place(delta.into_owned(), "numeric")?)?;
                 }
                 Change::ExpireAt(_) | Change::Persist => {
                     return Err(format!("rows of {} don't expire; delete them where they are to go", self.name));
@@ -100,7 +100,7 @@ impl Table {
     }
 
     /// SET takes a JSON object and changes the fields that it names.
-    fn put<'a>(&'a self, row: &mut RowChange<'a>, value: &Value) -> Result<(), String> {
+    fn put<'a>(&'a self, row: &mut RowChange<'a>, value: &Value, values: &mut Values) -> Result<(), String> {
         let object = || format!("a row of {} is set by a JSON object, as {{\"field\": \"value\"}}", self.name);
         let Data::Bytes(bytes) = &value.data else { return Err(object()) };
         if value.expires_at_ms.is_some() {
@@ -117,7 +117,7 @@ impl Table {
                 serde_json::Value::String(text) => text.clone(),
                 other => other.to_string(),
             };
-            row.set(column, constant(column, text.as_bytes())?);
+            row.set(column, constant(column, text.as_bytes(), values)?);
         }
         row.inserts = true;
         Ok(())
@@ -125,13 +125,12 @@ impl Table {
 
     /// Pushes travel as pushes; what else happens to a list replaces it, under the row's lock and after the check that
     /// it is still what was read.
-    fn list_change(&self, write: &Write) -> Result<RowChange<'_>, String> {
+    fn list_change(&self, write: &Write, values: &mut Values) -> Result<RowChange<'_>, String> {
         let Some(column) = self.fields.first() else { return Err("the list has no column".into()) };
         let Kind::Array(element) = &column.kind else { return Err(format!("{} is no array", column.name)) };
         if !column.writable {
             return Err(format!("{} of {} is read-only", column.name, self.name));
         }
-        let constant = |element_value: &Blob| Ok::<_, String>(format!("{}::{element}", literal(utf8(element_value)?)?));
         let pushes_only = write.changes.iter().all(|change| matches!(change, Change::Push(..)));
         let expression = if pushes_only {
             let mut expression = Expression {
@@ -140,7 +139,7 @@ impl Table {
             };
             for change in &write.changes {
                 let Change::Push(end, value) = change else { continue };
-                let value = constant(value)?;
+                let value = values.place(utf8(value)?.to_owned(), element)?;
                 let push = |base: &str| match end {
                     End::Left => format!("array_prepend({value}, {base})"),
                     End::Right => format!("array_append({base}, {value})"),
@@ -152,8 +151,8 @@ impl Table {
             let whole = match write.after.as_ref().map(|value| (&value.data, value.expires_at_ms)) {
                 None => format!("'{{}}'::{element}[]"),
                 Some((Data::List(list), None)) => {
-                    let elements: Result<Vec<String>, String> = list.iter().map(constant).collect();
-                    format!("ARRAY[{}]::{element}[]", elements?.join(", "))
+                    let elements: Result<Vec<&str>, String> = list.iter().map(|element| utf8(element)).collect();
+                    values.place(array_text(elements?.into_iter().map(Some)), &format!("{element}[]"))?
                 }
                 Some(_) => return Err(format!("{} of {} is a list, and does not expire", column.name, self.name)),
             };
@@ -172,8 +171,8 @@ impl<'a> RowChange<'a> {
         }
     }
 
-    fn add(&mut self, column: &'a Column, delta: &str) -> Result<(), String> {
-        let fraction = delta.contains("numeric");
+    /// Adds what `delta` stands for, which has a fraction or not.
+    fn add(&mut self, column: &'a Column, fraction: bool, delta: String) -> Result<(), String> {
         let fits = match column.kind {
             Kind::Integer => !fraction,
             Kind::Number => true,
@@ -200,14 +199,15 @@ fn null() -> Expression {
     Expression { of_row: "NULL".into(), of_nothing: "NULL".into() }
 }
 
-/// A literal without a type: it takes the column's, as an assignment does, so that what does not fit is refused and
-/// nothing is cut off.
-fn constant(column: &Column, value: &[u8]) -> Result<Expression, String> {
+/// A value of the column's type without its length: the length is then the assignment's matter, which refuses what does
+/// not fit and cuts nothing off.
+fn constant(column: &Column, value: &[u8], values: &mut Values) -> Result<Expression, String> {
     let text = match column.kind {
-        Kind::Bytes => literal(&hex(value))?,
-        _ => literal(utf8(value).map_err(|why| format!("{}: {why}", column.name))?)?,
+        Kind::Bytes => hex(value),
+        _ => utf8(value).map_err(|why| format!("{}: {why}", column.name))?.to_owned(),
     };
-    Ok(Expression { of_row: text.clone(), of_nothing: text })
+    let place = values.place(text, &column.type_name)?;
+    Ok(Expression { of_row: place.clone(), of_nothing: place })
 }
 
 fn utf8(value: &[u8]) -> Result<&str, String> {

@@ -10,14 +10,16 @@
 //! NULL is an absent field; with `as list` the document is one column, an array. Names stand as the database has them,
 //! in double quotes where they are not plain.
 //!
-//! * `pattern`: keys and their parts. `catalogue`: what the database says about the tables. `sql`: statements on rows.
-//!   `changes`: a document's changes as SQL. `rows`: reading and committing.
+//! * `pattern`: keys and their parts. `catalogue`: what the database says about the tables. `sql`: statements that read
+//!   rows. `changes`: a document's changes as SQL. `statement`: those of one row, and of many at once. `rows`: reading
+//!   and committing.
 
 pub(super) mod catalogue;
 pub(super) mod changes;
 pub(super) mod pattern;
 pub(super) mod rows;
 pub(super) mod sql;
+pub(super) mod statement;
 
 use std::fmt;
 use std::str::FromStr;
@@ -123,6 +125,16 @@ impl FromStr for Mapping {
 }
 
 impl Mapping {
+    /// The values of the key columns of the row that is the document of this name; `None` if the name has another form.
+    pub fn split_name<'a>(&self, name: &'a str) -> Option<Vec<&'a str>> {
+        self.pattern.split(name)
+    }
+
+    /// The name of the document whose row has these key columns; `None` if it would read as another row's.
+    pub fn join_name<S: AsRef<str>>(&self, values: &[S]) -> Option<String> {
+        self.pattern.join(values)
+    }
+
     /// The same with versions from elsewhere; `mode` if it does not say.
     pub fn with_version(self, mode: Option<VersionMode>) -> Mapping {
         let version = match (mode, self.version) {

@@ -62,7 +62,7 @@ impl Pattern {
         Some(found)
     }
 
-    /// The name of the key with these parts; `None` if it would read as another's.
+    /// The name of the key with these parts; `None` if it would read as another's, or if they are not as many.
     pub(in crate::postgres) fn join<S: AsRef<str>>(&self, parts: &[S]) -> Option<String> {
         let mut name = self.start.clone();
         for ((_, behind), part) in self.parts.iter().zip(parts) {
@@ -70,7 +70,7 @@ impl Pattern {
             name.push_str(behind);
         }
         let again = self.split(&name)?;
-        again.iter().zip(parts).all(|(found, part)| *found == part.as_ref()).then_some(name)
+        again.into_iter().eq(parts.iter().map(AsRef::as_ref)).then_some(name)
     }
 }
 
@@ -86,6 +86,7 @@ mod tests {
         assert_eq!(pattern.split("x:1:2!"), None);
         assert_eq!(pattern.join(&["1", "2:3"]).as_deref(), Some("m:1:2:3!"));
         assert_eq!(pattern.join(&["1:2", "3"]), None, "it would be read as 1 and 2:3");
+        assert_eq!((pattern.join(&["1"]), pattern.join(&["1", "2", "3"])), (None, None));
         assert_eq!("user:{id}".parse::<Pattern>().expect("a pattern").split("user:"), Some(vec![""]));
     }
 }

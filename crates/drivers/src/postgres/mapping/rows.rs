@@ -1,6 +1,6 @@
 //! Reading and committing rows of mapped tables.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use forebay::store::{Commit, NAMES_BYTES_MAX, ReadError};
 use forebay::value::{Blob, Data, Hash, List, Value};
@@ -10,8 +10,10 @@ use tokio_postgres::SimpleQueryMessage;
 
 use super::VersionMode;
 use super::catalogue::{Kind, Table};
-use super::sql::{Row, hex};
+use super::sql::{Row, array_literal, hex};
+use super::statement::Script;
 use crate::postgres::classify::{self, Failure};
+use crate::postgres::commit::{Changed, Failed};
 use crate::postgres::documents::GetError;
 use crate::postgres::identity::Identity;
 use crate::postgres::ids;
@@ -70,6 +72,11 @@ impl Rows {
         }
         let patterns: Vec<String> = self.tables.iter().map(|table| table.mapping.pattern.to_string()).collect();
         Err(format!("no mapping names {key}; there is {}", patterns.join(", ")))
+    }
+
+    /// Whether what happens to the row of `key` can't matter to another row.
+    pub(in crate::postgres) fn is_independent(&self, key: &Key) -> bool {
+        self.place(key).is_ok_and(|place| self.tables[place.table].independent)
     }
 
     /// Reads `keys`, one statement per table, all in one round trip.
@@ -142,31 +149,30 @@ impl Rows {
         Ok(Read { value: Some(Value { data: Data::Hash(hash), expires_at_ms: None }), version: present })
     }
 
-    /// Commits as one batch, which is one message and one transaction: the id, locks on the rows that are written, the
-    /// checks, the changes, and what the rows are then.
+    /// Commits a group as one batch, which is one message and one transaction: the ids, locks on the rows that are
+    /// written, the checks, the changes, and what the rows are then.
     pub(in crate::postgres) async fn commit(
         &self,
         session: &Session,
         identity: &Identity,
         watch: &Watch,
-        commit: &Commit,
-    ) -> Result<Vec<(Key, Read)>, Failure> {
-        let batch = self.batch(commit).map_err(Failure::Refused)?;
-        let answer = match session.client.simple_query(&batch).await {
+        group: &[Commit],
+    ) -> Result<Vec<Changed>, Failed> {
+        let batch = self.batch(group)?;
+        let answer = match session.client.simple_query(&batch.text).await {
             Ok(answer) => answer,
-            Err(error) => return Err(self.failure(&error)),
+            Err(error) => return Err(Failed::at_check(self.failure(&error), &batch.checks)),
         };
-        let mut changed = Vec::with_capacity(commit.writes.len());
+        let mut changed: Vec<Changed> = vec![Vec::new(); group.len()];
         for message in &answer {
             let SimpleQueryMessage::Row(row) = message else { continue };
             if let Some(number) = row.text(0).and_then(|text| text.strip_prefix('#')?.parse().ok()) {
-                watch.is_ours(number, commit.writes.iter().map(|write| write.key.clone()).collect());
+                watch.is_ours(number, batch.written.iter().map(|(key, ..)| (*key).clone()).collect());
             }
-            let Some(write) = place_of(row).and_then(|place| commit.writes.get(place)) else { continue };
-            let table = self.place(&write.key).map_err(Failure::Unknown)?.table;
+            let Some((key, table, member)) = place_of(row).and_then(|place| batch.written.get(place)) else { continue };
             // It is committed: what can't be read of it is found when it is read next.
-            if let Ok(read) = self.decode(table, &write.key, row, identity) {
-                changed.push((write.key.clone(), read));
+            if let Ok(read) = self.decode(*table, key, row, identity) {
+                changed[*member].push(((*key).clone(), read));
             }
         }
         Ok(changed)
@@ -187,33 +193,72 @@ impl Rows {
         }
     }
 
-    fn batch(&self, commit: &Commit) -> Result<String, String> {
-        let mut statements =
-            vec![format!("INSERT INTO forebay.applied (id, applied) VALUES ('{}', true)", hex(&ids::bytes(commit.id)))];
-        let mut written: BTreeMap<usize, Vec<Row<'_>>> = BTreeMap::new();
-        let mut changes = Vec::new();
-        for (at, write) in commit.writes.iter().enumerate() {
-            let place = self.place(&write.key)?;
-            changes.extend(self.tables[place.table].write(&place.parts, write)?);
-            let row = Row { place: at, parts: place.parts, version: None };
-            written.entry(place.table).or_default().push(row);
+    /// Why `commit` can't be made, as far as the catalogue tells.
+    pub(in crate::postgres) fn refuses(&self, commit: &Commit) -> Option<String> {
+        match self.batch(std::slice::from_ref(commit)) {
+            Err(Failed { failure: Failure::Refused(why), .. }) => Some(why),
+            _ => None,
         }
+    }
+
+    fn batch<'a>(&self, group: &'a [Commit]) -> Result<Batch<'a>, Failed> {
+        let refused =
+            |member: usize| move |why: String| Failed { failure: Failure::Refused(why), member: Some(member) };
+        let (mut script, mut checks) = (Script::default(), Vec::new());
+        let mut written: Vec<(&Key, usize, usize)> = Vec::new();
+        let mut rows: BTreeMap<usize, Vec<Row<'_>>> = BTreeMap::new();
+        let mut index: HashMap<&Key, usize> = HashMap::new();
         let mut checked: BTreeMap<usize, Vec<Row<'_>>> = BTreeMap::new();
-        for (at, (key, version)) in commit.checks.iter().enumerate() {
-            let place = self.place(key)?;
-            let present = version.sequence.is_multiple_of(2).then_some(version.sequence / 2);
-            checked.entry(place.table).or_default().push(Row { place: at, parts: place.parts, version: present });
+        for (member, commit) in group.iter().enumerate() {
+            for write in &commit.writes {
+                let place = self.place(&write.key).map_err(refused(member))?;
+                let table = &self.tables[place.table];
+                for (shape, values) in table.write(&place.parts, write).map_err(refused(member))? {
+                    script.add(place.table, table, shape, values);
+                }
+                if let Some(at) = index.get(&write.key) {
+                    written[*at].2 = member;
+                    continue;
+                }
+                index.insert(&write.key, written.len());
+                let row = Row { place: written.len(), parts: place.parts, version: None };
+                rows.entry(place.table).or_default().push(row);
+                written.push((&write.key, place.table, member));
+            }
+            for (at, (key, version)) in commit.checks.iter().enumerate() {
+                let place = self.place(key).map_err(refused(member))?;
+                let present = version.sequence.is_multiple_of(2).then_some(version.sequence / 2);
+                let row = Row { place: checks.len(), parts: place.parts, version: present };
+                checked.entry(place.table).or_default().push(row);
+                checks.push((member, at));
+            }
         }
+        let ids = group.iter().map(|commit| ids::bytes(commit.id));
+        let text = self.text(ids, &rows, &checked, &script).map_err(|why| Failed::from(Failure::Refused(why)))?;
+        Ok(Batch { text, checks, written })
+    }
+
+    fn text(
+        &self,
+        ids: impl Iterator<Item = Vec<u8>>,
+        written: &BTreeMap<usize, Vec<Row<'_>>>,
+        checked: &BTreeMap<usize, Vec<Row<'_>>>,
+        script: &Script,
+    ) -> Result<String, String> {
+        let ids: Vec<String> = ids.map(|id| hex(&id)).collect();
+        let ids = array_literal(ids.iter().map(|id| Some(id.as_str())))?;
+        let mut statements =
+            vec![format!("INSERT INTO forebay.applied (id, applied) SELECT id::bytea, true FROM unnest({ids}) AS id")];
         if !checked.is_empty() {
-            for (table, rows) in &written {
+            for (table, rows) in written {
                 statements.push(self.tables[*table].lock(rows)?);
             }
         }
-        for (table, rows) in &checked {
+        for (table, rows) in checked {
             statements.push(self.tables[*table].check(rows)?);
         }
-        statements.extend(changes);
-        for (table, rows) in &written {
+        statements.extend(script.statements(&self.tables)?);
+        for (table, rows) in written {
             statements.push(self.tables[*table].read_back(rows)?);
         }
         if written.keys().any(|table| self.tables[*table].mapping.version != VersionMode::None) {
@@ -246,7 +291,7 @@ impl Rows {
                     parts.iter().map(|part| part as &(dyn tokio_postgres::types::ToSql + Sync)).collect();
                 parameters.push(&wanted);
                 let rows = session.client.query(&table.scan(!parts.is_empty()), &parameters).await?;
-                let keys: Vec<Vec<String>> = rows.iter().map(|row| row.get(0)).collect();
+                let keys: Vec<Vec<String>> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
                 let names = keys.iter().filter_map(|parts| table.mapping.pattern.join(parts));
                 found.extend(names.map(|name| Key::new(0, name.as_bytes())));
                 match keys.into_iter().next_back() {
@@ -268,11 +313,20 @@ impl Rows {
     pub(in crate::postgres) async fn count(&self, session: &Session) -> Result<u64, GetError> {
         let mut count = 0;
         for table in &self.tables {
-            let row = session.client.query_one(&format!("SELECT count(*) FROM {}", table.name), &[]).await?;
-            count += row.get::<_, i64>(0) as u64;
+            let row = session.client.query_one(&table.count(), &[]).await?;
+            count += row.try_get::<_, i64>(0)? as u64;
         }
         Ok(count)
     }
+}
+
+/// A group as one message.
+struct Batch<'a> {
+    text: String,
+    /// For each place of a check, the commit that it is of, and which of its checks.
+    checks: Vec<(usize, usize)>,
+    /// For each place of a row, its key, its table and the commit that writes it last.
+    written: Vec<(&'a Key, usize, usize)>,
 }
 
 /// The place that the answer's first column names.

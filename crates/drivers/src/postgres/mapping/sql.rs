@@ -14,6 +14,30 @@ pub(in crate::postgres) fn literal(text: &str) -> Result<String, String> {
     }
 }
 
+/// An array of texts, in single quotes.
+pub(in crate::postgres) fn array_literal<'a>(texts: impl Iterator<Item = Option<&'a str>>) -> Result<String, String> {
+    literal(&array_text(texts)).map(|array| format!("{array}::text[]"))
+}
+
+/// An array as its text.
+pub(in crate::postgres) fn array_text<'a>(texts: impl Iterator<Item = Option<&'a str>>) -> String {
+    let mut array = String::from("{");
+    for (at, text) in texts.enumerate() {
+        array.push_str(if at == 0 { "" } else { "," });
+        match text {
+            Some(text) if text.contains(['"', '\\']) => {
+                let _ = write!(array, "\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
+            }
+            Some(text) => {
+                let _ = write!(array, "\"{text}\"");
+            }
+            None => array.push_str("NULL"),
+        }
+    }
+    array.push('}');
+    array
+}
+
 /// The same of what comes from the catalogue, which holds no zero byte.
 pub(in crate::postgres) fn quoted_text(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
@@ -67,10 +91,15 @@ impl Table {
         }
     }
 
+    /// That `t` is the row of the key `k`.
+    fn on(&self) -> String {
+        let on = |(at, column): (usize, &Column)| format!("t.{} = k.p{at}::{}", quoted(&column.name), column.type_name);
+        self.key.iter().enumerate().map(on).collect::<Vec<_>>().join(" AND ")
+    }
+
     /// `LEFT JOIN` of the rows to the keys `k`.
     fn join(&self) -> String {
-        let on = |(at, column): (usize, &Column)| format!("t.{} = k.p{at}::{}", quoted(&column.name), column.type_name);
-        let on = self.key.iter().enumerate().map(on).collect::<Vec<_>>().join(" AND ");
+        let on = self.on();
         let mut text = format!("LEFT JOIN {} t ON {on}", self.name);
         if self.mapping.version == VersionMode::Side {
             let key: Vec<String> = self.key.iter().map(|column| format!("t.{}::text", quoted(&column.name))).collect();
@@ -102,59 +131,53 @@ impl Table {
         self.read(&format!("unnest({}) WITH ORDINALITY AS k({names}place)", arrays.join(", ")))
     }
 
-    fn values(&self, rows: &[Row<'_>], with_version: bool) -> Result<String, String> {
-        let mut text = String::from("(VALUES ");
-        for (at, row) in rows.iter().enumerate() {
-            text.push_str(if at == 0 { "(" } else { ", (" });
-            for part in &row.parts {
-                let _ = write!(text, "{}::text, ", literal(part)?);
-            }
-            let _ = write!(text, "{}", row.place);
-            if with_version {
-                match row.version {
-                    Some(version) => {
-                        let _ = write!(text, ", '{version}'::text");
-                    }
-                    None => text.push_str(", NULL::text"),
-                }
-            }
-            text.push(')');
+    /// The keys `k`: their parts, their places and the versions that they should have.
+    fn keys(&self, rows: &[Row<'_>]) -> Result<String, String> {
+        let mut arrays = Vec::with_capacity(self.key.len() + 2);
+        for at in 0..self.key.len() {
+            arrays.push(array_literal(rows.iter().map(|row| Some(row.parts[at])))?);
         }
-        let version = if with_version { ", version" } else { "" };
-        let _ = write!(text, ") AS k({}place{version})", self.names_of_parts());
-        Ok(text)
+        let texts = |of: &dyn Fn(&Row<'_>) -> Option<String>| -> Result<String, String> {
+            let texts: Vec<Option<String>> = rows.iter().map(of).collect();
+            array_literal(texts.iter().map(Option::as_deref))
+        };
+        arrays.push(texts(&|row| Some(row.place.to_string()))?);
+        arrays.push(texts(&|row| row.version.map(|version| version.to_string()))?);
+        Ok(format!("unnest({}) AS k({}place, version)", arrays.join(", "), self.names_of_parts()))
     }
 
     /// Reads what `rows` are now.
     pub(in crate::postgres) fn read_back(&self, rows: &[Row<'_>]) -> Result<String, String> {
-        Ok(self.read(&self.values(rows, false)?))
+        Ok(self.read(&self.keys(rows)?))
     }
 
     /// Fails, with the places, unless `rows` have their versions.
     pub(in crate::postgres) fn check(&self, rows: &[Row<'_>]) -> Result<String, String> {
-        let (keys, join, version) = (self.values(rows, true)?, self.join(), self.version());
+        let (keys, join, version) = (self.keys(rows)?, self.join(), self.version());
         Ok(format!(
-            "SELECT forebay.overtaken(string_agg(k.place::text, ',')) FROM {keys} {join} \
+            "SELECT forebay.overtaken(string_agg(k.place, ',')) FROM {keys} {join} \
              WHERE {version} IS DISTINCT FROM k.version"
         ))
     }
 
     /// Locks those of `rows` that are there, in the order of their keys.
     pub(in crate::postgres) fn lock(&self, rows: &[Row<'_>]) -> Result<String, String> {
-        let conditions: Result<Vec<String>, String> =
-            rows.iter().map(|row| Ok(format!("({})", self.condition(&row.parts)?))).collect();
+        let on = self.on();
         let order: Vec<String> = self.key.iter().map(|column| format!("t.{}", quoted(&column.name))).collect();
-        let (name, conditions, order) = (&self.name, conditions?.join(" OR "), order.join(", "));
-        Ok(format!("SELECT '' FROM {name} t WHERE {conditions} ORDER BY {order} FOR NO KEY UPDATE"))
+        let (name, keys, order) = (&self.name, self.keys(rows)?, order.join(", "));
+        Ok(format!("SELECT '' FROM {keys} JOIN {name} t ON {on} ORDER BY {order} FOR NO KEY UPDATE OF t"))
     }
 
-    /// That the row `t` is the one with this key.
-    pub(in crate::postgres) fn condition(&self, parts: &[&str]) -> Result<String, String> {
-        let equal = |(column, part): (&Column, &&str)| {
-            Ok(format!("t.{} = {}::{}", quoted(&column.name), literal(part)?, column.type_name))
-        };
-        let all: Result<Vec<String>, String> = self.key.iter().zip(parts).map(equal).collect();
-        Ok(all?.join(" AND "))
+    /// Counts the rows that are documents.
+    pub(in crate::postgres) fn count(&self) -> String {
+        format!("SELECT count(*) FROM {} t WHERE {}", self.name, self.has_key())
+    }
+
+    /// That the row `t` is a document: a unique index lets NULLs in, and a row with one has no key.
+    fn has_key(&self) -> String {
+        let there: Vec<String> =
+            self.key.iter().map(|column| format!("t.{} IS NOT NULL", quoted(&column.name))).collect();
+        there.join(" AND ")
     }
 
     /// The keys behind one, in the order of their columns; the number of keys is the last parameter.
@@ -164,12 +187,13 @@ impl Table {
         let texts: Vec<String> = self.key.iter().map(|column| format!("t.{}::text", quoted(&column.name))).collect();
         let texts = texts.join(", ");
         let mut text = format!("SELECT ARRAY[{texts}] FROM {} t", self.name);
+        let _ = write!(text, " WHERE {}", self.has_key());
         let count = match after {
             true => {
                 let parameters: Vec<String> = (self.key.iter().enumerate())
                     .map(|(at, column)| format!("${}::text::{}", at + 1, column.type_name))
                     .collect();
-                let _ = write!(text, " WHERE ({names}) > ({})", parameters.join(", "));
+                let _ = write!(text, " AND ({names}) > ({})", parameters.join(", "));
                 self.key.len()
             }
             false => 0,
@@ -206,6 +230,8 @@ mod tests {
         assert_eq!(literal("a'b\\").as_deref(), Ok("'a''b\\'"));
         assert!(literal("a\0").is_err());
         assert_eq!(hex(b"\x00\xffA"), "\\x00ff41");
+        let texts = [Some("a"), None, Some("b\"\\'"), Some("NULL"), Some("")];
+        assert_eq!(array_text(texts.into_iter()), r#"{"a",NULL,"b\"\\'","NULL",""}"#);
     }
 
     #[test]

@@ -15,6 +15,7 @@ use super::group::{self, Flush, Scene, Taken};
 use super::{Durability, EmbeddedOptions, UNFLUSHED_BYTES_MAX};
 use crate::error::Unavailable;
 use crate::key::SPACES;
+use crate::mutation::{self, Fault};
 use crate::runtime::Runtime;
 use crate::store::applied::{AppliedIds, Known};
 use crate::store::tombstones::Tombstones;
@@ -151,7 +152,12 @@ impl Engine {
     fn close(&self, writer: &mut Writer, why: String, unknown: bool) {
         tracing::error!(store = self.name, why, "the store failed and is closed");
         file::let_go(writer.open.take());
+        if mutation::on(Fault::NothingHiddenTooEarly) {
+            self.hidden.store(false, Ordering::Release);
+            mutation::meanwhile();
+        }
         file::let_go(self.database.write().unwrap_or_else(PoisonError::into_inner).take());
+        mutation::meanwhile();
         // Only now: a reader that finds nothing hidden must not find the file without what was.
         self.hidden.store(false, Ordering::Release);
         writer.closed = Some(Closed { why, unknown, tried: None, ended: false });
@@ -404,7 +410,8 @@ impl Engine {
 
     fn show_with(&self, writer: &mut Writer) {
         let Some(open) = writer.open.take() else { return };
-        match self.write(writer, |_, _| group::finish(open, Flush::Shown)) {
+        let flush = if mutation::on(Fault::ShownByFlushing) { Flush::WithAllocator } else { Flush::Shown };
+        match self.write(writer, |_, _| group::finish(open, flush)) {
             Ok(()) => self.hidden.store(false, Ordering::Release),
             Err(_) => {
                 // Nobody waits for an outcome.

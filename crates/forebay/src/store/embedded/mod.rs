@@ -96,7 +96,7 @@ impl Default for EmbeddedOptions {
 
 impl Durability {
     /// How often to flush: twice in the time that may be lost, because a flush carries what came before it began.
-    fn flush_every(self) -> Option<Duration> {
+    pub(crate) fn flush_every(self) -> Option<Duration> {
         let ms = match self {
             Durability::Always => return None,
             Durability::Interval { sync_ms } => sync_ms,

@@ -6,6 +6,7 @@ use std::cell::Cell;
 use smallvec::SmallVec;
 
 use super::{Committer, conflict};
+use crate::mutation::{self, Fault};
 use crate::read::Read;
 use crate::store::{Commit, CommitOutcome, Write};
 use crate::txn::settled::Failure;
@@ -102,6 +103,9 @@ impl Drop for OnPanic<'_> {
                 let mut queue = self.committer.queue();
                 queue.running = false;
                 queue.broken = Some("a commit ended in a panic, which is a bug: restart the server".to_owned());
+                if mutation::on(Fault::UntoldBehindPanic) {
+                    return;
+                }
                 std::mem::take(&mut queue.placed)
             };
         }

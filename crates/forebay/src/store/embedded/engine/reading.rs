@@ -9,6 +9,7 @@ use super::super::read::{Failure, Snapshot};
 use super::{Engine, SNAPSHOTS_MAX, locked};
 use crate::error::Unavailable;
 use crate::key::Key;
+use crate::mutation::{self, Fault};
 use crate::store::{Read, ReadError};
 use crate::version::Version;
 
@@ -58,7 +59,7 @@ impl Engine {
     fn close_after_read(&self, why: String) {
         let mut writer = locked(&self.writer);
         // What is acknowledged and sound does not go with a page that can't be read.
-        if writer.closed.is_none() {
+        if writer.closed.is_none() && !mutation::on(Fault::FailedReadLosesHidden) {
             self.show_with(&mut writer);
         }
         if writer.closed.is_none() {

@@ -1,0 +1,368 @@
+//! The binary form of records, and of what stands at the head of the file. Strings and numbers are those of
+//! [`value::codec`](crate::value::codec); a list is its length as a number, then its elements.
+//!
+//! ```text
+//! record   = version:1 kind:1 content
+//! buffered = number, id:16, version:16, sent:1, time, [given], [check], [written], [known]
+//! given    = user, id:16        check = key, version:16        key = space:1, name
+//! written  = key, [change]      known = key, version:16, document or an empty string
+//! ```
+
+use super::NUMBERS_MAX;
+use crate::change::codec::{decode_change, encode_change};
+use crate::key::{KEY_BYTES_MAX, Key, SPACES};
+use crate::outage::record::{Buffered, Description, Epoch, GivenId, Loss, Record, Written};
+use crate::read::Read;
+use crate::value::codec::{CODEC_VERSION, CodecError, Reader, decode_value, encode_value, write_number, write_string};
+use crate::version::{TxnId, Version};
+
+const BUFFERED: u8 = 0;
+const APPLIED: u8 = 1;
+const QUARANTINED: u8 = 2;
+const RETRIED: u8 = 3;
+const DROPPED: u8 = 4;
+const MERGED: u8 = 5;
+const KNOWN: u8 = 6;
+const MARK: u8 = 7;
+
+/// Longest reason in bytes; what is beyond is left out.
+const REASON_BYTES_MAX: usize = 4096;
+
+/// What the file holds one after the other.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Entry {
+    Record(Record),
+    Mark(Mark),
+}
+
+/// What the journal notes for itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    /// The boot under which it was written; as long as that lasts, nothing written is lost.
+    pub(super) boot: Option<u128>,
+    /// No number above this one is acknowledged until a later mark is safe on disk.
+    pub(super) reserved: u64,
+    /// All that was acknowledged is synced before it is acknowledged.
+    pub(super) always: bool,
+    /// The journal was closed: nothing came after.
+    pub(super) clean: bool,
+}
+
+/// What stands at the head of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) epoch: Epoch,
+    /// Eight bytes before every record, drawn for this file: by them records are found behind damage.
+    pub(super) marker: u64,
+    /// The file was safe on disk up to here before it got its name.
+    pub(super) safe_bytes: u64,
+    /// No number up to this one is given again.
+    pub(super) last_number: u64,
+    pub(super) description: Description,
+    pub(super) losses: Vec<Loss>,
+}
+
+/// What a record does to the set of pending transactions, without its content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    Added(u64),
+    Gone(Vec<u64>),
+    SetAside(u64),
+    Retried(u64),
+    Replaced { into: u64, from: Vec<u64> },
+    Known(u64),
+    Mark,
+}
+
+impl Effect {
+    pub(super) fn of(record: &Record) -> Effect {
+        match record {
+            Record::Buffered(buffered) => Effect::Added(buffered.number),
+            Record::Applied(numbers) => Effect::Gone(numbers.clone()),
+            Record::Quarantined { number, .. } => Effect::SetAside(*number),
+            Record::Retried { number } => Effect::Retried(*number),
+            Record::Dropped { number, .. } => Effect::Gone(vec![*number]),
+            Record::Merged { into, from } => Effect::Replaced { into: into.number, from: from.clone() },
+            Record::Known { number, .. } => Effect::Known(*number),
+        }
+    }
+}
+
+pub(super) fn encode_record(record: &Record) -> Vec<u8> {
+    let mut out = vec![CODEC_VERSION];
+    match record {
+        Record::Buffered(buffered) => {
+            out.push(BUFFERED);
+            write_buffered(buffered, &mut out);
+        }
+        Record::Applied(numbers) => {
+            out.push(APPLIED);
+            write_numbers(numbers, &mut out);
+        }
+        Record::Quarantined { number, reason } => write_reason(QUARANTINED, *number, reason, &mut out),
+        Record::Retried { number } => {
+            out.push(RETRIED);
+            write_number(*number, &mut out);
+        }
+        Record::Dropped { number, reason } => write_reason(DROPPED, *number, reason, &mut out),
+        Record::Merged { into, from } => {
+            out.push(MERGED);
+            write_numbers(from, &mut out);
+            write_buffered(into, &mut out);
+        }
+        Record::Known { number, key, read } => {
+            out.push(KNOWN);
+            write_number(*number, &mut out);
+            write_known(key, read, &mut out);
+        }
+    }
+    out
+}
+
+pub(super) fn encode_mark(mark: &Mark) -> Vec<u8> {
+    let mut out = vec![CODEC_VERSION, MARK];
+    let flags = [mark.boot.is_some(), mark.always, mark.clean];
+    out.push(flags.iter().enumerate().map(|(bit, on)| u8::from(*on) << bit).sum());
+    out.extend_from_slice(&mark.boot.unwrap_or_default().to_le_bytes());
+    write_number(mark.reserved, &mut out);
+    out
+}
+
+pub(super) fn encode_header(header: &Header) -> Vec<u8> {
+    let mut out = vec![CODEC_VERSION];
+    out.extend_from_slice(&header.epoch.0.to_le_bytes());
+    out.extend_from_slice(&header.marker.to_le_bytes());
+    // Of a fixed length: it is written when all else stands.
+    out.extend_from_slice(&header.safe_bytes.to_le_bytes());
+    write_number(header.last_number, &mut out);
+    write_string(header.description.mapping.as_bytes(), &mut out);
+    write_string(header.description.catalogue.as_bytes(), &mut out);
+    write_number(header.losses.len() as u64, &mut out);
+    for loss in &header.losses {
+        out.extend_from_slice(&loss.epoch.0.to_le_bytes());
+        [loss.after, loss.up_to, loss.seen].into_iter().for_each(|number| write_number(number, &mut out));
+    }
+    out
+}
+
+pub(super) fn decode_entry(bytes: &[u8]) -> Result<Entry, CodecError> {
+    let mut reader = Reader::new(bytes)?;
+    let reader = &mut reader;
+    let record = match reader.byte()? {
+        BUFFERED => Record::Buffered(read_buffered(reader)?),
+        APPLIED => Record::Applied(read_numbers(reader)?),
+        QUARANTINED => Record::Quarantined { number: reader.number()?, reason: read_text(reader)? },
+        RETRIED => Record::Retried { number: reader.number()? },
+        DROPPED => Record::Dropped { number: reader.number()?, reason: read_text(reader)? },
+        MERGED => {
+            let from = read_numbers(reader)?;
+            Record::Merged { into: read_buffered(reader)?, from }
+        }
+        KNOWN => {
+            let number = reader.number()?;
+            let (key, read) = read_known(reader)?;
+            Record::Known { number, key, read }
+        }
+        MARK => {
+            let flags = reader.byte()?;
+            let boot = read_word(reader)?;
+            let boot = (flags & 1 != 0).then_some(boot);
+            let mark = Mark { boot, reserved: reader.number()?, always: flags & 2 != 0, clean: flags & 4 != 0 };
+            reader.end()?;
+            return Ok(Entry::Mark(mark));
+        }
+        tag => return Err(CodecError::UnknownTag { what: "record", tag }),
+    };
+    reader.end()?;
+    Ok(Entry::Record(record))
+}
+
+pub(super) fn decode_header(bytes: &[u8]) -> Result<Header, CodecError> {
+    let mut reader = Reader::new(bytes)?;
+    let reader = &mut reader;
+    let epoch = Epoch(read_word(reader)?);
+    let marker = reader.fixed()?;
+    let safe_bytes = reader.fixed()?;
+    let last_number = reader.number()?;
+    let description = Description { mapping: read_text(reader)?, catalogue: read_text(reader)? };
+    let losses = read_list(reader, |reader| {
+        let epoch = Epoch(read_word(reader)?);
+        Ok(Loss { epoch, after: reader.number()?, up_to: reader.number()?, seen: reader.number()? })
+    })?;
+    reader.end()?;
+    Ok(Header { epoch, marker, safe_bytes, last_number, description, losses })
+}
+
+fn write_buffered(buffered: &Buffered, out: &mut Vec<u8>) {
+    write_number(buffered.number, out);
+    out.extend_from_slice(&buffered.id.0.to_bytes());
+    out.extend_from_slice(&buffered.version.to_bytes());
+    out.push(u8::from(buffered.sent));
+    write_number(buffered.buffered_at_ms, out);
+    write_number(buffered.given.len() as u64, out);
+    for given in &buffered.given {
+        write_string(&given.user, out);
+        out.extend_from_slice(&given.id.to_le_bytes());
+    }
+    write_number(buffered.checks.len() as u64, out);
+    for (key, version) in &buffered.checks {
+        write_key(key, out);
+        out.extend_from_slice(&version.to_bytes());
+    }
+    write_number(buffered.writes.len() as u64, out);
+    let mut encoded = Vec::new();
+    for written in &buffered.writes {
+        write_key(&written.key, out);
+        write_number(written.changes.len() as u64, out);
+        for change in &written.changes {
+            encoded.clear();
+            encode_change(change, &mut encoded);
+            write_string(&encoded, out);
+        }
+    }
+    write_number(buffered.known.len() as u64, out);
+    buffered.known.iter().for_each(|(key, read)| write_known(key, read, out));
+}
+
+fn read_buffered(reader: &mut Reader<'_>) -> Result<Buffered, CodecError> {
+    let number = reader.number()?;
+    let id = TxnId(read_version(reader)?);
+    let version = read_version(reader)?;
+    let sent = match reader.byte()? {
+        0 => false,
+        1 => true,
+        tag => return Err(CodecError::UnknownTag { what: "flag", tag }),
+    };
+    Ok(Buffered {
+        number,
+        id,
+        version,
+        sent,
+        buffered_at_ms: reader.number()?,
+        given: read_list(reader, |reader| Ok(GivenId { user: reader.string()?, id: read_word(reader)? }))?,
+        checks: read_list(reader, |reader| Ok((read_key(reader)?, read_version(reader)?)))?,
+        writes: read_list(reader, |reader| {
+            let key = read_key(reader)?;
+            let changes = read_list(reader, |reader| decode_change(slice(reader)?))?;
+            Ok(Written { key, changes })
+        })?,
+        known: read_list(reader, read_known)?,
+    })
+}
+
+fn write_known(key: &Key, read: &Read, out: &mut Vec<u8>) {
+    write_key(key, out);
+    out.extend_from_slice(&read.version.to_bytes());
+    let mut encoded = Vec::new();
+    // Documents without elements have no encoding, and are none.
+    if let Some(value) = read.value.as_ref().filter(|value| !value.is_empty_collection()) {
+        encode_value(value, &mut encoded);
+    }
+    write_string(&encoded, out);
+}
+
+fn read_known(reader: &mut Reader<'_>) -> Result<(Key, Read), CodecError> {
+    let key = read_key(reader)?;
+    let version = read_version(reader)?;
+    let encoded = slice(reader)?;
+    let value = if encoded.is_empty() { None } else { Some(decode_value(encoded)?) };
+    Ok((key, Read { value, version }))
+}
+
+fn write_key(key: &Key, out: &mut Vec<u8>) {
+    out.push(key.space());
+    write_string(key.name(), out);
+}
+
+fn read_key(reader: &mut Reader<'_>) -> Result<Key, CodecError> {
+    let space = reader.byte()?;
+    let name = slice(reader)?;
+    if space >= SPACES {
+        return Err(CodecError::UnknownTag { what: "key space", tag: space });
+    }
+    if name.len() > KEY_BYTES_MAX {
+        return Err(CodecError::MalformedNumber);
+    }
+    Ok(Key::new(space, name))
+}
+
+/// Numbers, ascending, as runs: the gap before each, and its length.
+fn write_numbers(numbers: &[u64], out: &mut Vec<u8>) {
+    let mut numbers = numbers.to_vec();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for number in &numbers {
+        match runs.last_mut() {
+            Some((start, length)) if *start + *length == *number => *length += 1,
+            _ => runs.push((*number, 1)),
+        }
+    }
+    write_number(runs.len() as u64, out);
+    let mut end = 0;
+    for (start, length) in runs {
+        write_number(start - end, out);
+        write_number(length, out);
+        end = start + length;
+    }
+}
+
+fn read_numbers(reader: &mut Reader<'_>) -> Result<Vec<u64>, CodecError> {
+    let mut numbers = Vec::new();
+    let mut end = 0u64;
+    for _ in 0..reader.number()? {
+        let start = end.checked_add(reader.number()?).ok_or(CodecError::MalformedNumber)?;
+        let length = reader.number()?;
+        end = start.checked_add(length).ok_or(CodecError::MalformedNumber)?;
+        if length == 0 || length > (NUMBERS_MAX - numbers.len()) as u64 {
+            return Err(CodecError::MalformedNumber);
+        }
+        numbers.extend(start..end);
+    }
+    Ok(numbers)
+}
+
+fn write_reason(kind: u8, number: u64, reason: &str, out: &mut Vec<u8>) {
+    out.push(kind);
+    write_number(number, out);
+    let end = reason.floor_char_boundary(REASON_BYTES_MAX);
+    write_string(&reason.as_bytes()[..end], out);
+}
+
+fn read_text(reader: &mut Reader<'_>) -> Result<String, CodecError> {
+    Ok(String::from_utf8_lossy(slice(reader)?).into_owned())
+}
+
+fn read_list<T>(
+    reader: &mut Reader<'_>,
+    mut read: impl FnMut(&mut Reader<'_>) -> Result<T, CodecError>,
+) -> Result<Vec<T>, CodecError> {
+    let mut list = Vec::new();
+    for _ in 0..reader.number()? {
+        list.push(read(reader)?);
+    }
+    Ok(list)
+}
+
+fn slice<'a>(reader: &mut Reader<'a>) -> Result<&'a [u8], CodecError> {
+    let length = usize::try_from(reader.number()?).map_err(|_| CodecError::CutShort)?;
+    reader.take(length)
+}
+
+fn read_word(reader: &mut Reader<'_>) -> Result<u128, CodecError> {
+    let bytes = reader.take(16)?.try_into().map_err(|_| CodecError::CutShort)?;
+    Ok(u128::from_le_bytes(bytes))
+}
+
+fn read_version(reader: &mut Reader<'_>) -> Result<Version, CodecError> {
+    let bytes = reader.take(16)?.try_into().map_err(|_| CodecError::CutShort)?;
+    Ok(Version::from_bytes(bytes))
+}
+
+/// What a rewriting makes of a merged record: what it replaced is not there any more.
+pub(super) fn alone(body: &[u8]) -> Result<Option<Vec<u8>>, CodecError> {
+    match decode_entry(body)? {
+        Entry::Record(Record::Merged { into, .. }) => Ok(Some(encode_record(&Record::Buffered(into)))),
+        _ => Ok(None),
+    }
+}

@@ -1,0 +1,132 @@
+//! Which records of the file still mean something: those of pending transactions.
+
+use std::collections::BTreeMap;
+
+use super::codec::Effect;
+use super::frame::Place;
+
+/// Where the records of one pending transaction stand.
+#[derive(Clone, Debug)]
+pub(super) struct Live {
+    /// The transaction itself.
+    pub(super) place: Place,
+    /// What few have.
+    more: Option<Box<More>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct More {
+    known: Vec<Place>,
+    quarantine: Option<Place>,
+}
+
+/// All pending transactions by number.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Index {
+    live: BTreeMap<u64, Live>,
+    bytes: u64,
+    last_number: u64,
+}
+
+impl Live {
+    /// Documents that were learned later, oldest first.
+    pub(super) fn known(&self) -> &[Place] {
+        self.more.as_ref().map_or(&[], |more| &more.known)
+    }
+
+    /// The quarantine, while it is in it.
+    pub(super) fn quarantine(&self) -> Option<Place> {
+        self.more.as_ref().and_then(|more| more.quarantine)
+    }
+
+    pub(super) fn places(&self) -> impl Iterator<Item = Place> {
+        [self.place].into_iter().chain(self.known().iter().copied()).chain(self.quarantine())
+    }
+
+    fn bytes(&self) -> u64 {
+        self.places().map(|place| u64::from(place.bytes)).sum()
+    }
+}
+
+impl Index {
+    /// No number up to this one is given any more.
+    pub(super) fn raise(&mut self, last_number: u64) {
+        self.last_number = self.last_number.max(last_number);
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.live.len()
+    }
+
+    /// Bytes of the records that still mean something, as they stand in the file.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The highest number ever given.
+    pub(super) fn last_number(&self) -> u64 {
+        self.last_number
+    }
+
+    pub(super) fn get(&self, number: u64) -> Option<&Live> {
+        self.live.get(&number)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Live)> {
+        self.live.iter().map(|(number, live)| (*number, live))
+    }
+
+    /// Takes in a record that stands at `place`. Names of transactions that are not pending mean nothing: they were
+    /// applied or dropped. Refused, with the reason, is only what can't be right.
+    pub(super) fn apply(&mut self, effect: &Effect, place: Place) -> Result<(), String> {
+        match effect {
+            Effect::Added(number) => {
+                self.above_all(*number)?;
+                self.insert(*number, place);
+            }
+            Effect::Replaced { into, from } => {
+                if let Some(number) = from.iter().find(|number| !self.live.contains_key(number)) {
+                    return Err(format!("{number} is merged into {into}, but is not pending"));
+                }
+                if !from.contains(into) {
+                    self.above_all(*into)?;
+                }
+                from.iter().for_each(|number| self.remove(*number));
+                self.insert(*into, place);
+            }
+            Effect::Gone(numbers) => numbers.iter().for_each(|number| self.remove(*number)),
+            Effect::SetAside(number) => self.change(*number, |more| more.quarantine = Some(place)),
+            Effect::Retried(number) => self.change(*number, |more| more.quarantine = None),
+            Effect::Known(number) => self.change(*number, |more| more.known.push(place)),
+            Effect::Mark => {}
+        }
+        Ok(())
+    }
+
+    fn above_all(&self, number: u64) -> Result<(), String> {
+        match number > self.last_number {
+            true => Ok(()),
+            false => Err(format!("number {number} does not stand above {}", self.last_number)),
+        }
+    }
+
+    fn insert(&mut self, number: u64, place: Place) {
+        self.last_number = self.last_number.max(number);
+        self.bytes += u64::from(place.bytes);
+        self.live.insert(number, Live { place, more: None });
+    }
+
+    fn remove(&mut self, number: u64) {
+        if let Some(live) = self.live.remove(&number) {
+            self.bytes -= live.bytes();
+        }
+    }
+
+    fn change(&mut self, number: u64, change: impl FnOnce(&mut More)) {
+        if let Some(live) = self.live.get_mut(&number) {
+            self.bytes -= live.bytes();
+            change(live.more.get_or_insert_default());
+            self.bytes += live.bytes();
+        }
+    }
+}

@@ -1,0 +1,514 @@
+//! The file: opening, appending, syncing, rewriting. No tasks, no waiting; whoever has it has it alone.
+
+use std::io;
+use std::sync::Arc;
+
+use super::codec::{Effect, Entry, Header, Mark, alone, encode_mark};
+use super::frame::{self, HEAD_BYTES, HEADER_BYTES_MAX, Next, Place, Scanner};
+use super::index::{Index, Live};
+use super::{AppendError, JournalOptions, LOSSES_MAX, OpenError, PENDING_MAX, PendingRecords, Torn};
+use crate::mutation::{self, Fault};
+use crate::outage::disk::{DiskFile, Folder};
+use crate::outage::record::{Description, Epoch, Loss, Pending, Record, Standing};
+use crate::runtime::Runtime;
+use crate::store::embedded::{Durability, UNFLUSHED_BYTES_MAX};
+
+const NAME: &str = "journal";
+/// The file that takes its place, while it is written.
+const NEW_NAME: &str = "journal.new";
+/// Numbers that may be acknowledged unsynced before a mark that says so has to be synced.
+const RESERVED_NUMBERS: u64 = 65_536;
+/// Bytes of mapping and catalogue at most; losses take the rest of a header.
+const DESCRIPTION_BYTES_MAX: usize = HEADER_BYTES_MAX / 2;
+/// Bytes of a frame with a mark, at most.
+const MARK_BYTES_MAX: u64 = HEAD_BYTES as u64 + 32;
+/// Superseded bytes for which a file is not rewritten; a sixteenth of the bytes allowed, if that is less.
+const REWRITE_BYTES_MIN: u64 = 1 << 20;
+/// Bytes copied at a time when the file is rewritten.
+const COPY_BYTES: usize = 1 << 20;
+
+/// Something to be done with the file, in order.
+pub(super) enum Work {
+    /// Append a record.
+    Append { effect: Effect, body: Vec<u8> },
+    /// Have all before it on disk.
+    Sync,
+    /// Sync if anything waits for that; else note, once, that nothing does.
+    Tick,
+    /// Sync, and write a new header.
+    Describe(Description),
+    /// Sync, note that nothing comes after, and close.
+    Close,
+}
+
+impl Work {
+    /// Bytes that it takes while it waits.
+    pub(super) fn bytes(&self) -> usize {
+        let content = match self {
+            Work::Append { body, .. } => body.len(),
+            Work::Describe(description) => description.mapping.len() + description.catalogue.len(),
+            _ => 0,
+        };
+        content + size_of::<Work>()
+    }
+}
+
+pub(super) struct Log {
+    folder: Arc<dyn Folder>,
+    _lock: Box<dyn Send>,
+    /// None once it failed or was closed: it is never written again.
+    file: Option<Arc<dyn DiskFile>>,
+    closed: Option<String>,
+    header: Header,
+    index: Index,
+    /// Where the next frame goes, and where the first one stands.
+    end: u64,
+    begin: u64,
+    synced: u64,
+    reserved: u64,
+    durability: Durability,
+    rewrite_bytes_min: u64,
+    /// Superseded bytes below which no rewriting is tried again after one failed.
+    rewrite_above: u64,
+    runtime: Runtime,
+}
+
+/// What opening found beside the log itself.
+pub(super) struct Opened {
+    pub(super) log: Log,
+    pub(super) created: bool,
+    pub(super) torn: Option<Torn>,
+    pub(super) lost: Option<Loss>,
+    /// No number up to this one may be given.
+    pub(super) floor: u64,
+}
+
+/// What reading a file through told.
+struct Scan {
+    header: Header,
+    begin: u64,
+    index: Index,
+    end: u64,
+    file_end: u64,
+    /// The last mark, and whether it is the last of all.
+    mark: Option<(Mark, bool)>,
+    seen: u64,
+}
+
+fn scan(file: Arc<dyn DiskFile>, name: String) -> Result<Scan, OpenError> {
+    let (mut scanner, header) = Scanner::open(file, name.clone())?;
+    let begin = scanner.at;
+    let mut scan =
+        Scan { header, begin, index: Index::default(), end: begin, file_end: scanner.end(), mark: None, seen: 0 };
+    loop {
+        match scanner.next()? {
+            Next::Entry(place, entry) => {
+                let effect = match entry {
+                    Entry::Record(record) => {
+                        scan.mark = scan.mark.map(|(mark, _)| (mark, false));
+                        Effect::of(&record)
+                    }
+                    Entry::Mark(mark) => {
+                        scan.mark = Some((mark, true));
+                        Effect::Mark
+                    }
+                };
+                let refused = |why| OpenError::Damaged { file: name.clone(), offset: place.offset, why };
+                scan.index.apply(&effect, place).map_err(refused)?;
+                if scan.index.count() > PENDING_MAX {
+                    return Err(OpenError::TooMany { file: name, records_max: PENDING_MAX });
+                }
+                scan.end = scanner.at;
+            }
+            Next::End => break,
+            Next::Torn { seen } => {
+                scan.seen = seen;
+                break;
+            }
+        }
+    }
+    scan.index.raise(scan.header.last_number);
+    Ok(scan)
+}
+
+impl Log {
+    pub(super) fn open(
+        runtime: &Runtime,
+        folder: Arc<dyn Folder>,
+        options: &JournalOptions,
+    ) -> Result<Opened, OpenError> {
+        let io = |why| OpenError::Io { file: folder.show(NAME), why };
+        let lock = folder.lock().map_err(|why| match why.kind() {
+            io::ErrorKind::WouldBlock => OpenError::Locked { file: folder.show(NAME) },
+            _ => io(why),
+        })?;
+        folder.remove(NEW_NAME).map_err(io)?;
+        let file = folder.open(NAME).map_err(io)?;
+        let created = file.is_none();
+        let scan = match &file {
+            Some(file) => scan(Arc::clone(file), folder.show(NAME))?,
+            None => Scan::empty(draw_header(runtime, options.description.clone())),
+        };
+        let lost = scan.loss(folder.boot());
+        let mut log = Log {
+            folder: Arc::clone(&folder),
+            _lock: lock,
+            file,
+            closed: None,
+            header: scan.header,
+            end: scan.end,
+            begin: scan.begin,
+            synced: 0,
+            reserved: 0,
+            index: scan.index,
+            durability: options.durability,
+            rewrite_bytes_min: REWRITE_BYTES_MIN.min(options.bytes_max / 16),
+            rewrite_above: 0,
+            runtime: runtime.clone(),
+        };
+        let torn = (scan.end < scan.file_end).then(|| Torn {
+            file: folder.show(NAME),
+            offset: scan.end,
+            bytes: scan.file_end - scan.end,
+        });
+        let floor = log.index.last_number().max(scan.seen).max(lost.map_or(0, |loss| loss.up_to));
+        log.begin_session(runtime, options, lost, torn.is_some(), floor).map_err(io)?;
+        Ok(Opened { log, created, torn, lost, floor })
+    }
+
+    /// Makes the file ready to be appended to.
+    fn begin_session(
+        &mut self,
+        runtime: &Runtime,
+        options: &JournalOptions,
+        lost: Option<Loss>,
+        torn: bool,
+        floor: u64,
+    ) -> io::Result<()> {
+        let mut header = self.header.clone();
+        header.last_number = floor;
+        if let Some(loss) = lost {
+            header.epoch = draw_epoch(runtime);
+            header.losses.push(loss);
+            let forgotten = header.losses.len().saturating_sub(LOSSES_MAX);
+            header.losses.drain(..forgotten);
+        }
+        if self.index.count() == 0 {
+            header.description = options.description.clone();
+        }
+        self.index.raise(floor);
+        let changed = lost.is_some() || header.description != self.header.description;
+        let description = &header.description;
+        if description.mapping.len() + description.catalogue.len() > DESCRIPTION_BYTES_MAX {
+            let why = format!("mapping and catalogue are longer than {DESCRIPTION_BYTES_MAX} bytes");
+            return Err(io::Error::other(why));
+        }
+        match &self.file {
+            Some(file) if !changed => {
+                if torn {
+                    // Nothing of the old tail may ever stand behind a new record.
+                    file.set_bytes(self.end)?;
+                }
+                // What a process that was killed has written is there, but perhaps not on disk.
+                file.sync()?;
+                self.synced = self.end;
+                let mut buffer = Vec::new();
+                self.mark(false, &mut buffer);
+                file.write(self.end, &buffer)?;
+                file.sync()?;
+                self.end += buffer.len() as u64;
+                self.synced = self.end;
+                Ok(())
+            }
+            _ => self.rewrite(header).map_err(|(why, _)| why),
+        }
+    }
+
+    pub(super) fn header(&self) -> &Header {
+        &self.header
+    }
+
+    pub(super) fn index(&self) -> &Index {
+        &self.index
+    }
+
+    pub(super) fn file_bytes(&self) -> u64 {
+        self.end
+    }
+
+    pub(super) fn unsynced_bytes(&self) -> u64 {
+        self.end - self.synced
+    }
+
+    pub(super) fn closed(&self) -> Option<&String> {
+        self.closed.as_ref()
+    }
+
+    /// Does `batch` with one write and at most one sync; answers each.
+    pub(super) fn run(&mut self, batch: &[Work]) -> Vec<Result<(), AppendError>> {
+        let Some(file) = self.file.clone() else {
+            let why = self.closed.clone().unwrap_or_default();
+            return vec![Err(AppendError::Closed { why }); batch.len()];
+        };
+        let before = self.end;
+        let mut buffer = Vec::new();
+        let mut answers: Vec<Result<(), AppendError>> =
+            batch.iter().map(|work| self.stage(work, before, &mut buffer)).collect();
+        let sync = self.wants_sync(batch, before, &mut buffer);
+        if let Err(why) = self.write(&*file, before, &buffer, sync) {
+            self.close(format!("{}: {why}", self.folder.show(NAME)));
+            let why = self.closed.clone().unwrap_or_default();
+            for answer in answers.iter_mut().filter(|answer| answer.is_ok()) {
+                *answer = Err(AppendError::Unknown { why: why.clone() });
+            }
+            return answers;
+        }
+        for (work, answer) in batch.iter().zip(&mut answers) {
+            if let Work::Describe(description) = work {
+                *answer = self.describe(description.clone());
+            }
+        }
+        match batch.iter().any(|work| matches!(work, Work::Close)) {
+            true => self.close("it was closed".to_owned()),
+            false => self.rewrite_if_worthwhile(),
+        }
+        answers
+    }
+
+    /// Puts what `work` appends behind what is staged.
+    fn stage(&mut self, work: &Work, before: u64, buffer: &mut Vec<u8>) -> Result<(), AppendError> {
+        if let Work::Append { effect, body } = work {
+            let place = Place { offset: before + buffer.len() as u64, bytes: (HEAD_BYTES + body.len()) as u32 };
+            self.index.apply(effect, place).map_err(AppendError::Misplaced)?;
+            frame::write(self.header.marker, place.offset, self.synced, body, buffer);
+        }
+        Ok(())
+    }
+
+    /// Stages the marks that the batch needs, and says whether it has to be synced.
+    fn wants_sync(&mut self, batch: &[Work], before: u64, buffer: &mut Vec<u8>) -> bool {
+        let any = |is: fn(&Work) -> bool| batch.iter().any(is);
+        self.end = before + buffer.len() as u64;
+        let last = self.index.last_number();
+        let close = any(|work| matches!(work, Work::Close));
+        let tick = any(|work| matches!(work, Work::Tick));
+        let idle = tick && self.end == self.synced && self.reserved > last;
+        let beyond = self.durability != Durability::Always && last > self.reserved;
+        if close || idle || beyond {
+            self.reserved = if beyond { last + RESERVED_NUMBERS } else { last };
+            let mut frame = Vec::new();
+            self.mark(close, &mut frame);
+            buffer.extend_from_slice(&frame);
+            self.end = before + buffer.len() as u64;
+        }
+        let ordered = any(|work| matches!(work, Work::Sync | Work::Tick | Work::Describe(_) | Work::Close));
+        let always = self.durability == Durability::Always && !mutation::on(Fault::AcknowledgedBeforeFsync);
+        let unsynced = self.end - self.synced;
+        unsynced > 0 && (ordered || always || beyond || unsynced >= UNFLUSHED_BYTES_MAX)
+    }
+
+    /// A mark that will stand at the present end.
+    fn mark(&self, clean: bool, buffer: &mut Vec<u8>) {
+        let always = self.durability == Durability::Always;
+        let reserved = self.reserved.max(self.index.last_number());
+        let mark = Mark { boot: self.folder.boot(), reserved, always, clean };
+        frame::write(self.header.marker, self.end, self.synced, &encode_mark(&mark), buffer);
+    }
+
+    fn write(&mut self, file: &dyn DiskFile, offset: u64, buffer: &[u8], sync: bool) -> io::Result<()> {
+        if !buffer.is_empty() {
+            file.write(offset, buffer)?;
+        }
+        if sync {
+            file.sync()?;
+            self.synced = self.end;
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, why: String) {
+        if self.closed.is_none() {
+            self.closed = Some(why);
+        }
+        self.file = None;
+    }
+
+    fn describe(&mut self, description: Description) -> Result<(), AppendError> {
+        let bytes = description.mapping.len() + description.catalogue.len();
+        if bytes > DESCRIPTION_BYTES_MAX {
+            return Err(AppendError::Full { what: "mapping and catalogue", limit: DESCRIPTION_BYTES_MAX as u64 });
+        }
+        let header = Header { description, last_number: self.index.last_number(), ..self.header.clone() };
+        self.rewrite(header).map_err(|(why, ended)| {
+            let why = format!("{}: {why}", self.folder.show(NEW_NAME));
+            if ended { AppendError::Unknown { why } } else { AppendError::NotRewritten { why } }
+        })
+    }
+
+    fn rewrite_if_worthwhile(&mut self) {
+        let live = self.index.bytes();
+        let superseded = (self.end - self.begin).saturating_sub(live);
+        let noise = self.rewrite_bytes_min.max(MARK_BYTES_MAX).max(self.rewrite_above);
+        if superseded <= live || superseded <= noise {
+            return;
+        }
+        let header = Header { last_number: self.index.last_number(), ..self.header.clone() };
+        if let Err((why, ended)) = self.rewrite(header) {
+            let file = self.folder.show(NEW_NAME);
+            tracing::warn!(%file, %why, ended, "the journal could not be rewritten; it goes on in the old file if it can");
+            self.rewrite_above = superseded * 2;
+        }
+    }
+
+    /// Writes what still means something to a new file, and puts that in the old one's place. An error says whether the
+    /// journal has ended with it; if not, the old file goes on.
+    fn rewrite(&mut self, header: Header) -> Result<(), (io::Error, bool)> {
+        let header = Header { marker: self.runtime.random(), ..header };
+        let (file, index, begin, end) = match self.copy(&header) {
+            Ok(copied) => copied,
+            Err(why) => {
+                let _ = self.folder.remove(NEW_NAME);
+                return Err((why, false));
+            }
+        };
+        let placed = self.folder.rename(NEW_NAME, NAME).and_then(|()| self.folder.sync());
+        if let Err(why) = placed {
+            // Which of the two files a crash would leave is not known, so neither may be written to.
+            self.close(format!("{}: {why}", self.folder.show(NAME)));
+            return Err((why, true));
+        }
+        let raised = self.index.last_number();
+        (self.file, self.header, self.index) = (Some(file), header, index);
+        self.index.raise(raised);
+        (self.begin, self.end, self.synced, self.rewrite_above) = (begin, end, end, 0);
+        Ok(())
+    }
+
+    fn copy(&self, header: &Header) -> io::Result<(Arc<dyn DiskFile>, Index, u64, u64)> {
+        let to = self.folder.create(NEW_NAME)?;
+        let mut buffer = frame::prelude(header);
+        let begin = buffer.len() as u64;
+        let (mut written, mut index) = (0u64, Index::default());
+        for (number, live) in self.index.iter() {
+            let places = live.places().enumerate();
+            for (nth, from) in places {
+                let mut body = self.body(from)?;
+                if let Some(alone) = alone(&body).map_err(io::Error::other)? {
+                    body = alone;
+                }
+                let offset = written + buffer.len() as u64;
+                let place = Place { offset, bytes: (HEAD_BYTES + body.len()) as u32 };
+                let effect = match nth {
+                    0 => Effect::Added(number),
+                    _ if Some(from) == live.quarantine() => Effect::SetAside(number),
+                    _ => Effect::Known(number),
+                };
+                index.apply(&effect, place).map_err(io::Error::other)?;
+                frame::write(header.marker, offset, 0, &body, &mut buffer);
+                if buffer.len() >= COPY_BYTES {
+                    to.write(written, &buffer)?;
+                    written += buffer.len() as u64;
+                    buffer.clear();
+                }
+            }
+        }
+        let offset = written + buffer.len() as u64;
+        let always = self.durability == Durability::Always;
+        let reserved = self.reserved.max(self.index.last_number());
+        let mark = Mark { boot: self.folder.boot(), reserved, always, clean: false };
+        frame::write(header.marker, offset, 0, &encode_mark(&mark), &mut buffer);
+        to.write(written, &buffer)?;
+        // All of it is safe before it gets its name: what can't be read of it later is damage.
+        let end = written + buffer.len() as u64;
+        to.write(0, &frame::prelude(&Header { safe_bytes: end, ..header.clone() }))?;
+        to.sync()?;
+        Ok((to, index, begin, end))
+    }
+
+    fn body(&self, place: Place) -> io::Result<Vec<u8>> {
+        let file = self.file.as_ref().ok_or_else(|| io::Error::other("it is closed"))?;
+        frame::read(&**file, &self.folder.show(NAME), self.header.marker, place).map_err(io::Error::other)
+    }
+
+    /// All that is pending now, to be read later.
+    pub(super) fn pending(&self) -> PendingRecords {
+        let live = self.index.iter().map(|(_, live)| live.clone()).collect::<Vec<_>>();
+        let (name, marker) = (self.folder.show(NAME), self.header.marker);
+        PendingRecords { file: self.file.clone(), name, marker, live: live.into_iter() }
+    }
+
+    /// Reads one that is pending.
+    pub(super) fn read(&self, number: u64) -> Result<Option<Pending>, OpenError> {
+        let name = self.folder.show(NAME);
+        match (self.index.get(number), &self.file) {
+            (None, _) => Ok(None),
+            (Some(live), Some(file)) => read_live(&**file, &name, self.header.marker, live).map(Some),
+            (Some(_), None) => {
+                let why = io::Error::other(self.closed.clone().unwrap_or_default());
+                Err(OpenError::Io { file: name, why })
+            }
+        }
+    }
+}
+
+impl Scan {
+    /// Of a journal that is not there yet.
+    fn empty(header: Header) -> Scan {
+        Scan { header, begin: 0, index: Index::default(), end: 0, file_end: 0, mark: None, seen: 0 }
+    }
+
+    /// What may be lost, if the file was left as it is and the machine is in its `boot` now.
+    fn loss(&self, boot: Option<u128>) -> Option<Loss> {
+        let (mark, last) = self.mark?;
+        let closed = mark.clean && last && self.end == self.file_end;
+        let all_here = boot.is_some() && mark.boot == boot;
+        let after = self.index.last_number();
+        let up_to = mark.reserved.max(self.seen);
+        let none = mark.always || closed || all_here || up_to <= after;
+        (!none).then_some(Loss { epoch: self.header.epoch, after, up_to, seen: self.seen })
+    }
+}
+
+/// Reads what `live` names.
+pub(super) fn read_live(file: &dyn DiskFile, name: &str, marker: u64, live: &Live) -> Result<Pending, OpenError> {
+    let read = |place: Place| {
+        let body = frame::read(file, name, marker, place)?;
+        let entry = super::codec::decode_entry(&body);
+        let why = match entry {
+            Ok(Entry::Record(record)) => return Ok(record),
+            Ok(Entry::Mark(_)) => "a mark stands in place of a record".to_owned(),
+            Err(why) => why.to_string(),
+        };
+        Err(OpenError::Damaged { file: name.to_owned(), offset: place.offset, why })
+    };
+    let unexpected = |place: Place| OpenError::Damaged {
+        file: name.to_owned(),
+        offset: place.offset,
+        why: "another kind of record was expected".to_owned(),
+    };
+    let mut buffered = match read(live.place)? {
+        Record::Buffered(buffered) | Record::Merged { into: buffered, .. } => buffered,
+        _ => return Err(unexpected(live.place)),
+    };
+    for place in live.known() {
+        let Record::Known { key, read, .. } = read(*place)? else { return Err(unexpected(*place)) };
+        buffered.known.retain(|(known, _)| *known != key);
+        buffered.known.push((key, read));
+    }
+    let standing = match live.quarantine() {
+        None => Standing::Waiting,
+        Some(place) => match read(place)? {
+            Record::Quarantined { reason, .. } => Standing::Quarantined(reason),
+            _ => return Err(unexpected(place)),
+        },
+    };
+    Ok(Pending { buffered, standing })
+}
+
+fn draw_epoch(runtime: &Runtime) -> Epoch {
+    Epoch(u128::from(runtime.random()) << 64 | u128::from(runtime.random()))
+}
+
+fn draw_header(runtime: &Runtime, description: Description) -> Header {
+    Header { epoch: draw_epoch(runtime), marker: 0, safe_bytes: 0, last_number: 0, description, losses: Vec::new() }
+}

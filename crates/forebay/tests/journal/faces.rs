@@ -1,0 +1,231 @@
+//! Limits, groups, failing disks, rewriting, and the file system's own folder.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay::outage::lossy::Lossy;
+use forebay::outage::{AppendError, Buffered, Description, Journal, OpenError, RealFolder, Record, Standing, Written};
+use forebay::runtime::simulated::{Simulation, SplitMix};
+use forebay::store::embedded::Durability;
+use forebay::{Change, Key};
+
+use crate::naive::buffered;
+use crate::{BYTES_MAX, Life, options};
+
+fn plain(number: u64) -> Record {
+    Record::Buffered(buffered(number, &mut SplitMix::new(number)))
+}
+
+/// A transaction with one change of `bytes` bytes.
+fn sized(number: u64, bytes: usize) -> Buffered {
+    let changes = vec![Change::Append(vec![number as u8; bytes].into())];
+    let written = Written { key: Key::new(0, b"large"), changes };
+    Buffered { writes: vec![written], known: Vec::new(), ..buffered(number, &mut SplitMix::new(number)) }
+}
+
+#[test]
+fn what_waits_shares_one_sync() {
+    let disk = Lossy::new();
+    let life = Life::open(&disk, 1, options(Durability::Always)).unwrap();
+    let (_, before) = disk.calls();
+    assert!(life.append((1..=50).map(plain).collect()).iter().all(Result::is_ok));
+    let (_, after) = disk.calls();
+    assert!(after - before <= 2, "{} syncs for 50 records", after - before);
+    assert_eq!(life.journal.stat().pending, 50);
+    assert_eq!(life.journal.stat().unsynced_bytes, 0);
+}
+
+#[test]
+fn a_failed_sync_or_write_ends_it_and_nothing_is_written_again() {
+    for step in 0..2 {
+        let disk = Lossy::new();
+        let life = Life::open(&disk, 1, options(Durability::Always)).unwrap();
+        assert_eq!(life.append(vec![plain(1)]), [Ok(())]);
+        disk.fail_in(Some(step));
+        let answers = life.append(vec![plain(2), plain(3)]);
+        assert!(answers.iter().all(|answer| matches!(answer, Err(AppendError::Unknown { .. }))), "{answers:?}");
+        disk.fail_in(None);
+        let (calls, _) = disk.calls();
+        let answers = life.append(vec![plain(4)]);
+        assert!(matches!(&answers[..], [Err(AppendError::Closed { why })] if why.contains("lossy/journal")));
+        assert!(life.flush().is_err());
+        assert!(life.run(|journal| async move { journal.close().await }).is_err());
+        assert!(life.journal.stat().closed.is_some());
+        assert_eq!(disk.calls().0, calls, "it was touched again");
+        drop(life);
+        disk.kill();
+        let mut life = Life::open(&disk, 2, options(Durability::Always)).unwrap();
+        let numbers: Vec<u64> = life.pending().unwrap().0.into_keys().collect();
+        assert!(numbers.starts_with(&[1]) && !numbers.contains(&4), "{numbers:?}");
+    }
+}
+
+#[test]
+fn a_full_disk_refuses_and_keeps_what_was_acknowledged() {
+    let disk = Lossy::new();
+    let life = Life::open(&disk, 1, options(Durability::Always)).unwrap();
+    disk.hold_at_most(Some(20_000));
+    let mut acknowledged = 0;
+    let refused = (1..).find_map(|number| {
+        let answer = life.append(vec![Record::Buffered(sized(number, 1_000))]).remove(0);
+        acknowledged += u64::from(answer.is_ok());
+        answer.err()
+    });
+    assert!(matches!(refused, Some(AppendError::Unknown { .. })), "{refused:?}");
+    let answers = life.append(vec![plain(1_000)]);
+    assert!(matches!(answers[0], Err(AppendError::Closed { .. })));
+    drop(life);
+    disk.kill();
+    disk.hold_at_most(None);
+    let mut life = Life::open(&disk, 2, options(Durability::Always)).unwrap();
+    assert!(life.found.as_ref().unwrap().torn.is_some());
+    assert_eq!(life.pending().unwrap().0.len() as u64, acknowledged);
+}
+
+#[test]
+fn beyond_its_bytes_it_is_full_until_something_is_applied() {
+    let disk = Lossy::new();
+    let life = Life::open(&disk, 1, options(Durability::Always)).unwrap();
+    let mut last = 0;
+    let refused = (1..).find_map(|number| {
+        last = number;
+        life.append(vec![Record::Buffered(sized(number, 4_000))]).remove(0).err()
+    });
+    assert!(matches!(refused, Some(AppendError::Full { limit: BYTES_MAX, .. })), "{refused:?}");
+    assert_eq!(life.append(vec![Record::Applied(vec![1, 2])]), [Ok(())]);
+    assert_eq!(life.append(vec![Record::Buffered(sized(last, 4_000))]), [Ok(())]);
+    assert!(life.journal.stat().pending_bytes <= BYTES_MAX);
+}
+
+#[test]
+fn what_can_not_be_right_is_refused_and_not_written() {
+    let disk = Lossy::new();
+    let mut options = options(Durability::Always);
+    options.bytes_max = 1 << 30;
+    let life = Life::open(&disk, 1, options).unwrap();
+    assert!(life.append(vec![plain(3), plain(5)]).iter().all(Result::is_ok));
+    let misplaced = [
+        plain(5),
+        plain(4),
+        Record::Merged { into: sized(9, 10), from: vec![3, 4] },
+        Record::Merged { into: sized(2, 10), from: vec![3, 5] },
+    ];
+    for record in misplaced {
+        let answers = life.append(vec![record]);
+        assert!(matches!(answers[0], Err(AppendError::Misplaced(_))), "{answers:?}");
+    }
+    let too_large = life.append(vec![Record::Buffered(sized(6, forebay::outage::journal::RECORD_BYTES_MAX))]);
+    assert!(matches!(too_large[0], Err(AppendError::TooLarge { .. })));
+    assert_eq!(life.append(vec![Record::Applied(vec![3, 4, 77])]), [Ok(())], "who is not pending needs nothing");
+    drop(life);
+    disk.kill();
+    let mut life = Life::open(&disk, 2, crate::options(Durability::Always)).unwrap();
+    assert_eq!(life.pending().unwrap().0.into_keys().collect::<Vec<_>>(), [5]);
+}
+
+/// The paper's YCSB, figure 4: a thousand times the same ten rows, and neither file nor memory grows.
+#[test]
+fn merged_writes_keep_the_file_small() {
+    let disk = Lossy::new();
+    let life = Life::open(&disk, 1, options(Durability::Always)).unwrap();
+    let mut rows: Vec<u64> = (1..=10).collect();
+    assert!(life.append(rows.iter().map(|row| Record::Buffered(sized(*row, 500))).collect()).iter().all(Result::is_ok));
+    let mut largest = 0;
+    for number in 11..1_011 {
+        let row = number as usize % 10;
+        let into = Record::Merged { into: sized(number, 500), from: vec![rows[row], number] };
+        let answers = life.append(vec![Record::Buffered(sized(number, 500)), into]);
+        assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+        rows[row] = number;
+        largest = largest.max(life.journal.stat().file_bytes);
+    }
+    assert!(largest < 20_000, "{largest} bytes for 10 rows of 500");
+    assert_eq!(life.journal.stat().pending, 10);
+    let number = rows[3];
+    let read = life.run(|journal| async move { journal.read(number).await }).unwrap().unwrap();
+    assert_eq!((read.buffered, read.standing), (sized(number, 500), Standing::Waiting));
+    assert!(life.run(|journal| async move { journal.read(1).await }).unwrap().is_none());
+}
+
+#[test]
+fn the_mapping_stays_as_long_as_something_is_pending() {
+    let disk = Lossy::new();
+    let first = options(Durability::Always);
+    let other = Description { mapping: "order:{id} -> orders(id)".to_owned(), catalogue: "orders".to_owned() };
+    let second = forebay::outage::JournalOptions { description: other.clone(), ..first.clone() };
+    let life = Life::open(&disk, 1, first.clone()).unwrap();
+    assert!(life.found.as_ref().unwrap().created);
+    let epoch = life.journal.epoch();
+    assert_eq!(life.append(vec![plain(1)]), [Ok(())]);
+    drop(life);
+    let life = Life::open(&disk, 2, second.clone()).unwrap();
+    let found = life.found.as_ref().unwrap();
+    assert_eq!((found.created, found.epoch, &found.description), (false, epoch, &first.description));
+    assert_eq!(life.append(vec![Record::Applied(vec![1])]), [Ok(())]);
+    drop(life);
+    let life = Life::open(&disk, 3, second).unwrap();
+    let found = life.found.as_ref().unwrap();
+    assert_eq!((found.epoch, &found.description, found.next_number), (epoch, &other, 2));
+    let again = first.description.clone();
+    assert_eq!(life.run(|journal| async move { journal.describe(again).await }), Ok(()));
+    assert_eq!(life.append(vec![plain(2)]), [Ok(())]);
+    drop(life);
+    disk.crash(|_| None);
+    let life = Life::open(&disk, 4, first.clone()).unwrap();
+    assert_eq!(life.found.as_ref().unwrap().description, first.description);
+    assert_eq!(life.found.as_ref().unwrap().pending_count, 1);
+}
+
+/// Under `interval`, what was appended is synced in time; and a journal at rest loses nothing and reports nothing.
+#[test]
+fn at_rest_nothing_can_be_lost() {
+    let disk = Lossy::new();
+    let life = Life::open(&disk, 1, options(Durability::Interval { sync_ms: 100 })).unwrap();
+    let runtime = life.simulation.runtime();
+    life.append(vec![plain(1), plain(2)]);
+    assert_eq!(life.append(vec![plain(3)]), [Ok(())]);
+    life.run(|_| async move { runtime.sleep(Duration::from_millis(500)).await });
+    assert_eq!(life.journal.stat().unsynced_bytes, 0);
+    let epoch = life.journal.epoch();
+    drop(life);
+    disk.crash(|_| None);
+    let mut life = Life::open(&disk, 2, options(Durability::Interval { sync_ms: 100 })).unwrap();
+    assert_eq!((life.lost(), life.journal.epoch()), (None, epoch));
+    assert_eq!(life.pending().unwrap().0.len(), 3);
+}
+
+#[test]
+fn two_can_not_have_one_folder() {
+    let disk = Lossy::new();
+    let life = Life::open(&disk, 1, options(Durability::Always)).unwrap();
+    assert!(matches!(Life::open(&disk, 2, options(Durability::Always)), Err(OpenError::Locked { .. })));
+    drop(life);
+    assert!(Life::open(&disk, 3, options(Durability::Always)).is_ok());
+}
+
+#[test]
+fn on_the_file_system() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("outage");
+    let open = |simulation: &Simulation| {
+        let folder = Arc::new(RealFolder::new(&path).unwrap());
+        Journal::open(simulation.runtime(), folder, options(Durability::Always))
+    };
+    let simulation = Simulation::new(1);
+    let (journal, found) = open(&simulation).unwrap();
+    assert!(found.created && path.join("journal").is_file() && !path.join("journal.new").exists());
+    assert!(matches!(open(&simulation), Err(OpenError::Locked { .. })));
+    let life = Life { simulation, journal, found: Some(found) };
+    let records = vec![plain(1), plain(2), Record::Quarantined { number: 2, reason: "why".to_owned() }];
+    assert!(life.append(records).iter().all(Result::is_ok));
+    drop(life);
+    let simulation = Simulation::new(2);
+    let (journal, found) = open(&simulation).unwrap();
+    let mut life = Life { simulation, journal, found: Some(found) };
+    let found = life.found.as_ref().unwrap();
+    assert_eq!((found.created, found.pending_count, found.next_number), (false, 2, 3));
+    assert!(found.lost.is_none() && found.torn.is_none());
+    let pending = life.pending().unwrap();
+    assert_eq!(pending.0[&2].standing, Standing::Quarantined("why".to_owned()));
+    assert_eq!(Record::Buffered(pending.0[&1].buffered.clone()), plain(1));
+}

@@ -1,0 +1,85 @@
+//! A store whose commits go on when nobody waits for them any more, as those of a database do: what was given up may
+//! land later.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay::error::Unavailable;
+use forebay::read::Read;
+use forebay::runtime::Runtime;
+use forebay::store::{Caps, Commit, CommitOutcome, ReadError, Resolved, Store};
+use forebay::{Key, TxnId, Version};
+use futures_util::future::BoxFuture;
+
+/// What hangs takes so long.
+const LATE: Duration = Duration::from_millis(12);
+
+/// Commits to `store` in tasks of their own.
+pub struct Detached {
+    pub runtime: Runtime,
+    pub store: Arc<dyn Store>,
+}
+
+impl Store for Detached {
+    fn caps(&self) -> Caps {
+        self.store.caps()
+    }
+
+    fn name(&self) -> String {
+        self.store.name()
+    }
+
+    fn incarnation(&self) -> u64 {
+        self.store.incarnation()
+    }
+
+    fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
+        self.store.get(keys)
+    }
+
+    fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>> {
+        let (store, group, count) = (self.store.clone(), group.to_vec(), group.len());
+        let (runtime, late) = (self.runtime.clone(), self.runtime.random().is_multiple_of(16));
+        let (sender, answer) = futures_channel::oneshot::channel();
+        self.runtime.spawn(async move {
+            if late {
+                runtime.sleep(LATE).await;
+            }
+            let _ = sender.send(store.commit(&group).await);
+        });
+        Box::pin(async move { answer.await.unwrap_or_else(|_| vec![CommitOutcome::Unknown("gone".into()); count]) })
+    }
+
+    fn outcome(&self, id: TxnId) -> BoxFuture<'_, Result<Resolved, Unavailable>> {
+        self.store.outcome(id)
+    }
+
+    fn scan<'a>(
+        &'a self,
+        space: u8,
+        after: Option<&'a Key>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Key>, ReadError>> {
+        self.store.scan(space, after, limit)
+    }
+
+    fn count(&self, space: u8) -> BoxFuture<'_, Result<u64, ReadError>> {
+        self.store.count(space)
+    }
+
+    fn clear<'a>(&'a self, spaces: &'a [u8], version: Version) -> BoxFuture<'a, Result<(), Unavailable>> {
+        self.store.clear(spaces, version)
+    }
+
+    fn expired(&self, now_ms: u64, limit: usize) -> BoxFuture<'_, Result<Vec<Key>, ReadError>> {
+        self.store.expired(now_ms, limit)
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.store.memory_bytes()
+    }
+
+    fn flush(&self) -> BoxFuture<'_, Result<(), Unavailable>> {
+        self.store.flush()
+    }
+}

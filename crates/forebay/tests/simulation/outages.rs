@@ -1,0 +1,153 @@
+//! Runs behind the outage's gate: a database that goes away, answers late or not at all, while clients go on; machines
+//! that crash with writes in their journal. The database outlives them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay::outage::lossy::Lossy;
+use forebay::outage::{
+    BreakerSettings, Description, Gate, GateOptions, GateSettings, Journal, JournalOptions, LaneRule,
+};
+use forebay::runtime::Runtime;
+use forebay::runtime::simulated::{Ended, Simulation, SplitMix};
+use forebay::store::Store;
+use forebay::store::embedded::Durability;
+use forebay::store::faulty::{Faults, Faulty};
+use forebay::store::memory::Memory;
+use forebay::txn::history::History;
+
+use crate::book::{broken, expect};
+use crate::detached::Detached;
+use crate::oracle;
+use crate::unordered::Unordered;
+use crate::world::{CRASH_STEPS_MAX, Past, engine, enter, judge, slow, work};
+
+/// Room of the journal's gate: enough for a run, or for a few transactions.
+const ROOMS: [usize; 4] = [1 << 20, 1 << 20, 1 << 20, 8 << 10];
+
+/// Longest time that a drain takes after the last client has ended.
+const DRAIN_MAX: Duration = Duration::from_secs(60);
+
+/// Several lives with one database behind them.
+pub fn run(seed: u64, random: &mut SplitMix, past: &mut Past) {
+    let memory = Arc::new(Memory::new());
+    let journal = Lossy::new();
+    let lives = 1 + random.below(3);
+    for life in 0..lives {
+        let last = life + 1 == lives;
+        let crash_at = if last { u64::MAX } else { random.below(CRASH_STEPS_MAX) };
+        let seed = seed.wrapping_mul(5).wrapping_add(life);
+        let simulation = Simulation::new(seed);
+        let runtime = simulation.runtime();
+        let store: Arc<dyn Store> = Arc::new(Unordered { memory: memory.clone(), incarnation: life + 1 });
+        let gate = gate(&runtime, away(&runtime, store.clone(), random), &journal, random);
+        let history = Arc::new(History::default());
+        let engine = engine(&runtime, Arc::new(gate.clone()), random, history.clone());
+        let (clients, drained) = (work(engine.clone(), seed, past.book.clone(), None, random.draw()), gate.clone());
+        let ended = simulation.run_to_step(crash_at, async move {
+            clients.await;
+            drain(&runtime, &drained).await;
+        });
+        if ended == Ended::Stuck {
+            broken("progress", "some session waits for ever");
+        }
+        gate.validate();
+        let counts = gate.state().counts;
+        past.book.pages().marks.buffered += counts.buffered;
+        past.book.pages().marks.full += counts.full;
+        past.book.pages().marks.outages += counts.outages;
+        past.log = past.log.rotate_left(7) ^ simulation.log_hash();
+        if ended == Ended::Done {
+            oracle::quiet(&simulation, &engine, &store);
+            engine.validate();
+            drop((engine, gate));
+            enter(past, &history);
+            return judge(&simulation, &store, past);
+        }
+        // Whoever had not heard of its commit goes on record as one that may have committed.
+        drop((engine, gate, simulation));
+        enter(past, &history);
+        past.book.pages().marks.crashes += 1;
+        crash(&journal, random);
+    }
+    // The last life ended before it could be crashed, or this is not reached.
+    broken("progress", "the last life did not end");
+}
+
+/// Waits until nothing is buffered any more.
+async fn drain(runtime: &Runtime, gate: &Gate) {
+    let began = runtime.elapsed();
+    while gate.state().amount.transactions > 0 {
+        let state = gate.state();
+        expect(runtime.elapsed() - began < DRAIN_MAX, "all is carried over", || format!("{state:?}"));
+        runtime.sleep(Duration::from_millis(1)).await;
+    }
+}
+
+fn gate(runtime: &Runtime, store: Arc<dyn Store>, journal: &Lossy, random: &mut SplitMix) -> Gate {
+    let options = JournalOptions {
+        durability: Durability::Always,
+        bytes_max: 1 << 20,
+        description: Description { mapping: String::new(), catalogue: String::new() },
+    };
+    let opened = Journal::open(runtime.clone(), journal.handle(), options);
+    let (journal, found) = opened.unwrap_or_else(|error| broken("the journal opens", error.to_string()));
+    let settings = GateSettings {
+        breaker: BreakerSettings {
+            failures_to_open: 1 + random.below(3) as u32,
+            successes_to_close: 1 + random.below(2) as u32,
+            pause_ms: 1,
+            pause_ms_max: 8,
+        },
+        bytes_max: ROOMS[random.below(ROOMS.len() as u64) as usize],
+        lanes: LaneRule { serial: random.below(3) == 0 },
+        workers: 1 + random.below(3) as usize,
+        per_second_max: if random.below(2) == 0 { 0 } else { 2_000 },
+        // The oracle knows transactions by their ids; merged ones are for the buffer's own test.
+        merge: false,
+        write_back_ms: (random.below(5) == 0).then_some(5),
+        ..GateSettings::default()
+    };
+    let options = GateOptions {
+        runtime: runtime.clone(),
+        store,
+        journal,
+        found,
+        settings,
+        mapping: String::new(),
+        opens_late: false,
+    };
+    Gate::open(options).unwrap_or_else(|error| broken("the gate opens", error.to_string()))
+}
+
+/// A store that is slow, loses answers, lets what was given up land later, and is away now and then.
+fn away(runtime: &Runtime, store: Arc<dyn Store>, random: &mut SplitMix) -> Arc<dyn Store> {
+    let now = runtime.elapsed();
+    let outage = |random: &mut SplitMix| {
+        let from = now + Duration::from_micros(random.below(40_000));
+        (from, from + Duration::from_micros(random.below(40_000)))
+    };
+    let outages = (0..random.below(3)).map(|_| outage(random)).collect();
+    let rate = [0, 20, 60][random.below(3) as usize];
+    let faults = Faults {
+        read_per_mille: rate,
+        unavailable_per_mille: rate,
+        unknown_applied_per_mille: rate,
+        unknown_partial_per_mille: rate,
+        outcome_per_mille: rate,
+        outages,
+    };
+    let store = slow(runtime, store, random);
+    let store = Arc::new(Detached { runtime: runtime.clone(), store });
+    Arc::new(Faulty::new(runtime.clone(), store, faults, random.draw()))
+}
+
+/// The machine stops: of what its journal had not synced some survives.
+fn crash(journal: &Lossy, random: &mut SplitMix) {
+    let survivors = [0, 50, 100][random.below(3) as usize];
+    journal.crash(|length| match random.below(100) < survivors {
+        true if random.below(100) < 20 => Some(random.below(length as u64 + 1) as usize),
+        true => Some(length),
+        false => None,
+    });
+}
