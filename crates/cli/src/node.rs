@@ -88,7 +88,8 @@ impl Node {
             engine.start_watching();
         }
         let (threads, trace_dir) = (settings.threads.count(), settings.trace_dir.clone());
-        let options = ServerOptions { engine, limits: settings.server, threads, access, tls, trace_dir };
+        let options =
+            ServerOptions { engine, limits: settings.server, threads, access, tls, trace_dir, gate: gate.clone() };
         let server = Server::bind(plain, options)?;
         let shared = server.shared();
         let http = http.map(|address| Http::bind(address, shared.clone())).transpose()?;

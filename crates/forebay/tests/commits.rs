@@ -204,7 +204,7 @@ fn planned(key: &Key) -> PlannedLock {
 
 /// Adds one to `key`; what the transaction saw then, once it is published.
 async fn increment(engine: &Engine, key: &Key) -> Result<i64, TxnError> {
-    let plan = Plan { locks: vec![planned(key)], watched: Vec::new() };
+    let plan = Plan { locks: vec![planned(key)], ..Plan::default() };
     let mut ahead = Ahead::default();
     let executed = engine.execute(&plan, Context::default(), &mut ahead, |documents| {
         documents.change(key.borrow(), Change::AddInteger { field: None, delta: 1 }).map_err(|_| -1)?;
@@ -277,7 +277,7 @@ fn a_panic_within_the_commit_keeps_its_keys_locked() {
 #[test]
 fn a_panic_anywhere_else_gives_them_up() {
     with_wild(Now::Applies, |engine, _, _| async move {
-        let plan = Plan { locks: vec![planned(&key())], watched: Vec::new() };
+        let plan = Plan { locks: vec![planned(&key())], ..Plan::default() };
         let mut ahead = Ahead::default();
         let run = engine.execute::<()>(&plan, Context::default(), &mut ahead, |_| panic!("a bug in a command"));
         assert!(AssertUnwindSafe(run).catch_unwind().await.is_err());
@@ -318,7 +318,7 @@ fn what_has_expired_does_not_enter_the_cache() {
     for now in [Now::Applies, Now::Never] {
         with_wild(now, |engine, wild, runtime| async move {
             let put = async |key: Key, expires_at_ms: Option<u64>| {
-                let plan = Plan { locks: vec![planned(&key)], watched: Vec::new() };
+                let plan = Plan { locks: vec![planned(&key)], ..Plan::default() };
                 let value = Value { expires_at_ms, ..Value::bytes([b'x'; 900]) };
                 let mut ahead = Ahead::default();
                 let executed = engine.execute(&plan, Context::default(), &mut ahead, |documents| {
@@ -367,7 +367,7 @@ fn a_key_that_is_too_long_is_refused() {
             assert!(refused(&increment(engine, &long).await.unwrap_err()));
             // A write that does not look at what is there.
             let blind = PlannedLock { load: false, ..planned(&long) };
-            let plan = Plan { locks: vec![blind.clone()], watched: Vec::new() };
+            let plan = Plan { locks: vec![blind.clone()], ..Plan::default() };
             let mut ahead = Ahead::default();
             let executed = engine.execute(&plan, Context::default(), &mut ahead, |documents| {
                 documents.change(long.borrow(), Change::Put(Value::bytes(*b"x"))).map_err(|_| ())

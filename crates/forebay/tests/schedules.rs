@@ -80,7 +80,7 @@ impl World {
     fn increment(&self, most: usize) {
         let keys = &self.keys[..most];
         let lock = |key: &Key| PlannedLock { key: key.clone(), mode: Mode::Exclusive, load: true };
-        let plan = Plan { locks: keys.iter().map(lock).collect(), watched: Vec::new() };
+        let plan = Plan { locks: keys.iter().map(lock).collect(), ..Plan::default() };
         let mut ahead = Ahead::default();
         let executed =
             shuttle::future::block_on(self.engine.execute(&plan, Context::default(), &mut ahead, |documents| {
@@ -100,7 +100,7 @@ impl World {
             return keys.iter().map(|key| count(&documents, key)).collect();
         }
         let lock = |key: &Key| PlannedLock { key: key.clone(), mode: Mode::Shared, load: true };
-        let plan = Plan { locks: keys.iter().map(lock).collect(), watched: Vec::new() };
+        let plan = Plan { locks: keys.iter().map(lock).collect(), ..Plan::default() };
         let mut ahead = Ahead::default();
         let read = self.engine.execute(&plan, Context::default(), &mut ahead, |documents| {
             Ok::<_, Vec<i64>>(keys.iter().map(|key| count(documents, key)).collect())

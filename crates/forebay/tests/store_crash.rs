@@ -63,7 +63,7 @@ impl History {
                 None => drop(state.remove(&write.key)),
             }
         }
-        let commit = Commit { id: TxnId(mint.next()), version: mint.next(), checks: Vec::new(), writes };
+        let commit = Commit { id: TxnId(mint.next()), version: mint.next(), checks: Vec::new(), writes, strict: false };
         self.states.push(state);
         self.ids.push(commit.id);
         commit

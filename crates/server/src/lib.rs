@@ -8,7 +8,7 @@
 //!    request up in the table of `command/` and runs it: on the documents of a transaction, or on the session itself;
 //! 4. `replies.rs` keeps the answers in order while some of them wait for their commits.
 //!
-//! `state.rs` is what all sessions share: each part of it (`slowlog.rs`, `monitor.rs`, `recorder.rs`, ..) in its own
+//! `state.rs` is what all sessions share: each part of it (`slowlog.rs`, `monitor.rs`, `outage.rs`, ..) in its own
 //! file. `metrics.rs` declares what is measured; `http/` serves it, and health.
 
 pub mod access;
@@ -23,6 +23,7 @@ mod limits;
 mod listener;
 pub mod metrics;
 pub mod monitor;
+pub mod outage;
 pub mod pause;
 pub mod recorder;
 mod replies;

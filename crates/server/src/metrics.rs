@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
 use forebay::cache::CacheStats;
+use forebay::outage::{Counts, Gate, GateState, Mode};
 
 use crate::command;
 use crate::state::Shared;
@@ -18,12 +19,33 @@ pub struct View<'a> {
     pub shared: &'a Shared,
     /// Figures of its cache.
     pub cache: CacheStats,
+    /// Of the gate before its store, if there is one.
+    pub gate: Option<GateState>,
 }
 
 impl View<'_> {
     /// A look at `shared` now.
     pub fn of(shared: &Shared) -> View<'_> {
-        View { shared, cache: shared.engine.cache().stats() }
+        View { shared, cache: shared.engine.cache().stats(), gate: shared.gate.as_ref().map(Gate::state) }
+    }
+
+    /// The mode of its store.
+    pub fn mode(&self) -> Mode {
+        self.gate.as_ref().map_or(Mode::Normal, |state| state.mode)
+    }
+
+    /// When the oldest of what is buffered was, in seconds before now.
+    pub fn oldest_age_seconds(&self) -> Option<f64> {
+        let oldest_ms = self.gate.as_ref()?.oldest_ms?;
+        Some(self.shared.engine.runtime().now_ms().saturating_sub(oldest_ms) as f64 / 1000.0)
+    }
+
+    fn outage(&self, read: fn(&GateState) -> usize) -> f64 {
+        self.gate.as_ref().map_or(0, read) as f64
+    }
+
+    fn counted(&self, read: fn(&Counts) -> u64) -> f64 {
+        self.gate.as_ref().map_or(0, |state| read(&state.counts)) as f64
     }
 
     /// Bytes of the process that are in memory, where the machine tells.
@@ -124,6 +146,68 @@ pub const METRICS: &[Metric] = &[
     gauge("forebay_cache_budget_bytes", "The cache's budget", |view| view.cache.budget_bytes as f64),
     gauge("forebay_store_memory_bytes", "Bytes of memory that the store may hold for itself", |view| {
         view.shared.engine.store().memory_bytes() as f64
+    }),
+    Metric {
+        name: "forebay_store_mode",
+        kind: Kind::Gauge,
+        help: "1 for the mode that the store is in, 0 for the others: normal, failed (it is away), recovery",
+        value: Value::Each("mode", |view, take| {
+            for mode in [Mode::Normal, Mode::Failed, Mode::Recovery] {
+                take(mode.name(), f64::from(u8::from(mode == view.mode())));
+            }
+        }),
+    },
+    counter("forebay_store_outages_total", "Times that the store went away", |view| view.counted(|c| c.outages)),
+    counter("forebay_requests_while_down_total", "Requests that came while the store was away", |view| {
+        view.shared.figures.away_requests.load(Ordering::Relaxed) as f64
+    }),
+    counter("forebay_errors_while_down_total", "Those of them that were answered with an error", |view| {
+        view.shared.figures.away_errors.load(Ordering::Relaxed) as f64
+    }),
+    counter("forebay_outage_reads_refused_total", "Reads refused because the store was away", |view| {
+        view.counted(|counts| counts.reads_refused)
+    }),
+    counter("forebay_outage_reads_merged_total", "Documents read from what is buffered, not from the store", |view| {
+        view.counted(|counts| counts.reads_merged)
+    }),
+    gauge("forebay_outage_pending_transactions", "Buffered transactions, quarantined ones included", |view| {
+        view.outage(|state| state.amount.transactions)
+    }),
+    gauge("forebay_outage_pending_documents", "Documents that they write", |view| {
+        view.outage(|state| state.amount.documents)
+    }),
+    gauge("forebay_outage_pending_bytes", "Bytes charged for them", |view| view.outage(|state| state.amount.bytes)),
+    gauge("forebay_outage_room_bytes", "Bytes that can still be buffered", |view| view.outage(|state| state.room)),
+    Metric {
+        name: "forebay_outage_oldest_age_seconds",
+        kind: Kind::Gauge,
+        help: "Age of the oldest buffered transaction; none if there is none",
+        value: Value::Maybe(|view| view.oldest_age_seconds()),
+    },
+    gauge("forebay_outage_quarantined_transactions", "Buffered transactions that wait for an operator", |view| {
+        view.outage(|state| state.amount.quarantined)
+    }),
+    gauge("forebay_outage_suspended", "1 if nothing is carried over until an operator says so", |view| {
+        view.outage(|state| usize::from(state.suspended.is_some()))
+    }),
+    counter("forebay_outage_buffered_total", "Transactions that were buffered", |view| view.counted(|c| c.buffered)),
+    counter("forebay_outage_merged_total", "Buffered transactions that became part of a later one", |view| {
+        view.counted(|counts| counts.merged)
+    }),
+    counter("forebay_outage_applied_total", "Buffered transactions that the store has taken since", |view| {
+        view.counted(|counts| counts.applied)
+    }),
+    counter("forebay_outage_conflicts_total", "Documents that others had changed before ours were applied", |view| {
+        view.counted(|counts| counts.conflicts)
+    }),
+    counter("forebay_outage_quarantined_total", "Buffered transactions that the store refused", |view| {
+        view.counted(|counts| counts.quarantined)
+    }),
+    counter("forebay_outage_dropped_total", "Buffered transactions that an operator gave up", |view| {
+        view.counted(|counts| counts.dropped)
+    }),
+    counter("forebay_outage_full_total", "Transactions refused because there was no room to buffer them", |view| {
+        view.counted(|counts| counts.full)
     }),
     gauge("forebay_locked_keys", "Keys that are locked, wanted or held", |view| {
         view.shared.engine.locked_keys() as f64

@@ -4,7 +4,8 @@
 use std::collections::VecDeque;
 
 use bytes::BytesMut;
-use forebay::txn::{Committing, Landed};
+use forebay::txn::{Committing, Landed, TxnError};
+use forebay::version::{TxnId, Version};
 use forebay_protocol::{Protocol, Reply};
 
 use crate::command::txn_error;
@@ -17,9 +18,28 @@ pub struct Replies {
     after_bytes: usize,
     bytes_max: usize,
     overflown: bool,
+    last_write: LastWrite,
+}
+
+/// How the last write of a connection ended; what changed nothing was none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LastWrite {
+    /// There was none.
+    #[default]
+    None,
+    /// In the store, under this version.
+    Committed(Version),
+    /// Kept for the store, under this ticket.
+    Buffered(u64),
+    /// Perhaps in the store.
+    Unknown(TxnId),
+    /// Nowhere; its reply has said why.
+    Failed,
 }
 
 struct Waiting {
+    /// Whether it tells how the last write ended: no later one has.
+    counts: bool,
     /// `None`: the client wants no reply, but its next command must know that the commit is on its way.
     reply: Option<Reply>,
     committing: Committing,
@@ -36,7 +56,8 @@ impl Replies {
     /// hold before the reply is written down. The connection is to be closed then.
     pub fn new(bytes_max: usize) -> Replies {
         let ready = BytesMut::new();
-        Replies { ready, waiting: VecDeque::new(), after_bytes: 0, bytes_max, overflown: false }
+        let last_write = LastWrite::None;
+        Replies { ready, waiting: VecDeque::new(), after_bytes: 0, bytes_max, overflown: false, last_write }
     }
 
     /// Whether a reply had no room.
@@ -76,7 +97,46 @@ impl Replies {
     /// Adds a reply that is shown once `committing` is settled, or an error in its place. With `with_version`, the
     /// version of the commit is added to a simple reply: `OK` becomes `OK 1-8813`.
     pub fn push_after(&mut self, reply: Option<Reply>, committing: Committing, with_version: bool, protocol: Protocol) {
-        self.waiting.push_back(Waiting { reply, committing, with_version, protocol, after: BytesMut::new() });
+        self.waiting.push_back(Waiting {
+            counts: true,
+            reply,
+            committing,
+            with_version,
+            protocol,
+            after: BytesMut::new(),
+        });
+    }
+
+    /// How the last write ended of which this is known.
+    pub fn last_write(&self) -> LastWrite {
+        self.last_write
+    }
+
+    /// A write has ended at once. It is the last one, whatever still waits.
+    pub fn note(&mut self, outcome: &Result<Option<Landed>, TxnError>) {
+        self.note_in_turn(outcome);
+        self.waiting.iter_mut().for_each(|waiting| waiting.counts = false);
+    }
+
+    fn note_in_turn(&mut self, outcome: &Result<Option<Landed>, TxnError>) {
+        self.last_write = match outcome {
+            Ok(Some(Landed { ticket: Some(ticket), .. })) => LastWrite::Buffered(*ticket),
+            Ok(Some(landed)) => LastWrite::Committed(landed.version),
+            Ok(None) => return,
+            Err(TxnError::Unknown(id)) => LastWrite::Unknown(*id),
+            Err(_) => LastWrite::Failed,
+        };
+    }
+
+    /// A write has failed at once.
+    pub fn note_failed(&mut self, error: &TxnError) {
+        self.note(&Err(error.clone()));
+    }
+
+    /// Forgets how the last write ended, and of those that wait how they will.
+    pub fn forget_last_write(&mut self) {
+        self.last_write = LastWrite::None;
+        self.waiting.iter_mut().for_each(|waiting| waiting.counts = false);
     }
 
     /// Whether some reply waits for a commit.
@@ -88,9 +148,13 @@ impl Replies {
     pub async fn settle(&mut self) {
         while let Some(waiting) = self.waiting.front_mut() {
             let committing = std::mem::replace(&mut waiting.committing, Committing::nothing());
+            let wrote = waiting.counts && committing.id().is_some();
             let outcome = committing.wait().await;
             // Only now off the queue: a caller that stops waiting loses no reply behind it.
             let Some(waiting) = self.waiting.pop_front() else { return };
+            if wrote {
+                self.note_in_turn(&outcome);
+            }
             if let Some(reply) = waiting.reply {
                 let reply = match outcome {
                     Ok(Some(Landed { ticket: Some(ticket), .. })) if waiting.with_version => {

@@ -38,6 +38,7 @@ pub use traced::Traced;
 use crate::attention::TRACED;
 use crate::command::{Answer, Call, Command, Effect, Flag, Known, Run, txn_error};
 use crate::monitor::Monitor;
+use crate::outage::Notice;
 use crate::replies::Replies;
 use crate::state::{Client, Shared};
 use crate::tally::Pending;
@@ -74,6 +75,10 @@ pub struct Session {
     pub committing: Option<(Committing, bool)>,
     /// MONITOR: what it is shown, and the request for it, whose permission may end.
     pub monitor: Option<(Arc<Monitor>, Request)>,
+    /// CACHE STRICT.
+    pub strict: bool,
+    /// CACHE NOTIFY.
+    pub notice: Option<Arc<Notice>>,
     /// CACHE TRACE: what it has recorded of the open transaction.
     pub traced: Traced,
     /// Figures that are not in the server's yet.
@@ -113,6 +118,8 @@ impl Session {
             closing: false,
             committing: None,
             monitor: None,
+            strict: false,
+            notice: None,
             traced: Traced::default(),
             pending: Pending::default(),
         };
@@ -128,7 +135,10 @@ impl Session {
         self.space = 0;
         self.hints = Hints::default();
         self.reply_mode = ReplyMode::On;
+        self.strict = false;
+        self.replies.forget_last_write();
         self.stop_monitor();
+        self.notify(false);
         self.identify(None);
         self.client.names().name.clear();
         self.publish_state();
@@ -138,6 +148,7 @@ impl Session {
     pub async fn serve(&mut self, batch: &Batch) {
         let now_ms = self.shared.engine.runtime().now_ms();
         self.client.active_ms.store(now_ms, Ordering::Relaxed);
+        let (away, errors) = (self.shared.modes.is_away(), self.pending.errors_all());
         let mut ahead = Ahead::default();
         let mut looked_ahead = false;
         let mut found = LookedUp::new();
@@ -175,6 +186,11 @@ impl Session {
                 }
             }
             self.run(command, frame, &mut ahead).await;
+        }
+        if away {
+            let figures = &self.shared.figures;
+            figures.away_requests.fetch_add(batch.len() as u64, Ordering::Relaxed);
+            figures.away_errors.fetch_add(self.pending.errors_all() - errors, Ordering::Relaxed);
         }
         self.publish_state();
     }
@@ -280,7 +296,7 @@ impl Session {
         frame: Frame<'_>,
         ahead: &mut Ahead,
     ) -> Reply {
-        let plan = Plan { locks: in_order(locks), watched: Vec::new() };
+        let plan = Plan { locks: in_order(locks), strict: self.strict, ..Plan::default() };
         let (space, random) = (self.space, self.random_for(command));
         let context = self.context();
         let shared = self.shared.clone();
@@ -298,7 +314,12 @@ impl Session {
                 reply
             }
             Ok(Executed::WatchFailed) => Reply::NilArray,
-            Err(error) => txn_error(&error),
+            Err(error) => {
+                if command.effect(frame) != Some(Effect::Read) {
+                    self.replies.note_failed(&error);
+                }
+                txn_error(&error)
+            }
         }
     }
 
@@ -364,7 +385,11 @@ impl Session {
     fn answer_after(&mut self, reply: Reply, committing: Committing, with_version: bool) {
         if committing.settled() && !with_version {
             // What was settled at once may still have failed.
+            let wrote = committing.id().is_some();
             let outcome = futures_util::FutureExt::now_or_never(committing.wait());
+            if let (true, Some(outcome)) = (wrote, &outcome) {
+                self.replies.note(outcome);
+            }
             return match outcome {
                 Some(Err(error)) => self.answer(&txn_error(&error)),
                 _ => self.answer(&reply),
@@ -436,6 +461,7 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.stop_monitor();
+        self.notify(false);
         self.pending.flush(&self.shared.tally);
         self.traced.ended(&self.shared, false);
         self.open.drop_transaction(&self.shared);

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use forebay::outage::Gate;
 use forebay::txn::Engine;
 use futures_util::task::AtomicWaker;
 
@@ -17,6 +18,7 @@ use crate::labels::Labels;
 use crate::limits::ServerLimits;
 use crate::listener::Reserved;
 use crate::monitor::Monitors;
+use crate::outage::Modes;
 use crate::pause::Pause;
 use crate::recorder::Recorder;
 use crate::settings::Settings;
@@ -38,6 +40,8 @@ pub struct ServerOptions {
     pub tls: Option<(Reserved, Arc<Tls>)>,
     /// Where CACHE TRACE writes its files; without it CACHE TRACE is refused.
     pub trace_dir: Option<PathBuf>,
+    /// The engine's store, if it buffers what is written while the database behind it is away.
+    pub gate: Option<Gate>,
 }
 
 impl ServerOptions {
@@ -50,6 +54,7 @@ impl ServerOptions {
             access: Access::default(),
             tls: None,
             trace_dir: None,
+            gate: None,
         }
     }
 }
@@ -58,6 +63,8 @@ impl ServerOptions {
 pub struct Shared {
     /// Cache, transactions and store.
     pub engine: Engine,
+    /// The engine's store, if it buffers what is written while the database behind it is away.
+    pub gate: Option<Gate>,
     /// The commands by name.
     pub table: Table,
     /// Limits that hold for this server.
@@ -98,6 +105,8 @@ pub struct Shared {
     pub cursors: Cursors,
     /// CACHE TRACE.
     pub recorder: Recorder,
+    /// CACHE NOTIFY.
+    pub modes: Arc<Modes>,
 }
 
 /// Figures of a server, counted since its start or since CONFIG RESETSTAT. Those of commands are in [`Tally`].
@@ -115,6 +124,10 @@ pub struct Figures {
     pub reply_bytes: AtomicUsize,
     /// Bytes that unfinished requests, MULTI and TXN of clients with more than a little of them hold now.
     pub held_bytes: AtomicUsize,
+    /// Requests that came while the store was away.
+    pub away_requests: AtomicU64,
+    /// Those of them that were answered with an error.
+    pub away_errors: AtomicU64,
     /// Bytes read from clients.
     pub bytes_in: AtomicU64,
     /// Bytes written to clients.
@@ -125,7 +138,8 @@ impl Figures {
     /// Sets what is counted back to zero; what is there now stays.
     pub fn reset(&self) {
         let connections = [&self.connections, &self.connections_refused, &self.strangers_closed];
-        for figure in connections.into_iter().chain([&self.bytes_in, &self.bytes_out]) {
+        let away = [&self.away_requests, &self.away_errors];
+        for figure in connections.into_iter().chain(away).chain([&self.bytes_in, &self.bytes_out]) {
             figure.store(0, Ordering::Relaxed);
         }
     }
@@ -406,8 +420,13 @@ impl Shared {
     /// The state of a server that has not served yet.
     pub fn new(options: ServerOptions) -> Shared {
         let started_ms = options.engine.runtime().now_ms();
+        let modes = Arc::new(Modes::default());
+        if let Some(gate) = &options.gate {
+            modes.follow(gate, options.engine.runtime());
+        }
         Shared {
             engine: options.engine,
+            gate: options.gate,
             table: Table::default(),
             limits: options.limits,
             access: options.access,
@@ -428,6 +447,7 @@ impl Shared {
             pause: Pause::default(),
             cursors: Cursors::default(),
             recorder: Recorder::new(options.trace_dir),
+            modes,
         }
     }
 

@@ -116,6 +116,8 @@ pub struct Pending {
     number: usize,
     calls: u64,
     errors: u64,
+    /// Since the session began.
+    errors_all: u64,
 }
 
 impl Pending {
@@ -131,6 +133,12 @@ impl Pending {
     /// The request at hand ended in an error.
     pub fn error(&mut self) {
         self.errors += 1;
+        self.errors_all += 1;
+    }
+
+    /// Requests that ended in an error since the session began.
+    pub fn errors_all(&self) -> u64 {
+        self.errors_all
     }
 
     /// The number of the command of the request at hand.

@@ -25,7 +25,6 @@ use super::pending::{Amount, Buffer, Merged};
 use super::record::{Description, Record, Standing};
 use super::recovery;
 use super::state::{Counts, State};
-use super::tickets::TicketState;
 use crate::error::Unavailable;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
@@ -199,47 +198,13 @@ impl Gate {
         self.inner.look()
     }
 
-    /// The mode, once it is another than `seen`.
-    pub async fn other_mode(&self, seen: Mode) -> Mode {
-        loop {
-            let changed = {
-                let mut state = self.inner.state();
-                if state.mode != seen {
-                    return state.mode;
-                }
-                state.next_change()
-            };
-            let _ = changed.await;
-        }
-    }
-
-    /// What `ticket` stands for.
-    pub fn ticket(&self, ticket: u64) -> TicketState {
-        let state = self.inner.state();
-        state.tickets.state(ticket, &state.buffer)
-    }
-
-    /// What `ticket` stands for, once it is not pending any more, or after `time`.
-    pub async fn wait_for(&self, ticket: u64, time: Duration) -> TicketState {
-        let mut slept = self.inner.runtime.sleep(time);
-        loop {
-            let changed = {
-                let mut state = self.inner.state();
-                match state.tickets.state(ticket, &state.buffer) {
-                    TicketState::Pending => state.next_change(),
-                    ended => return ended,
-                }
-            };
-            match select(changed, slept).await {
-                Either::Left((_, rest)) => slept = rest,
-                Either::Right(_) => return self.ticket(ticket),
-            }
-        }
-    }
-
-    /// Lets the store count as away for `time`; for drills.
+    /// Lets the store count as away for `time`, for drills; no time ends that, and the store is asked again.
     pub fn fail_for(&self, time: Duration) {
         let mut state = self.inner.state();
+        if time.is_zero() {
+            state.failed_until = None;
+            return self.inner.settle(&mut state);
+        }
         let now = self.inner.runtime.elapsed();
         state.failed_until = Some(now + time);
         let why = "an operator ordered it (DEBUG STORE FAIL)";
@@ -363,6 +328,15 @@ impl Inner {
         }
     }
 
+    /// What a strict client is told in place of having its commit buffered.
+    fn not_kept(&self, state: &State) -> CommitOutcome {
+        let what = "not buffered, as CACHE STRICT wants it";
+        CommitOutcome::Unavailable(match state.mode {
+            Mode::Failed => self.away(state, what).0,
+            _ => format!("{what}, and what is buffered goes first"),
+        })
+    }
+
     /// Why the store is not asked.
     fn away(&self, state: &State, what: &str) -> Unavailable {
         let since = self.runtime.elapsed().saturating_sub(state.since).as_secs();
@@ -475,6 +449,10 @@ impl Inner {
                     continue;
                 }
                 let now_ms = self.runtime.now_ms();
+                if commit.strict {
+                    outcomes[at] = Some(told.get(at).cloned().unwrap_or_else(|| self.not_kept(&state)));
+                    continue;
+                }
                 match state.buffer.take(commit, lanes.clone(), unknown(at), merge, now_ms) {
                     // Under the lock: the journal has them in the order of their numbers.
                     Ok((number, record)) => taken.push((at, number, self.journal.append(record))),

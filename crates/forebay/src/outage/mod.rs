@@ -3,7 +3,8 @@
 //! * [`gate`]: the store that the transactions see. It sends writes on, or keeps them; `state` is what it knows.
 //! * [`mode`]: whether the store is up: normal, failed, recovery.
 //! * [`pending`]: what is kept, and in which order it goes to the store; [`lanes`]: what needs an order at all.
-//! * `recovery`: probes the store and carries over what is pending; `tickets`: what became of it.
+//! * `recovery`: probes the store and carries over what is pending; `tickets`: what became of it; `news`: who waits
+//!   for that.
 //! * [`record`]: plain data: a buffered transaction, and what the journal says of it later.
 //! * [`journal`]: records on disk; what was acknowledged outlives the process. [`disk`]: the folder that it lies in.
 
@@ -15,6 +16,7 @@ pub mod lanes;
 #[doc(hidden)]
 pub mod lossy;
 pub mod mode;
+mod news;
 pub mod pending;
 pub mod record;
 mod recovery;
@@ -26,6 +28,7 @@ pub use gate::{Gate, GateOptions, GateSettings, GateState, OnConflict, incarnati
 pub use journal::{AppendError, Found, Journal, JournalOptions, OpenError};
 pub use lanes::LaneRule;
 pub use mode::{BreakerSettings, Mode};
+pub use news::ModeChanges;
 pub use record::{Buffered, Description, Epoch, GivenId, Loss, Pending, Record, Standing, Written};
 pub use state::Counts;
 pub use tickets::TicketState;

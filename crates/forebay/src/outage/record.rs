@@ -183,6 +183,7 @@ impl Buffered {
             version: self.version,
             checks: self.checks.clone(),
             writes: self.writes.iter().map(write).collect(),
+            strict: false,
         }
     }
 }

@@ -194,6 +194,7 @@ impl Inner {
         state.counts.quarantined += 1;
         drop(self.journal.append(Record::Quarantined { number, reason: why.clone() }));
         state.buffer.quarantine(number, why);
+        state.tickets.wake(number);
     }
 
     async fn carry(&self, batch: Batch) {

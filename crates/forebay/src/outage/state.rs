@@ -71,6 +71,8 @@ pub(super) struct State {
     pub(super) stale_dropped: bool,
     invalid: Option<Outside>,
     waiting: Vec<oneshot::Sender<()>>,
+    /// Those who wait for another mode.
+    modes: Vec<oneshot::Sender<()>>,
     /// Calls that are to be given up when the store is found to be away.
     calls: Vec<oneshot::Sender<()>>,
 }
@@ -98,6 +100,7 @@ impl State {
             stale_dropped: false,
             invalid: None,
             waiting: Vec::new(),
+            modes: Vec::new(),
             calls: Vec::new(),
         }
     }
@@ -117,6 +120,14 @@ impl State {
         let (sender, receiver) = oneshot::channel();
         self.waiting.retain(|sender| !sender.is_canceled());
         self.waiting.push(sender);
+        receiver
+    }
+
+    /// Done when the mode is another.
+    pub(super) fn next_mode(&mut self) -> oneshot::Receiver<()> {
+        let (sender, receiver) = oneshot::channel();
+        self.modes.retain(|sender| !sender.is_canceled());
+        self.modes.push(sender);
         receiver
     }
 
@@ -144,6 +155,9 @@ impl State {
         }
         if mode == self.mode {
             return None;
+        }
+        for sender in self.modes.drain(..) {
+            let _ = sender.send(());
         }
         if mode == Mode::Failed {
             self.counts.outages += 1;

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use futures_channel::oneshot;
+
 use super::pending::Buffer;
 use super::record::Standing;
 use crate::version::Version;
@@ -35,11 +37,14 @@ enum End {
 #[derive(Default)]
 pub(super) struct Tickets {
     ended: BTreeMap<u64, End>,
+    /// Who waits for a pending one.
+    waiting: BTreeMap<u64, Vec<oneshot::Sender<()>>>,
 }
 
 impl Tickets {
     fn end(&mut self, number: u64, end: End) {
         self.ended.insert(number, end);
+        self.wake(number);
         if self.ended.len() > TICKETS_MAX {
             self.ended.pop_first();
         }
@@ -57,21 +62,40 @@ impl Tickets {
         self.end(number, End::Merged(into));
     }
 
-    /// What became of `number`.
-    pub(super) fn state(&self, mut number: u64, buffer: &Buffer) -> TicketState {
+    /// Lets those look again who wait for `number`, which is not just pending any more.
+    pub(super) fn wake(&mut self, number: u64) {
+        for sender in self.waiting.remove(&number).into_iter().flatten() {
+            let _ = sender.send(());
+        }
+    }
+
+    /// The transaction that `number` is part of now.
+    fn resolve(&self, mut number: u64) -> u64 {
         // A merged one goes into one with a higher number, so this comes to an end.
-        loop {
-            match buffer.standing(number) {
-                Some(Standing::Waiting) => return TicketState::Pending,
-                Some(Standing::Quarantined(why)) => return TicketState::Quarantined(why),
-                None => {}
-            }
-            match self.ended.get(&number) {
-                Some(End::Applied(version)) => return TicketState::Applied(*version),
-                Some(End::Dropped(reason)) => return TicketState::Dropped(reason.clone()),
-                Some(End::Merged(into)) => number = *into,
-                None => return TicketState::Unknown,
-            }
+        while let Some(End::Merged(into)) = self.ended.get(&number) {
+            number = *into;
+        }
+        number
+    }
+
+    /// Done when pending `number` is not just pending any more, or became part of another.
+    pub(super) fn next_change(&mut self, number: u64) -> oneshot::Receiver<()> {
+        let (sender, receiver) = oneshot::channel();
+        let waiting = self.waiting.entry(self.resolve(number)).or_default();
+        waiting.retain(|sender| !sender.is_canceled());
+        waiting.push(sender);
+        receiver
+    }
+
+    /// What became of `number`.
+    pub(super) fn state(&self, number: u64, buffer: &Buffer) -> TicketState {
+        let number = self.resolve(number);
+        match (buffer.standing(number), self.ended.get(&number)) {
+            (Some(Standing::Waiting), _) => TicketState::Pending,
+            (Some(Standing::Quarantined(why)), _) => TicketState::Quarantined(why),
+            (None, Some(End::Applied(version))) => TicketState::Applied(*version),
+            (None, Some(End::Dropped(reason))) => TicketState::Dropped(reason.clone()),
+            (None, Some(End::Merged(_)) | None) => TicketState::Unknown,
         }
     }
 }

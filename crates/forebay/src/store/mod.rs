@@ -49,6 +49,8 @@ pub struct Commit {
     pub checks: Vec<(Key, Version)>,
     /// What changes, each key once.
     pub writes: Vec<Write>,
+    /// Its client wants it in the store now or not at all: what can't be reached must not keep it for later.
+    pub strict: bool,
 }
 
 /// The changes to one document.

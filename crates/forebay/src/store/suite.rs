@@ -80,7 +80,7 @@ impl Bench {
     }
 
     fn commit_of(&self, writes: Vec<Write>) -> Commit {
-        Commit { id: TxnId(self.mint.next()), version: self.mint.next(), checks: Vec::new(), writes }
+        Commit { id: TxnId(self.mint.next()), version: self.mint.next(), checks: Vec::new(), writes, strict: false }
     }
 
     /// Commits `writes` as one transaction, which must succeed; returns its version.

@@ -67,7 +67,7 @@ impl Engine {
         } else {
             table.half_done = true;
             guard.armed.set(true);
-            let commit = Commit { id: TxnId(version), version, checks: Vec::new(), writes };
+            let commit = Commit { id: TxnId(version), version, checks: Vec::new(), writes, strict: false };
             let now = inner.committer.apply_now(commit, false);
             table.half_done = matches!(now, Now::Unknown);
             now

@@ -96,6 +96,12 @@ impl Queue {
     fn refuses(&self) -> Option<String> {
         self.broken.as_ref().or(self.unknown.values().next()).cloned()
     }
+
+    /// The same for a store that is not ordered: there a commit whose outcome is unknown keeps its locks, so it is in
+    /// the way of nobody else. (One of a strict client must not keep all others' writes from being buffered.)
+    fn refuses_unordered(&self) -> Option<String> {
+        self.broken.clone()
+    }
 }
 
 impl Committer {
@@ -118,7 +124,8 @@ impl Committer {
         let (settle, settled) = settled::pair();
         let ordered = self.store.caps().ordered;
         let mut queue = self.queue();
-        if let Some(why) = queue.refuses() {
+        let refused = if ordered { queue.refuses() } else { queue.refuses_unordered() };
+        if let Some(why) = refused {
             let failed = Settlement::Failed(Failure::Unavailable(why));
             drop(queue);
             self.locks.release(submission.owner, &submission.held);

@@ -52,6 +52,8 @@ pub struct Transaction {
     handed_over: bool,
     /// What it writes is not wanted in the cache.
     uncached: bool,
+    /// What it writes must not be kept for later.
+    strict: bool,
 }
 
 /// The keys that a transaction has locked, or asked for.
@@ -209,6 +211,7 @@ impl Transaction {
             incarnation,
             handed_over: false,
             uncached: false,
+            strict: false,
         }
     }
 
@@ -222,6 +225,11 @@ impl Transaction {
         &mut self.documents
     }
 
+    /// Has its commit fail where it would be buffered: it is in the store when it is answered, or nowhere.
+    pub fn set_strict(&mut self, strict: bool) {
+        self.strict = strict;
+    }
+
     /// The context that the policy is told with the reads that follow.
     pub fn context_mut(&mut self) -> &mut Context {
         &mut self.context
@@ -230,6 +238,7 @@ impl Transaction {
     /// Locks and loads what `plan` says; false if a watched key has changed. After an error the transaction is to be
     /// dropped.
     pub(super) async fn prepare(&mut self, plan: &Plan, ahead: &mut Ahead) -> Result<bool, TxnError> {
+        self.strict = plan.strict;
         for lock in &plan.locks {
             self.lock(&lock.key, lock.mode).await?;
         }
@@ -444,7 +453,7 @@ impl Transaction {
         if writes.is_empty() {
             return Ok(Committing { published: None, commit: None, depends, record });
         }
-        let mut commit = Commit { id: TxnId(version), version, checks: self.checks(), writes };
+        let mut commit = Commit { id: TxnId(version), version, checks: self.checks(), writes, strict: self.strict };
         if depends.is_empty() {
             // A panic in there may leave the commit half published: then its keys stay locked until the restart.
             self.handed_over = true;

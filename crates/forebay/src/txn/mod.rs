@@ -351,7 +351,7 @@ impl Engine {
         ordered.sort_unstable();
         ordered.dedup();
         let locks = ordered.iter().map(|key| PlannedLock { key: key.clone(), mode: Mode::Shared, load: true });
-        let plan = Plan { locks: locks.collect(), watched: Vec::new() };
+        let plan = Plan { locks: locks.collect(), ..Plan::default() };
         let remember = |documents: &mut Documents| Ok(ordered.iter().map(|key| Watched::of(key, documents)).collect());
         match self.execute(&plan, context, &mut Ahead::default(), remember).await? {
             Executed::Done(watched, committing) => Ok((watched, committing)),

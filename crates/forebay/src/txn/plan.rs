@@ -12,6 +12,8 @@ pub struct Plan {
     pub locks: Vec<PlannedLock>,
     /// Versions that must still be current, from WATCH: the plan locks these keys too.
     pub watched: Vec<Watched>,
+    /// What it writes must be in the store, not kept for later, when it is answered.
+    pub strict: bool,
 }
 
 /// One key of a plan.

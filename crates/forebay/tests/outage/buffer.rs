@@ -138,7 +138,7 @@ impl World {
         };
         let writes: Vec<Write> = keys.iter().map(write).collect();
         let version = version(self.sequence);
-        let commit = Commit { id: TxnId(version), version, checks: Vec::new(), writes };
+        let commit = Commit { id: TxnId(version), version, checks: Vec::new(), writes, strict: false };
         let (number, _) = self.buffer.take(&commit, lanes_of(keys), sent, merge, 0).expect("there is room");
         self.writing.push((number, commit));
     }

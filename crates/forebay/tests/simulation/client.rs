@@ -52,7 +52,7 @@ pub fn lock(key: Key, mode: Mode, load: bool) -> PlannedLock {
 }
 
 fn plan(keys: &[Key], mode: Mode, load: bool) -> Plan {
-    Plan { locks: keys.iter().map(|key| lock(key.clone(), mode, load)).collect(), watched: Vec::new() }
+    Plan { locks: keys.iter().map(|key| lock(key.clone(), mode, load)).collect(), ..Plan::default() }
 }
 
 fn count_of(value: Option<&Value>) -> i64 {

@@ -29,7 +29,7 @@ fn watch_remembers_nothing_that_is_not_published() {
     let engine = engine(runtime, store);
     let ended = simulation.run(async move {
         let key = counter(0);
-        let plan = Plan { locks: vec![lock(key.clone(), Mode::Exclusive, true)], watched: Vec::new() };
+        let plan = Plan { locks: vec![lock(key.clone(), Mode::Exclusive, true)], ..Plan::default() };
         let increment = async || {
             let mut ahead = Ahead::default();
             let executed = engine.execute(&plan, Context::default(), &mut ahead, |documents| {
@@ -86,7 +86,7 @@ fn one_commit_clears_up_nothing_about_another() {
     let engine = engine(runtime.clone(), Arc::new(Delayed::new(runtime.clone(), faulty.clone(), delay)));
     let ended = simulation.run(async move {
         let put = async |key: Key| {
-            let plan = Plan { locks: vec![lock(key.clone(), Mode::Exclusive, false)], watched: Vec::new() };
+            let plan = Plan { locks: vec![lock(key.clone(), Mode::Exclusive, false)], ..Plan::default() };
             let mut ahead = Ahead::default();
             let executed = engine.execute(&plan, Context::default(), &mut ahead, |documents| {
                 documents.change(key.borrow(), Change::Put(Value::bytes(*b"x"))).map_err(|_| ())
@@ -129,7 +129,7 @@ fn the_reaper_rests_where_nothing_can_be_removed() {
     let ended = simulation.run(async move {
         for number in 0..200 {
             let key = Key::new(0, format!("expires{number}").as_bytes());
-            let plan = Plan { locks: vec![lock(key.clone(), Mode::Exclusive, false)], watched: Vec::new() };
+            let plan = Plan { locks: vec![lock(key.clone(), Mode::Exclusive, false)], ..Plan::default() };
             let value = Value { expires_at_ms: Some(1), ..Value::bytes(*b"x") };
             let mut ahead = Ahead::default();
             let put = writable.execute(&plan, Context::default(), &mut ahead, |documents| {

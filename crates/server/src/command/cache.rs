@@ -8,7 +8,7 @@ use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::BoxFuture;
 
 use super::family::{self, Sub, SubRun, is, text};
-use super::{Command, Flag, Group, Keys, Run};
+use super::{Command, Flag, Group, Keys, Run, outage};
 use crate::recorder::{Recorder, Trace};
 use crate::session::Session;
 
@@ -18,10 +18,10 @@ const TRACE_MS_MAX: u64 = 7 * 24 * 3_600_000;
 pub(super) const COMMANDS: &[Command] = &[Command {
     name: "cache",
     syntax: "subcommand [arg ..]",
-    summary: "Shows what is cached and why, empties the cache, records traces",
+    summary: "Shows what is cached and why, and what waits for the store; empties the cache, records traces",
     group: Group::Cache,
     arity: -2,
-    keys: Keys::Custom(|frame, space, take| family::key_of(frame, space, "explain", take)),
+    keys: Keys::Custom(outage::key),
     run: Run::Engine(|session, frame| family::run_waiting(session, frame, "cache")),
     flags: &[Flag::NotInMulti, Flag::Admin, Flag::TellsNothing],
 }];
@@ -62,6 +62,14 @@ pub(super) const SUBS: &[Sub] = &[
         flags: &[Flag::Admin],
         run: SubRun::Engine(trace),
     },
+    outage::STATE,
+    outage::PENDING,
+    outage::QUARANTINE,
+    outage::DRAIN,
+    outage::WAIT,
+    outage::OUTCOME,
+    outage::STRICT,
+    outage::NOTIFY,
 ];
 
 fn stats(session: &mut Session, _: Frame<'_>) -> Reply {

@@ -179,7 +179,8 @@ mod tests {
     }
 
     const DANGEROUS: &str = "flushall flushdb keys monitor shutdown config|set config|get acl|setuser acl|list \
-        client|kill client|list client|pause client|unpause slowlog|get debug|sleep info cache|reset cache|trace";
+        client|kill client|list client|pause client|unpause slowlog|get debug|sleep debug|store info cache|reset \
+        cache|trace cache|pending cache|quarantine cache|drain";
 
     /// What a user of a shared server is given: nothing of it reaches other clients or the server itself. As in Redis,
     /// `+@connection` alone would: CLIENT KILL and PAUSE are of it.

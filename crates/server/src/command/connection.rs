@@ -168,6 +168,9 @@ async fn greeted(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply
         client::set_name(session, name)?;
     }
     session.protocol = protocol;
+    if protocol == Protocol::Resp2 {
+        session.notify(false);
+    }
     Ok(Reply::Map(vec![
         (text("server"), text("redis")),
         (text("version"), text(REDIS_VERSION)),

@@ -9,6 +9,7 @@ use futures_util::future::BoxFuture;
 use super::connection::REDIS_VERSION;
 use super::{Command, Flag, Group, Keys, Run};
 use crate::metrics::View;
+use crate::outage::summary;
 use crate::session::Session;
 
 pub(super) const COMMANDS: &[Command] = &[Command {
@@ -34,6 +35,7 @@ const SECTIONS: &[Section] = &[
     ("Replication", true, replication),
     ("CPU", true, cpu),
     ("Forebay", true, forebay),
+    ("Outage", true, outage),
     ("Commandstats", false, commands),
     ("Cluster", true, |_, lines| lines.add("cluster_enabled", 0)),
     ("Keyspace", true, |_, _| {}),
@@ -180,7 +182,7 @@ fn cpu(view: &View<'_>, lines: &mut Lines) {
 
 fn forebay(view: &View<'_>, lines: &mut Lines) {
     let shared = view.shared;
-    lines.add("mode", "normal");
+    lines.add("mode", view.mode().name());
     lines.add("store", shared.engine.store().name());
     lines.add("store_owned", u8::from(shared.engine.store().caps().owned));
     lines.add("policy", shared.engine.cache().policy().name);
@@ -191,6 +193,21 @@ fn forebay(view: &View<'_>, lines: &mut Lines) {
     lines.add("locked_keys", shared.engine.locked_keys());
     lines.add("scan_cursors", shared.cursors.len());
     lines.add("trace_running", u8::from(shared.recorder.status(shared.engine.runtime()).running));
+}
+
+/// What is buffered for the store; counts since the start.
+fn outage(view: &View<'_>, lines: &mut Lines) {
+    lines.add("outage_summary", summary(view.gate.as_ref()));
+    let Some(state) = &view.gate else { return };
+    lines.add("outage_mode_ms", state.lasted.as_millis());
+    lines.add("outage_pending", state.amount.transactions);
+    lines.add("outage_pending_bytes", state.amount.bytes);
+    lines.add("outage_room_bytes", state.room);
+    lines.add("outage_quarantined", state.amount.quarantined);
+    lines.add("outage_suspended", u8::from(state.suspended.is_some()));
+    lines.add("outage_buffered_total", state.counts.buffered);
+    lines.add("outage_applied_total", state.counts.applied);
+    lines.add("outage_conflicts_total", state.counts.conflicts);
 }
 
 fn commands(view: &View<'_>, lines: &mut Lines) {

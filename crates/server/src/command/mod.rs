@@ -24,6 +24,7 @@ mod lists;
 mod markdown;
 mod numbers;
 mod options;
+mod outage;
 mod random;
 mod scan;
 mod server;

@@ -8,7 +8,7 @@ use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::{BoxFuture, Either, select};
 
 use super::family::{self, Sub, SubRun, is, map, text};
-use super::{Command, Flag, Group, Keys, Run, txn_error};
+use super::{Command, Flag, Group, Keys, Run, outage, txn_error};
 use crate::metrics::View;
 use crate::session::Session;
 
@@ -71,7 +71,7 @@ pub(super) const COMMANDS: &[Command] = &[
     },
     family_command(
         "debug",
-        "For tests of clients",
+        "For tests of clients, and drills",
         Run::Engine(|session, frame| family::run_waiting(session, frame, "debug")),
         &[Flag::NotInMulti, Flag::Admin],
     ),
@@ -116,14 +116,17 @@ pub(super) const MEMORY: &[Sub] = &[
     },
 ];
 
-pub(super) const DEBUG: &[Sub] = &[Sub {
-    name: "sleep",
-    syntax: "seconds",
-    summary: "Has this connection wait; others go on",
-    arity: 3,
-    flags: &[Flag::Admin],
-    run: SubRun::Engine(sleep),
-}];
+pub(super) const DEBUG: &[Sub] = &[
+    Sub {
+        name: "sleep",
+        syntax: "seconds",
+        summary: "Has this connection wait; others go on",
+        arity: 3,
+        flags: &[Flag::Admin],
+        run: SubRun::Engine(sleep),
+    },
+    outage::STORE,
+];
 
 pub(super) const FUNCTION: &[Sub] = &[Sub {
     name: "flush",

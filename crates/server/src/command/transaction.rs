@@ -139,7 +139,7 @@ fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, Reply> {
         let mut locks = plan(&queue);
         let shared = |key: &Key| PlannedLock { key: key.clone(), mode: Mode::Shared, load: true };
         locks.extend(watched.iter().map(|watched| shared(&watched.key)));
-        let plan = Plan { locks: in_order(locks), watched };
+        let plan = Plan { locks: in_order(locks), watched, strict: session.strict };
         let context = session.context();
         let shared = session.shared.clone();
         let mut ahead = Ahead::default();
@@ -160,7 +160,12 @@ fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, Reply> {
                 reply
             }
             Ok(Executed::WatchFailed) => Reply::NilArray,
-            Err(error) => txn_error(&error),
+            Err(error) => {
+                if plan.locks.iter().any(|lock| lock.mode == Mode::Exclusive) {
+                    session.replies.note_failed(&error);
+                }
+                txn_error(&error)
+            }
         }
     })
 }
@@ -310,10 +315,12 @@ async fn commit(session: &mut Session) -> Reply {
         session.open.drop_transaction(&session.shared);
         return error;
     }
-    let Some(transaction) = session.open.take(&session.shared) else {
+    let Some(mut transaction) = session.open.take(&session.shared) else {
         return Reply::error("ERR TXN COMMIT without TXN BEGIN");
     };
+    transaction.set_strict(session.strict);
     session.traced.writes(&session.shared, transaction.documents());
+    let wrote = transaction.documents().written().next().is_some();
     let committed = transaction.commit().await;
     session.traced.ended(&session.shared, committed.is_ok());
     match committed {
@@ -321,7 +328,12 @@ async fn commit(session: &mut Session) -> Reply {
             session.committing = Some((committing, true));
             Reply::OK
         }
-        Err(error) => txn_error(&error),
+        Err(error) => {
+            if wrote {
+                session.replies.note_failed(&error);
+            }
+            txn_error(&error)
+        }
     }
 }
 

@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use forebay::key::Key;
+use forebay::outage::Mode;
 use futures_util::future::{Either, select};
 use http_body_util::Full;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 
 use crate::metrics;
+use crate::outage::summary;
 use crate::state::Shared;
 
 /// How long the store may take to answer before the server is not ready.
@@ -30,8 +32,8 @@ pub(super) async fn answer<B>(request: &Request<B>, shared: &Shared) -> Response
         "/" => response(StatusCode::OK, HTML, index(shared)),
         "/metrics" => response(StatusCode::OK, PROMETHEUS, metrics::prometheus(shared)),
         "/healthz" => response(StatusCode::OK, TEXT, "ok\n".into()),
-        "/readyz" => match ready(shared).await {
-            Ok(()) => response(StatusCode::OK, TEXT, "ready\n".into()),
+        "/readyz" => match ready(shared, is_strict(request.uri().query())).await {
+            Ok(how) => response(StatusCode::OK, TEXT, format!("{how}\n")),
             Err(why) => response(StatusCode::SERVICE_UNAVAILABLE, TEXT, format!("{why}\n")),
         },
         _ => response(StatusCode::NOT_FOUND, TEXT, "nothing here; see /\n".into()),
@@ -47,11 +49,31 @@ fn response(status: StatusCode, kind: &'static str, body: String) -> Response<Fu
     response
 }
 
-/// Whether requests would be served: the store answers a read, in time.
-async fn ready(shared: &Shared) -> Result<(), String> {
+/// Whether a query has `strict`, or `strict=1`.
+fn is_strict(query: Option<&str>) -> bool {
+    query.is_some_and(|query| query.split('&').any(|option| matches!(option, "strict" | "strict=1")))
+}
+
+/// Whether requests would be served, and how. Where the store's absence is bridged, they are in any mode; else, and if
+/// `strict`, the store has to answer a read, in time.
+async fn ready(shared: &Shared, strict: bool) -> Result<String, String> {
     if shared.stopping.is_set() {
         return Err("the server is stopping".into());
     }
+    let Some(gate) = &shared.gate else {
+        return answers(shared).await.map(|()| "ready".to_owned());
+    };
+    let state = gate.state();
+    let how = summary(Some(&state));
+    match (strict, state.mode) {
+        (false, _) => Ok(format!("ready, {how}")),
+        (true, Mode::Normal) => answers(shared).await.map(|()| format!("ready, {how}")),
+        (true, _) => Err(how),
+    }
+}
+
+/// Whether the store answers a read, in time.
+async fn answers(shared: &Shared) -> Result<(), String> {
     let engine = &shared.engine;
     let key = [Key::new(0, b"")];
     let read = engine.store().get(&key);

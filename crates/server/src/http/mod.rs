@@ -5,7 +5,8 @@
 //! | `/` | a page with links to the others |
 //! | `/metrics` | all metrics of `metrics.rs` in Prometheus' text form |
 //! | `/healthz` | 200 as long as the server runs |
-//! | `/readyz` | 200 if it serves and its store answers, else 503 with the reason |
+//! | `/readyz` | 200 if it serves: its store answers, or is away and writes are buffered; else 503 with the reason |
+//! | `/readyz?strict=1` | 503 as well unless the mode is normal and the store answers |
 //!
 //! Spoken by hyper itself, HTTP/1 only: four read-only answers need neither a router nor HTTP/2, and axum is hyper with
 //! more around it. Connections are bounded, and one that does not send its request's head in time is closed.

@@ -2,6 +2,7 @@
 //! never waits, whatever has its keys for itself.
 
 use forebay::key::KeyRef;
+use forebay::txn::Landed;
 use forebay_protocol::Frame;
 use smallvec::SmallVec;
 
@@ -61,8 +62,16 @@ impl Session {
         self.hints.used();
         self.time(command, frame, began);
         match done {
-            Ok((reply, _)) => self.answer(&reply),
-            Err(error) => self.answer(&txn_error(&error)),
+            Ok((reply, version)) => {
+                if let Some(version) = version {
+                    self.replies.note(&Ok(Some(Landed { version, ticket: None })));
+                }
+                self.answer(&reply);
+            }
+            Err(error) => {
+                self.replies.note_failed(&error);
+                self.answer(&txn_error(&error));
+            }
         }
         true
     }

@@ -102,16 +102,38 @@ impl Session {
         self.shared.attention.get() & TRACED != 0
     }
 
-    /// Done when there is something that MONITOR is to be shown. For the session's own connection only.
+    /// Done when there is something that MONITOR or CACHE NOTIFY is to show. For the session's own connection only.
     pub async fn shown(&self) {
-        match &self.monitor {
-            Some((monitor, _)) => monitor.ready().await,
-            None => std::future::pending().await,
+        let requests = std::pin::pin!(async {
+            match &self.monitor {
+                Some((monitor, _)) => monitor.ready().await,
+                None => std::future::pending().await,
+            }
+        });
+        let mode = std::pin::pin!(async {
+            match &self.notice {
+                Some(notice) => notice.ready().await,
+                None => std::future::pending().await,
+            }
+        });
+        select(requests, mode).await;
+    }
+
+    /// Has the client told of another mode of the store from now on, or no more.
+    pub fn notify(&mut self, on: bool) {
+        match (on, self.notice.take()) {
+            (true, notice) => self.notice = Some(notice.unwrap_or_else(|| self.shared.modes.add())),
+            (false, Some(notice)) => self.shared.modes.remove(&notice),
+            (false, None) => {}
         }
     }
 
-    /// Puts what MONITOR is to be shown behind the replies.
+    /// Puts what MONITOR and CACHE NOTIFY are to show behind the replies.
     pub fn take_shown(&mut self) {
+        if let Some(mode) = self.notice.as_ref().and_then(|notice| notice.take()) {
+            let push = [Reply::Text("store-mode".to_owned()), Reply::Text(mode.name().to_owned())];
+            self.replies.push(&Reply::Push(push.into()), self.protocol);
+        }
         self.check_monitor();
         if let Some((monitor, _)) = &self.monitor {
             self.replies.out().extend_from_slice(&monitor.take());

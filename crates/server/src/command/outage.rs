@@ -1,0 +1,523 @@
+//! CACHE, as far as it is about a store that goes away: what is buffered, what became of it, and what a client wants
+//! of its own writes. Where nothing is ever buffered all of it answers so: there is nothing, and the mode is normal.
+
+use std::time::Duration;
+
+use forebay::change::Change;
+use forebay::key::{Key, KeyRef};
+use forebay::outage::{Buffered, Gate, GateState, Mode, Standing, TicketState, Written};
+use forebay::value::Value;
+use forebay_protocol::decoder::parse_integer;
+use forebay_protocol::{Frame, Protocol, Reply, errors};
+use futures_util::future::{BoxFuture, Either, select};
+
+use super::family::{Sub, SubRun, is, text};
+use super::{Flag, family};
+use crate::outage::{size, summary};
+use crate::replies::LastWrite;
+use crate::session::Session;
+
+/// Transactions that CACHE PENDING and CACHE QUARANTINE LIST show, unless COUNT says otherwise.
+const SHOWN_DEFAULT: usize = 10;
+
+/// The greatest COUNT.
+const SHOWN_MAX: usize = 1000;
+
+/// Documents that are shown of one transaction, and changes of one document.
+const SHOWN_DOCUMENTS_MAX: usize = 16;
+const SHOWN_CHANGES_MAX: usize = 8;
+
+/// Bytes of a key that are shown.
+const SHOWN_KEY_BYTES_MAX: usize = 256;
+
+/// The longest CACHE WAIT.
+const WAIT_MS_MAX: i64 = 600_000;
+
+/// The longest DEBUG STORE FAIL.
+const FAIL_SECONDS_MAX: f64 = 86_400.0;
+
+/// Bytes of the reason for which a transaction is given up.
+const REASON_BYTES_MAX: usize = 1024;
+
+const NO_GATE: &str = "ERR nothing is buffered here: writes to this store are never kept for later";
+
+pub(super) const STATE: Sub = Sub {
+    name: "state",
+    syntax: "",
+    summary: "Whether the store is up, and what is buffered for it",
+    arity: 2,
+    flags: &[],
+    run: SubRun::Session(state),
+};
+
+pub(super) const PENDING: Sub = Sub {
+    name: "pending",
+    syntax: "[key] [COUNT n] [AFTER ticket]",
+    summary: "Transactions that wait for the store, of one key or all: tickets, ages, keys and kinds of changes",
+    arity: -2,
+    flags: &[Flag::Admin],
+    run: SubRun::Session(|session, frame| pending(session, frame).unwrap_or_else(|error| error)),
+};
+
+pub(super) const QUARANTINE: Sub = Sub {
+    name: "quarantine",
+    syntax: "LIST [COUNT n] [AFTER ticket] | RETRY ticket|ALL | DROP ticket reason",
+    summary: "Transactions that the store refuses: shows them, has them tried again, or gives one up for good",
+    arity: -3,
+    flags: &[Flag::Admin],
+    run: SubRun::Session(|session, frame| quarantine(session, frame).unwrap_or_else(|error| error)),
+};
+
+pub(super) const DRAIN: Sub = Sub {
+    name: "drain",
+    syntax: "RESUME",
+    summary: "Carries over what is buffered although the store was found in an earlier state",
+    arity: 3,
+    flags: &[Flag::Admin],
+    run: SubRun::Session(drain),
+};
+
+pub(super) const WAIT: Sub = Sub {
+    name: "wait",
+    syntax: "ticket timeout-ms",
+    summary: "Waits for a buffered transaction: APPLIED version, PENDING, QUARANTINED reason or DROPPED reason",
+    arity: 4,
+    flags: &[],
+    run: SubRun::Engine(wait),
+};
+
+pub(super) const OUTCOME: Sub = Sub {
+    name: "outcome",
+    syntax: "",
+    summary: "How this connection's last write ended: COMMITTED version, BUFFERED ticket, UNKNOWN id, FAILED or NONE",
+    arity: 2,
+    flags: &[],
+    run: SubRun::Engine(outcome),
+};
+
+pub(super) const STRICT: Sub = Sub {
+    name: "strict",
+    syntax: "ON|OFF",
+    summary: "Has this connection's writes answer STOREDOWN where they would be buffered",
+    arity: 3,
+    flags: &[],
+    run: SubRun::Session(strict),
+};
+
+pub(super) const NOTIFY: Sub = Sub {
+    name: "notify",
+    syntax: "ON|OFF",
+    summary: "Has this connection told of another mode of the store: store-mode normal|failed|recovery (RESP3)",
+    arity: 3,
+    flags: &[],
+    run: SubRun::Session(notify),
+};
+
+/// Of DEBUG.
+pub(super) const STORE: Sub = Sub {
+    name: "store",
+    syntax: "FAIL seconds",
+    summary: "Lets the store count as away, for drills; 0 ends it",
+    arity: 4,
+    flags: &[Flag::Admin],
+    run: SubRun::Session(debug_store),
+};
+
+/// The key of CACHE EXPLAIN and CACHE PENDING.
+pub(super) fn key<'a>(frame: Frame<'a>, space: u8, take: &mut dyn FnMut(KeyRef<'a>)) {
+    match is(frame.arg(1), "pending") {
+        true if !Page::has_key(frame) => {}
+        true => family::key_of(frame, space, "pending", take),
+        false => family::key_of(frame, space, "explain", take),
+    }
+}
+
+fn number(value: usize) -> Reply {
+    Reply::Integer(i64::try_from(value).unwrap_or(i64::MAX))
+}
+
+fn count(value: u64) -> Reply {
+    Reply::Integer(i64::try_from(value).unwrap_or(i64::MAX))
+}
+
+fn millis(time: Duration) -> Reply {
+    Reply::Integer(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
+}
+
+fn state(session: &mut Session, _: Frame<'_>) -> Reply {
+    let state = session.shared.gate.as_ref().map(Gate::state);
+    let line = summary(state.as_ref());
+    let mut pairs = vec![(text("summary"), text(line))];
+    pairs.extend(match &state {
+        Some(state) => figures(state),
+        None => nothing(session),
+    });
+    Reply::Map(pairs)
+}
+
+fn figures(state: &GateState) -> Vec<(Reply, Reply)> {
+    let GateState { amount, outage, .. } = state;
+    let behind = amount.transactions.saturating_sub(amount.waiting + amount.quarantined);
+    let maybe = |words: &str| if words.is_empty() { Reply::Nil } else { text(words) };
+    vec![
+        (text("mode"), text(state.mode.name())),
+        (text("since_ms"), count(state.since_ms)),
+        (text("lasted_ms"), millis(state.lasted)),
+        (text("pending"), number(amount.transactions)),
+        (text("waiting"), number(amount.waiting)),
+        (text("quarantined"), number(amount.quarantined)),
+        (text("behind"), number(behind)),
+        (text("documents"), number(amount.documents)),
+        (text("bytes"), number(amount.bytes)),
+        (text("room_bytes"), number(state.room)),
+        (text("room_ms"), state.room_time.map_or(Reply::Nil, millis)),
+        (text("oldest_ms"), state.oldest_ms.map_or(Reply::Nil, count)),
+        (text("buffered"), count(outage.buffered)),
+        (text("merged"), count(outage.merged)),
+        (text("applied"), count(outage.applied)),
+        (text("conflicts"), count(outage.conflicts)),
+        (text("full"), count(outage.full)),
+        (text("why"), maybe(&state.why)),
+        (text("suspended"), state.suspended.as_deref().map_or(Reply::Nil, text)),
+    ]
+}
+
+/// The same of a store that nothing is buffered for.
+fn nothing(session: &Session) -> Vec<(Reply, Reply)> {
+    let shared = &session.shared;
+    let up_ms = shared.engine.runtime().now_ms().saturating_sub(shared.started_ms);
+    let nothing = GateState {
+        mode: Mode::Normal,
+        since_ms: 0,
+        lasted: Duration::from_millis(up_ms),
+        amount: Default::default(),
+        room: 0,
+        room_time: None,
+        oldest_ms: None,
+        why: String::new(),
+        suspended: None,
+        counts: Default::default(),
+        outage: Default::default(),
+    };
+    figures(&nothing)
+}
+
+/// Which part of a list is asked for.
+struct Page {
+    count: usize,
+    after: u64,
+}
+
+impl Page {
+    /// Whether CACHE PENDING is asked for one key: options come in pairs.
+    fn has_key(frame: Frame<'_>) -> bool {
+        frame.len() % 2 == 1
+    }
+
+    /// From the options that begin at argument `at`.
+    fn of(frame: Frame<'_>, at: usize) -> Result<Page, Reply> {
+        let mut page = Page { count: SHOWN_DEFAULT, after: 0 };
+        let mut args = frame.args().skip(at);
+        while let Some(option) = args.next() {
+            let value = args.next().ok_or_else(|| Reply::error(errors::SYNTAX))?;
+            if is(option, "after") {
+                page.after = ticket(value)?;
+            } else if is(option, "count") {
+                page.count = match parse_integer(value).map(usize::try_from) {
+                    Some(Ok(0)) | Some(Err(_)) => return Err(Reply::error(errors::NOT_POSITIVE)),
+                    Some(Ok(count)) if count <= SHOWN_MAX => count,
+                    Some(Ok(_)) => return Err(Reply::error(format!("LIMIT shown_max {SHOWN_MAX}"))),
+                    None => return Err(Reply::error(errors::NOT_AN_INTEGER)),
+                };
+            } else {
+                return Err(Reply::error(errors::SYNTAX));
+            }
+        }
+        Ok(page)
+    }
+}
+
+fn ticket(arg: &[u8]) -> Result<u64, Reply> {
+    let number = parse_integer(arg).and_then(|number| u64::try_from(number).ok()).filter(|number| *number > 0);
+    number.ok_or_else(|| Reply::error("ERR a ticket is a whole number from 1 on"))
+}
+
+fn gate(session: &Session) -> Result<&Gate, Reply> {
+    session.shared.gate.as_ref().ok_or_else(|| Reply::error(NO_GATE))
+}
+
+fn pending(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> {
+    let has_key = Page::has_key(frame);
+    let page = Page::of(frame, if has_key { 3 } else { 2 })?;
+    let key = has_key.then(|| Key::new(session.space, frame.arg(2)));
+    let Some(gate) = &session.shared.gate else { return Ok(Reply::Array(Vec::new())) };
+    let now_ms = session.shared.engine.runtime().now_ms();
+    let found = gate.with_buffer(|buffer| {
+        let numbers = buffer.numbers(key.as_ref(), page.after, page.count);
+        let look = |number| Some((Brief::of(buffer.buffered(number)?), buffer.standing(number)?));
+        numbers.into_iter().filter_map(look).collect::<Vec<_>>()
+    });
+    Ok(Reply::Array(found.into_iter().map(|(brief, standing)| brief.shown(&standing, now_ms)).collect()))
+}
+
+/// What is shown of a buffered transaction, taken down while the gate's lock is held.
+struct Brief {
+    number: u64,
+    buffered_at_ms: u64,
+    documents: usize,
+    writes: Vec<(String, Vec<String>)>,
+}
+
+impl Brief {
+    fn of(buffered: &Buffered) -> Brief {
+        let brief = |written: &Written| (brief_key(&written.key), brief_changes(&written.changes));
+        Brief {
+            number: buffered.number,
+            buffered_at_ms: buffered.buffered_at_ms,
+            documents: buffered.writes.len(),
+            writes: buffered.writes.iter().take(SHOWN_DOCUMENTS_MAX).map(brief).collect(),
+        }
+    }
+
+    fn shown(self, standing: &Standing, now_ms: u64) -> Reply {
+        let (state, reason) = match standing {
+            Standing::Waiting => ("waiting", Reply::Nil),
+            Standing::Quarantined(why) => ("quarantined", text(why.as_str())),
+        };
+        let list = |changes: Vec<String>| Reply::Array(changes.into_iter().map(text).collect());
+        Reply::Map(vec![
+            (text("ticket"), count(self.number)),
+            (text("state"), text(state)),
+            (text("reason"), reason),
+            (text("age_ms"), count(now_ms.saturating_sub(self.buffered_at_ms))),
+            (text("documents"), number(self.documents)),
+            (
+                text("writes"),
+                Reply::Map(self.writes.into_iter().map(|(key, changes)| (text(key), list(changes))).collect()),
+            ),
+        ])
+    }
+}
+
+fn brief_key(key: &Key) -> String {
+    let name = key.name();
+    match name.len() > SHOWN_KEY_BYTES_MAX {
+        false => key.to_string(),
+        true => format!(
+            "{}.. ({} more bytes)",
+            Key::new(key.space(), &name[..SHOWN_KEY_BYTES_MAX]),
+            name.len() - SHOWN_KEY_BYTES_MAX
+        ),
+    }
+}
+
+fn brief_changes(changes: &[Change]) -> Vec<String> {
+    let mut shown: Vec<String> = changes.iter().take(SHOWN_CHANGES_MAX).map(brief_change).collect();
+    if changes.len() > SHOWN_CHANGES_MAX {
+        shown.push(format!("and {} more", changes.len() - SHOWN_CHANGES_MAX));
+    }
+    shown
+}
+
+/// Kind and size: what values hold is for those who may read them.
+fn brief_change(change: &Change) -> String {
+    let put = |value: &Value| format!("put {} {}", value.kind().name(), size(value.size()));
+    match change {
+        Change::Put(value) => put(value),
+        Change::Delete => "delete".to_owned(),
+        Change::ExpireAt(at_ms) => format!("expire at {at_ms} ms"),
+        Change::Persist => "persist".to_owned(),
+        Change::AddInteger { field, .. } | Change::AddFloat { field, .. } => match field {
+            Some(_) => "add to a field".to_owned(),
+            None => "add".to_owned(),
+        },
+        Change::Append(bytes) => format!("append {}", size(bytes.len())),
+        Change::WriteAt { offset, bytes } => format!("write {} at {offset}", size(bytes.len())),
+        Change::SetField(_, value) => format!("set a field {}", size(value.len())),
+        Change::UnsetField(_) => "unset a field".to_owned(),
+        Change::Push(_, element) => format!("push {}", size(element.len())),
+        Change::Pop(_) => "pop".to_owned(),
+        Change::RemoveEqual { .. } => "remove elements".to_owned(),
+        Change::AddMember(_) => "add a member".to_owned(),
+        Change::RemoveMember(_) => "remove a member".to_owned(),
+    }
+}
+
+fn quarantine(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> {
+    let wrong = || errors::wrong_arguments("cache|quarantine");
+    match (frame.arg(2), frame.len()) {
+        (action, _) if is(action, "list") => quarantined(session, &Page::of(frame, 3)?),
+        (action, 4) if is(action, "retry") && is(frame.arg(3), "all") => {
+            Ok(number(session.shared.gate.as_ref().map_or(0, |gate| gate.retry(None))))
+        }
+        (action, 4) if is(action, "retry") => {
+            let ticket = ticket(frame.arg(3))?;
+            match gate(session)?.retry(Some(ticket)) {
+                0 => Err(not_quarantined(ticket)),
+                tried => Ok(number(tried)),
+            }
+        }
+        (action, 5) if is(action, "drop") => {
+            let (ticket, reason) = (ticket(frame.arg(3))?, reason(frame.arg(4))?);
+            if !gate(session)?.give_up(ticket, &reason) {
+                return Err(not_quarantined(ticket));
+            }
+            let (user, client) = (session.identity.name(), &session.client.address);
+            tracing::warn!(ticket, %user, client, reason, "a buffered transaction was dropped");
+            Ok(Reply::OK)
+        }
+        (action, _) if ["retry", "drop"].iter().any(|word| is(action, word)) => Err(wrong()),
+        (action, _) => Err(errors::unknown_subcommand("CACHE QUARANTINE", action)),
+    }
+}
+
+fn not_quarantined(ticket: u64) -> Reply {
+    Reply::error(format!("ERR ticket {ticket} is not quarantined"))
+}
+
+fn reason(arg: &[u8]) -> Result<String, Reply> {
+    if arg.len() > REASON_BYTES_MAX {
+        return Err(Reply::error(format!("LIMIT reason_bytes_max {REASON_BYTES_MAX}")));
+    }
+    let reason = String::from_utf8_lossy(arg).replace(char::is_control, " ").trim().to_owned();
+    match reason.is_empty() {
+        true => Err(Reply::error("ERR a reason is needed: it is logged, and told to whoever asks for the ticket")),
+        false => Ok(reason),
+    }
+}
+
+fn quarantined(session: &Session, page: &Page) -> Result<Reply, Reply> {
+    let Some(gate) = &session.shared.gate else { return Ok(Reply::Array(Vec::new())) };
+    let now_ms = session.shared.engine.runtime().now_ms();
+    let found = gate.with_buffer(|buffer| {
+        let list = buffer.quarantine_list().into_iter().filter(|(number, _)| *number > page.after);
+        let look = |(number, why)| Some((Brief::of(buffer.buffered(number)?), Standing::Quarantined(why)));
+        list.take(page.count).filter_map(look).collect::<Vec<_>>()
+    });
+    Ok(Reply::Array(found.into_iter().map(|(brief, standing)| brief.shown(&standing, now_ms)).collect()))
+}
+
+fn drain(session: &mut Session, frame: Frame<'_>) -> Reply {
+    if !is(frame.arg(2), "resume") {
+        return errors::unknown_subcommand("CACHE DRAIN", frame.arg(2));
+    }
+    match gate(session) {
+        Err(error) => error,
+        Ok(gate) if gate.resume() => {
+            let (user, client) = (session.identity.name(), &session.client.address);
+            tracing::warn!(%user, client, "what is buffered is carried over into a store in an earlier state");
+            Reply::OK
+        }
+        Ok(_) => Reply::error("ERR nothing stands in the way of what is buffered"),
+    }
+}
+
+fn wait<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply> {
+    Box::pin(async move { waited(session, frame).await.unwrap_or_else(|error| error) })
+}
+
+async fn waited(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> {
+    let ticket = ticket(frame.arg(2))?;
+    let timeout_ms = match parse_integer(frame.arg(3)) {
+        None => return Err(Reply::error(errors::TIMEOUT_NOT_AN_INTEGER)),
+        Some(..0) => return Err(Reply::error(errors::TIMEOUT_NEGATIVE)),
+        Some(timeout_ms) if timeout_ms > WAIT_MS_MAX => {
+            return Err(Reply::error(format!("LIMIT wait_ms_max {WAIT_MS_MAX}")));
+        }
+        Some(timeout_ms) => timeout_ms as u64,
+    };
+    // Its locks would be held as long.
+    if session.open.is_open() {
+        return Err(Reply::error("ERR CACHE WAIT inside TXN is not allowed"));
+    }
+    let shared = session.shared.clone();
+    let gate = gate(session)?.clone();
+    let told = std::pin::pin!(gate.wait_for(ticket, Duration::from_millis(timeout_ms)));
+    let gone = std::pin::pin!(async {
+        let killed = std::pin::pin!(session.client.killed());
+        let stopped = std::pin::pin!(shared.stopping.wait());
+        select(killed, stopped).await;
+    });
+    let told = match select(told, gone).await {
+        Either::Left((told, _)) => told,
+        Either::Right(_) => gate.ticket(ticket),
+    };
+    let simple = |line: String| Ok(Reply::Simple(line.into()));
+    match told {
+        TicketState::Applied(version) => simple(format!("APPLIED {version}")),
+        TicketState::Pending => simple("PENDING".to_owned()),
+        TicketState::Quarantined(reason) => simple(format!("QUARANTINED {reason}")),
+        TicketState::Dropped(reason) => simple(format!("DROPPED {reason}")),
+        TicketState::Unknown => Err(Reply::error(format!("ERR there is no ticket {ticket}, or it is long over"))),
+    }
+}
+
+fn outcome<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, Reply> {
+    Box::pin(async move {
+        session.replies.settle().await;
+        Reply::Simple(
+            match session.replies.last_write() {
+                LastWrite::None => "NONE".to_owned(),
+                LastWrite::Committed(version) => format!("COMMITTED {version}"),
+                LastWrite::Buffered(ticket) => format!("BUFFERED {ticket}"),
+                LastWrite::Unknown(id) => format!("UNKNOWN {id}"),
+                LastWrite::Failed => "FAILED".to_owned(),
+            }
+            .into(),
+        )
+    })
+}
+
+fn on(arg: &[u8]) -> Result<bool, Reply> {
+    match (is(arg, "on"), is(arg, "off")) {
+        (true, _) => Ok(true),
+        (_, true) => Ok(false),
+        _ => Err(Reply::error(errors::SYNTAX)),
+    }
+}
+
+fn strict(session: &mut Session, frame: Frame<'_>) -> Reply {
+    match on(frame.arg(2)) {
+        Ok(on) => {
+            session.strict = on;
+            Reply::OK
+        }
+        Err(error) => error,
+    }
+}
+
+fn notify(session: &mut Session, frame: Frame<'_>) -> Reply {
+    match on(frame.arg(2)) {
+        Ok(true) if session.protocol == Protocol::Resp2 => {
+            Reply::error("ERR RESP2 has no messages that answer no request: say HELLO 3 first")
+        }
+        Ok(on) => {
+            session.notify(on);
+            Reply::OK
+        }
+        Err(error) => error,
+    }
+}
+
+fn debug_store(session: &mut Session, frame: Frame<'_>) -> Reply {
+    if !is(frame.arg(2), "fail") {
+        return errors::unknown_subcommand("DEBUG STORE", frame.arg(2));
+    }
+    let seconds = std::str::from_utf8(frame.arg(3)).ok().and_then(|text| text.parse::<f64>().ok());
+    let seconds = match seconds {
+        Some(seconds) if (0.0..=FAIL_SECONDS_MAX).contains(&seconds) => seconds,
+        Some(seconds) if seconds > FAIL_SECONDS_MAX => {
+            return Reply::error(format!("LIMIT debug_fail_seconds_max {FAIL_SECONDS_MAX}"));
+        }
+        _ => return Reply::error(errors::NOT_A_FLOAT),
+    };
+    match gate(session) {
+        Err(error) => error,
+        Ok(gate) => {
+            gate.fail_for(Duration::from_secs_f64(seconds));
+            let (user, client) = (session.identity.name(), &session.client.address);
+            tracing::warn!(%user, client, seconds, "DEBUG STORE FAIL");
+            Reply::OK
+        }
+    }
+}
