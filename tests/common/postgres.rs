@@ -7,6 +7,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// The superuser of the clusters that tests make.
 pub const USER: &str = "app";
@@ -105,7 +106,16 @@ impl Server {
              -c wal_level=logical -c shared_buffers=32MB",
             self.port
         );
-        must("pg_ctl", &["-w", "-D", &self.data(), "-l", &log, "-o", &options, "start"]);
+        let data = self.data();
+        let start = ["-w", "-D", &data, "-l", &log, "-o", &options, "start"];
+        // After SIGKILL its memory is in use until the last process has noticed.
+        for _ in 0..40 {
+            if run("pg_ctl", &start).status.success() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(250));
+        }
+        must("pg_ctl", &start);
     }
 
     /// Stops it.
