@@ -1,6 +1,9 @@
 //! The documents that a transaction has read and changed: what commands work on. Reading them asks nobody; they were
 //! loaded before. Changes stay here until the commit.
 
+use std::fmt;
+use std::sync::OnceLock;
+
 use smallvec::SmallVec;
 use thiserror::Error;
 
@@ -8,6 +11,7 @@ use crate::change::{ApplyError, Change, apply};
 use crate::key::{Key, KeyRef};
 use crate::mutation::{self, Fault};
 use crate::read::Read;
+use crate::runtime::Runtime;
 use crate::store::Write;
 use crate::value::Value;
 use crate::version::Version;
@@ -35,12 +39,31 @@ pub enum DocumentError {
 pub struct Documents {
     list: SmallVec<[Document; 1]>,
     index: Option<hashbrown::HashMap<Key, usize, foldhash::quality::RandomState>>,
-    now_ms: u64,
+    clock: Clock,
     read_only: bool,
     /// What the documents changed since the savepoint were before; `None` without a savepoint.
     undo: Option<Vec<Before>>,
     /// Number of the savepoint.
     savepoint: u64,
+}
+
+/// The transaction's one reading of the wall clock. Most have no use for it, so it is read when it is first asked for.
+#[derive(Default)]
+struct Clock {
+    now_ms: OnceLock<u64>,
+    runtime: Option<Runtime>,
+}
+
+impl Clock {
+    fn now_ms(&self) -> u64 {
+        *self.now_ms.get_or_init(|| self.runtime.as_ref().map_or(0, Runtime::now_ms))
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.now_ms.fmt(f)
+    }
 }
 
 #[derive(Debug)]
@@ -67,17 +90,23 @@ struct Before {
 impl Documents {
     /// No documents, at the moment that counts for expiry in this transaction.
     pub fn new(now_ms: u64) -> Documents {
-        Documents { now_ms, ..Documents::default() }
+        Documents { clock: Clock { now_ms: now_ms.into(), runtime: None }, ..Documents::default() }
+    }
+
+    /// No documents; that moment will be the one at which it is first asked for.
+    pub(super) fn with_clock(runtime: &Runtime) -> Documents {
+        let clock = Clock { now_ms: OnceLock::new(), runtime: Some(runtime.clone()) };
+        Documents { clock, ..Documents::default() }
     }
 
     /// The transaction's one reading of the wall clock, ms since the Unix epoch.
     pub fn now_ms(&self) -> u64 {
-        self.now_ms
+        self.clock.now_ms()
     }
 
     /// Sets that moment; to be called before anything is loaded.
     pub(super) fn set_now(&mut self, now_ms: u64) {
-        self.now_ms = now_ms;
+        self.clock.now_ms = now_ms.into();
     }
 
     /// From now on changes are refused.
@@ -111,7 +140,8 @@ impl Documents {
 
     /// Takes in what cache or store says of `key`.
     pub fn load(&mut self, key: Key, read: Read) {
-        let current = read.value.clone().filter(|value| !value.expired(self.now_ms));
+        let expires = |value: &Value| value.expires_at_ms.is_some() && value.expired(self.now_ms());
+        let current = read.value.clone().filter(|value| !expires(value));
         match self.position(key.borrow()) {
             Some(at) if self.list[at].changes.is_empty() => {
                 (self.list[at].base, self.list[at].current) = (Some(read), current);

@@ -35,7 +35,7 @@ pub use group::GROUP_COMMITS_MAX;
 pub use limits::TxnLimits;
 pub use locking::{Committing, Transaction, TxnKind};
 pub use locks::Mode;
-pub use plan::{Plan, PlannedLock, Watched};
+pub use plan::{Plan, PlannedLock, Wanted, Watched};
 pub use published::Published;
 pub use settled::{Landed, Settlement};
 
@@ -47,6 +47,7 @@ use crate::runtime::Runtime;
 use crate::store::{ReadError, Store};
 use crate::sync::{AtomicU64, Ordering};
 use crate::version::{Mint, TxnId, Version};
+use at_once::AT_ONCE_KEYS_MAX;
 use group::Committer;
 use history::History;
 use locks::Locks;
@@ -212,7 +213,7 @@ impl Engine {
         let documents = match keys {
             [key] => {
                 let read = self.inner.cache.get_published(*key, context)?;
-                let mut documents = Documents::new(self.inner.runtime.now_ms());
+                let mut documents = Documents::with_clock(&self.inner.runtime);
                 documents.load(key.to_key(), read);
                 documents
             }
@@ -253,7 +254,7 @@ impl Engine {
             if !unchanged && !mutation::on(Fault::SecondLookSkipped) {
                 continue;
             }
-            let mut documents = Documents::new(self.inner.runtime.now_ms());
+            let mut documents = Documents::with_clock(&self.inner.runtime);
             for (key, read, word) in seen {
                 cache.touch(key.borrow(), word, context);
                 documents.load(key, read);
@@ -273,8 +274,10 @@ impl Engine {
         ahead: &mut Ahead,
         mut body: impl FnMut(&mut Documents) -> Result<T, T>,
     ) -> Result<Executed<T>, TxnError> {
+        let wanted = || plan.locks.iter().map(PlannedLock::wanted).collect::<SmallVec<[Wanted<'_>; 8]>>();
         if plan.watched.is_empty()
-            && let Some(done) = self.execute_at_once(&plan.locks, &context, &mut body)
+            && plan.locks.len() <= AT_ONCE_KEYS_MAX
+            && let Some(done) = self.execute_at_once(&wanted(), &context, &mut body)
         {
             return done.map(|(answer, version)| Executed::Done(answer, Committing::published(version)));
         }

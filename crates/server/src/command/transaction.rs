@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use forebay::key::{Key, KeyRef};
-use forebay::txn::{Ahead, Documents, Executed, Mode, Plan, PlannedLock, TxnKind};
+use forebay::txn::{Ahead, Documents, Executed, Mode, Plan, PlannedLock, TxnKind, Wanted};
 use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::BoxFuture;
 use smallvec::SmallVec;
@@ -136,6 +136,12 @@ fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, Reply> {
         {
             return reply;
         }
+        if watched.is_empty()
+            && queue.is_short()
+            && let Some(reply) = exec_at_once(session, &queue)
+        {
+            return reply;
+        }
         let mut locks = plan(&queue);
         let shared = |key: &Key| PlannedLock { key: key.clone(), mode: Mode::Shared, load: true };
         locks.extend(watched.iter().map(|watched| shared(&watched.key)));
@@ -149,10 +155,7 @@ fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, Reply> {
             accessed.note(&plan, documents, answer.is_ok());
             answer
         };
-        let executed = match queue.is_short() {
-            true => shared.engine.execute(&plan, context, &mut ahead, body).await,
-            false => shared.engine.execute_locked(&plan, context, &mut ahead, body).await,
-        };
+        let executed = shared.engine.execute_locked(&plan, context, &mut ahead, body).await;
         session.trace_accessed(accessed, &context);
         match executed {
             Ok(Executed::Done(reply, committing)) => {
@@ -180,6 +183,28 @@ fn plan(queue: &Queue) -> Vec<PlannedLock> {
         }
     }
     locks
+}
+
+/// Serves a script whose keys nobody else uses over a store that never waits, at once.
+fn exec_at_once(session: &mut Session, queue: &Queue) -> Option<Reply> {
+    let shared = session.shared.clone();
+    if session.is_traced() || !shared.engine.commits_at_once() {
+        return None;
+    }
+    let mut wanted = SmallVec::<[Wanted<'_>; 8]>::new();
+    for queued in &queue.commands {
+        let frame = queued.request.frame();
+        let load = queued.command.effect(frame)? != Effect::Blind;
+        queued.command.each_key(frame, queued.space, &mut |key| wanted.push(Wanted { key, load }));
+    }
+    wanted.sort_unstable_by_key(|wanted| wanted.key);
+    wanted.dedup_by(|next, kept| {
+        kept.load |= next.load && next.key == kept.key;
+        next.key == kept.key
+    });
+    let context = session.context();
+    let done = shared.engine.execute_at_once(&wanted, &context, |documents| run_queue(session, queue, documents))?;
+    Some(done.map_or_else(|error| txn_error(&error), |(reply, _)| reply))
 }
 
 /// Runs the queued commands on `documents`; the first that fails undoes all.
