@@ -270,8 +270,9 @@ impl Inner {
             }
             (_, Mode::Recovery) => tracing::info!("{} -> recovery ({pending} pending)", before.name()),
             (_, Mode::Normal) => {
-                let (applied, buffered) =
-                    (state.counts.applied - state.before.applied, state.counts.buffered - state.before.buffered);
+                let (counts, before) = (&state.counts, &state.before);
+                let buffered = counts.buffered - before.buffered;
+                let applied = counts.applied - before.applied + counts.merged - before.merged;
                 let conflicts = state.counts.conflicts - state.before.conflicts;
                 tracing::info!(
                     "{} -> normal (recovered {applied}/{buffered} in {lasted} ms, {conflicts} conflicts)",
