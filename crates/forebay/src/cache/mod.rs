@@ -86,7 +86,7 @@ impl Context {
 #[derive(Clone, Debug)]
 pub enum Look {
     /// The last published value, and the word by which a later change is seen.
-    Hit(Key, Read, Word),
+    Hit(Read, Word),
     /// The key is being published: look again.
     Marked,
     /// Not cached.
@@ -193,19 +193,20 @@ impl Cache {
         self.inner.partition(key).peek(key)
     }
 
-    /// First look of a reader without locks; a single key needs no second. Counts nothing: see [`Cache::touch`].
-    pub fn look(&self, key: KeyRef<'_>) -> Look {
-        self.inner.partition(key).look(key)
+    /// First look of a reader without locks; a single key needs no second. `hash` is the key's [`KeyRef::hash64`], here
+    /// as in what follows. Counts nothing: see [`Cache::touch`].
+    pub fn look(&self, hash: u64, key: KeyRef<'_>) -> Look {
+        self.inner.partition_of(hash).look(hash, key)
     }
 
     /// Second look: whether the key is still as the first look found it, and not being published.
-    pub fn unchanged(&self, key: KeyRef<'_>, word: Word) -> bool {
-        self.inner.partition(key).unchanged(key, word)
+    pub fn unchanged(&self, hash: u64, key: KeyRef<'_>, word: Word) -> bool {
+        self.inner.partition_of(hash).unchanged(key, word)
     }
 
     /// Counts the hit of a look that held.
-    pub fn touch(&self, key: KeyRef<'_>, word: Word, context: &Context) {
-        self.inner.partition(key).touch(word, key, context);
+    pub fn touch(&self, hash: u64, word: Word, context: &Context) {
+        self.inner.partition_of(hash).touch(hash, word, context);
     }
 
     /// One look at a single key that counts the hit at once. `None`: not cached or being published.

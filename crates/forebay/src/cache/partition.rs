@@ -130,14 +130,10 @@ impl Partition {
         self.entry(key).map(|entry| entry.record.read())
     }
 
-    pub(super) fn look(&self, key: KeyRef<'_>) -> Look {
-        let Some(slot) = self.find(key) else { return Look::Miss };
+    pub(super) fn look(&self, hash: u64, key: KeyRef<'_>) -> Look {
+        let Some(slot) = self.slot(hash, key) else { return Look::Miss };
         match self.entries.get(slot) {
-            Some(entry) if !entry.marked() => Look::Hit(
-                entry.record.key(entry.space()),
-                entry.record.read(),
-                Word { slot, sequence: entry.sequence() },
-            ),
+            Some(entry) if !entry.marked() => Look::Hit(entry.record.read(), Word { slot, sequence: entry.sequence() }),
             Some(_) => Look::Marked,
             None => Look::Miss,
         }
@@ -148,10 +144,10 @@ impl Partition {
         entry.is_some_and(|entry| entry.sequence() == word.sequence && !entry.marked() && entry.is_of(key))
     }
 
-    pub(super) fn touch(&mut self, word: Word, key: KeyRef<'_>, context: &Context) {
+    pub(super) fn touch(&mut self, hash: u64, word: Word, context: &Context) {
         let same = self.entries.get(word.slot).is_some_and(|entry| entry.sequence() == word.sequence);
         match same {
-            true => self.touch_slot(word.slot, key.hash64(), context),
+            true => self.touch_slot(word.slot, hash, context),
             // Replaced since: a hit all the same, but nothing that the order should hear of.
             false => self.stats.hits += 1,
         }

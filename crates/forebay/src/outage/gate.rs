@@ -270,9 +270,9 @@ impl Inner {
             }
             (_, Mode::Recovery) => tracing::info!("{} -> recovery ({pending} pending)", before.name()),
             (_, Mode::Normal) => {
-                let (counts, before) = (&state.counts, &state.before);
-                let buffered = counts.buffered - before.buffered;
-                let applied = counts.applied - before.applied + counts.merged - before.merged;
+                let (now, then) = (&state.counts, &state.before);
+                let buffered = now.buffered - then.buffered;
+                let applied = now.applied - then.applied + now.merged - then.merged;
                 let conflicts = state.counts.conflicts - state.before.conflicts;
                 tracing::info!(
                     "{} -> normal (recovered {applied}/{buffered} in {lasted} ms, {conflicts} conflicts)",

@@ -31,7 +31,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use thiserror::Error;
 
-use crate::change::Change;
+use crate::change::Changes;
 use crate::error::Unavailable;
 use crate::key::{Key, KeyRef};
 use crate::read::Read;
@@ -59,7 +59,7 @@ pub struct Write {
     /// Which document.
     pub key: Key,
     /// What happens to it, in order. Never empty.
-    pub changes: Vec<Change>,
+    pub changes: Changes,
     /// The document afterwards, computed under the lock by applying `changes`; a store may take it instead of applying
     /// them again. It is exact for stores that forebay owns.
     pub after: Option<Value>,

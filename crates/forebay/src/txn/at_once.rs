@@ -49,6 +49,7 @@ impl Engine {
         let guard = inner.committer.watch_for_panic(false);
         let mut table = inner.locks.elide(wanted)?;
         let mut documents = Documents::with_clock(&inner.runtime);
+        documents.reserve(wanted.len());
         inner.load_cached(wanted, context, &mut documents)?;
         let answer = match body(&mut documents) {
             Ok(answer) => answer,
@@ -93,20 +94,20 @@ impl Inner {
     /// Loads what `wanted` say from the cache; `None` if something is not there, or it is much. Counts the hits only if
     /// all is loaded.
     fn load_cached(&self, wanted: &[Wanted<'_>], context: &Context, documents: &mut Documents) -> Option<()> {
-        let wanted = || wanted.iter().filter(|wanted| wanted.load).map(|wanted| wanted.key);
         let mut bytes = 0;
-        let mut words = SmallVec::<[_; 4]>::new();
-        for key in wanted() {
-            let Look::Hit(key, read, word) = self.cache.look(key) else { return None };
-            words.push(word);
+        let mut seen = SmallVec::<[_; 4]>::new();
+        for Wanted { key, .. } in wanted.iter().filter(|wanted| wanted.load) {
+            let hash = key.hash64();
+            let Look::Hit(read, word) = self.cache.look(hash, *key) else { return None };
+            seen.push((hash, word));
             bytes += read.value.as_ref().map_or(0, Value::size);
             if bytes > AT_ONCE_BYTES_MAX {
                 return None;
             }
-            documents.load(key, read);
+            documents.load(key.to_key(), read);
         }
-        for (key, word) in wanted().zip(words) {
-            self.cache.touch(key, word, context);
+        for (hash, word) in seen {
+            self.cache.touch(hash, word, context);
         }
         Some(())
     }

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use smallvec::SmallVec;
 use thiserror::Error;
 
-use crate::change::{ApplyError, Change, apply};
+use crate::change::{ApplyError, Change, Changes, apply};
 use crate::key::{Key, KeyRef};
 use crate::mutation::{self, Fault};
 use crate::read::Read;
@@ -17,7 +17,7 @@ use crate::value::Value;
 use crate::version::Version;
 
 /// Documents above which look-ups go through an index.
-const SCAN_MAX: usize = 8;
+const SCAN_MAX: usize = 16;
 
 /// Why a command could not read or change a document.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -72,7 +72,7 @@ struct Document {
     /// What cache or store said; `None` while only blind writes have touched it.
     base: Option<Read>,
     current: Option<Value>,
-    changes: Vec<Change>,
+    changes: Changes,
     /// The savepoint since which it was changed, and its place in `undo`.
     saved: (u64, usize),
 }
@@ -84,7 +84,7 @@ struct Before {
     /// How many changes there were.
     changes: usize,
     /// The changes themselves, if a blind write has taken their place.
-    replaced: Option<Vec<Change>>,
+    replaced: Option<Changes>,
 }
 
 impl Documents {
@@ -112,6 +112,11 @@ impl Documents {
     /// From now on changes are refused.
     pub fn set_read_only(&mut self) {
         self.read_only = true;
+    }
+
+    /// Makes room for `count` documents.
+    pub(super) fn reserve(&mut self, count: usize) {
+        self.list.reserve(count);
     }
 
     fn position(&self, key: KeyRef<'_>) -> Option<usize> {
@@ -149,7 +154,7 @@ impl Documents {
             // Own writes come first.
             Some(at) => self.list[at].base = Some(read),
             None => {
-                self.push(Document { key, base: Some(read), current, changes: Vec::new(), saved: (0, 0) });
+                self.push(Document { key, base: Some(read), current, changes: Changes::new(), saved: (0, 0) });
             }
         }
     }
@@ -186,7 +191,7 @@ impl Documents {
                     key: key.to_key(),
                     base: None,
                     current: None,
-                    changes: Vec::new(),
+                    changes: Changes::new(),
                     saved: (0, 0),
                 });
                 self.remember(at);
@@ -325,7 +330,7 @@ mod tests {
         documents.savepoint();
         documents.change(key("a").borrow(), add(2)).unwrap();
         let writes = documents.take_writes();
-        assert_eq!(writes[0].changes, [add(1), add(2)]);
+        assert_eq!(writes[0].changes[..], [add(1), add(2)]);
         assert_eq!(writes[0].after, Some(Value::bytes(*b"4")));
     }
 
@@ -336,7 +341,7 @@ mod tests {
         assert_eq!(documents.value(key("a").borrow()), Ok(None));
         documents.change(key("a").borrow(), add(1)).unwrap();
         let writes = documents.take_writes();
-        assert_eq!(writes[0].changes, [Change::Delete, add(1)]);
+        assert_eq!(writes[0].changes[..], [Change::Delete, add(1)]);
         assert_eq!(writes[0].after, Some(Value::bytes(*b"1")));
     }
 
@@ -351,7 +356,7 @@ mod tests {
         let too_large = Change::WriteAt { offset, bytes: Blob::from(*b"x") };
         assert!(documents.change(key("a").borrow(), too_large).is_err());
         documents.roll_back();
-        assert_eq!(documents.take_writes()[0].changes, [Change::Delete]);
+        assert_eq!(documents.take_writes()[0].changes[..], [Change::Delete]);
     }
 
     #[test]
@@ -361,7 +366,7 @@ mod tests {
         documents.change(key("a").borrow(), Change::Delete).unwrap();
         documents.change(key("a").borrow(), add(1)).unwrap();
         documents.change(key("a").borrow(), Change::Put(Value::bytes(*b"x"))).unwrap();
-        assert_eq!(documents.take_writes()[0].changes, [Change::Put(Value::bytes(*b"x"))]);
+        assert_eq!(documents.take_writes()[0].changes[..], [Change::Put(Value::bytes(*b"x"))]);
         assert!(!documents.changed());
     }
 

@@ -26,8 +26,8 @@ pub struct Call<'a> {
 pub enum Known<'a> {
     /// What the transaction has read and changed.
     Documents(&'a mut Documents),
-    /// The one document of a command that reads a single key, served from the cache.
-    One(&'a Published<'a>),
+    /// What the cache serves without a lock to a command that only reads.
+    Published(&'a Published<'a>),
 }
 
 /// A document's bytes as a reply, without copying them.
@@ -61,7 +61,7 @@ impl<'a> Call<'a> {
     pub fn now_ms(&self) -> u64 {
         match &self.known {
             Known::Documents(documents) => documents.now_ms(),
-            Known::One(published) => published.now_ms(),
+            Known::Published(published) => published.now_ms(),
         }
     }
 
@@ -69,7 +69,7 @@ impl<'a> Call<'a> {
     pub fn value(&self, key: KeyRef<'_>) -> Result<Option<&Value>, Reply> {
         let value = match &self.known {
             Known::Documents(documents) => documents.value(key),
-            Known::One(published) => published.value(key),
+            Known::Published(published) => published.value(key),
         };
         value.map_err(|error| document_error(&error))
     }
@@ -125,7 +125,7 @@ impl<'a> Call<'a> {
         match &mut self.known {
             Known::Documents(documents) => documents.change(key, change),
             // Only commands that are declared as reads are served so.
-            Known::One(_) => Err(DocumentError::ReadOnly),
+            Known::Published(_) => Err(DocumentError::ReadOnly),
         }
     }
 }

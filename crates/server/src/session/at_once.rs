@@ -23,20 +23,22 @@ impl Session {
         let Some(body) = command.body() else { return false };
         let (space, random, context) = (self.space, self.random_for(command), self.context());
         let engine = &self.shared.engine;
-        let answer = match command.only_key(frame, space) {
-            Some(key) if !self.is_traced() => {
-                let Some(published) = engine.read_published_one(key, &context) else { return false };
-                body(&mut Call { frame, space, known: Known::One(&published), random })
+        let mut several = SmallVec::<[KeyRef<'_>; 8]>::new();
+        let only = command.only_key(frame, space);
+        let keys = match &only {
+            Some(key) => std::slice::from_ref(key),
+            None => {
+                command.each_key(frame, space, &mut |key| several.push(key));
+                &several
             }
-            _ => {
-                let mut keys = SmallVec::<[KeyRef<'_>; 8]>::new();
-                command.each_key(frame, space, &mut |key| keys.push(key));
-                let Some(mut documents) = engine.read_published(&keys, &context) else { return false };
-                if self.is_traced() {
-                    self.trace_reads_alone(&keys, &documents, &context);
-                }
-                body(&mut Call { frame, space, known: Known::Documents(&mut documents), random })
-            }
+        };
+        let answer = if self.is_traced() {
+            let Some(mut documents) = engine.read_published(keys, &context) else { return false };
+            self.trace_reads_alone(keys, &documents, &context);
+            body(&mut Call { frame, space, known: Known::Documents(&mut documents), random })
+        } else {
+            let Some(published) = engine.published(keys, &context) else { return false };
+            body(&mut Call { frame, space, known: Known::Published(&published), random })
         };
         let reply = answer.unwrap_or_else(|error| error);
         self.hints.used();

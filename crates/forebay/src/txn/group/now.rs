@@ -66,12 +66,12 @@ impl Committer {
         }
         match self.store.commit_now(&commit) {
             Some(CommitOutcome::Committed(changed)) => {
-                let read = |write: Write| {
-                    let actual = changed.iter().find(|(key, _)| *key == write.key).map(|(_, read)| read.clone());
-                    let read = actual.unwrap_or(Read { value: write.after, version });
-                    (write.key, (!uncached).then_some(read))
-                };
-                let group: SmallVec<[_; 1]> = commit.writes.into_iter().map(read).collect();
+                let mut group = SmallVec::<[_; 1]>::with_capacity(commit.writes.len());
+                for Write { key, after, .. } in commit.writes {
+                    let actual = changed.iter().find(|(other, _)| *other == key).map(|(_, read)| read.clone());
+                    let read = actual.unwrap_or(Read { value: after, version });
+                    group.push((key, (!uncached).then_some(read)));
+                }
                 self.cache.publish_locked(&group);
                 Now::Published
             }
