@@ -65,7 +65,9 @@ pub(super) const QUARANTINE: Sub = Sub {
     summary: "Transactions that the store refuses: shows them, has them tried again, or gives one up for good",
     arity: -3,
     flags: &[Flag::Admin],
-    run: SubRun::Session(|session, frame| quarantine(session, frame).unwrap_or_else(|error| error)),
+    run: SubRun::Engine(|session, frame| {
+        Box::pin(async move { quarantine(session, frame).await.unwrap_or_else(|error| error) })
+    }),
 };
 
 pub(super) const DRAIN: Sub = Sub {
@@ -343,7 +345,7 @@ fn brief_change(change: &Change) -> String {
     }
 }
 
-fn quarantine(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> {
+async fn quarantine(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> {
     let wrong = || errors::wrong_arguments("cache|quarantine");
     match (frame.arg(2), frame.len()) {
         (action, _) if is(action, "list") => quarantined(session, &Page::of(frame, 3)?),
@@ -359,8 +361,10 @@ fn quarantine(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> {
         }
         (action, 5) if is(action, "drop") => {
             let (ticket, reason) = (ticket(frame.arg(3))?, reason(frame.arg(4))?);
-            if !gate(session)?.give_up(ticket, &reason) {
-                return Err(not_quarantined(ticket));
+            match gate(session)?.give_up(ticket, &reason).await {
+                Ok(true) => {}
+                Ok(false) => return Err(not_quarantined(ticket)),
+                Err(error) => return Err(Reply::error(format!("ERR {error}"))),
             }
             let (user, client) = (session.identity.name(), &session.client.address);
             tracing::warn!(ticket, %user, client, reason, "a buffered transaction was dropped");
