@@ -3,7 +3,7 @@
 use clap::{Arg, ArgAction, Command, value_parser};
 use clap_complete::Shell;
 
-use crate::{check, demo, password, replay, settings, sim, trace};
+use crate::{check, demo, graph, password, replay, settings, sim, trace, workload};
 
 /// Settings that `demo` chooses itself.
 pub const DEMO_CHOOSES: &[&str] = &[
@@ -114,6 +114,8 @@ pub fn command() -> Command {
         .subcommand(replay::command())
         .subcommand(sim::command())
         .subcommand(trace::command())
+        .subcommand(workload::command())
+        .subcommand(graph::command())
         .subcommand(check::command())
         .subcommand(
             Command::new("config")

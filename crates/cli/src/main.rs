@@ -11,6 +11,7 @@ mod demo;
 mod error;
 #[cfg(feature = "postgres")]
 mod gate;
+mod graph;
 mod log;
 mod node;
 mod password;
@@ -21,6 +22,7 @@ mod sim;
 #[cfg(feature = "postgres")]
 mod store;
 mod trace;
+mod workload;
 
 use std::process::ExitCode;
 
@@ -35,6 +37,8 @@ fn main() -> ExitCode {
         Some(("replay", matches)) => replay::run(matches),
         Some(("sim", matches)) => sim::run(matches),
         Some(("trace", matches)) => trace::run(matches),
+        Some(("workload", matches)) => workload::run(matches),
+        Some(("graph", matches)) => graph::run(matches),
         Some(("check", matches)) => check::run(matches),
         Some(("config", matches)) => config::run(matches),
         #[cfg(feature = "postgres")]

@@ -7,16 +7,17 @@ use std::sync::{Mutex, PoisonError};
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 use forebay::policy::Unit;
+use forebay_sim::ahead::Prefetch;
 use forebay_sim::catalog::Sample;
 use forebay_sim::cell::Contender;
 use forebay_sim::figures::{self, Row};
-use forebay_sim::lab::{Lab, LabOptions, Progress, Silent, Size};
+use forebay_sim::lab::{Goal, Lab, LabOptions, Progress, Silent, Size};
 use forebay_trace::TraceOptions;
 use forebay_workload::replay::format_names;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::error::CommandError;
-use crate::node;
+use crate::{graph, node};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,11 +29,19 @@ Examples:
       the least memory for a hit ratio
   forebay sim huge.oracleGeneral.zst --sample 0.01
       an estimate from 1 % of the keys, with its error (two standard errors)
+  forebay sim bank.fbt --graphs bank.toml --policy lru,detox --prefetch detox --size 25%
+      round trips of transactions, by what they ask for after what
 
 A percentage is of the unique keys, or with --unit bytes of the footprint: the sum
 of the keys' sizes. Each request is a read that inserts on a miss, writes too; an
 object has the size of its first request; a delete removes and does not count.
-Offline policies, which know the future: belady, opt (most read hits).
+Offline policies, which know the future: belady, opt (most read hits),
+transactional-belady.
+
+Where a trace has transactions, what one asks for at the same time (a level) is
+looked up together. The transactional hit ratio is the share of round trips that
+caching saves: a level costs one unless all that it reads is cached, one that
+writes costs one always. With --graphs it is the share of the critical length.
 
 The same trace, policies and seed give the same figures, except for CPU times.";
 
@@ -65,6 +74,26 @@ pub enum Count {
     Reads,
 }
 
+/// What a write of an object does that is not cached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Writes {
+    /// It comes in, as after a read
+    Allocate,
+    /// Nothing: writes only update what is cached
+    Update,
+}
+
+/// What is fetched ahead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PrefetchChoice {
+    /// Nothing
+    None,
+    /// What a key's successors in the transaction's graph usually are
+    Detox,
+    /// What is usually asked for in the next level
+    Chrono,
+}
+
 /// What can be typed after `forebay sim`.
 #[derive(Args, Clone, Debug)]
 pub struct SimArgs {
@@ -95,9 +124,21 @@ pub struct SimArgs {
     /// Also count each client by itself
     #[arg(long)]
     pub per_client: bool,
+    /// What a write of an object does that is not cached
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Writes::Allocate)]
+    pub writes: Writes,
+    /// What is fetched ahead for transactions
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = PrefetchChoice::None)]
+    pub prefetch: PrefetchChoice,
+    /// Graphs of transaction types, as `forebay graph` reads them
+    #[arg(long, value_name = "FILE")]
+    pub graphs: Option<PathBuf>,
     /// Instead: the least memory for this hit ratio
     #[arg(long, value_name = "RATIO", value_parser = share)]
     pub at_hit_ratio: Option<f64>,
+    /// Instead: the least memory for this transactional hit ratio
+    #[arg(long, value_name = "RATIO", value_parser = share, conflicts_with = "at_hit_ratio")]
+    pub at_thr: Option<f64>,
     /// The traces' format, where name and content do not tell it
     #[arg(long, value_name = "FORMAT", value_parser = clap::builder::PossibleValuesParser::new(format_names()))]
     pub trace_format: Option<String>,
@@ -143,18 +184,19 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     let progress: &dyn Progress =
         if args.quiet || !std::io::stderr().is_terminal() { &Silent } else { &Bar::default() };
     let mut rows: Vec<Row> = Vec::new();
+    let goal = args.at_hit_ratio.map(Goal::HitRatio).or(args.at_thr.map(Goal::TransactionalHitRate));
     for trace in &args.traces {
         let lab = Lab::open(trace, &options, progress).map_err(|error| CommandError::Failed(error.to_string()))?;
-        let of_trace = match args.at_hit_ratio {
-            Some(hit_ratio) => lab.least_memory(hit_ratio),
+        let of_trace = match goal {
+            Some(goal) => lab.least_memory(goal),
             None => lab.curves(),
         };
         rows.extend(of_trace.map_err(|error| CommandError::Failed(error.to_string()))?);
     }
-    node::print(&match (args.format, args.at_hit_ratio) {
+    node::print(&match (args.format, goal) {
         (Output::Csv, _) => figures::csv(&rows),
         (Output::Json, _) => figures::json(&rows),
-        (Output::Table, Some(hit_ratio)) => figures::least_memory_table(&rows, hit_ratio, &options.contenders),
+        (Output::Table, Some(goal)) => figures::least_memory_table(&rows, goal, &options.contenders),
         (Output::Table, None) => figures::table(&rows),
     });
     Ok(())
@@ -174,6 +216,13 @@ fn options(args: &SimArgs) -> Result<LabOptions, CommandError> {
         warmup: args.warmup,
         sample: Sample { rate: args.sample, seed: args.seed },
         per_client: args.per_client,
+        writes_allocate: args.writes == Writes::Allocate,
+        prefetch: match args.prefetch {
+            PrefetchChoice::None => Prefetch::None,
+            PrefetchChoice::Detox => Prefetch::Detox,
+            PrefetchChoice::Chrono => Prefetch::Chrono,
+        },
+        graphs: args.graphs.as_deref().map_or(Ok(Vec::new()), graph::read)?,
         trace: TraceOptions { format: args.trace_format.clone(), lenient: args.lenient },
         threads: args.threads.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN),
     })

@@ -3,6 +3,7 @@
 //! The rooms, in the order in which a request walks through them:
 //!
 //! * [`txn`]: transactions: locks, levels, group commit, publication, recorded histories.
+//! * [`graph`]: transaction types as graphs: which of their keys have to be cached together.
 //! * [`cache`]: what is kept in memory, within one byte budget; [`policy`] decides what stays.
 //! * [`outage`]: what is kept safe while the store is away.
 //! * [`store`]: where the truth lives; drivers of other databases implement [`store::Store`].
@@ -13,6 +14,7 @@
 pub mod cache;
 pub mod change;
 pub mod error;
+pub mod graph;
 pub mod hint;
 pub mod key;
 #[doc(hidden)]

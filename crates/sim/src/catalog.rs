@@ -29,6 +29,9 @@ pub struct Request {
     pub next: u32,
     /// Whether that one is a read.
     pub next_reads: bool,
+    /// The key's next request in a level that can be a hit as a whole: one that only reads, and only what was asked for
+    /// before. [`NEVER`] for none, or where nobody asked.
+    pub next_whole: u32,
 }
 
 /// What happens in a trace.
@@ -92,6 +95,25 @@ struct Future {
     next: Vec<u32>,
     /// By request, one bit: whether it reads.
     reads: Vec<u64>,
+    /// By request, one bit: whether all of its level reads what was asked for in earlier levels.
+    whole: Vec<u64>,
+    /// By request: the next request of its key in such a level.
+    next_whole: Vec<u32>,
+    /// The level that is being met.
+    level: OpenLevel,
+}
+
+/// Requests of one transaction and level, one after the other.
+#[derive(Default)]
+struct OpenLevel {
+    txn: u64,
+    level: u16,
+    /// Its first request.
+    begins: usize,
+    /// Keys known before it.
+    keys_before: u32,
+    /// All so far read keys known before it.
+    whole: bool,
 }
 
 impl Future {
@@ -104,9 +126,34 @@ impl Future {
         self.reads[place / 64] |= u64::from(reads) << (place % 64);
     }
 
+    /// The request that is pushed next belongs to this level. `keys` were known before it.
+    fn enter_level(&mut self, txn: u64, level: u16, keys: u32) {
+        if txn == 0 || (txn, level) != (self.level.txn, self.level.level) {
+            self.close_level();
+            self.level = OpenLevel { txn, level, begins: self.next.len(), keys_before: keys, whole: true };
+        }
+    }
+
+    fn close_level(&mut self) {
+        self.whole.resize(self.reads.len(), 0);
+        if self.level.whole {
+            (self.level.begins..self.next.len()).for_each(|place| self.whole[place / 64] |= 1 << (place % 64));
+        }
+    }
+
     /// Makes the list of keys one of next requests, from behind.
     fn resolve(&mut self, keys: usize) {
+        self.close_level();
         let mut later = vec![NEVER; keys];
+        self.next_whole = vec![NEVER; self.next.len()];
+        for (place, &key) in self.next.iter().enumerate().rev() {
+            let key = key as usize;
+            self.next_whole[place] = later[key];
+            if self.whole[place / 64] >> (place % 64) & 1 == 1 {
+                later[key] = place as u32;
+            }
+        }
+        later.fill(NEVER);
         for (place, slot) in self.next.iter_mut().enumerate().rev() {
             let key = *slot as usize;
             *slot = std::mem::replace(&mut later[key], place as u32);
@@ -151,12 +198,17 @@ impl Catalog {
             }
         }
         let keys = catalog.keys.len();
-        catalog.future.resolve(if with_future { keys } else { 0 });
+        if with_future {
+            catalog.future.resolve(keys);
+        }
         Ok(catalog)
     }
 
     fn meet(&mut self, hash: u64, record: &Record, with_future: bool) -> Result<(), TraceError> {
         let (number, size) = (self.keys.len() as u32, record.size.unwrap_or(1).max(1));
+        if with_future {
+            self.future.enter_level(record.txn, record.level, number);
+        }
         let known = self.keys.entry(hash).or_insert(Known { number, size });
         if known.number == number {
             self.footprint_bytes += u64::from(size);
@@ -168,6 +220,8 @@ impl Catalog {
         if with_future {
             limit("future_requests_max", FUTURE_REQUESTS_MAX, self.future.next.len())?;
             self.future.push(key, reads(record.kind));
+            let of_level = &mut self.future.level;
+            of_level.whole &= reads(record.kind) && key < of_level.keys_before;
         }
         Ok(())
     }
@@ -199,6 +253,7 @@ impl Catalog {
         }
         let Known { number, size } = *self.keys.get(&hash)?;
         let next = self.future.next.get(*place as usize).copied().unwrap_or(NEVER);
+        let next_whole = self.future.next_whole.get(*place as usize).copied().unwrap_or(NEVER);
         *place += 1;
         let access = Access {
             kind: kind_of(record.kind),
@@ -216,6 +271,7 @@ impl Catalog {
             key: number,
             next,
             next_reads: next != NEVER && self.future.reads(next),
+            next_whole,
         }))
     }
 }

@@ -1,17 +1,21 @@
 //! One policy at one size: the cache, and what is counted over a replay.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use forebay::graph::{Graph, Thr};
 use forebay::policy::bare::{Bare, Served};
-use forebay::policy::{AccessKind, Choice, PolicyError, Unit, choose};
+use forebay::policy::{Access, AccessKind, Choice, PolicyError, Unit, choose};
 
+use crate::ahead::{Ahead, Prefetch, PrefetchTally, Prefetcher};
 use crate::catalog::{Catalog, Event, Request};
-use crate::levels::Levels;
+use crate::levels::{LevelTally, Levels};
 use crate::offline::{Offline, Rule};
 
 /// Names of the policies that know the future.
-pub const OFFLINE: &[(&str, Rule)] = &[("belady", Rule::Belady), ("opt", Rule::Opt)];
+pub const OFFLINE: &[(&str, Rule)] =
+    &[("belady", Rule::Belady), ("opt", Rule::Opt), ("transactional-belady", Rule::Transactional)];
 
 /// Most clients that are counted apart; those that come later are counted together under [`OTHER_CLIENTS`].
 pub const CLIENTS_MAX: usize = 10_000;
@@ -92,8 +96,12 @@ impl Tally {
 /// What to count.
 #[derive(Clone, Copy, Debug)]
 pub struct Counting {
-    /// Only reads.
+    /// Only reads; of transactions, too, only levels that read.
     pub reads_only: bool,
+    /// A write of what is not cached lets it in; else it only updates what is.
+    pub writes_allocate: bool,
+    /// What is fetched ahead, in policies that do not know the future.
+    pub prefetch: Prefetch,
     /// Requests before this one only warm the cache.
     pub from: u64,
     /// Count clients apart.
@@ -118,17 +126,31 @@ pub struct Cell {
     tally: Tally,
     clients: BTreeMap<u32, Tally>,
     levels: Option<Levels>,
+    prefetcher: Option<Prefetcher>,
+    /// Requests of one transaction and level so far: they are asked for at the same time.
+    pending: Vec<Request>,
+    pending_hits: Vec<bool>,
     /// Requests and hits by group of keys, if there is an error to estimate.
     clusters: Vec<(u64, u64)>,
     cpu: Duration,
 }
 
 impl Cell {
-    /// An empty cache of `capacity` units.
-    pub fn new(contender: &Contender, unit: Unit, capacity: u64, counting: Counting) -> Cell {
+    /// An empty cache of `capacity` units. `graphs` are by transaction type.
+    pub fn new(
+        contender: &Contender,
+        unit: Unit,
+        capacity: u64,
+        counting: Counting,
+        graphs: &[(u16, Arc<Graph>)],
+    ) -> Cell {
+        let mut prefetcher = None;
         let machine = match contender {
             Contender::Online(choice) => {
-                let cache = Bare::new(choice.policy, &choice.settings(unit, capacity));
+                let mut cache = Bare::new(choice.policy, &choice.settings(unit, capacity));
+                cache.set_writes_allocate(counting.writes_allocate);
+                graphs.iter().for_each(|(of_type, graph)| cache.learned().register_graph(*of_type, graph));
+                prefetcher = Prefetcher::new(counting.prefetch, capacity, graphs);
                 Machine::Online(Box::new(cache), choice.policy.entry_bytes)
             }
             Contender::Offline(_, rule) => Machine::Offline(Offline::new(*rule, unit, capacity)),
@@ -139,7 +161,10 @@ impl Cell {
             seen: 0,
             tally: Tally::default(),
             clients: BTreeMap::new(),
-            levels: counting.transactions.then(Levels::new),
+            levels: counting.transactions.then(|| Levels::new(counting.reads_only, graphs)),
+            prefetcher,
+            pending: Vec::new(),
+            pending_hits: Vec::new(),
             clusters: if counting.sample_rate < 1.0 { vec![(0, 0); CLUSTERS] } else { Vec::new() },
             cpu: Duration::ZERO,
         }
@@ -150,31 +175,125 @@ impl Cell {
         let begun = std::time::Instant::now();
         for event in batch {
             match event {
-                Event::Request(request) => self.request(request),
+                Event::Request(request) => {
+                    let together = |first: &Request| {
+                        let (first, access) = (&first.access, &request.access);
+                        access.txn != 0 && (access.txn, access.level) == (first.txn, first.level)
+                    };
+                    if !self.pending.first().is_some_and(together) {
+                        self.close_level();
+                    }
+                    self.pending.push(*request);
+                }
                 Event::Delete { hash } => {
+                    self.close_level();
                     if let Machine::Online(cache, _) = &mut self.machine {
                         cache.invalidate(*hash);
                     }
                 }
                 Event::End { txn, committed } => {
-                    if let Some(levels) = &mut self.levels {
-                        levels.end(*txn, *committed);
-                    }
-                    if let Machine::Online(cache, _) = &mut self.machine {
-                        cache.ended(*txn, *committed);
-                    }
+                    self.close_level();
+                    self.end(*txn, *committed);
                 }
             }
         }
         self.cpu += begun.elapsed();
     }
 
-    fn request(&mut self, request: &Request) {
+    /// The trace is over.
+    pub fn finish(&mut self) {
+        self.close_level();
+        if let Some(levels) = &mut self.levels {
+            levels.finish();
+        }
+    }
+
+    fn end(&mut self, txn: u64, committed: bool) {
+        if let Some(levels) = &mut self.levels {
+            levels.end(txn, committed);
+        }
+        if let Some(prefetcher) = &mut self.prefetcher {
+            prefetcher.ended(txn, committed);
+        }
+        if let Machine::Online(cache, _) = &mut self.machine {
+            cache.ended(txn, committed);
+        }
+    }
+
+    /// All that is asked for at the same time is looked up, and then comes in, before anything is evicted for it as far
+    /// as the policy tells levels apart.
+    fn close_level(&mut self) {
+        let pending = std::mem::take(&mut self.pending);
+        if let ([request], None) = (&pending[..], &self.prefetcher) {
+            let hit = self.access(request);
+            self.count(request, hit);
+        } else if !pending.is_empty() {
+            self.access_level(&pending);
+        }
+        self.pending = pending;
+        self.pending.clear();
+    }
+
+    fn access_level(&mut self, level: &[Request]) {
+        let mut hits = std::mem::take(&mut self.pending_hits);
+        hits.clear();
+        for request in level {
+            let (txn, hash) = (request.access.txn, request.access.hash);
+            let late = self.prefetcher.as_ref().is_some_and(|prefetcher| prefetcher.is_late(txn, hash));
+            let cached = self.contains(hash, request.key);
+            if let Some(prefetcher) = self.prefetcher.as_mut().filter(|_| cached) {
+                prefetcher.hit(txn, hash);
+            }
+            hits.push(cached && !late);
+        }
+        if let Machine::Offline(cache) = &mut self.machine {
+            let allocate = self.counting.writes_allocate;
+            let comes = |request: &&Request| allocate || request.access.kind != AccessKind::Write;
+            let level: Vec<Request> = level.iter().filter(comes).copied().collect();
+            cache.access_level(&level);
+        } else {
+            // What is there first: it is then known to be in use when others need room.
+            let (there, missing): (Vec<_>, Vec<_>) = level.iter().zip(&hits).partition(|(_, hit)| **hit);
+            for (request, _) in there.into_iter().chain(missing) {
+                self.access(request);
+            }
+            self.fetch_ahead(level, hits.contains(&false));
+        }
+        level.iter().zip(&hits).for_each(|(request, &hit)| self.count(request, hit));
+        self.pending_hits = hits;
+    }
+
+    fn fetch_ahead(&mut self, level: &[Request], waits: bool) {
+        let (Some(prefetcher), Machine::Online(cache, _)) = (&mut self.prefetcher, &mut self.machine) else { return };
+        let ahead = prefetcher.asked(level, waits, |hash| cache.contains(hash));
+        let Some(first) = level.first() else { return };
+        for Ahead { hash, size } in ahead {
+            cache.access(Access { hash, size, slot: None, kind: AccessKind::Prefetch, ..first.access });
+            cache.evicted().iter().for_each(|&hash| prefetcher.evicted(hash));
+        }
+    }
+
+    /// One request; whether it was cached.
+    fn access(&mut self, request: &Request) -> bool {
+        match &mut self.machine {
+            Machine::Online(cache, _) => {
+                let hit = cache.access(request.access) == Served::Hit;
+                if let Some(prefetcher) = self.prefetcher.as_mut().filter(|_| !hit) {
+                    cache.evicted().iter().for_each(|&hash| prefetcher.evicted(hash));
+                }
+                hit
+            }
+            Machine::Offline(cache) => {
+                match self.counting.writes_allocate || request.access.kind != AccessKind::Write {
+                    true => cache.access(request),
+                    false => cache.contains(request.key),
+                }
+            }
+        }
+    }
+
+    fn count(&mut self, request: &Request, hit: bool) {
         let access = &request.access;
-        let hit = match &mut self.machine {
-            Machine::Online(cache, _) => cache.access(*access) == Served::Hit,
-            Machine::Offline(cache) => cache.access(request),
-        };
         self.seen += 1;
         let counts = match access.kind {
             AccessKind::Read => true,
@@ -211,12 +330,19 @@ impl Cell {
         &self.clients
     }
 
-    /// Share of the transactions' levels that cost no round trip (DeToX, definition 7 by levels); none where the trace
-    /// has no transactions.
-    pub fn transactional_hit_ratio(&mut self) -> Option<f64> {
-        let levels = self.levels.as_mut()?;
-        levels.finish();
-        levels.ratio()
+    /// Critical lengths and transactional hits (DeToX, definition 7); none where the trace has no transactions.
+    pub fn transactional_hits(&self) -> Option<Thr> {
+        self.levels.as_ref().map(Levels::thr).filter(|thr| thr.length > 0)
+    }
+
+    /// Levels by their depth, and how many of them cost no round trip.
+    pub fn levels(&self) -> &[LevelTally] {
+        self.levels.as_ref().map_or(&[], Levels::by_level)
+    }
+
+    /// What became of what was fetched ahead, if anything was to be.
+    pub fn prefetched(&self) -> Option<PrefetchTally> {
+        self.prefetcher.as_ref().map(Prefetcher::tally)
     }
 
     /// Cached keys that have helped no transaction since they came in.
@@ -236,7 +362,10 @@ impl Cell {
     /// Bytes of the policy's metadata at the end; 0 for those that know the future, which nobody could build.
     pub fn metadata_bytes(&self) -> u64 {
         match &self.machine {
-            Machine::Online(cache, entry_bytes) => (cache.len() * entry_bytes + cache.ghost_bytes()) as u64,
+            Machine::Online(cache, entry_bytes) => {
+                let ahead = self.prefetcher.as_ref().map_or(0, Prefetcher::bytes);
+                (cache.len() * entry_bytes + cache.ghost_bytes() + ahead) as u64
+            }
             Machine::Offline(_) => 0,
         }
     }

@@ -3,8 +3,11 @@
 use forebay::policy::Unit;
 use serde::Serialize;
 
+use crate::ahead::PrefetchTally;
 use crate::catalog::Catalog;
 use crate::cell::{Cell, Contender, OTHER_CLIENTS, Tally};
+use crate::lab::Goal;
+use crate::levels::LevelTally;
 
 /// One policy at one size on one trace, for all clients or for one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -39,6 +42,12 @@ pub struct Row {
     pub client: Option<String>,
     /// Standard error of the hit ratio, for a sample.
     pub hit_ratio_error: Option<f64>,
+    /// Levels of transactions by their depth.
+    pub levels: Vec<LevelTally>,
+    /// Levels hit per level: what the DeToX artifact counts. It differs from `thr` where a graph is known.
+    pub level_hit_ratio: Option<f64>,
+    /// What became of what was fetched ahead.
+    pub prefetch: Option<PrefetchTally>,
 }
 
 const COLUMNS: &str = "trace,policy,unit,size_given,size,requests,hits,hit_ratio,byte_hit_ratio,thr,unhelpful_keys,\
@@ -53,7 +62,8 @@ impl Row {
         catalog: &Catalog,
         cell: &mut Cell,
     ) -> Vec<Row> {
-        let thr = cell.transactional_hit_ratio();
+        let thr = cell.transactional_hits().and_then(|thr| thr.rate());
+        let all_levels = cell.levels().iter().fold((0, 0), |sum, one| (sum.0 + one.levels, sum.1 + one.hits));
         let all = Row {
             trace: trace.to_owned(),
             policy: contender.to_string(),
@@ -70,12 +80,23 @@ impl Row {
             cpu_ns_per_request: cell.cpu_ns_per_request(),
             client: None,
             hit_ratio_error: cell.hit_ratio_error(),
+            levels: cell.levels().to_vec(),
+            level_hit_ratio: (all_levels.0 > 0).then(|| all_levels.1 as f64 / all_levels.0 as f64),
+            prefetch: cell.prefetched(),
         };
         let mut rows = vec![all.clone().with(cell.tally())];
         for (&client, &tally) in cell.clients() {
             let client = if client == OTHER_CLIENTS { "other".to_owned() } else { client.to_string() };
-            let row =
-                Row { client: Some(client), thr: None, unhelpful_keys: None, hit_ratio_error: None, ..all.clone() };
+            let row = Row {
+                client: Some(client),
+                thr: None,
+                unhelpful_keys: None,
+                hit_ratio_error: None,
+                levels: Vec::new(),
+                level_hit_ratio: None,
+                prefetch: None,
+                ..all.clone()
+            };
             rows.push(row.with(tally));
         }
         rows
@@ -108,9 +129,11 @@ fn field(text: &str) -> String {
 pub fn csv(rows: &[Row]) -> String {
     let with_clients = rows.iter().any(|row| row.client.is_some());
     let with_errors = rows.iter().any(|row| row.hit_ratio_error.is_some());
+    let with_prefetch = rows.iter().any(|row| row.prefetch.is_some());
     let mut text = COLUMNS.to_owned();
     text += if with_clients { ",client" } else { "" };
     text += if with_errors { ",hit_ratio_error" } else { "" };
+    text += if with_prefetch { ",prefetch_issued,prefetch_used,prefetch_late,prefetch_unused" } else { "" };
     text.push('\n');
     for row in rows {
         text += &format!(
@@ -134,6 +157,12 @@ pub fn csv(rows: &[Row]) -> String {
         }
         if with_errors {
             text += &row.hit_ratio_error.map_or_else(|| ",".to_owned(), |error| format!(",{error:.6}"));
+        }
+        if with_prefetch {
+            text += &row.prefetch.map_or_else(
+                || ",,,,".to_owned(),
+                |PrefetchTally { issued, used, late, unused }| format!(",{issued},{used},{late},{unused}"),
+            );
         }
         text.push('\n');
     }
@@ -162,6 +191,23 @@ pub fn table(rows: &[Row]) -> String {
         if all.iter().any(|row| row.thr.is_some()) {
             text += "\ntransactional hit ratio in %\n";
             text += &grid(&all, "", |row| row.thr.map_or("-".into(), |thr| format!("{:.2}", 100.0 * thr)));
+        }
+        let depth = all.iter().map(|row| row.levels.len()).max().unwrap_or(0);
+        for level in (0..depth).filter(|_| depth > 1) {
+            text += &format!("\nlevel {} of transactions: hits in %\n", level + 1);
+            text += &grid(&all, "", |row| match row.levels.get(level) {
+                Some(tally) if tally.levels > 0 => format!("{:.2}", 100.0 * tally.hits as f64 / tally.levels as f64),
+                _ => "-".into(),
+            });
+        }
+        if all.iter().any(|row| row.prefetch.is_some()) {
+            text += "\nfetched ahead: used, late and unused in %\n";
+            text += &grid(&all, "", |row| {
+                row.prefetch.map_or("-".into(), |PrefetchTally { issued, used, late, unused }| {
+                    let share = |count: u64| 100.0 * count as f64 / issued.max(1) as f64;
+                    format!("{:.1} {:.1} {:.1}", share(used), share(late), share(unused))
+                })
+            });
         }
         let mut clients: Vec<&str> = of_trace.iter().filter_map(|row| row.client.as_deref()).collect();
         clients.sort_by_key(|client| (client.parse::<u32>().unwrap_or(u32::MAX), *client));
@@ -207,14 +253,22 @@ fn grid(rows: &[&Row], corner: &str, show: impl Fn(&Row) -> String) -> String {
 }
 
 /// The least memory of each policy for a hit ratio, the cheapest first.
-pub fn least_memory_table(rows: &[Row], hit_ratio: f64, contenders: &[Contender]) -> String {
+pub fn least_memory_table(rows: &[Row], goal: Goal, contenders: &[Contender]) -> String {
     let mut text = String::new();
     for of_trace in rows.chunk_by(|a, b| a.trace == b.trace) {
-        text += &format!("{}: least memory for a hit ratio of {:.2} %\n", of_trace[0].trace, 100.0 * hit_ratio);
+        let (of, least) = match goal {
+            Goal::HitRatio(least) => ("hit ratio", least),
+            Goal::TransactionalHitRate(least) => ("transactional hit ratio", least),
+        };
+        text += &format!("{}: least memory for a {of} of {:.2} %\n", of_trace[0].trace, 100.0 * least);
         let mut sorted: Vec<&Row> = of_trace.iter().collect();
         sorted.sort_by_key(|row| row.size);
         for row in sorted {
-            text += &format!("{:<20} {:>16} {}  ({:.2} %)\n", row.policy, row.size, row.unit, 100.0 * row.hit_ratio);
+            let reached = match goal {
+                Goal::HitRatio(_) => row.hit_ratio,
+                Goal::TransactionalHitRate(_) => row.thr.unwrap_or_default(),
+            };
+            text += &format!("{:<20} {:>16} {}  ({:.2} %)\n", row.policy, row.size, row.unit, 100.0 * reached);
         }
         let missing = contenders.iter().map(Contender::to_string);
         for policy in missing.filter(|policy| of_trace.iter().all(|row| row.policy != *policy)) {
@@ -245,6 +299,9 @@ mod tests {
             cpu_ns_per_request: 12.34,
             client: None,
             hit_ratio_error: None,
+            levels: Vec::new(),
+            level_hit_ratio: None,
+            prefetch: None,
         }
     }
 

@@ -8,10 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
+use forebay::graph::{Graph, GraphError, Vertex};
 use forebay::policy::{PolicyError, Unit};
+use forebay_trace::fbt::Dictionary;
 use forebay_trace::{TraceError, TraceOptions};
 use thiserror::Error;
 
+use crate::ahead::Prefetch;
 use crate::catalog::{Catalog, Event, Sample};
 use crate::cell::{Cell, Contender, Counting};
 use crate::figures::Row;
@@ -43,6 +46,14 @@ pub enum LabError {
     /// A size that makes no sense.
     #[error("size '{0}': give a share of the trace (10%), objects (5000), or with --unit bytes a size (64MiB)")]
     Size(String),
+    /// A graph that does not fit the trace.
+    #[error("transaction type '{name}': {error}")]
+    Graph {
+        /// The type's name.
+        name: String,
+        /// What is wrong with it.
+        error: GraphError,
+    },
     /// Nothing is left of the trace.
     #[error("{}: no requests; is it empty, or --sample too small?", .0.display())]
     Empty(PathBuf),
@@ -115,6 +126,12 @@ pub struct LabOptions {
     pub sample: Sample,
     /// Count clients apart.
     pub per_client: bool,
+    /// A write of what is not cached lets it in; else it only updates what is.
+    pub writes_allocate: bool,
+    /// What is fetched ahead.
+    pub prefetch: Prefetch,
+    /// Graphs of transaction types, by the name that the trace knows them by, or else by number.
+    pub graphs: Vec<(String, Graph)>,
     /// How traces are read.
     pub trace: TraceOptions,
     /// Threads beside the one that reads.
@@ -147,6 +164,26 @@ pub struct Lab<'a> {
     progress: &'a dyn Progress,
     catalog: Catalog,
     records: u64,
+    /// By transaction type, with vertices as the trace numbers them.
+    graphs: Vec<(u16, Arc<Graph>)>,
+}
+
+/// What the least memory is looked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Goal {
+    /// This share of the requests hits.
+    HitRatio(f64),
+    /// This share of the transactions' critical lengths is saved.
+    TransactionalHitRate(f64),
+}
+
+impl Goal {
+    fn reached(self, row: &Row) -> bool {
+        match self {
+            Goal::HitRatio(least) => row.hit_ratio >= least,
+            Goal::TransactionalHitRate(least) => row.thr.is_some_and(|thr| thr >= least),
+        }
+    }
 }
 
 impl<'a> Lab<'a> {
@@ -156,19 +193,24 @@ impl<'a> Lab<'a> {
         progress.begin("reading keys", None);
         let mut records = 0;
         let offline = options.contenders.iter().any(Contender::is_offline);
-        let trace = forebay_trace::open_with(path, &options.trace).map_err(failed)?;
+        let mut trace = forebay_trace::open_with(path, &options.trace).map_err(failed)?;
         let met = || {
             records += 1;
             if records % PROGRESS_RECORDS == 0 {
                 progress.advance(PROGRESS_RECORDS);
             }
         };
-        let catalog = Catalog::of(trace, options.sample, offline, met).map_err(failed)?;
+        let catalog = Catalog::of(&mut trace, options.sample, offline, met).map_err(failed)?;
         progress.end();
         if catalog.requests == 0 {
             return Err(LabError::Empty(path.to_owned()));
         }
-        Ok(Lab { path, options, progress, catalog, records })
+        let numbered = options.graphs.iter().filter_map(|(name, graph)| {
+            let numbered = as_numbered(name, graph, trace.dictionary())?;
+            Some(numbered.map_err(|error| LabError::Graph { name: name.clone(), error }))
+        });
+        let graphs = numbered.collect::<Result<Vec<_>, _>>()?;
+        Ok(Lab { path, options, progress, catalog, records, graphs })
     }
 
     /// All keys, or the bytes of all, as the whole trace would have them.
@@ -189,15 +231,15 @@ impl<'a> Lab<'a> {
         self.run(&runs)
     }
 
-    /// For every policy the least memory, to about 1 %, at which it has this hit ratio; none where it never has.
-    pub fn least_memory(&self, hit_ratio: f64) -> Result<Vec<Row>, LabError> {
+    /// For every policy the least memory, to about 1 %, at which it reaches the goal; none where it never does.
+    pub fn least_memory(&self, goal: Goal) -> Result<Vec<Row>, LabError> {
         let contenders = &self.options.contenders;
         let whole = self.whole().max(1);
         let mut best: Vec<Option<Row>> =
             self.run_at(contenders.iter().map(|contender| (contender, whole)).collect())?;
         let mut ranges = vec![(0, whole); contenders.len()];
         for row in &mut best {
-            *row = row.take().filter(|row| row.hit_ratio >= hit_ratio);
+            *row = row.take().filter(|row| goal.reached(row));
         }
         for _ in 0..ROUNDS_MAX {
             let open: Vec<usize> = (0..contenders.len())
@@ -209,7 +251,7 @@ impl<'a> Lab<'a> {
             let middle = |at: usize| ranges[at].0.midpoint(ranges[at].1);
             let rows = self.run_at(open.iter().map(|&at| (&contenders[at], middle(at))).collect())?;
             for (at, row) in open.into_iter().zip(rows) {
-                let reaches = row.as_ref().is_some_and(|row| row.hit_ratio >= hit_ratio);
+                let reaches = row.as_ref().is_some_and(|row| goal.reached(row));
                 let size = ranges[at].0.midpoint(ranges[at].1);
                 if reaches {
                     ranges[at].1 = size;
@@ -236,13 +278,15 @@ impl<'a> Lab<'a> {
             reads_only: options.reads_only,
             from: (self.catalog.requests as f64 * options.warmup) as u64,
             per_client: options.per_client,
+            writes_allocate: options.writes_allocate,
+            prefetch: options.prefetch,
             transactions: self.catalog.has_transactions,
             sample_rate: options.sample.rate,
         };
         // A sample of the keys needs the same sample of the memory.
         let capacity = |size: u64| ((size as f64 * options.sample.rate).round() as u64).max(1);
         let new = |&(contender, size, _): &(&Contender, u64, &str)| {
-            Cell::new(contender, options.unit, capacity(size), counting)
+            Cell::new(contender, options.unit, capacity(size), counting, &self.graphs)
         };
         let mut cells: Vec<Cell> = runs.iter().map(new).collect();
         self.progress.begin("replaying", Some(self.records));
@@ -272,6 +316,7 @@ impl<'a> Lab<'a> {
                     for batch in receiver {
                         share.iter_mut().for_each(|cell| cell.replay(&batch));
                     }
+                    share.iter_mut().for_each(|cell| cell.finish());
                 });
             }
             self.feed(&senders)
@@ -308,6 +353,35 @@ impl<'a> Lab<'a> {
     pub fn catalog(&self) -> &Catalog {
         &self.catalog
     }
+}
+
+/// A type's graph with its number and with vertices as the trace numbers them: vertex v of an access is v - 1. `None`
+/// where the trace has no such type. A vertex that the trace does not name keeps its number if that is free.
+fn as_numbered(
+    name: &str,
+    graph: &Graph,
+    dictionary: Option<&Dictionary>,
+) -> Option<Result<(u16, Arc<Graph>), GraphError>> {
+    let named = dictionary.and_then(|known| known.txn_types().find(|(_, of_type)| ***of_type == *name.as_bytes()));
+    let of_type = named.map(|(number, _)| number).or_else(|| name.parse().ok())?;
+    let number_of = |vertex: &Vertex| {
+        let mut known = dictionary?.vertices();
+        let (key, _) = known.find(|(key, known)| key.0 == of_type && ***known == *vertex.name.as_bytes())?;
+        Some(key.1.saturating_sub(1))
+    };
+    let numbers: Vec<Option<u16>> = graph.vertices().iter().map(number_of).collect();
+    let taken = |number: u16| numbers.contains(&Some(number));
+    let mut free = (0..).filter(|&number| !taken(number));
+    let numbers: Vec<u16> =
+        numbers.iter().map(|number| number.unwrap_or_else(|| free.next().unwrap_or(u16::MAX))).collect();
+    let count = numbers.iter().map(|&number| usize::from(number) + 1).max().unwrap_or(0);
+    let mut vertices = vec![Vertex { name: String::new(), writes: false }; count];
+    for (vertex, &number) in graph.vertices().iter().zip(&numbers) {
+        vertices[usize::from(number)] = vertex.clone();
+    }
+    let edges: Vec<(u16, u16)> =
+        graph.edges().iter().map(|&(from, to)| (numbers[usize::from(from)], numbers[usize::from(to)])).collect();
+    Some(Graph::new(vertices, &edges).map(|graph| (of_type, Arc::new(graph))))
 }
 
 fn trace_name(path: &Path) -> String {

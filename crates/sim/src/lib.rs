@@ -2,11 +2,13 @@
 //!
 //! * [`lab`]: many policies at many sizes over one trace: what `forebay sim` shows. [`catalog`] knows its keys,
 //!   [`cell`] is one policy at one size, [`offline`] has those that know the future, [`levels`] follows transactions,
+//!   [`ahead`] fetches what they will ask for, [`optimum`] is the best that any policy could do on small instances,
 //!   [`figures`] are the results.
 //! * [`bare`]: a policy alone over `(key hash, size)` requests; what the reference hit counts are checked with.
 //! * [`replay`]: a trace through the live cache, with its keys, values and fills; what a server's hit ratio is compared
 //!   with.
 
+pub mod ahead;
 pub mod bare;
 pub mod catalog;
 pub mod cell;
@@ -14,4 +16,5 @@ pub mod figures;
 pub mod lab;
 pub mod levels;
 pub mod offline;
+pub mod optimum;
 pub mod replay;

@@ -5,6 +5,10 @@
 //! - `opt`: CLIC's OPT (section 6.1, and better): most *read* hits. A newcomer may stay out, and what is written before
 //!   it is read again is worth nothing. Optimal where all entries weigh the same: it is MIN with bypass over the
 //!   intervals that end in a read.
+//! - `transactional-belady` (DeToX, appendix A.1): keys whose next level that can be hit as a whole is furthest go first,
+//!   those without any before all. A newcomer may stay out. No optimum either (figure 17): [`crate::optimum`] is.
+//!
+//! What a transaction asks for at the same time comes in together, and then what is too much goes.
 
 use std::collections::BTreeSet;
 
@@ -13,13 +17,15 @@ use hashbrown::HashMap;
 
 use crate::catalog::{NEVER, Request};
 
-/// Which of the two.
+/// Which of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// MIN without bypass.
     Belady,
     /// Most read hits.
     Opt,
+    /// Levels that are hit as a whole soonest.
+    Transactional,
 }
 
 /// A cache that decides by what comes next.
@@ -42,32 +48,47 @@ impl Offline {
 
     /// Asks for a key; whether it was cached.
     pub fn access(&mut self, request: &Request) -> bool {
+        self.ask(request, true)
+    }
+
+    /// Asks for all keys of a level, which come in together.
+    pub fn access_level(&mut self, requests: &[Request]) {
+        requests.iter().for_each(|request| {
+            self.ask(request, false);
+        });
+        self.make_room(self.capacity);
+    }
+
+    fn ask(&mut self, request: &Request, alone: bool) -> bool {
         let known = self.leave(request.key);
         let next = match self.rule {
             Rule::Opt if !request.next_reads => NEVER,
+            Rule::Transactional => request.next_whole,
             _ => request.next,
         };
         let weight = known.unwrap_or_else(|| self.unit.weight(request.access.size));
         let bypasses = self.rule == Rule::Opt && next == NEVER;
         if u64::from(weight) <= self.capacity && !bypasses {
-            self.enter(request.key, next, weight);
+            self.enter(request.key, next, weight, alone);
         }
         match self.rule {
-            Rule::Belady => known.is_some(),
+            Rule::Belady | Rule::Transactional => known.is_some(),
             // A page that is only written is as good as not there; being there is no hit of a write either.
             Rule::Opt => known.is_some() && request.access.kind == AccessKind::Read,
         }
     }
 
-    fn enter(&mut self, key: u32, next: u32, weight: u32) {
-        if self.rule == Rule::Belady {
+    fn enter(&mut self, key: u32, next: u32, weight: u32, alone: bool) {
+        if self.rule == Rule::Belady && alone {
             self.make_room(self.capacity - u64::from(weight));
         }
         self.entries.insert(key, (next, weight));
         self.order.insert((next, key));
         self.used += u64::from(weight);
         // With bypass the newcomer competes as if it were in.
-        self.make_room(self.capacity);
+        if alone {
+            self.make_room(self.capacity);
+        }
     }
 
     fn make_room(&mut self, used_max: u64) {
@@ -113,7 +134,7 @@ mod tests {
             let kind = if read { AccessKind::Read } else { AccessKind::Write };
             let access = Access { kind, ..Access::read(u64::from(key), 1) };
             let next_reads = next.is_some_and(|next| trace[next].1);
-            Request { access, key, next: next.map_or(NEVER, |next| next as u32), next_reads }
+            Request { access, key, next: next.map_or(NEVER, |next| next as u32), next_reads, next_whole: NEVER }
         };
         trace.iter().enumerate().map(request).collect()
     }

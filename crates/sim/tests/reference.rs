@@ -8,6 +8,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use forebay::policy::Unit;
+use forebay_sim::ahead::Prefetch;
 use forebay_sim::catalog::Sample;
 use forebay_sim::cell::Contender;
 use forebay_sim::lab::{Lab, LabOptions, Silent, Size};
@@ -94,6 +95,9 @@ fn check(path: &Path, rows: &[&Row]) -> (Vec<String>, BTreeMap<String, f64>) {
         warmup: 0.0,
         sample: Sample { rate: 1.0, seed: 0 },
         per_client: false,
+        writes_allocate: true,
+        prefetch: Prefetch::None,
+        graphs: Vec::new(),
         trace: TraceOptions::default(),
         threads: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
     };

@@ -1,6 +1,7 @@
 //! What we send at servers to see that they are right and how fast they are.
 //!
 //! * [`client`]: our own RESP client;
+//! * [`generate`]: workloads as traces;
 //! * [`replay`]: a trace through a server, measured;
 //! * [`checkers`]: workloads that show whether transactions are serializable, one runner, and the judges of what it
 //!   saw;
@@ -10,6 +11,7 @@
 
 pub mod checkers;
 pub mod client;
+pub mod generate;
 pub mod replay;
 pub mod shop;
 

@@ -54,7 +54,11 @@ pub fn value(random: &mut Rng, bytes: usize) -> Value {
 pub fn plan(mut keys: Vec<Key>, mode: Mode, load: bool) -> Plan {
     keys.sort_unstable();
     keys.dedup();
-    Plan { locks: keys.into_iter().map(|key| PlannedLock { key, mode, load }).collect(), watched: Vec::new() }
+    Plan {
+        locks: keys.into_iter().map(|key| PlannedLock { key, mode, load }).collect(),
+        watched: Vec::new(),
+        strict: false,
+    }
 }
 
 /// Changes documents in one transaction and waits until it is published.

@@ -3,9 +3,11 @@
 //! The simulator replays traces over it, and the conformance tests check policies with it: it panics when a policy
 //! breaks the contract of [`Order`], because that is a defect of the policy and never of the input.
 
+use std::sync::Arc;
+
 use hashbrown::HashMap;
 
-use super::{Access, Hits, MARKS_MAX, Order, Policy, Settings, Slot, Unit, Why};
+use super::{Access, AccessKind, Hits, Learned, MARKS_MAX, NothingLearned, Order, Policy, Settings, Slot, Unit, Why};
 
 /// One policy over one partition.
 pub struct Bare {
@@ -13,7 +15,9 @@ pub struct Bare {
     unit: Unit,
     capacity: u64,
     used: u64,
+    learned: Arc<dyn Learned>,
     order: Box<dyn Order>,
+    writes_allocate: bool,
     entries: Vec<Option<Entry>>,
     free: Vec<Slot>,
     slots: HashMap<u64, Slot, foldhash::fast::FixedState>,
@@ -43,7 +47,9 @@ pub enum Served {
 impl Bare {
     /// An empty cache.
     pub fn new(policy: &'static Policy, settings: &Settings) -> Bare {
-        Bare::with_order(policy.hits, settings, (policy.order)(settings, (policy.learned)(settings)))
+        let learned = (policy.learned)(settings);
+        let order = (policy.order)(settings, learned.clone());
+        Bare { learned, ..Bare::with_order(policy.hits, settings, order) }
     }
 
     /// An empty cache over an order that is in no table, as a test's model is.
@@ -53,7 +59,9 @@ impl Bare {
             unit: settings.unit,
             capacity: settings.capacity,
             used: 0,
+            learned: Arc::new(NothingLearned),
             order,
+            writes_allocate: true,
             entries: Vec::new(),
             free: Vec::new(),
             slots: HashMap::with_hasher(foldhash::fast::FixedState::default()),
@@ -81,7 +89,8 @@ impl Bare {
             return Served::Hit;
         }
         let weight = u64::from(self.unit.weight(access.size));
-        if weight > self.capacity || !self.order.admit(&access) || !self.make_room(&access, weight) {
+        let allocates = self.writes_allocate || access.kind != AccessKind::Write;
+        if weight > self.capacity || !self.order.admit(&access) || !allocates || !self.make_room(&access, weight) {
             return Served::Refused;
         }
         let entry = Entry { hash: access.hash, size: access.size, marks: 0, pinned: false };
@@ -126,6 +135,16 @@ impl Bare {
             self.free.push(slot);
             self.order.removed(slot, entry.hash, why);
         }
+    }
+
+    /// What the policy learns over all partitions, of which there is one here.
+    pub fn learned(&self) -> &Arc<dyn Learned> {
+        &self.learned
+    }
+
+    /// Whether a write of what is not cached lets it in, as it does at first; else it only updates what is.
+    pub fn set_writes_allocate(&mut self, writes_allocate: bool) {
+        self.writes_allocate = writes_allocate;
     }
 
     /// A transaction ended; `committed` is false for an abort.

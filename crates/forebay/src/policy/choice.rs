@@ -149,7 +149,7 @@ mod tests {
         let mut names = HashSet::new();
         for policy in POLICIES {
             assert!(names.insert(policy.name), "{} stands twice", policy.name);
-            assert!(policy.name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'));
+            assert!(policy.name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "-+".contains(c)));
             for parameter in policy.parameters {
                 let (least, most) = parameter.range;
                 assert!((least..=most).contains(&parameter.default), "{}:{}", policy.name, parameter.name);

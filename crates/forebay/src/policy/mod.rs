@@ -14,6 +14,7 @@ mod choice;
 mod clock;
 #[cfg(test)]
 mod conformance;
+mod detox;
 mod fifo;
 mod gdsf;
 mod ghost;
@@ -42,6 +43,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+use crate::graph::Graph;
 use crate::hint::HintSet;
 
 pub use choice::{Choice, choose, markdown_table};
@@ -67,6 +69,11 @@ pub const POLICIES: &[&Policy] = &[
     &s3_fifo::S3_FIFO,
     &sieve::SIEVE,
     &w_tinylfu::W_TINYLFU,
+    &detox::POLICIES[0],
+    &detox::POLICIES[1],
+    &detox::POLICIES[2],
+    &detox::POLICIES[3],
+    &detox::POLICIES[4],
 ];
 
 /// One policy, declared once.
@@ -294,6 +301,12 @@ pub trait Learned: Send + Sync + Any {
     /// Bytes that it occupies.
     fn bytes(&self) -> usize {
         0
+    }
+
+    /// What a transaction type looks like, for policies that score by it; types without a graph go by levels. Another
+    /// graph for the same type replaces the one before, from the next transaction that ends.
+    fn register_graph(&self, txn_type: u16, graph: &Arc<Graph>) {
+        let _ = (txn_type, graph);
     }
 }
 

@@ -18,6 +18,7 @@ mod locks;
 mod outside;
 mod placed;
 mod plan;
+pub mod prefetch;
 mod published;
 mod settled;
 mod space;

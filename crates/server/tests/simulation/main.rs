@@ -9,9 +9,13 @@
 mod book;
 mod client;
 mod connection;
+#[path = "../../../forebay/tests/simulation/detached.rs"]
+mod detached;
 #[path = "../../../forebay/tests/simulation/oracle.rs"]
 mod oracle;
 mod orders;
+#[path = "../../../forebay/tests/simulation/outages.rs"]
+mod outages;
 #[path = "../../../forebay/tests/simulation/seeds.rs"]
 mod seeds;
 #[path = "../../../forebay/tests/simulation/unordered.rs"]
@@ -39,6 +43,11 @@ fn faulty_stores() {
 #[test]
 fn crashing_disks() {
     run_all("crashing_disks", Scenario::Disk);
+}
+
+#[test]
+fn outages() {
+    run_all("outages", Scenario::Outage);
 }
 
 /// Some runs, crashed at each of their steps in turn.

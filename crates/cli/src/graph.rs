@@ -1,0 +1,214 @@
+//! `forebay graph`: transaction types, their groups, and a picture of them.
+
+mod picture;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+use forebay::graph::{Graph, Groups, POWERSET_VERTICES_MAX, Scorer, VERTICES_MAX, Vertex, VertexSet};
+
+use crate::error::CommandError;
+use crate::node;
+
+/// Groups that are listed; of more only the number is shown.
+const GROUPS_SHOWN_MAX: usize = 64;
+
+/// Most types in a file.
+const TYPES_MAX: usize = 1000;
+
+const EXAMPLES: &str = "\
+A file of transaction types, in TOML:
+  [[type]]
+  name = \"Balance\"
+  [[type.vertex]]
+  name = \"account\"
+  [[type.vertex]]
+  name = \"savings\"
+  after = [\"account\"]
+  [[type.vertex]]
+  name = \"balance\"
+  after = [\"savings\"]
+  writes = true
+
+A vertex is an access, `after` names what determines its key or value. Vertices
+may stand in any order.
+
+Examples:
+  forebay graph bank.toml                 which accesses have to be cached together
+  forebay graph bank.toml --svg bank.svg  the same as a picture
+  forebay sim bank.fbt --graphs bank.toml --policy detox,lru --size 25%";
+
+/// What can be typed after `forebay graph`.
+#[derive(Args, Clone, Debug)]
+struct GraphArgs {
+    /// Transaction types, in TOML
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Draw them into this file, which is replaced
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+/// The subcommand, to be put into the whole command line.
+pub fn command() -> Command {
+    GraphArgs::augment_args(Command::new("graph"))
+        .about("Show which accesses of a transaction type have to be cached together, and draw it")
+        .long_about(None)
+        .after_help(EXAMPLES)
+        .arg_required_else_help(true)
+}
+
+/// Runs it.
+pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
+    let args = GraphArgs::from_arg_matches(matches).map_err(|error| CommandError::Failed(error.to_string()))?;
+    let types = read(&args.file)?;
+    for (name, graph) in &types {
+        node::print(&described(name, graph));
+    }
+    if let Some(path) = &args.svg {
+        std::fs::write(path, picture::svg(&types))
+            .map_err(|error| CommandError::Failed(format!("can't write {}: {error}", path.display())))?;
+    }
+    Ok(())
+}
+
+/// The types of a file, by name.
+pub fn read(path: &Path) -> Result<Vec<(String, Graph)>, CommandError> {
+    let wrong = |why: String| CommandError::Usage(format!("{}: {why}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
+    parse(&text).map_err(wrong)
+}
+
+fn parse(text: &str) -> Result<Vec<(String, Graph)>, String> {
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
+    if let Some(other) = table.keys().find(|key| *key != "type") {
+        return Err(format!("'{other}' is not known; types stand under [[type]]"));
+    }
+    let types = table.get("type").and_then(toml::Value::as_array).ok_or("no transaction type; begin with [[type]]")?;
+    if types.len() > TYPES_MAX {
+        return Err(format!("{} types are more than {TYPES_MAX}", types.len()));
+    }
+    types.iter().map(parse_type).collect()
+}
+
+fn name_of<'a>(value: &'a toml::Value, what: &str) -> Result<&'a str, String> {
+    value.get("name").and_then(toml::Value::as_str).ok_or(format!("a {what} without name = \"..\""))
+}
+
+fn parse_type(value: &toml::Value) -> Result<(String, Graph), String> {
+    let name = name_of(value, "type")?;
+    let inside = |why: String| format!("type '{name}': {why}");
+    let none = Vec::new();
+    let entries = value.get("vertex").and_then(toml::Value::as_array).unwrap_or(&none);
+    if entries.is_empty() || entries.len() > VERTICES_MAX {
+        return Err(inside(format!("{} vertices; give 1 to {VERTICES_MAX} as [[type.vertex]]", entries.len())));
+    }
+    let mut vertices: Vec<Vertex> = Vec::new();
+    for entry in entries {
+        let known = ["name", "after", "writes"];
+        if let Some(other) = entry.as_table().and_then(|table| table.keys().find(|key| !known.contains(&key.as_str())))
+        {
+            return Err(inside(format!("a vertex has {}, not '{other}'", known.join(", "))));
+        }
+        let vertex = name_of(entry, "vertex").map_err(inside)?;
+        if vertices.iter().any(|known| known.name == vertex) {
+            return Err(inside(format!("two vertices have the name '{vertex}'")));
+        }
+        let writes = entry.get("writes").and_then(toml::Value::as_bool).unwrap_or(false);
+        vertices.push(Vertex { name: vertex.to_owned(), writes });
+    }
+    let mut edges = Vec::new();
+    for (to, entry) in entries.iter().enumerate() {
+        for before in entry.get("after").and_then(toml::Value::as_array).unwrap_or(&none) {
+            let from = vertices.iter().position(|vertex| Some(vertex.name.as_str()) == before.as_str());
+            let from =
+                from.ok_or_else(|| inside(format!("after = {before:?} in '{}': no such vertex", vertices[to].name)))?;
+            edges.push((from as u16, to as u16));
+        }
+    }
+    let graph = Graph::new(vertices, &edges).map_err(|error| inside(error.to_string()))?;
+    Ok((name.to_owned(), graph))
+}
+
+fn names(graph: &Graph, set: &VertexSet) -> String {
+    set.iter().map(|v| graph.vertices()[v].name.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+/// A type in words.
+fn described(name: &str, graph: &Graph) -> String {
+    let length = graph.critical_length(&VertexSet::EMPTY);
+    let mut text = format!("{name}: {} accesses, critical length {length}\n", graph.len());
+    let counted = |count: Option<u128>| count.map_or("very many".to_owned(), |count| count.to_string());
+    text += &format!(
+        "  complete groups: {}, {} where interchangeable ones are one\n",
+        counted(graph.complete_groups_count()),
+        counted(graph.compressed_groups_count()),
+    );
+    for class in Scorer::new(Arc::new(graph.clone())).classes() {
+        let sets: Vec<String> = class.iter().map(|unit| format!("{{{}}}", names(graph, unit))).collect();
+        text += &format!("  interchangeable: {}\n", sets.join(" "));
+    }
+    // Listed only where few enough can be expected; the powerset is tried for that.
+    let few = graph.complete_groups_count().is_some_and(|count| count <= GROUPS_SHOWN_MAX as u128);
+    let groups = Groups::of(graph, POWERSET_VERTICES_MAX).filter(|_| few);
+    for group in groups.iter().flat_map(Groups::list) {
+        text += &format!("  saves {} of {length}: {{{}}}\n", group.hits, names(graph, &group.vertices));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIGURE_6A: &str = "[[type]]\nname = 'T'\n[[type.vertex]]\nname = 'd'\nafter = ['c']\n[[type.vertex]]\n\
+        name = 'a'\n[[type.vertex]]\nname = 'b'\nafter = ['a']\n[[type.vertex]]\nname = 'c'\nafter = ['a']\n";
+
+    #[test]
+    fn types_are_read_and_described() {
+        let types = parse(FIGURE_6A).expect("types");
+        let text = described(&types[0].0, &types[0].1);
+        assert!(text.starts_with("T: 4 accesses, critical length 3\n  complete groups: 7, "), "{text}");
+        assert!(text.contains("interchangeable: {c} {d}") || text.contains("interchangeable: {d} {c}"), "{text}");
+        assert!(text.contains("saves 1 of 3: {c}\n") && text.contains("saves 2 of 3: {d, b, c}\n"), "{text}");
+        assert_eq!(text.lines().filter(|line| line.contains("saves")).count(), 7, "{text}");
+    }
+
+    #[test]
+    fn every_workloads_types_are_read() {
+        for workload in forebay_workload::generate::WORKLOADS {
+            let text = forebay_workload::generate::types_toml(workload, workload.defaults.1);
+            let types = (workload.types)(workload.defaults.1);
+            let graphs: Vec<_> =
+                types.iter().filter_map(|of_type| Some((of_type.name, of_type.graph()?.ok()?))).collect();
+            match parse(&text) {
+                Ok(read) => {
+                    assert!(
+                        read.iter().map(|(name, graph)| (name.as_str(), graph)).eq(graphs.iter().map(|(n, g)| (*n, g)))
+                    )
+                }
+                Err(why) => {
+                    assert!(graphs.is_empty() && why.contains("no transaction type"), "{}: {why}", workload.name)
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn says_what_is_wrong() {
+        for (text, why) in [
+            ("", "no transaction type"),
+            ("typ = 1", "'typ' is not known"),
+            ("[[type]]\nname = 'T'", "type 'T': 0 vertices"),
+            ("[[type]]\nname = 'T'\n[[type.vertex]]\nafter = []", "a vertex without name"),
+            ("[[type]]\nname = 'T'\n[[type.vertex]]\nname = 'a'\nbefore = 1", "not 'before'"),
+            ("[[type]]\nname = 'T'\n[[type.vertex]]\nname = 'a'\nafter = ['x']", "no such vertex"),
+            ("[[type]]\nname = 'T'\n[[type.vertex]]\nname = 'a'\nafter = ['a']", "'a' depends on itself"),
+            ("[[type]]\nname = 'T'\n[[type.vertex]]\nname = 'a'\n[[type.vertex]]\nname = 'a'", "two vertices"),
+        ] {
+            let error = parse(text).expect_err(text);
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+}

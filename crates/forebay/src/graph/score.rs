@@ -1,0 +1,269 @@
+//! Instance scores of one transaction (section 4.2.2) without a list of groups.
+//!
+//! The best group is `max f * k / cost(f, k)` over frequencies f that occur and reductions k, where cost(f, k) is the
+//! size of the smallest group of keys at least that frequent that takes k off the critical length. The next one costs
+//! the same with the first for free, and so on: at most as many rounds as the critical length.
+
+use std::sync::Arc;
+
+use super::curve::{Cost, Curves};
+use super::cut::NEVER;
+use super::shape::Shape;
+use super::{Graph, VERTICES_MAX, VertexSet};
+
+/// What one transaction asked for at one vertex.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Load {
+    /// Nothing: this transaction left it out.
+    Absent,
+    /// Something that is never cached: a write, or a key too large for the cache.
+    Never,
+    /// Keys, the rarest of which was asked for `frequency` times (above 0), and which weigh `size` together (1 to 2^48).
+    Keys {
+        /// Accesses of the rarest key, this one included.
+        frequency: f64,
+        /// Weight of all keys.
+        size: u64,
+    },
+}
+
+/// A group that was chosen, and its score.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pick {
+    /// All that is cached then, the groups chosen before included.
+    pub vertices: VertexSet,
+    /// What those get as their instance score that were not in a group before.
+    pub score: f64,
+}
+
+/// Scores transactions of one type.
+#[derive(Clone, Debug)]
+pub struct Scorer {
+    graph: Arc<Graph>,
+    shape: Shape,
+}
+
+/// Memory of a scorer between transactions; one for each thread.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    curves: Curves,
+    units: Vec<Load>,
+    /// Vertices that were asked for.
+    present: VertexSet,
+    thresholds: Vec<f64>,
+    /// By vertex: the instance score of the transaction that was scored last.
+    scores: Vec<f64>,
+    picks: Vec<Pick>,
+}
+
+impl Scratch {
+    /// By vertex, what the last transaction's keys score; 0 where no group has them.
+    pub fn scores(&self) -> &[f64] {
+        &self.scores
+    }
+
+    /// The groups in the order in which they were chosen.
+    pub fn picks(&self) -> &[Pick] {
+        &self.picks
+    }
+}
+
+/// What is chosen so far.
+struct Chosen {
+    vertices: VertexSet,
+    size: u64,
+    hits: usize,
+    /// The least frequency in it.
+    frequency: f64,
+}
+
+/// The best extension found so far.
+#[derive(Clone, Copy)]
+struct Best {
+    score: f64,
+    threshold: f64,
+    /// Beyond the hits of what is chosen.
+    reduction: usize,
+}
+
+impl Scorer {
+    /// Compiles a transaction type: O(V^3 / 64) at worst.
+    pub fn new(graph: Arc<Graph>) -> Scorer {
+        let shape = Shape::of(&graph);
+        Scorer { graph, shape }
+    }
+
+    /// The graph.
+    pub fn graph(&self) -> &Arc<Graph> {
+        &self.graph
+    }
+
+    /// Units that can stand for each other, as sets of vertices, class by class (section 5.1).
+    pub fn classes(&self) -> Vec<Vec<VertexSet>> {
+        let sets = |class: Vec<u16>| class.into_iter().map(|unit| self.shape.units[usize::from(unit)]).collect();
+        self.shape.classes().into_iter().map(sets).collect()
+    }
+
+    /// Computes instance scores for a transaction with these loads by vertex; a vertex beyond the slice is absent.
+    pub fn score(&self, loads: &[Load], scratch: &mut Scratch) {
+        self.load_units(loads, scratch);
+        scratch.picks.clear();
+        scratch.scores.clear();
+        scratch.scores.resize(self.graph.len(), 0.0);
+        let mut chosen = Chosen { vertices: VertexSet::EMPTY, size: 0, hits: 0, frequency: f64::INFINITY };
+        while let Some(best) = self.best(&chosen, scratch) {
+            self.take(&mut chosen, best, scratch);
+        }
+    }
+
+    /// A unit's frequency is that of its rarest vertex, its size the sum.
+    fn load_units(&self, loads: &[Load], scratch: &mut Scratch) {
+        scratch.units.clear();
+        scratch.units.resize(self.shape.units.len(), Load::Absent);
+        scratch.present = VertexSet::EMPTY;
+        for (v, &load) in loads.iter().enumerate().take(self.graph.len()) {
+            let load = match self.graph.vertices()[v].writes && load != Load::Absent {
+                true => Load::Never,
+                false => load,
+            };
+            if load != Load::Absent {
+                scratch.present.insert(v);
+            }
+            let unit = &mut scratch.units[usize::from(self.shape.unit_of[v])];
+            *unit = match (*unit, load) {
+                (Load::Absent, other) | (other, Load::Absent) => other,
+                (Load::Never, _) | (_, Load::Never) => Load::Never,
+                (Load::Keys { frequency, size }, Load::Keys { frequency: f, size: s }) => {
+                    Load::Keys { frequency: frequency.min(f), size: size + s }
+                }
+            };
+        }
+    }
+
+    /// Costs for one threshold, given what is chosen: units that are chosen have become [`Load::Absent`].
+    fn cost(units: &[Load], threshold: f64) -> impl Fn(u16) -> Cost {
+        move |unit| match units[usize::from(unit)] {
+            Load::Absent => Cost::Free,
+            Load::Keys { frequency, size } if frequency >= threshold => Cost::Open(size),
+            Load::Keys { .. } | Load::Never => Cost::Never,
+        }
+    }
+
+    /// The extension of `chosen` with the highest score; among equals the one that takes the least.
+    fn best(&self, chosen: &Chosen, scratch: &mut Scratch) -> Option<Best> {
+        let Scratch { curves, units, thresholds, .. } = scratch;
+        thresholds.clear();
+        thresholds.extend(units.iter().filter_map(|unit| match unit {
+            Load::Keys { frequency, .. } => Some(frequency.min(chosen.frequency)),
+            _ => None,
+        }));
+        thresholds.sort_unstable_by(|a, b| b.total_cmp(a));
+        thresholds.dedup();
+        if thresholds.is_empty() {
+            return None;
+        }
+        // With all keys allowed: what no threshold can better.
+        let mut bound = None;
+        let mut best: Option<Best> = None;
+        for (at, &threshold) in thresholds.iter().enumerate() {
+            if let (Some(best), Some(bound)) = (best, bound)
+                && threshold * bound <= best.score
+            {
+                break;
+            }
+            curves.compute(&self.shape, &Scorer::cost(units, threshold));
+            if let Some((ratio, reduction)) = most(chosen, curves.whole()) {
+                let score = threshold * ratio;
+                if best.is_none_or(|best| score > best.score) {
+                    best = Some(Best { score, threshold, reduction });
+                }
+                if bound.is_none() && at + 1 < thresholds.len() {
+                    curves.compute(&self.shape, &Scorer::cost(units, 0.0));
+                    bound = most(chosen, curves.whole()).map(|(ratio, _)| ratio);
+                }
+            }
+        }
+        best
+    }
+
+    /// Adds the units of an extension to what is chosen.
+    fn take(&self, chosen: &mut Chosen, best: Best, scratch: &mut Scratch) {
+        let Scratch { curves, units, present, scores, picks, .. } = scratch;
+        let added = {
+            let cost = Scorer::cost(units, best.threshold);
+            curves.compute(&self.shape, &cost);
+            curves.units(&self.shape, &cost, best.reduction)
+        };
+        let mut new = VertexSet::EMPTY;
+        for unit in added.iter() {
+            if let Load::Keys { frequency, size } = std::mem::replace(&mut units[unit], Load::Absent) {
+                chosen.frequency = chosen.frequency.min(frequency);
+                chosen.size += size;
+                new = new.union(&self.shape.units[unit].intersection(present));
+            }
+        }
+        chosen.hits += best.reduction;
+        chosen.vertices = chosen.vertices.union(&new);
+        // The group's own least frequency can be above the threshold that it was found with.
+        let score = chosen.frequency * chosen.hits as f64 / chosen.size as f64;
+        new.iter().filter(|&v| v < VERTICES_MAX).for_each(|v| scores[v] = score);
+        picks.push(Pick { vertices: chosen.vertices, score });
+    }
+
+    /// For each reduction of the critical length the best group and its score, with nothing chosen before: the best of
+    /// each compressed group (section 5.1).
+    pub fn best_by_reduction(&self, loads: &[Load], scratch: &mut Scratch) -> Vec<Pick> {
+        self.load_units(loads, scratch);
+        let Scratch { curves, units, present, thresholds, .. } = scratch;
+        let frequency = |unit: &Load| match unit {
+            Load::Keys { frequency, .. } => Some(*frequency),
+            _ => None,
+        };
+        thresholds.clear();
+        thresholds.extend(units.iter().filter_map(frequency));
+        let mut best: Vec<Option<(f64, f64)>> = Vec::new();
+        for &threshold in thresholds.iter() {
+            curves.compute(&self.shape, &Scorer::cost(units, threshold));
+            let mut total = 0;
+            for (place, &marginal) in curves.whole().iter().enumerate().take_while(|(_, marginal)| **marginal < NEVER) {
+                total += marginal;
+                let score = threshold * (place + 1) as f64 / total as f64;
+                best.resize(best.len().max(place + 1), None);
+                if best[place].is_none_or(|(most, _)| score > most) {
+                    best[place] = Some((score, threshold));
+                }
+            }
+        }
+        let pick = |(place, found): (usize, &Option<(f64, f64)>)| {
+            let (score, threshold) = (*found)?;
+            let cost = Scorer::cost(units, threshold);
+            curves.compute(&self.shape, &cost);
+            let units = curves.units(&self.shape, &cost, place + 1);
+            let sets = units.iter().map(|unit| self.shape.units[unit].intersection(present));
+            Some(Pick { vertices: sets.fold(VertexSet::EMPTY, |all, set| all.union(&set)), score })
+        };
+        best.iter().enumerate().filter_map(pick).collect()
+    }
+
+    /// By vertex whether it is there and not cached: what is left of the critical length.
+    pub fn remaining_length(&self, present: &VertexSet, cached: &VertexSet) -> u32 {
+        let all: VertexSet = (0..self.graph.len()).collect();
+        self.graph.critical_length(&all.without(present).union(cached))
+    }
+}
+
+/// The most hits per size that the chosen and an extension by this curve have together, and how far it goes beyond.
+fn most(chosen: &Chosen, curve: &[u64]) -> Option<(f64, usize)> {
+    let (mut best, mut size): (Option<(f64, usize)>, u64) = (None, chosen.size);
+    for (place, &marginal) in curve.iter().enumerate() {
+        if marginal >= NEVER {
+            break;
+        }
+        size += marginal;
+        let ratio = (chosen.hits + place + 1) as f64 / size as f64;
+        if best.is_none_or(|(most, _)| ratio > most) {
+            best = Some((ratio, place + 1));
+        }
+    }
+    best
+}

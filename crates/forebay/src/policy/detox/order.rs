@@ -1,0 +1,462 @@
+//! The part of one partition: figures of its entries, candidates, and keys that left.
+
+use std::sync::Arc;
+
+use super::learned::{NONE, Touch, Transactions};
+use super::remembered::{Known, Remembered};
+use super::{Aggregate, Tuning};
+use crate::policy::random::Random;
+use crate::policy::{Access, AccessKind, Order, Settings, Slot, Unit, Why};
+
+/// Charged for each entry: its figures, and its place among those that may go.
+pub(super) const SLOT_BYTES: usize = size_of::<Entry>() + size_of::<Slot>();
+
+/// Accesses for each tick by which figures lose weight.
+const TICK_ACCESSES: u32 = 64;
+
+/// Counts up to here are exact where frequencies are counted in steps that get rarer, and by how much they do.
+const LOG_EXACT: f32 = 5.0;
+const LOG_FACTOR: f64 = 0.1;
+
+/// How far an estimated median moves with each score, as a share.
+const MEDIAN_STEP: f32 = 0.05;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    Out,
+    In,
+    Pinned,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    hash: u64,
+    /// The aggregate of its instance scores, and the age when it was last asked for.
+    score: f64,
+    known: Known,
+    weight: u32,
+    /// The transaction that asked for it last.
+    txn: u32,
+    /// Place among the candidates.
+    place: u32,
+    /// The level at which it did.
+    level: u16,
+    state: State,
+}
+
+const OUT: Entry = Entry {
+    hash: 0,
+    score: 0.0,
+    known: Known { frequency: 0.0, total: 0.0, touched: 0 },
+    weight: 0,
+    txn: 0,
+    place: NONE,
+    level: 0,
+    state: State::Out,
+};
+
+/// A key that was missed and may come in.
+#[derive(Clone, Copy)]
+struct Incoming {
+    hash: u64,
+    known: Known,
+}
+
+/// See the module.
+pub(super) struct Detox {
+    unit: Unit,
+    tuning: Tuning,
+    transactions: Arc<Transactions>,
+    number: u32,
+    admits: bool,
+    random: Random,
+    /// Accesses heard of.
+    now: u64,
+    entries: Vec<Entry>,
+    /// All that may go, in no order.
+    candidates: Vec<Slot>,
+    /// The lowest of the candidates that were looked at, lowest first.
+    pool: Vec<Slot>,
+    scored: Vec<(f64, Slot)>,
+    incoming: Option<Incoming>,
+    remembered: Remembered,
+}
+
+/// By which an entry knows the transaction that asked for it last; 0 is none.
+fn txn_print(txn: u64) -> u32 {
+    match txn {
+        0 => 0,
+        txn => ((txn.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32).max(1),
+    }
+}
+
+impl Detox {
+    pub fn new(settings: &Settings, tuning: Tuning, transactions: Arc<Transactions>, admits: bool) -> Detox {
+        let number = transactions.new_order();
+        Detox {
+            unit: settings.unit,
+            tuning,
+            number,
+            transactions,
+            admits,
+            random: Random::new(tuning.seed.wrapping_add(u64::from(number))),
+            now: 0,
+            entries: Vec::new(),
+            candidates: Vec::new(),
+            pool: Vec::new(),
+            scored: Vec::new(),
+            incoming: None,
+            remembered: Remembered::new(),
+        }
+    }
+
+    fn tick(&self) -> u32 {
+        (self.now / u64::from(TICK_ACCESSES)) as u32
+    }
+
+    /// What is left of the weight of figures that were brought up to date at `touched`.
+    fn fading(&self, touched: u32) -> f64 {
+        if self.tuning.half_life == 0.0 {
+            return 1.0;
+        }
+        let passed = f64::from(self.tick().wrapping_sub(touched)) * f64::from(TICK_ACCESSES);
+        let live = self.candidates.len().max(1) as f64;
+        (-passed / (self.tuning.half_life * live)).exp2()
+    }
+
+    /// Brings figures up to date.
+    fn fade(&self, known: &mut Known) {
+        let fading = self.fading(known.touched) as f32;
+        known.frequency *= fading;
+        if self.tuning.aggregate == Aggregate::Average {
+            known.total *= fading;
+        }
+        known.touched = self.tick();
+    }
+
+    fn count(&mut self, known: &mut Known) {
+        self.fade(known);
+        let step = match self.tuning.logarithmic && known.frequency > LOG_EXACT {
+            true => self.random.share() < LOG_FACTOR / f64::from(known.frequency - LOG_EXACT).max(LOG_FACTOR),
+            false => true,
+        };
+        known.frequency += f32::from(u8::from(step));
+    }
+
+    /// Takes an instance score in.
+    fn learn(&self, known: &mut Known, score: f32) {
+        known.total = match self.tuning.aggregate {
+            Aggregate::Average => known.total + score,
+            Aggregate::Max => known.total.max(score),
+            Aggregate::Min if known.total > 0.0 => known.total.min(score),
+            Aggregate::Median if known.total > 0.0 && score > known.total => known.total * (1.0 + MEDIAN_STEP),
+            Aggregate::Median if known.total > 0.0 && score < known.total => known.total / (1.0 + MEDIAN_STEP),
+            Aggregate::Median if known.total > 0.0 => known.total,
+            Aggregate::Min | Aggregate::Median => score,
+        };
+    }
+
+    /// One value for all instance scores (section 4.2.3).
+    fn aggregate(&self, known: &Known) -> f64 {
+        match self.tuning.aggregate {
+            Aggregate::Average => f64::from(known.total) / f64::from(known.frequency).max(f64::MIN_POSITIVE),
+            Aggregate::Max | Aggregate::Min | Aggregate::Median => f64::from(known.total),
+        }
+    }
+
+    fn aged(&self, known: &Known) -> f64 {
+        self.aggregate(known) + self.tuning.factor * self.transactions.age()
+    }
+
+    /// What an entry is worth now.
+    fn worth(&self, slot: Slot) -> f64 {
+        let entry = &self.entries[slot as usize];
+        match self.tuning.half_life == 0.0 {
+            true => entry.score,
+            false => entry.score - self.aggregate(&entry.known) * (1.0 - self.fading(entry.known.touched)),
+        }
+    }
+
+    fn remember(&mut self, hash: u64, known: Known) {
+        let limit = (self.tuning.ghosts * (self.candidates.len() + 1) as f64) as usize;
+        if limit > 0 {
+            self.remembered.insert(hash, known, limit);
+        }
+    }
+
+    fn touch(&self, access: &Access, slot: Slot, weight: u32, known: &Known, counted: bool) {
+        let reads = access.kind == AccessKind::Read;
+        let touch = Touch {
+            hash: access.hash,
+            order: self.number,
+            slot,
+            weight,
+            frequency: known.frequency,
+            level: access.level,
+            vertex: access.vertex,
+            reads,
+            counted: counted && reads,
+            score: 0.0,
+        };
+        self.transactions.touch(access.txn, access.txn_type, touch);
+    }
+
+    fn enter(&mut self, slot: Slot) {
+        self.entries[slot as usize].place = self.candidates.len() as u32;
+        self.candidates.push(slot);
+    }
+
+    fn leave(&mut self, slot: Slot) {
+        let place = std::mem::replace(&mut self.entries[slot as usize].place, NONE);
+        if place != NONE {
+            self.candidates.swap_remove(place as usize);
+            if let Some(&moved) = self.candidates.get(place as usize) {
+                self.entries[moved as usize].place = place;
+            }
+            self.pool.retain(|&candidate| candidate != slot);
+        }
+    }
+
+    /// Whether `incoming` came in the same level of the same transaction as `slot` was last asked for.
+    fn is_company(&self, slot: Slot, incoming: &Access) -> bool {
+        let entry = &self.entries[slot as usize];
+        incoming.slot.is_none()
+            && entry.txn != 0
+            && entry.txn == txn_print(incoming.txn)
+            && entry.level == incoming.level
+    }
+
+    /// Looks at some more candidates and keeps the lowest of all that were looked at.
+    fn refill(&mut self) {
+        self.scored.clear();
+        for place in 0..self.pool.len() {
+            let slot = self.pool[place];
+            self.scored.push((self.worth(slot), slot));
+        }
+        for _ in 0..self.tuning.sample.min(self.candidates.len()) {
+            let slot = self.candidates[self.random.index(self.candidates.len())];
+            if !self.scored.iter().any(|&(_, known)| known == slot) {
+                self.scored.push((self.worth(slot), slot));
+            }
+        }
+        self.scored.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let kept = self.scored.iter().take(self.tuning.pool).map(|&(_, slot)| slot);
+        self.pool.clear();
+        self.pool.extend(kept);
+    }
+
+    /// A newcomer's score, as far as one can tell before its transaction has ended.
+    fn promise(&self, incoming: &Access) -> f64 {
+        let known = match self.incoming {
+            Some(known) if known.hash == incoming.hash => known.known,
+            _ => Known::default(),
+        };
+        match incoming.txn {
+            0 => {
+                let alone = f64::from(known.frequency) / f64::from(self.unit.weight(incoming.size));
+                alone + self.tuning.factor * self.transactions.age()
+            }
+            _ => self.aged(&known),
+        }
+    }
+}
+
+impl Order for Detox {
+    fn access(&mut self, slot: Slot, access: &Access) {
+        self.now += 1;
+        let Some(mut entry) = self.entries.get(slot as usize).copied().filter(|entry| entry.state != State::Out) else {
+            return;
+        };
+        let counted = access.kind == AccessKind::Read && (access.txn == 0 || entry.txn != txn_print(access.txn));
+        if counted {
+            let mut known = entry.known;
+            self.count(&mut known);
+            if access.txn == 0 {
+                let alone = known.frequency / entry.weight as f32;
+                self.learn(&mut known, alone);
+                entry.score = self.aged(&known);
+            }
+            entry.known = known;
+        }
+        if access.txn != 0 && matches!(access.kind, AccessKind::Read | AccessKind::Write) {
+            self.touch(access, slot, entry.weight, &entry.known, counted);
+        }
+        (entry.txn, entry.level) = (txn_print(access.txn), access.level);
+        self.entries[slot as usize] = entry;
+    }
+
+    fn admit(&mut self, access: &Access) -> bool {
+        self.now += 1;
+        if let Some(refused) = self.incoming.take() {
+            self.remember(refused.hash, refused.known);
+        }
+        let mut known = self.remembered.get(access.hash).unwrap_or_default();
+        match access.kind {
+            AccessKind::Write => {
+                if access.txn != 0 {
+                    self.touch(access, NONE, self.unit.weight(access.size), &known, false);
+                }
+                return false;
+            }
+            AccessKind::Read => self.count(&mut known),
+            AccessKind::Prefetch | AccessKind::Demote => {}
+        }
+        if access.txn != 0 && access.kind == AccessKind::Read {
+            self.touch(access, NONE, self.unit.weight(access.size), &known, true);
+        }
+        self.incoming = Some(Incoming { hash: access.hash, known });
+        true
+    }
+
+    fn inserted(&mut self, slot: Slot, access: &Access) {
+        let weight = self.unit.weight(access.size);
+        let mut known = match self.incoming.take() {
+            Some(incoming) if incoming.hash == access.hash => incoming.known,
+            other => {
+                self.incoming = other;
+                Known::default()
+            }
+        };
+        self.remembered.take(access.hash);
+        if access.txn == 0 && access.kind == AccessKind::Read {
+            let alone = known.frequency / weight as f32;
+            self.learn(&mut known, alone);
+        }
+        if access.txn != 0 && access.kind == AccessKind::Read {
+            self.transactions.placed(access.txn, access.hash, self.number, slot);
+        }
+        let entry = Entry {
+            hash: access.hash,
+            score: self.aged(&known),
+            known,
+            weight,
+            // What was fetched ahead is still to be counted when its transaction asks for it.
+            txn: if access.kind == AccessKind::Read { txn_print(access.txn) } else { 0 },
+            place: NONE,
+            level: access.level,
+            state: State::In,
+        };
+        if slot as usize >= self.entries.len() {
+            self.entries.resize(slot as usize + 1, OUT);
+        }
+        self.entries[slot as usize] = entry;
+        self.enter(slot);
+    }
+
+    fn resized(&mut self, slot: Slot, size: u32) {
+        self.entries[slot as usize].weight = self.unit.weight(size);
+    }
+
+    fn removed(&mut self, slot: Slot, hash: u64, why: Why) {
+        let worth = self.worth(slot);
+        self.leave(slot);
+        let entry = std::mem::replace(&mut self.entries[slot as usize], OUT);
+        if why == Why::Evicted {
+            self.transactions.raise_age(worth);
+            self.remember(hash, entry.known);
+        }
+    }
+
+    fn victim(&mut self, incoming: &Access, _: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
+        self.refill();
+        let found = self.scored.iter().find(|&&(_, slot)| !self.is_company(slot, incoming)).copied();
+        // Where a level is about as large as the cache, a sample may hold nothing else.
+        let (worth, slot) = found.or_else(|| {
+            let other = |slot: &&Slot| !self.is_company(**slot, incoming);
+            self.candidates.iter().find(other).map(|&slot| (self.worth(slot), slot))
+        })?;
+        if self.admits && incoming.slot.is_none() && self.promise(incoming) < worth {
+            return None;
+        }
+        Some(slot)
+    }
+
+    fn withdraw(&mut self, slot: Slot) {
+        self.leave(slot);
+        self.entries[slot as usize].state = State::Pinned;
+    }
+
+    fn restore(&mut self, slot: Slot) {
+        self.entries[slot as usize].state = State::In;
+        self.enter(slot);
+    }
+
+    fn ended(&mut self, txn: u64, committed: bool) {
+        let transactions = self.transactions.clone();
+        transactions.ended(self.number, txn, committed, |touches| {
+            let number = self.number;
+            for touch in touches.iter().filter(|touch| touch.order == number && touch.counted) {
+                let entry = self.entries.get(touch.slot as usize).copied();
+                let entry = entry.filter(|entry| entry.state != State::Out && entry.hash == touch.hash);
+                let mut known = match entry.map(|entry| entry.known).or_else(|| self.known_outside(touch.hash)) {
+                    Some(known) => known,
+                    None => continue,
+                };
+                match committed {
+                    true => self.learn(&mut known, touch.score),
+                    false => known.frequency = (known.frequency - 1.0).max(0.0),
+                }
+                if let Some(mut entry) = entry {
+                    entry.known = known;
+                    entry.score = self.aged(&known);
+                    self.entries[touch.slot as usize] = entry;
+                } else {
+                    self.learn_outside(touch.hash, known);
+                }
+            }
+        });
+    }
+
+    fn set_capacity(&mut self, _: u64) {}
+
+    fn ghost_bytes(&self) -> usize {
+        let shared = if self.number == 0 { crate::policy::Learned::bytes(&*self.transactions) } else { 0 };
+        self.remembered.bytes() + shared
+    }
+
+    fn explain(&self, slot: Slot) -> String {
+        let Some(entry) = self.entries.get(slot as usize).filter(|entry| entry.state != State::Out) else {
+            return "not in".into();
+        };
+        let groups = self.aggregate(&entry.known);
+        let pinned = if entry.state == State::Pinned { ", pinned" } else { "" };
+        format!(
+            "score {:.4}: groups {groups:.4}, age {:.4}; asked for {} times{pinned}",
+            self.worth(slot),
+            entry.score - groups,
+            entry.known.frequency,
+        )
+    }
+
+    fn validate(&self) {
+        self.remembered.validate();
+        self.transactions.validate();
+        let live = self.entries.iter().filter(|entry| entry.state == State::In).count();
+        assert_eq!(self.candidates.len(), live, "all that is not pinned can go");
+        for (place, &slot) in self.candidates.iter().enumerate() {
+            let entry = &self.entries[slot as usize];
+            assert_eq!((entry.place as usize, entry.state), (place, State::In), "slot {slot} is not where it says");
+            assert!(entry.score.is_finite(), "slot {slot} has a score");
+        }
+        assert!(self.pool.len() <= self.tuning.pool, "the pool beyond its bound");
+        let live = |slot: &Slot| self.entries[*slot as usize].state == State::In;
+        assert!(self.pool.iter().all(live), "the pool holds what may go");
+    }
+}
+
+impl Detox {
+    /// What is known of a key that is not cached.
+    fn known_outside(&self, hash: u64) -> Option<Known> {
+        match self.incoming {
+            Some(incoming) if incoming.hash == hash => Some(incoming.known),
+            _ => self.remembered.get(hash),
+        }
+    }
+
+    fn learn_outside(&mut self, hash: u64, known: Known) {
+        match &mut self.incoming {
+            Some(incoming) if incoming.hash == hash => incoming.known = known,
+            _ => self.remembered.update(hash, |old| *old = known),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Epinions: reviews of items by users, and trust between users. Nine types, all flat.
+
+use fastrand::Rng;
+
+use super::draw::{Zipf, weighted};
+use super::{Generate, Options, Transaction, TransactionType, Workload, key};
+
+const USERS: u64 = 1;
+const ITEMS: u64 = 2;
+const REVIEWS: u64 = 3;
+const TRUST: u64 = 4;
+
+/// Reviews that a page shows.
+const SHOWN: usize = 10;
+
+pub(super) static EPINIONS: Workload = Workload {
+    name: "epinions",
+    summary: "nine flat transactions on items, users, their reviews and whom they trust",
+    scale_unit: "thousands of items; users are twice as many",
+    defaults: (400_000, 10),
+    types: |_| NAMES.map(TransactionType::flat).to_vec(),
+    new: |options| Box::new(Epinions::new(options)),
+};
+
+const NAMES: [&str; 9] = [
+    "GetReviewItemById",
+    "GetReviewsByUser",
+    "GetItemReviews",
+    "GetItemReviewsByTrustedUser",
+    "GetAverageRatingByTrustedUser",
+    "UpdateUserName",
+    "UpdateItemTitle",
+    "UpdateReviewRating",
+    "UpdateTrustRating",
+];
+
+/// Shares of the types, in their order.
+const MIX: [f64; 9] = [10.0, 10.0, 10.0, 10.0, 10.0, 10.0, 10.0, 10.0, 20.0];
+
+struct Epinions {
+    rng: Rng,
+    /// Numbers of an item's reviews.
+    of_item: Vec<Vec<u32>>,
+    /// Numbers of a user's reviews.
+    of_user: Vec<Vec<u32>>,
+    /// The first trust row of each user, and their number.
+    trust: Vec<(u32, u32)>,
+    reviews: u32,
+    trust_rows: u32,
+}
+
+impl Epinions {
+    fn new(options: &Options) -> Epinions {
+        let mut rng = Rng::with_seed(options.seed);
+        let scale = options.scale.clamp(1, 10_000);
+        let (items, users) = (1000 * scale, 2000 * scale);
+        let (reviews_of, trust_of) = (Zipf::new(500 * scale, 1.8), Zipf::new(200 * scale, 1.95));
+        let (mut of_user, mut reviews) = (vec![Vec::new(); users as usize], 0);
+        let mut item = |_| {
+            let count = reviews_of.draw(&mut rng) as u32 + 1;
+            let of_item: Vec<u32> = (reviews..reviews + count).collect();
+            of_item.iter().for_each(|&review| of_user[rng.usize(0..users as usize)].push(review));
+            reviews += count;
+            of_item
+        };
+        let of_item = (0..items).map(&mut item).collect();
+        let mut trust_rows = 0;
+        let mut user = |_| {
+            let count = trust_of.draw(&mut rng) as u32 + 1;
+            trust_rows += count;
+            (trust_rows - count, count)
+        };
+        let trust = (0..users).map(&mut user).collect();
+        Epinions { rng, of_item, of_user, trust, reviews, trust_rows }
+    }
+}
+
+impl Generate for Epinions {
+    fn next(&mut self, transaction: &mut Transaction) {
+        let of_type = weighted(&mut self.rng, &MIX);
+        transaction.begin(of_type as u16 + 1);
+        let (item, user) = (self.rng.usize(0..self.of_item.len()), self.rng.usize(0..self.of_user.len()));
+        let mut reviews = |list: &[u32], most: usize| {
+            list.iter().take(most).for_each(|&review| transaction.read(0, 0, key(REVIEWS, u64::from(review))));
+        };
+        match of_type {
+            0 => {
+                reviews(&self.of_item[item], SHOWN);
+                transaction.read(0, 0, key(ITEMS, item as u64));
+            }
+            1 => {
+                reviews(&self.of_user[user], SHOWN);
+                transaction.read(0, 0, key(USERS, user as u64));
+            }
+            2 => reviews(&self.of_item[item], usize::MAX),
+            3 | 4 => {
+                reviews(&self.of_item[item], usize::MAX);
+                let (first, count) = self.trust[user];
+                (first..first + count).for_each(|row| transaction.read(0, 0, key(TRUST, u64::from(row))));
+            }
+            5 => transaction.write(0, 0, key(USERS, user as u64)),
+            6 => transaction.write(0, 0, key(ITEMS, item as u64)),
+            7 => transaction.write(0, 0, key(REVIEWS, u64::from(self.rng.u32(0..self.reviews.max(1))))),
+            _ => transaction.write(0, 0, key(TRUST, u64::from(self.rng.u32(0..self.trust_rows.max(1))))),
+        }
+    }
+}
