@@ -323,6 +323,7 @@ impl Committer {
         tracing::warn!(%id, %why, "the outcome of a commit is unknown; asking the store");
         for write in &placed.commit.writes {
             self.cache.remove(&write.key);
+            self.store.beside(&write.key).iter().for_each(|key| self.cache.remove(key));
         }
         let mut attempt = 0;
         loop {
@@ -409,6 +410,16 @@ impl Committer {
                 }
             }
             settled.push((placed, Settlement::Published(version)));
+        }
+        if !owned {
+            // What shares its place with a document that was written may have changed with it.
+            for other in last.iter().flat_map(|(key, _)| self.store.beside(key)).collect::<Vec<_>>() {
+                let hash = hasher.hash_one(&other);
+                if index.find(hash, |(_, at)| last[*at].0 == other).is_none() {
+                    index.insert_unique(hash, (hash, last.len()), |(hash, _)| *hash);
+                    last.push((other, None));
+                }
+            }
         }
         // What the store has lost since it answered, because it had to be reopened, must not be cached: looked at again
         // behind the installs, since whoever sees the new incarnation first clears the cache once.

@@ -10,6 +10,7 @@
 mod ahead;
 mod at_once;
 mod documents;
+mod freshness;
 mod group;
 pub mod history;
 mod limits;
@@ -121,6 +122,10 @@ struct Inner {
     next_owner: AtomicU64,
     /// The store commits without a wait.
     at_once: bool,
+    /// The store, if others write to it too.
+    fronted: Option<Arc<dyn Store>>,
+    /// Cached copies that are to leave at some moment.
+    freshness: Arc<AtomicU64>,
     history: Option<Arc<History>>,
 }
 
@@ -131,6 +136,7 @@ impl Engine {
         let (cache, at_once) = (Cache::new(&cache), store.commits_now());
         let locks = Arc::new(Locks::default());
         let mint = Arc::new(Mint::new(store.incarnation()));
+        let fronted = (!store.caps().owned).then(|| store.clone());
         let committer = Committer::new(runtime.clone(), cache.clone(), locks.clone(), store.clone(), mint.clone());
         let inner = Inner {
             runtime,
@@ -142,6 +148,8 @@ impl Engine {
             limits,
             next_owner: AtomicU64::new(1),
             at_once,
+            fronted,
+            freshness: Arc::new(AtomicU64::new(0)),
             history,
         };
         Engine { inner: Arc::new(inner) }
@@ -207,7 +215,7 @@ impl Engine {
         let documents = match keys {
             [key] => {
                 let read = self.inner.cache.get_published(*key, context)?;
-                let mut documents = Documents::new(self.inner.runtime.now_ms());
+                let mut documents = self.inner.documents();
                 documents.load(key.to_key(), read);
                 documents
             }
@@ -227,7 +235,7 @@ impl Engine {
         if let (Some(history), Some(began)) = (&self.inner.history, began) {
             history.push_read(began, vec![(key.to_key(), read.version, read.value.is_some())]);
         }
-        Some(Published::new(key, read, &self.inner.runtime))
+        Some(Published::new(key, read, &self.inner.runtime, self.inner.fronted.as_deref()))
     }
 
     fn look_at_all(&self, keys: &[KeyRef<'_>], context: &Context) -> Option<Documents> {
@@ -248,7 +256,7 @@ impl Engine {
             if !unchanged && !mutation::on(Fault::SecondLookSkipped) {
                 continue;
             }
-            let mut documents = Documents::new(self.inner.runtime.now_ms());
+            let mut documents = self.inner.documents();
             for (key, read, word) in seen {
                 cache.touch(key.borrow(), word, context);
                 documents.load(key, read);

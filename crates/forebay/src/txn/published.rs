@@ -7,6 +7,7 @@ use super::documents::DocumentError;
 use crate::key::KeyRef;
 use crate::read::Read;
 use crate::runtime::Runtime;
+use crate::store::Store;
 use crate::value::Value;
 
 /// The last published state of one key.
@@ -16,11 +17,18 @@ pub struct Published<'a> {
     runtime: &'a Runtime,
     /// The one reading of the clock, made when it is first asked for.
     now_ms: Cell<Option<u64>>,
+    /// The store, if others write to it too.
+    fronted: Option<&'a dyn Store>,
 }
 
 impl<'a> Published<'a> {
-    pub(super) fn new(key: KeyRef<'a>, read: Read, runtime: &'a Runtime) -> Published<'a> {
-        let published = Published { key, read, runtime, now_ms: Cell::new(None) };
+    pub(super) fn new(
+        key: KeyRef<'a>,
+        read: Read,
+        runtime: &'a Runtime,
+        fronted: Option<&'a dyn Store>,
+    ) -> Published<'a> {
+        let published = Published { key, read, runtime, now_ms: Cell::new(None), fronted };
         let expires = published.read.value.as_ref().is_some_and(|value| value.expires_at_ms.is_some());
         if !expires {
             return published;
@@ -36,6 +44,11 @@ impl<'a> Published<'a> {
             return Err(DocumentError::NotLoaded(key.to_key()));
         }
         Ok(self.read.value.as_ref())
+    }
+
+    /// `value`, which `key` holds, as one text; `None` where it has none.
+    pub fn text_of(&self, key: KeyRef<'_>, value: &Value) -> Option<Vec<u8>> {
+        self.fronted.and_then(|store| store.text_of(key, value))
     }
 
     /// The transaction's one reading of the wall clock, ms since the Unix epoch.
