@@ -2,18 +2,18 @@
 //! loaded before. Changes stay here until the commit.
 
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
 use thiserror::Error;
 
-use crate::change::{ApplyError, Change, Changes, apply};
+use crate::change::{ApplyError, Change, Changes, apply, apply_all};
 use crate::key::{Key, KeyRef};
 use crate::mutation::{self, Fault};
 use crate::read::Read;
 use crate::runtime::Runtime;
-use crate::store::Write;
-use crate::value::Value;
+use crate::store::{Store, Write};
+use crate::value::{Data, Value};
 use crate::version::Version;
 
 /// Documents above which look-ups go through an index.
@@ -32,6 +32,19 @@ pub enum DocumentError {
     /// The transaction was begun read-only.
     #[error("the transaction is read-only")]
     ReadOnly,
+    /// The store has no such document.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// The store behind the documents, where it belongs to others too.
+#[derive(Clone)]
+struct Fronted(Arc<dyn Store>);
+
+impl fmt::Debug for Fronted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.name())
+    }
 }
 
 /// The documents of one transaction.
@@ -45,6 +58,11 @@ pub struct Documents {
     undo: Option<Vec<Before>>,
     /// Number of the savepoint.
     savepoint: u64,
+    fronted: Option<Fronted>,
+    /// Copies that are to leave the cache at a moment, ms since the Unix epoch.
+    fresh_until: Vec<(Key, u64)>,
+    /// How many of them there were at the savepoint.
+    fresh_before: usize,
 }
 
 /// The transaction's one reading of the wall clock. Most have no use for it, so it is read when it is first asked for.
@@ -97,6 +115,35 @@ impl Documents {
     pub(super) fn with_clock(runtime: &Runtime) -> Documents {
         let clock = Clock { now_ms: OnceLock::new(), runtime: Some(runtime.clone()) };
         Documents { clock, ..Documents::default() }
+    }
+
+    /// The same, in front of a store that others write to: documents there are records.
+    pub(super) fn in_front_of(runtime: &Runtime, store: Option<&Arc<dyn Store>>) -> Documents {
+        Documents { fronted: store.cloned().map(Fronted), ..Documents::with_clock(runtime) }
+    }
+
+    /// Whether an expiry is no part of a document: it bounds how long its copy in the cache is believed.
+    pub fn expiry_is_freshness(&self) -> bool {
+        self.fronted.is_some()
+    }
+
+    /// Has the cached copy of `key` leave the cache at this moment, if the transaction commits.
+    pub fn bound_freshness(&mut self, key: KeyRef<'_>, until_ms: u64) -> Result<(), DocumentError> {
+        if self.read_only {
+            return Err(DocumentError::ReadOnly);
+        }
+        self.fresh_until.push((key.to_key(), until_ms));
+        Ok(())
+    }
+
+    /// The copies whose freshness was bounded; they are taken out.
+    pub(super) fn take_fresh_until(&mut self) -> Vec<(Key, u64)> {
+        std::mem::take(&mut self.fresh_until)
+    }
+
+    /// `value`, which `key` holds, as one text; `None` where it has none.
+    pub fn text_of(&self, key: KeyRef<'_>, value: &Value) -> Option<Vec<u8>> {
+        self.fronted.as_ref().and_then(|fronted| fronted.0.text_of(key, value))
     }
 
     /// The transaction's one reading of the wall clock, ms since the Unix epoch.
@@ -152,10 +199,27 @@ impl Documents {
                 (self.list[at].base, self.list[at].current) = (Some(read), current);
             }
             // Own writes come first.
-            Some(at) => self.list[at].base = Some(read),
+            Some(at) => {
+                self.list[at].base = Some(read);
+                self.spell_out(at, current);
+            }
             None => {
                 self.push(Document { key, base: Some(read), current, changes: Changes::new(), saved: (0, 0) });
             }
+        }
+    }
+
+    /// A record that was set by a text before anything was known of it: now its fields can be told.
+    fn spell_out(&mut self, at: usize, base: Option<Value>) {
+        let document = &self.list[at];
+        let [Change::Put(Value { data: Data::Bytes(text), .. })] = document.changes.as_slice() else { return };
+        let Some(fronted) = &self.fronted else { return };
+        let Some(Ok(changes)) = fronted.0.changes_of_text(document.key.borrow(), text) else { return };
+        let mut current = base;
+        // What does not fit is refused by the store, with the reason.
+        if apply_all(&mut current, &changes).is_ok() {
+            self.remember(at);
+            (self.list[at].current, self.list[at].changes) = (current, changes.into());
         }
     }
 
@@ -179,6 +243,13 @@ impl Documents {
     pub fn change(&mut self, key: KeyRef<'_>, change: Change) -> Result<(), DocumentError> {
         if self.read_only {
             return Err(DocumentError::ReadOnly);
+        }
+        if let (Some(fronted), Change::Put(Value { data: Data::Bytes(text), .. })) = (&self.fronted, &change)
+            && self.position(key).is_some_and(|at| self.list[at].base.is_some())
+            && let Some(changes) = fronted.0.changes_of_text(key, text)
+        {
+            let changes = changes.map_err(DocumentError::Refused)?;
+            return changes.into_iter().try_for_each(|change| self.change(key, change));
         }
         let blind = matches!(change, Change::Put(_) | Change::Delete);
         let at = match self.position(key) {
@@ -228,6 +299,7 @@ impl Documents {
     pub fn savepoint(&mut self) {
         self.undo = Some(Vec::new());
         self.savepoint += 1;
+        self.fresh_before = self.fresh_until.len();
     }
 
     fn remember(&mut self, at: usize) {
@@ -243,6 +315,7 @@ impl Documents {
 
     /// Undoes all changes since the savepoint.
     pub fn roll_back(&mut self) {
+        self.fresh_until.truncate(self.fresh_before);
         for before in self.undo.take().unwrap_or_default() {
             let document = &mut self.list[before.index];
             document.current = before.current;
@@ -368,6 +441,18 @@ mod tests {
         documents.change(key("a").borrow(), Change::Put(Value::bytes(*b"x"))).unwrap();
         assert_eq!(documents.take_writes()[0].changes[..], [Change::Put(Value::bytes(*b"x"))]);
         assert!(!documents.changed());
+    }
+
+    #[test]
+    fn a_bound_of_freshness_is_rolled_back_too() {
+        let mut documents = Documents::new(10);
+        documents.bound_freshness(key("a").borrow(), 20).unwrap();
+        documents.savepoint();
+        documents.bound_freshness(key("b").borrow(), 30).unwrap();
+        documents.roll_back();
+        assert_eq!(documents.take_fresh_until(), [(key("a"), 20)]);
+        documents.set_read_only();
+        assert_eq!(documents.bound_freshness(key("a").borrow(), 20), Err(DocumentError::ReadOnly));
     }
 
     #[test]

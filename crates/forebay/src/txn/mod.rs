@@ -10,6 +10,7 @@
 mod ahead;
 mod at_once;
 mod documents;
+mod freshness;
 mod group;
 pub mod history;
 mod limits;
@@ -128,6 +129,10 @@ struct Inner {
     next_owner: AtomicU64,
     /// The store commits without a wait.
     at_once: bool,
+    /// The store, if others write to it too.
+    fronted: Option<Arc<dyn Store>>,
+    /// Cached copies that are to leave at some moment.
+    freshness: Arc<AtomicU64>,
     history: Option<Arc<History>>,
 }
 
@@ -139,6 +144,7 @@ impl Engine {
         let locks = Arc::new(Locks::default());
         let newest = Version { incarnation: store.incarnation(), sequence: store.minted() };
         let mint = Arc::new(Mint::behind(newest));
+        let fronted = (!store.caps().owned).then(|| store.clone());
         let committer = Committer::new(runtime.clone(), cache.clone(), locks.clone(), store.clone(), mint.clone());
         let inner = Inner {
             runtime,
@@ -150,6 +156,8 @@ impl Engine {
             limits,
             next_owner: AtomicU64::new(1),
             at_once,
+            fronted,
+            freshness: Arc::new(AtomicU64::new(0)),
             history,
         };
         Engine { inner: Arc::new(inner) }
@@ -212,7 +220,7 @@ impl Engine {
     /// not see it.
     pub fn read_published(&self, keys: &[KeyRef<'_>], context: &Context) -> Option<Documents> {
         let began = self.inner.history.as_ref().map(|history| history.tick());
-        let mut documents = Documents::with_clock(&self.inner.runtime);
+        let mut documents = self.inner.documents();
         let reads = self.look_at_all(keys, context)?;
         documents.reserve(reads.len());
         keys.iter().zip(reads).for_each(|(key, read)| documents.load(key.to_key(), read));
@@ -234,7 +242,7 @@ impl Engine {
             let read = |(key, read): (&KeyRef<'_>, &Read)| (key.to_key(), read.version, read.value.is_some());
             history.push_read(began, keys.iter().zip(&reads).map(read).collect());
         }
-        Some(Published::new(keys, reads, &self.inner.runtime))
+        Some(Published::new(keys, reads, &self.inner.runtime, self.inner.fronted.as_deref()))
     }
 
     /// What is read of each of `keys`.

@@ -9,6 +9,7 @@ use super::documents::DocumentError;
 use crate::key::KeyRef;
 use crate::read::Read;
 use crate::runtime::Runtime;
+use crate::store::Store;
 use crate::value::Value;
 
 /// What was read, a place for each key that was asked for.
@@ -25,11 +26,18 @@ pub struct Published<'a> {
     runtime: &'a Runtime,
     /// The one reading of the clock, made when it is first asked for.
     now_ms: Cell<Option<u64>>,
+    /// The store, if others write to it too.
+    fronted: Option<&'a dyn Store>,
 }
 
 impl<'a> Published<'a> {
-    pub(super) fn new(keys: &'a [KeyRef<'a>], reads: Reads, runtime: &'a Runtime) -> Published<'a> {
-        let mut published = Published { keys, reads, next: Cell::new(0), runtime, now_ms: Cell::new(None) };
+    pub(super) fn new(
+        keys: &'a [KeyRef<'a>],
+        reads: Reads,
+        runtime: &'a Runtime,
+        fronted: Option<&'a dyn Store>,
+    ) -> Published<'a> {
+        let mut published = Published { keys, reads, next: Cell::new(0), runtime, now_ms: Cell::new(None), fronted };
         let expires = |value: &Value| value.expires_at_ms.is_some();
         if published.reads.iter().any(|read| read.value.as_ref().is_some_and(expires)) {
             let now_ms = published.now_ms();
@@ -50,6 +58,11 @@ impl<'a> Published<'a> {
         let at = at.ok_or_else(|| DocumentError::NotLoaded(key.to_key()))?;
         self.next.set(if at + 1 == self.keys.len() { 0 } else { at + 1 });
         Ok(self.reads[at].value.as_ref())
+    }
+
+    /// `value`, which `key` holds, as one text; `None` where it has none.
+    pub fn text_of(&self, key: KeyRef<'_>, value: &Value) -> Option<Vec<u8>> {
+        self.fronted.and_then(|store| store.text_of(key, value))
     }
 
     /// The transaction's one reading of the wall clock, ms since the Unix epoch.

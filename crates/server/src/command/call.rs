@@ -83,6 +83,37 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// The document of `key` as one text, for the reply: a byte string, or a record of a database.
+    pub fn text(&self, key: KeyRef<'_>) -> Result<Reply, Reply> {
+        let Some(value) = self.value(key)? else { return Ok(Reply::Nil) };
+        if let Data::Bytes(bytes) = &value.data {
+            return Ok(bulk_of(bytes));
+        }
+        let text = match &self.known {
+            Known::Documents(documents) => documents.text_of(key, value),
+            Known::Published(published) => published.text_of(key, value),
+        };
+        text.map(|text| Reply::bulk(&text)).ok_or(Reply::error(errors::WRONGTYPE))
+    }
+
+    /// Has the document of `key` expire at this moment, in ms since the Unix epoch; at once, if it has come. In front
+    /// of a database's records only what is cached of it does.
+    pub fn expire_at(&mut self, key: KeyRef<'_>, moment_ms: i64) -> Result<(), Reply> {
+        let moment_ms = u64::try_from(moment_ms).unwrap_or(0);
+        if let Known::Documents(documents) = &mut self.known
+            && documents.expiry_is_freshness()
+        {
+            return documents.bound_freshness(key, moment_ms).map_err(|error| document_error(&error));
+        }
+        let change = if moment_ms > self.now_ms() { Change::ExpireAt(moment_ms) } else { Change::Delete };
+        self.change(key, change)
+    }
+
+    /// Whether an expiry is no part of a document.
+    pub fn expiry_is_freshness(&self) -> bool {
+        matches!(&self.known, Known::Documents(documents) if documents.expiry_is_freshness())
+    }
+
     /// The hash of `key`.
     pub fn hash(&self, key: KeyRef<'_>) -> Result<Option<&Hash>, Reply> {
         match self.value(key)?.map(|value| &value.data) {

@@ -66,7 +66,7 @@ pub(super) const COMMANDS: &[Command] = &[
     },
     Command {
         name: "txn",
-        syntax: "BEGIN [READONLY] [TYPE name] | STEP name | COMMIT | ABORT",
+        syntax: "BEGIN [READONLY [CHECKED]] [TYPE name] | STEP name | COMMIT | ABORT",
         summary: "An interactive transaction: reads inside, one commit to the store at its end",
         group: Group::Transactions,
         arity: -2,
@@ -296,6 +296,7 @@ fn begin(session: &mut Session, frame: Frame<'_>) -> Reply {
     while let Some(option) = args.next() {
         match option.to_ascii_lowercase().as_slice() {
             b"readonly" => kind = TxnKind::ReadOnly,
+            b"checked" if kind == TxnKind::ReadOnly => kind = TxnKind::ReadOnlyChecked,
             b"type" => match args.next() {
                 Some(name) => txn_type = Some(name),
                 None => return Reply::error(errors::SYNTAX),
