@@ -12,38 +12,35 @@
 //! **Invariants.** What is acknowledged is in the journal or in the store. What waits in a lane is overtaken by no write
 //! of that lane. No call waits for a store that is known to be away: calls that do when it is found out are given up.
 
+mod commits;
+mod reads;
+mod watch;
+
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, Either, join_all, select};
+use futures_util::future::BoxFuture;
 use futures_util::lock::Mutex as AsyncMutex;
 
 use super::journal::{AppendError, Found, Journal, OpenError};
-use super::lanes::{LaneRule, Lanes};
+use super::lanes::LaneRule;
 use super::mode::{BreakerSettings, Mode};
-use super::pending::{Amount, Buffer, Merged};
+use super::pending::{Amount, Buffer};
 use super::record::{Description, Record, Standing};
 use super::recovery;
 use super::state::{Counts, State};
 use crate::change::Change;
 use crate::error::Unavailable;
 use crate::key::{Key, KeyRef};
-use crate::mutation::{self, Fault};
 use crate::read::Read;
 use crate::runtime::Runtime;
-use crate::store::{Buffering, Caps, Commit, CommitOutcome, Outside, ReadError, Resolved, Store};
+use crate::store::{Caps, Commit, CommitOutcome, Outside, ReadError, Resolved, Store};
 use crate::value::Value;
 use crate::version::{TxnId, Version};
-
-/// With so many transactions left in its lanes, a write waits for the drain instead of queueing behind it.
-const WAIT_BELOW: usize = 64;
 
 /// Sequence numbers above the newest known one that are left out, since an earlier process may have given them out: more
 /// than any process commits.
 const SEQUENCES_SKIPPED: u64 = 1 << 40;
-
-/// How long it waits at most.
-const WAIT_MAX: Duration = Duration::from_millis(250);
 
 /// What becomes of a buffered transaction that read what others have changed since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,13 +153,6 @@ pub(super) struct Inner {
     pub(super) state: Mutex<State>,
     /// The store's own word of what others write, once asked for: an answer must not be lost.
     outside: AsyncMutex<Option<BoxFuture<'static, Option<Outside>>>>,
-}
-
-/// What is to be done with a group.
-enum Way {
-    Direct(futures_channel::oneshot::Receiver<()>),
-    Buffer,
-    Wait(futures_channel::oneshot::Receiver<()>),
 }
 
 impl Gate {
@@ -331,344 +321,11 @@ impl Inner {
         }
     }
 
-    /// What a strict client is told in place of having its commit buffered.
-    fn not_kept(&self, state: &State) -> CommitOutcome {
-        let what = "not buffered, as CACHE STRICT wants it";
-        CommitOutcome::Unavailable(match state.mode {
-            Mode::Failed => self.away(state, what).0,
-            _ => format!("{what}, and what is buffered goes first"),
-        })
-    }
-
     /// Why the store is not asked.
     fn away(&self, state: &State, what: &str) -> Unavailable {
         let since = self.runtime.elapsed().saturating_sub(state.since).as_secs();
         let why = if state.reads.is_open() { state.reads.why() } else { state.writes.why() };
         Unavailable(format!("{what}, store unreachable for {since} s ({why})"))
-    }
-
-    pub(super) fn lanes(&self, commit: &Commit) -> Lanes {
-        self.settings.lanes.of(&*self.store, commit.writes.iter().map(|write| &write.key))
-    }
-
-    fn way(&self, group: &[Commit], lanes: &[Lanes], may_wait: bool) -> Way {
-        let mut state = self.state();
-        if mutation::on(Fault::WritesOvertakeDrain) && !state.failing(self.runtime.elapsed()) {
-            return Way::Direct(state.next_outage());
-        }
-        let queues = group
-            .iter()
-            .zip(lanes)
-            .any(|(commit, lanes)| state.buffer.must_queue(lanes, commit.writes.iter().map(|write| &write.key)));
-        let failing = state.failing(self.runtime.elapsed());
-        if failing || self.settings.write_back_ms.is_some() {
-            return Way::Buffer;
-        }
-        if !queues {
-            return Way::Direct(state.next_outage());
-        }
-        let waiting = lanes.iter().map(|lanes| state.buffer.waiting_in(lanes)).max().unwrap_or(0);
-        // Behind what is quarantined alone there is nothing to wait for.
-        match may_wait && (1..=WAIT_BELOW).contains(&waiting) && state.suspended.is_none() {
-            true => Way::Wait(state.next_change()),
-            false => Way::Buffer,
-        }
-    }
-
-    async fn commit(&self, group: &[Commit]) -> Vec<CommitOutcome> {
-        let lanes: Vec<Lanes> = group.iter().map(|commit| self.lanes(commit)).collect();
-        let mut slept = self.runtime.sleep(WAIT_MAX);
-        let mut may_wait = true;
-        loop {
-            match self.way(group, &lanes, may_wait) {
-                Way::Direct(away) => return self.commit_directly(group, &lanes, away).await,
-                Way::Buffer => return self.buffer(group, &lanes, &[]).await,
-                Way::Wait(changed) => match select(changed, slept).await {
-                    Either::Left((_, rest)) => slept = rest,
-                    Either::Right(_) => (slept, may_wait) = (Box::pin(std::future::pending()), false),
-                },
-            }
-        }
-    }
-
-    async fn commit_directly(
-        &self,
-        group: &[Commit],
-        lanes: &[Lanes],
-        away: futures_channel::oneshot::Receiver<()>,
-    ) -> Vec<CommitOutcome> {
-        let mut outcomes = self.ask_to_commit(group, away).await;
-        let applied = |outcome: &CommitOutcome| matches!(outcome, CommitOutcome::Committed(_));
-        let first = outcomes.iter().position(|outcome| !applied(outcome)).unwrap_or(outcomes.len());
-        let failed = matches!(outcomes.get(first), Some(CommitOutcome::Unavailable(_) | CommitOutcome::Unknown(_)));
-        if failed {
-            let rest = self.buffer(&group[first..], &lanes[first..], &outcomes[first..]).await;
-            outcomes.truncate(first);
-            outcomes.extend(rest);
-        }
-        outcomes
-    }
-
-    /// What the store says to `group`, noted by the breaker; nobody knows what became of it if the store is found to be
-    /// away meanwhile.
-    pub(super) async fn ask_to_commit(
-        &self,
-        group: &[Commit],
-        away: futures_channel::oneshot::Receiver<()>,
-    ) -> Vec<CommitOutcome> {
-        let mut outcomes = match select(self.store.commit(group), away).await {
-            Either::Left((outcomes, _)) => outcomes,
-            Either::Right((_, call)) => {
-                drop(call);
-                return vec![CommitOutcome::Unknown("the store was found to be away".into()); group.len()];
-            }
-        };
-        outcomes.resize(group.len(), CommitOutcome::Unknown("the store answered for fewer commits".into()));
-        let applied = |outcome: &&CommitOutcome| matches!(outcome, CommitOutcome::Committed(_));
-        let mut state = self.state();
-        match outcomes.iter().find(|outcome| !applied(outcome)) {
-            Some(CommitOutcome::Unavailable(why) | CommitOutcome::Unknown(why)) => {
-                if state.writes.failed(why) {
-                    self.settle(&mut state);
-                }
-            }
-            _ => state.writes.worked(),
-        }
-        outcomes
-    }
-
-    /// Buffers `group`, in order. `told` is what the store said to it, if it was asked.
-    async fn buffer(&self, group: &[Commit], lanes: &[Lanes], told: &[CommitOutcome]) -> Vec<CommitOutcome> {
-        let unknown = |at: usize| matches!(told.get(at), Some(CommitOutcome::Unknown(_)));
-        let mut taken = Vec::with_capacity(group.len());
-        let mut outcomes = vec![None; group.len()];
-        {
-            let mut state = self.state();
-            let merge = self.settings.merge && self.may_merge(&state);
-            for (at, (commit, lanes)) in group.iter().zip(lanes).enumerate() {
-                // Better now than when nobody waits for the answer any more.
-                if let Some(why) = self.store.refuses(commit).filter(|_| !unknown(at)) {
-                    outcomes[at] = Some(CommitOutcome::Refused(why));
-                    continue;
-                }
-                let now_ms = self.runtime.now_ms();
-                if commit.strict {
-                    outcomes[at] = Some(told.get(at).cloned().unwrap_or_else(|| self.not_kept(&state)));
-                    continue;
-                }
-                match state.buffer.take(commit, lanes.clone(), unknown(at), merge, now_ms) {
-                    // Under the lock: the journal has them in the order of their numbers.
-                    Ok((number, record)) => taken.push((at, number, self.journal.append(record))),
-                    Err(full) => {
-                        state.counts.full += 1;
-                        let why = format!(
-                            "{} bytes are needed, {} are left of outage_bytes_max {}; wait for the store, or raise it",
-                            full.needed, full.room, self.settings.bytes_max
-                        );
-                        outcomes[at] =
-                            Some(if unknown(at) { CommitOutcome::Unknown(why) } else { CommitOutcome::Full(why) });
-                    }
-                }
-            }
-        }
-        let (places, appends): (Vec<(usize, u64)>, Vec<_>) =
-            taken.into_iter().map(|(at, number, append)| ((at, number), append)).unzip();
-        let appended = match mutation::on(Fault::AcknowledgedBeforeJournal) {
-            true => vec![Ok(()); places.len()],
-            false => join_all(appends).await,
-        };
-        let mut state = self.state();
-        for ((at, number), appended) in places.into_iter().zip(appended) {
-            outcomes[at] = Some(self.buffered(&mut state, &group[at], number, unknown(at), appended));
-        }
-        self.settle(&mut state);
-        outcomes.into_iter().flatten().collect()
-    }
-
-    /// Whether those that wait may still be replaced: while they are carried over, a document that is written all the
-    /// time would never get its turn.
-    fn may_merge(&self, state: &State) -> bool {
-        let due = |age_ms| state.buffer.oldest_ms().is_some_and(|oldest| self.runtime.now_ms() >= oldest + age_ms);
-        state.mode == Mode::Failed || self.settings.write_back_ms.is_some_and(|age_ms| !due(age_ms))
-    }
-
-    fn buffered(
-        &self,
-        state: &mut State,
-        commit: &Commit,
-        number: u64,
-        sent: bool,
-        appended: Result<(), AppendError>,
-    ) -> CommitOutcome {
-        match appended {
-            Ok(()) => {
-                if let Some(old) = state.buffer.written(number, &commit.writes) {
-                    state.tickets.merged(old, number);
-                    state.counts.merged += 1;
-                }
-                state.counts.buffered += 1;
-                let read = |write: &crate::store::Write| {
-                    (write.key.clone(), Read { value: write.after.clone(), version: commit.version })
-                };
-                let reads = commit.writes.iter().map(read).collect();
-                CommitOutcome::Buffered(Buffering { ticket: number, reads })
-            }
-            Err(error) => {
-                state.buffer.withdraw(number);
-                let why = error.to_string();
-                tracing::error!(id = %commit.id, why, "a write could not be buffered");
-                match error {
-                    AppendError::Unknown { .. } => CommitOutcome::Unknown(why),
-                    _ if sent => CommitOutcome::Unknown(why),
-                    AppendError::Full { .. } => CommitOutcome::Full(why),
-                    AppendError::TooLarge { .. } => CommitOutcome::Refused(why),
-                    _ => CommitOutcome::Unavailable(why),
-                }
-            }
-        }
-    }
-
-    async fn get(&self, keys: &[Key]) -> Result<Vec<Read>, ReadError> {
-        let mut reads: Vec<Option<Read>> = vec![None; keys.len()];
-        let mut wanted = Vec::new();
-        let away = {
-            let mut state = self.state();
-            for (key, read) in keys.iter().zip(&mut reads) {
-                match state.buffer.merged(key) {
-                    Merged::Known(known) if !mutation::on(Fault::ReadsUnmerged) => *read = Some(known),
-                    Merged::Unknown => {
-                        return Err(self.away(&state, &format!("{key} waits for the store")).into());
-                    }
-                    _ => wanted.push(key.clone()),
-                }
-            }
-            // What shares its place in the store with a document that waits is not what the store says.
-            let waits = |key: &Key| state.buffer.merged(key) != Merged::Nothing;
-            if let Some(key) = wanted.iter().find(|key| self.store.beside(key).iter().any(waits)) {
-                return Err(self.away(&state, &format!("{key} waits for the store")).into());
-            }
-            state.counts.reads_merged += (keys.len() - wanted.len()) as u64;
-            if wanted.is_empty() {
-                None
-            } else if state.reads.is_open() || state.forced(self.runtime.elapsed()) {
-                state.counts.reads_refused += 1;
-                return Err(self.away(&state, "not cached").into());
-            } else {
-                Some(state.next_outage())
-            }
-        };
-        if let Some(away) = away {
-            let found = self.ask_to_get(&wanted, away).await?;
-            let missing = reads.iter_mut().filter(|read| read.is_none());
-            missing.zip(found).for_each(|(read, found)| *read = Some(found));
-        }
-        Ok(reads.into_iter().flatten().collect())
-    }
-
-    /// Which of `checks` are out of date: what is buffered has the version that it will have.
-    async fn check(&self, checks: &[(Key, Version)]) -> Result<Vec<Key>, ReadError> {
-        let (mut overtaken, mut asked) = (Vec::new(), Vec::new());
-        {
-            let state = self.state();
-            for (key, version) in checks {
-                match state.buffer.merged(key) {
-                    Merged::Known(read) if read.version == *version => {}
-                    Merged::Known(_) => overtaken.push(key.clone()),
-                    Merged::Unknown => return Err(self.away(&state, &format!("{key} waits for the store")).into()),
-                    Merged::Nothing => asked.push((key.clone(), *version)),
-                }
-            }
-        }
-        if !asked.is_empty() {
-            self.check_up("what was read can't be checked")?;
-            overtaken.extend(self.store.check(&asked).await?);
-        }
-        Ok(overtaken)
-    }
-
-    /// What the store says of `keys`, noted by the breaker. A store that takes no writes may well answer reads, so a
-    /// read waits on while only these fail.
-    pub(super) async fn ask_to_get(
-        &self,
-        keys: &[Key],
-        mut away: futures_channel::oneshot::Receiver<()>,
-    ) -> Result<Vec<Read>, ReadError> {
-        let mut call = self.store.get(keys);
-        let answer = loop {
-            match select(call, away).await {
-                Either::Left((answer, _)) => break answer,
-                Either::Right((_, rest)) => {
-                    let mut state = self.state();
-                    if state.reads.is_open() || state.forced(self.runtime.elapsed()) {
-                        state.counts.reads_refused += 1;
-                        return Err(self.away(&state, "not cached").into());
-                    }
-                    (call, away) = (rest, state.next_outage());
-                }
-            }
-        };
-        let mut state = self.state();
-        match &answer {
-            Err(ReadError::Unavailable(Unavailable(why))) => {
-                let why = why.clone();
-                if state.reads.failed(&why) {
-                    // Who can't even read from it will not write to it.
-                    state.writes.trip(&why);
-                    self.settle(&mut state);
-                }
-            }
-            _ => {
-                state.reads.answered();
-            }
-        }
-        answer
-    }
-
-    /// Refuses what only the store can answer while it is away.
-    fn check_up(&self, what: &str) -> Result<(), Unavailable> {
-        let state = self.state();
-        match state.reads.is_open() || state.forced(self.runtime.elapsed()) {
-            true => Err(self.away(&state, what)),
-            false => Ok(()),
-        }
-    }
-
-    /// Waits for what others wrote. That a store which went away can't be watched is not news: what is cached is all
-    /// there is, until it is too old. When it is back it says that everything may have changed.
-    async fn outside(&self) -> Option<Outside> {
-        let mut slot = self.outside.lock().await;
-        loop {
-            let changed = {
-                let mut state = self.state();
-                if let Some(invalid) = state.take_invalid() {
-                    return Some(invalid);
-                }
-                state.next_change()
-            };
-            let store = self.store.clone();
-            let call = slot.take().unwrap_or_else(|| Box::pin(async move { store.outside().await }));
-            match select(call, changed).await {
-                Either::Right((_, call)) => *slot = Some(call),
-                Either::Left((None, _)) => *slot = Some(Box::pin(std::future::pending())),
-                Either::Left((Some(Outside::Everything), _)) if !self.is_up().await => {}
-                Either::Left((outside, _)) => return outside,
-            }
-        }
-    }
-
-    /// Asks the store whether it is there.
-    async fn is_up(&self) -> bool {
-        if self.state().failing(self.runtime.elapsed()) {
-            return false;
-        }
-        let answer = self.store.ping().await;
-        if let Err(Unavailable(why)) = &answer {
-            let mut state = self.state();
-            state.reads.trip(why);
-            state.writes.trip(why);
-            self.settle(&mut state);
-        }
-        answer.is_ok()
     }
 
     fn retry(&self, number: Option<u64>) -> usize {

@@ -1,0 +1,220 @@
+//! Commits at the gate: straight to the store, or into the buffer.
+
+use std::time::Duration;
+
+use futures_channel::oneshot;
+use futures_util::future::{Either, join_all, select};
+
+use super::Inner;
+use crate::mutation::{self, Fault};
+use crate::outage::journal::AppendError;
+use crate::outage::lanes::Lanes;
+use crate::outage::mode::Mode;
+use crate::outage::state::State;
+use crate::read::Read;
+use crate::store::{Buffering, Commit, CommitOutcome};
+
+/// With so many transactions left in its lanes, a write waits for the drain instead of queueing behind it.
+const WAIT_BELOW: usize = 64;
+
+/// How long it waits at most.
+const WAIT_MAX: Duration = Duration::from_millis(250);
+
+/// What is to be done with a group.
+enum Way {
+    Direct(oneshot::Receiver<()>),
+    Buffer,
+    Wait(oneshot::Receiver<()>),
+}
+
+impl Inner {
+    pub(super) async fn commit(&self, group: &[Commit]) -> Vec<CommitOutcome> {
+        let lanes: Vec<Lanes> = group.iter().map(|commit| self.lanes(commit)).collect();
+        let mut slept = self.runtime.sleep(WAIT_MAX);
+        let mut may_wait = true;
+        loop {
+            match self.way(group, &lanes, may_wait) {
+                Way::Direct(away) => return self.commit_directly(group, &lanes, away).await,
+                Way::Buffer => return self.buffer(group, &lanes, &[]).await,
+                Way::Wait(changed) => match select(changed, slept).await {
+                    Either::Left((_, rest)) => slept = rest,
+                    Either::Right(_) => (slept, may_wait) = (Box::pin(std::future::pending()), false),
+                },
+            }
+        }
+    }
+
+    fn lanes(&self, commit: &Commit) -> Lanes {
+        self.settings.lanes.of(&*self.store, commit.writes.iter().map(|write| &write.key))
+    }
+
+    fn way(&self, group: &[Commit], lanes: &[Lanes], may_wait: bool) -> Way {
+        let mut state = self.state();
+        if mutation::on(Fault::WritesOvertakeDrain) && !state.failing(self.runtime.elapsed()) {
+            return Way::Direct(state.next_outage());
+        }
+        let queues = group
+            .iter()
+            .zip(lanes)
+            .any(|(commit, lanes)| state.buffer.must_queue(lanes, commit.writes.iter().map(|write| &write.key)));
+        let failing = state.failing(self.runtime.elapsed());
+        if failing || self.settings.write_back_ms.is_some() {
+            return Way::Buffer;
+        }
+        if !queues {
+            return Way::Direct(state.next_outage());
+        }
+        let waiting = lanes.iter().map(|lanes| state.buffer.waiting_in(lanes)).max().unwrap_or(0);
+        // Behind what is quarantined alone there is nothing to wait for.
+        match may_wait && (1..=WAIT_BELOW).contains(&waiting) && state.suspended.is_none() {
+            true => Way::Wait(state.next_change()),
+            false => Way::Buffer,
+        }
+    }
+
+    async fn commit_directly(
+        &self,
+        group: &[Commit],
+        lanes: &[Lanes],
+        away: oneshot::Receiver<()>,
+    ) -> Vec<CommitOutcome> {
+        let mut outcomes = self.ask_to_commit(group, away).await;
+        let applied = |outcome: &CommitOutcome| matches!(outcome, CommitOutcome::Committed(_));
+        let first = outcomes.iter().position(|outcome| !applied(outcome)).unwrap_or(outcomes.len());
+        let failed = matches!(outcomes.get(first), Some(CommitOutcome::Unavailable(_) | CommitOutcome::Unknown(_)));
+        if failed {
+            let rest = self.buffer(&group[first..], &lanes[first..], &outcomes[first..]).await;
+            outcomes.truncate(first);
+            outcomes.extend(rest);
+        }
+        outcomes
+    }
+
+    /// What the store says to `group`, noted by the breaker; nobody knows what became of it if the store is found to be
+    /// away meanwhile.
+    pub(in crate::outage) async fn ask_to_commit(
+        &self,
+        group: &[Commit],
+        away: oneshot::Receiver<()>,
+    ) -> Vec<CommitOutcome> {
+        let mut outcomes = match select(self.store.commit(group), away).await {
+            Either::Left((outcomes, _)) => outcomes,
+            Either::Right((_, call)) => {
+                drop(call);
+                return vec![CommitOutcome::Unknown("the store was found to be away".into()); group.len()];
+            }
+        };
+        outcomes.resize(group.len(), CommitOutcome::Unknown("the store answered for fewer commits".into()));
+        let applied = |outcome: &&CommitOutcome| matches!(outcome, CommitOutcome::Committed(_));
+        let mut state = self.state();
+        match outcomes.iter().find(|outcome| !applied(outcome)) {
+            Some(CommitOutcome::Unavailable(why) | CommitOutcome::Unknown(why)) => {
+                if state.writes.failed(why) {
+                    self.settle(&mut state);
+                }
+            }
+            _ => state.writes.worked(),
+        }
+        outcomes
+    }
+
+    /// Buffers `group`, in order. `told` is what the store said to it, if it was asked.
+    async fn buffer(&self, group: &[Commit], lanes: &[Lanes], told: &[CommitOutcome]) -> Vec<CommitOutcome> {
+        let unknown = |at: usize| matches!(told.get(at), Some(CommitOutcome::Unknown(_)));
+        let mut taken = Vec::with_capacity(group.len());
+        let mut outcomes = vec![None; group.len()];
+        {
+            let mut state = self.state();
+            let merge = self.settings.merge && self.may_merge(&state);
+            for (at, (commit, lanes)) in group.iter().zip(lanes).enumerate() {
+                // Better now than when nobody waits for the answer any more.
+                if let Some(why) = self.store.refuses(commit).filter(|_| !unknown(at)) {
+                    outcomes[at] = Some(CommitOutcome::Refused(why));
+                    continue;
+                }
+                let now_ms = self.runtime.now_ms();
+                if commit.strict {
+                    outcomes[at] = Some(told.get(at).cloned().unwrap_or_else(|| self.not_kept(&state)));
+                    continue;
+                }
+                match state.buffer.take(commit, lanes.clone(), unknown(at), merge, now_ms) {
+                    // Under the lock: the journal has them in the order of their numbers.
+                    Ok((number, record)) => taken.push((at, number, self.journal.append(record))),
+                    Err(full) => {
+                        state.counts.full += 1;
+                        let why = format!(
+                            "{} bytes are needed, {} are left of outage_bytes_max {}; wait for the store, or raise it",
+                            full.needed, full.room, self.settings.bytes_max
+                        );
+                        outcomes[at] =
+                            Some(if unknown(at) { CommitOutcome::Unknown(why) } else { CommitOutcome::Full(why) });
+                    }
+                }
+            }
+        }
+        let (places, appends): (Vec<(usize, u64)>, Vec<_>) =
+            taken.into_iter().map(|(at, number, append)| ((at, number), append)).unzip();
+        let appended = match mutation::on(Fault::AcknowledgedBeforeJournal) {
+            true => vec![Ok(()); places.len()],
+            false => join_all(appends).await,
+        };
+        let mut state = self.state();
+        for ((at, number), appended) in places.into_iter().zip(appended) {
+            outcomes[at] = Some(self.buffered(&mut state, &group[at], number, unknown(at), appended));
+        }
+        self.settle(&mut state);
+        outcomes.into_iter().flatten().collect()
+    }
+
+    /// Whether those that wait may still be replaced: while they are carried over, a document that is written all the
+    /// time would never get its turn.
+    fn may_merge(&self, state: &State) -> bool {
+        let due = |age_ms| state.buffer.oldest_ms().is_some_and(|oldest| self.runtime.now_ms() >= oldest + age_ms);
+        state.mode == Mode::Failed || self.settings.write_back_ms.is_some_and(|age_ms| !due(age_ms))
+    }
+
+    fn buffered(
+        &self,
+        state: &mut State,
+        commit: &Commit,
+        number: u64,
+        sent: bool,
+        appended: Result<(), AppendError>,
+    ) -> CommitOutcome {
+        match appended {
+            Ok(()) => {
+                if let Some(old) = state.buffer.written(number, &commit.writes) {
+                    state.tickets.merged(old, number);
+                    state.counts.merged += 1;
+                }
+                state.counts.buffered += 1;
+                let read = |write: &crate::store::Write| {
+                    (write.key.clone(), Read { value: write.after.clone(), version: commit.version })
+                };
+                let reads = commit.writes.iter().map(read).collect();
+                CommitOutcome::Buffered(Buffering { ticket: number, reads })
+            }
+            Err(error) => {
+                state.buffer.withdraw(number);
+                let why = error.to_string();
+                tracing::error!(id = %commit.id, why, "a write could not be buffered");
+                match error {
+                    AppendError::Unknown { .. } => CommitOutcome::Unknown(why),
+                    _ if sent => CommitOutcome::Unknown(why),
+                    AppendError::Full { .. } => CommitOutcome::Full(why),
+                    AppendError::TooLarge { .. } => CommitOutcome::Refused(why),
+                    _ => CommitOutcome::Unavailable(why),
+                }
+            }
+        }
+    }
+
+    /// What a strict client is told in place of having its commit buffered.
+    fn not_kept(&self, state: &State) -> CommitOutcome {
+        let what = "not buffered, as CACHE STRICT wants it";
+        CommitOutcome::Unavailable(match state.mode {
+            Mode::Failed => self.away(state, what).0,
+            _ => format!("{what}, and what is buffered goes first"),
+        })
+    }
+}

@@ -1,0 +1,120 @@
+//! Reads at the gate: what is buffered comes first, and a store that is away is not asked.
+
+use futures_channel::oneshot;
+use futures_util::future::{Either, select};
+
+use super::Inner;
+use crate::error::Unavailable;
+use crate::key::Key;
+use crate::mutation::{self, Fault};
+use crate::outage::pending::Merged;
+use crate::read::Read;
+use crate::store::ReadError;
+use crate::version::Version;
+
+impl Inner {
+    pub(super) async fn get(&self, keys: &[Key]) -> Result<Vec<Read>, ReadError> {
+        let mut reads: Vec<Option<Read>> = vec![None; keys.len()];
+        let mut wanted = Vec::new();
+        let away = {
+            let mut state = self.state();
+            for (key, read) in keys.iter().zip(&mut reads) {
+                match state.buffer.merged(key) {
+                    Merged::Known(known) if !mutation::on(Fault::ReadsUnmerged) => *read = Some(known),
+                    Merged::Unknown => {
+                        return Err(self.away(&state, &format!("{key} waits for the store")).into());
+                    }
+                    _ => wanted.push(key.clone()),
+                }
+            }
+            // What shares its place in the store with a document that waits is not what the store says.
+            let waits = |key: &Key| state.buffer.merged(key) != Merged::Nothing;
+            if let Some(key) = wanted.iter().find(|key| self.store.beside(key).iter().any(waits)) {
+                return Err(self.away(&state, &format!("{key} waits for the store")).into());
+            }
+            state.counts.reads_merged += (keys.len() - wanted.len()) as u64;
+            if wanted.is_empty() {
+                None
+            } else if state.reads.is_open() || state.forced(self.runtime.elapsed()) {
+                state.counts.reads_refused += 1;
+                return Err(self.away(&state, "not cached").into());
+            } else {
+                Some(state.next_outage())
+            }
+        };
+        if let Some(away) = away {
+            let found = self.ask_to_get(&wanted, away).await?;
+            let missing = reads.iter_mut().filter(|read| read.is_none());
+            missing.zip(found).for_each(|(read, found)| *read = Some(found));
+        }
+        Ok(reads.into_iter().flatten().collect())
+    }
+
+    /// What the store says of `keys`, noted by the breaker. A store that takes no writes may well answer reads, so a
+    /// read waits on while only these fail.
+    pub(in crate::outage) async fn ask_to_get(
+        &self,
+        keys: &[Key],
+        mut away: oneshot::Receiver<()>,
+    ) -> Result<Vec<Read>, ReadError> {
+        let mut call = self.store.get(keys);
+        let answer = loop {
+            match select(call, away).await {
+                Either::Left((answer, _)) => break answer,
+                Either::Right((_, rest)) => {
+                    let mut state = self.state();
+                    if state.reads.is_open() || state.forced(self.runtime.elapsed()) {
+                        state.counts.reads_refused += 1;
+                        return Err(self.away(&state, "not cached").into());
+                    }
+                    (call, away) = (rest, state.next_outage());
+                }
+            }
+        };
+        let mut state = self.state();
+        match &answer {
+            Err(ReadError::Unavailable(Unavailable(why))) => {
+                let why = why.clone();
+                if state.reads.failed(&why) {
+                    // Who can't even read from it will not write to it.
+                    state.writes.trip(&why);
+                    self.settle(&mut state);
+                }
+            }
+            _ => {
+                state.reads.answered();
+            }
+        }
+        answer
+    }
+
+    /// Which of `checks` are out of date: what is buffered has the version that it will have.
+    pub(super) async fn check(&self, checks: &[(Key, Version)]) -> Result<Vec<Key>, ReadError> {
+        let (mut overtaken, mut asked) = (Vec::new(), Vec::new());
+        {
+            let state = self.state();
+            for (key, version) in checks {
+                match state.buffer.merged(key) {
+                    Merged::Known(read) if read.version == *version => {}
+                    Merged::Known(_) => overtaken.push(key.clone()),
+                    Merged::Unknown => return Err(self.away(&state, &format!("{key} waits for the store")).into()),
+                    Merged::Nothing => asked.push((key.clone(), *version)),
+                }
+            }
+        }
+        if !asked.is_empty() {
+            self.check_up("what was read can't be checked")?;
+            overtaken.extend(self.store.check(&asked).await?);
+        }
+        Ok(overtaken)
+    }
+
+    /// Refuses what only the store can answer while it is away.
+    pub(super) fn check_up(&self, what: &str) -> Result<(), Unavailable> {
+        let state = self.state();
+        match state.reads.is_open() || state.forced(self.runtime.elapsed()) {
+            true => Err(self.away(&state, what)),
+            false => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! What others write to a store that may be away.
+
+use futures_util::future::{Either, select};
+
+use super::Inner;
+use crate::error::Unavailable;
+use crate::store::Outside;
+
+impl Inner {
+    /// Waits for what others wrote. That a store which went away can't be watched is not news: what is cached is all
+    /// there is, until it is too old. When it is back it says that everything may have changed.
+    pub(super) async fn outside(&self) -> Option<Outside> {
+        let mut slot = self.outside.lock().await;
+        loop {
+            let changed = {
+                let mut state = self.state();
+                if let Some(invalid) = state.take_invalid() {
+                    return Some(invalid);
+                }
+                state.next_change()
+            };
+            let store = self.store.clone();
+            let call = slot.take().unwrap_or_else(|| Box::pin(async move { store.outside().await }));
+            match select(call, changed).await {
+                Either::Right((_, call)) => *slot = Some(call),
+                Either::Left((None, _)) => *slot = Some(Box::pin(std::future::pending())),
+                Either::Left((Some(Outside::Everything), _)) if !self.is_up().await => {}
+                Either::Left((outside, _)) => return outside,
+            }
+        }
+    }
+
+    /// Asks the store whether it is there.
+    async fn is_up(&self) -> bool {
+        if self.state().failing(self.runtime.elapsed()) {
+            return false;
+        }
+        let answer = self.store.ping().await;
+        if let Err(Unavailable(why)) = &answer {
+            let mut state = self.state();
+            state.reads.trip(why);
+            state.writes.trip(why);
+            self.settle(&mut state);
+        }
+        answer.is_ok()
+    }
+}

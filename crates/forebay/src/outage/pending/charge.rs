@@ -1,0 +1,40 @@
+//! What a transaction and a document that it waits for are charged, in bytes.
+
+use crate::change::Change;
+use crate::key::Key;
+use crate::outage::record::Buffered;
+use crate::value::{Value, blob_bytes};
+
+/// Charged per transaction and per row beside what they hold.
+const ENTRY_BYTES: usize = 256;
+const ROW_BYTES: usize = 192;
+
+pub(super) fn row_bytes(key: &Key, latest: Option<&Value>) -> usize {
+    ROW_BYTES + key.heap_bytes() + latest.map_or(0, Value::size)
+}
+
+pub(super) fn entry_bytes(buffered: &Buffered) -> usize {
+    let writes = buffered.writes.iter();
+    let written =
+        writes.map(|write| write.key.heap_bytes() + write.changes.iter().map(change_bytes).sum::<usize>() + 64);
+    let checks: usize = buffered.checks.iter().map(|(key, _)| key.heap_bytes() + 48).sum();
+    let known: usize = buffered.known.iter().map(|(_, read)| read.value.as_ref().map_or(0, Value::size) + 96).sum();
+    ENTRY_BYTES + written.sum::<usize>() + checks + known + buffered.given.len() * 48
+}
+
+fn change_bytes(change: &Change) -> usize {
+    let held = match change {
+        Change::Put(value) => value.size(),
+        Change::SetField(field, value) => blob_bytes(field.len()) + blob_bytes(value.len()),
+        Change::Append(blob) | Change::Push(_, blob) | Change::UnsetField(blob) => blob_bytes(blob.len()),
+        Change::AddMember(blob) | Change::RemoveMember(blob) => blob_bytes(blob.len()),
+        Change::RemoveEqual { element, .. } => blob_bytes(element.len()),
+        Change::WriteAt { bytes, .. } => blob_bytes(bytes.len()),
+        Change::AddInteger { field, .. } => field.as_ref().map_or(0, |field| blob_bytes(field.len())),
+        Change::AddFloat { field, delta } => {
+            field.as_ref().map_or(0, |field| blob_bytes(field.len())) + blob_bytes(delta.len())
+        }
+        Change::Delete | Change::ExpireAt(_) | Change::Persist | Change::Pop(_) => 0,
+    };
+    size_of::<Change>() + held
+}

@@ -1,0 +1,223 @@
+//! From the buffer to the store: what can go now, and what is known when it has gone.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+use hashbrown::HashMap;
+
+use super::{BATCH_BYTES_MAX, BATCH_COMMITS_MAX, Batch, Buffer, Entry, Stage, Work, stands_alone};
+use crate::change::apply_all;
+use crate::key::Key;
+use crate::mutation::{self, Fault};
+use crate::outage::lanes::Lane;
+use crate::outage::record::Written;
+use crate::read::Read;
+use crate::store::Commit;
+use crate::value::Value;
+use crate::version::Version;
+
+impl Buffer {
+    /// Hands out at most `commits_max` transactions that can go to the store now; nothing if all that waits is on its way
+    /// or behind it.
+    pub fn next_work(&mut self, commits_max: usize) -> Option<Work> {
+        let mut lanes: Vec<(u64, Lane)> = self
+            .lanes
+            .iter()
+            .filter(|(_, state)| !state.busy)
+            .filter_map(|(lane, state)| state.waiting.first().map(|first| (*first, *lane)))
+            .collect();
+        lanes.sort_unstable();
+        let mut unknown = Vec::new();
+        for (_, lane) in lanes {
+            let (claimed, numbers) = self.walk(lane, commits_max.min(BATCH_COMMITS_MAX));
+            if numbers.is_empty() {
+                continue;
+            }
+            match self.build(&numbers) {
+                Ok(commits) => {
+                    for number in &numbers {
+                        if let Some(entry) = self.entries.get_mut(number) {
+                            entry.stage = Stage::Carried;
+                        }
+                    }
+                    for lane in &claimed {
+                        self.lanes.entry(*lane).or_default().busy = true;
+                    }
+                    return Some(Work::Carry(Batch { numbers, commits, lanes: claimed }));
+                }
+                Err(key) => unknown.push(key),
+            }
+        }
+        (!unknown.is_empty()).then_some(Work::Learn(unknown))
+    }
+
+    /// The longest run of transactions from the head of `lane`, and the lanes that they are in: always the one with the
+    /// lowest number among the heads of those lanes, so none is overtaken in any of them.
+    fn walk(&self, lane: Lane, commits_max: usize) -> (Vec<Lane>, Vec<u64>) {
+        // Each lane with the last number that was taken from it.
+        let mut claimed = vec![(lane, 0)];
+        let (mut numbers, mut bytes) = (Vec::new(), 0);
+        while numbers.len() < commits_max && bytes < BATCH_BYTES_MAX {
+            let head = |(lane, last): &(Lane, u64)| {
+                let waiting = &self.lanes.get(lane)?.waiting;
+                waiting.range((Bound::Excluded(*last), Bound::Unbounded)).next().copied()
+            };
+            let Some(entry) = claimed.iter().filter_map(head).min().and_then(|number| self.entries.get(&number)) else {
+                break;
+            };
+            if entry.stage != Stage::Waiting {
+                break;
+            }
+            let is_new = |lane: &&Lane| !claimed.iter().any(|(other, _)| other == *lane);
+            let others: Vec<(Lane, u64)> = entry.lanes.iter().filter(is_new).map(|lane| (*lane, 0)).collect();
+            if others.iter().any(|(lane, _)| self.lanes.get(lane).is_some_and(|state| state.busy)) {
+                break;
+            }
+            if !others.is_empty() && !mutation::on(Fault::LanesIgnored) {
+                claimed.extend(others);
+                continue;
+            }
+            let number = entry.buffered.number;
+            claimed.iter_mut().filter(|(lane, _)| entry.lanes.contains(lane)).for_each(|(_, last)| *last = number);
+            bytes += entry.bytes;
+            numbers.push(number);
+        }
+        let used = claimed.into_iter().filter(|(_, last)| *last > 0).map(|(lane, _)| lane).collect();
+        (used, numbers)
+    }
+
+    /// The commits of `numbers`, each with its documents as they are behind it; the key of one that is not known.
+    fn build(&self, numbers: &[u64]) -> Result<Vec<Commit>, Key> {
+        let mut values: HashMap<&Key, Option<Value>, foldhash::quality::RandomState> = HashMap::default();
+        let mut commits = Vec::with_capacity(numbers.len());
+        for number in numbers {
+            let Some(entry) = self.entries.get(number) else { continue };
+            let mut commit = entry.buffered.to_commit();
+            for (written, write) in entry.buffered.writes.iter().zip(&mut commit.writes) {
+                let before = match values.remove(&written.key) {
+                    Some(value) => Some(value),
+                    None => self.rows.get(&written.key).and_then(|row| row.stored.clone()),
+                };
+                match self.after(entry, written, before) {
+                    Some(after) => {
+                        write.after.clone_from(&after);
+                        values.insert(&written.key, after);
+                    }
+                    None if self.owned => return Err(written.key.clone()),
+                    None => {}
+                }
+            }
+            commits.push(commit);
+        }
+        Ok(commits)
+    }
+
+    fn after(&self, entry: &Entry, written: &Written, before: Option<Option<Value>>) -> Option<Option<Value>> {
+        let mut value = match before {
+            Some(value) => value,
+            None if stands_alone(&written.changes) => None,
+            None => {
+                let known = entry.buffered.known.iter().find(|(key, _)| *key == written.key);
+                return known.map(|(_, read)| read.value.clone());
+            }
+        };
+        apply_all(&mut value, &written.changes).ok().map(|()| value)
+    }
+
+    /// The store has applied the first `count` of `batch`, with results other than computed where `changed` says so.
+    /// Answers the transactions that will be the first of their documents behind these, and the documents as they are
+    /// behind them: to be journaled before it says that these are applied, or a restart would not know them.
+    pub fn heads(&mut self, batch: &Batch, count: usize, changed: &[(Key, Read)]) -> Vec<(u64, Key, Read)> {
+        let applied: BTreeSet<u64> = batch.numbers.iter().take(count).copied().collect();
+        let mut results: HashMap<&Key, Option<&Value>, foldhash::quality::RandomState> = HashMap::default();
+        for write in batch.commits.iter().take(count).flat_map(|commit| &commit.writes) {
+            results.insert(&write.key, write.after.as_ref());
+        }
+        results.extend(changed.iter().map(|(key, read)| (key, read.value.as_ref())));
+        let mut heads = Vec::new();
+        for (key, value) in results {
+            let Some(row) = self.rows.get(key) else { continue };
+            let Some(number) = row.queue.iter().find(|number| !applied.contains(number)).copied() else { continue };
+            let Some(entry) = self.entries.get_mut(&number) else { continue };
+            let buffered = &mut entry.buffered;
+            let Some(written) = buffered.writes.iter().find(|write| write.key == *key) else { continue };
+            if stands_alone(&written.changes) || buffered.known.iter().any(|(known, _)| known == key) {
+                continue;
+            }
+            let mut value = value.cloned();
+            if apply_all(&mut value, &written.changes).is_ok() {
+                let read = Read { value, version: buffered.version };
+                // Not charged: it is what the row holds, or held.
+                buffered.known.push((key.clone(), read.clone()));
+                heads.push((number, key.clone(), read));
+            }
+        }
+        heads.sort_unstable_by(|(left, a, _), (right, b, _)| (left, a).cmp(&(right, b)));
+        heads
+    }
+
+    /// The store has applied the first `count` of `batch`, and the journal says so. Answers the documents that nothing
+    /// waits for any more.
+    pub fn applied(&mut self, batch: &Batch, count: usize, changed: &[(Key, Read)]) -> Vec<Key> {
+        let mut emptied = Vec::new();
+        for (number, commit) in batch.numbers.iter().zip(&batch.commits).take(count) {
+            let mut stored = commit.writes.clone();
+            for write in &mut stored {
+                if let Some((_, read)) = changed.iter().find(|(key, _)| *key == write.key) {
+                    write.after.clone_from(&read.value);
+                }
+            }
+            emptied.extend(self.remove(*number, Some(&stored)));
+        }
+        for (key, _) in changed {
+            // What was computed is out of date: what others wrote was merged.
+            if let Some(row) = self.rows.get_mut(key) {
+                row.latest = None;
+                if let Some(stored) = row.stored.take() {
+                    self.learn(key, &Read { value: stored, version: Version::ZERO });
+                }
+            }
+        }
+        emptied
+    }
+
+    /// The store has answered for `batch`, or not: what of it is still here waits again, to be sent under the same
+    /// ids if the store `may_have` seen them.
+    pub fn finish(&mut self, batch: Batch, may_have: bool) {
+        for lane in &batch.lanes {
+            if let Some(state) = self.lanes.get_mut(lane) {
+                state.busy = false;
+                if state.waiting.is_empty() {
+                    self.lanes.remove(lane);
+                }
+            }
+        }
+        for number in &batch.numbers {
+            if let Some(entry) = self.entries.get_mut(number)
+                && entry.stage == Stage::Carried
+            {
+                entry.buffered.sent |= may_have;
+                entry.stage = Stage::Waiting;
+            }
+        }
+    }
+
+    /// The store found these documents of transaction `number` changed by others. What it writes is merged with that,
+    /// so it is not checked again; true if nothing else stands in the way, false if it only read one of them.
+    pub fn overtaken(&mut self, number: u64, keys: &[Key]) -> bool {
+        let Some(entry) = self.entries.get_mut(&number) else { return true };
+        let writes = &entry.buffered.writes;
+        let merged = keys.iter().all(|key| writes.iter().any(|write| write.key == *key));
+        if merged {
+            entry.buffered.checks.retain(|(key, _)| !keys.contains(key));
+        }
+        merged
+    }
+
+    /// Applies transaction `number` whatever its checks say.
+    pub fn uncheck(&mut self, number: u64) {
+        if let Some(entry) = self.entries.get_mut(&number) {
+            entry.buffered.checks.clear();
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! How the buffer comes to know: from the journal at the start, from the store where a document has become unknown.
+
+use super::{Buffer, Entry, Row, Stage, another, entry_bytes, stands_alone};
+use crate::change::apply_all;
+use crate::key::Key;
+use crate::mutation::{self, Fault};
+use crate::outage::lanes::Lanes;
+use crate::outage::record::{Buffered, Pending as Found, Standing};
+use crate::read::Read;
+use crate::value::Value;
+
+impl Buffer {
+    /// The store says that it holds `read` for `key`: with what waits behind it, the document is known again. False if
+    /// that can't be said, since the store may have seen something that waits.
+    pub fn learn(&mut self, key: &Key, read: &Read) -> bool {
+        let Some(row) = self.rows.get(key) else { return true };
+        if row.latest.is_some() && row.stored.is_some() {
+            return true;
+        }
+        let mut value = read.value.clone();
+        let mut version = read.version;
+        for number in &row.queue {
+            let Some(entry) = self.entries.get(number) else { continue };
+            if matches!(entry.stage, Stage::Writing { .. }) {
+                continue;
+            }
+            if entry.buffered.sent || entry.stage == Stage::Carried {
+                return false;
+            }
+            if let Some(write) = entry.buffered.writes.iter().find(|write| write.key == *key) {
+                // What does not fit is what the store will refuse.
+                let _ = apply_all(&mut value, &write.changes);
+                version = entry.buffered.version;
+            }
+        }
+        let Some(row) = self.rows.get_mut(key) else { return true };
+        self.bytes -= row.bytes;
+        (row.latest, row.stored, row.version) = (Some(value), Some(read.value.clone()), version);
+        row.recharge(key);
+        self.bytes += row.bytes;
+        true
+    }
+
+    /// Takes in what the journal held at the start, in the order of the numbers.
+    pub fn restore(&mut self, found: Found, lanes: Lanes) {
+        let Found { mut buffered, standing } = found;
+        // Nobody knows whether it was on its way when the process ended.
+        buffered.sent = true;
+        if mutation::on(Fault::RestoredUnderNewId) {
+            buffered.id = another(buffered.id);
+        }
+        let number = buffered.number;
+        self.next_number = self.next_number.max(number + 1);
+        for write in &buffered.writes {
+            let row = self.rows.entry(write.key.clone()).or_insert_with_key(Row::new);
+            if row.queue.is_empty() {
+                self.bytes += row.bytes;
+            }
+            row.queue.push_back(number);
+            self.bytes -= row.bytes;
+            let known = buffered.known.iter().find(|(key, _)| *key == write.key).map(|(_, read)| read.value.clone());
+            let fold = |before: Option<Value>| {
+                let mut value = before;
+                apply_all(&mut value, &write.changes).ok().map(|()| value)
+            };
+            row.latest = match (known, row.latest.take()) {
+                (Some(value), _) => Some(value),
+                (None, _) if stands_alone(&write.changes) => fold(None),
+                (None, Some(before)) => fold(before),
+                (None, None) => None,
+            };
+            row.version = buffered.version;
+            row.recharge(&write.key);
+            self.bytes += row.bytes;
+        }
+        let bytes = entry_bytes(&buffered);
+        let quarantined = match standing {
+            Standing::Waiting => None,
+            Standing::Quarantined(why) => Some(why),
+        };
+        self.insert(Entry { buffered, lanes, stage: Stage::Waiting, bytes });
+        match quarantined {
+            Some(why) => self.quarantine(number, why),
+            None => self.settle_stage(number),
+        }
+    }
+
+    /// Finds the lanes of all transactions anew: the store's tables are known now. Nothing may be on its way to it.
+    pub fn sort_into_lanes(&mut self, lanes_of: impl Fn(&Buffered) -> Lanes) {
+        self.lanes.clear();
+        for (number, entry) in &mut self.entries {
+            debug_assert!(entry.stage != Stage::Carried);
+            entry.lanes = lanes_of(&entry.buffered);
+            if !matches!(entry.stage, Stage::Behind | Stage::Quarantined(_)) {
+                for lane in &entry.lanes {
+                    self.lanes.entry(*lane).or_default().waiting.insert(*number);
+                }
+            }
+        }
+    }
+}
