@@ -16,7 +16,7 @@ FUZZ_TARGETS := decoder commands store_file traces trace_tools mappings users jo
 SOAK_SECONDS ?= 1800
 
 .PHONY: help setup setup-run run test check format lint deny docs nightly forever fuzz soak bench bench-full \
-	setup-bench doc clean
+	setup-bench doc clean figure figures
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,6 +81,12 @@ bench-full: setup-bench ## all of them, also 1 KiB, two threads, an hour of chur
 	target/dist/memory --forebay target/dist/forebay --memory-mib 64,512 --seconds 900
 
 BENCH_BUILD = cargo build --profile dist --locked -p forebay-cli -p forebay-bench
+
+figure: setup-run ## a figure of a paper: NAME=detox-8 writes data and picture into target/figures; FULL=1 for hours
+	cargo run --release --locked -p forebay-bench --bin figure -- --name $(NAME) $(if $(FULL),--full)
+
+figures: setup-run ## all of them
+	cargo run --release --locked -p forebay-bench --bin figure -- $(if $(FULL),--full)
 
 doc: setup-run ## the library's documentation, and the generated tables in docs/
 	FOREBAY_UPDATE_DOCS=1 cargo test --locked $(PACKAGES) fresh

@@ -8,6 +8,8 @@ mod common;
 mod postgres;
 #[path = "outage/state.rs"]
 mod state;
+#[path = "outage/tables.rs"]
+mod tables;
 
 use std::time::Duration;
 
@@ -45,8 +47,9 @@ fn acknowledged_writes_are_there_once_and_in_order() {
     });
     calm(forebay.address);
     let mut client = Connection::new(forebay.address);
-    let buffered = figure(&mut client, "buffered");
-    assert!(buffered > 0 && figure(&mut client, "applied") + figure(&mut client, "merged") == buffered);
+    let mut figure = |name: &str| figure(&mut client, name);
+    let (buffered, applied, merged) = (figure("buffered"), figure("applied"), figure("merged"));
+    assert!(buffered > 0 && applied + merged == buffered, "{buffered} {applied} {merged}");
     // From the tables, with nothing cached.
     forebay.restart();
     appends.check(&told, &mut Connection::new(forebay.address));

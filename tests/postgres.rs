@@ -215,3 +215,180 @@ fn counters_are_shared_with_another_program() {
         while client.call(&["HGET", &format!("user:{id}"), "visits"]) != Reply::bulk(there.as_bytes()) {}
     }
 }
+
+fn ok(reply: &Reply) -> bool {
+    *reply == Reply::Simple("OK".into())
+}
+
+fn error(reply: Reply) -> String {
+    match reply {
+        Reply::Error(text) => String::from_utf8_lossy(&text).into_owned(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn text(reply: Reply) -> String {
+    match reply {
+        Reply::Bulk(text) => String::from_utf8_lossy(&text).into_owned(),
+        other => panic!("{other:?}"),
+    }
+}
+
+const MEMBERS: &str = "CREATE TABLE members (id integer PRIMARY KEY, name text NOT NULL, visits integer NOT NULL
+    DEFAULT 0, flag boolean, friends integer[]); INSERT INTO members VALUES (1, 'Ada', 5, true, '{5,6}');
+    INSERT INTO members (id, name) VALUES (2, 'Bob')";
+
+/// A forebay in front of the members, with two documents in each row.
+fn members(server: &Server) -> (String, Forebay) {
+    let database = server.database();
+    server.sql(&database, MEMBERS);
+    let maps = ["--map", "user:{id} -> members(id)", "--map", "friends:{id} -> members(id).friends as list"];
+    let url = server.url(&database);
+    let (code, said) = store(&[&["init", "--store", &url, "--store-timeout-ms", "400"], &maps[..]].concat());
+    assert_eq!(code, Some(0), "{said}");
+    let forebay = start(server, &database, &maps);
+    (database, forebay)
+}
+
+#[test]
+fn a_row_is_json_for_get_and_set() {
+    let server = Server::start();
+    let (database, forebay) = members(&server);
+    let mut client = Connection::new(forebay.address);
+    let ada = "{\"id\":1,\"name\":\"Ada\",\"visits\":5,\"flag\":true}";
+    for _ in 0..2 {
+        assert_eq!(text(client.call(&["GET", "user:1"])), ada, "from the database, then from the cache");
+    }
+    assert_eq!(client.call(&["GET", "user:9"]), Reply::Nil);
+    assert_eq!(error(client.call(&["GET", "friends:1"])).split(' ').next(), Some("WRONGTYPE"));
+    // Only what is named is changed; what was got can be set again.
+    assert!(ok(&client.call(&["SET", "user:1", "{\"visits\": 7, \"flag\": null}"])));
+    assert_eq!(server.sql(&database, "SELECT name, visits, flag, friends FROM members WHERE id = 1"), "Ada|7||{5,6}");
+    assert!(ok(&client.call(&["SET", "user:1", ada])));
+    assert_eq!(text(client.call(&["GET", "user:1"])), ada);
+    assert!(ok(&client.call(&["SET", "user:3", "{\"name\": \"Cleo\"}"])));
+    assert_eq!(server.sql(&database, "SELECT name, visits FROM members WHERE id = 3"), "Cleo|0");
+    for (key, value, part) in [
+        ("user:1", "{\"nothing\": 1}", "no field nothing"),
+        ("user:1", "{\"id\": 2}", "read-only"),
+        ("user:1", "{\"friends\": [1]}", "no field friends"),
+        ("user:1", "hello", "JSON object"),
+        ("user:1", "{\"visits\": \"many\"}", "22P02"),
+        ("friends:1", "{}", "LPUSH"),
+        ("user:8", "{\"visits\": 1}", "23502"),
+    ] {
+        let said = error(client.call(&["SET", key, value]));
+        assert!(said.contains(part), "{key} {value}: {said}");
+    }
+    // A transaction sees the fields that it has set, known before or not.
+    for key in ["user:1", "user:2"] {
+        assert!(ok(&client.call(&["TXN", "BEGIN"])));
+        assert!(ok(&client.call(&["SET", key, "{\"visits\": 40}"])));
+        assert_eq!(client.call(&["HINCRBY", key, "visits", "2"]), Reply::Integer(42));
+        assert!(ok(&client.call(&["TXN", "COMMIT"])));
+    }
+    assert_eq!(server.sql(&database, "SELECT id, visits FROM members ORDER BY id"), "1|42\n2|42\n3|0");
+    assert_eq!(
+        text(client.call(&["GETSET", "user:2", "{\"visits\": 1}"])),
+        "{\"id\":2,\"name\":\"Bob\",\"visits\":42,\"flag\":null}"
+    );
+}
+
+/// Lock, version and cache entry belong to the row: what changes one of its documents is seen in the others.
+#[test]
+fn a_row_is_several_documents() {
+    let server = Server::start();
+    let (database, forebay) = members(&server);
+    let mut client = Connection::new(forebay.address);
+    let friends = |client: &mut Connection| bulks(client.call(&["LRANGE", "friends:1", "0", "-1"]));
+    assert_eq!(friends(&mut client), ["5", "6"]);
+    assert_eq!(bulks(client.call(&["HGETALL", "user:1"])), ["flag", "true", "id", "1", "name", "Ada", "visits", "5"]);
+    assert_eq!(client.call(&["RPUSH", "friends:1", "7"]), Reply::Integer(3));
+    assert_eq!(client.call(&["HINCRBY", "user:1", "visits", "1"]), Reply::Integer(6));
+    // Both at once, in one transaction of the database.
+    client.call(&["MULTI"]);
+    client.call(&["HSET", "user:1", "name", "Adele"]);
+    client.call(&["LPUSH", "friends:1", "4"]);
+    assert_eq!(client.call(&["EXEC"]), Reply::Array(vec![Reply::Integer(0), Reply::Integer(4)]));
+    assert_eq!(server.sql(&database, "SELECT name, visits, friends FROM members WHERE id = 1"), "Adele|6|{4,5,6,7}");
+    // Another program's write to the row takes both out of the cache, and DEL of one the other.
+    server.sql(&database, "UPDATE members SET friends = '{9}', visits = 9 WHERE id = 1");
+    while friends(&mut client) != ["9"] {}
+    while client.call(&["HGET", "user:1", "visits"]) != Reply::bulk(b"9") {}
+    assert_eq!(friends(&mut client), ["9"]);
+    assert_eq!(client.call(&["DEL", "user:1"]), Reply::Integer(1));
+    assert_eq!(client.call(&["EXISTS", "friends:1", "user:1"]), Reply::Integer(0));
+    // Who holds one holds the other: the writer waits for the reader, and then writes.
+    let mut reader = Connection::new(forebay.address);
+    assert!(ok(&reader.call(&["TXN", "BEGIN"])));
+    assert_eq!(reader.call(&["HGET", "user:2", "name"]), Reply::bulk(b"Bob"));
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| Connection::new(forebay.address).call(&["RPUSH", "friends:2", "1"]));
+        assert_eq!(reader.call(&["LLEN", "friends:2"]), Reply::Integer(0));
+        assert!(ok(&reader.call(&["TXN", "COMMIT"])));
+        assert_eq!(writer.join().expect("it ends well"), Reply::Integer(1));
+    });
+    let said = |maps: [&str; 2]| {
+        let url = server.url(&database);
+        store(&["check", "--store", &url, "--store-timeout-ms", "400", "--map", maps[0], "--map", maps[1]]).1
+    };
+    let twice = said(["a:{id} -> members(id)", "b:{id} -> members(id) fields(name)"]);
+    assert!(twice.contains("name is a field of"), "{twice}");
+    let fine = said(["a:{id} -> members(id) fields(visits)", "b:{id} -> members(id) fields(name)"]);
+    assert!(!fine.contains("--map"), "{fine}");
+}
+
+/// A row does not expire: EXPIRE and its kind say how long its copy in the cache is believed.
+#[test]
+fn an_expiry_bounds_the_copy_in_the_cache() {
+    let server = Server::start();
+    let database = server.database();
+    server.sql(&database, MEMBERS);
+    // Nothing tells what others write.
+    let forebay = start(&server, &database, &["--map", "user:{id} -> members(id) version(none)"]);
+    let mut client = Connection::new(forebay.address);
+    let visits = |client: &mut Connection| text(client.call(&["HGET", "user:1", "visits"]));
+    assert_eq!(visits(&mut client), "5");
+    server.sql(&database, "UPDATE members SET visits = 6 WHERE id = 1");
+    assert_eq!(visits(&mut client), "5", "it is cached");
+    assert_eq!(client.call(&["PEXPIRE", "user:1", "50"]), Reply::Integer(1));
+    assert_eq!(client.call(&["PEXPIRE", "user:9", "50"]), Reply::Integer(0));
+    assert_eq!(client.call(&["TTL", "user:1"]), Reply::Integer(-1), "the row does not expire");
+    while visits(&mut client) != "6" {}
+    // A moment that has come does not delete the row either.
+    server.sql(&database, "UPDATE members SET visits = 7 WHERE id = 1");
+    assert_eq!(client.call(&["EXPIRE", "user:1", "-1"]), Reply::Integer(1));
+    assert_eq!(visits(&mut client), "7");
+    assert!(ok(&client.call(&["SET", "user:1", "{\"visits\": 8}", "PX", "50"])));
+    server.sql(&database, "UPDATE members SET visits = 9 WHERE id = 1");
+    while visits(&mut client) != "9" {}
+    assert_eq!(server.sql(&database, "SELECT count(*) FROM members"), "2");
+}
+
+#[test]
+fn a_checked_reader_saw_one_moment() {
+    let server = Server::start();
+    let database = server.database();
+    server.sql(&database, MEMBERS);
+    let forebay = start(&server, &database, &["--map", "user:{id} -> members(id) version(none)"]);
+    let mut client = Connection::new(forebay.address);
+    let mut read = |kind: &[&str], between: &str| {
+        assert!(ok(&client.call(&[&["TXN", "BEGIN"], kind].concat())));
+        client.call(&["HGET", "user:1", "visits"]);
+        server.sql(&database, between);
+        client.call(&["HGET", "user:2", "visits"]);
+        client.call(&["HGET", "user:3", "visits"]);
+        client.call(&["TXN", "COMMIT"])
+    };
+    let both = "UPDATE members SET visits = visits + 1";
+    assert!(ok(&read(&["READONLY"], both)), "it may mix");
+    let said = error(read(&["READONLY", "CHECKED"], both));
+    assert!(said.starts_with("TXCONFLICT") && said.contains("user:"), "{said}");
+    // What was overtaken has left the cache, so to begin again helps.
+    assert!(ok(&read(&["READONLY", "CHECKED"], "SELECT 1")));
+    assert!(
+        error(read(&["READONLY", "CHECKED"], "INSERT INTO members (id, name) VALUES (3, 'Cleo')"))
+            .starts_with("TXCONFLICT")
+    );
+    assert!(error(client.call(&["TXN", "BEGIN", "CHECKED"])).contains("syntax"));
+}

@@ -7,6 +7,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// The superuser of the clusters that tests make.
 pub const USER: &str = "app";
@@ -16,7 +17,14 @@ pub struct Server {
     folder: tempfile::TempDir,
     port: u16,
     databases: AtomicUsize,
+    settings: &'static str,
 }
+
+/// What tests want: a crash of the machine is not among their faults.
+const SETTINGS: &str = "-c fsync=off -c shared_buffers=32MB";
+
+/// What measurements want: durable as by default, and memory for the tables.
+const MEASURED: &str = "-c shared_buffers=512MB -c max_wal_size=8GB -c checkpoint_timeout=1h";
 
 /// How to stop it.
 #[derive(Clone, Copy, Debug)]
@@ -82,12 +90,21 @@ fn user() -> Option<(u32, u32)> {
 impl Server {
     /// Makes a cluster and starts it.
     pub fn start() -> Server {
+        Server::start_with(SETTINGS)
+    }
+
+    /// The same, for measurements.
+    pub fn start_measured() -> Server {
+        Server::start_with(MEASURED)
+    }
+
+    fn start_with(settings: &'static str) -> Server {
         let folder = tempfile::Builder::new().prefix("forebay-postgres").tempdir().expect("a temporary folder");
         if let Some((user, group)) = user() {
             chown(folder.path(), Some(user), Some(group)).expect("root may give a folder away");
         }
         let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
-        let server = Server { folder, port, databases: AtomicUsize::new(0) };
+        let server = Server { folder, port, databases: AtomicUsize::new(0), settings };
         must("initdb", &["-A", "trust", "-U", USER, "--no-sync", "-E", "UTF8", "--locale=C", "-D", &server.data()]);
         server.start_again();
         server
@@ -101,11 +118,20 @@ impl Server {
     pub fn start_again(&self) {
         let log = self.folder.path().join("log").display().to_string();
         let options = format!(
-            "-p {} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=200 -c fsync=off \
-             -c wal_level=logical -c shared_buffers=32MB",
-            self.port
+            "-p {} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=200 \
+             -c wal_level=logical {}",
+            self.port, self.settings
         );
-        must("pg_ctl", &["-w", "-D", &self.data(), "-l", &log, "-o", &options, "start"]);
+        let data = self.data();
+        let start = ["-w", "-D", &data, "-l", &log, "-o", &options, "start"];
+        // After SIGKILL its memory is in use until the last process has noticed.
+        for _ in 0..40 {
+            if run("pg_ctl", &start).status.success() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(250));
+        }
+        must("pg_ctl", &start);
     }
 
     /// Stops it.

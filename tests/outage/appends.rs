@@ -18,6 +18,15 @@ pub struct Told {
     acknowledged: bool,
 }
 
+/// Stops the clients, also if what happens meanwhile panics.
+struct Stopping<'a>(&'a AtomicBool);
+
+impl Drop for Stopping<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
 /// So many lists.
 pub struct Appends {
     lists: usize,
@@ -34,8 +43,9 @@ impl Appends {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let running: Vec<_> = (0..clients).map(|_| scope.spawn(|| self.append(address, &stop))).collect();
+            let ended = Stopping(&stop);
             meanwhile();
-            stop.store(true, Ordering::SeqCst);
+            drop(ended);
             running.into_iter().flat_map(|client| client.join().expect("the client ends well")).collect()
         })
     }

@@ -7,6 +7,7 @@ pub mod codec;
 mod merge;
 mod number;
 
+use smallvec::SmallVec;
 use thiserror::Error;
 
 pub use apply::{apply, apply_all};
@@ -72,6 +73,9 @@ pub enum Change {
     /// Removes a member from a set.
     RemoveMember(Blob),
 }
+
+/// Changes to one document, in order; mostly there is one.
+pub type Changes = SmallVec<[Change; 1]>;
 
 /// An end of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

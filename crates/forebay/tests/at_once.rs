@@ -8,7 +8,7 @@ use forebay::cache::{CacheOptions, Context};
 use forebay::policy::choose;
 use forebay::runtime::simulated::{Ended, Simulation};
 use forebay::store::memory::Memory;
-use forebay::txn::{Documents, Engine, EngineOptions, Mode, PlannedLock, TxnKind, TxnLimits};
+use forebay::txn::{Documents, Engine, EngineOptions, Mode, PlannedLock, TxnKind, TxnLimits, Wanted};
 use forebay::{Change, Key, Value};
 
 fn with_engine<F: Future<Output = ()> + Send + 'static>(run: impl FnOnce(Engine) -> F) {
@@ -35,13 +35,13 @@ fn put(engine: &Engine, name: &str, bytes: &[u8]) -> bool {
         documents.change(key(name).borrow(), Change::Put(Value::bytes(bytes))).expect("a blind change");
         Ok(())
     };
-    let done = engine.execute_at_once(&[lock(name, false)], &Context::default(), put);
+    let done = engine.execute_at_once(&[lock(name, false).wanted()], &Context::default(), put);
     done.is_some_and(|done| done.expect("a sound store").1.is_some())
 }
 
 fn read(engine: &Engine, name: &str) -> Option<Option<Value>> {
     let value = |documents: &mut Documents| Ok(documents.value(key(name).borrow()).expect("loaded").cloned());
-    let done = engine.execute_at_once(&[lock(name, true)], &Context::default(), value)?;
+    let done = engine.execute_at_once(&[lock(name, true).wanted()], &Context::default(), value)?;
     Some(done.expect("a sound store").0)
 }
 
@@ -53,6 +53,7 @@ fn only_what_is_cached_and_small() {
         assert_eq!(read(&engine, "a"), Some(Some(Value::bytes(*b"1"))));
         assert_eq!(read(&engine, "large"), None, "what runs on it may take long");
         let many: Vec<PlannedLock> = (0..100).map(|n| lock(&n.to_string(), false)).collect();
+        let many: Vec<Wanted<'_>> = many.iter().map(PlannedLock::wanted).collect();
         assert!(engine.execute_at_once(&many, &Context::default(), |_| Ok(())).is_none());
         engine.validate();
     });
@@ -75,7 +76,7 @@ fn not_beside_one_who_has_the_lock() {
 fn a_panic_before_the_commit_stops_nobody() {
     with_engine(|engine| async move {
         let panics = |_: &mut Documents| -> Result<(), ()> { panic!("a bug in a command") };
-        let attempt = || engine.execute_at_once(&[lock("a", false)], &Context::default(), panics);
+        let attempt = || engine.execute_at_once(&[lock("a", false).wanted()], &Context::default(), panics);
         assert!(catch_unwind(AssertUnwindSafe(attempt)).is_err());
         assert!(put(&engine, "a", b"1"));
         assert_eq!(engine.locked_keys(), 0);

@@ -257,8 +257,20 @@ pub fn write_header(out: &mut BytesMut, marker: u8, number: u64) {
     out.extend_from_slice(&header[..digits.len() + 3]);
 }
 
+/// Bytes of a line that is short.
+const SHORT_LINE_BYTES: usize = 13;
+
 /// Appends a line; CR and LF within `text`, which would end it early, become spaces.
 fn write_line(out: &mut BytesMut, marker: u8, text: &[u8]) {
+    if text.len() <= SHORT_LINE_BYTES {
+        // Most are `OK` and `QUEUED`: put together first, so that the buffer is asked for room once.
+        let mut line = [marker; SHORT_LINE_BYTES + 3];
+        for (place, byte) in line[1..].iter_mut().zip(text) {
+            *place = if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte };
+        }
+        line[text.len() + 1..text.len() + 3].copy_from_slice(b"\r\n");
+        return out.extend_from_slice(&line[..text.len() + 3]);
+    }
     out.reserve(text.len() + 3);
     out.put_u8(marker);
     let start = out.len();

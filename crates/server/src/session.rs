@@ -16,7 +16,6 @@ mod multi;
 mod open;
 mod traced;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -152,10 +151,13 @@ impl Session {
         let mut ahead = Ahead::default();
         let mut looked_ahead = false;
         let mut found = LookedUp::new();
+        // When the request before the one at hand was done, if the clock was read then: it need not be read again.
+        let mut ended = None;
         for at in 0..batch.len() {
             if self.closing || self.replies.overflown() {
                 break;
             }
+            let began = ended.take();
             let frame = batch.frame(at);
             if at % LOOK_UP_FRAMES == 0 {
                 self.look_up(batch, at, &mut found);
@@ -175,7 +177,14 @@ impl Session {
                     continue;
                 }
             };
-            if self.serve_published(command, frame) || self.serve_at_once(command, frame) {
+            let effect = command.effect(frame);
+            if effect == Some(Effect::Read) && self.serve_published(command, frame) {
+                continue;
+            }
+            if let Some(effect) = effect
+                && let Some(now) = self.serve_at_once(command, effect, frame, began)
+            {
+                ended = Some(now);
                 continue;
             }
             if !looked_ahead && batch.len() - at > 1 && self.multi.queue.is_none() {
@@ -481,16 +490,14 @@ pub fn planned(key: KeyRef<'_>, effect: Effect) -> PlannedLock {
 }
 
 /// Locks in key order, each key once in its strongest mode: two plans never wait for each other in a circle.
-pub fn in_order(locks: Vec<PlannedLock>) -> Vec<PlannedLock> {
-    if locks.len() < 2 {
-        return locks;
-    }
-    let mut by_key: BTreeMap<Key, PlannedLock> = BTreeMap::new();
-    for lock in locks {
-        match by_key.get_mut(&lock.key) {
-            Some(known) => (known.mode, known.load) = (known.mode.max(lock.mode), known.load || lock.load),
-            None => drop(by_key.insert(lock.key.clone(), lock)),
+pub fn in_order(mut locks: Vec<PlannedLock>) -> Vec<PlannedLock> {
+    locks.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+    locks.dedup_by(|next, kept| {
+        let same = next.key == kept.key;
+        if same {
+            (kept.mode, kept.load) = (kept.mode.max(next.mode), kept.load || next.load);
         }
-    }
-    by_key.into_values().collect()
+        same
+    });
+    locks
 }

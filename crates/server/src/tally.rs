@@ -45,14 +45,6 @@ impl Tally {
         &self.slots[number.min(self.unknown())]
     }
 
-    /// A command took `us` microseconds and was not served from the cache at once.
-    pub fn waited(&self, number: usize, us: u64) {
-        let slot = self.slot(number);
-        slot.waited.fetch_add(1, Ordering::Relaxed);
-        slot.waited_us.fetch_add(us, Ordering::Relaxed);
-        self.waits.add(us);
-    }
-
     /// All calls and all errors.
     pub fn totals(&self) -> (u64, u64) {
         let sum = |of: fn(&Slot) -> &AtomicU64| self.slots.iter().map(|slot| of(slot).load(Ordering::Relaxed)).sum();
@@ -78,10 +70,8 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Counts one time, in microseconds.
-    pub fn add(&self, us: u64) {
-        self.buckets[bucket(us)].fetch_add(1, Ordering::Relaxed);
-        self.sum_us.fetch_add(us, Ordering::Relaxed);
+    fn add(&self, bucket: usize, count: u64) {
+        self.buckets[bucket].fetch_add(count, Ordering::Relaxed);
     }
 
     /// Counts per bucket: bucket `n` holds times up to 2^n microseconds that no earlier bucket holds.
@@ -110,6 +100,9 @@ fn bucket(us: u64) -> usize {
     exponent.min(BUCKETS - 1)
 }
 
+/// Buckets of short times that a session counts on its own, up to 4 us: those of a pipeline are nearly all in them.
+const SHORT_BUCKETS: usize = 3;
+
 /// Calls of one command that its session has not added to the tally yet.
 #[derive(Debug, Default)]
 pub struct Pending {
@@ -118,6 +111,9 @@ pub struct Pending {
     errors: u64,
     /// Since the session began.
     errors_all: u64,
+    waited: u64,
+    waited_us: u64,
+    short: [u64; SHORT_BUCKETS],
 }
 
 impl Pending {
@@ -141,6 +137,17 @@ impl Pending {
         self.errors_all
     }
 
+    /// The request at hand took `us` microseconds and was not served from the cache at once.
+    pub fn waited(&mut self, us: u64, tally: &Tally) {
+        self.waited += 1;
+        self.waited_us += us;
+        let bucket = bucket(us);
+        match self.short.get_mut(bucket) {
+            Some(count) => *count += 1,
+            None => tally.waits.add(bucket, 1),
+        }
+    }
+
     /// The number of the command of the request at hand.
     pub fn number(&self) -> usize {
         self.number
@@ -154,6 +161,15 @@ impl Pending {
         }
         if self.errors > 0 {
             slot.errors.fetch_add(std::mem::take(&mut self.errors), Ordering::Relaxed);
+        }
+        if self.waited > 0 {
+            let waited_us = std::mem::take(&mut self.waited_us);
+            slot.waited.fetch_add(std::mem::take(&mut self.waited), Ordering::Relaxed);
+            slot.waited_us.fetch_add(waited_us, Ordering::Relaxed);
+            tally.waits.sum_us.fetch_add(waited_us, Ordering::Relaxed);
+            for (bucket, count) in self.short.iter_mut().enumerate().filter(|(_, count)| **count > 0) {
+                tally.waits.add(bucket, std::mem::take(count));
+            }
         }
     }
 }
@@ -178,12 +194,18 @@ mod tests {
         pending.call(1, &tally);
         pending.call(1, &tally);
         pending.error();
+        for us in [1, 3, 3, 9] {
+            pending.waited(us, &tally);
+        }
         assert_eq!(tally.totals(), (0, 0));
         pending.call(tally.unknown(), &tally);
         assert_eq!((tally.slot(1).calls.load(Ordering::Relaxed), tally.totals()), (2, (2, 1)));
         pending.flush(&tally);
         pending.flush(&tally);
         assert_eq!(tally.totals(), (3, 1));
+        let slot = tally.slot(1);
+        assert_eq!((slot.waited.load(Ordering::Relaxed), slot.waited_us.load(Ordering::Relaxed)), (4, 16));
+        assert_eq!((&tally.waits.buckets()[..5], tally.waits.sum_us()), (&[1, 0, 2, 0, 1][..], 16));
         tally.reset();
         assert_eq!(tally.totals(), (0, 0));
     }

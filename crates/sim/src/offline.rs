@@ -168,4 +168,89 @@ mod tests {
             }
         }
     }
+
+    /// Units of keys that are asked for together, through the catalog.
+    fn hits(rule: Rule, units: &[Vec<u64>], capacity: u64) -> (Vec<usize>, u64) {
+        use crate::catalog::{Catalog, Event, Sample};
+        use forebay_trace::{Record, TraceKey};
+        let record = |txn: u64, &key: &u64| Record { key: TraceKey::Number(key), txn, ..Record::default() };
+        let records: Vec<Record> =
+            (1..).zip(units).flat_map(|(txn, keys)| keys.iter().map(move |key| record(txn, key))).collect();
+        let sample = Sample { rate: 1.0, seed: 0 };
+        let catalog = Catalog::of(records.iter().cloned().map(Ok), sample, true, || ()).expect("no errors in it");
+        let (mut cache, mut place) = (Offline::new(rule, Unit::Entries, capacity), 0);
+        let (mut whole, mut objects) = (Vec::new(), 0);
+        for (txn, of_txn) in (1..).zip(records.chunk_by(|a, b| a.txn == b.txn)) {
+            let requests: Vec<Request> = of_txn
+                .iter()
+                .filter_map(|record| match catalog.event(record, &mut place) {
+                    Some(Event::Request(request)) => Some(request),
+                    _ => None,
+                })
+                .collect();
+            let cached = requests.iter().filter(|request| cache.contains(request.key)).count();
+            objects += cached as u64;
+            if cached == requests.len() {
+                whole.push(txn);
+            }
+            cache.access_level(&requests);
+            assert!(cache.len() as u64 <= capacity);
+        }
+        (whole, objects)
+    }
+
+    /// Figures 3 and 17 of the DeToX paper, and what is best there.
+    #[test]
+    fn figures_3_and_17() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/vectors/detox.json");
+        let text = std::fs::read_to_string(path).expect("the vectors are readable");
+        let vectors: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        for figure in ["fig3", "fig17"] {
+            let case = &vectors[figure];
+            let mut names: Vec<&str> = Vec::new();
+            let mut units: Vec<Vec<u64>> = Vec::new();
+            for unit in case["transactions"].as_array().expect("transactions") {
+                let mut keys = Vec::new();
+                for name in unit.as_array().expect("keys").iter().filter_map(|key| key.as_str()) {
+                    let known = names.iter().position(|known| *known == name);
+                    keys.push(known.unwrap_or(names.len()) as u64);
+                    if known.is_none() {
+                        names.push(name);
+                    }
+                }
+                units.push(keys);
+            }
+            let capacity = case["capacity"].as_u64().expect("a number");
+            let number = |name: &str| case[name].as_u64().expect("a number");
+            let (whole, _) = hits(Rule::Transactional, &units, capacity);
+            assert_eq!(whole.len() as u64, number("transactional_belady_hits"), "{figure}");
+            if let Some(at) = case["transactional_belady_hit_at"].as_array() {
+                assert_eq!(whole, at.iter().filter_map(|at| at.as_u64()).map(|at| at as usize).collect::<Vec<_>>());
+            }
+            let (whole, objects) = hits(Rule::Belady, &units, capacity);
+            assert_eq!(whole.len() as u64, number("belady_transactional_hits"), "{figure}");
+            if let Some(expected) = case["belady_object_hits"].as_u64() {
+                assert_eq!(objects, expected, "{figure}");
+            }
+            let bits: Vec<u64> = units.iter().map(|keys| keys.iter().fold(0, |all, key| all | 1 << key)).collect();
+            let most = crate::optimum::most_hits(&bits, capacity as usize);
+            assert_eq!(most, Some(number("optimal_transactional_hits")), "{figure}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        /// Nothing beats trying everything.
+        #[test]
+        fn the_optimum_is_not_beaten(
+            units in prop::collection::vec(prop::collection::btree_set(0u64..6, 1..4), 1..9), capacity in 1u64..5,
+        ) {
+            let lists: Vec<Vec<u64>> = units.iter().map(|keys| keys.iter().copied().collect()).collect();
+            let bits: Vec<u64> = lists.iter().map(|keys| keys.iter().fold(0, |all, key| all | 1 << key)).collect();
+            let most = crate::optimum::most_hits(&bits, capacity as usize).expect("small");
+            for rule in [Rule::Transactional, Rule::Belady] {
+                prop_assert!(hits(rule, &lists, capacity).0.len() as u64 <= most, "{:?}", rule);
+            }
+        }
+    }
 }

@@ -34,9 +34,11 @@ mod tls;
 use std::sync::Arc;
 use std::time::Duration;
 
+use forebay::change::Change;
 use forebay::error::Unavailable;
+use forebay::key::KeyRef;
 use forebay::store::{Caps, Commit, CommitOutcome, NAMES_BYTES_MAX, Outside, ReadError, Resolved, Store};
-use forebay::{Key, Read, TxnId, Version};
+use forebay::{Key, Read, TxnId, Value, Version};
 use futures_util::future::BoxFuture;
 use thiserror::Error;
 use tokio::runtime::Handle;
@@ -430,6 +432,36 @@ impl Store for Postgres {
     fn outside(&self) -> BoxFuture<'_, Option<Outside>> {
         let asked = self.run(|inner| async move { inner.outside().await });
         Box::pin(async move { asked.await.ok().flatten() })
+    }
+
+    fn check<'a>(&'a self, checks: &'a [(Key, Version)]) -> BoxFuture<'a, Result<Vec<Key>, ReadError>> {
+        let checks = checks.to_vec();
+        let checked = self.run(move |inner| async move {
+            let identity = inner.identity.clone();
+            let ask = async |session: &session::Session| {
+                if let Some(rows) = &inner.rows {
+                    return rows.check(session, &checks).await;
+                }
+                let keys: Vec<Key> = checks.iter().map(|(key, _)| key.clone()).collect();
+                let reads = documents::get(session, &identity, &keys).await?;
+                let current = checks.iter().zip(&reads).map(|((_, version), read)| *version == read.version);
+                Ok(keys.iter().zip(current).filter(|(_, current)| !current).map(|(key, _)| key.clone()).collect())
+            };
+            inner.read(inner.timeout, ask).await
+        });
+        Box::pin(async move { checked.await.map_err(unavailable)? })
+    }
+
+    fn beside(&self, key: &Key) -> Vec<Key> {
+        self.inner.rows.as_ref().map_or_else(Vec::new, |rows| rows.beside(key))
+    }
+
+    fn text_of(&self, key: KeyRef<'_>, value: &Value) -> Option<Vec<u8>> {
+        self.inner.rows.as_ref().and_then(|rows| rows.text_of(key, value))
+    }
+
+    fn changes_of_text(&self, key: KeyRef<'_>, text: &[u8]) -> Option<Result<Vec<Change>, String>> {
+        self.inner.rows.as_ref().map(|rows| rows.changes_of_text(key, text))
     }
 
     fn memory_bytes(&self) -> usize {

@@ -87,7 +87,8 @@ impl<'a> Note<'a> {
         let (Some(table), Some(number)) = (table, number.and_then(|number| number.parse().ok())) else {
             return Ok(None);
         };
-        let (old, new): (Option<Vec<Option<&str>>>, Option<Vec<Option<&str>>>) = (row.try_get(3)?, row.try_get(4)?);
+        let key = |at: usize| row.try_get::<_, Option<Vec<Option<&str>>>>(at);
+        let (old, new) = (key(3)?, key(4)?);
         let truncated = old.is_none() && new.is_none();
         let keys = [old, new].into_iter().flatten().filter_map(|key| key.into_iter().collect()).collect();
         Ok(Some(Note { table, number, truncated, keys }))

@@ -69,7 +69,7 @@ async fn look(client: &Client, address: &Address, mappings: &[Mapping]) -> Resul
         ),
     }
     match rows::look_up(client, mappings).await? {
-        Ok(Rows { tables }) => {
+        Ok(Rows { tables, .. }) => {
             for table in &tables {
                 let read_only =
                     table.fields.iter().filter(|column| !column.writable).map(|column| column.name.as_str());
@@ -112,9 +112,13 @@ async fn script_for(client: &Client, options: &PostgresOptions) -> Result<String
             Err(lines) => wrong.extend(lines),
         }
     }
+    rows::share(&mut tables, &mut wrong);
     if !wrong.is_empty() {
         return Err(OpenError::Mapping(wrong));
     }
+    // Triggers are a table's, however many documents its rows are.
+    tables.sort_by_key(|table| table.oid);
+    tables.dedup_by_key(|table| table.oid);
     Ok(install::script(role.get(0), &tables))
 }
 

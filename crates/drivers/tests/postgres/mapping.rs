@@ -76,7 +76,8 @@ pub fn add(name: &str, delta: i64) -> Change {
 }
 
 pub fn commit_of(mint: &Mint, writes: &[(&str, Vec<Change>)], checks: &[(&str, Version)]) -> Commit {
-    let write = |(name, changes): &(&str, Vec<Change>)| Write { key: key(name), changes: changes.clone(), after: None };
+    let write =
+        |(name, changes): &(&str, Vec<Change>)| Write { key: key(name), changes: changes.clone().into(), after: None };
     let checks = checks.iter().map(|(name, version)| (key(name), *version)).collect();
     Commit {
         id: TxnId(mint.next()),

@@ -3,9 +3,9 @@
 use crate::key::Key;
 use crate::policy::Policy;
 use crate::read::Read;
+use crate::read::record::Record;
 
 pub use super::entry::ENTRY_OVERHEAD_BYTES;
-use super::record::Record;
 
 /// Bytes charged for an entry.
 pub fn charge(key: &Key, read: &Read, policy: &Policy) -> usize {

@@ -2,9 +2,10 @@
 
 use std::num::NonZeroU64;
 
-use super::record::Record;
-use crate::key::KeyRef;
+use crate::key::{Key, KeyRef};
 use crate::policy::{MARKS_MAX, Policy};
+use crate::read::Read;
+use crate::read::record::Record;
 
 /// Bytes of an entry beside its key, its value and the policy's metadata: its place in the slab, and one bucket of the
 /// index (a slot number and a control byte at 7/16 to 7/8 load).
@@ -40,8 +41,8 @@ impl Entry {
     }
 
     /// Another value of the same key; touches and mark stay.
-    pub fn replace(&mut self, record: Record, sequence: u64) {
-        self.record = record;
+    pub fn replace(&mut self, key: &Key, read: &Read, sequence: u64) {
+        self.record.replace(key, read);
         self.put(sequence << SEQUENCE_SHIFT, u64::MAX << SEQUENCE_SHIFT);
     }
 
@@ -101,8 +102,6 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::Key;
-    use crate::read::Read;
     use crate::version::Version;
     use proptest::prelude::*;
 
@@ -121,8 +120,8 @@ mod tests {
             steps in prop::collection::vec((0u8..5, 0u64..1 << 56), 0..40),
         ) {
             let read = Read { value: None, version: Version::ZERO };
-            let record = || Record::new(&Key::new(space, b"key"), &read, &mut Vec::new());
-            let mut entry = Entry::new(record(), 7, space, marked);
+            let key = Key::new(space, b"key");
+            let mut entry = Entry::new(Record::new(&key, &read), 7, space, marked);
             let mut model = (7, marked, 0);
             for (operation, sequence) in steps {
                 match operation {
@@ -137,7 +136,7 @@ mod tests {
                     }
                     _ => {
                         model.0 = sequence;
-                        entry.replace(record(), sequence);
+                        entry.replace(&key, &read, sequence);
                     }
                 }
                 prop_assert_eq!((entry.sequence(), entry.marked(), entry.touches()), model);

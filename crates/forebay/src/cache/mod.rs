@@ -20,7 +20,6 @@ mod budget;
 mod entry;
 mod fence;
 mod partition;
-mod record;
 mod slab;
 mod slot;
 
@@ -77,11 +76,17 @@ pub struct Context {
     pub cost_us: u32,
 }
 
+impl Context {
+    /// No request: a publication.
+    const NOBODY: Context =
+        Context { client: 0, hints: HintSet(0), txn: 0, txn_type: 0, level: 0, vertex: 0, cost_us: 0 };
+}
+
 /// What a look without locks found.
 #[derive(Clone, Debug)]
 pub enum Look {
     /// The last published value, and the word by which a later change is seen.
-    Hit(Key, Read, Word),
+    Hit(Read, Word),
     /// The key is being published: look again.
     Marked,
     /// Not cached.
@@ -137,6 +142,13 @@ struct Entering<'a> {
     marked: bool,
 }
 
+impl Entering<'_> {
+    /// By a commit.
+    fn write(marked: bool) -> Entering<'static> {
+        Entering { context: &Context::NOBODY, kind: AccessKind::Write, marked }
+    }
+}
+
 impl Cache {
     /// An empty cache.
     pub fn new(options: &CacheOptions) -> Cache {
@@ -181,19 +193,20 @@ impl Cache {
         self.inner.partition(key).peek(key)
     }
 
-    /// First look of a reader without locks; a single key needs no second. Counts nothing: see [`Cache::touch`].
-    pub fn look(&self, key: KeyRef<'_>) -> Look {
-        self.inner.partition(key).look(key)
+    /// First look of a reader without locks; a single key needs no second. `hash` is the key's [`KeyRef::hash64`], here
+    /// as in what follows. Counts nothing: see [`Cache::touch`].
+    pub fn look(&self, hash: u64, key: KeyRef<'_>) -> Look {
+        self.inner.partition_of(hash).look(hash, key)
     }
 
     /// Second look: whether the key is still as the first look found it, and not being published.
-    pub fn unchanged(&self, key: KeyRef<'_>, word: Word) -> bool {
-        self.inner.partition(key).unchanged(key, word)
+    pub fn unchanged(&self, hash: u64, key: KeyRef<'_>, word: Word) -> bool {
+        self.inner.partition_of(hash).unchanged(key, word)
     }
 
     /// Counts the hit of a look that held.
-    pub fn touch(&self, key: KeyRef<'_>, word: Word, context: &Context) {
-        self.inner.partition(key).touch(word, key, context);
+    pub fn touch(&self, hash: u64, word: Word, context: &Context) {
+        self.inner.partition_of(hash).touch(hash, word, context);
     }
 
     /// One look at a single key that counts the hit at once. `None`: not cached or being published.
@@ -236,46 +249,49 @@ impl Cache {
     /// Makes a group of commits visible as a whole and undoes one hold for each time its key stands in `held`. `group`
     /// names each key once, with its last value, or `None` where that is not known exactly: the entry is removed.
     pub fn publish(&self, group: &[(Key, Option<Read>)], held: &[Key]) {
-        self.publish_group(group);
+        self.publish_group(group, false);
         self.release(held);
     }
 
     /// As [`Cache::publish`], for a commit that was not held, since its keys stay locked until it is published: the
-    /// fills that were begun without their locks end now.
+    /// fills that were begun without their locks end now, before anything of it is seen.
     pub fn publish_locked(&self, group: &[(Key, Option<Read>)]) {
-        for (key, _) in group {
-            self.inner.partition(key.borrow()).end_flight(key, None);
-        }
-        self.publish_group(group);
+        self.publish_group(group, true);
     }
 
-    fn publish_group(&self, group: &[(Key, Option<Read>)]) {
+    fn publish_group(&self, group: &[(Key, Option<Read>)], ends_fills: bool) {
         if mutation::on(Fault::PublishedKeyByKey) && group.len() > 1 {
-            return group.iter().for_each(|one| self.publish_group(std::slice::from_ref(one)));
+            return group.iter().for_each(|one| self.publish_group(std::slice::from_ref(one), ends_fills));
         }
         if let [(key, Some(read))] = group {
+            let hash = key.borrow().hash64();
+            let mut partition = self.inner.partition_of(hash);
+            if ends_fills {
+                partition.end_flight(key, None);
+            }
             // One key changes at one moment by itself.
-            return self.publish_one(key, read, false);
+            return self.install(&mut partition, hash, key, read, Entering::write(false));
         }
-        for (key, _) in group {
-            self.inner.partition(key.borrow()).mark(key.borrow());
+        let hashes: SmallVec<[u64; 8]> = group.iter().map(|(key, _)| key.borrow().hash64()).collect();
+        for ((key, _), hash) in group.iter().zip(&hashes) {
+            let mut partition = self.inner.partition_of(*hash);
+            if ends_fills {
+                partition.end_flight(key, None);
+            }
+            partition.set_marked(*hash, key.borrow(), true);
         }
-        for (key, read) in group {
+        for ((key, read), hash) in group.iter().zip(&hashes) {
             match read {
-                Some(read) => self.publish_one(key, read, true),
+                Some(read) => {
+                    let mut partition = self.inner.partition_of(*hash);
+                    self.install(&mut partition, *hash, key, read, Entering::write(true));
+                }
                 None => self.remove(key),
             }
         }
-        for (key, _) in group {
-            self.inner.partition(key.borrow()).unmark(key.borrow());
+        for ((key, _), hash) in group.iter().zip(&hashes) {
+            self.inner.partition_of(*hash).set_marked(*hash, key.borrow(), false);
         }
-    }
-
-    fn publish_one(&self, key: &Key, read: &Read, marked: bool) {
-        let hash = key.borrow().hash64();
-        let mut partition = self.inner.partition_of(hash);
-        let entering = Entering { context: &Context::default(), kind: AccessKind::Write, marked };
-        self.install(&mut partition, hash, key, read, entering);
     }
 
     /// Someone else wrote `key`: drops what is older than `version` and ends the fills begun before.

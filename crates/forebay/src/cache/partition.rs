@@ -7,13 +7,14 @@ use hashbrown::HashTable;
 
 use super::entry::Entry;
 use super::fence::{Begin, Fence, Fill, Flight, Follow};
-use super::record::Record;
 use super::slab::Slab;
+use super::slot::prefetch_record;
 use super::{Cache, CacheStats, Context, Look};
 use crate::key::{Key, KeyRef};
 use crate::mutation::{self, Fault};
 use crate::policy::{Access, AccessKind, Hits, Order, Policy, Slot, Why};
 use crate::read::Read;
+use crate::read::record::Record;
 use crate::version::Version;
 
 /// The state of a slot in one word: which occupant and which value of it, and whether it is being published. It changes
@@ -32,8 +33,6 @@ pub(super) struct Partition {
     fences: HashMap<Key, Fence, foldhash::quality::RandomState>,
     /// How often each pinned slot is pinned.
     pins: HashMap<Slot, u32, foldhash::fast::RandomState>,
-    /// Where records are put together.
-    scratch: Vec<u8>,
     next_sequence: u64,
     tick: u64,
     /// What is charged for the policy's metadata beyond its entries.
@@ -50,7 +49,6 @@ impl Partition {
             policy,
             fences: HashMap::default(),
             pins: HashMap::default(),
-            scratch: Vec::new(),
             next_sequence: 0,
             tick: 0,
             policy_bytes: 0,
@@ -70,10 +68,6 @@ impl Partition {
 
     fn entry(&self, key: KeyRef<'_>) -> Option<&Entry> {
         self.entries.get(self.find(key)?)
-    }
-
-    fn entry_mut(&mut self, key: KeyRef<'_>) -> Option<&mut Entry> {
-        self.entries.get_mut(self.find(key)?)
     }
 
     /// The access as the policy is told of it; counts a tick.
@@ -128,7 +122,7 @@ impl Partition {
     /// Asks for the memory of the record in `slot`.
     pub(super) fn prefetch_record(&self, slot: Slot) {
         if let Some(entry) = self.entries.get(slot) {
-            entry.record.prefetch();
+            prefetch_record(&entry.record);
         }
     }
 
@@ -136,14 +130,10 @@ impl Partition {
         self.entry(key).map(|entry| entry.record.read())
     }
 
-    pub(super) fn look(&self, key: KeyRef<'_>) -> Look {
-        let Some(slot) = self.find(key) else { return Look::Miss };
+    pub(super) fn look(&self, hash: u64, key: KeyRef<'_>) -> Look {
+        let Some(slot) = self.slot(hash, key) else { return Look::Miss };
         match self.entries.get(slot) {
-            Some(entry) if !entry.marked() => Look::Hit(
-                entry.record.key(entry.space()),
-                entry.record.read(),
-                Word { slot, sequence: entry.sequence() },
-            ),
+            Some(entry) if !entry.marked() => Look::Hit(entry.record.read(), Word { slot, sequence: entry.sequence() }),
             Some(_) => Look::Marked,
             None => Look::Miss,
         }
@@ -154,10 +144,10 @@ impl Partition {
         entry.is_some_and(|entry| entry.sequence() == word.sequence && !entry.marked() && entry.is_of(key))
     }
 
-    pub(super) fn touch(&mut self, word: Word, key: KeyRef<'_>, context: &Context) {
+    pub(super) fn touch(&mut self, hash: u64, word: Word, context: &Context) {
         let same = self.entries.get(word.slot).is_some_and(|entry| entry.sequence() == word.sequence);
         match same {
-            true => self.touch_slot(word.slot, key.hash64(), context),
+            true => self.touch_slot(word.slot, hash, context),
             // Replaced since: a hit all the same, but nothing that the order should hear of.
             false => self.stats.hits += 1,
         }
@@ -238,15 +228,11 @@ impl Partition {
         }
     }
 
-    pub(super) fn mark(&mut self, key: KeyRef<'_>) {
-        if let Some(entry) = self.entry_mut(key) {
-            entry.set_marked(true);
-        }
-    }
-
-    pub(super) fn unmark(&mut self, key: KeyRef<'_>) {
-        if let Some(entry) = self.entry_mut(key) {
-            entry.set_marked(false);
+    /// Marks `key`, if it is cached, as being published, or as published.
+    pub(super) fn set_marked(&mut self, hash: u64, key: KeyRef<'_>, marked: bool) {
+        let slot = self.slot(hash, key);
+        if let Some(entry) = slot.and_then(|slot| self.entries.get_mut(slot)) {
+            entry.set_marked(marked);
         }
     }
 
@@ -271,7 +257,7 @@ impl Partition {
         if let Some((slot, _)) = access.slot {
             if let Some(entry) = self.entries.get_mut(slot) {
                 let resized = entry.charged(self.policy) != access.size as usize;
-                entry.replace(Record::new(key, read, &mut self.scratch), sequence);
+                entry.replace(key, read, sequence);
                 if marked {
                     entry.set_marked(true);
                 }
@@ -285,7 +271,7 @@ impl Partition {
             }
             return;
         }
-        let record = Record::new(key, read, &mut self.scratch);
+        let record = Record::new(key, read);
         let slot = self.entries.insert(Entry::new(record, sequence, key.space(), marked));
         let entries = &self.entries;
         let hash = |slot: &Slot| entries.get(*slot).map_or(0, |entry| entry.hash64());

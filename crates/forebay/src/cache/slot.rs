@@ -6,8 +6,19 @@
 //! waits overlap (as in memcached's and Valkey's batched look-ups). It changes nothing but time.
 #![allow(unsafe_code)]
 
+use crate::read::record::{Apart, Record};
+
 /// The processor's unit of memory, in bytes.
 const LINE_BYTES: usize = 64;
+
+/// Asks for the memory of a record that a hit touches first: a header, a short name and a short value.
+#[inline]
+pub(super) fn prefetch_record(record: &Record) {
+    match record {
+        Record::Packed(packed) => prefetch::<3, [u8]>(packed),
+        Record::Apart(apart) => prefetch::<1, Apart>(apart),
+    }
+}
 
 /// Asks for the first lines of `place`, at most `LINES` of them; goes on at once.
 #[inline]

@@ -25,12 +25,14 @@ use super::pending::{Amount, Buffer, Merged};
 use super::record::{Description, Record, Standing};
 use super::recovery;
 use super::state::{Counts, State};
+use crate::change::Change;
 use crate::error::Unavailable;
-use crate::key::Key;
+use crate::key::{Key, KeyRef};
 use crate::mutation::{self, Fault};
 use crate::read::Read;
 use crate::runtime::Runtime;
 use crate::store::{Buffering, Caps, Commit, CommitOutcome, Outside, ReadError, Resolved, Store};
+use crate::value::Value;
 use crate::version::{TxnId, Version};
 
 /// With so many transactions left in its lanes, a write waits for the drain instead of queueing behind it.
@@ -270,8 +272,9 @@ impl Inner {
             }
             (_, Mode::Recovery) => tracing::info!("{} -> recovery ({pending} pending)", before.name()),
             (_, Mode::Normal) => {
-                let (applied, buffered) =
-                    (state.counts.applied - state.before.applied, state.counts.buffered - state.before.buffered);
+                let (now, then) = (&state.counts, &state.before);
+                let buffered = now.buffered - then.buffered;
+                let applied = now.applied - then.applied + now.merged - then.merged;
                 let conflicts = state.counts.conflicts - state.before.conflicts;
                 tracing::info!(
                     "{} -> normal (recovered {applied}/{buffered} in {lasted} ms, {conflicts} conflicts)",
@@ -539,6 +542,11 @@ impl Inner {
                     _ => wanted.push(key.clone()),
                 }
             }
+            // What shares its place in the store with a document that waits is not what the store says.
+            let waits = |key: &Key| state.buffer.merged(key) != Merged::Nothing;
+            if let Some(key) = wanted.iter().find(|key| self.store.beside(key).iter().any(waits)) {
+                return Err(self.away(&state, &format!("{key} waits for the store")).into());
+            }
             state.counts.reads_merged += (keys.len() - wanted.len()) as u64;
             if wanted.is_empty() {
                 None
@@ -555,6 +563,27 @@ impl Inner {
             missing.zip(found).for_each(|(read, found)| *read = Some(found));
         }
         Ok(reads.into_iter().flatten().collect())
+    }
+
+    /// Which of `checks` are out of date: what is buffered has the version that it will have.
+    async fn check(&self, checks: &[(Key, Version)]) -> Result<Vec<Key>, ReadError> {
+        let (mut overtaken, mut asked) = (Vec::new(), Vec::new());
+        {
+            let state = self.state();
+            for (key, version) in checks {
+                match state.buffer.merged(key) {
+                    Merged::Known(read) if read.version == *version => {}
+                    Merged::Known(_) => overtaken.push(key.clone()),
+                    Merged::Unknown => return Err(self.away(&state, &format!("{key} waits for the store")).into()),
+                    Merged::Nothing => asked.push((key.clone(), *version)),
+                }
+            }
+        }
+        if !asked.is_empty() {
+            self.check_up("what was read can't be checked")?;
+            overtaken.extend(self.store.check(&asked).await?);
+        }
+        Ok(overtaken)
     }
 
     /// What the store says of `keys`, noted by the breaker. A store that takes no writes may well answer reads, so a
@@ -760,6 +789,22 @@ impl Store for Gate {
 
     fn lane(&self, key: &Key) -> Option<u32> {
         self.inner.store.lane(key)
+    }
+
+    fn check<'a>(&'a self, checks: &'a [(Key, Version)]) -> BoxFuture<'a, Result<Vec<Key>, ReadError>> {
+        Box::pin(self.inner.check(checks))
+    }
+
+    fn beside(&self, key: &Key) -> Vec<Key> {
+        self.inner.store.beside(key)
+    }
+
+    fn text_of(&self, key: KeyRef<'_>, value: &Value) -> Option<Vec<u8>> {
+        self.inner.store.text_of(key, value)
+    }
+
+    fn changes_of_text(&self, key: KeyRef<'_>, text: &[u8]) -> Option<Result<Vec<Change>, String>> {
+        self.inner.store.changes_of_text(key, text)
     }
 
     fn memory_bytes(&self) -> usize {

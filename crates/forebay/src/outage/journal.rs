@@ -296,7 +296,7 @@ impl Journal {
             epoch: header.epoch,
             created,
             description: header.description.clone(),
-            next_number: floor + 1,
+            next_number: floor.saturating_add(1),
             pending_count: log.index().count() as u64,
             pending: log.pending(),
             torn,

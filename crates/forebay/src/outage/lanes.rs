@@ -47,7 +47,12 @@ impl LaneRule {
         }
         match store.lane(key) {
             Some(number) => Lane::Together(number),
-            None => Lane::Hashed((key.borrow().hash64() % u64::from(HASH_LANES)) as u16),
+            None => {
+                // Documents that share their place share its lane.
+                let beside = store.beside(key);
+                let first = beside.iter().chain([key]).min().unwrap_or(key);
+                Lane::Hashed((first.borrow().hash64() % u64::from(HASH_LANES)) as u16)
+            }
         }
     }
 }

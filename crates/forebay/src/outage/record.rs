@@ -176,8 +176,11 @@ impl Buffered {
 
     /// The commit that applies it. What the documents are afterwards is not known.
     pub fn to_commit(&self) -> Commit {
-        let write =
-            |written: &Written| Write { key: written.key.clone(), changes: written.changes.clone(), after: None };
+        let write = |written: &Written| Write {
+            key: written.key.clone(),
+            changes: written.changes.clone().into(),
+            after: None,
+        };
         Commit {
             id: self.id,
             version: self.version,

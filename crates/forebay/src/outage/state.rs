@@ -48,7 +48,9 @@ pub(super) struct State {
     /// Since when, as [`Runtime::elapsed`](crate::runtime::Runtime::elapsed) and the wall clock count.
     pub(super) since: Duration,
     pub(super) since_ms: u64,
-    /// Counts when the present outage began.
+    /// Counts when it was last normal.
+    calm: Counts,
+    /// Counts when the present outage, or the last, began.
     pub(super) before: Counts,
     pub(super) counts: Counts,
     /// An operator wants the store to count as away until then.
@@ -87,6 +89,7 @@ impl State {
             mode: Mode::Normal,
             since: Duration::ZERO,
             since_ms: 0,
+            calm: Counts::default(),
             before: Counts::default(),
             counts: Counts::default(),
             failed_until: None,
@@ -162,8 +165,11 @@ impl State {
         if mode == Mode::Failed {
             self.counts.outages += 1;
         }
-        if self.mode == Mode::Normal {
-            self.before = self.counts;
+        match (self.mode, mode) {
+            // What begins an outage is counted before the mode is settled.
+            (Mode::Normal, _) => self.before = self.calm,
+            (_, Mode::Normal) => self.calm = self.counts,
+            _ => {}
         }
         (self.since, self.since_ms) = (now, now_ms);
         self.stale_dropped &= mode == Mode::Failed;

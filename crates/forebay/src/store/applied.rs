@@ -111,12 +111,11 @@ impl AppliedIds {
 
     /// Adds the ids that group `number` applied, each once.
     pub fn add(&mut self, number: u64, ids: Ids) {
-        let eviction = self.eviction(ids.len());
-        for _ in &eviction.groups {
-            let count = self.groups.pop_front().map_or(0, |(_, count)| count);
+        // What `eviction` says, done one by one.
+        while self.ids.len() + ids.len() > self.limit {
+            let Some((_, count)) = self.groups.pop_front() else { break };
             (0..count).for_each(|_| self.forget_oldest());
         }
-        self.floor = eviction.floor;
         for &id in &ids {
             self.ids.push_back(id);
             let place = match self.sorted.back() {
@@ -132,6 +131,7 @@ impl AppliedIds {
 
     fn forget_oldest(&mut self) {
         let Some(id) = self.ids.pop_front() else { return };
+        self.floor = self.floor.max(id);
         if self.sorted.front() == Some(&id) {
             self.sorted.pop_front();
         } else if let Ok(place) = self.sorted.binary_search(&id) {
@@ -181,7 +181,11 @@ mod tests {
             for (number, size) in groups.into_iter().enumerate() {
                 let ids = (0..size).map(|at| id((all.len() + at) as u64 + 1)).collect::<Ids>();
                 all.extend(ids.iter().copied());
+                let eviction = applied.eviction(ids.len());
+                let kept = applied.groups.iter().skip(eviction.groups.len()).copied().collect::<Vec<_>>();
                 applied.add(number as u64, ids);
+                prop_assert_eq!(applied.floor, eviction.floor);
+                prop_assert!(applied.groups.iter().take(kept.len()).eq(&kept) && applied.groups.len() == kept.len() + 1);
                 prop_assert!(applied.ids.len() <= limit);
                 for (age, &one) in all.iter().rev().enumerate() {
                     let known = applied.known(one);

@@ -69,6 +69,14 @@ impl Store for Delayed {
         Box::pin(self.behind(async move { self.inner.outcome(id).await }))
     }
 
+    fn outcomes<'a>(&'a self, ids: &'a [TxnId]) -> BoxFuture<'a, Result<Vec<Resolved>, Unavailable>> {
+        Box::pin(self.behind(async move { self.inner.outcomes(ids).await }))
+    }
+
+    fn check<'a>(&'a self, checks: &'a [(Key, Version)]) -> BoxFuture<'a, Result<Vec<Key>, ReadError>> {
+        Box::pin(self.behind(async move { self.inner.check(checks).await }))
+    }
+
     fn scan<'a>(
         &'a self,
         space: u8,

@@ -27,6 +27,22 @@ macro_rules! figures_of_inner {
             self.inner.refuses(commit)
         }
 
+        fn beside(&self, key: &$crate::key::Key) -> Vec<$crate::key::Key> {
+            self.inner.beside(key)
+        }
+
+        fn text_of(&self, key: $crate::key::KeyRef<'_>, value: &$crate::value::Value) -> Option<Vec<u8>> {
+            self.inner.text_of(key, value)
+        }
+
+        fn changes_of_text(
+            &self,
+            key: $crate::key::KeyRef<'_>,
+            text: &[u8],
+        ) -> Option<Result<Vec<$crate::change::Change>, String>> {
+            self.inner.changes_of_text(key, text)
+        }
+
         fn keep_ids_from(&self, oldest: Option<$crate::version::TxnId>) {
             self.inner.keep_ids_from(oldest);
         }

@@ -8,8 +8,10 @@ use futures_util::future::BoxFuture;
 use futures_util::lock::Mutex as AsyncMutex;
 
 use super::{Caps, Commit, CommitOutcome, Outside, Read, ReadError, Resolved, Store};
+use crate::change::Change;
 use crate::error::Unavailable;
-use crate::key::Key;
+use crate::key::{Key, KeyRef};
+use crate::value::Value;
 use crate::version::{TxnId, Version};
 
 /// Opens the store.
@@ -140,6 +142,22 @@ impl Store for Late {
 
     fn refuses(&self, commit: &Commit) -> Option<String> {
         self.opened.get().and_then(|store| store.refuses(commit))
+    }
+
+    fn check<'a>(&'a self, checks: &'a [(Key, Version)]) -> BoxFuture<'a, Result<Vec<Key>, ReadError>> {
+        Box::pin(async move { self.inner()?.check(checks).await })
+    }
+
+    fn beside(&self, key: &Key) -> Vec<Key> {
+        self.opened.get().map_or_else(Vec::new, |store| store.beside(key))
+    }
+
+    fn text_of(&self, key: KeyRef<'_>, value: &Value) -> Option<Vec<u8>> {
+        self.opened.get().and_then(|store| store.text_of(key, value))
+    }
+
+    fn changes_of_text(&self, key: KeyRef<'_>, text: &[u8]) -> Option<Result<Vec<Change>, String>> {
+        self.opened.get().and_then(|store| store.changes_of_text(key, text))
     }
 
     fn keep_ids_from(&self, oldest: Option<TxnId>) {

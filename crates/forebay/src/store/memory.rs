@@ -1,6 +1,7 @@
 //! A store in memory: nothing survives the process. Every call is done at once, without a pause.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::hash::BuildHasher;
 use std::hint::black_box;
 use std::ops::Bound;
@@ -16,26 +17,24 @@ use super::{Caps, Commit, CommitOutcome, Read, ReadError, Resolved, Store};
 use crate::error::Unavailable;
 use crate::key::{Key, KeyRef, SPACES};
 use crate::mutation::{self, Fault};
-use crate::value::{Data, Value};
+use crate::read::record::Record;
+use crate::value::Value;
 use crate::version::{TxnId, Version};
 
 /// The incarnation of every memory store: it begins empty, so no earlier one matters.
 const INCARNATION: u64 = 1;
 
 /// A store in memory, behind one lock: reads share it, a group takes it once.
-#[derive(Debug)]
 pub struct Memory {
     state: RwLock<State>,
 }
 
-#[derive(Debug)]
+/// A record that the cache has as well, if the document is a short byte string.
 struct Document {
-    key: Key,
-    value: Value,
-    version: Version,
+    record: Record,
+    space: u8,
 }
 
-#[derive(Debug)]
 struct State {
     /// By a hash that nobody outside knows: names could be chosen that all have one [`KeyRef::hash64`].
     documents: HashTable<Document>,
@@ -74,6 +73,12 @@ impl Memory {
     }
 }
 
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory").field("documents", &self.shared().documents.len()).finish_non_exhaustive()
+    }
+}
+
 impl Default for Memory {
     fn default() -> Memory {
         Memory::new()
@@ -85,52 +90,65 @@ fn hash(hasher: &foldhash::fast::RandomState, key: KeyRef<'_>) -> u64 {
     if mutation::on(Fault::KnownHash) { key.hash64() } else { hasher.hash_one(key) }
 }
 
+impl Document {
+    fn key(&self) -> KeyRef<'_> {
+        KeyRef { space: self.space, name: self.record.name() }
+    }
+}
+
 impl State {
     fn document(&self, key: &Key) -> Option<&Document> {
-        self.documents.find(hash(&self.hasher, key.borrow()), |document| document.key == *key)
+        self.documents.find(hash(&self.hasher, key.borrow()), |document| document.key() == key.borrow())
     }
 
     fn version(&self, key: &Key) -> Version {
-        self.document(key).map_or_else(|| self.tombstones.absence(key).version, |document| document.version)
+        self.document(key).map_or_else(|| self.tombstones.absence(key).version, |document| document.record.version())
     }
 
     fn read(&self, key: &Key) -> Read {
         match self.document(key) {
-            Some(document) => Read { value: Some(document.value.clone()), version: document.version },
+            Some(document) => document.record.read(),
             None => Read { value: None, version: self.tombstones.absence(key).version },
         }
     }
 
-    fn set(&mut self, key: &Key, after: Option<Value>, version: Version) {
+    fn set(&mut self, key: &Key, after: Option<&Value>, version: Version) {
         let count = &mut self.counts[usize::from(key.space())];
-        let expires_at_ms = after.as_ref().and_then(|value| value.expires_at_ms);
+        let expires_at_ms = after.and_then(|value| value.expires_at_ms);
         let hash_here = hash(&self.hasher, key.borrow());
-        let same = |document: &Document| document.key == *key;
-        let old = match after {
-            Some(value) => match self.documents.find_mut(hash_here, same) {
-                Some(document) => {
-                    document.version = version;
-                    Some(std::mem::replace(&mut document.value, value))
+        let same = |document: &Document| document.key() == key.borrow();
+        let expired_at_ms = match after {
+            Some(value) => {
+                let read = Read { value: Some(value.clone()), version };
+                match self.documents.find_mut(hash_here, same) {
+                    Some(document) => {
+                        let expired_at_ms = document.record.expires_at_ms();
+                        document.record.replace(key, &read);
+                        expired_at_ms
+                    }
+                    None => {
+                        self.order.insert(key.compact());
+                        *count += 1;
+                        let hasher = &self.hasher;
+                        let rehash = |document: &Document| hash(hasher, document.key());
+                        let document = Document { record: Record::new(key, &read), space: key.space() };
+                        self.documents.insert_unique(hash_here, document, rehash);
+                        None
+                    }
                 }
-                None => {
-                    let key = key.compact();
-                    self.order.insert(key.clone());
-                    *count += 1;
-                    let hasher = &self.hasher;
-                    let rehash = |document: &Document| hash(hasher, document.key.borrow());
-                    self.documents.insert_unique(hash_here, Document { key, value, version }, rehash);
-                    None
-                }
-            },
+            }
             None => {
                 self.tombstones.insert(key.clone(), version, self.group);
-                let old = self.documents.find_entry(hash_here, same).ok().map(|found| found.remove().0.value);
+                let old = self.documents.find_entry(hash_here, same).ok().map(|found| found.remove().0);
                 *count -= u64::from(old.is_some());
                 self.order.remove(key);
-                old
+                old.and_then(|document| document.record.expires_at_ms())
             }
         };
-        if let Some(at) = old.and_then(|value| value.expires_at_ms) {
+        if expired_at_ms == expires_at_ms {
+            return;
+        }
+        if let Some(at) = expired_at_ms {
             self.expiries.remove(&(at, key.clone()));
         }
         if let Some(at) = expires_at_ms {
@@ -152,7 +170,7 @@ impl State {
             return CommitOutcome::Conflict(stale);
         }
         for write in &commit.writes {
-            self.set(&write.key, write.after.clone().map(Value::compact), commit.version);
+            self.set(&write.key, write.after.as_ref(), commit.version);
         }
         self.applied.add(self.group, SmallVec::from_elem(commit.id, 1));
         CommitOutcome::Committed(Vec::new())
@@ -187,15 +205,11 @@ impl Store for Memory {
 
     fn expect_writes(&self, keys: &[KeyRef<'_>]) {
         let state = self.shared();
-        // Loads that do not wait for each other: first where the documents are said to be, then keys and values.
+        // Loads that do not wait for each other: first where the documents are said to be, then their records.
         let probable: SmallVec<[Option<&Document>; 32]> =
             keys.iter().map(|key| state.documents.find(hash(&state.hasher, *key), |_| true)).collect();
         for document in probable.into_iter().flatten() {
-            let value = match &document.value.data {
-                Data::Bytes(bytes) => bytes.first(),
-                _ => None,
-            };
-            black_box((document.key.name().first(), value));
+            black_box(document.record.first_byte());
         }
     }
 
@@ -248,7 +262,7 @@ impl Store for Memory {
         let mut state = self.exclusive();
         let state = &mut *state;
         state.group += 1;
-        state.documents.retain(|document| !spaces.contains(&document.key.space()));
+        state.documents.retain(|document| !spaces.contains(&document.space));
         state.order.retain(|key| !spaces.contains(&key.space()));
         state.expiries.retain(|(_, key)| !spaces.contains(&key.space()));
         for &space in spaces {
@@ -288,7 +302,7 @@ mod tests {
         let memory = Memory::new();
         let mut state = memory.exclusive();
         for key in keys {
-            state.set(key, Some(Value::bytes(*b"x")), Version::ZERO);
+            state.set(key, Some(&Value::bytes(*b"x")), Version::ZERO);
         }
         assert!(keys.iter().all(|key| state.document(key).is_some()));
         keys.iter().map(|key| state.documents.iter_hash(hash(&state.hasher, key.borrow())).count()).sum()

@@ -193,6 +193,14 @@ impl Store for Metered {
         Box::pin(self.counted(self.inner.outcome(id)))
     }
 
+    fn outcomes<'a>(&'a self, ids: &'a [TxnId]) -> BoxFuture<'a, Result<Vec<Resolved>, Unavailable>> {
+        Box::pin(self.counted(self.inner.outcomes(ids)))
+    }
+
+    fn check<'a>(&'a self, checks: &'a [(Key, Version)]) -> BoxFuture<'a, Result<Vec<Key>, ReadError>> {
+        Box::pin(self.counted(self.inner.check(checks)))
+    }
+
     fn scan<'a>(
         &'a self,
         space: u8,

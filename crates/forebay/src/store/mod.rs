@@ -31,7 +31,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use thiserror::Error;
 
-use crate::change::Change;
+use crate::change::{Change, Changes};
 use crate::error::Unavailable;
 use crate::key::{Key, KeyRef};
 use crate::read::Read;
@@ -59,7 +59,7 @@ pub struct Write {
     /// Which document.
     pub key: Key,
     /// What happens to it, in order. Never empty.
-    pub changes: Vec<Change>,
+    pub changes: Changes,
     /// The document afterwards, computed under the lock by applying `changes`; a store may take it instead of applying
     /// them again. It is exact for stores that forebay owns.
     pub after: Option<Value>,
@@ -284,6 +284,36 @@ pub trait Store: Send + Sync + 'static {
 
     /// Bytes of memory that the store may hold for itself (page cache), to be counted in the cache's budget.
     fn memory_bytes(&self) -> usize;
+
+    /// Which of `checks` have another version by now, all compared at one moment. For stores that others write to.
+    fn check<'a>(&'a self, checks: &'a [(Key, Version)]) -> BoxFuture<'a, Result<Vec<Key>, ReadError>> {
+        Box::pin(async move {
+            let keys: Vec<Key> = checks.iter().map(|(key, _)| key.clone()).collect();
+            let reads = self.get(&keys).await?;
+            let overtaken = checks.iter().zip(reads).filter(|((_, version), read)| read.version != *version);
+            Ok(overtaken.map(|((key, _), _)| key.clone()).collect())
+        })
+    }
+
+    /// The documents that share their place in the store with this one, and so lock and version: what changes one may
+    /// change the others. It is one of theirs in turn.
+    fn beside(&self, key: &Key) -> Vec<Key> {
+        let _ = key;
+        Vec::new()
+    }
+
+    /// A document that is a record in the store, as one text; `None` where a document of this kind has none.
+    fn text_of(&self, key: KeyRef<'_>, value: &Value) -> Option<Vec<u8>> {
+        let _ = (key, value);
+        None
+    }
+
+    /// What it comes to that a document which is a record is set by one text, or why that can't be. `None`: the text
+    /// is the document.
+    fn changes_of_text(&self, key: KeyRef<'_>, text: &[u8]) -> Option<Result<Vec<Change>, String>> {
+        let _ = (key, text);
+        None
+    }
 
     /// Waits until others have written something, and says what; what is cached of it is out of date. `None`, at once
     /// and always, from a store that nobody else writes to, or that can't tell. The first answer is

@@ -5,10 +5,12 @@
 //! none of its keys is locked, wanted or has a result beside it: so it is as if it had locked them all at once, and
 //! nobody can tell the difference but by the time it takes. Whatever else is the case is [`Engine::execute`]'s.
 
+use smallvec::SmallVec;
+
 use super::documents::Documents;
 use super::group::Now;
 use super::history::Record;
-use super::{Engine, Inner, PlannedLock, TxnError};
+use super::{Engine, Inner, TxnError, Wanted};
 use crate::cache::{Context, Look};
 use crate::key::KEY_BYTES_MAX;
 use crate::store::Commit;
@@ -16,7 +18,7 @@ use crate::value::Value;
 use crate::version::{TxnId, Version};
 
 /// Keys above which a transaction takes locks: all others wait while the lock table is held.
-const AT_ONCE_KEYS_MAX: usize = 32;
+pub(super) const AT_ONCE_KEYS_MAX: usize = 32;
 
 /// Bytes of documents above which it does, all together.
 const AT_ONCE_BYTES_MAX: usize = 64 << 10;
@@ -27,27 +29,28 @@ impl Engine {
         self.inner.at_once
     }
 
-    /// Runs `body` as one transaction that has all of `locks`, loads what they say, and commits, all at once: its
+    /// Runs `body` as one transaction that has all of `wanted`, loads what they say, and commits, all at once: its
     /// answer, and its version if it wrote. With `Err` the body changes nothing and still answers. `None`: it can't be
     /// done at once, and nothing has happened; `body` may have run, so it must change nothing but its documents.
     pub fn execute_at_once<T>(
         &self,
-        locks: &[PlannedLock],
+        wanted: &[Wanted<'_>],
         context: &Context,
         body: impl FnOnce(&mut Documents) -> Result<T, T>,
     ) -> Option<Result<(T, Option<Version>), TxnError>> {
         let inner = &*self.inner;
-        let too_long = |lock: &PlannedLock| lock.key.name().len() > KEY_BYTES_MAX;
-        if !inner.at_once || locks.len() > AT_ONCE_KEYS_MAX || locks.iter().any(too_long) || !inner.committer.is_idle()
-        {
+        let too_long = |wanted: &Wanted<'_>| wanted.key.name.len() > KEY_BYTES_MAX;
+        let too_many = wanted.len() > AT_ONCE_KEYS_MAX;
+        if !inner.at_once || too_many || wanted.iter().any(too_long) || !inner.committer.is_idle() {
             return None;
         }
         let began = inner.history.as_ref().map(|history| history.tick());
         // Dropped after the table: the committer's lock is never taken under the table's.
         let guard = inner.committer.watch_for_panic(false);
-        let mut table = inner.locks.elide(locks)?;
-        let mut documents = Documents::new(inner.runtime.now_ms());
-        inner.load_cached(locks, context, &mut documents)?;
+        let mut table = inner.locks.elide(wanted)?;
+        let mut documents = Documents::with_clock(&inner.runtime);
+        documents.reserve(wanted.len());
+        inner.load_cached(wanted, context, &mut documents)?;
         let answer = match body(&mut documents) {
             Ok(answer) => answer,
             Err(answer) => return Some(Ok((answer, None))),
@@ -88,23 +91,23 @@ impl Engine {
 }
 
 impl Inner {
-    /// Loads what `locks` say from the cache; `None` if something is not there, or it is much. Counts the hits only if
+    /// Loads what `wanted` say from the cache; `None` if something is not there, or it is much. Counts the hits only if
     /// all is loaded.
-    fn load_cached(&self, locks: &[PlannedLock], context: &Context, documents: &mut Documents) -> Option<()> {
-        let wanted = || locks.iter().filter(|lock| lock.load);
+    fn load_cached(&self, wanted: &[Wanted<'_>], context: &Context, documents: &mut Documents) -> Option<()> {
         let mut bytes = 0;
-        let mut words = smallvec::SmallVec::<[_; 4]>::new();
-        for lock in wanted() {
-            let Look::Hit(_, read, word) = self.cache.look(lock.key.borrow()) else { return None };
-            words.push(word);
+        let mut seen = SmallVec::<[_; 4]>::new();
+        for Wanted { key, .. } in wanted.iter().filter(|wanted| wanted.load) {
+            let hash = key.hash64();
+            let Look::Hit(read, word) = self.cache.look(hash, *key) else { return None };
+            seen.push((hash, word));
             bytes += read.value.as_ref().map_or(0, Value::size);
             if bytes > AT_ONCE_BYTES_MAX {
                 return None;
             }
-            documents.load(lock.key.clone(), read);
+            documents.load(key.to_key(), read);
         }
-        for (lock, word) in wanted().zip(words) {
-            self.cache.touch(lock.key.borrow(), word, context);
+        for (hash, word) in seen {
+            self.cache.touch(hash, word, context);
         }
         Some(())
     }

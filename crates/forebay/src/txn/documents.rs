@@ -1,19 +1,23 @@
 //! The documents that a transaction has read and changed: what commands work on. Reading them asks nobody; they were
 //! loaded before. Changes stay here until the commit.
 
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
 use smallvec::SmallVec;
 use thiserror::Error;
 
-use crate::change::{ApplyError, Change, apply};
+use crate::change::{ApplyError, Change, Changes, apply, apply_all};
 use crate::key::{Key, KeyRef};
 use crate::mutation::{self, Fault};
 use crate::read::Read;
-use crate::store::Write;
-use crate::value::Value;
+use crate::runtime::Runtime;
+use crate::store::{Store, Write};
+use crate::value::{Data, Value};
 use crate::version::Version;
 
 /// Documents above which look-ups go through an index.
-const SCAN_MAX: usize = 8;
+const SCAN_MAX: usize = 16;
 
 /// Why a command could not read or change a document.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -28,6 +32,19 @@ pub enum DocumentError {
     /// The transaction was begun read-only.
     #[error("the transaction is read-only")]
     ReadOnly,
+    /// The store has no such document.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// The store behind the documents, where it belongs to others too.
+#[derive(Clone)]
+struct Fronted(Arc<dyn Store>);
+
+impl fmt::Debug for Fronted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.name())
+    }
 }
 
 /// The documents of one transaction.
@@ -35,12 +52,36 @@ pub enum DocumentError {
 pub struct Documents {
     list: SmallVec<[Document; 1]>,
     index: Option<hashbrown::HashMap<Key, usize, foldhash::quality::RandomState>>,
-    now_ms: u64,
+    clock: Clock,
     read_only: bool,
     /// What the documents changed since the savepoint were before; `None` without a savepoint.
     undo: Option<Vec<Before>>,
     /// Number of the savepoint.
     savepoint: u64,
+    fronted: Option<Fronted>,
+    /// Copies that are to leave the cache at a moment, ms since the Unix epoch.
+    fresh_until: Vec<(Key, u64)>,
+    /// How many of them there were at the savepoint.
+    fresh_before: usize,
+}
+
+/// The transaction's one reading of the wall clock. Most have no use for it, so it is read when it is first asked for.
+#[derive(Default)]
+struct Clock {
+    now_ms: OnceLock<u64>,
+    runtime: Option<Runtime>,
+}
+
+impl Clock {
+    fn now_ms(&self) -> u64 {
+        *self.now_ms.get_or_init(|| self.runtime.as_ref().map_or(0, Runtime::now_ms))
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.now_ms.fmt(f)
+    }
 }
 
 #[derive(Debug)]
@@ -49,7 +90,7 @@ struct Document {
     /// What cache or store said; `None` while only blind writes have touched it.
     base: Option<Read>,
     current: Option<Value>,
-    changes: Vec<Change>,
+    changes: Changes,
     /// The savepoint since which it was changed, and its place in `undo`.
     saved: (u64, usize),
 }
@@ -61,28 +102,68 @@ struct Before {
     /// How many changes there were.
     changes: usize,
     /// The changes themselves, if a blind write has taken their place.
-    replaced: Option<Vec<Change>>,
+    replaced: Option<Changes>,
 }
 
 impl Documents {
     /// No documents, at the moment that counts for expiry in this transaction.
     pub fn new(now_ms: u64) -> Documents {
-        Documents { now_ms, ..Documents::default() }
+        Documents { clock: Clock { now_ms: now_ms.into(), runtime: None }, ..Documents::default() }
+    }
+
+    /// No documents; that moment will be the one at which it is first asked for.
+    pub(super) fn with_clock(runtime: &Runtime) -> Documents {
+        let clock = Clock { now_ms: OnceLock::new(), runtime: Some(runtime.clone()) };
+        Documents { clock, ..Documents::default() }
+    }
+
+    /// The same, in front of a store that others write to: documents there are records.
+    pub(super) fn in_front_of(runtime: &Runtime, store: Option<&Arc<dyn Store>>) -> Documents {
+        Documents { fronted: store.cloned().map(Fronted), ..Documents::with_clock(runtime) }
+    }
+
+    /// Whether an expiry is no part of a document: it bounds how long its copy in the cache is believed.
+    pub fn expiry_is_freshness(&self) -> bool {
+        self.fronted.is_some()
+    }
+
+    /// Has the cached copy of `key` leave the cache at this moment, if the transaction commits.
+    pub fn bound_freshness(&mut self, key: KeyRef<'_>, until_ms: u64) -> Result<(), DocumentError> {
+        if self.read_only {
+            return Err(DocumentError::ReadOnly);
+        }
+        self.fresh_until.push((key.to_key(), until_ms));
+        Ok(())
+    }
+
+    /// The copies whose freshness was bounded; they are taken out.
+    pub(super) fn take_fresh_until(&mut self) -> Vec<(Key, u64)> {
+        std::mem::take(&mut self.fresh_until)
+    }
+
+    /// `value`, which `key` holds, as one text; `None` where it has none.
+    pub fn text_of(&self, key: KeyRef<'_>, value: &Value) -> Option<Vec<u8>> {
+        self.fronted.as_ref().and_then(|fronted| fronted.0.text_of(key, value))
     }
 
     /// The transaction's one reading of the wall clock, ms since the Unix epoch.
     pub fn now_ms(&self) -> u64 {
-        self.now_ms
+        self.clock.now_ms()
     }
 
     /// Sets that moment; to be called before anything is loaded.
     pub(super) fn set_now(&mut self, now_ms: u64) {
-        self.now_ms = now_ms;
+        self.clock.now_ms = now_ms.into();
     }
 
     /// From now on changes are refused.
     pub fn set_read_only(&mut self) {
         self.read_only = true;
+    }
+
+    /// Makes room for `count` documents.
+    pub(super) fn reserve(&mut self, count: usize) {
+        self.list.reserve(count);
     }
 
     fn position(&self, key: KeyRef<'_>) -> Option<usize> {
@@ -111,16 +192,34 @@ impl Documents {
 
     /// Takes in what cache or store says of `key`.
     pub fn load(&mut self, key: Key, read: Read) {
-        let current = read.value.clone().filter(|value| !value.expired(self.now_ms));
+        let expires = |value: &Value| value.expires_at_ms.is_some() && value.expired(self.now_ms());
+        let current = read.value.clone().filter(|value| !expires(value));
         match self.position(key.borrow()) {
             Some(at) if self.list[at].changes.is_empty() => {
                 (self.list[at].base, self.list[at].current) = (Some(read), current);
             }
             // Own writes come first.
-            Some(at) => self.list[at].base = Some(read),
-            None => {
-                self.push(Document { key, base: Some(read), current, changes: Vec::new(), saved: (0, 0) });
+            Some(at) => {
+                self.list[at].base = Some(read);
+                self.spell_out(at, current);
             }
+            None => {
+                self.push(Document { key, base: Some(read), current, changes: Changes::new(), saved: (0, 0) });
+            }
+        }
+    }
+
+    /// A record that was set by a text before anything was known of it: now its fields can be told.
+    fn spell_out(&mut self, at: usize, base: Option<Value>) {
+        let document = &self.list[at];
+        let [Change::Put(Value { data: Data::Bytes(text), .. })] = document.changes.as_slice() else { return };
+        let Some(fronted) = &self.fronted else { return };
+        let Some(Ok(changes)) = fronted.0.changes_of_text(document.key.borrow(), text) else { return };
+        let mut current = base;
+        // What does not fit is refused by the store, with the reason.
+        if apply_all(&mut current, &changes).is_ok() {
+            self.remember(at);
+            (self.list[at].current, self.list[at].changes) = (current, changes.into());
         }
     }
 
@@ -145,6 +244,13 @@ impl Documents {
         if self.read_only {
             return Err(DocumentError::ReadOnly);
         }
+        if let (Some(fronted), Change::Put(Value { data: Data::Bytes(text), .. })) = (&self.fronted, &change)
+            && self.position(key).is_some_and(|at| self.list[at].base.is_some())
+            && let Some(changes) = fronted.0.changes_of_text(key, text)
+        {
+            let changes = changes.map_err(DocumentError::Refused)?;
+            return changes.into_iter().try_for_each(|change| self.change(key, change));
+        }
         let blind = matches!(change, Change::Put(_) | Change::Delete);
         let at = match self.position(key) {
             Some(at) => {
@@ -156,7 +262,7 @@ impl Documents {
                     key: key.to_key(),
                     base: None,
                     current: None,
-                    changes: Vec::new(),
+                    changes: Changes::new(),
                     saved: (0, 0),
                 });
                 self.remember(at);
@@ -193,6 +299,7 @@ impl Documents {
     pub fn savepoint(&mut self) {
         self.undo = Some(Vec::new());
         self.savepoint += 1;
+        self.fresh_before = self.fresh_until.len();
     }
 
     fn remember(&mut self, at: usize) {
@@ -208,6 +315,7 @@ impl Documents {
 
     /// Undoes all changes since the savepoint.
     pub fn roll_back(&mut self) {
+        self.fresh_until.truncate(self.fresh_before);
         for before in self.undo.take().unwrap_or_default() {
             let document = &mut self.list[before.index];
             document.current = before.current;
@@ -295,7 +403,7 @@ mod tests {
         documents.savepoint();
         documents.change(key("a").borrow(), add(2)).unwrap();
         let writes = documents.take_writes();
-        assert_eq!(writes[0].changes, [add(1), add(2)]);
+        assert_eq!(writes[0].changes[..], [add(1), add(2)]);
         assert_eq!(writes[0].after, Some(Value::bytes(*b"4")));
     }
 
@@ -306,7 +414,7 @@ mod tests {
         assert_eq!(documents.value(key("a").borrow()), Ok(None));
         documents.change(key("a").borrow(), add(1)).unwrap();
         let writes = documents.take_writes();
-        assert_eq!(writes[0].changes, [Change::Delete, add(1)]);
+        assert_eq!(writes[0].changes[..], [Change::Delete, add(1)]);
         assert_eq!(writes[0].after, Some(Value::bytes(*b"1")));
     }
 
@@ -321,7 +429,7 @@ mod tests {
         let too_large = Change::WriteAt { offset, bytes: Blob::from(*b"x") };
         assert!(documents.change(key("a").borrow(), too_large).is_err());
         documents.roll_back();
-        assert_eq!(documents.take_writes()[0].changes, [Change::Delete]);
+        assert_eq!(documents.take_writes()[0].changes[..], [Change::Delete]);
     }
 
     #[test]
@@ -331,8 +439,20 @@ mod tests {
         documents.change(key("a").borrow(), Change::Delete).unwrap();
         documents.change(key("a").borrow(), add(1)).unwrap();
         documents.change(key("a").borrow(), Change::Put(Value::bytes(*b"x"))).unwrap();
-        assert_eq!(documents.take_writes()[0].changes, [Change::Put(Value::bytes(*b"x"))]);
+        assert_eq!(documents.take_writes()[0].changes[..], [Change::Put(Value::bytes(*b"x"))]);
         assert!(!documents.changed());
+    }
+
+    #[test]
+    fn a_bound_of_freshness_is_rolled_back_too() {
+        let mut documents = Documents::new(10);
+        documents.bound_freshness(key("a").borrow(), 20).unwrap();
+        documents.savepoint();
+        documents.bound_freshness(key("b").borrow(), 30).unwrap();
+        documents.roll_back();
+        assert_eq!(documents.take_fresh_until(), [(key("a"), 20)]);
+        documents.set_read_only();
+        assert_eq!(documents.bound_freshness(key("a").borrow(), 20), Err(DocumentError::ReadOnly));
     }
 
     #[test]

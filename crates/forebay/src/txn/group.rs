@@ -339,6 +339,7 @@ impl Committer {
         tracing::warn!(%id, %why, "the outcome of a commit is unknown; asking the store");
         for write in &placed.commit.writes {
             self.cache.remove(&write.key);
+            self.store.beside(&write.key).iter().for_each(|key| self.cache.remove(key));
         }
         let mut attempt = 0;
         loop {
@@ -410,6 +411,12 @@ impl Committer {
                 results.push((last.set(key, read), placed.place));
             }
             settled.push((placed, Settlement::Published(Landed { version, ticket })));
+        }
+        if !owned {
+            // What shares its place with a document that was written may have changed with it.
+            for other in last.keys().flat_map(|key| self.store.beside(key)).collect::<Vec<_>>() {
+                last.set_if_new(other, None);
+            }
         }
         let mut last = last.into_reads();
         // What the store has lost since it answered, because it had to be reopened, must not be cached: looked at again

@@ -32,12 +32,15 @@ pub enum TxnKind {
     Interactive,
     /// As `Interactive`, and changes are refused.
     ReadOnly,
+    /// As `ReadOnly`, and where others write too all that it has read is compared at its end, at one moment.
+    ReadOnlyChecked,
 }
 
 /// An open transaction.
 pub struct Transaction {
     inner: Arc<Inner>,
     owner: Owner,
+    kind: TxnKind,
     context: Context,
     documents: Documents,
     held: Held,
@@ -199,8 +202,8 @@ impl Committing {
 
 impl Transaction {
     pub(super) fn new(inner: Arc<Inner>, owner: Owner, kind: TxnKind, context: Context) -> Transaction {
-        let mut documents = Documents::new(inner.runtime.now_ms());
-        if kind == TxnKind::ReadOnly {
+        let mut documents = inner.documents();
+        if matches!(kind, TxnKind::ReadOnly | TxnKind::ReadOnlyChecked) {
             documents.set_read_only();
         }
         let began = inner.history.as_ref().map(|history| history.tick());
@@ -208,6 +211,7 @@ impl Transaction {
         Transaction {
             inner,
             owner,
+            kind,
             context,
             documents,
             held: Held::default(),
@@ -265,7 +269,28 @@ impl Transaction {
         self.load(locks.iter().filter(|lock| lock.load).map(|lock| &lock.key), ahead).await
     }
 
+    /// Locks `key`, and with it the documents that share its place in the store.
     async fn lock(&mut self, key: &Key, mode: Mode) -> Result<(), TxnError> {
+        if self.held.mode(key).is_some_and(|held| held >= mode) {
+            return Ok(());
+        }
+        let mut beside = match &self.inner.fronted {
+            Some(store) => store.beside(key),
+            None => Vec::new(),
+        };
+        if beside.is_empty() {
+            return self.lock_one(key, mode).await;
+        }
+        // All take them in one order.
+        beside.push(key.clone());
+        beside.sort_unstable();
+        for key in &beside {
+            self.lock_one(key, mode).await?;
+        }
+        Ok(())
+    }
+
+    async fn lock_one(&mut self, key: &Key, mode: Mode) -> Result<(), TxnError> {
         if self.held.mode(key).is_some_and(|held| held >= mode) {
             return Ok(());
         }
@@ -429,7 +454,22 @@ impl Transaction {
         for key in &written {
             self.lock(key, Mode::Exclusive).await?;
         }
+        if self.kind == TxnKind::ReadOnlyChecked {
+            self.check_reads().await?;
+        }
         self.submit()
+    }
+
+    /// Compares all that was read with the store.
+    async fn check_reads(&self) -> Result<(), TxnError> {
+        let checks = self.checks();
+        if checks.is_empty() {
+            return Ok(());
+        }
+        let overtaken = self.inner.store.check(&checks).await?;
+        let Some(first) = overtaken.first() else { return Ok(()) };
+        overtaken.iter().for_each(|key| self.inner.cache.remove(key));
+        Err(TxnError::Conflict(format!("{first} changed")))
     }
 
     /// What the answer to the command just run has to wait for: nothing that was read is shown before it is published.
@@ -454,6 +494,10 @@ impl Transaction {
             return Err(TxnError::Conflict("the store was reopened".into()));
         }
         let record = self.record(version);
+        let fresh_until = self.documents.take_fresh_until();
+        if !fresh_until.is_empty() {
+            self.inner.bound_freshness(fresh_until);
+        }
         let depends = std::mem::take(&mut self.depends);
         let writes = self.documents.take_writes();
         if writes.is_empty() {

@@ -18,7 +18,7 @@ use hashbrown::HashMap;
 use hashbrown::hash_map::{Entry, EntryRef};
 use smallvec::SmallVec;
 
-use super::plan::PlannedLock;
+use super::plan::Wanted;
 use super::settled::Settled;
 use super::space::Space;
 use crate::key::{Key, SPACES};
@@ -108,7 +108,7 @@ impl Drop for SpaceWait<'_> {
 /// The lock table, held by a transaction that needs no locks while it holds it: see [`Locks::elide`].
 pub struct Elided<'a> {
     table: MutexGuard<'a, Table>,
-    keys: &'a [PlannedLock],
+    keys: &'a [Wanted<'a>],
     /// Its commit has begun and is not published.
     pub half_done: bool,
 }
@@ -117,8 +117,8 @@ pub struct Elided<'a> {
 impl Drop for Elided<'_> {
     fn drop(&mut self) {
         if self.half_done {
-            for lock in self.keys {
-                self.table.keys.entry(lock.key.clone()).or_default().grant(NOBODY, Mode::Exclusive);
+            for wanted in self.keys {
+                self.table.keys.entry(wanted.key.to_key()).or_default().grant(NOBODY, Mode::Exclusive);
             }
         }
     }
@@ -193,11 +193,11 @@ impl Locks {
 
     /// The table itself, if none of the keys is locked, wanted or has a result beside it, and none of their key
     /// spaces is being cleared or about to be. While it is held nobody else gets a lock, so its holder needs none.
-    pub fn elide<'a>(&'a self, keys: &'a [PlannedLock]) -> Option<Elided<'a>> {
+    pub fn elide<'a>(&'a self, keys: &'a [Wanted<'a>]) -> Option<Elided<'a>> {
         let table = self.table();
-        let free = |lock: &PlannedLock| {
-            let space = &table.spaces[lock.key.space() as usize];
-            let locked = !table.keys.is_empty() && table.keys.contains_key(&lock.key);
+        let free = |wanted: &Wanted<'_>| {
+            let space = &table.spaces[wanted.key.space as usize];
+            let locked = !table.keys.is_empty() && table.keys.contains_key(&wanted.key);
             !locked && !space.exclusive && space.queue.is_empty()
         };
         let free = keys.iter().all(free);

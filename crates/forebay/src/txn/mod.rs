@@ -10,6 +10,7 @@
 mod ahead;
 mod at_once;
 mod documents;
+mod freshness;
 mod group;
 pub mod history;
 mod limits;
@@ -26,7 +27,7 @@ mod space;
 use std::sync::Arc;
 use std::time::Duration;
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use thiserror::Error;
 
 pub use ahead::Ahead;
@@ -35,7 +36,7 @@ pub use group::GROUP_COMMITS_MAX;
 pub use limits::TxnLimits;
 pub use locking::{Committing, Transaction, TxnKind};
 pub use locks::Mode;
-pub use plan::{Plan, PlannedLock, Watched};
+pub use plan::{Plan, PlannedLock, Wanted, Watched};
 pub use published::Published;
 pub use settled::{Landed, Settlement};
 
@@ -43,13 +44,16 @@ use crate::cache::{Cache, CacheOptions, Context, LOOK_KEYS_MAX, Look};
 use crate::error::Unavailable;
 use crate::key::{Key, KeyRef, SPACES};
 use crate::mutation::{self, Fault};
+use crate::read::Read;
 use crate::runtime::Runtime;
 use crate::store::{ReadError, Store};
 use crate::sync::{AtomicU64, Ordering};
 use crate::version::{Mint, TxnId, Version};
+use at_once::AT_ONCE_KEYS_MAX;
 use group::Committer;
 use history::History;
 use locks::Locks;
+use published::Reads;
 use settled::Failure;
 
 /// Looks without locks before a reader takes them.
@@ -125,6 +129,10 @@ struct Inner {
     next_owner: AtomicU64,
     /// The store commits without a wait.
     at_once: bool,
+    /// The store, if others write to it too.
+    fronted: Option<Arc<dyn Store>>,
+    /// Cached copies that are to leave at some moment.
+    freshness: Arc<AtomicU64>,
     history: Option<Arc<History>>,
 }
 
@@ -136,6 +144,7 @@ impl Engine {
         let locks = Arc::new(Locks::default());
         let newest = Version { incarnation: store.incarnation(), sequence: store.minted() };
         let mint = Arc::new(Mint::behind(newest));
+        let fronted = (!store.caps().owned).then(|| store.clone());
         let committer = Committer::new(runtime.clone(), cache.clone(), locks.clone(), store.clone(), mint.clone());
         let inner = Inner {
             runtime,
@@ -147,6 +156,8 @@ impl Engine {
             limits,
             next_owner: AtomicU64::new(1),
             at_once,
+            fronted,
+            freshness: Arc::new(AtomicU64::new(0)),
             history,
         };
         Engine { inner: Arc::new(inner) }
@@ -209,15 +220,10 @@ impl Engine {
     /// not see it.
     pub fn read_published(&self, keys: &[KeyRef<'_>], context: &Context) -> Option<Documents> {
         let began = self.inner.history.as_ref().map(|history| history.tick());
-        let documents = match keys {
-            [key] => {
-                let read = self.inner.cache.get_published(*key, context)?;
-                let mut documents = Documents::new(self.inner.runtime.now_ms());
-                documents.load(key.to_key(), read);
-                documents
-            }
-            keys => self.look_at_all(keys, context)?,
-        };
+        let mut documents = self.inner.documents();
+        let reads = self.look_at_all(keys, context)?;
+        documents.reserve(reads.len());
+        keys.iter().zip(reads).for_each(|(key, read)| documents.load(key.to_key(), read));
         if let (Some(history), Some(began)) = (&self.inner.history, began) {
             let reads = documents.reads().map(|(key, version, present)| (key.clone(), version, present)).collect();
             history.push_read(began, reads);
@@ -225,40 +231,51 @@ impl Engine {
         Some(documents)
     }
 
-    /// As [`Engine::read_published`], for a single key.
-    pub fn read_published_one<'a>(&'a self, key: KeyRef<'a>, context: &Context) -> Option<Published<'a>> {
+    /// As [`Engine::read_published`], for a command that works on nothing else.
+    pub fn published<'a>(&'a self, keys: &'a [KeyRef<'a>], context: &Context) -> Option<Published<'a>> {
         let began = self.inner.history.as_ref().map(|history| history.tick());
-        let read = self.inner.cache.get_published(key, context)?;
+        let reads = match keys {
+            [key] => smallvec![self.inner.cache.get_published(*key, context)?],
+            keys => self.look_at_all(keys, context)?,
+        };
         if let (Some(history), Some(began)) = (&self.inner.history, began) {
-            history.push_read(began, vec![(key.to_key(), read.version, read.value.is_some())]);
+            let read = |(key, read): (&KeyRef<'_>, &Read)| (key.to_key(), read.version, read.value.is_some());
+            history.push_read(began, keys.iter().zip(&reads).map(read).collect());
         }
-        Some(Published::new(key, read, &self.inner.runtime))
+        Some(Published::new(keys, reads, &self.inner.runtime, self.inner.fronted.as_deref()))
     }
 
-    fn look_at_all(&self, keys: &[KeyRef<'_>], context: &Context) -> Option<Documents> {
+    /// What is read of each of `keys`.
+    fn look_at_all(&self, keys: &[KeyRef<'_>], context: &Context) -> Option<Reads> {
         let cache = &self.inner.cache;
+        if let [key] = keys {
+            return Some(smallvec![cache.get_published(*key, context)?]);
+        }
         if keys.len() > LOOK_KEYS_MAX {
             return None;
         }
+        let hashes: SmallVec<[u64; 16]> = keys.iter().map(|key| key.hash64()).collect();
+        cache.prefetch(&hashes);
+        let hashed = || keys.iter().zip(hashes.iter().copied());
         'again: for _ in 0..LOOKS_MAX {
-            let mut seen = SmallVec::<[_; 16]>::new();
-            for key in keys {
-                match cache.look(*key) {
-                    Look::Hit(owned, read, word) => seen.push((owned, read, word)),
+            let mut reads = Reads::with_capacity(keys.len());
+            let mut words = SmallVec::<[_; 16]>::new();
+            for (key, hash) in hashed() {
+                match cache.look(hash, *key) {
+                    Look::Hit(read, word) => {
+                        reads.push(read);
+                        words.push(word);
+                    }
                     Look::Marked => continue 'again,
                     Look::Miss => return None,
                 }
             }
-            let unchanged = seen.iter().all(|(key, _, word)| cache.unchanged(key.borrow(), *word));
+            let unchanged = hashed().zip(&words).all(|((key, hash), word)| cache.unchanged(hash, *key, *word));
             if !unchanged && !mutation::on(Fault::SecondLookSkipped) {
                 continue;
             }
-            let mut documents = Documents::new(self.inner.runtime.now_ms());
-            for (key, read, word) in seen {
-                cache.touch(key.borrow(), word, context);
-                documents.load(key, read);
-            }
-            return Some(documents);
+            hashes.iter().zip(words).for_each(|(hash, word)| cache.touch(*hash, word, context));
+            return Some(reads);
         }
         None
     }
@@ -273,8 +290,10 @@ impl Engine {
         ahead: &mut Ahead,
         mut body: impl FnMut(&mut Documents) -> Result<T, T>,
     ) -> Result<Executed<T>, TxnError> {
+        let wanted = || plan.locks.iter().map(PlannedLock::wanted).collect::<SmallVec<[Wanted<'_>; 8]>>();
         if plan.watched.is_empty()
-            && let Some(done) = self.execute_at_once(&plan.locks, &context, &mut body)
+            && plan.locks.len() <= AT_ONCE_KEYS_MAX
+            && let Some(done) = self.execute_at_once(&wanted(), &context, &mut body)
         {
             return done.map(|(answer, version)| Executed::Done(answer, Committing::published(version)));
         }
@@ -430,7 +449,8 @@ impl Engine {
         let keys = match self.inner.store.expired(now_ms, REAP_KEYS_MAX).await {
             Ok(keys) => keys,
             Err(error) => {
-                tracing::warn!(%error, "can't look for expired documents");
+                // Ten times a second: that the store fails is said elsewhere.
+                tracing::debug!(%error, "can't look for expired documents");
                 return 0;
             }
         };

@@ -2,7 +2,7 @@
 
 use super::documents::Documents;
 use super::locks::Mode;
-use crate::key::Key;
+use crate::key::{Key, KeyRef};
 use crate::version::Version;
 
 /// What is to be locked and loaded for one run of a command or script.
@@ -25,6 +25,22 @@ pub struct PlannedLock {
     pub mode: Mode,
     /// Whether its document is needed; a blind write does without.
     pub load: bool,
+}
+
+/// One key of what is to be done at once, without a lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// Which key.
+    pub key: KeyRef<'a>,
+    /// Whether its document is needed; a blind write does without.
+    pub load: bool,
+}
+
+impl PlannedLock {
+    /// The same, where nobody is to be locked out.
+    pub fn wanted(&self) -> Wanted<'_> {
+        Wanted { key: self.key.borrow(), load: self.load }
+    }
 }
 
 /// What WATCH remembers of a key.

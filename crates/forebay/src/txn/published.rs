@@ -1,41 +1,68 @@
-//! One document as the cache serves it without a lock: what a command that reads a single key works on. Nearly all
-//! requests are of this kind, so nothing is made for them that a transaction of several documents needs.
+//! Documents as the cache serves them without a lock: what a command works on that only reads, and alone. Nearly all
+//! requests are of this kind, most of a single key, so nothing is made for them that a transaction needs that writes.
 
 use std::cell::Cell;
+
+use smallvec::SmallVec;
 
 use super::documents::DocumentError;
 use crate::key::KeyRef;
 use crate::read::Read;
 use crate::runtime::Runtime;
+use crate::store::Store;
 use crate::value::Value;
 
-/// The last published state of one key.
+/// What was read, a place for each key that was asked for.
+pub(super) type Reads = SmallVec<[Read; 1]>;
+
+/// The last published state of some keys, all at one moment.
 pub struct Published<'a> {
-    key: KeyRef<'a>,
-    read: Read,
+    /// As often as the command names them.
+    keys: &'a [KeyRef<'a>],
+    /// Of each key.
+    reads: Reads,
+    /// Where the key stands that is probably asked for next: commands ask for their keys in order.
+    next: Cell<usize>,
     runtime: &'a Runtime,
     /// The one reading of the clock, made when it is first asked for.
     now_ms: Cell<Option<u64>>,
+    /// The store, if others write to it too.
+    fronted: Option<&'a dyn Store>,
 }
 
 impl<'a> Published<'a> {
-    pub(super) fn new(key: KeyRef<'a>, read: Read, runtime: &'a Runtime) -> Published<'a> {
-        let published = Published { key, read, runtime, now_ms: Cell::new(None) };
-        let expires = published.read.value.as_ref().is_some_and(|value| value.expires_at_ms.is_some());
-        if !expires {
-            return published;
+    pub(super) fn new(
+        keys: &'a [KeyRef<'a>],
+        reads: Reads,
+        runtime: &'a Runtime,
+        fronted: Option<&'a dyn Store>,
+    ) -> Published<'a> {
+        let mut published = Published { keys, reads, next: Cell::new(0), runtime, now_ms: Cell::new(None), fronted };
+        let expires = |value: &Value| value.expires_at_ms.is_some();
+        if published.reads.iter().any(|read| read.value.as_ref().is_some_and(expires)) {
+            let now_ms = published.now_ms();
+            for read in &mut published.reads {
+                read.value.take_if(|value| value.expired(now_ms));
+            }
         }
-        let now_ms = published.now_ms();
-        let read = Read { value: published.read.value.filter(|value| !value.expired(now_ms)), ..published.read };
-        Published { read, ..published }
+        published
     }
 
-    /// The document of `key`; an error for any other key than the one that was read.
+    /// The document of `key`; an error for any other key than those that were read.
     pub fn value(&self, key: KeyRef<'_>) -> Result<Option<&Value>, DocumentError> {
-        if key != self.key {
-            return Err(DocumentError::NotLoaded(key.to_key()));
-        }
-        Ok(self.read.value.as_ref())
+        let expected = self.next.get();
+        let at = match self.keys.get(expected) {
+            Some(probable) if *probable == key => Some(expected),
+            _ => self.keys.iter().position(|known| *known == key),
+        };
+        let at = at.ok_or_else(|| DocumentError::NotLoaded(key.to_key()))?;
+        self.next.set(if at + 1 == self.keys.len() { 0 } else { at + 1 });
+        Ok(self.reads[at].value.as_ref())
+    }
+
+    /// `value`, which `key` holds, as one text; `None` where it has none.
+    pub fn text_of(&self, key: KeyRef<'_>, value: &Value) -> Option<Vec<u8>> {
+        self.fronted.and_then(|store| store.text_of(key, value))
     }
 
     /// The transaction's one reading of the wall clock, ms since the Unix epoch.

@@ -134,7 +134,7 @@ impl World {
         let write = |number: &usize| {
             let mut after = self.shown.get(number).cloned();
             apply_all(&mut after, std::slice::from_ref(&change)).expect("the change fits");
-            Write { key: key(*number), changes: vec![change.clone()], after }
+            Write { key: key(*number), changes: vec![change.clone()].into(), after }
         };
         let writes: Vec<Write> = keys.iter().map(write).collect();
         let version = version(self.sequence);
@@ -159,7 +159,7 @@ impl World {
                 Some(value) => drop(self.shown.insert(at, value)),
                 None => drop(self.shown.remove(&at)),
             }
-            writes.push((at, write.changes.clone()));
+            writes.push((at, write.changes.to_vec()));
         }
         if let Some(old) = replaced {
             let old = self.told.iter().position(|told| told.number == old).expect("it was told");

@@ -156,6 +156,14 @@ fn read_users(file: &Path, text: &[u8]) -> Result<Users, AccessError> {
     Ok(users)
 }
 
+/// A word as it may be shown: where a space was forgotten, a password or its hash stands in its midst.
+fn without_secret(word: &[u8]) -> String {
+    match word.iter().position(|byte| matches!(byte, b'>' | b'<' | b'#' | b'!')) {
+        Some(at) => format!("{}..", String::from_utf8_lossy(&word[..at])),
+        None => String::from_utf8_lossy(word).into_owned(),
+    }
+}
+
 fn read_user(line: &[u8]) -> Result<User, String> {
     let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     if words.next() != Some(b"user") {
@@ -168,7 +176,7 @@ fn read_user(line: &[u8]) -> Result<User, String> {
             // Not shown: it may be the password of somebody.
             return Err("a password stands here as its hash, #$argon2id$..; make it with `forebay password`".into());
         }
-        let refused = |why: String| format!("{}: {why}", String::from_utf8_lossy(word));
+        let refused = |why: String| format!("{}: {why}", without_secret(word));
         user.apply(&Rule::Plain(word.into())).map_err(|why| match word {
             [b'#' | b'!', ..] => why,
             _ => refused(why),
@@ -225,6 +233,7 @@ mod tests {
         let secret = error("user a on >hunter2 +@all");
         assert!(secret.contains("forebay password") && !secret.contains("hunter2"), "{secret}");
         assert!(!error("user a on #hunter2").contains("hunter2"));
+        assert!(error("user a on>hunter2").starts_with("users line 1: on..: "));
         let password = |text: &str| {
             read_password(Path::new("password"), text.as_bytes()).map(drop).map_err(|error| error.to_string())
         };

@@ -26,8 +26,8 @@ pub struct Call<'a> {
 pub enum Known<'a> {
     /// What the transaction has read and changed.
     Documents(&'a mut Documents),
-    /// The one document of a command that reads a single key, served from the cache.
-    One(&'a Published<'a>),
+    /// What the cache serves without a lock to a command that only reads.
+    Published(&'a Published<'a>),
 }
 
 /// A document's bytes as a reply, without copying them.
@@ -61,7 +61,7 @@ impl<'a> Call<'a> {
     pub fn now_ms(&self) -> u64 {
         match &self.known {
             Known::Documents(documents) => documents.now_ms(),
-            Known::One(published) => published.now_ms(),
+            Known::Published(published) => published.now_ms(),
         }
     }
 
@@ -69,7 +69,7 @@ impl<'a> Call<'a> {
     pub fn value(&self, key: KeyRef<'_>) -> Result<Option<&Value>, Reply> {
         let value = match &self.known {
             Known::Documents(documents) => documents.value(key),
-            Known::One(published) => published.value(key),
+            Known::Published(published) => published.value(key),
         };
         value.map_err(|error| document_error(&error))
     }
@@ -81,6 +81,37 @@ impl<'a> Call<'a> {
             Some(Data::Bytes(bytes)) => Ok(Some(bytes)),
             Some(_) => Err(Reply::error(errors::WRONGTYPE)),
         }
+    }
+
+    /// The document of `key` as one text, for the reply: a byte string, or a record of a database.
+    pub fn text(&self, key: KeyRef<'_>) -> Result<Reply, Reply> {
+        let Some(value) = self.value(key)? else { return Ok(Reply::Nil) };
+        if let Data::Bytes(bytes) = &value.data {
+            return Ok(bulk_of(bytes));
+        }
+        let text = match &self.known {
+            Known::Documents(documents) => documents.text_of(key, value),
+            Known::Published(published) => published.text_of(key, value),
+        };
+        text.map(|text| Reply::bulk(&text)).ok_or(Reply::error(errors::WRONGTYPE))
+    }
+
+    /// Has the document of `key` expire at this moment, in ms since the Unix epoch; at once, if it has come. In front
+    /// of a database's records only what is cached of it does.
+    pub fn expire_at(&mut self, key: KeyRef<'_>, moment_ms: i64) -> Result<(), Reply> {
+        let moment_ms = u64::try_from(moment_ms).unwrap_or(0);
+        if let Known::Documents(documents) = &mut self.known
+            && documents.expiry_is_freshness()
+        {
+            return documents.bound_freshness(key, moment_ms).map_err(|error| document_error(&error));
+        }
+        let change = if moment_ms > self.now_ms() { Change::ExpireAt(moment_ms) } else { Change::Delete };
+        self.change(key, change)
+    }
+
+    /// Whether an expiry is no part of a document.
+    pub fn expiry_is_freshness(&self) -> bool {
+        matches!(&self.known, Known::Documents(documents) if documents.expiry_is_freshness())
     }
 
     /// The hash of `key`.
@@ -125,7 +156,7 @@ impl<'a> Call<'a> {
         match &mut self.known {
             Known::Documents(documents) => documents.change(key, change),
             // Only commands that are declared as reads are served so.
-            Known::One(_) => Err(DocumentError::ReadOnly),
+            Known::Published(_) => Err(DocumentError::ReadOnly),
         }
     }
 }

@@ -185,11 +185,7 @@ fn expire_by(call: &mut Call<'_>, unit: Unit, command: &str) -> Answer {
     if !conditions.hold(value.expires_at_ms, moment) {
         return Ok(Reply::Integer(0));
     }
-    let change = match u64::try_from(moment) {
-        Ok(moment) if moment > call.now_ms() => Change::ExpireAt(moment),
-        _ => Change::Delete,
-    };
-    call.change(key, change)?;
+    call.expire_at(key, moment)?;
     Ok(Reply::Integer(1))
 }
 

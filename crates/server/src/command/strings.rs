@@ -3,12 +3,12 @@
 use forebay::change::{ApplyError, Change};
 use forebay::key::KeyRef;
 use forebay::txn::DocumentError;
-use forebay::value::{Blob, Bytes, Value};
+use forebay::value::{Blob, Value};
 use forebay_protocol::{Frame, Reply, errors};
 
 use super::expiry::{Unit, positive_moment};
 use super::options::Options;
-use super::{Answer, Call, Command, Effect, Flag, Group, Keys, Run, bulk_of, document_error};
+use super::{Answer, Call, Command, Effect, Flag, Group, Keys, Run, document_error};
 
 /// Every second argument is a key.
 const PAIRS: Keys = Keys::Range { first: 1, last: -1, step: 2 };
@@ -177,12 +177,8 @@ pub(super) const COMMANDS: &[Command] = &[
     },
 ];
 
-fn bulk_or_nil(bytes: Option<&Bytes>) -> Reply {
-    bytes.map_or(Reply::Nil, bulk_of)
-}
-
 fn get(call: &mut Call<'_>) -> Answer {
-    Ok(bulk_or_nil(call.bytes(call.key(1))?))
+    call.text(call.key(1))
 }
 
 /// Blind unless an option asks for the present value. An expiry's count that looks like such an option is an error
@@ -196,6 +192,10 @@ fn set_effect(frame: Frame<'_>) -> Effect {
 /// Puts a byte string that expires at a moment, or never. One whose moment has come is removed at once: nobody is to
 /// see it, not even the transaction that set it.
 fn put(call: &mut Call<'_>, key: KeyRef<'_>, bytes: Blob, expires_at_ms: Option<u64>) -> Result<(), Reply> {
+    if let Some(at_ms) = expires_at_ms.filter(|_| call.expiry_is_freshness()) {
+        call.change(key, Change::Put(Value::bytes(bytes)))?;
+        return call.expire_at(key, i64::try_from(at_ms).unwrap_or(i64::MAX));
+    }
     let change = match expires_at_ms {
         Some(at_ms) if at_ms <= call.now_ms() => Change::Delete,
         expires_at_ms => Change::Put(Value { expires_at_ms, ..Value::bytes(bytes) }),
@@ -209,7 +209,7 @@ fn set(call: &mut Call<'_>) -> Answer {
     let key = call.key(1);
     let mut reply = Reply::OK;
     if options.get {
-        reply = bulk_or_nil(call.bytes(key)?);
+        reply = call.text(key)?;
     }
     if options.nx || options.xx || options.keep_ttl {
         let present = call.value(key)?;
@@ -249,14 +249,14 @@ fn psetex(call: &mut Call<'_>) -> Answer {
 
 fn getset(call: &mut Call<'_>) -> Answer {
     let key = call.key(1);
-    let reply = bulk_or_nil(call.bytes(key)?);
+    let reply = call.text(key)?;
     put(call, key, call.blob(2), None)?;
     Ok(reply)
 }
 
 fn getdel(call: &mut Call<'_>) -> Answer {
     let key = call.key(1);
-    let reply = bulk_or_nil(call.bytes(key)?);
+    let reply = call.text(key)?;
     if reply != Reply::Nil {
         call.change(key, Change::Delete)?;
     }
@@ -270,14 +270,13 @@ fn getex_effect(frame: Frame<'_>) -> Effect {
 fn getex(call: &mut Call<'_>) -> Answer {
     let options = Options::of_getex(call.frame)?;
     let key = call.key(1);
-    let reply = bulk_or_nil(call.bytes(key)?);
+    let reply = call.text(key)?;
     if reply == Reply::Nil {
         return Ok(reply);
     }
     let had_expiry = call.value(key)?.is_some_and(|value| value.expires_at_ms.is_some());
     match options.expires_at_ms(call, "getex")? {
-        Some(at_ms) if at_ms <= call.now_ms() => call.change(key, Change::Delete)?,
-        Some(at_ms) => call.change(key, Change::ExpireAt(at_ms))?,
+        Some(at_ms) => call.expire_at(key, i64::try_from(at_ms).unwrap_or(i64::MAX))?,
         None if options.persist && had_expiry => call.change(key, Change::Persist)?,
         None => {}
     }
@@ -286,7 +285,7 @@ fn getex(call: &mut Call<'_>) -> Answer {
 
 /// MGET takes what is no byte string for absent.
 fn mget(call: &mut Call<'_>) -> Answer {
-    let one = |index| Ok(bulk_or_nil(call.bytes(call.key(index)).unwrap_or(None)));
+    let one = |index| Ok(call.text(call.key(index)).unwrap_or(Reply::Nil));
     let values: Result<Vec<Reply>, Reply> = (1..call.frame.len()).map(one).collect();
     Ok(Reply::Array(values?))
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use forebay::key::{Key, KeyRef};
 use forebay::outage::TicketState;
 use forebay::store::Resolved;
-use forebay::txn::{Ahead, Documents, Executed, Mode, Plan, PlannedLock, TxnError, TxnKind};
+use forebay::txn::{Ahead, Documents, Executed, Mode, Plan, PlannedLock, TxnError, TxnKind, Wanted};
 use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::BoxFuture;
 use smallvec::SmallVec;
@@ -70,7 +70,7 @@ pub(super) const COMMANDS: &[Command] = &[
     },
     Command {
         name: "txn",
-        syntax: "BEGIN [READONLY] [TYPE name] [ID uuid] | STEP name | COMMIT | ABORT",
+        syntax: "BEGIN [READONLY [CHECKED]] [TYPE name] [ID uuid] | STEP name | COMMIT | ABORT",
         summary: "An interactive transaction: reads inside, one commit to the store at its end",
         group: Group::Transactions,
         arity: -2,
@@ -140,6 +140,12 @@ fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, Reply> {
         {
             return reply;
         }
+        if watched.is_empty()
+            && queue.is_short()
+            && let Some(reply) = exec_at_once(session, &queue)
+        {
+            return reply;
+        }
         let mut locks = plan(&queue);
         let shared = |key: &Key| PlannedLock { key: key.clone(), mode: Mode::Shared, load: true };
         locks.extend(watched.iter().map(|watched| shared(&watched.key)));
@@ -153,10 +159,7 @@ fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, Reply> {
             accessed.note(&plan, documents, answer.is_ok());
             answer
         };
-        let executed = match queue.is_short() {
-            true => shared.engine.execute(&plan, context, &mut ahead, body).await,
-            false => shared.engine.execute_locked(&plan, context, &mut ahead, body).await,
-        };
+        let executed = shared.engine.execute_locked(&plan, context, &mut ahead, body).await;
         session.trace_accessed(accessed, &context);
         match executed {
             Ok(Executed::Done(reply, committing)) => {
@@ -184,6 +187,28 @@ fn plan(queue: &Queue) -> Vec<PlannedLock> {
         }
     }
     locks
+}
+
+/// Serves a script whose keys nobody else uses over a store that never waits, at once.
+fn exec_at_once(session: &mut Session, queue: &Queue) -> Option<Reply> {
+    let shared = session.shared.clone();
+    if session.is_traced() || !shared.engine.commits_at_once() {
+        return None;
+    }
+    let mut wanted = SmallVec::<[Wanted<'_>; 8]>::new();
+    for queued in &queue.commands {
+        let frame = queued.request.frame();
+        let load = queued.command.effect(frame)? != Effect::Blind;
+        queued.command.each_key(frame, queued.space, &mut |key| wanted.push(Wanted { key, load }));
+    }
+    wanted.sort_unstable_by_key(|wanted| wanted.key);
+    wanted.dedup_by(|next, kept| {
+        kept.load |= next.load && next.key == kept.key;
+        next.key == kept.key
+    });
+    let context = session.context();
+    let done = shared.engine.execute_at_once(&wanted, &context, |documents| run_queue(session, queue, documents))?;
+    Some(done.map_or_else(|error| txn_error(&error), |(reply, _)| reply))
 }
 
 /// Runs the queued commands on `documents`; the first that fails undoes all.
@@ -277,6 +302,7 @@ async fn begin(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> 
     while let Some(option) = args.next() {
         match option.to_ascii_lowercase().as_slice() {
             b"readonly" => kind = TxnKind::ReadOnly,
+            b"checked" if kind == TxnKind::ReadOnly => kind = TxnKind::ReadOnlyChecked,
             b"type" => txn_type = Some(args.next().ok_or_else(syntax)?),
             b"id" => id = Some(parse_id(args.next().ok_or_else(syntax)?)?),
             _ => return Err(syntax()),

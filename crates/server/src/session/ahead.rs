@@ -56,6 +56,8 @@ impl Session {
             };
             match command.only_key(frame, self.space) {
                 Some(key) => take(key),
+                // A read of several has them fetched for itself.
+                None if effect == Effect::Read => {}
                 None => command.each_key(frame, self.space, &mut take),
             }
         }

@@ -1,8 +1,10 @@
 //! Commands that are served without a wait: reads whose keys are all cached, without a lock; and over a store that
 //! never waits, whatever has its keys for itself.
 
+use std::time::Duration;
+
 use forebay::key::KeyRef;
-use forebay::txn::Landed;
+use forebay::txn::{Landed, Wanted};
 use forebay_protocol::Frame;
 use smallvec::SmallVec;
 
@@ -19,25 +21,24 @@ impl Session {
             return false;
         }
         let Some(body) = command.body() else { return false };
-        if command.effect(frame) != Some(Effect::Read) {
-            return false;
-        }
         let (space, random, context) = (self.space, self.random_for(command), self.context());
         let engine = &self.shared.engine;
-        let answer = match command.only_key(frame, space) {
-            Some(key) if !self.is_traced() => {
-                let Some(published) = engine.read_published_one(key, &context) else { return false };
-                body(&mut Call { frame, space, known: Known::One(&published), random })
+        let mut several = SmallVec::<[KeyRef<'_>; 8]>::new();
+        let only = command.only_key(frame, space);
+        let keys = match &only {
+            Some(key) => std::slice::from_ref(key),
+            None => {
+                command.each_key(frame, space, &mut |key| several.push(key));
+                &several
             }
-            _ => {
-                let mut keys = SmallVec::<[KeyRef<'_>; 8]>::new();
-                command.each_key(frame, space, &mut |key| keys.push(key));
-                let Some(mut documents) = engine.read_published(&keys, &context) else { return false };
-                if self.is_traced() {
-                    self.trace_reads_alone(&keys, &documents, &context);
-                }
-                body(&mut Call { frame, space, known: Known::Documents(&mut documents), random })
-            }
+        };
+        let answer = if self.is_traced() {
+            let Some(mut documents) = engine.read_published(keys, &context) else { return false };
+            self.trace_reads_alone(keys, &documents, &context);
+            body(&mut Call { frame, space, known: Known::Documents(&mut documents), random })
+        } else {
+            let Some(published) = engine.published(keys, &context) else { return false };
+            body(&mut Call { frame, space, known: Known::Published(&published), random })
         };
         let reply = answer.unwrap_or_else(|error| error);
         self.hints.used();
@@ -45,22 +46,33 @@ impl Session {
         true
     }
 
-    /// Serves a command on documents whose keys nobody else uses over a store that never waits; false if it can't be.
-    pub(super) fn serve_at_once(&mut self, command: &'static Command, frame: Frame<'_>) -> bool {
-        let (Some(body), Some(effect)) = (command.body(), command.effect(frame)) else { return false };
+    /// Serves a command on documents whose keys nobody else uses over a store that never waits; `None` if it can't be.
+    /// `began` is the present moment, if it is known; the answer is the one at which the command was done.
+    pub(super) fn serve_at_once(
+        &mut self,
+        command: &'static Command,
+        effect: Effect,
+        frame: Frame<'_>,
+        began: Option<Duration>,
+    ) -> Option<Duration> {
+        let body = command.body()?;
         let large = frame.args_bytes() > ARGS_BYTES_MAX;
         if large || self.open.is_open() || self.is_traced() || !self.shared.engine.commits_at_once() {
-            return false;
+            return None;
         }
-        let began = self.shared.engine.runtime().elapsed();
-        let locks = self.locks_of(command, effect, frame);
+        let began = began.unwrap_or_else(|| self.shared.engine.runtime().elapsed());
         let (space, random, context) = (self.space, self.random_for(command), self.context());
-        let done = self.shared.engine.execute_at_once(&locks, &context, |documents| {
+        let load = effect != Effect::Blind;
+        let mut wanted = SmallVec::<[Wanted<'_>; 2]>::new();
+        match command.only_key(frame, space) {
+            Some(key) => wanted.push(Wanted { key, load }),
+            None => command.each_key(frame, space, &mut |key| wanted.push(Wanted { key, load })),
+        }
+        let done = self.shared.engine.execute_at_once(&wanted, &context, |documents| {
             body(&mut Call { frame, space, known: Known::Documents(documents), random })
-        });
-        let Some(done) = done else { return false };
+        })?;
         self.hints.used();
-        self.time(command, frame, began);
+        let now = self.time(command, frame, began);
         match done {
             Ok((reply, version)) => {
                 if let Some(version) = version {
@@ -73,6 +85,6 @@ impl Session {
                 self.answer(&txn_error(&error));
             }
         }
-        true
+        Some(now)
     }
 }

@@ -77,11 +77,12 @@ impl Session {
         }
     }
 
-    /// After a command that was not served from the cache at once.
-    pub(super) fn time(&mut self, command: &Command, frame: Frame<'_>, began: Duration) {
+    /// After a command that was not served from the cache at once; the moment at which it was done.
+    pub(super) fn time(&mut self, command: &Command, frame: Frame<'_>, began: Duration) -> Duration {
         let runtime = self.shared.engine.runtime();
-        let us = runtime.elapsed().saturating_sub(began).as_micros() as u64;
-        self.shared.tally.waited(self.pending.number(), us);
+        let now = runtime.elapsed();
+        let us = now.saturating_sub(began).as_micros() as u64;
+        self.pending.waited(us, &self.shared.tally);
         let settings = &self.shared.settings;
         let slowlog_us = settings.slowlog_us.load(Ordering::Relaxed);
         // A wrong password is slow on purpose, and strangers must not be able to fill the log.
@@ -95,6 +96,7 @@ impl Session {
         if latency_ms > 0 && us / 1000 >= latency_ms {
             self.shared.latency.add(runtime.now_ms() / 1000, us / 1000);
         }
+        now
     }
 
     /// Whether accesses are recorded.

@@ -32,7 +32,7 @@ impl Table {
         let mut values = Values(parts.iter().map(|part| (*part).to_owned()).collect());
         let change = match &self.mapping.list {
             Some(_) => self.list_change(write, &mut values)?,
-            None => self.row_change(&write.changes, &mut values)?,
+            None => self.row_change(parts, &write.changes, &mut values)?,
         };
         let mut statements = Vec::new();
         if change.deleted {
@@ -61,7 +61,7 @@ impl Table {
         Ok(statements)
     }
 
-    fn field(&self, field: &[u8]) -> Result<&Column, String> {
+    pub(super) fn field(&self, field: &[u8]) -> Result<&Column, String> {
         let name = String::from_utf8_lossy(field);
         let found = self.fields.iter().find(|column| column.name.as_bytes() == field);
         let column = found.ok_or_else(|| format!("{} has no field {name}", self.name))?;
@@ -71,12 +71,12 @@ impl Table {
         }
     }
 
-    fn row_change(&self, changes: &[Change], values: &mut Values) -> Result<RowChange<'_>, String> {
+    fn row_change(&self, parts: &[&str], changes: &[Change], values: &mut Values) -> Result<RowChange<'_>, String> {
         let mut row = RowChange::default();
         for change in changes {
             match change {
                 Change::Delete => row = RowChange { deleted: true, ..RowChange::default() },
-                Change::Put(value) => self.put(&mut row, value, values)?,
+                Change::Put(value) => self.put(&mut row, parts, value, values)?,
                 Change::SetField(field, value) => {
                     let column = self.field(field)?;
                     row.set(column, constant(column, value, values)?);
@@ -100,24 +100,30 @@ impl Table {
     }
 
     /// SET takes a JSON object and changes the fields that it names.
-    fn put<'a>(&'a self, row: &mut RowChange<'a>, value: &Value, values: &mut Values) -> Result<(), String> {
-        let object = || format!("a row of {} is set by a JSON object, as {{\"field\": \"value\"}}", self.name);
-        let Data::Bytes(bytes) = &value.data else { return Err(object()) };
+    fn put<'a>(
+        &'a self,
+        row: &mut RowChange<'a>,
+        parts: &[&str],
+        value: &Value,
+        values: &mut Values,
+    ) -> Result<(), String> {
+        let text: &[u8] = match &value.data {
+            Data::Bytes(bytes) => bytes,
+            // It is told what it has to be.
+            _ => &[],
+        };
         if value.expires_at_ms.is_some() {
             return Err(format!("rows of {} don't expire; leave EX and its kind out", self.name));
         }
-        let parsed: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(bytes).map_err(|_| object())?;
-        for (name, value) in &parsed {
-            let column = self.field(name.as_bytes())?;
-            let text = match value {
-                serde_json::Value::Null => {
-                    row.set(column, null());
-                    continue;
+        for change in self.changes_of_object(parts, text)? {
+            match change {
+                Change::SetField(field, value) => {
+                    let column = self.field(&field)?;
+                    row.set(column, constant(column, &value, values)?);
                 }
-                serde_json::Value::String(text) => text.clone(),
-                other => other.to_string(),
-            };
-            row.set(column, constant(column, text.as_bytes(), values)?);
+                Change::UnsetField(field) => row.set(self.field(&field)?, null()),
+                _ => {}
+            }
         }
         row.inserts = true;
         Ok(())
@@ -154,7 +160,10 @@ impl Table {
                     let elements: Result<Vec<&str>, String> = list.iter().map(|element| utf8(element)).collect();
                     values.place(array_text(elements?.into_iter().map(Some)), &format!("{element}[]"))?
                 }
-                Some(_) => return Err(format!("{} of {} is a list, and does not expire", column.name, self.name)),
+                Some(_) => {
+                    let (list, table) = (&column.name, &self.name);
+                    return Err(format!("{list} of {table} is a list: it takes LPUSH, RPUSH and their kind"));
+                }
             };
             Expression { of_row: whole.clone(), of_nothing: whole }
         };

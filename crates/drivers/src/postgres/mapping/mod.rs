@@ -11,11 +11,12 @@
 //! in double quotes where they are not plain.
 //!
 //! * `pattern`: keys and their parts. `catalogue`: what the database says about the tables. `sql`: statements that read
-//!   rows. `changes`: a document's changes as SQL. `statement`: those of one row, and of many at once. `rows`: reading
-//!   and committing.
+//!   rows. `changes`: a document's changes as SQL. `statement`: those of one row, and of many at once. `json`: a row
+//!   as one text. `rows`: reading and committing.
 
 pub(super) mod catalogue;
 pub(super) mod changes;
+mod json;
 pub(super) mod pattern;
 pub(super) mod rows;
 pub(super) mod sql;

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use forebay::change::Change;
+use forebay::key::KeyRef;
 use forebay::store::{Commit, NAMES_BYTES_MAX, ReadError};
 use forebay::value::{Blob, Data, Hash, List, Value};
 use forebay::{Key, Read, Version};
@@ -23,6 +25,8 @@ use crate::postgres::session::Session;
 /// The mapped tables.
 pub(in crate::postgres) struct Rows {
     pub(in crate::postgres) tables: Vec<Table>,
+    /// Some row is several documents.
+    shared: bool,
 }
 
 /// A key as a row: which table, and the texts of its key columns.
@@ -149,6 +153,55 @@ impl Rows {
         Ok(Read { value: Some(Value { data: Data::Hash(hash), expires_at_ms: None }), version: present })
     }
 
+    /// The other documents of the row that `key` is in.
+    pub(in crate::postgres) fn beside(&self, key: &Key) -> Vec<Key> {
+        if !self.shared {
+            return Vec::new();
+        }
+        let Ok(place) = self.place(key) else { return Vec::new() };
+        let oid = self.tables[place.table].oid;
+        let others = self.tables.iter().enumerate().filter(|(at, table)| *at != place.table && table.oid == oid);
+        let names = others.filter_map(|(_, table)| table.mapping.pattern.join(&place.parts));
+        names.map(|name| Key::new(0, name.as_bytes())).collect()
+    }
+
+    /// Which of `checks` are overtaken, in one statement.
+    pub(in crate::postgres) async fn check(
+        &self,
+        session: &Session,
+        checks: &[(Key, Version)],
+    ) -> Result<Vec<Key>, GetError> {
+        let mut by_table: BTreeMap<usize, Vec<Row<'_>>> = BTreeMap::new();
+        for (at, (key, version)) in checks.iter().enumerate() {
+            let refused = |why| ReadError::Refused { key: key.clone(), why };
+            let place = self.place(key).map_err(refused)?;
+            by_table.entry(place.table).or_default().push(Row::checked(at, place.parts, *version));
+        }
+        let selects = by_table.iter().map(|(table, rows)| self.tables[*table].overtaken(rows));
+        let selects: Result<Vec<String>, String> = selects.collect();
+        let refused = |why| ReadError::Refused { key: checks[0].0.clone(), why };
+        let answer = session.client.simple_query(&selects.map_err(refused)?.join(" UNION ALL ")).await?;
+        let key = |message: &SimpleQueryMessage| match message {
+            SimpleQueryMessage::Row(row) => place_of(row).and_then(|at| checks.get(at)).map(|(key, _)| key.clone()),
+            _ => None,
+        };
+        Ok(answer.iter().filter_map(key).collect())
+    }
+
+    /// The row of `key` as one text.
+    pub(in crate::postgres) fn text_of(&self, key: KeyRef<'_>, value: &Value) -> Option<Vec<u8>> {
+        let Data::Hash(row) = &value.data else { return None };
+        let key = key.to_key();
+        self.place(&key).ok().map(|place| self.tables[place.table].object_of(row))
+    }
+
+    /// What it comes to that the row of `key` is set by one text.
+    pub(in crate::postgres) fn changes_of_text(&self, key: KeyRef<'_>, text: &[u8]) -> Result<Vec<Change>, String> {
+        let key = key.to_key();
+        let place = self.place(&key)?;
+        self.tables[place.table].changes_of_object(&place.parts, text)
+    }
+
     /// Commits a group as one batch, which is one message and one transaction: the ids, locks on the rows that are
     /// written, the checks, the changes, and what the rows are then.
     pub(in crate::postgres) async fn commit(
@@ -167,7 +220,9 @@ impl Rows {
         for message in &answer {
             let SimpleQueryMessage::Row(row) = message else { continue };
             if let Some(number) = row.text(0).and_then(|text| text.strip_prefix('#')?.parse().ok()) {
-                watch.is_ours(number, batch.written.iter().map(|(key, ..)| (*key).clone()).collect());
+                let written = batch.written.iter().map(|(key, ..)| *key);
+                let beside = written.clone().flat_map(|key| self.beside(key));
+                watch.is_ours(number, beside.chain(written.cloned()).collect());
             }
             let Some((key, table, member)) = place_of(row).and_then(|place| batch.written.get(place)) else { continue };
             // It is committed: what can't be read of it is found when it is read next.
@@ -227,8 +282,7 @@ impl Rows {
             }
             for (at, (key, version)) in commit.checks.iter().enumerate() {
                 let place = self.place(key).map_err(refused(member))?;
-                let present = version.sequence.is_multiple_of(2).then_some(version.sequence / 2);
-                let row = Row { place: checks.len(), parts: place.parts, version: present };
+                let row = Row::checked(checks.len(), place.parts, *version);
                 checked.entry(place.table).or_default().push(row);
                 checks.push((member, at));
             }
@@ -334,7 +388,7 @@ fn place_of(row: &impl Texts) -> Option<usize> {
     row.text(0)?.strip_prefix('=')?.parse().ok()
 }
 
-fn unhex(text: &str) -> Option<Vec<u8>> {
+pub(super) fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
     let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
     if digits.len().is_multiple_of(2) { digits.chunks(2).map(pair).collect() } else { None }
@@ -348,18 +402,50 @@ pub(in crate::postgres) async fn look_up(
     let (mut tables, mut wrong): (Vec<Table>, Vec<String>) = (Vec::new(), Vec::new());
     for mapping in mappings {
         match super::catalogue::look_up(client, mapping).await? {
-            Ok(table) => {
-                if let Some(other) = tables.iter().find(|other: &&Table| other.oid == table.oid) {
-                    // Lock, version and cache entry belong to a row, and a row has one key.
-                    wrong.push(format!(
-                        "--map '{mapping}': {} has '{}' already; leave one out",
-                        table.name, other.mapping
-                    ));
-                }
-                tables.push(table);
-            }
+            Ok(table) => tables.push(table),
             Err(lines) => wrong.extend(lines),
         }
     }
-    Ok(if wrong.is_empty() { Ok(Rows { tables }) } else { Err(wrong) })
+    let shared = share(&mut tables, &mut wrong);
+    Ok(if wrong.is_empty() { Ok(Rows { tables, shared }) } else { Err(wrong) })
+}
+
+impl Table {
+    /// Where the fields are not named they are those that no list takes.
+    fn leave_to(&mut self, list: Option<&String>) {
+        if self.mapping.list.is_none() && self.mapping.fields.is_none() {
+            self.fields.retain(|column| Some(&column.name) != list);
+        }
+    }
+}
+
+/// Has mappings of one table share its rows: a column is a field of one document only, or a transaction would not see
+/// in one what it has written to another. Says whether any do; adds what stands in the way to `wrong`.
+pub(in crate::postgres) fn share(tables: &mut [Table], wrong: &mut Vec<String>) -> bool {
+    let mut shared = false;
+    for at in 1..tables.len() {
+        let (before, behind) = tables.split_at_mut(at);
+        let this = &mut behind[0];
+        let oid = this.oid;
+        for other in before.iter_mut().filter(|other| other.oid == oid) {
+            shared = true;
+            let mut said = |what: String| wrong.push(format!("--map '{}': {what}", this.mapping));
+            if other.mapping.key != this.mapping.key {
+                said(format!("'{}' has other key columns of {}; give both the same", other.mapping, this.name));
+            }
+            if other.mapping.version != this.mapping.version {
+                said(format!("'{}' has another version(..) of {}; give both the same", other.mapping, this.name));
+            }
+            other.leave_to(this.mapping.list.as_ref());
+            this.leave_to(other.mapping.list.as_ref());
+            let is_key = |name: &String| this.mapping.key.contains(name);
+            let names = |table: &Table| table.fields.iter().map(|column| column.name.clone()).collect::<Vec<_>>();
+            let twice = names(this).into_iter().filter(|name| !is_key(name) && names(other).contains(name));
+            for name in twice {
+                let what = format!("{name} is a field of '{}' too; name the others in fields(..)", other.mapping);
+                wrong.push(format!("--map '{}': {what}", this.mapping));
+            }
+        }
+    }
+    shared
 }

@@ -3,6 +3,8 @@
 
 use std::fmt::Write;
 
+use forebay::Version;
+
 use super::VersionMode;
 use super::catalogue::{Column, Kind, Table, VERSION_COLUMN, quoted};
 
@@ -57,6 +59,14 @@ pub(in crate::postgres) struct Row<'a> {
     pub(in crate::postgres) parts: Vec<&'a str>,
     /// The version that it should have; `None` for absence.
     pub(in crate::postgres) version: Option<u64>,
+}
+
+impl<'a> Row<'a> {
+    /// A row with the version that was read: those of absence are odd.
+    pub(in crate::postgres) fn checked(place: usize, parts: Vec<&'a str>, version: Version) -> Row<'a> {
+        let version = version.sequence.is_multiple_of(2).then_some(version.sequence / 2);
+        Row { place, parts, version }
+    }
 }
 
 impl Table {
@@ -158,6 +168,12 @@ impl Table {
             "SELECT forebay.overtaken(string_agg(k.place, ',')) FROM {keys} {join} \
              WHERE {version} IS DISTINCT FROM k.version"
         ))
+    }
+
+    /// The places of those of `rows` that don't have their versions.
+    pub(in crate::postgres) fn overtaken(&self, rows: &[Row<'_>]) -> Result<String, String> {
+        let (keys, join, version) = (self.keys(rows)?, self.join(), self.version());
+        Ok(format!("SELECT '=' || k.place FROM {keys} {join} WHERE {version} IS DISTINCT FROM k.version"))
     }
 
     /// Locks those of `rows` that are there, in the order of their keys.

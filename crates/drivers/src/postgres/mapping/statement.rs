@@ -116,12 +116,11 @@ impl Table {
         let text = match shape.act {
             Act::Delete => format!("DELETE FROM {name} t USING k WHERE {condition}"),
             Act::Update => update,
-            Act::Insert => format!("{insert} ORDER BY k.place"),
+            Act::Insert => insert,
             // A hashed subquery: the session's plans have no hash joins.
-            Act::Upsert => format!(
-                ", u AS ({update} RETURNING k.place) {insert} WHERE k.place NOT IN (SELECT place FROM u) \
-                 ORDER BY k.place"
-            ),
+            Act::Upsert => {
+                format!(", u AS ({update} RETURNING k.place) {insert} WHERE k.place NOT IN (SELECT place FROM u)")
+            }
         };
         let text = filled(&text, |at, type_name| Ok(format!("k.v{at}::{type_name}")))?;
         Ok(format!("WITH {keys} {text}"))

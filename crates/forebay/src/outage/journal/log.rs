@@ -295,7 +295,7 @@ impl Log {
         let idle = tick && self.end == self.synced && self.reserved > last;
         let beyond = self.durability != Durability::Always && last > self.reserved;
         if close || idle || beyond {
-            self.reserved = if beyond { last + RESERVED_NUMBERS } else { last };
+            self.reserved = if beyond { last.saturating_add(RESERVED_NUMBERS) } else { last };
             let mut frame = Vec::new();
             self.mark(close, &mut frame);
             buffer.extend_from_slice(&frame);

@@ -399,6 +399,10 @@ impl Order for Detox {
                 if let Some(mut entry) = entry {
                     entry.known = known;
                     entry.score = self.aged(&known);
+                    if !committed {
+                        // Its rerun has the same number and is to be counted.
+                        entry.txn = 0;
+                    }
                     self.entries[touch.slot as usize] = entry;
                 } else {
                     self.learn_outside(touch.hash, known);

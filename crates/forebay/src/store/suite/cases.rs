@@ -289,7 +289,7 @@ fn large_documents(bench: &mut Bench) {
     for (key, value) in [(&hash, &hash_value), (&list, &list_value), (&set, &set_value), (&bytes, &bytes_value)] {
         bench.commit(vec![Write {
             key: key.clone(),
-            changes: vec![Change::Put(whole(value))],
+            changes: vec![Change::Put(whole(value))].into(),
             after: (*value).clone(),
         }]);
     }

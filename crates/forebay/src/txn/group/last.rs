@@ -43,6 +43,19 @@ impl LastReads {
         at
     }
 
+    /// The keys.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.reads.iter().map(|(key, _)| key)
+    }
+
+    /// The same for a key of which nothing is here yet.
+    pub(super) fn set_if_new(&mut self, key: Key, read: Option<Read>) {
+        let hash = self.hash(&key);
+        if self.index.find(hash, |(_, at)| self.reads[*at].0 == key).is_none() {
+            self.set(key, read);
+        }
+    }
+
     pub(super) fn into_reads(self) -> Vec<(Key, Option<Read>)> {
         self.reads
     }

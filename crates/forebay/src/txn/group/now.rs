@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::{Committer, conflict};
 use crate::mutation::{self, Fault};
-use crate::read::Read;
+use crate::read::{Read, record};
 use crate::store::{Commit, CommitOutcome, Write};
 use crate::txn::settled::Failure;
 
@@ -58,16 +58,20 @@ impl Committer {
 
     /// As [`Committer::commit_now`], for who has asked whether the committer is idle. Takes no lock of the committer's:
     /// its caller may hold the lock table's, which is taken under the committer's elsewhere.
-    pub(in crate::txn) fn apply_now(&self, commit: Commit, uncached: bool) -> Now {
+    pub(in crate::txn) fn apply_now(&self, mut commit: Commit, uncached: bool) -> Now {
+        let version = commit.version;
+        for Write { key, after, .. } in &mut commit.writes {
+            // Store and cache each keep a record of it: so it will be one and the same.
+            after.iter_mut().for_each(|value| record::pack(key, value, version));
+        }
         match self.store.commit_now(&commit) {
             Some(CommitOutcome::Committed(changed)) => {
-                let version = commit.version;
-                let read = |write: Write| {
-                    let actual = changed.iter().find(|(key, _)| *key == write.key).map(|(_, read)| read.clone());
-                    let read = actual.unwrap_or(Read { value: write.after, version });
-                    (write.key, (!uncached).then_some(read))
-                };
-                let group: SmallVec<[_; 1]> = commit.writes.into_iter().map(read).collect();
+                let mut group = SmallVec::<[_; 1]>::with_capacity(commit.writes.len());
+                for Write { key, after, .. } in commit.writes {
+                    let actual = changed.iter().find(|(other, _)| *other == key).map(|(_, read)| read.clone());
+                    let read = actual.unwrap_or(Read { value: after, version });
+                    group.push((key, (!uncached).then_some(read)));
+                }
                 self.cache.publish_locked(&group);
                 Now::Published
             }

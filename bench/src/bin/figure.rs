@@ -1,0 +1,49 @@
+//! Figures of the papers, measured: `figure --name detox-8` writes `detox-8.csv` and `detox-8.svg`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use forebay_bench::figure::{FIGURES, Scale};
+
+/// Measures figures of the papers and draws them.
+#[derive(Parser)]
+struct Arguments {
+    /// Which figure; all if not given
+    #[arg(long)]
+    name: Option<String>,
+    /// Where data and pictures go
+    #[arg(long, default_value = "target/figures")]
+    out: PathBuf,
+    /// At the scale of the documents' tables: up to an hour, instead of minutes
+    #[arg(long)]
+    full: bool,
+    /// Names of all figures
+    #[arg(long)]
+    list: bool,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if arguments.list {
+        FIGURES.iter().for_each(|figure| println!("{:<12} {}", figure.name, figure.summary));
+        return ExitCode::SUCCESS;
+    }
+    let scale = if arguments.full { Scale::Full } else { Scale::Reduced };
+    let wanted = |name: &str| arguments.name.as_deref().is_none_or(|wanted| wanted == name);
+    let mut made = 0;
+    for figure in FIGURES.iter().filter(|figure| wanted(figure.name)) {
+        let charts = (figure.make)(scale);
+        if let Err(error) = forebay_bench::figure::write(&arguments.out, figure, &charts) {
+            eprintln!("{}: {error}", arguments.out.display());
+            return ExitCode::FAILURE;
+        }
+        println!("{0}/{1}.csv and {0}/{1}.svg", arguments.out.display(), figure.name);
+        made += 1;
+    }
+    if made == 0 {
+        eprintln!("no such figure; see --list");
+        return ExitCode::from(2);
+    }
+    ExitCode::SUCCESS
+}

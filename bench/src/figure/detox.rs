@@ -1,0 +1,196 @@
+//! Figures of "Take Out the TraChe" (DeToX, OSDI'23). `docs/papers/detox.md` says what they show.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Instant;
+
+use forebay::graph::{Graph, GroupFrequency, Groups, Load, Scorer, Scratch};
+use forebay_sim::ahead::Prefetch;
+
+use super::runs::{Outcome, Run, line};
+use super::{Chart, Figure, Scale, Series};
+
+const SIZE: &str = "cache size in % of the keys";
+const THR: &str = "transactional hit rate in %";
+
+/// Share of the default transactions and scale at reduced scale.
+const SHARE: f64 = 0.1;
+
+pub(super) static FIGURES: [Figure; 7] = [
+    Figure { name: "detox-2a", summary: "Cached keys that help no transaction", make: unhelpful },
+    Figure { name: "detox-8", summary: "THR of TAOBench-like mixes", make: taobench },
+    Figure { name: "detox-10", summary: "THR of OLTP benchmarks", make: oltp },
+    Figure {
+        name: "detox-12",
+        summary: "What groups cost to score and to compile, and what they gain",
+        make: grouping,
+    },
+    Figure { name: "detox-13", summary: "Heuristics for scores", make: heuristics },
+    Figure { name: "detox-14", summary: "Object and transactional hit rates", make: object_and_transactional },
+    Figure { name: "detox-15c", summary: "Latency saved as the store gets slower than the cache", make: latency },
+];
+
+const SHARES: [f64; 6] = [0.05, 0.1, 0.2, 0.25, 0.4, 0.55];
+
+fn thr(outcome: &Outcome) -> f64 {
+    outcome.thr
+}
+
+fn sizes(title: &str, y: &'static str, series: Vec<Series>) -> Chart {
+    Chart { title: title.to_owned(), x: SIZE, y, series, ..Chart::default() }
+}
+
+fn unhelpful(scale: Scale) -> Vec<Chart> {
+    let lines = Run::of("mix-c", scale, SHARE).lines(&["lru", "lfu", "gdsf", "detox"], &SHARES, |of| of.unhelpful);
+    vec![sizes("mix C, at the end of the run", "unhelpful keys in % of those cached", lines)]
+}
+
+fn taobench(scale: Scale) -> Vec<Chart> {
+    let policies = ["lru", "lfu", "gdsf", "s3-fifo", "detox"];
+    let chart = |name: &str, title: &str| sizes(title, THR, Run::of(name, scale, SHARE).lines(&policies, &SHARES, thr));
+    vec![
+        chart("mix-a", "mix A (as product group 2)"),
+        chart("mix-c", "mix C (as product group 3)"),
+        chart("pg1", "product group 1"),
+        chart("taobench-o", "TAOBench workload O"),
+    ]
+}
+
+fn oltp(scale: Scale) -> Vec<Chart> {
+    let policies = ["lru", "lfu", "gdsf", "detox"];
+    let shares = [0.1, 0.25, 0.4, 0.55];
+    let epinions = Run::of("epinions", scale, SHARE).lines(&policies, &shares, thr);
+    let bank = Run { warmup: 0.667, reads_only: true, ..Run::of("smallbank", scale, SHARE) };
+    let mut with_prefetch = bank.lines(&policies, &shares, thr);
+    for (prefetch, policy, name) in [
+        (Prefetch::Detox, "lru", "lru with prefetch"),
+        (Prefetch::Detox, "detox", "detox with prefetch"),
+        (Prefetch::Chrono, "lru", "lru with chrono's prefetch"),
+    ] {
+        let outcomes = Run { prefetch, ..bank }.outcomes(&[policy], &shares).concat();
+        with_prefetch.push(line(name, &shares, outcomes.iter().map(thr)));
+    }
+    let tpcc = Run { warmup: 0.5, ..Run::of("tpcc", scale, SHARE) }.lines(&policies, &shares, thr);
+    vec![
+        sizes("Epinions", THR, epinions),
+        sizes("SmallBank, levels that read", THR, with_prefetch),
+        sizes("TPC-C", THR, tpcc),
+    ]
+}
+
+/// a -> b, a -> c -> d -> ..
+fn branches(vertices: u16) -> Graph {
+    let edges: Vec<(u16, u16)> = [(0, 1), (0, 2)].into_iter().chain((3..vertices).map(|v| (v - 1, v))).collect();
+    Graph::plain(usize::from(vertices), &edges).expect("edges lead forwards")
+}
+
+/// Microseconds of one call, over enough of them to last.
+fn microseconds(mut call: impl FnMut()) -> f64 {
+    let (begun, mut calls) = (Instant::now(), 0u32);
+    while calls < 3 || begun.elapsed().as_millis() < 50 && calls < 100_000 {
+        call();
+        calls += 1;
+    }
+    begun.elapsed().as_secs_f64() * 1e6 / f64::from(calls)
+}
+
+fn grouping(scale: Scale) -> Vec<Chart> {
+    let series = |name: &str| Series { name: name.to_owned(), points: Vec::new() };
+    let mut scoring = [series("complete groups, listed"), series("groups"), series("levels")];
+    let mut compiling = [series("complete groups, listed"), series("groups")];
+    for vertices in [4u16, 6, 8, 10, 12, 15, 20, 30, 45, 60] {
+        let (graph, x) = (Arc::new(branches(vertices)), f64::from(vertices));
+        // Frequencies in no order, as those of keys chosen by chance.
+        let frequency: Vec<f64> = (0..vertices).map(|v| f64::from(u32::from(v) * 37 % 101 + 1)).collect();
+        let loads: Vec<Load> = frequency.iter().map(|&frequency| Load::Keys { frequency, size: 1 }).collect();
+        if vertices <= 15 {
+            let listed = Groups::of(&graph, 15).expect("no larger");
+            let sizes = vec![1; loads.len()];
+            let one = || drop(black_box(listed.instance_scores(GroupFrequency::Min, &frequency, &sizes)));
+            scoring[0].points.push((x, microseconds(one)));
+            compiling[0].points.push((x, microseconds(|| drop(black_box(Groups::of(&graph, 15))))));
+        }
+        let (scorer, mut scratch) = (Scorer::new(graph.clone()), Scratch::default());
+        scoring[1].points.push((x, microseconds(|| scorer.score(black_box(&loads), &mut scratch))));
+        compiling[1].points.push((x, microseconds(|| drop(black_box(Scorer::new(graph.clone()))))));
+        let by_level = || {
+            let pair = frequency[1].min(frequency[2]) / 2.0;
+            black_box(frequency.iter().map(|f| f.min(pair)).sum::<f64>());
+        };
+        scoring[2].points.push((x, microseconds(by_level)));
+    }
+    let chart = |title: &str, series: &[Series]| Chart {
+        title: title.to_owned(),
+        x: "accesses of the transaction",
+        y: "microseconds",
+        logarithmic: true,
+        series: series.to_vec(),
+        ..Chart::default()
+    };
+    let policies = ["lru", "lfu", "detox", "detox-levels", "t-detox"];
+    let outcomes = Run::of("micro2", scale, SHARE).outcomes(&policies, &[0.01]);
+    let points = (0..).zip(&outcomes).map(|(at, of)| (f64::from(at), of[0].thr)).collect();
+    let gained = Chart {
+        title: "microbenchmark 2, cache of 1 %".to_owned(),
+        x: "policy",
+        y: THR,
+        names: policies.map(str::to_owned).to_vec(),
+        series: vec![Series { name: "THR".to_owned(), points }],
+        ..Chart::default()
+    };
+    vec![chart("scoring one transaction", &scoring), chart("compiling its type", &compiling), gained]
+}
+
+fn heuristics(scale: Scale) -> Vec<Chart> {
+    let run = Run::of("mix-c", scale, SHARE);
+    let shares = [0.1, 0.25, 0.4];
+    let chart = |title: &str, policies: [&str; 4], names: [&str; 4]| {
+        let outcomes = run.outcomes(&policies, &shares);
+        let series = names.iter().zip(outcomes).map(|(name, of)| line(name, &shares, of.iter().map(thr))).collect();
+        sizes(title, THR, series)
+    };
+    vec![
+        chart(
+            "instance scores, mix C",
+            ["detox", "detox:instance=1", "detox:instance=2", "detox:instance=3"],
+            ["min", "average", "max", "median"],
+        ),
+        chart(
+            "aggregate scores, mix C",
+            ["detox", "detox:aggregate=1", "detox:aggregate=2", "detox:aggregate=3"],
+            ["average", "max", "min", "median"],
+        ),
+    ]
+}
+
+fn object_and_transactional(scale: Scale) -> Vec<Chart> {
+    let policies = ["lru", "lfu", "gdsf", "detox", "belady", "transactional-belady"];
+    let shares = [0.1, 0.25, 0.4];
+    let outcomes = Run::of("mix-c", scale, SHARE).outcomes(&policies, &shares);
+    let lines = |of: fn(&Outcome) -> f64| {
+        let all = policies.iter().zip(&outcomes);
+        all.map(|(policy, outcomes)| line(policy, &shares, outcomes.iter().map(of))).collect()
+    };
+    vec![
+        sizes("objects, mix C", "object hit ratio in %", lines(|of| of.ohr)),
+        sizes("transactions, mix C", THR, lines(thr)),
+    ]
+}
+
+fn latency(scale: Scale) -> Vec<Chart> {
+    let policies = ["lru", "lfu", "gdsf", "detox"];
+    let outcomes = Run::of("mix-b", scale, SHARE).outcomes(&policies, &[0.25]);
+    let series = |(policy, of): (&&str, &Vec<Outcome>)| {
+        let hits = of[0].thr / 100.0;
+        // A transaction of one level waits for the cache, and for the store unless all of it was there.
+        let points = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0].map(|store| (store, hits + (1.0 - hits) * store));
+        Series { name: (*policy).to_owned(), points: points.to_vec() }
+    };
+    vec![Chart {
+        title: "mix B, cache of 25 %".to_owned(),
+        x: "latency of the store, in latencies of the cache",
+        y: "mean latency of a transaction",
+        series: policies.iter().zip(&outcomes).map(series).collect(),
+        ..Chart::default()
+    }]
+}

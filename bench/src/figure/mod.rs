@@ -1,0 +1,105 @@
+//! Figures of the papers: one record each, which measures and says what to draw.
+//!
+//! A new figure is a record in its paper's file and stands in [`FIGURES`] by that.
+
+mod detox;
+mod draw;
+mod runs;
+
+use std::io;
+use std::path::Path;
+use std::sync::LazyLock;
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// Shapes, in minutes.
+    Reduced,
+    /// As in the documents' tables.
+    Full,
+}
+
+/// One figure, declared once.
+pub struct Figure {
+    /// Paper and number: `detox-8`.
+    pub name: &'static str,
+    /// One line.
+    pub summary: &'static str,
+    /// Measures it.
+    pub make: fn(Scale) -> Vec<Chart>,
+}
+
+/// One chart: lines over numbers, or bars over names where all x are whole and `names` says what they stand for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Chart {
+    /// What it shows.
+    pub title: String,
+    /// What x counts.
+    pub x: &'static str,
+    /// What y counts.
+    pub y: &'static str,
+    /// Names of x = 0, 1, ..; empty for numbers.
+    pub names: Vec<String>,
+    /// Whether y grows by factors.
+    pub logarithmic: bool,
+    /// Lines, or bars of one colour.
+    pub series: Vec<Series>,
+}
+
+/// One line of a chart.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Series {
+    /// Its name.
+    pub name: String,
+    /// Its points by x.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// All figures.
+pub static FIGURES: LazyLock<Vec<&'static Figure>> = LazyLock::new(|| detox::FIGURES.iter().collect());
+
+/// Writes data and picture into a folder, which is made if it is not there.
+pub fn write(folder: &Path, figure: &Figure, charts: &[Chart]) -> io::Result<()> {
+    std::fs::create_dir_all(folder)?;
+    std::fs::write(folder.join(format!("{}.csv", figure.name)), csv(charts))?;
+    std::fs::write(folder.join(format!("{}.svg", figure.name)), draw::svg(figure.summary, charts))
+}
+
+/// One line for each point.
+fn csv(charts: &[Chart]) -> String {
+    let mut text = String::from("chart,series,x,y\n");
+    for chart in charts {
+        for series in &chart.series {
+            for (x, y) in &series.points {
+                let x = chart.names.get(*x as usize).cloned().unwrap_or_else(|| x.to_string());
+                text += &format!("\"{}\",\"{}\",{x},{y}\n", chart.title, series.name);
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_and_pictures_hold_every_point() {
+        let points = vec![(0.0, 1.0), (1.0, 3.0)];
+        let line = Series { name: "lru & co".into(), points };
+        let lines = Chart { title: "t".into(), x: "size", y: "thr", series: vec![line.clone()], ..Chart::default() };
+        let bars = Chart { names: vec!["one".into(), "two".into()], series: vec![line], ..lines.clone() };
+        let charts = [lines, bars];
+        assert_eq!(csv(&charts).lines().count(), 5);
+        assert!(csv(&charts).contains("\"t\",\"lru & co\",two,3\n"));
+        let svg = draw::svg("a <figure>", &charts);
+        assert!(svg.contains("lru &amp; co") && svg.contains("a &lt;figure&gt;"), "{svg}");
+        assert_eq!((svg.matches("<polyline").count(), svg.matches("<rect class=\"bar").count()), (1, 2), "{svg}");
+    }
+
+    #[test]
+    fn names_are_different() {
+        let names: std::collections::BTreeSet<&str> = FIGURES.iter().map(|figure| figure.name).collect();
+        assert_eq!(names.len(), FIGURES.len());
+    }
+}

@@ -1,0 +1,128 @@
+//! A row as one JSON object: what GET answers, and what SET takes.
+
+use forebay::change::Change;
+use forebay::value::{Blob, Hash};
+use serde_json::Value as Json;
+
+use super::catalogue::{Column, Kind, Table};
+use super::rows::unhex;
+use super::sql::{array_text, hex};
+
+impl Table {
+    /// The row as a JSON object, columns in the table's order, an absent field as null.
+    pub(in crate::postgres) fn object_of(&self, row: &Hash) -> Vec<u8> {
+        let mut text = String::from("{");
+        for (at, column) in self.fields.iter().enumerate() {
+            text.push_str(if at == 0 { "" } else { "," });
+            text.push_str(&Json::from(column.name.as_str()).to_string());
+            text.push(':');
+            match row.get(column.name.as_bytes()) {
+                Some(value) => text.push_str(&json_of(column, value)),
+                None => text.push_str("null"),
+            }
+        }
+        text.push('}');
+        text.into_bytes()
+    }
+
+    /// What it comes to that the row with this key is set by a JSON object: the fields that it names are changed. The
+    /// key's own columns may stand in it as they are.
+    pub(in crate::postgres) fn changes_of_object(&self, parts: &[&str], text: &[u8]) -> Result<Vec<Change>, String> {
+        if self.mapping.list.is_some() {
+            return Err(format!(
+                "{} of {} is a list: it takes LPUSH, RPUSH and their kind",
+                self.shown_key(),
+                self.name
+            ));
+        }
+        let object = |_| format!("a row of {} is set by a JSON object, as {{\"field\": \"value\"}}", self.name);
+        let parsed: serde_json::Map<String, Json> = serde_json::from_slice(text).map_err(object)?;
+        let mut changes = Vec::with_capacity(parsed.len());
+        for (name, value) in &parsed {
+            let text = text_of(value);
+            let key = self.key.iter().zip(parts).find(|(column, _)| column.name == *name);
+            if key.is_some_and(|(_, part)| text.as_deref() == Some(part)) {
+                continue;
+            }
+            let column = self.field(name.as_bytes())?;
+            let field = Blob::from(name.as_bytes());
+            changes.push(match (value, text) {
+                (Json::Array(elements), _) if matches!(column.kind, Kind::Array(_)) => {
+                    let texts: Vec<Option<String>> = elements.iter().map(text_of).collect();
+                    Change::SetField(field, Blob::from(array_text(texts.iter().map(Option::as_deref)).into_bytes()))
+                }
+                (_, Some(text)) => Change::SetField(field, Blob::from(bytes_of(column, text))),
+                (_, None) => Change::UnsetField(field),
+            });
+        }
+        Ok(changes)
+    }
+
+    fn shown_key(&self) -> String {
+        self.mapping.pattern.to_string()
+    }
+}
+
+/// A value as JSON: numbers, booleans and JSON as they are, all else as a string; bytes in hex.
+fn json_of(column: &Column, value: &[u8]) -> String {
+    let text = String::from_utf8_lossy(value);
+    let is_plain = match (&column.kind, column.type_name.as_str()) {
+        // Not infinity and its kind.
+        (Kind::Integer | Kind::Number, _) => text.parse::<f64>().is_ok_and(f64::is_finite),
+        (_, "boolean") => matches!(&*text, "true" | "false"),
+        (_, "json" | "jsonb") => serde_json::from_str::<serde::de::IgnoredAny>(&text).is_ok(),
+        _ => false,
+    };
+    match column.kind {
+        _ if is_plain => text.into_owned(),
+        Kind::Bytes => Json::from(hex(value)).to_string(),
+        _ => Json::from(&*text).to_string(),
+    }
+}
+
+/// A JSON value as PostgreSQL's text; `None` for null.
+fn text_of(value: &Json) -> Option<String> {
+    match value {
+        Json::Null => None,
+        Json::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
+    }
+}
+
+/// What a string means for a column: bytes stand in hex, as GET shows them.
+fn bytes_of(column: &Column, text: String) -> Vec<u8> {
+    match (&column.kind, text.strip_prefix("\\x").and_then(unhex)) {
+        (Kind::Bytes, Some(bytes)) => bytes,
+        _ => text.into_bytes(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn column(name: &str, kind: Kind, type_name: &str) -> Column {
+        Column { name: name.into(), kind, type_name: type_name.into(), writable: true }
+    }
+
+    #[test]
+    fn values_are_what_they_are_in_json() {
+        for (kind, type_name, text, json) in [
+            (Kind::Integer, "integer", "-7", "-7"),
+            (Kind::Number, "numeric", "1.240", "1.240"),
+            (Kind::Number, "double precision", "NaN", "\"NaN\""),
+            (Kind::Number, "double precision", "-Infinity", "\"-Infinity\""),
+            (Kind::Text, "boolean", "true", "true"),
+            (Kind::Text, "jsonb", "{\"a\": [1]}", "{\"a\": [1]}"),
+            (Kind::Text, "text", "true", "\"true\""),
+            (Kind::Text, "text", "a \"b\"\n", "\"a \\\"b\\\"\\n\""),
+            (Kind::Array("integer".into()), "integer[]", "{5,6}", "\"{5,6}\""),
+        ] {
+            assert_eq!(json_of(&column("c", kind, type_name), text.as_bytes()), json);
+        }
+        let bytes = column("c", Kind::Bytes, "bytea");
+        assert_eq!(json_of(&bytes, b"\x00\xff"), "\"\\\\x00ff\"");
+        assert_eq!(bytes_of(&bytes, "\\x00ff".into()), b"\x00\xff");
+        assert_eq!(bytes_of(&bytes, "plain".into()), b"plain");
+    }
+}

@@ -1,0 +1,340 @@
+//! What is kept of one key, in the cache or in a store in memory: the key, its version, and its value or absence.
+//!
+//! A small byte string, or an absence, is *packed*: header, name and value stand in one allocation, so that a value of
+//! 256 B under a short key takes one size class and no more. Anything else stands *apart*, in the parts that it shares
+//! with whoever else holds them. What is handed out are parts of the same allocations: a hit copies pointers.
+//!
+//! A value that is part of a packed record of just this key and version becomes that record again: so a store in memory
+//! and the cache before it hold one allocation between them, whichever had it first.
+
+use std::sync::Arc;
+
+use super::Read;
+use crate::key::{Key, KeyRef};
+use crate::value::{Bytes, Data, Value, allocated_bytes, blob_bytes};
+use crate::version::Version;
+
+/// Longest byte string that is packed. A longer one would be copied for a saving that is small beside it.
+const PACKED_VALUE_BYTES_MAX: usize = 4096;
+
+/// Header: a word of flags and the name's length, then the version, then, if the flags say so, the expiry.
+const HEADER_BYTES: usize = size_of::<u32>() + 16;
+const EXPIRY_BYTES: usize = size_of::<u64>();
+
+/// Flags in the header's first word, above the name's length.
+const ABSENT: u32 = 1 << 31;
+const EXPIRES: u32 = 1 << 30;
+const NAME_BYTES: u32 = EXPIRES - 1;
+
+/// Bytes of a record that are put together on the stack; those of a longer one take a detour over the heap.
+const ON_STACK_BYTES: usize = 256;
+
+/// A key's state. Two words, so that what holds it stays small.
+pub(crate) enum Record {
+    Packed(Arc<[u8]>),
+    Apart(Box<Apart>),
+}
+
+/// A document that is not packed.
+pub(crate) struct Apart {
+    key: Key,
+    read: Read,
+}
+
+/// What may be packed of a read: the bytes, empty for an absence, and the expiry.
+fn packable(read: &Read) -> Option<(&[u8], Option<u64>)> {
+    match &read.value {
+        None => Some((&[], None)),
+        Some(Value { data: Data::Bytes(bytes), expires_at_ms }) if bytes.len() <= PACKED_VALUE_BYTES_MAX => {
+            Some((bytes, *expires_at_ms))
+        }
+        Some(_) => None,
+    }
+}
+
+/// Makes a value that will be packed part of the record of `key` at `version`: who keeps it then keeps that record.
+pub(crate) fn pack(key: &Key, value: &mut Value, version: Version) {
+    if let Data::Bytes(bytes) = &mut value.data
+        && bytes.len() <= PACKED_VALUE_BYTES_MAX
+    {
+        let packed = packed(key.name(), version, value.expires_at_ms, Some(bytes));
+        let start = packed.len() - bytes.len();
+        *bytes = Bytes::part(packed, start, bytes.len());
+    }
+}
+
+/// What stands before the name, but for the expiry.
+fn header(name: &[u8], version: Version, expires: bool, absent: bool) -> [u8; HEADER_BYTES] {
+    let flags = if expires { EXPIRES } else { 0 } | if absent { ABSENT } else { 0 };
+    let mut header = [0; HEADER_BYTES];
+    header[..size_of::<u32>()].copy_from_slice(&(name.len() as u32 | flags).to_le_bytes());
+    header[size_of::<u32>()..].copy_from_slice(&version.to_bytes());
+    header
+}
+
+/// The allocation of a packed record; no `bytes`: an absence.
+fn packed(name: &[u8], version: Version, expires_at_ms: Option<u64>, bytes: Option<&[u8]>) -> Arc<[u8]> {
+    let header = header(name, version, expires_at_ms.is_some(), bytes.is_none());
+    let bytes = bytes.unwrap_or_default();
+    let name_start = if expires_at_ms.is_some() { HEADER_BYTES + EXPIRY_BYTES } else { HEADER_BYTES };
+    let (start, len) = (name_start + name.len(), name_start + name.len() + bytes.len());
+    let write = |place: &mut [u8]| {
+        place[..HEADER_BYTES].copy_from_slice(&header);
+        if let Some(at_ms) = expires_at_ms {
+            place[HEADER_BYTES..name_start].copy_from_slice(&at_ms.to_le_bytes());
+        }
+        place[name_start..start].copy_from_slice(name);
+        place[start..].copy_from_slice(bytes);
+    };
+    if len <= ON_STACK_BYTES {
+        let mut place = [0; ON_STACK_BYTES];
+        write(&mut place[..len]);
+        return Arc::from(&place[..len]);
+    }
+    let mut place = vec![0; len];
+    write(&mut place);
+    Arc::from(place)
+}
+
+/// The allocation of the packed record of `key` at `version` of which `bytes` are the value, if that is what they are a
+/// part of. Its content alone tells: whatever says just this is this record.
+fn packed_already<'a>(
+    key: &Key,
+    version: Version,
+    expires_at_ms: Option<u64>,
+    bytes: &'a Bytes,
+) -> Option<&'a Arc<[u8]>> {
+    let (shared, range) = bytes.shared();
+    let name = key.name();
+    let (before, name_before) = shared[..range.start].split_at_checked(range.start.checked_sub(name.len())?)?;
+    let (header_before, expiry) = before.split_at_checked(HEADER_BYTES)?;
+    let same = range.end == shared.len()
+        && *name_before == *name
+        && *header_before == header(name, version, expires_at_ms.is_some(), false)
+        && match expires_at_ms {
+            None => expiry.is_empty(),
+            Some(at_ms) => *expiry == at_ms.to_le_bytes(),
+        };
+    same.then_some(shared)
+}
+
+impl Record {
+    /// The record of `key` in the state `read`.
+    pub(crate) fn new(key: &Key, read: &Read) -> Record {
+        let version = read.version;
+        match &read.value {
+            None => Record::Packed(packed(key.name(), version, None, None)),
+            Some(Value { data: Data::Bytes(bytes), expires_at_ms }) if bytes.len() <= PACKED_VALUE_BYTES_MAX => {
+                match packed_already(key, version, *expires_at_ms, bytes) {
+                    Some(shared) => Record::Packed(shared.clone()),
+                    None => Record::Packed(packed(key.name(), version, *expires_at_ms, Some(bytes))),
+                }
+            }
+            Some(value) => {
+                let read = Read { value: Some(value.clone().compact()), version };
+                Record::Apart(Box::new(Apart { key: key.compact(), read }))
+            }
+        }
+    }
+
+    /// Another state of the same key.
+    pub(crate) fn replace(&mut self, key: &Key, read: &Read) {
+        match (&mut *self, packable(read)) {
+            (Record::Apart(apart), None) => {
+                apart.read = Read { value: read.value.clone().map(Value::compact), version: read.version };
+            }
+            (record, _) => *record = Record::new(key, read),
+        }
+    }
+
+    /// Heap bytes of the record that [`Record::new`] makes of these, as allocated.
+    pub(crate) fn heap_bytes(key: &Key, read: &Read) -> usize {
+        match packable(read) {
+            Some((bytes, expires_at_ms)) => {
+                let expiry = if expires_at_ms.is_some() { EXPIRY_BYTES } else { 0 };
+                blob_bytes(HEADER_BYTES + expiry + key.name().len() + bytes.len())
+            }
+            None => {
+                let value = read.value.as_ref().map_or(0, Value::size);
+                allocated_bytes(size_of::<Apart>()) + key.heap_bytes() + value
+            }
+        }
+    }
+
+    /// The first byte of its memory, for who wants that in the processor's cache.
+    pub(crate) fn first_byte(&self) -> Option<u8> {
+        match self {
+            Record::Packed(packed) => packed.first().copied(),
+            Record::Apart(apart) => apart.key.name().first().copied(),
+        }
+    }
+
+    /// What [`Record::heap_bytes`] said of the key and the read that this is made of.
+    pub(crate) fn charged_bytes(&self) -> usize {
+        match self {
+            Record::Packed(packed) => blob_bytes(packed.len()),
+            Record::Apart(apart) => Record::heap_bytes(&apart.key, &apart.read),
+        }
+    }
+
+    /// The name of the key within its space.
+    pub(crate) fn name(&self) -> &[u8] {
+        match self {
+            Record::Packed(packed) => {
+                let header = Header::of(packed);
+                &packed[header.bytes..header.bytes + header.name_bytes]
+            }
+            Record::Apart(apart) => apart.key.name(),
+        }
+    }
+
+    /// The key, which is in `space`.
+    pub(crate) fn key(&self, space: u8) -> Key {
+        match self {
+            Record::Packed(packed) => {
+                let header = Header::of(packed);
+                Key::part(space, packed.clone(), header.bytes as u8, header.name_bytes)
+            }
+            Record::Apart(apart) => apart.key.clone(),
+        }
+    }
+
+    /// Whether this is the record of `key`, whose space was compared before.
+    pub(crate) fn is_named(&self, key: KeyRef<'_>) -> bool {
+        self.name() == key.name
+    }
+
+    /// The version of the document, or of its absence.
+    pub(crate) fn version(&self) -> Version {
+        match self {
+            Record::Packed(packed) => Header::version(packed),
+            Record::Apart(apart) => apart.read.version,
+        }
+    }
+
+    /// When the document expires.
+    pub(crate) fn expires_at_ms(&self) -> Option<u64> {
+        match self {
+            Record::Packed(packed) => Header::of(packed).expires_at_ms(packed),
+            Record::Apart(apart) => apart.read.value.as_ref().and_then(|value| value.expires_at_ms),
+        }
+    }
+
+    /// The document, or its absence, with its version.
+    pub(crate) fn read(&self) -> Read {
+        match self {
+            Record::Packed(packed) => {
+                Read { value: Header::of(packed).value(packed), version: Header::version(packed) }
+            }
+            Record::Apart(apart) => apart.read.clone(),
+        }
+    }
+}
+
+/// What the first word of a packed record says.
+struct Header {
+    /// Bytes before the name.
+    bytes: usize,
+    name_bytes: usize,
+    absent: bool,
+}
+
+impl Header {
+    fn of(packed: &[u8]) -> Header {
+        let word = packed.first_chunk().map_or(0, |word| u32::from_le_bytes(*word));
+        Header {
+            bytes: if word & EXPIRES == 0 { HEADER_BYTES } else { HEADER_BYTES + EXPIRY_BYTES },
+            name_bytes: (word & NAME_BYTES) as usize,
+            absent: word & ABSENT != 0,
+        }
+    }
+
+    fn version(packed: &[u8]) -> Version {
+        packed[size_of::<u32>()..].first_chunk().map_or(Version::ZERO, |bytes| Version::from_bytes(*bytes))
+    }
+
+    fn expires_at_ms(&self, packed: &[u8]) -> Option<u64> {
+        match self.bytes {
+            HEADER_BYTES => None,
+            _ => packed[HEADER_BYTES..].first_chunk().map(|bytes| u64::from_le_bytes(*bytes)),
+        }
+    }
+
+    fn value(&self, packed: &Arc<[u8]>) -> Option<Value> {
+        if self.absent {
+            return None;
+        }
+        let expires_at_ms = self.expires_at_ms(packed);
+        let start = self.bytes + self.name_bytes;
+        let bytes = Bytes::part(packed.clone(), start, packed.len() - start);
+        Some(Value { data: Data::Bytes(bytes), expires_at_ms })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::value::Hash;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_record_is_two_words() {
+        assert_eq!(size_of::<Record>(), 16);
+    }
+
+    fn values() -> impl Strategy<Value = Option<Value>> {
+        let lengths = prop_oneof![4 => 0..600usize, 1 => PACKED_VALUE_BYTES_MAX - 1..PACKED_VALUE_BYTES_MAX + 2];
+        let bytes = lengths.prop_map(|len| Data::Bytes(vec![7u8; len].into()));
+        let hash = Just(Data::Hash(Hash::from_iter([((*b"f").into(), (*b"v").into())])));
+        let expiry = prop::option::of(any::<u64>());
+        prop::option::of(
+            (prop_oneof![9 => bytes, 1 => hash], expiry)
+                .prop_map(|(data, expires_at_ms)| Value { data, expires_at_ms }),
+        )
+    }
+
+    proptest! {
+        /// Whatever goes in comes out, and the heap bytes are those that are charged.
+        #[test]
+        fn keeps_what_it_is_given(
+            space in 0u8..16,
+            name in prop::collection::vec(any::<u8>(), 0..80),
+            value in values(),
+            (incarnation, sequence) in any::<(u64, u64)>(),
+        ) {
+            let key = Key::new(space, &name);
+            let read = Read { value, version: Version { incarnation, sequence } };
+            let record = Record::new(&key, &read);
+            prop_assert_eq!((record.read(), record.version()), (read.clone(), read.version));
+            prop_assert_eq!((record.key(space), record.name()), (key.clone(), &name[..]));
+            prop_assert!(record.is_named(key.borrow()));
+            prop_assert_eq!(Record::heap_bytes(&key, &read), record.charged_bytes());
+            // What was handed out goes in again as well: as the record that it was, or under another version as one of
+            // its own.
+            let again = Record::new(&record.key(space), &record.read());
+            prop_assert_eq!((again.read(), again.key(space)), (read.clone(), key.clone()));
+            if let (Record::Packed(packed), Record::Packed(packed_again)) = (&record, &again) {
+                prop_assert_eq!(Arc::ptr_eq(packed, packed_again), read.value.is_some());
+            }
+            let later = Read { version: Version { incarnation, sequence: sequence ^ 1 }, ..record.read() };
+            prop_assert_eq!(Record::new(&key, &later).read(), later.clone());
+            let mut sooner = record.read();
+            sooner.value.iter_mut().for_each(|value| value.expires_at_ms = Some(7));
+            prop_assert_eq!(Record::new(&key, &sooner).read(), sooner);
+            let mut replaced = Record::new(&key, &later);
+            replaced.replace(&key, &read);
+            prop_assert_eq!((replaced.read(), replaced.key(space)), (read.clone(), key.clone()));
+            prop_assert_eq!(replaced.expires_at_ms(), read.value.as_ref().and_then(|value| value.expires_at_ms));
+            let other = Key::new(space, &[&name[..], b"'"].concat());
+            prop_assert_eq!(Record::new(&other, &read).key(space), other);
+            // Packed before it is given to two, it is one allocation.
+            let mut value = read.value.clone();
+            value.iter_mut().for_each(|value| pack(&key, value, read.version));
+            let read = Read { value, version: read.version };
+            prop_assert_eq!(&read, &record.read());
+            if let [Record::Packed(one), Record::Packed(other)] = [0, 1].map(|_| Record::new(&key, &read)) {
+                prop_assert_eq!(Arc::ptr_eq(&one, &other), read.value.is_some());
+            }
+        }
+    }
+}
