@@ -16,6 +16,7 @@ pub mod attention;
 pub mod command;
 mod connection;
 pub mod cursors;
+pub mod given;
 mod glob;
 mod http;
 pub mod labels;

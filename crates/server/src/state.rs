@@ -14,6 +14,7 @@ use crate::access::{Access, Source};
 use crate::attention::Attention;
 use crate::command::{self, Table};
 use crate::cursors::Cursors;
+use crate::given::Given;
 use crate::labels::Labels;
 use crate::limits::ServerLimits;
 use crate::listener::Reserved;
@@ -107,6 +108,8 @@ pub struct Shared {
     pub recorder: Recorder,
     /// CACHE NOTIFY.
     pub modes: Arc<Modes>,
+    /// TXN BEGIN ID.
+    pub given: Arc<Given>,
 }
 
 /// Figures of a server, counted since its start or since CONFIG RESETSTAT. Those of commands are in [`Tally`].
@@ -448,6 +451,7 @@ impl Shared {
             cursors: Cursors::default(),
             recorder: Recorder::new(options.trace_dir),
             modes,
+            given: Arc::default(),
         }
     }
 

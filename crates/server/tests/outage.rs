@@ -383,7 +383,10 @@ async fn what_the_store_refuses_waits_for_an_operator() {
     assert_eq!(told, "+QUARANTINED it is poison|");
     world.reaches(Mode::Normal).await;
     let list = peer.say("CACHE QUARANTINE LIST").await;
-    assert!(list.starts_with("*1|*12|$6|ticket|:") && list.contains("$11|quarantined|$12|it is poison|"), "{list}");
+    assert!(
+        list.starts_with("*1|*12|$6|ticket|:") && list.contains("$11|quarantined|$6|reason|$12|it is poison|"),
+        "{list}"
+    );
     let ticket: u64 = list.split("ticket|:").nth(1).unwrap().split('|').next().unwrap().parse().unwrap();
     assert_eq!(peer.say(&format!("CACHE QUARANTINE LIST AFTER {ticket}")).await, "*0|");
     let state = peer.say("CACHE STATE").await;
@@ -473,7 +476,7 @@ async fn readiness_info_and_metrics_tell_the_mode() {
         "forebay_store_outages_total 1",
         "forebay_requests_while_down_total 3",
         "forebay_errors_while_down_total 2",
-        "forebay_outage_reads_refused_total 1",
+        "forebay_outage_reads_refused_total 2",
         "forebay_outage_pending_transactions 1",
         "forebay_outage_pending_documents 1",
         "forebay_outage_buffered_total 1",
@@ -490,4 +493,50 @@ async fn readiness_info_and_metrics_tell_the_mode() {
     world.reaches(Mode::Normal).await;
     assert!(http(address, "/readyz?strict=1").await.starts_with("HTTP/1.1 200 "));
     world.shared.stopping.set();
+}
+
+#[tokio::test]
+async fn an_id_tells_what_became_of_its_transaction() {
+    const ID: &str = "01234567-89ab-cdef-0123-456789abcdef";
+    let shared = server(|_| {});
+    let (mut peer, mut again) = (Peer::new(&shared), Peer::new(&shared));
+    let wrong = "-ERR a transaction's id is a UUID, or 32 hexadecimal digits|";
+    peer.check(&[
+        ("TXN BEGIN ID", "-ERR syntax error|"),
+        ("TXN BEGIN ID 7", wrong),
+        ("TXN BEGIN ID +1234567-89ab-cdef-0123-456789abcdef", wrong),
+        ("TXN BEGIN ID 01234567-89ab-cdef-0123-456789abcdef0", wrong),
+    ])
+    .await;
+    let begin = format!("TXN BEGIN ID {ID}");
+    // Aborted, and of a client that went away: as if it had never been.
+    assert_eq!(peer.say(&format!("{begin}\nSET k a\nTXN ABORT\n{begin}")).await, "+OK|+OK|+OK|+OK|");
+    assert_eq!(again.say(&begin).await, "-TXCONFLICT the transaction with this id is not over, retry|");
+    drop(peer);
+    assert!(again.say(&format!("{begin}\nINCR n\nTXN COMMIT")).await.starts_with("+OK|:1|+OK 1-"));
+    let version = version_of(&again.say("CACHE OUTCOME").await);
+
+    // Who sends all of it again changes nothing, and is told the same at the end.
+    let mut peer = Peer::new(&shared);
+    let repeated = peer.say(&format!("{begin}\nINCR n\nTXN COMMIT\nGET n")).await;
+    let over = format!("-TXABORTED this id has ended before: COMMITTED {version}|");
+    assert_eq!(repeated, format!("+COMMITTED {version}|{over}+OK {version}|$1|1|"));
+    assert_eq!(peer.say(&format!("{begin}\nTXN ABORT\nGET n")).await, format!("+COMMITTED {version}|+OK|$1|1|"));
+    // It need not be ended before the next one.
+    let next = "TXN BEGIN TYPE other ID 0123456789abcdef0123456789abcde0";
+    assert_eq!(peer.say(&format!("{begin}\n{next}\nTXN COMMIT")).await, format!("+COMMITTED {version}|+OK|+OK|"));
+}
+
+#[tokio::test]
+async fn an_id_follows_its_transaction_through_an_outage() {
+    let world = world(Faults::default(), |_| {});
+    let (mut peer, mut again) = (Peer::new(&world.shared), Peer::new(&world.shared));
+    let begin = "TXN BEGIN ID ffffffffffffffffffffffffffffffff";
+    world.set_down(true);
+    assert_eq!(peer.say(&format!("{begin}\nSET k v\nTXN COMMIT")).await, "+OK|+OK|+BUFFERED 1|");
+    assert_eq!(again.say(&format!("{begin}\nTXN COMMIT")).await, "+BUFFERED 1|+BUFFERED 1|");
+    world.set_down(false);
+    let version = version_of(&again.say("CACHE WAIT 1 600000").await);
+    let over = format!("+COMMITTED {version}|+OK {version}|");
+    assert_eq!(again.say(&format!("{begin}\nTXN COMMIT")).await, over);
 }

@@ -17,7 +17,8 @@
 //!
 //! A commit whose outcome the store does not know ([`CommitOutcome::Unknown`]) stops the loop until the store can be
 //! asked. Its keys leave the cache, its results stay beside their locks, so nobody reads around it; its client is told
-//! `Unknown` after the first question that the store can't answer, and commits that come meanwhile are `Unavailable`.
+//! `Unknown` after the first question that the store can't answer, and commits that come meanwhile are `Unavailable`;
+//! but with a store that is not ordered it keeps its locks, and commits of other keys go on.
 
 mod last;
 mod now;

@@ -122,6 +122,12 @@ impl Committing {
         committing
     }
 
+    /// The same commit, for one more to wait for.
+    pub fn witness(&self) -> Committing {
+        let (commit, depends) = (self.commit.clone(), self.depends.clone());
+        Committing { published: self.published, commit, depends, record: None }
+    }
+
     /// Under which id it commits, if it writes.
     pub fn id(&self) -> Option<TxnId> {
         let on_its_way = self.commit.as_ref().map(|(id, _)| *id);

@@ -5,13 +5,17 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use forebay::key::{Key, KeyRef};
-use forebay::txn::{Ahead, Documents, Executed, Mode, Plan, PlannedLock, TxnKind, Wanted};
+use forebay::outage::TicketState;
+use forebay::store::Resolved;
+use forebay::txn::{Ahead, Documents, Executed, Mode, Plan, PlannedLock, TxnError, TxnKind, Wanted};
 use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::BoxFuture;
 use smallvec::SmallVec;
 
 use super::{Call, Command, Effect, Flag, Group, Keys, Known, Run, txn_error};
+use crate::given::{Begun, Claim, Ended};
 use crate::session::{Queue, Session, in_order, planned};
+use crate::state::Shared;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command {
@@ -66,7 +70,7 @@ pub(super) const COMMANDS: &[Command] = &[
     },
     Command {
         name: "txn",
-        syntax: "BEGIN [READONLY [CHECKED]] [TYPE name] | STEP name | COMMIT | ABORT",
+        syntax: "BEGIN [READONLY [CHECKED]] [TYPE name] [ID uuid] | STEP name | COMMIT | ABORT",
         summary: "An interactive transaction: reads inside, one commit to the store at its end",
         group: Group::Transactions,
         arity: -2,
@@ -273,7 +277,7 @@ fn exec_published(session: &mut Session, queue: &Queue) -> Option<Reply> {
 fn txn<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply> {
     Box::pin(async move {
         match frame.arg(1).to_ascii_lowercase().as_slice() {
-            b"begin" => begin(session, frame),
+            b"begin" => begin(session, frame).await.unwrap_or_else(|told| told),
             b"step" if frame.len() == 3 => step(session, frame),
             b"commit" if frame.len() == 2 => commit(session).await,
             b"abort" if frame.len() == 2 => abort(session),
@@ -283,41 +287,93 @@ fn txn<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply> {
     })
 }
 
-fn begin(session: &mut Session, frame: Frame<'_>) -> Reply {
+async fn begin(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> {
     if session.open.is_open() {
-        return Reply::error("ERR TXN calls can not be nested");
+        return Err(Reply::error("ERR TXN calls can not be nested"));
     }
-    if let Some(reason) = session.open.aborted() {
-        return Reply::error(format!("TXABORTED {reason}; end it with TXN ABORT first"));
+    if let Some(reason) = session.open.aborted().filter(|_| !session.open.is_over()) {
+        return Err(Reply::error(format!("TXABORTED {reason}; end it with TXN ABORT first")));
     }
+    session.open.drop_transaction(&session.shared);
+    let syntax = || Reply::error(errors::SYNTAX);
     let mut kind = TxnKind::Interactive;
-    let (mut context, mut txn_type) = (session.context(), None);
+    let (mut context, mut txn_type, mut id) = (session.context(), None, None);
     let mut args = frame.args().skip(2);
     while let Some(option) = args.next() {
         match option.to_ascii_lowercase().as_slice() {
             b"readonly" => kind = TxnKind::ReadOnly,
             b"checked" if kind == TxnKind::ReadOnly => kind = TxnKind::ReadOnlyChecked,
-            b"type" => match args.next() {
-                Some(name) => txn_type = Some(name),
-                None => return Reply::error(errors::SYNTAX),
-            },
-            _ => return Reply::error(errors::SYNTAX),
+            b"type" => txn_type = Some(args.next().ok_or_else(syntax)?),
+            b"id" => id = Some(parse_id(args.next().ok_or_else(syntax)?)?),
+            _ => return Err(syntax()),
         }
     }
     // Names are few: one is taken for good, so only now.
     match txn_type.map(|name| session.shared.labels.txn_type(name)) {
         Some(Ok(number)) => context.txn_type = number,
-        Some(Err(error)) => return error,
+        Some(Err(error)) => return Err(error),
         None => {}
     }
+    let claim = match id {
+        Some(id) => Some(claim(session, id).await?),
+        None => None,
+    };
     let limit = session.shared.limits.transactions_max;
     if session.shared.figures.transactions_open.fetch_add(1, Ordering::Relaxed) >= limit {
         session.shared.figures.transactions_open.fetch_sub(1, Ordering::Relaxed);
-        return Reply::error(format!("LIMIT transactions_max {limit}"));
+        return Err(Reply::error(format!("LIMIT transactions_max {limit}")));
     }
     let transaction = session.shared.engine.begin(kind, context);
-    session.open.set(transaction, session.shared.engine.runtime().elapsed());
-    Reply::OK
+    session.open.set(transaction, claim, session.shared.engine.runtime().elapsed());
+    Ok(Reply::OK)
+}
+
+/// 128 bits in hexadecimal, with the dashes of a UUID or without.
+fn parse_id(arg: &[u8]) -> Result<u128, Reply> {
+    let digits = std::str::from_utf8(arg).unwrap_or_default().replace('-', "");
+    let hexadecimal = digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let id = u128::from_str_radix(&digits, 16).ok().filter(|_| hexadecimal);
+    id.ok_or_else(|| Reply::error("ERR a transaction's id is a UUID, or 32 hexadecimal digits"))
+}
+
+/// Takes `id` for a transaction of this client; where one has committed under it before, what became of that one.
+async fn claim(session: &mut Session, id: u128) -> Result<Claim, Reply> {
+    let (shared, user) = (session.shared.clone(), session.identity.name().clone());
+    let runtime = shared.engine.runtime();
+    loop {
+        let ended = match shared.given.begin(&user, id, runtime.elapsed()) {
+            Begun::New(claim) => return Ok(claim),
+            Begun::Open => return Err(Reply::error("TXCONFLICT the transaction with this id is not over, retry")),
+            Begun::Ended(ended) => ended,
+        };
+        let (told, commit) = match ended {
+            Ended::Committed(version) => (format!("COMMITTED {version}"), format!("OK {version}")),
+            Ended::Buffered(ticket) => buffered(&shared, ticket),
+            Ended::Unknown(unknown) => {
+                let resolved = match shared.engine.store().outcome(unknown).await {
+                    Ok(Resolved::Applied) => Some(Ended::Committed(unknown.0)),
+                    Ok(Resolved::NotApplied) => None,
+                    Err(_) => return Err(txn_error(&TxnError::Unknown(unknown))),
+                };
+                shared.given.resolve(&user, id, resolved, runtime.elapsed());
+                continue;
+            }
+        };
+        let reason = format!("this id has ended before: {told}");
+        session.open.set_over(reason, Reply::Simple(commit.into()));
+        return Err(Reply::Simple(told.into()));
+    }
+}
+
+/// What is told of a transaction that was buffered, at its begin and at its commit.
+fn buffered(shared: &Shared, ticket: u64) -> (String, String) {
+    let kept = format!("BUFFERED {ticket}");
+    match shared.gate.as_ref().map(|gate| gate.ticket(ticket)) {
+        Some(TicketState::Applied(version)) => (format!("COMMITTED {version}"), format!("OK {version}")),
+        Some(TicketState::Quarantined(reason)) => (format!("QUARANTINED {reason}"), kept),
+        Some(TicketState::Dropped(reason)) => (format!("DROPPED {reason}"), kept),
+        Some(TicketState::Pending | TicketState::Unknown) | None => (kept.clone(), kept),
+    }
 }
 
 fn step(session: &mut Session, frame: Frame<'_>) -> Reply {
@@ -336,11 +392,15 @@ fn step(session: &mut Session, frame: Frame<'_>) -> Reply {
 }
 
 async fn commit(session: &mut Session) -> Reply {
+    if let Some(reply) = session.open.take_over() {
+        return reply;
+    }
     if let Some(reason) = session.open.aborted() {
         let error = Reply::error(format!("TXABORTED {reason}"));
         session.open.drop_transaction(&session.shared);
         return error;
     }
+    let claim = session.open.take_claim();
     let Some(mut transaction) = session.open.take(&session.shared) else {
         return Reply::error("ERR TXN COMMIT without TXN BEGIN");
     };
@@ -351,10 +411,16 @@ async fn commit(session: &mut Session) -> Reply {
     session.traced.ended(&session.shared, committed.is_ok());
     match committed {
         Ok(committing) => {
+            if let Some(claim) = claim {
+                claim.follow(committing.witness(), session.shared.engine.runtime());
+            }
             session.committing = Some((committing, true));
             Reply::OK
         }
         Err(error) => {
+            if let Some(claim) = claim {
+                claim.end(&Err(error.clone()), session.shared.engine.runtime().elapsed());
+            }
             if wrote {
                 session.replies.note_failed(&error);
             }

@@ -4,7 +4,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use forebay::txn::{Transaction, TxnLimits};
+use forebay_protocol::Reply;
 
+use crate::given::Claim;
 use crate::state::Shared;
 
 /// What a client is told whose transaction has taken `txn_ms_max`.
@@ -18,6 +20,8 @@ pub struct Open {
     answered: bool,
     /// Bytes of what the transaction has read and written.
     bytes: usize,
+    /// Its hold on the id that its client gave it.
+    claim: Option<Claim>,
 }
 
 #[derive(Default)]
@@ -31,6 +35,11 @@ enum State {
     },
     /// Rolled back by the server; its client has to hear of it before it goes on.
     Aborted(String),
+    /// Begun under an id that has committed before: what the commands in it are told, and what its commit is.
+    Over {
+        reason: String,
+        commit: Reply,
+    },
 }
 
 /// When and why a transaction is rolled back.
@@ -51,13 +60,41 @@ impl Open {
     /// Why the transaction was rolled back, if it was and the client has not ended it.
     pub fn aborted(&self) -> Option<&str> {
         match &self.state {
-            State::Aborted(reason) => Some(reason),
+            State::Aborted(reason) | State::Over { reason, .. } => Some(reason),
             _ => None,
         }
     }
 
+    /// The client begins a transaction that has committed before, as `reason` says; nothing of it is done again. Its
+    /// commit is answered with `commit`.
+    pub fn set_over(&mut self, reason: String, commit: Reply) {
+        self.state = State::Over { reason, commit };
+    }
+
+    /// Whether the transaction had committed before it was begun.
+    pub fn is_over(&self) -> bool {
+        matches!(self.state, State::Over { .. })
+    }
+
+    /// Ends a transaction that had committed before; the answer to its commit.
+    pub fn take_over(&mut self) -> Option<Reply> {
+        match std::mem::take(&mut self.state) {
+            State::Over { commit, .. } => Some(commit),
+            other => {
+                self.state = other;
+                None
+            }
+        }
+    }
+
+    /// The hold on the open transaction's id, for who takes care of its commit.
+    pub fn take_claim(&mut self) -> Option<Claim> {
+        self.claim.take()
+    }
+
     /// Takes a transaction in.
-    pub fn set(&mut self, transaction: Transaction, now: Duration) {
+    pub fn set(&mut self, transaction: Transaction, claim: Option<Claim>, now: Duration) {
+        self.claim = claim;
         self.state = State::Open { transaction: Box::new(transaction), began: now, active: now };
         (self.answered, self.bytes) = (false, 0);
     }
@@ -103,6 +140,7 @@ impl Open {
     /// Rolls it back; the client's next command is told why.
     pub fn abort(&mut self, reason: &str, shared: &Shared) {
         if self.take(shared).is_some() {
+            self.claim = None;
             self.state = State::Aborted(reason.to_owned());
         }
     }
@@ -110,6 +148,7 @@ impl Open {
     /// Forgets it, rolled back or to be rolled back.
     pub fn drop_transaction(&mut self, shared: &Shared) {
         drop(self.take(shared));
+        self.claim = None;
         self.state = State::None;
     }
 
