@@ -13,6 +13,7 @@ use forebay::mutation::{self, Fault};
 use forebay::store::embedded::{Durability, Embedded, EmbeddedOptions};
 use forebay::store::forgetful::Forgetful;
 use forebay::store::suite::{block_on, write};
+use forebay::store::survivors::Survivors;
 use forebay::store::{Commit, CommitOutcome, Resolved, Store};
 use forebay::version::Mint;
 use forebay::{Key, TxnId, Value};
@@ -98,22 +99,6 @@ fn check_prefix(store: &Embedded, history: &History) -> usize {
     reached
 }
 
-fn crash(disk: &Forgetful, random: &mut Random) {
-    let survivors = [0, 20, 50, 90, 100][random.below(5) as usize];
-    let torn = random.chance(30);
-    let ordered = random.chance(40);
-    let mut lost = false;
-    disk.crash(|length| {
-        let survives = random.chance(survivors) && !(ordered && lost);
-        lost |= !survives;
-        match survives {
-            true if torn && length > 0 && random.chance(20) => Some(random.below(length as u64) as usize),
-            true => Some(length),
-            false => None,
-        }
-    });
-}
-
 /// One run: some lives, each ended by a crash in the middle of work.
 fn run(seed: u64, durability: Durability) {
     let mut random = Random(seed);
@@ -142,47 +127,13 @@ fn run(seed: u64, durability: Durability) {
                 safe = history.ids.len();
             }
         }
-        crash(&disk, &mut random);
+        disk.crash(Survivors::Chance(random.draw()).choice());
         drop(store);
         let store = open(&disk, durability);
         let reached = check_prefix(&store, &history);
         assert!(reached >= safe, "commit {safe} was safe, and the store is back at {reached}");
         history.truncate(reached);
         drop(store);
-    }
-}
-
-/// Which of the writes that were not synced outlive a crash, in order, and how much of each.
-enum Survivors {
-    /// The first so many.
-    First(usize),
-    /// All but one.
-    AllBut(usize),
-    /// By chance, some of them torn.
-    Some(u64),
-}
-
-impl Survivors {
-    fn crash(&self, disk: &Forgetful) {
-        let mut random = Random(if let Survivors::Some(seed) = self { *seed } else { 0 });
-        let mut at = 0;
-        disk.crash(|length| {
-            at += 1;
-            match self {
-                Survivors::First(count) => (at <= *count).then_some(length),
-                Survivors::AllBut(lost) => (at - 1 != *lost).then_some(length),
-                Survivors::Some(_) if random.chance(50) => None,
-                Survivors::Some(_) if length > 0 && random.chance(20) => Some(random.below(length as u64) as usize),
-                Survivors::Some(_) => Some(length),
-            }
-        });
-    }
-
-    /// Every prefix, every single loss, some by chance.
-    fn of(unsynced: usize, random: &mut Random) -> Vec<Survivors> {
-        let prefixes = (0..=unsynced).map(Survivors::First);
-        let losses = (0..unsynced).map(Survivors::AllBut);
-        prefixes.chain(losses).chain((0..4).map(|_| Survivors::Some(random.draw()))).collect()
     }
 }
 
@@ -211,9 +162,9 @@ fn crash_inside_one_commit(seed: u64, durability: Durability) -> usize {
         let outcomes = block_on(store.commit(&group));
         let committed = outcomes.iter().all(|outcome| matches!(outcome, CommitOutcome::Committed(_)));
         let safe = committed && block_on(store.flush()).is_ok();
-        for survivors in Survivors::of(disk.unsynced(), &mut random) {
+        for survivors in Survivors::of(disk.unsynced(), random.draw()) {
             let disk = disk.copy();
-            survivors.crash(&disk);
+            disk.crash(survivors.choice());
             let store = open(&disk, durability);
             let reached = check_prefix(&store, &history);
             assert!(reached == before + GROUP || reached == before && !safe, "{reached} of {before} and {GROUP} more");

@@ -4,7 +4,7 @@
 //! * `codec`: the binary form of records.
 //! * `frame`: how they stand in the file; how a torn tail is told from damage.
 //! * `index`: which of them still mean something.
-//! * `log`: the file itself.
+//! * `scan`: reading it. `log`: the file itself.
 //!
 //! **Groups.** [`Journal::append`] takes a record's place in the order at once. One task at a time takes what waits, writes
 //! it with one write and, as durability says, one sync, and answers.
@@ -25,9 +25,11 @@
 //! new one, synced, and renamed over the old.
 
 mod codec;
+mod error;
 mod frame;
 mod index;
 mod log;
+mod scan;
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -35,7 +37,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 
 use futures_channel::oneshot;
-use thiserror::Error;
+
+pub use self::error::{AppendError, OpenError};
 
 use self::codec::Effect;
 use self::index::Live;
@@ -123,99 +126,8 @@ impl Iterator for PendingRecords {
     fn next(&mut self) -> Option<Result<Pending, OpenError>> {
         let file = self.file.as_deref()?;
         let live = self.live.next()?;
-        Some(log::read_live(file, &self.name, self.marker, &live))
+        Some(scan::read_live(file, &self.name, self.marker, &live))
     }
-}
-
-/// Why a journal can't be opened or read.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum OpenError {
-    /// The folder or file can't be read or written.
-    #[error("journal {file}: {why}; check that the folder is there, writable, and its disk sound and not full")]
-    Io {
-        /// Which file.
-        file: String,
-        /// What the system says.
-        why: std::io::Error,
-    },
-    /// Another process has it.
-    #[error("journal {file} is in use by another process; stop that one, or give this one a folder of its own")]
-    Locked {
-        /// Which file.
-        file: String,
-    },
-    /// What was synced can't be read any more.
-    #[error("journal {file} is damaged at byte {offset}: {why}; restore the file, or move it away and accept the loss")]
-    Damaged {
-        /// Which file.
-        file: String,
-        /// Where.
-        offset: u64,
-        /// What is wrong there.
-        why: String,
-    },
-    /// Another format.
-    #[error("journal {file} has format {format}, this program reads {known}: drain it with the forebay that wrote it")]
-    UnknownFormat {
-        /// Which file.
-        file: String,
-        /// Its format.
-        format: u32,
-        /// The format of this program.
-        known: u32,
-    },
-    /// It holds more than this program keeps track of.
-    #[error(
-        "journal {file} holds more than {records_max} pending transactions; drain it with the forebay that wrote it"
-    )]
-    TooMany {
-        /// Which file.
-        file: String,
-        /// How many are allowed.
-        records_max: usize,
-    },
-}
-
-/// Why a record is not in the journal.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum AppendError {
-    /// No room. Surely not written.
-    #[error("the journal is full: {what} is at its limit of {limit}; wait for the store, or raise the limit")]
-    Full {
-        /// Which limit.
-        what: &'static str,
-        /// The limit itself.
-        limit: u64,
-    },
-    /// Too large a transaction. Surely not written.
-    #[error("a transaction of {bytes} bytes can't be buffered, the limit is {RECORD_BYTES_MAX}; make it smaller")]
-    TooLarge {
-        /// Its size.
-        bytes: u64,
-    },
-    /// The journal failed before. Surely not written.
-    #[error("the journal is closed: {why}; nothing is buffered until the disk is mended and forebay started anew")]
-    Closed {
-        /// What happened.
-        why: String,
-    },
-    /// The journal failed with this record on its way: the next start may find it, or not.
-    #[error("the journal failed: {why}; whether this transaction is in it will be known at the next start")]
-    Unknown {
-        /// What happened.
-        why: String,
-    },
-    /// A new file could not be written; the old one goes on, with what it says.
-    #[error("the journal could not be rewritten: {why}; make room on its disk and try again")]
-    NotRewritten {
-        /// What happened.
-        why: String,
-    },
-    /// The record does not fit those before it. Surely not written.
-    #[error("record out of place: {0}; this is an error of forebay, please report it")]
-    Misplaced(String),
 }
 
 /// What a journal looks like now.
@@ -263,8 +175,10 @@ struct Front {
 
 struct Waiting {
     work: Work,
-    answer: oneshot::Sender<Result<(), AppendError>>,
+    answer: Answer,
 }
+
+type Answer = oneshot::Sender<Result<(), AppendError>>;
 
 /// A record on its way to the disk. It gets there whether this is waited for or not.
 pub struct Appending(Result<oneshot::Receiver<Result<(), AppendError>>, AppendError>);
@@ -434,7 +348,7 @@ impl Shared {
         }
     }
 
-    fn write(&self, group: Vec<Waiting>) -> Vec<(oneshot::Sender<Result<(), AppendError>>, Result<(), AppendError>)> {
+    fn write(&self, group: Vec<Waiting>) -> Vec<(Answer, Result<(), AppendError>)> {
         let (work, answers): (Vec<Work>, Vec<_>) =
             group.into_iter().map(|waiting| (waiting.work, waiting.answer)).unzip();
         let mut log = self.log();

@@ -5,13 +5,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::disk::{DiskFile, Folder};
-
-/// A write that was not synced.
-#[derive(Clone, Debug)]
-enum Pending {
-    Write(u64, Vec<u8>),
-    Length(u64),
-}
+use crate::store::survivors::Unsynced;
 
 #[derive(Clone, Debug)]
 enum Naming {
@@ -24,7 +18,7 @@ enum Naming {
 struct Inode {
     synced: Vec<u8>,
     seen: Vec<u8>,
-    pending: Vec<Pending>,
+    pending: Vec<Unsynced>,
 }
 
 type Names = BTreeMap<String, usize>;
@@ -63,19 +57,6 @@ struct Opened {
 struct Locked {
     disk: Lossy,
     life: u64,
-}
-
-fn apply(to: &mut Vec<u8>, pending: &Pending) {
-    match pending {
-        Pending::Length(length) => to.resize(*length as usize, 0),
-        Pending::Write(offset, data) => {
-            let (start, end) = (*offset as usize, *offset as usize + data.len());
-            if to.len() < end {
-                to.resize(end, 0);
-            }
-            to[start..end].copy_from_slice(data);
-        }
-    }
 }
 
 fn rename(names: &mut Names, naming: &Naming) {
@@ -198,14 +179,8 @@ impl Lossy {
         state.names = state.synced_names.clone();
         for inode in &mut state.inodes {
             for pending in std::mem::take(&mut inode.pending) {
-                let kept = match &pending {
-                    Pending::Length(_) => survives(0).map(|_| pending),
-                    Pending::Write(offset, data) => {
-                        survives(data.len()).map(|kept| Pending::Write(*offset, data[..kept.min(data.len())].to_vec()))
-                    }
-                };
-                if let Some(kept) = kept {
-                    apply(&mut inode.synced, &kept);
+                if let Some(kept) = pending.after_crash(&mut survives) {
+                    kept.apply(&mut inode.synced);
                 }
             }
             inode.seen = inode.synced.clone();
@@ -300,9 +275,9 @@ impl DiskFile for Opened {
         let failed = state.count_down();
         let room = state.room(self.inode, offset, data.len());
         let written = if failed.is_err() { room.min(data.len() / 2) } else { room };
-        let pending = Pending::Write(offset, data[..written].to_vec());
+        let pending = Unsynced::Write(offset, data[..written].to_vec());
         let inode = &mut state.inodes[self.inode];
-        apply(&mut inode.seen, &pending);
+        pending.apply(&mut inode.seen);
         inode.pending.push(pending);
         failed?;
         if written == data.len() { Ok(()) } else { Err(io::ErrorKind::StorageFull.into()) }
@@ -312,8 +287,8 @@ impl DiskFile for Opened {
         let mut state = self.disk.alive(self.life)?;
         state.count_down()?;
         let inode = &mut state.inodes[self.inode];
-        apply(&mut inode.seen, &Pending::Length(bytes));
-        inode.pending.push(Pending::Length(bytes));
+        Unsynced::Length(bytes).apply(&mut inode.seen);
+        inode.pending.push(Unsynced::Length(bytes));
         Ok(())
     }
 

@@ -6,12 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use redb::{BackendError, StorageBackend};
 
-/// A write that was not synced.
-#[derive(Clone, Debug)]
-enum Pending {
-    Write(u64, Vec<u8>),
-    Length(u64),
-}
+use super::survivors::Unsynced;
 
 #[derive(Clone, Debug, Default)]
 struct State {
@@ -19,7 +14,7 @@ struct State {
     synced: Vec<u8>,
     /// What a reader sees.
     seen: Vec<u8>,
-    pending: Vec<Pending>,
+    pending: Vec<Unsynced>,
     /// Handles of an earlier life are dead: after a crash nothing of theirs reaches the disk.
     life: u64,
     writes: u64,
@@ -53,21 +48,8 @@ struct Handle {
 }
 
 impl State {
-    fn apply(to: &mut Vec<u8>, pending: &Pending) {
-        match pending {
-            Pending::Length(length) => to.resize(*length as usize, 0),
-            Pending::Write(offset, data) => {
-                let (start, end) = (*offset as usize, *offset as usize + data.len());
-                if to.len() < end {
-                    to.resize(end, 0);
-                }
-                to[start..end].copy_from_slice(data);
-            }
-        }
-    }
-
-    fn write(&mut self, pending: Pending) {
-        State::apply(&mut self.seen, &pending);
+    fn write(&mut self, pending: Unsynced) {
+        pending.apply(&mut self.seen);
         self.pending.push(pending);
     }
 
@@ -150,14 +132,8 @@ impl Forgetful {
         state.life += 1;
         let mut disk = std::mem::take(&mut state.synced);
         for pending in std::mem::take(&mut state.pending) {
-            let kept = match &pending {
-                Pending::Length(_) => survives(0).map(|_| pending),
-                Pending::Write(offset, data) => {
-                    survives(data.len()).map(|kept| Pending::Write(*offset, data[..kept.min(data.len())].to_vec()))
-                }
-            };
-            if let Some(kept) = kept {
-                State::apply(&mut disk, &kept);
+            if let Some(kept) = pending.after_crash(&mut survives) {
+                kept.apply(&mut disk);
             }
         }
         state.seen = disk.clone();
@@ -196,7 +172,7 @@ impl StorageBackend for Handle {
     fn set_len(&self, len: u64) -> io::Result<()> {
         let mut state = self.state()?;
         state.count_down()?;
-        state.write(Pending::Length(len));
+        state.write(Unsynced::Length(len));
         Ok(())
     }
 
@@ -206,7 +182,7 @@ impl StorageBackend for Handle {
         state.syncs += 1;
         let state = &mut *state;
         for pending in state.pending.drain(..) {
-            State::apply(&mut state.synced, &pending);
+            pending.apply(&mut state.synced);
         }
         Ok(())
     }
@@ -217,7 +193,7 @@ impl StorageBackend for Handle {
         state.room(offset + data.len() as u64)?;
         state.writes += 1;
         state.bytes_written += data.len() as u64;
-        state.write(Pending::Write(offset, data.to_vec()));
+        state.write(Unsynced::Write(offset, data.to_vec()));
         Ok(())
     }
 

@@ -22,6 +22,9 @@ pub mod rot;
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 pub mod suite;
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub mod survivors;
 
 mod applied;
 pub mod tombstones;

@@ -5,6 +5,7 @@ use forebay::outage::lossy::Lossy;
 use forebay::outage::{Epoch, Record};
 use forebay::runtime::simulated::SplitMix;
 use forebay::store::embedded::Durability;
+use forebay::store::survivors::Survivors;
 
 use crate::naive::{Naive, number};
 use crate::{Life, options};
@@ -100,21 +101,6 @@ fn reopen(disk: &Lossy, history: &History, expected: &Expected, seed: u64, durab
     (life, reached)
 }
 
-fn crash(disk: &Lossy, random: &mut SplitMix) {
-    let share = [0, 20, 50, 90, 100][random.below(5) as usize];
-    let (torn, ordered) = (random.below(100) < 30, random.below(100) < 40);
-    let mut lost = false;
-    disk.crash(|length| {
-        let survives = random.below(100) < share && !(ordered && lost);
-        lost |= !survives;
-        match survives {
-            true if torn && length > 0 && random.below(100) < 20 => Some(random.below(length as u64) as usize),
-            true => Some(length),
-            false => None,
-        }
-    });
-}
-
 /// Some lives, each ended in the middle of work.
 fn run(seed: u64, durabilities: &[Durability]) -> usize {
     let mut random = SplitMix::new(seed);
@@ -163,7 +149,7 @@ fn run(seed: u64, durabilities: &[Durability]) -> usize {
         }
         drop(life);
         match expected.ending {
-            Ending::PowerLost => crash(&disk, &mut random),
+            Ending::PowerLost => disk.crash(Survivors::Chance(random.draw()).choice()),
             _ => disk.kill(),
         }
     }
@@ -194,35 +180,6 @@ fn durability_may_change_from_start_to_start() {
     for seed in 0..seeds() {
         eprintln!("seed {seed}");
         run(seed, &[Durability::Always, Durability::Interval { sync_ms: 1_000 }, Durability::Never]);
-    }
-}
-
-/// Which of what was not synced outlives a crash.
-enum Survivors {
-    First(usize),
-    AllBut(usize),
-    Some(u64),
-}
-
-impl Survivors {
-    fn of(unsynced: usize, random: &mut SplitMix) -> Vec<Survivors> {
-        let prefixes = (0..=unsynced).map(Survivors::First);
-        let losses = (0..unsynced).map(Survivors::AllBut);
-        prefixes.chain(losses).chain((0..3).map(|_| Survivors::Some(random.draw()))).collect()
-    }
-
-    fn crash(&self, disk: &Lossy) {
-        let mut random = SplitMix::new(if let Survivors::Some(seed) = self { *seed } else { 0 });
-        let mut at = 0;
-        disk.crash(|length| {
-            at += 1;
-            match self {
-                Survivors::First(count) => (at <= *count).then_some(length),
-                Survivors::AllBut(lost) => (at - 1 != *lost).then_some(length),
-                Survivors::Some(_) if random.below(2) == 0 => None,
-                Survivors::Some(_) => Some(random.below(length as u64 + 1) as usize),
-            }
-        });
     }
 }
 
@@ -265,9 +222,9 @@ fn every_step(seed: u64, durability: Durability) -> usize {
                 expected.safe = expected.acknowledged;
             }
         }
-        for survivors in Survivors::of(disk.unsynced(), &mut random) {
+        for survivors in Survivors::of(disk.unsynced(), random.draw()) {
             let disk = disk.copy();
-            survivors.crash(&disk);
+            disk.crash(survivors.choice());
             // Another seed: another life draws another epoch.
             let (life, reached) = reopen(&disk, &history, &expected, seed + 1_000, durability);
             let mut history = history.clone();

@@ -7,6 +7,9 @@ use forebay::outage::{Buffered, GivenId, Pending, Record, Standing, Written};
 use forebay::runtime::simulated::SplitMix;
 use forebay::{Blob, Change, Key, Read, TxnId, Value, Version};
 
+/// As many stay below the bytes that the tests allow.
+const PENDING_MAX: usize = 10;
+
 /// The transactions that are pending.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Naive(pub BTreeMap<u64, Pending>);
@@ -46,7 +49,11 @@ impl Naive {
     pub fn next(&self, number: u64, random: &mut SplitMix) -> Record {
         let pending: Vec<u64> = self.0.keys().copied().collect();
         let any = |random: &mut SplitMix| pending[random.below(pending.len() as u64) as usize];
-        let kind = if pending.is_empty() { 0 } else { random.below(14) };
+        let kind = match pending.len() {
+            0 => 0,
+            PENDING_MAX.. => 6,
+            _ => random.below(14),
+        };
         match kind {
             6 | 7 => {
                 let many = 1 + random.below(4) as usize;

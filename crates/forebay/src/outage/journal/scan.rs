@@ -1,0 +1,112 @@
+//! Reading a journal: through, when it is opened, and single transactions later.
+
+use std::sync::Arc;
+
+use super::codec::{Effect, Entry, Header, Mark, decode_entry};
+use super::frame::{self, Next, Place, Scanner};
+use super::index::{Index, Live};
+use super::{OpenError, PENDING_MAX};
+use crate::outage::disk::DiskFile;
+use crate::outage::record::{Loss, Pending, Record, Standing};
+
+/// What reading a file through told.
+pub(super) struct Scan {
+    pub(super) header: Header,
+    pub(super) begin: u64,
+    pub(super) index: Index,
+    pub(super) end: u64,
+    pub(super) file_end: u64,
+    /// The last mark, and whether it is the last of all.
+    pub(super) mark: Option<(Mark, bool)>,
+    pub(super) seen: u64,
+}
+
+pub(super) fn scan(file: Arc<dyn DiskFile>, name: String) -> Result<Scan, OpenError> {
+    let (mut scanner, header) = Scanner::open(file, name.clone())?;
+    let begin = scanner.at;
+    let mut scan =
+        Scan { header, begin, index: Index::default(), end: begin, file_end: scanner.end(), mark: None, seen: 0 };
+    loop {
+        match scanner.next()? {
+            Next::Entry(place, entry) => {
+                let effect = match entry {
+                    Entry::Record(record) => {
+                        scan.mark = scan.mark.map(|(mark, _)| (mark, false));
+                        Effect::of(&record)
+                    }
+                    Entry::Mark(mark) => {
+                        scan.mark = Some((mark, true));
+                        Effect::Mark
+                    }
+                };
+                let refused = |why| OpenError::Damaged { file: name.clone(), offset: place.offset, why };
+                scan.index.apply(&effect, place).map_err(refused)?;
+                if scan.index.count() > PENDING_MAX {
+                    return Err(OpenError::TooMany { file: name, records_max: PENDING_MAX });
+                }
+                scan.end = scanner.at;
+            }
+            Next::End => break,
+            Next::Torn { seen } => {
+                scan.seen = seen;
+                break;
+            }
+        }
+    }
+    scan.index.raise(scan.header.last_number);
+    Ok(scan)
+}
+
+impl Scan {
+    /// Of a journal that is not there yet.
+    pub(super) fn empty(header: Header) -> Scan {
+        Scan { header, begin: 0, index: Index::default(), end: 0, file_end: 0, mark: None, seen: 0 }
+    }
+
+    /// What may be lost, if the file was left as it is and the machine is in its `boot` now.
+    pub(super) fn loss(&self, boot: Option<u128>) -> Option<Loss> {
+        let (mark, last) = self.mark?;
+        let closed = mark.clean && last && self.end == self.file_end;
+        let all_here = boot.is_some() && mark.boot == boot;
+        let after = self.index.last_number();
+        let up_to = mark.reserved.max(self.seen);
+        let none = mark.always || closed || all_here || up_to <= after;
+        (!none).then_some(Loss { epoch: self.header.epoch, after, up_to, seen: self.seen })
+    }
+}
+
+/// Reads what `live` names.
+pub(super) fn read_live(file: &dyn DiskFile, name: &str, marker: u64, live: &Live) -> Result<Pending, OpenError> {
+    let read = |place: Place| {
+        let body = frame::read(file, name, marker, place)?;
+        let entry = decode_entry(&body);
+        let why = match entry {
+            Ok(Entry::Record(record)) => return Ok(record),
+            Ok(Entry::Mark(_)) => "a mark stands in place of a record".to_owned(),
+            Err(why) => why.to_string(),
+        };
+        Err(OpenError::Damaged { file: name.to_owned(), offset: place.offset, why })
+    };
+    let unexpected = |place: Place| OpenError::Damaged {
+        file: name.to_owned(),
+        offset: place.offset,
+        why: "another kind of record was expected".to_owned(),
+    };
+    let mut buffered = match read(live.place)? {
+        Record::Buffered(buffered) | Record::Merged { into: buffered, .. } => buffered,
+        _ => return Err(unexpected(live.place)),
+    };
+    for place in live.known() {
+        let Record::Known { key, read, .. } = read(*place)? else { return Err(unexpected(*place)) };
+        buffered.known.retain(|(known, _)| *known != key);
+        buffered.known.push((key, read));
+    }
+    let standing = match live.quarantine() {
+        None => Standing::Waiting,
+        Some(place) => match read(place)? {
+            Record::Quarantined { reason, .. } => Standing::Quarantined(reason),
+            _ => return Err(unexpected(place)),
+        },
+    };
+    Ok(Pending { buffered, standing })
+}
