@@ -72,6 +72,7 @@ bench: setup-bench ## comparisons with redis-server, memcached and redb, the usu
 	target/dist/library --markdown target/bench-library.md
 	target/dist/entries --markdown target/bench-entries.md
 	target/dist/memory --forebay target/dist/forebay --memory-mib 64 --seconds 20
+	target/dist/postgres --runs 1 --seconds 3 --writes 200 --markdown target/bench-postgres.md
 
 bench-full: setup-bench ## all of them, also 1 KiB, two threads, an hour of churn in parts: about two hours
 	$(BENCH_BUILD)
@@ -79,6 +80,7 @@ bench-full: setup-bench ## all of them, also 1 KiB, two threads, an hour of chur
 	target/dist/library --markdown target/bench-library.md
 	target/dist/entries --markdown target/bench-entries.md
 	target/dist/memory --forebay target/dist/forebay --memory-mib 64,512 --seconds 900
+	target/dist/postgres --runs 7 --markdown target/bench-postgres.md
 
 BENCH_BUILD = cargo build --profile dist --locked -p forebay-cli -p forebay-bench
 

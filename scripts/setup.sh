@@ -4,7 +4,7 @@
 #
 #   scripts/setup.sh run    what building needs: a C compiler, curl, Rust
 #   scripts/setup.sh test   that, and what the tests run or compare with: redis-server, redis-cli, PostgreSQL, Python
-#   scripts/setup.sh bench  that of run, and what benchmarks compare with: redis-server, memcached
+#   scripts/setup.sh bench  that of run, and what benchmarks compare with: redis-server, memcached, PostgreSQL
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -92,9 +92,9 @@ install_rust
 if [ "$what" = bench ]; then
     if have apt-get; then
         # taskset comes with util-linux.
-        packages redis-server memcached util-linux
+        packages redis-server memcached postgresql procps util-linux
     else
-        for tool in redis-server memcached taskset; do have "$tool" || fail "please install $tool"; done
+        for tool in redis-server memcached pg_ctl pgrep taskset; do have "$tool" || fail "please install $tool"; done
     fi
 fi
 if [ "$what" = test ]; then

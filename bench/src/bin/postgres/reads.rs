@@ -61,7 +61,8 @@ pub fn measure(options: &Options, server: &Server, report: &mut Report) -> Resul
     let map = "user:{id} -> usertable(id)";
     let url = server.url(&database);
     run_setup(options, &url, map)?;
-    let arguments = ["serve", "--port", &port.to_string(), "--store", &url, "--map", map, "--memory", "1gb"];
+    let listen = format!("127.0.0.1:{port}");
+    let arguments = ["serve", "--listen", &listen, "--http", "off", "--store", &url, "--map", map, "--memory", "1gb"];
     let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
     let program = Program::start(&options.forebay, &arguments, None, port, Protocol::Resp)?;
     report.line("#### Reads, cached and not\n");

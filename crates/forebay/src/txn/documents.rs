@@ -13,7 +13,7 @@ use crate::mutation::{self, Fault};
 use crate::read::Read;
 use crate::runtime::Runtime;
 use crate::store::{Store, Write};
-use crate::value::{Data, Value};
+use crate::value::{Bytes, Data, Value};
 use crate::version::Version;
 
 /// Documents above which look-ups go through an index.
@@ -187,7 +187,10 @@ impl Documents {
 
     /// Whether the transaction knows what `key` holds.
     pub fn loaded(&self, key: KeyRef<'_>) -> bool {
-        self.position(key).is_some_and(|at| self.list[at].base.is_some() || !self.list[at].changes.is_empty())
+        self.position(key).is_some_and(|at| {
+            let document = &self.list[at];
+            document.base.is_some() || (!document.changes.is_empty() && self.text_set(document).is_none())
+        })
     }
 
     /// Takes in what cache or store says of `key`.
@@ -209,11 +212,18 @@ impl Documents {
         }
     }
 
+    /// The text that a record was set by, of which nothing else is known: it changes the fields that it names only.
+    fn text_set<'a>(&self, document: &'a Document) -> Option<&'a Bytes> {
+        match document.changes.as_slice() {
+            [Change::Put(Value { data: Data::Bytes(text), .. })] if self.fronted.is_some() => Some(text),
+            _ => None,
+        }
+    }
+
     /// A record that was set by a text before anything was known of it: now its fields can be told.
     fn spell_out(&mut self, at: usize, base: Option<Value>) {
         let document = &self.list[at];
-        let [Change::Put(Value { data: Data::Bytes(text), .. })] = document.changes.as_slice() else { return };
-        let Some(fronted) = &self.fronted else { return };
+        let (Some(fronted), Some(text)) = (&self.fronted, self.text_set(document)) else { return };
         let Some(Ok(changes)) = fronted.0.changes_of_text(document.key.borrow(), text) else { return };
         let mut current = base;
         // What does not fit is refused by the store, with the reason.
