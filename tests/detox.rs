@@ -91,7 +91,7 @@ fn keeps_what_transactions_need_together() {
 
 #[test]
 fn finds_structure_in_smallbank_and_fetches_it_ahead() {
-    let bank = Run { reads_only: true, ..Run::of("smallbank", 0.6).sized(9_000, 250) };
+    let bank = Run { reads_only: true, ..Run::of("smallbank", 0.6).sized(30_000, 800) };
     let alone = bank.thr(&["lru", "detox"], 0.25);
     assert!(alone["detox"] > alone["lru"] + 8.0, "{alone:?}");
     let ahead = Run { prefetch: Prefetch::Detox, ..bank }.cells(&["lru", "detox"], 0.25);
