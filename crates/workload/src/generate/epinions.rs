@@ -66,7 +66,7 @@ impl Epinions {
         let of_item = (0..items).map(&mut item).collect();
         let mut trust_rows = 0;
         let mut user = |_| {
-            let count = trust_of.draw(&mut rng) as u32 + 1;
+            let count = trust_of.draw(&mut rng) as u32;
             trust_rows += count;
             (trust_rows - count, count)
         };

@@ -55,6 +55,7 @@ pub const WORKLOADS: &[&Workload] = &[
     &tpcc::TPCC,
     &tpcc::TPCC_BATCHED,
     &taobench::MIX_A,
+    &taobench::MIX_A_SHIFT,
     &taobench::MIX_B,
     &taobench::MIX_C,
     &taobench::PG1,

@@ -75,6 +75,12 @@ pub(super) static MIX_A: Workload =
     mix("mix-a", "short reads of hot keys, long ones of hot and warm or of a third set and cold keys", |options| {
         Box::new(Mixed::new(options, A))
     });
+/// Mix A whose keys all change their roles after half of the transactions: each becomes the one that stands half of all
+/// keys further.
+pub(super) static MIX_A_SHIFT: Workload =
+    mix("mix-a-shift", "mix-a whose keys change their roles after half of the transactions", |options| {
+        Box::new(Mixed { before_shift: options.transactions / 2, ..Mixed::new(options, A) })
+    });
 pub(super) static MIX_B: Workload =
     mix("mix-b", "as mix-a, with shorter useful and longer useless reads", |options| Box::new(Mixed::new(options, B)));
 pub(super) static MIX_C: Workload =
@@ -87,6 +93,8 @@ struct Mixed {
     /// Where warm, third and cold keys begin, and where all end.
     bounds: [u64; 4],
     keys: Vec<u64>,
+    /// Transactions until keys change their roles.
+    before_shift: u64,
 }
 
 impl Mixed {
@@ -94,7 +102,7 @@ impl Mixed {
         let keys = options.scale.max(1000) as f64;
         let bounds = [0.08, 0.08 + mix.warm, 0.43 + mix.warm, 1.0].map(|share| (share * keys) as u64);
         let hot = Zipf::new(bounds[0], 0.9);
-        Mixed { rng: Rng::with_seed(options.seed), mix, hot, bounds, keys: Vec::new() }
+        Mixed { rng: Rng::with_seed(options.seed), mix, hot, bounds, keys: Vec::new(), before_shift: u64::MAX }
     }
 
     fn add(&mut self, set: Set, count: usize) {
@@ -122,7 +130,10 @@ impl Generate for Mixed {
             1 | 2 => long[of_type - 1].from.into_iter().for_each(|(set, count)| self.add(set, count)),
             _ => return transaction.write(0, 0, self.rng.u64(0..self.bounds[3])),
         }
-        self.keys.iter().for_each(|&key| transaction.read(0, 0, key));
+        let all = self.bounds[3];
+        let shift = if self.before_shift == 0 { all / 2 } else { 0 };
+        self.before_shift = self.before_shift.saturating_sub(1);
+        self.keys.iter().for_each(|&key| transaction.read(0, 0, (key + shift) % all));
     }
 }
 

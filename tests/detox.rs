@@ -1,0 +1,195 @@
+//! DeToX's margin over policies for single objects, on generated workloads (docs/papers/detox.md): small forms of all,
+//! and in `make nightly` the whole table.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use forebay::graph::Graph;
+use forebay::policy::Unit;
+use forebay_sim::ahead::{Prefetch, PrefetchTally};
+use forebay_sim::catalog::{Catalog, Event, Sample};
+use forebay_sim::cell::{Cell, Contender, Counting};
+use forebay_workload::generate::{self, Options, Workload};
+
+/// One workload, and how it is judged.
+#[derive(Clone, Copy)]
+struct Run {
+    workload: &'static Workload,
+    options: Options,
+    warmup: f64,
+    reads_only: bool,
+    prefetch: Prefetch,
+}
+
+impl Run {
+    fn of(name: &str, warmup: f64) -> Run {
+        let workload = generate::workload(name).expect("in the table");
+        Run { workload, options: workload.options(1), warmup, reads_only: false, prefetch: Prefetch::None }
+    }
+
+    fn sized(self, transactions: u64, scale: u64) -> Run {
+        Run { options: Options { transactions, scale, seed: 1 }, ..self }
+    }
+
+    /// The cells after the run, by policy.
+    fn cells(&self, policies: &[&str], share: f64) -> HashMap<String, Cell> {
+        let records = || generate::records(self.workload, &self.options);
+        let offline = policies.iter().any(|policy| Contender::parse(policy).expect("known").is_offline());
+        let sample = Sample { rate: 1.0, seed: 0 };
+        let catalog = Catalog::of(records().map(Ok), sample, offline, || ()).expect("sound");
+        let graphs: Vec<(u16, Arc<Graph>)> = (1..)
+            .zip((self.workload.types)(self.options.scale))
+            .filter_map(|(number, of_type)| Some((number, Arc::new(of_type.graph()?.expect("a graph")))))
+            .collect();
+        let counting = Counting {
+            reads_only: self.reads_only,
+            writes_allocate: false,
+            prefetch: self.prefetch,
+            from: (catalog.requests as f64 * self.warmup) as u64,
+            per_client: false,
+            transactions: true,
+            sample_rate: 1.0,
+        };
+        let capacity = (catalog.len() as f64 * share) as u64;
+        let cell = |policy: &&str| {
+            let contender = Contender::parse(policy).expect("known");
+            ((*policy).to_owned(), Cell::new(&contender, Unit::Entries, capacity, counting, &graphs))
+        };
+        let mut cells: HashMap<String, Cell> = policies.iter().map(cell).collect();
+        let (mut place, mut batch) = (0, Vec::new());
+        for record in records() {
+            batch.extend(catalog.event(&record, &mut place));
+            if matches!(batch.last(), Some(Event::End { .. })) && batch.len() > 4096 {
+                cells.values_mut().for_each(|cell| cell.replay(&batch));
+                batch.clear();
+            }
+        }
+        cells.values_mut().for_each(|cell| {
+            cell.replay(&batch);
+            cell.finish();
+        });
+        cells
+    }
+
+    /// Transactional hit rates in percent.
+    fn thr(&self, policies: &[&str], share: f64) -> HashMap<String, f64> {
+        let rate = |cell: &Cell| 100.0 * cell.transactional_hits().and_then(|thr| thr.rate()).expect("transactions");
+        self.cells(policies, share).into_iter().map(|(policy, cell)| (policy, rate(&cell))).collect()
+    }
+}
+
+#[test]
+fn keeps_what_transactions_need_together() {
+    let mix = Run::of("mix-a", 0.5).sized(12_000, 2_500);
+    let thr = mix.thr(&["lru", "gdsf", "detox", "detox-levels", "detox-paper-literal"], 0.25);
+    assert!(thr["detox"] > thr["gdsf"] + 15.0 && thr["detox"] > thr["lru"] + 20.0, "{thr:?}");
+    // Flat transactions: levels are the groups.
+    assert_eq!(thr["detox"], thr["detox-levels"]);
+    // The formula as printed does not give the figures.
+    assert!(thr["detox-paper-literal"] < thr["detox"] - 15.0, "{thr:?}");
+}
+
+#[test]
+fn finds_structure_in_smallbank_and_fetches_it_ahead() {
+    let bank = Run { reads_only: true, ..Run::of("smallbank", 0.6).sized(30_000, 800) };
+    let alone = bank.thr(&["lru", "detox"], 0.25);
+    assert!(alone["detox"] > alone["lru"] + 8.0, "{alone:?}");
+    let ahead = Run { prefetch: Prefetch::Detox, ..bank }.cells(&["lru", "detox"], 0.25);
+    let rate = |policy: &str| 100.0 * ahead[policy].transactional_hits().and_then(|thr| thr.rate()).expect("some");
+    assert!(rate("lru") > alone["lru"] + 8.0 && rate("detox") > alone["detox"] + 3.0, "{alone:?} {}", rate("detox"));
+    let PrefetchTally { issued, used, late, unused } = ahead["lru"].prefetched().expect("prefetch");
+    // Every prefetched key came to one end; those asked for by a level that was itself all cached are late.
+    assert!(used > 0 && late > 0 && used + late + unused == issued, "{issued} {used} {late} {unused}");
+}
+
+#[test]
+fn groups_gain_where_levels_are_contaminated() {
+    let thr = Run::of("micro2", 0.5).sized(25_000, 2_000).thr(&["detox", "detox-levels", "t-detox"], 0.02);
+    assert!(thr["detox"] > thr["detox-levels"] + 5.0 && thr["detox"] > thr["t-detox"] + 5.0, "{thr:?}");
+}
+
+#[test]
+fn knowing_the_future_helps_transactions() {
+    let thr = Run::of("mix-b", 0.5).sized(6_000, 2_500).thr(&["lru", "belady", "transactional-belady"], 0.25);
+    assert!(thr["transactional-belady"] > thr["belady"] && thr["belady"] > thr["lru"], "{thr:?}");
+}
+
+/// `policy`, share of the keys, and the rate in percent that is to be had within 3 points, or better.
+type Expected = &'static [(&'static str, f64, f64)];
+
+fn assert_table(run: Run, expected: Expected) {
+    let mut missed = Vec::new();
+    for of_share in expected.chunk_by(|a, b| a.1 == b.1) {
+        let policies: Vec<&str> = of_share.iter().map(|row| row.0).collect();
+        let thr = run.thr(&policies, of_share[0].1);
+        for (policy, share, rate) in of_share {
+            eprintln!("{} {share}: {policy} {:.1} (expected {rate})", run.workload.name, thr[*policy]);
+            // Better is welcome of DeToX alone; others that differ would show another simulation.
+            let better = policy.starts_with("detox") && thr[*policy] > *rate;
+            if !better && (thr[*policy] - rate).abs() > 3.0 {
+                missed.push(format!("{} {share} {policy}: {:.1}, expected {rate}", run.workload.name, thr[*policy]));
+            }
+        }
+    }
+    assert!(missed.is_empty(), "{}", missed.join("\n"));
+}
+
+#[test]
+#[ignore = "long: minutes, optimised; part of make nightly"]
+fn the_table_of_mixes() {
+    assert_table(
+        Run::of("mix-a", 0.6),
+        &[
+            ("lru", 0.10, 41.5),
+            ("lfu", 0.10, 53.9),
+            ("gdsf", 0.10, 51.9),
+            ("detox", 0.10, 60.0),
+            ("lru", 0.25, 54.1),
+            ("lfu", 0.25, 59.8),
+            ("gdsf", 0.25, 60.2),
+            ("detox", 0.25, 85.1),
+            ("lru", 0.40, 60.8),
+            ("lfu", 0.40, 64.2),
+            ("gdsf", 0.40, 63.2),
+            ("detox", 0.40, 85.1),
+        ],
+    );
+    assert_table(
+        Run::of("mix-b", 0.6),
+        &[("lru", 0.25, 42.7), ("lfu", 0.25, 46.5), ("gdsf", 0.25, 47.6), ("detox", 0.25, 85.1)],
+    );
+    assert_table(
+        Run::of("mix-c", 0.6),
+        &[
+            ("lru", 0.25, 44.8),
+            ("lfu", 0.25, 49.7),
+            ("gdsf", 0.25, 50.0),
+            ("detox", 0.25, 64.1),
+            ("lru", 0.40, 49.0),
+            ("lfu", 0.40, 50.0),
+            ("gdsf", 0.40, 50.0),
+            ("detox", 0.40, 82.7),
+        ],
+    );
+}
+
+/// LFU and GDSF are exact here, not sampled, and lower on uniform keys: they are left out (docs/papers/detox.md).
+#[test]
+#[ignore = "long: minutes, optimised; part of make nightly"]
+fn the_table_of_benchmarks() {
+    let bank = Run { reads_only: true, ..Run::of("smallbank", 0.667) };
+    assert_table(bank, &[("lru", 0.25, 17.7), ("detox", 0.25, 30.7), ("lru", 0.40, 31.3), ("detox", 0.40, 48.6)]);
+    let epinions = Run::of("epinions", 0.625);
+    assert_table(epinions, &[("lru", 0.25, 11.8), ("detox", 0.25, 33.1)]);
+    assert_table(
+        Run::of("micro2", 0.6),
+        &[
+            ("lru", 0.01, 31.1),
+            ("detox:ghosts=0", 0.01, 42.7),
+            ("detox-levels:ghosts=0", 0.01, 29.7),
+            ("t-detox:ghosts=0", 0.01, 29.2),
+            ("detox", 0.01, 43.4),
+            ("detox-levels", 0.01, 31.2),
+        ],
+    );
+}
