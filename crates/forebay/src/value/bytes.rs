@@ -1,6 +1,6 @@
 //! The byte string of a document: all of a shared allocation, or a part of one.
 //!
-//! The cache keeps a small document in one allocation with its key and version (`cache/record.rs`); what it hands out
+//! The cache keeps a small document in one allocation with its key and version (`read/record.rs`); what it hands out
 //! is a part of that allocation, so a hit copies a pointer and an entry costs one size class instead of two.
 
 use std::fmt;
