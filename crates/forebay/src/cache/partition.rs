@@ -336,7 +336,9 @@ impl Partition {
     }
 
     pub(super) fn clear(&mut self, of: &impl Fn(u8) -> bool) -> usize {
-        let keys: Vec<Key> = self.fences.keys().filter(|key| of(key.space())).cloned().collect();
+        let mut keys: Vec<Key> = self.fences.keys().filter(|key| of(key.space())).cloned().collect();
+        // Followers wake in an order that the seed of a table has nothing to do with: one seed is one run.
+        keys.sort_unstable();
         for key in keys {
             self.end_overtaken(&key);
         }
