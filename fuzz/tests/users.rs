@@ -73,7 +73,8 @@ fn look(path: &Path, text: &[u8]) {
             assert_eq!(again.is_open(), access.is_open());
         }
         Err(error) => {
-            let error = error.to_string();
+            // What a hash looks like is no secret.
+            let error = error.to_string().replace("$argon2id$v=19$..", "");
             for secret in secrets(text) {
                 assert!(!error.contains(secret), "{error}");
             }

@@ -1,4 +1,8 @@
-//! A cache that was reset decides as a new one: nothing that the policy learned before stays.
+//! A cache that was reset decides as a new one: nothing that the policy learned before stays. And in which order those
+//! hear of it who wait for a fill.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context as TaskContext, Wake, Waker};
 
 use forebay::cache::{AccessKind, Begin, Cache, CacheOptions, Context, Look};
 use forebay::policy::{POLICIES, Policy};
@@ -67,4 +71,33 @@ fn what_was_under_way_ends_with_a_reset() {
     assert!(cache.peek(key.borrow()).is_some());
     cache.unpin(key.borrow());
     cache.validate();
+}
+
+/// Writes down whom it wakes.
+struct Rings(u8, Arc<Mutex<Vec<u8>>>);
+
+impl Wake for Rings {
+    fn wake(self: Arc<Rings>) {
+        self.1.lock().unwrap_or_else(PoisonError::into_inner).push(self.0);
+    }
+}
+
+/// Else a simulation's seed would not be one run.
+#[test]
+fn a_clearing_wakes_followers_in_the_order_of_their_keys() {
+    let cache = cache(POLICIES[0], 1);
+    let woken = Arc::new(Mutex::new(Vec::new()));
+    let keys = (0..30).rev().map(|number| Key::new(0, &[number]));
+    let (mut fills, mut waiting) = (Vec::new(), Vec::new());
+    for key in keys {
+        let Begin::Lead(fill) = cache.begin_fill(&key) else { panic!("nobody fetches {key}") };
+        let Begin::Follow(follow) = cache.begin_fill(&key) else { panic!("somebody fetches {key}") };
+        fills.push(fill);
+        let mut reading = Box::pin(follow.read());
+        let waker = Waker::from(Arc::new(Rings(key.name()[0], woken.clone())));
+        assert!(reading.as_mut().poll(&mut TaskContext::from_waker(&waker)).is_pending());
+        waiting.push(reading);
+    }
+    cache.clear(|_| true);
+    assert_eq!(*woken.lock().unwrap_or_else(PoisonError::into_inner), (0..30).collect::<Vec<u8>>());
 }

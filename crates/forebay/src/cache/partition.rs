@@ -7,7 +7,7 @@ use hashbrown::HashTable;
 
 use super::entry::Entry;
 use super::fence::{Begin, Fence, Fill, Flight, Follow};
-use super::slab::Slab;
+use super::slab::{CHUNK, Slab};
 use super::slot::prefetch_record;
 use super::{Cache, CacheStats, Context, Look};
 use crate::key::{Key, KeyRef};
@@ -16,6 +16,9 @@ use crate::policy::{Access, AccessKind, Hits, Order, Policy, Slot, Why};
 use crate::read::Read;
 use crate::read::record::Record;
 use crate::version::Version;
+
+/// An index that is less than one so-manyth full is made smaller.
+const SHRINKS_UNDER: usize = 8;
 
 /// The state of a slot in one word: which occupant and which value of it, and whether it is being published. It changes
 /// with every install and whenever the slot is used again.
@@ -28,6 +31,8 @@ pub struct Word {
 pub(super) struct Partition {
     index: HashTable<Slot>,
     entries: Slab<Entry>,
+    /// The order's tables are for so many slots.
+    slots: usize,
     order: Box<dyn Order>,
     policy: &'static Policy,
     fences: HashMap<Key, Fence, foldhash::quality::RandomState>,
@@ -45,6 +50,7 @@ impl Partition {
         Partition {
             index: HashTable::new(),
             entries: Slab::new(),
+            slots: 0,
             order,
             policy,
             fences: HashMap::default(),
@@ -273,6 +279,7 @@ impl Partition {
         }
         let record = Record::new(key, read);
         let slot = self.entries.insert(Entry::new(record, sequence, key.space(), marked));
+        self.slots = self.slots.max(self.entries.bound());
         let entries = &self.entries;
         let hash = |slot: &Slot| entries.get(*slot).map_or(0, |entry| entry.hash64());
         self.index.insert_unique(access.hash, slot, hash);
@@ -306,7 +313,23 @@ impl Partition {
             self.order.restore(slot);
         }
         self.order.removed(slot, hash, why);
+        self.shrink();
         entry.charged(self.policy)
+    }
+
+    /// Makes tables smaller that many small entries have left behind. Each step is short: entries give back a chunk at
+    /// a time, and an index that is under an eighth full has at most an eighth to move of what it moved when it grew.
+    fn shrink(&mut self) {
+        let bound = self.entries.bound();
+        if bound < self.slots {
+            self.slots = bound;
+            self.order.fits(bound);
+        }
+        if self.index.len() < self.index.capacity() / SHRINKS_UNDER && self.index.capacity() > CHUNK {
+            let entries = &self.entries;
+            let hash = |slot: &Slot| entries.get(*slot).map_or(0, |entry| entry.hash64());
+            self.index.shrink_to(2 * self.index.len(), hash);
+        }
     }
 
     pub(super) fn remove(&mut self, key: &Key) -> usize {
@@ -322,7 +345,9 @@ impl Partition {
     }
 
     pub(super) fn clear(&mut self, of: &impl Fn(u8) -> bool) -> usize {
-        let keys: Vec<Key> = self.fences.keys().filter(|key| of(key.space())).cloned().collect();
+        let mut keys: Vec<Key> = self.fences.keys().filter(|key| of(key.space())).cloned().collect();
+        // Followers wake in an order that the seed of a table has nothing to do with: one seed is one run.
+        keys.sort_unstable();
         for key in keys {
             self.end_overtaken(&key);
         }
@@ -336,7 +361,7 @@ impl Partition {
     pub(super) fn reset(&mut self, order: Box<dyn Order>) -> usize {
         let freed = self.clear(&|_| true) + std::mem::take(&mut self.policy_bytes);
         (self.order, self.tick) = (order, 0);
-        (self.index, self.entries) = (HashTable::new(), Slab::new());
+        (self.index, self.entries, self.slots) = (HashTable::new(), Slab::new(), 0);
         freed
     }
 
@@ -392,6 +417,10 @@ impl Partition {
     /// Bytes charged to this partition, counted anew; panics if the structure contradicts itself.
     pub(super) fn validate(&self) -> usize {
         self.order.validate();
+        self.entries.validate();
+        assert_eq!(self.slots, self.entries.bound(), "slots that the order knows of");
+        let room = (SHRINKS_UNDER * 2 * self.index.len()).max(2 * CHUNK);
+        assert!(self.index.capacity() <= room, "{} places for {}", self.index.capacity(), self.index.len());
         assert_eq!(self.index.len(), self.entries.iter().count(), "index and entries");
         for (slot, entry) in self.entries.iter() {
             let key = entry.record.key(entry.space());

@@ -225,6 +225,9 @@ impl Inner {
     /// Has the journal say that the first `count` of `batch` are in the store. Only then may the documents be written
     /// directly again, and their ids be forgotten.
     async fn note_applied(&self, batch: &Batch, count: usize, changed: &[(Key, Read)]) -> Result<(), AppendError> {
+        if mutation::on(Fault::AppliedNotNoted) {
+            return Ok(());
+        }
         let noted = {
             let mut state = self.state();
             for (number, key, read) in state.buffer.heads(batch, count, changed) {
@@ -235,9 +238,6 @@ impl Inner {
             numbers.sort_unstable();
             self.journal.append(Record::Applied(numbers))
         };
-        if mutation::on(Fault::AppliedNotNoted) {
-            return Ok(());
-        }
         noted.await?;
         self.journal.flush().await
     }

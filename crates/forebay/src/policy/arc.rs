@@ -125,6 +125,11 @@ impl Order for ArcOrder {
         }
     }
 
+    fn fits(&mut self, slots: usize) {
+        self.lists.fits(slots);
+        super::fit(&mut self.often, slots);
+    }
+
     fn victim(&mut self, incoming: &Access, _: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
         self.without_ghost = false;
         let returns_to = self.returning.filter(|&(hash, _)| hash == incoming.hash).map(|(_, list)| list);

@@ -283,6 +283,12 @@ impl Order for Cacheus {
         }
     }
 
+    fn fits(&mut self, slots: usize) {
+        self.lists.fits(slots);
+        self.heap.fits(slots);
+        super::fit(&mut self.entries, slots);
+    }
+
     fn victim(&mut self, _: &Access, _: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
         self.was_full = true;
         let recent = self.lists.oldest(QUEUE).or_else(|| self.lists.oldest(USED))?;

@@ -165,6 +165,12 @@ impl Order for Camp {
         self.leave(slot);
     }
 
+    fn fits(&mut self, slots: usize) {
+        self.lists.fits(slots);
+        super::fit(&mut self.entries, slots);
+        super::fit(&mut self.set_at, slots);
+    }
+
     fn victim(&mut self, _: &Access, _: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
         let ((priority, _), queue) = self.heads.least()?;
         self.age = self.age.max(priority);

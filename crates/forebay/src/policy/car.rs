@@ -125,6 +125,11 @@ impl Order for Car {
         }
     }
 
+    fn fits(&mut self, slots: usize) {
+        self.lists.fits(slots);
+        super::fit(&mut self.often, slots);
+    }
+
     fn victim(&mut self, _: &Access, marks: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
         // Every entry is met twice at most before one without a mark is; readers that go on marking must not keep the
         // hands going for ever.

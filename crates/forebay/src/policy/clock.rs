@@ -55,6 +55,11 @@ impl Order for Clock {
         self.lists.remove(slot);
     }
 
+    fn fits(&mut self, slots: usize) {
+        self.lists.fits(slots);
+        super::fit(&mut self.rounds, slots);
+    }
+
     fn victim(&mut self, _: &Access, marks: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
         // After so many rounds all is used up; readers that go on marking must not keep the hand going for ever.
         let mut steps_left = (usize::from(self.chances) + 1) * self.lists.len(QUEUE);

@@ -237,6 +237,10 @@ impl Order for Gdsf {
         }
     }
 
+    fn fits(&mut self, slots: usize) {
+        super::fit(&mut self.entries, slots);
+    }
+
     fn victim(&mut self, incoming: &Access, _: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
         let lowest = *self.heap.first()?;
         let priority = self.incoming_priority(incoming);

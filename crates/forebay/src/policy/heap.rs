@@ -65,6 +65,13 @@ impl<K: Ord + Copy> Heap<K> {
         Some(key)
     }
 
+    /// No slot from this one on is in any more.
+    pub fn fits(&mut self, slots: usize) {
+        super::fit(&mut self.positions, slots);
+        let heap = self.heap.len();
+        super::fit(&mut self.heap, heap);
+    }
+
     /// Number of slots.
     pub fn len(&self) -> usize {
         self.heap.len()

@@ -130,6 +130,11 @@ impl Order for Hyperbolic {
         self.leave(slot);
     }
 
+    fn fits(&mut self, slots: usize) {
+        self.lists.fits(slots);
+        super::fit(&mut self.entries, slots);
+    }
+
     fn victim(&mut self, _: &Access, _: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
         let mut least: Option<(f64, Slot)> = None;
         for _ in 0..self.sample.min(self.candidates.len()) {

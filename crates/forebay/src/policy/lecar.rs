@@ -158,6 +158,12 @@ impl Order for Lecar {
         }
     }
 
+    fn fits(&mut self, slots: usize) {
+        self.lists.fits(slots);
+        self.heap.fits(slots);
+        super::fit(&mut self.ranks, slots);
+    }
+
     fn victim(&mut self, _: &Access, _: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
         let (recent, (_, rare)) = (self.lists.oldest(RECENT)?, self.heap.least()?);
         let by = usize::from(self.random.share() >= self.recency_weight);

@@ -126,6 +126,10 @@ impl Order for Lfu {
         }
     }
 
+    fn fits(&mut self, slots: usize) {
+        self.lists.fits(slots);
+    }
+
     fn victim(&mut self, _: &Access, _: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
         self.chain().find_map(|index| self.lists.oldest(2 * index))
     }

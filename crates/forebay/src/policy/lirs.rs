@@ -289,6 +289,11 @@ impl Order for Lirs {
         self.settle();
     }
 
+    fn fits(&mut self, slots: usize) {
+        self.lists.fits(slots);
+        super::fit(&mut self.entries, slots);
+    }
+
     fn victim(&mut self, _: &Access, _: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
         if self.lists.is_empty(QUEUE) {
             self.demote();

@@ -128,6 +128,11 @@ impl Lists {
         }
     }
 
+    /// No slot from this one on is in a list any more.
+    pub fn fits(&mut self, slots: usize) {
+        super::fit(&mut self.nodes, slots);
+    }
+
     /// Takes a slot out of its list; its weight.
     pub fn remove(&mut self, slot: Slot) -> u32 {
         let node = std::mem::replace(&mut self.nodes[slot as usize], OUT);

@@ -50,6 +50,10 @@ impl Order for Lru {
         self.lists.remove(slot);
     }
 
+    fn fits(&mut self, slots: usize) {
+        self.lists.fits(slots);
+    }
+
     fn victim(&mut self, _: &Access, _: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
         self.lists.oldest(QUEUE)
     }

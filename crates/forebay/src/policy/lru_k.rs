@@ -157,6 +157,12 @@ impl Order for LruK {
         }
     }
 
+    fn fits(&mut self, slots: usize) {
+        self.lists.fits(slots);
+        self.heap.fits(slots);
+        super::fit(&mut self.references, slots);
+    }
+
     fn victim(&mut self, _: &Access, _: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
         self.heap.least().map(|(_, slot)| slot)
     }

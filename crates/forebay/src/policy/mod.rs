@@ -255,6 +255,11 @@ pub trait Order: Send {
     /// An entry left; `hash` is its key's.
     fn removed(&mut self, slot: Slot, hash: u64, why: Why);
 
+    /// No slot from this one on is taken any more: tables by slot may become smaller.
+    fn fits(&mut self, slots: usize) {
+        let _ = slots;
+    }
+
     /// The entry that should go next. `None`: there is none that may, or the newcomer is worth less than all of them
     /// and must stay out. `incoming` is what room is needed for; where that is no newcomer (a smaller budget, an entry
     /// that grew) its `slot` is `Some`, and the policy names a victim if it can.
@@ -292,6 +297,14 @@ pub trait Order: Send {
 
     /// Panics if the structure contradicts itself; for tests and fuzzing.
     fn validate(&self);
+}
+
+/// Shortens a table by slot; gives its memory back once an eighth of it is used.
+fn fit<T>(table: &mut Vec<T>, slots: usize) {
+    table.truncate(slots);
+    if table.len() < table.capacity() / 8 {
+        table.shrink_to(2 * table.len());
+    }
 }
 
 /// What a policy learns over all partitions; shared, so it locks inside and is updated in batches.

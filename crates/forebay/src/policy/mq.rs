@@ -155,6 +155,11 @@ impl Order for Mq {
         }
     }
 
+    fn fits(&mut self, slots: usize) {
+        self.lists.fits(slots);
+        super::fit(&mut self.entries, slots);
+    }
+
     fn victim(&mut self, _: &Access, _: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
         (0..self.queues).find_map(|queue| self.lists.oldest(queue))
     }

@@ -148,6 +148,10 @@ impl Order for S3Fifo {
         }
     }
 
+    fn fits(&mut self, slots: usize) {
+        self.lists.fits(slots);
+    }
+
     fn victim(&mut self, _: &Access, marks: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
         self.was_full = true;
         loop {

@@ -55,6 +55,10 @@ impl Order for Sieve {
         self.lists.remove(slot);
     }
 
+    fn fits(&mut self, slots: usize) {
+        self.lists.fits(slots);
+    }
+
     fn victim(&mut self, _: &Access, marks: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
         // Two rounds see every mark cleared; readers that go on marking must not keep the hand walking for ever.
         let mut steps_left = 2 * self.lists.len(QUEUE);

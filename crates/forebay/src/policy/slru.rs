@@ -116,6 +116,11 @@ impl Order for Slru {
         self.lists.remove(slot);
     }
 
+    fn fits(&mut self, slots: usize) {
+        self.lists.fits(slots);
+        super::fit(&mut self.homes, slots);
+    }
+
     fn victim(&mut self, _: &Access, _: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
         (0..self.segments).find_map(|segment| self.lists.oldest(segment))
     }

@@ -111,6 +111,11 @@ impl Order for TwoQ {
         }
     }
 
+    fn fits(&mut self, slots: usize) {
+        self.lists.fits(slots);
+        super::fit(&mut self.in_main, slots);
+    }
+
     fn victim(&mut self, _: &Access, _: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
         let (new, main) = (self.lists.oldest(NEW), self.lists.oldest(MAIN));
         if self.lists.weight(NEW) > self.new_max() { new.or(main) } else { main.or(new) }

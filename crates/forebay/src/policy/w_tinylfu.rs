@@ -167,6 +167,11 @@ impl Order for WTinyLfu {
         self.len -= 1;
     }
 
+    fn fits(&mut self, slots: usize) {
+        self.lists.fits(slots);
+        super::fit(&mut self.entries, slots);
+    }
+
     fn victim(&mut self, incoming: &Access, _: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
         let (candidate, victim) = match (self.lists.oldest(WINDOW), self.main_victim()) {
             (Some(candidate), Some(victim)) => (candidate, victim),

@@ -2,6 +2,8 @@
 //! of them runs. What was fetched waits in open fills: cache and policy see it when its command runs, in command order,
 //! and if a commit ends the fill meanwhile the command reads the store again.
 
+use std::collections::BTreeMap;
+
 use super::Inner;
 use crate::cache::{AccessKind, Begin, Context, Fill};
 use crate::key::Key;
@@ -10,7 +12,8 @@ use crate::read::Read;
 /// Documents that were fetched before their commands run.
 #[derive(Default)]
 pub struct Ahead {
-    fetched: hashbrown::HashMap<Key, (Fill, Read), foldhash::quality::RandomState>,
+    /// In order, so that what is left of it ends in one order in every run of a seed.
+    fetched: BTreeMap<Key, (Fill, Read)>,
     cost_us: u32,
 }
 

@@ -32,7 +32,7 @@ const GATE: &[Expected] = &[
     (Fault::WritesOvertakeDrain, Scenario::Outage, 200),
     (Fault::AcknowledgedBeforeJournal, Scenario::Outage, 200),
     (Fault::ReadsUnmerged, Scenario::Outage, 200),
-    (Fault::AppliedNotNoted, Scenario::Outage, 1000),
+    (Fault::AppliedNotNoted, Scenario::Outage, 500),
 ];
 
 #[test]
