@@ -33,10 +33,10 @@ pub use partition::Word;
 // What an access was is said to the cache as it is to the policy.
 pub use crate::policy::AccessKind;
 
-use crate::hint::HintSet;
+use crate::hint::{HintMeaning, HintSet};
 use crate::key::{Key, KeyRef};
 use crate::mutation::{self, Fault};
-use crate::policy::{Access, Policy, Settings, Slot, Unit};
+use crate::policy::{Access, Learned, Policy, Settings, Slot, Unit};
 use crate::read::Read;
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
 use partition::Partition;
@@ -124,6 +124,9 @@ struct Inner {
     budget_bytes: usize,
     used_bytes: AtomicUsize,
     policy: &'static Policy,
+    learned: Arc<dyn Learned>,
+    /// What is charged for it.
+    learned_bytes: AtomicUsize,
     /// What each partition's order is made with.
     settings: Settings,
     next_fill: AtomicU64,
@@ -158,6 +161,8 @@ impl Cache {
                 budget_bytes: options.budget_bytes,
                 used_bytes: AtomicUsize::new(0),
                 policy: options.policy,
+                learned,
+                learned_bytes: AtomicUsize::new(0),
                 settings,
                 next_fill: AtomicU64::new(0),
             }),
@@ -301,12 +306,37 @@ impl Cache {
     /// Drops all entries, ends all fills and has the policy begin anew: no ghost, frequency or statistic of what went
     /// before decides about what comes. The counted figures go on.
     pub fn reset(&self) {
-        let learned = (self.inner.policy.learned)(&self.inner.settings);
         for partition in &self.inner.partitions {
-            let order = (self.inner.policy.order)(&self.inner.settings, learned.clone());
+            let order = (self.inner.policy.order)(&self.inner.settings, self.inner.learned.clone());
             let freed = lock(partition).reset(order);
             self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
         }
+        // Last, because partitions that were not reset yet went on teaching.
+        self.inner.learned.forget();
+        self.charge_learned();
+    }
+
+    /// Tells the policy what a hint set stands for; to be called before the first access that has it.
+    pub fn define_hints(&self, set: HintSet, meaning: &HintMeaning) {
+        self.inner.learned.define_hints(set, meaning);
+        self.charge_learned();
+    }
+
+    /// What the policy has learned, as names with values, for `CACHE STATS`.
+    pub fn learned(&self) -> Vec<(String, String)> {
+        self.inner.learned.report()
+    }
+
+    /// Charges what is learned over all partitions; whether that has changed.
+    fn charge_learned(&self) -> bool {
+        let now = self.inner.learned.bytes();
+        if now == self.inner.learned_bytes.load(Ordering::Relaxed) {
+            return false;
+        }
+        let before = self.inner.learned_bytes.swap(now, Ordering::Relaxed);
+        self.inner.used_bytes.fetch_add(now, Ordering::Relaxed);
+        self.inner.used_bytes.fetch_sub(before, Ordering::Relaxed);
+        true
     }
 
     /// Keeps `key`, if it is cached, from being evicted until [`Cache::unpin`]; whether it is cached.
@@ -345,6 +375,7 @@ impl Cache {
     /// Panics if the structure contradicts itself; for tests and fuzzing.
     pub fn validate(&self) {
         let used: usize = self.inner.partitions.iter().map(|partition| lock(partition).validate()).sum();
+        let used = used + self.inner.learned_bytes.load(Ordering::Relaxed);
         assert_eq!(used, self.inner.used_bytes.load(Ordering::Relaxed), "bytes charged");
         // A policy whose own metadata passes the budget leaves no room for any entry.
         let within = used <= self.inner.budget_bytes || self.stats().entries == 0;
@@ -389,6 +420,8 @@ impl Cache {
         if before != now {
             self.inner.used_bytes.fetch_add(now, Ordering::Relaxed);
             self.inner.used_bytes.fetch_sub(before, Ordering::Relaxed);
+        }
+        if self.charge_learned() || before != now {
             self.make_room(partition, &forced(access), 0);
         }
     }

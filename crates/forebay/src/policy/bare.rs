@@ -3,9 +3,12 @@
 //! The simulator replays traces over it, and the conformance tests check policies with it: it panics when a policy
 //! breaks the contract of [`Order`], because that is a defect of the policy and never of the input.
 
+use std::sync::Arc;
+
 use hashbrown::HashMap;
 
-use super::{Access, Hits, MARKS_MAX, Order, Policy, Settings, Slot, Unit, Why};
+use super::{Access, Hits, Learned, MARKS_MAX, NothingLearned, Order, Policy, Settings, Slot, Unit, Why};
+use crate::hint::{HintMeaning, HintSet};
 
 /// One policy over one partition.
 pub struct Bare {
@@ -14,6 +17,7 @@ pub struct Bare {
     capacity: u64,
     used: u64,
     order: Box<dyn Order>,
+    learned: Arc<dyn Learned>,
     entries: Vec<Option<Entry>>,
     free: Vec<Slot>,
     slots: HashMap<u64, Slot, foldhash::fast::FixedState>,
@@ -43,7 +47,9 @@ pub enum Served {
 impl Bare {
     /// An empty cache.
     pub fn new(policy: &'static Policy, settings: &Settings) -> Bare {
-        Bare::with_order(policy.hits, settings, (policy.order)(settings, (policy.learned)(settings)))
+        let learned = (policy.learned)(settings);
+        let order = (policy.order)(settings, learned.clone());
+        Bare { learned, ..Bare::with_order(policy.hits, settings, order) }
     }
 
     /// An empty cache over an order that is in no table, as a test's model is.
@@ -51,9 +57,10 @@ impl Bare {
         Bare {
             hits,
             unit: settings.unit,
-            capacity: settings.capacity,
+            capacity: order.room(settings.capacity),
             used: 0,
             order,
+            learned: Arc::new(NothingLearned),
             entries: Vec::new(),
             free: Vec::new(),
             slots: HashMap::with_hasher(foldhash::fast::FixedState::default()),
@@ -170,8 +177,8 @@ impl Bare {
 
     /// Another capacity; what is too much goes, as far as it is not pinned.
     pub fn set_capacity(&mut self, capacity: u64) {
-        self.capacity = capacity;
         self.order.set_capacity(capacity);
+        self.capacity = self.order.room(capacity);
         self.shrink();
     }
 
@@ -209,6 +216,21 @@ impl Bare {
     /// Bytes of the policy's metadata beyond those per entry.
     pub fn ghost_bytes(&self) -> usize {
         self.order.ghost_bytes()
+    }
+
+    /// Bytes of what the policy learns beyond its order.
+    pub fn learned_bytes(&self) -> usize {
+        self.learned.bytes()
+    }
+
+    /// Says what a hint set stands for.
+    pub fn define_hints(&self, set: HintSet, meaning: &HintMeaning) {
+        self.learned.define_hints(set, meaning);
+    }
+
+    /// What the policy has learned, as names with values.
+    pub fn report(&self) -> Vec<(String, String)> {
+        self.learned.report()
     }
 
     /// Why `hash` stands where it stands, if it is cached.

@@ -42,7 +42,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::hint::HintSet;
+use crate::hint::{HintMeaning, HintSet};
 
 pub use choice::{Choice, choose, markdown_table};
 
@@ -275,6 +275,12 @@ pub trait Order: Send {
     /// The nominal share of the budget changed.
     fn set_capacity(&mut self, capacity: u64);
 
+    /// What is left for entries of a capacity that counts entries, once the policy has paid for its own metadata out
+    /// of it (CLIC, section 6.1). Where bytes are counted, metadata is charged as what it is.
+    fn room(&self, capacity: u64) -> u64 {
+        capacity
+    }
+
     /// Bytes of metadata beyond `entry_bytes` per entry: ghosts, sketches.
     fn ghost_bytes(&self) -> usize {
         0
@@ -291,11 +297,28 @@ pub trait Order: Send {
 ///
 /// An order gets its own type back through `Any`: `let any: Arc<dyn Any + Send + Sync> = learned; any.downcast()`.
 pub trait Learned: Send + Sync + Any {
-    /// Bytes that it occupies.
+    /// Bytes that it occupies, charged to the budget; asked for often, so it must be cheap.
     fn bytes(&self) -> usize {
         0
     }
+
+    /// Says what a hint set stands for, before the first access that has it. A set never changes its meaning.
+    fn define_hints(&self, set: HintSet, meaning: &HintMeaning) {
+        let _ = (set, meaning);
+    }
+
+    /// Forgets all that accesses taught. What was declared, as the meaning of hint sets, stays.
+    fn forget(&self) {}
+
+    /// What it has learned, for `CACHE STATS`: names with their values, the most important first, at most
+    /// [`REPORT_LINES_MAX`].
+    fn report(&self) -> Vec<(String, String)> {
+        Vec::new()
+    }
 }
+
+/// Lines of a [`Learned::report`].
+pub const REPORT_LINES_MAX: usize = 32;
 
 /// For policies that learn nothing beyond their order.
 pub struct NothingLearned;
