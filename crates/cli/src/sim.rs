@@ -10,6 +10,7 @@ use forebay::policy::Unit;
 use forebay_sim::catalog::Sample;
 use forebay_sim::cell::Contender;
 use forebay_sim::figures::{self, Row};
+use forebay_sim::hints::HintTypes;
 use forebay_sim::lab::{Lab, LabOptions, Progress, Silent, Size};
 use forebay_trace::TraceOptions;
 use forebay_workload::replay::format_names;
@@ -95,6 +96,9 @@ pub struct SimArgs {
     /// Also count each client by itself
     #[arg(long)]
     pub per_client: bool,
+    /// Hint types that policies see, all if not given
+    #[arg(long, value_name = "TYPES")]
+    pub hint_types: Option<String>,
     /// Instead: the least memory for this hit ratio
     #[arg(long, value_name = "RATIO", value_parser = share)]
     pub at_hit_ratio: Option<f64>,
@@ -174,6 +178,10 @@ fn options(args: &SimArgs) -> Result<LabOptions, CommandError> {
         warmup: args.warmup,
         sample: Sample { rate: args.sample, seed: args.seed },
         per_client: args.per_client,
+        hint_types: match &args.hint_types {
+            Some(names) => HintTypes::only(names.split(',').map(str::trim)),
+            None => HintTypes::ALL,
+        },
         trace: TraceOptions { format: args.trace_format.clone(), lenient: args.lenient },
         threads: args.threads.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN),
     })

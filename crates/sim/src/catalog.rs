@@ -4,7 +4,9 @@
 //! happens once in 500 traces. With a sample rate below 1 only keys whose hash falls into the sample are met at all
 //! (SHARDS: Waldspurger et al., FAST 2015).
 
-use forebay::hint::HintSet;
+use std::sync::Arc;
+
+use forebay::hint::{HintMeaning, HintSet};
 use forebay::policy::{Access, AccessKind};
 use forebay_trace::{Kind, Record, TraceError, TraceKey};
 use hashbrown::HashMap;
@@ -32,8 +34,10 @@ pub struct Request {
 }
 
 /// What happens in a trace.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Event {
+    /// What a hint set stands for, before the first request that has it.
+    Hints(HintSet, Arc<HintMeaning>),
     /// A key is asked for or written.
     Request(Request),
     /// A key is deleted.

@@ -151,6 +151,11 @@ impl Cell {
         for event in batch {
             match event {
                 Event::Request(request) => self.request(request),
+                Event::Hints(set, meaning) => {
+                    if let Machine::Online(cache, _) = &self.machine {
+                        cache.define_hints(*set, meaning);
+                    }
+                }
                 Event::Delete { hash } => {
                     if let Machine::Online(cache, _) = &mut self.machine {
                         cache.invalidate(*hash);
@@ -236,7 +241,9 @@ impl Cell {
     /// Bytes of the policy's metadata at the end; 0 for those that know the future, which nobody could build.
     pub fn metadata_bytes(&self) -> u64 {
         match &self.machine {
-            Machine::Online(cache, entry_bytes) => (cache.len() * entry_bytes + cache.ghost_bytes()) as u64,
+            Machine::Online(cache, entry_bytes) => {
+                (cache.len() * entry_bytes + cache.ghost_bytes() + cache.learned_bytes()) as u64
+            }
             Machine::Offline(_) => 0,
         }
     }

@@ -15,6 +15,7 @@ use thiserror::Error;
 use crate::catalog::{Catalog, Event, Sample};
 use crate::cell::{Cell, Contender, Counting};
 use crate::figures::Row;
+use crate::hints::{HintSets, HintTypes};
 
 /// Events handed to a thread at once.
 const BATCH_EVENTS: usize = 4096;
@@ -115,6 +116,8 @@ pub struct LabOptions {
     pub sample: Sample,
     /// Count clients apart.
     pub per_client: bool,
+    /// Which hint types policies get to see.
+    pub hint_types: HintTypes,
     /// How traces are read.
     pub trace: TraceOptions,
     /// Threads beside the one that reads.
@@ -286,13 +289,22 @@ impl<'a> Lab<'a> {
             // A thread that is gone has panicked, which ends the scope with its panic.
             senders.iter().for_each(|sender| drop(sender.send(batch.clone())));
         };
-        for record in forebay_trace::open_with(self.path, &self.options.trace)? {
+        let mut trace = forebay_trace::open_with(self.path, &self.options.trace)?;
+        let mut hints = HintSets::new(self.options.hint_types.clone());
+        while let Some(record) = trace.next() {
             let record = match record {
                 Err(error) if error.is_truncated() => break,
                 other => other?,
             };
-            batch.extend(self.catalog.event(&record, &mut place));
-            if batch.len() == BATCH_EVENTS {
+            if let Some(mut event) = self.catalog.event(&record, &mut place) {
+                if let Event::Request(request) = &mut event {
+                    let (set, new) = hints.meet(record.hints, trace.dictionary());
+                    request.access.hints = set;
+                    batch.extend(new.map(|(set, meaning)| Event::Hints(set, meaning)));
+                }
+                batch.push(event);
+            }
+            if batch.len() >= BATCH_EVENTS {
                 send(&mut batch);
             }
             records += 1;

@@ -323,8 +323,8 @@ impl Cache {
     }
 
     /// What the policy has learned, as names with values, for `CACHE STATS`.
-    pub fn learned(&self) -> Vec<(String, String)> {
-        self.inner.learned.report()
+    pub fn learned(&self, lines_max: usize) -> Vec<(String, String)> {
+        self.inner.learned.report(lines_max)
     }
 
     /// Charges what is learned over all partitions; whether that has changed.
@@ -407,11 +407,12 @@ impl Cache {
                 false => self.inner.used_bytes.fetch_sub(old - charged, Ordering::Relaxed),
             };
             partition.put(key, read, &access, entering.marked);
-            self.charge_policy(partition, &access);
         } else {
             let freed = partition.reject(slot);
             self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
         }
+        // A policy may remember what it kept out, too.
+        self.charge_policy(partition, &access);
     }
 
     /// Charges what the policy keeps beyond its entries, and makes room for its growth.
@@ -454,6 +455,10 @@ impl Cache {
         while !fits() {
             let Some(freed) = own.evict(access) else { break };
             self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
+        }
+        if !fits() && access.slot.is_none() && own.has_candidates() {
+            // The policy would rather keep all that it has: the newcomer lost, and takes nobody else's place.
+            return false;
         }
         // There is no newcomer in the other partitions: they must name a victim if they can.
         let forced = forced(access);
@@ -500,7 +505,44 @@ fn lock(partition: &Mutex<Partition>) -> MutexGuard<'_, Partition> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::POLICIES;
+    use crate::policy::{POLICIES, choose};
+    use crate::value::Value;
+    use crate::version::Version;
+
+    /// A newcomer that the policy turns away must not take a place in another partition.
+    #[test]
+    fn a_newcomer_that_loses_evicts_nobody() {
+        let choice = choose("clic:window=1000000").expect("known");
+        let read = Read { value: Some(Value::bytes(vec![7; 100])), version: Version::ZERO };
+        let (budget_bytes, policy_values) = (64 << 10, choice.values);
+        let cache = Cache::new(&CacheOptions { budget_bytes, partitions: 8, policy: choice.policy, policy_values });
+        for number in 0..5000 {
+            let key = Key::new(0, format!("key:{number}").as_bytes());
+            if let Begin::Lead(fill) = cache.begin_fill(&key) {
+                fill.complete(&read, &Context::default(), AccessKind::Read);
+            }
+        }
+        // Until its first window ends, CLIC keeps what came first; only its growing outqueue needs room.
+        let stats = cache.stats();
+        assert!(stats.rejections > 4000 && stats.evictions < stats.insertions, "{stats:?}");
+        cache.validate();
+    }
+
+    #[test]
+    fn a_reset_keeps_what_hints_mean_and_charges_for_it() {
+        let choice = choose("clic").expect("known");
+        let options =
+            CacheOptions { budget_bytes: 1 << 20, partitions: 2, policy: choice.policy, policy_values: vec![] };
+        let cache = Cache::new(&options);
+        let meaning =
+            HintMeaning { schema: 1, types: vec![b"t".as_slice().into()], values: vec![b"v".as_slice().into()] };
+        cache.define_hints(HintSet(1), &meaning);
+        let used = cache.stats().used_bytes;
+        assert!(used > 0, "meanings are charged");
+        cache.reset();
+        assert_eq!(cache.stats().used_bytes, used);
+        cache.validate();
+    }
 
     /// Within a partition a table finds keys by the low bits of their hashes and tells them apart by the seven highest.
     /// If all keys of a partition agreed in these, its table would be slow.

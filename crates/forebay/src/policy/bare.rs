@@ -229,8 +229,8 @@ impl Bare {
     }
 
     /// What the policy has learned, as names with values.
-    pub fn report(&self) -> Vec<(String, String)> {
-        self.learned.report()
+    pub fn report(&self, lines_max: usize) -> Vec<(String, String)> {
+        self.learned.report(lines_max)
     }
 
     /// Why `hash` stands where it stands, if it is cached.

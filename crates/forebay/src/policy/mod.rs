@@ -11,6 +11,7 @@ mod cacheus;
 mod camp;
 mod car;
 mod choice;
+mod clic;
 mod clock;
 #[cfg(test)]
 mod conformance;
@@ -18,6 +19,8 @@ mod fifo;
 mod gdsf;
 mod ghost;
 mod heap;
+#[cfg(test)]
+mod hinted;
 mod history;
 mod hyperbolic;
 mod lecar;
@@ -34,6 +37,7 @@ mod s3_fifo;
 mod sieve;
 mod sketch;
 mod slru;
+mod tq;
 mod two_q;
 mod w_tinylfu;
 
@@ -67,6 +71,11 @@ pub const POLICIES: &[&Policy] = &[
     &s3_fifo::S3_FIFO,
     &sieve::SIEVE,
     &w_tinylfu::W_TINYLFU,
+    &tq::TQ,
+    &clic::CLIC,
+    &clic::CLIC_TOP_K,
+    &clic::CLIC_TREE,
+    &clic::CLIC_G,
 ];
 
 /// One policy, declared once.
@@ -310,15 +319,12 @@ pub trait Learned: Send + Sync + Any {
     /// Forgets all that accesses taught. What was declared, as the meaning of hint sets, stays.
     fn forget(&self) {}
 
-    /// What it has learned, for `CACHE STATS`: names with their values, the most important first, at most
-    /// [`REPORT_LINES_MAX`].
-    fn report(&self) -> Vec<(String, String)> {
+    /// What it has learned, for `CACHE STATS`: names with their values, the most important first, at most `lines_max`.
+    fn report(&self, lines_max: usize) -> Vec<(String, String)> {
+        let _ = lines_max;
         Vec::new()
     }
 }
-
-/// Lines of a [`Learned::report`].
-pub const REPORT_LINES_MAX: usize = 32;
 
 /// For policies that learn nothing beyond their order.
 pub struct NothingLearned;
