@@ -12,6 +12,7 @@ use forebay_sim::cell::Contender;
 use forebay_sim::figures::{self, Row};
 use forebay_sim::hints::HintTypes;
 use forebay_sim::lab::{Lab, LabOptions, Progress, Silent, Size};
+use forebay_sim::machine::Division;
 use forebay_trace::TraceOptions;
 use forebay_workload::replay::format_names;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -96,6 +97,9 @@ pub struct SimArgs {
     /// Also count each client by itself
     #[arg(long)]
     pub per_client: bool,
+    /// Give each client a cache of its own: equal parts, or some shares and the others what is left (1=0.5,2=20%)
+    #[arg(long, value_name = "equal|CLIENT=SHARE,..", value_parser = Division::parse)]
+    pub partition: Option<Division>,
     /// Hint types that policies see, all if not given
     #[arg(long, value_name = "TYPES")]
     pub hint_types: Option<String>,
@@ -178,6 +182,7 @@ fn options(args: &SimArgs) -> Result<LabOptions, CommandError> {
         warmup: args.warmup,
         sample: Sample { rate: args.sample, seed: args.seed },
         per_client: args.per_client,
+        division: args.partition.clone().unwrap_or(Division::Shared),
         hint_types: match &args.hint_types {
             Some(names) => HintTypes::only(names.split(',').map(str::trim)),
             None => HintTypes::ALL,

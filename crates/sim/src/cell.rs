@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use forebay::policy::bare::{Bare, Served};
-use forebay::policy::{AccessKind, Choice, PolicyError, Unit, choose};
+use forebay::policy::{AccessKind, Choice, PolicyError, choose};
 
 use crate::catalog::{Catalog, Event, Request};
 use crate::levels::Levels;
-use crate::offline::{Offline, Rule};
+use crate::machine::Machine;
+use crate::offline::Rule;
 
 /// Names of the policies that know the future.
 pub const OFFLINE: &[(&str, Rule)] = &[("belady", Rule::Belady), ("opt", Rule::Opt)];
@@ -104,11 +104,6 @@ pub struct Counting {
     pub sample_rate: f64,
 }
 
-enum Machine {
-    Online(Box<Bare>, usize),
-    Offline(Offline),
-}
-
 /// One policy at one size.
 pub struct Cell {
     machine: Machine,
@@ -124,15 +119,8 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// An empty cache of `capacity` units.
-    pub fn new(contender: &Contender, unit: Unit, capacity: u64, counting: Counting) -> Cell {
-        let machine = match contender {
-            Contender::Online(choice) => {
-                let cache = Bare::new(choice.policy, &choice.settings(unit, capacity));
-                Machine::Online(Box::new(cache), choice.policy.entry_bytes)
-            }
-            Contender::Offline(_, rule) => Machine::Offline(Offline::new(*rule, unit, capacity)),
-        };
+    /// Over an empty cache.
+    pub fn new(machine: Machine, counting: Counting) -> Cell {
         Cell {
             machine,
             counting,
@@ -151,23 +139,13 @@ impl Cell {
         for event in batch {
             match event {
                 Event::Request(request) => self.request(request),
-                Event::Hints(set, meaning) => {
-                    if let Machine::Online(cache, _) = &self.machine {
-                        cache.define_hints(*set, meaning);
-                    }
-                }
-                Event::Delete { hash } => {
-                    if let Machine::Online(cache, _) = &mut self.machine {
-                        cache.invalidate(*hash);
-                    }
-                }
+                Event::Hints(set, meaning) => self.machine.define_hints(*set, meaning),
+                Event::Delete { hash } => self.machine.delete(*hash),
                 Event::End { txn, committed } => {
                     if let Some(levels) = &mut self.levels {
                         levels.end(*txn, *committed);
                     }
-                    if let Machine::Online(cache, _) = &mut self.machine {
-                        cache.ended(*txn, *committed);
-                    }
+                    self.machine.ended(*txn, *committed);
                 }
             }
         }
@@ -176,10 +154,7 @@ impl Cell {
 
     fn request(&mut self, request: &Request) {
         let access = &request.access;
-        let hit = match &mut self.machine {
-            Machine::Online(cache, _) => cache.access(*access) == Served::Hit,
-            Machine::Offline(cache) => cache.access(request),
-        };
+        let hit = self.machine.access(request);
         self.seen += 1;
         let counts = match access.kind {
             AccessKind::Read => true,
@@ -227,25 +202,18 @@ impl Cell {
     /// Cached keys that have helped no transaction since they came in.
     pub fn unhelpful_keys(&self, catalog: &Catalog) -> Option<u64> {
         let levels = self.levels.as_ref()?;
-        let cached = catalog.keys().filter(|&(hash, key)| self.contains(hash, key));
+        let cached = catalog.keys().filter(|&(hash, key)| self.machine.contains(hash, key));
         Some(cached.filter(|&(_, key)| !levels.has_helped(key)).count() as u64)
-    }
-
-    fn contains(&self, hash: u64, key: u32) -> bool {
-        match &self.machine {
-            Machine::Online(cache, _) => cache.contains(hash),
-            Machine::Offline(cache) => cache.contains(key),
-        }
     }
 
     /// Bytes of the policy's metadata at the end; 0 for those that know the future, which nobody could build.
     pub fn metadata_bytes(&self) -> u64 {
-        match &self.machine {
-            Machine::Online(cache, entry_bytes) => {
-                (cache.len() * entry_bytes + cache.ghost_bytes() + cache.learned_bytes()) as u64
-            }
-            Machine::Offline(_) => 0,
-        }
+        self.machine.metadata_bytes()
+    }
+
+    /// What the policy has learned at the end.
+    pub fn report(&self, lines_max: usize) -> Vec<(String, String)> {
+        self.machine.report(lines_max)
     }
 
     /// Nanoseconds of one thread for each request.

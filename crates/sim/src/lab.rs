@@ -16,6 +16,7 @@ use crate::catalog::{Catalog, Event, Sample};
 use crate::cell::{Cell, Contender, Counting};
 use crate::figures::Row;
 use crate::hints::{HintSets, HintTypes};
+use crate::machine::{Division, Machine};
 
 /// Events handed to a thread at once.
 const BATCH_EVENTS: usize = 4096;
@@ -116,6 +117,8 @@ pub struct LabOptions {
     pub sample: Sample,
     /// Count clients apart.
     pub per_client: bool,
+    /// How clients share the memory.
+    pub division: Division,
     /// Which hint types policies get to see.
     pub hint_types: HintTypes,
     /// How traces are read.
@@ -245,7 +248,9 @@ impl<'a> Lab<'a> {
         // A sample of the keys needs the same sample of the memory.
         let capacity = |size: u64| ((size as f64 * options.sample.rate).round() as u64).max(1);
         let new = |&(contender, size, _): &(&Contender, u64, &str)| {
-            Cell::new(contender, options.unit, capacity(size), counting)
+            let clients = self.catalog.clients.iter().copied();
+            let room = (options.unit, capacity(size));
+            Cell::new(Machine::divided(contender, room, &options.division, clients), counting)
         };
         let mut cells: Vec<Cell> = runs.iter().map(new).collect();
         self.progress.begin("replaying", Some(self.records));

@@ -94,6 +94,7 @@ fn check(path: &Path, rows: &[&Row]) -> (Vec<String>, BTreeMap<String, f64>) {
         warmup: 0.0,
         sample: Sample { rate: 1.0, seed: 0 },
         per_client: false,
+        division: forebay_sim::machine::Division::Shared,
         hint_types: forebay_sim::hints::HintTypes::ALL,
         trace: TraceOptions::default(),
         threads: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),

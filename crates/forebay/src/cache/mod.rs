@@ -241,33 +241,37 @@ impl Cache {
     /// Makes a group of commits visible as a whole and undoes one hold for each time its key stands in `held`. `group`
     /// names each key once, with its last value, or `None` where that is not known exactly: the entry is removed.
     pub fn publish(&self, group: &[(Key, Option<Read>)], held: &[Key]) {
-        self.publish_group(group);
+        self.publish_group(group, &[]);
         self.release(held);
     }
 
     /// As [`Cache::publish`], for a commit that was not held, since its keys stay locked until it is published: the
     /// fills that were begun without their locks end now.
-    pub fn publish_locked(&self, group: &[(Key, Option<Read>)]) {
+    pub fn publish_locked(&self, group: &[(Key, Option<Read>)], context: &Context) {
         for (key, _) in group {
             self.inner.partition(key.borrow()).end_flight(key, None);
         }
-        self.publish_group(group);
+        self.publish_group(group, std::slice::from_ref(context));
     }
 
-    fn publish_group(&self, group: &[(Key, Option<Read>)]) {
+    /// Makes a group visible as a whole. `contexts` says of each key what the policy may know of its last write; of the
+    /// keys beyond its end, what it says of its own last one.
+    pub(crate) fn publish_group(&self, group: &[(Key, Option<Read>)], contexts: &[Context]) {
+        let context_of = |at: usize| contexts.get(at).or(contexts.last()).copied().unwrap_or_default();
         if mutation::on(Fault::PublishedKeyByKey) && group.len() > 1 {
-            return group.iter().for_each(|one| self.publish_group(std::slice::from_ref(one)));
+            let each = group.iter().enumerate();
+            return each.for_each(|(at, one)| self.publish_group(std::slice::from_ref(one), &[context_of(at)]));
         }
         if let [(key, Some(read))] = group {
             // One key changes at one moment by itself.
-            return self.publish_one(key, read, false);
+            return self.publish_one(key, read, &context_of(0), false);
         }
         for (key, _) in group {
             self.inner.partition(key.borrow()).mark(key.borrow());
         }
-        for (key, read) in group {
+        for (at, (key, read)) in group.iter().enumerate() {
             match read {
-                Some(read) => self.publish_one(key, read, true),
+                Some(read) => self.publish_one(key, read, &context_of(at), true),
                 None => self.remove(key),
             }
         }
@@ -276,10 +280,10 @@ impl Cache {
         }
     }
 
-    fn publish_one(&self, key: &Key, read: &Read, marked: bool) {
+    fn publish_one(&self, key: &Key, read: &Read, context: &Context, marked: bool) {
         let hash = key.borrow().hash64();
         let mut partition = self.inner.partition_of(hash);
-        let entering = Entering { context: &Context::default(), kind: AccessKind::Write, marked };
+        let entering = Entering { context, kind: AccessKind::Write, marked };
         self.install(&mut partition, hash, key, read, entering);
     }
 

@@ -32,7 +32,7 @@ use futures_util::future::BoxFuture;
 use hashbrown::HashTable;
 
 use super::locks::{Locks, Owner, Pending};
-use super::placed::{Placed, Rest};
+use super::placed::{Caching, Placed, Rest};
 use super::settled::{self, Failure, Settled, Settlement};
 use crate::cache::Cache;
 use crate::key::Key;
@@ -59,8 +59,8 @@ pub(super) struct Submission {
     pub(super) commit: Commit,
     /// The commits whose results it read.
     pub(super) depends: Vec<Settled>,
-    /// Its keys are to leave the cache when it is published.
-    pub(super) uncached: bool,
+    /// What is to become of its keys in the cache when it is published.
+    pub(super) caching: Caching,
 }
 
 /// The group committer of one engine.
@@ -126,7 +126,7 @@ impl Committer {
         queue.next_place += 1;
         queue.unsettled.insert(place, settled.clone());
         self.cache.hold(submission.commit.writes.iter().map(|write| &write.key));
-        let Submission { owner, held, commit, depends, uncached } = submission;
+        let Submission { owner, held, commit, depends, caching } = submission;
         if mutation::on(Fault::CacheBeforeStore) {
             let early = |write: &crate::store::Write| Read { value: write.after.clone(), version: commit.version };
             let early = commit.writes.iter().map(|write| (write.key.clone(), Some(early(write))));
@@ -134,7 +134,7 @@ impl Committer {
         }
         if !ordered {
             drop(queue);
-            let placed = Placed { commit, place, depends, settle, locked: Some((owner, held)), uncached };
+            let placed = Placed { commit, place, depends, settle, locked: Some((owner, held)), caching };
             self.drive(vec![placed]);
             return settled;
         }
@@ -151,7 +151,7 @@ impl Committer {
         }
         // Under the queue's lock: places rise in the order in which locks are handed on.
         self.locks.hand_over(owner, &held, results);
-        queue.placed.push_back(Placed { commit, place, depends, settle, locked: None, uncached });
+        queue.placed.push_back(Placed { commit, place, depends, settle, locked: None, caching });
         let idle = !mem::replace(&mut queue.running, true);
         drop(queue);
         if idle {
@@ -378,6 +378,7 @@ impl Committer {
             self.cache.prefetch(&hashes);
         }
         let mut last: Vec<(Key, Option<Read>)> = Vec::with_capacity(hashes.len());
+        let mut contexts = Vec::with_capacity(hashes.len());
         // Where each key stands in `last`, and for each write where its key stands there, and its place.
         let mut index = HashTable::<(u64, usize)>::with_capacity(hashes.len());
         let mut results: Vec<(usize, u64)> = Vec::with_capacity(hashes.len());
@@ -394,17 +395,18 @@ impl Committer {
                 // Where others write too, only the store can say what came of it: without that the key leaves the
                 // cache.
                 let known = actual.or_else(|| owned.then_some(Read { value: after, version }));
-                let read = known.filter(|_| !placed.uncached);
+                let read = known.filter(|_| !placed.caching.uncached);
                 let at = match index.find(hash, |(_, at)| last[*at].0 == key) {
                     Some((_, at)) => *at,
                     None => last.len(),
                 };
                 results.push((at, placed.place));
                 match last.get_mut(at) {
-                    Some((_, overtaken)) => *overtaken = read,
+                    Some((_, overtaken)) => (*overtaken, contexts[at]) = (read, placed.caching.context),
                     None => {
                         index.insert_unique(hash, (hash, at), |(hash, _)| *hash);
                         last.push((key, read));
+                        contexts.push(placed.caching.context);
                     }
                 }
             }
@@ -419,7 +421,7 @@ impl Committer {
         if !current(&*self.store) {
             last.iter_mut().for_each(|(_, read)| *read = None);
         }
-        self.cache.publish(&last, &[]);
+        self.cache.publish_group(&last, &contexts);
         self.cache.release(results.iter().map(|(at, _)| &last[*at].0));
         if !current(&*self.store) {
             last.iter().for_each(|(key, _)| self.cache.remove(key));

@@ -1,5 +1,6 @@
 //! Replacement by worth at age (`curve.rs`): of a sample of pages the one of least worth goes, and a newcomer comes in
-//! if it is worth more.
+//! if it is worth more. The next ones of the sample are looked at again the next time, beside fewer new ones, so that
+//! few looks find a page of very little worth.
 
 use super::super::random::Random;
 use super::super::{Access, Order, Settings, Slot, Unit, Why};
@@ -19,6 +20,12 @@ struct Page {
     slot: Slot,
     weight: u32,
 }
+
+/// Pages that are looked at again the next time.
+const POOL_MAX: usize = 8;
+
+/// A page that might go: its worth, its age, its slot.
+type Candidate = (f32, u32, Slot);
 
 /// Where a slot's page is: its index among those that may go, or with the highest bit among those that are pinned.
 type Place = u32;
@@ -49,6 +56,8 @@ pub(super) struct Sampled {
     pages: Vec<Page>,
     pinned: Vec<Page>,
     places: Vec<Place>,
+    /// The next ones of the last sample, or whoever has their slots now.
+    pool: Vec<Slot>,
 }
 
 impl Sampled {
@@ -63,6 +72,7 @@ impl Sampled {
             pages: Vec::new(),
             pinned: Vec::new(),
             places: Vec::new(),
+            pool: Vec::with_capacity(POOL_MAX + 1),
         };
         order.bound_outqueue();
         order
@@ -135,22 +145,55 @@ impl Sampled {
         curve.map_or(0.0, |curve| curve[curve::bin(age)]) / weight.max(1) as f32
     }
 
+    fn candidate(&self, page: &Page) -> Candidate {
+        let age = self.tracker.age(page.request);
+        (self.worth(page.class, age, page.weight), age, page.slot)
+    }
+
     /// The page of least worth of a sample; of equal ones the oldest.
-    fn least(&mut self) -> Option<(f32, Slot)> {
-        let all = self.pages.len() <= self.shape.samples;
-        let count = self.pages.len().min(self.shape.samples);
-        let mut least: Option<(f32, u32, Slot)> = None;
-        for at in 0..count {
-            let page = self.pages[if all { at } else { self.random.index(self.pages.len()) }];
-            let age = self.tracker.age(page.request);
-            let worth = self.worth(page.class, age, page.weight);
-            let lower = |&(least, oldest, _): &(f32, u32, Slot)| worth < least || (worth == least && age > oldest);
-            if least.as_ref().is_none_or(lower) {
-                least = Some((worth, age, page.slot));
+    fn least(&mut self) -> Option<Candidate> {
+        if self.pages.len() <= self.shape.samples + POOL_MAX {
+            let all = self.pages.iter().map(|page| self.candidate(page));
+            return all.reduce(|least, other| if before(&other, &least) { other } else { least });
+        }
+        let mut best = [(0.0, 0, 0); POOL_MAX + 1];
+        let mut len = 0;
+        for at in 0..self.pool.len() {
+            let place = self.place(self.pool[at]) as usize;
+            if let Some(page) = self.pages.get(place) {
+                insert(&mut best, &mut len, self.candidate(page));
             }
         }
-        least.map(|(worth, _, slot)| (worth, slot))
+        for _ in 0..self.shape.samples {
+            let page = self.pages[self.random.index(self.pages.len())];
+            insert(&mut best, &mut len, self.candidate(&page));
+        }
+        self.pool.clear();
+        self.pool.extend(best[..len].iter().skip(1).map(|candidate| candidate.2));
+        // If it stays, because the newcomer is worth less, it is the first to be looked at again.
+        self.pool.truncate(POOL_MAX - 1);
+        self.pool.push(best[0].2);
+        Some(best[0])
     }
+}
+
+/// Whether a page goes before another.
+fn before(one: &Candidate, other: &Candidate) -> bool {
+    one.0 < other.0 || (one.0 == other.0 && one.1 > other.1)
+}
+
+/// Puts a candidate into its place among the best, if it is one of them and not there yet.
+fn insert(best: &mut [Candidate; POOL_MAX + 1], len: &mut usize, candidate: Candidate) {
+    let mut at = *len;
+    while at > 0 && before(&candidate, &best[at - 1]) {
+        at -= 1;
+    }
+    if at > POOL_MAX || best[..*len].iter().any(|other| other.2 == candidate.2) {
+        return;
+    }
+    *len = (*len + 1).min(POOL_MAX + 1);
+    best.copy_within(at..*len - 1, at + 1);
+    best[at] = candidate;
 }
 
 impl Order for Sampled {
@@ -198,12 +241,12 @@ impl Order for Sampled {
         if incoming.slot.is_none() {
             let class = self.tracker.class(self.tracker.newcomer(incoming).cell);
             let worth = self.worth(class, 0, self.unit.weight(incoming.size));
-            if !least.is_some_and(|(least, _)| worth > least) {
+            if !least.is_some_and(|(least, ..)| worth > least) {
                 self.tracker.refuse(incoming);
                 return None;
             }
         }
-        least.map(|(_, slot)| slot)
+        least.map(|(.., slot)| slot)
     }
 
     fn withdraw(&mut self, slot: Slot) {

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use super::{Committer, conflict};
 use crate::read::Read;
 use crate::store::{Commit, CommitOutcome, Write};
+use crate::txn::placed::Caching;
 use crate::txn::settled::Failure;
 
 /// What became of a commit that was to be done at once.
@@ -25,12 +26,12 @@ pub(in crate::txn) enum Now {
 impl Committer {
     /// Commits and publishes at once, if the store never waits and nothing is on its way: what is may be earlier
     /// results of the same keys. The keys are locked, and stay so; if `uncached` they leave the cache.
-    pub(in crate::txn) fn commit_now(&self, commit: Commit, uncached: bool) -> Now {
+    pub(in crate::txn) fn commit_now(&self, commit: Commit, caching: Caching) -> Now {
         if !self.is_idle() {
             return Now::Later(commit);
         }
         let _guard = self.watch_for_panic(true);
-        let now = self.apply_now(commit, uncached);
+        let now = self.apply_now(commit, caching);
         if matches!(now, Now::Unknown) {
             self.stop_for_good();
         }
@@ -57,17 +58,17 @@ impl Committer {
 
     /// As [`Committer::commit_now`], for who has asked whether the committer is idle. Takes no lock of the committer's:
     /// its caller may hold the lock table's, which is taken under the committer's elsewhere.
-    pub(in crate::txn) fn apply_now(&self, commit: Commit, uncached: bool) -> Now {
+    pub(in crate::txn) fn apply_now(&self, commit: Commit, caching: Caching) -> Now {
         match self.store.commit_now(&commit) {
             Some(CommitOutcome::Committed(changed)) => {
                 let version = commit.version;
                 let read = |write: Write| {
                     let actual = changed.iter().find(|(key, _)| *key == write.key).map(|(_, read)| read.clone());
                     let read = actual.unwrap_or(Read { value: write.after, version });
-                    (write.key, (!uncached).then_some(read))
+                    (write.key, (!caching.uncached).then_some(read))
                 };
                 let group: SmallVec<[_; 1]> = commit.writes.into_iter().map(read).collect();
-                self.cache.publish_locked(&group);
+                self.cache.publish_locked(&group, &caching.context);
                 Now::Published
             }
             Some(CommitOutcome::Conflict(keys)) => Now::Failed(Failure::Conflict(conflict(&keys))),
