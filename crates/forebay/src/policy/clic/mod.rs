@@ -194,7 +194,12 @@ const AGED: &[Parameter] = &[
         range: (0.0, 0.999),
     },
     LEAVES,
-    Parameter { name: "samples", summary: "new entries looked at for each victim", default: 8.0, range: (1.0, 1024.0) },
+    Parameter {
+        name: "samples",
+        summary: "new entries looked at for each victim",
+        default: 16.0,
+        range: (1.0, 1024.0),
+    },
     Parameter {
         name: "past",
         summary: "1: how often and how long ago a page was asked for are hints, too; 0: only those of clients",
