@@ -16,7 +16,7 @@ FUZZ_TARGETS := decoder commands store_file traces
 SOAK_SECONDS ?= 1800
 
 .PHONY: help setup setup-run run test check format lint deny docs nightly forever fuzz soak bench bench-full \
-	setup-bench doc clean
+	setup-bench doc clean figure figures
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,12 @@ bench: setup-bench ## comparisons with redis-server, memcached and redb, the usu
 	target/dist/library --markdown target/bench-library.md
 	target/dist/entries --markdown target/bench-entries.md
 	target/dist/memory --forebay target/dist/forebay --memory-mib 64 --seconds 20
+
+figure: setup-run ## one figure of a paper over real traces: NAME=clic-6; NAME=list shows all (FOREBAY_TRACES=folder)
+	cargo run --release --locked -p forebay-figures -- $(NAME)
+
+figures: setup-run ## all of them
+	cargo run --release --locked -p forebay-figures -- all
 
 bench-full: setup-bench ## all of them, also 1 KiB, two threads, an hour of churn in parts: about two hours
 	$(BENCH_BUILD)

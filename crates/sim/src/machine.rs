@@ -111,7 +111,9 @@ impl Machine {
 
     /// A key is deleted.
     pub fn delete(&mut self, hash: u64) {
-        self.each(&mut |cache| drop(cache.invalidate(hash)));
+        self.each(&mut |cache| {
+            cache.invalidate(hash);
+        });
     }
 
     /// A transaction ended.

@@ -78,10 +78,11 @@ fn rows(path: &Path, policies: &[String], sizes: &BTreeSet<u64>, types: HintType
     lab.curves().expect("a sound trace")
 }
 
-/// As users choose the policy of a row: TQ with several shares, of which the best counts.
+/// As users choose the policy of a row: TQ with several shares, of which the best counts, and distances that are never
+/// forgotten.
 fn choices(policy: &str) -> Vec<String> {
     match policy {
-        "tq" => TQ_SHARES.iter().map(|share| format!("tq:low={share}")).collect(),
+        "tq" => TQ_SHARES.iter().map(|share| format!("tq:low={share},history=100")).collect(),
         other => vec![other.to_owned()],
     }
 }
