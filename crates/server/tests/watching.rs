@@ -66,7 +66,8 @@ async fn hints_have_clear_errors() {
     assert!(peer.say("HINT USE 1").await.starts_with("-ERR no hint set"));
 }
 
-/// The policy learns from hints on the wire, of reads and of writes, and says what; EXPLAIN names hint set and priority.
+/// The policy learns from hints on the wire, of reads and of writes, and says what; EXPLAIN names hint set and
+/// priority.
 #[tokio::test]
 async fn a_policy_learns_from_hints_on_the_wire() {
     for name in ["clic", "clic-top-k", "clic-tree", "clic-g"] {

@@ -1,8 +1,8 @@
 //! The simulator: real traces over the same policy code as the live cache, without a server.
 //!
 //! * [`lab`]: many policies at many sizes over one trace: what `forebay sim` shows. [`catalog`] knows its keys,
-//!   [`hints`] what its hint sets stand for, [`cell`] is one policy at one size, [`machine`] its cache, [`offline`] has those that know the future, [`levels`] follows transactions,
-//!   [`figures`] are the results.
+//!   [`hints`] what its hint sets stand for, [`cell`] is one policy at one size, [`machine`] its cache, [`offline`] has
+//!   those that know the future, [`levels`] follows transactions, [`figures`] are the results.
 //! * [`bare`]: a policy alone over `(key hash, size)` requests; what the reference hit counts are checked with.
 //! * [`replay`]: a trace through the live cache, with its keys, values and fills; what a server's hit ratio is compared
 //!   with.

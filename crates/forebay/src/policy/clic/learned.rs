@@ -93,7 +93,8 @@ struct Known {
 pub(super) struct Table {
     /// Rises by one with each table.
     pub generation: u64,
-    /// By class, ascending; equal priorities are one class, and class 0 has priority 0. With [`Method::Aged`]: of leaves.
+    /// By class, ascending. Classes are leaves of the tree; without one equal priorities are one class, and class 0 has
+    /// priority 0.
     pub priorities: Vec<f64>,
     /// With [`Method::Aged`]: by class, the worth of a page by the bin of its age.
     pub curves: Vec<[f32; BINS]>,

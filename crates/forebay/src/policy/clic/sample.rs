@@ -154,7 +154,11 @@ mod tests {
     proptest! {
         /// Counted in maps, window by window.
         #[test]
-        fn equals_a_map(windows in prop::collection::vec(prop::collection::vec((0u32..5, 1u32..9, any::<bool>()), 0..40), 1..8)) {
+        fn equals_a_map(
+            windows in prop::collection::vec(
+                prop::collection::vec((0u32..5, 1u32..9, any::<bool>()), 0..40), 1..8,
+            ),
+        ) {
             let (mut sample, mut random) = (Sample::new(100, 0.5), Random::new(1));
             let mut model = BTreeMap::<(u32, Outcome), f32>::new();
             for window in windows {

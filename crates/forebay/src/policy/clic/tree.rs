@@ -14,8 +14,8 @@ use super::sample::Outcome;
 /// Outcomes that a leaf has at least.
 const LEAF_OUTCOMES_MIN: f64 = 40.0;
 
-/// What the best of all cuts through values sorted by chance gains at most for each value more, in noise of one cut: all
-/// that the values differ.
+/// What the best of all cuts through values sorted by chance gains at most for each value more, in noise of one cut:
+/// all that the values differ.
 const NOISE_PER_VALUE: f64 = 1.0;
 
 /// What a single cut has to gain beyond its noise, in its noise: many are tried.
