@@ -164,7 +164,7 @@ impl Tq {
         }
     }
 
-    fn expect(&self, page: &Page) -> Expected {
+    fn next_read(&self, page: &Page) -> Expected {
         let distance = if page.reads > 0 { page.mean } else { self.mean };
         Reverse((self.now + distance as u64, self.now))
     }
@@ -173,7 +173,7 @@ impl Tq {
     fn place(&mut self, slot: Slot, high: bool) {
         if high {
             self.pages[slot as usize].written = Some(self.now);
-            self.expected[slot as usize] = self.expect(&self.pages[slot as usize]);
+            self.expected[slot as usize] = self.next_read(&self.pages[slot as usize]);
         }
         self.lists.set_note(slot, u8::from(high));
         if self.lists.list_of(slot) != Some(PINNED) {
