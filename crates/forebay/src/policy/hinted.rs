@@ -201,6 +201,7 @@ impl Clic {
 
     fn request(&mut self, access: &Access, before: Option<(u64, u32)>) {
         if self.log.len() == self.window {
+            let highest = self.priorities.values().copied().fold(0.0, f64::max);
             for set in 0..SETS {
                 let requests = self.log.iter().filter(|entry| entry.0 == set).count() as f64;
                 // Space-Saving counts re-references only of what it tracks.
@@ -211,7 +212,10 @@ impl Clic {
                 let (reads, distance) = (distances.len() as f64, distances.iter().sum::<f64>());
                 let known = requests > 0.0 && reads > 0.0;
                 let new = if known { (reads / requests) / (distance / reads) } else { 0.0 };
-                self.priorities.insert(set, new + (1.0 - self.decay) * self.priority(set));
+                // What has faded for good is 0.
+                let faded = (1.0 - self.decay) * self.priority(set);
+                let faded = if faded > highest * 1e-9 { faded } else { 0.0 };
+                self.priorities.insert(set, new + faded);
             }
             self.log.clear();
         }
