@@ -74,6 +74,15 @@ bench: setup-bench ## comparisons with redis-server, memcached and redb, the usu
 	target/dist/memory --forebay target/dist/forebay --memory-mib 64 --seconds 20
 	target/dist/postgres --runs 1 --seconds 3 --writes 200 --markdown target/bench-postgres.md
 
+figure: setup-run ## a figure of a paper: NAME=clic-6 or detox-8; NAME=list names all (CLIC's want FOREBAY_TRACES=folder)
+	case '$(NAME)' in \
+	detox-*) cargo run --release --locked -p forebay-bench --bin figure -- --name $(NAME) $(if $(FULL),--full);; \
+	*) cargo run --release --locked -p forebay-figures -- $(NAME);; esac
+
+figures: setup-run ## all of them; FULL=1 for hours
+	cargo run --release --locked -p forebay-bench --bin figure -- $(if $(FULL),--full)
+	cargo run --release --locked -p forebay-figures -- all
+
 bench-full: setup-bench ## all of them, also 1 KiB, two threads, an hour of churn in parts: about two hours
 	$(BENCH_BUILD)
 	target/dist/server --full --markdown target/bench-server.md
@@ -83,12 +92,6 @@ bench-full: setup-bench ## all of them, also 1 KiB, two threads, an hour of chur
 	target/dist/postgres --runs 7 --markdown target/bench-postgres.md
 
 BENCH_BUILD = cargo build --profile dist --locked -p forebay-cli -p forebay-bench
-
-figure: setup-run ## a figure of a paper: NAME=detox-8 writes data and picture into target/figures; FULL=1 for hours
-	cargo run --release --locked -p forebay-bench --bin figure -- --name $(NAME) $(if $(FULL),--full)
-
-figures: setup-run ## all of them
-	cargo run --release --locked -p forebay-bench --bin figure -- $(if $(FULL),--full)
 
 doc: setup-run ## the library's documentation, and the generated tables in docs/
 	FOREBAY_UPDATE_DOCS=1 cargo test --locked $(PACKAGES) fresh

@@ -9,6 +9,7 @@ use forebay::policy::Unit;
 use forebay_sim::ahead::{Prefetch, PrefetchTally};
 use forebay_sim::catalog::{Catalog, Event, Sample};
 use forebay_sim::cell::{Cell, Contender, Counting};
+use forebay_sim::machine::Machine;
 use forebay_workload::generate::{self, Options, Workload};
 
 /// One workload, and how it is judged.
@@ -53,7 +54,8 @@ impl Run {
         let capacity = (catalog.len() as f64 * share) as u64;
         let cell = |policy: &&str| {
             let contender = Contender::parse(policy).expect("known");
-            ((*policy).to_owned(), Cell::new(&contender, Unit::Entries, capacity, counting, &graphs))
+            let machine = Machine::new(&contender, Unit::Entries, capacity);
+            ((*policy).to_owned(), Cell::new(&contender, machine, capacity, counting, &graphs))
         };
         let mut cells: HashMap<String, Cell> = policies.iter().map(cell).collect();
         let (mut place, mut batch) = (0, Vec::new());

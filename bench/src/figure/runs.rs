@@ -7,6 +7,7 @@ use forebay::policy::Unit;
 use forebay_sim::ahead::Prefetch;
 use forebay_sim::catalog::{Catalog, Event, Sample};
 use forebay_sim::cell::{Cell, Contender, Counting};
+use forebay_sim::machine::Machine;
 use forebay_workload::generate::{self, Options, Workload};
 
 use super::{Scale, Series};
@@ -71,7 +72,10 @@ impl Run {
         let mut cells: Vec<(u64, Cell)> = contenders
             .iter()
             .flat_map(|contender| shares.iter().map(move |&share| (contender, capacity(share))))
-            .map(|(contender, size)| (size, Cell::new(contender, Unit::Entries, size, counting, &graphs)))
+            .map(|(contender, size)| {
+                let machine = Machine::new(contender, Unit::Entries, size);
+                (size, Cell::new(contender, machine, size, counting, &graphs))
+            })
             .collect();
         let (mut place, mut batch) = (0, Vec::with_capacity(BATCH_EVENTS));
         let mut feed = |batch: &mut Vec<Event>| {

@@ -11,7 +11,9 @@ use forebay_sim::ahead::Prefetch;
 use forebay_sim::catalog::Sample;
 use forebay_sim::cell::Contender;
 use forebay_sim::figures::{self, Row};
+use forebay_sim::hints::HintTypes;
 use forebay_sim::lab::{Goal, Lab, LabOptions, Progress, Silent, Size};
+use forebay_sim::machine::Division;
 use forebay_trace::TraceOptions;
 use forebay_workload::replay::format_names;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -133,6 +135,12 @@ pub struct SimArgs {
     /// Graphs of transaction types, as `forebay graph` reads them
     #[arg(long, value_name = "FILE")]
     pub graphs: Option<PathBuf>,
+    /// Give each client a cache of its own: equal parts, or some shares and the others what is left (1=0.5,2=20%)
+    #[arg(long, value_name = "equal|CLIENT=SHARE,..", value_parser = Division::parse)]
+    pub partition: Option<Division>,
+    /// Hint types that policies see, all if not given
+    #[arg(long, value_name = "TYPES")]
+    pub hint_types: Option<String>,
     /// Instead: the least memory for this hit ratio
     #[arg(long, value_name = "RATIO", value_parser = share)]
     pub at_hit_ratio: Option<f64>,
@@ -223,6 +231,11 @@ fn options(args: &SimArgs) -> Result<LabOptions, CommandError> {
             PrefetchChoice::Chrono => Prefetch::Chrono,
         },
         graphs: args.graphs.as_deref().map_or(Ok(Vec::new()), graph::read)?,
+        division: args.partition.clone().unwrap_or(Division::Shared),
+        hint_types: match &args.hint_types {
+            Some(names) => HintTypes::only(names.split(',').map(str::trim)),
+            None => HintTypes::ALL,
+        },
         trace: TraceOptions { format: args.trace_format.clone(), lenient: args.lenient },
         threads: args.threads.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN),
     })

@@ -1,9 +1,10 @@
 //! Names that clients give to transaction types, vertices and hint sets, and the numbers that policies and traces know
 //! them by. Numbers are given out once per server and never taken back, so each kind has a limit.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use forebay::hint::HintSet;
+use forebay::hint::{HintMeaning, HintSet};
 use forebay_protocol::Reply;
 
 /// Transaction types that one server tells apart.
@@ -24,6 +25,9 @@ pub const HINT_TYPES_MAX: usize = 64;
 /// Hint sets that one server tells apart.
 pub const HINT_SETS_MAX: usize = 65_536;
 
+/// Values of one hint type.
+pub const HINT_VALUES_MAX: usize = 16_384;
+
 /// Bytes of all schemas and hint sets of one server.
 pub const HINT_BYTES_MAX: usize = 16 << 20;
 
@@ -33,6 +37,8 @@ pub struct Labels {
     types: Mutex<Names>,
     vertices: Mutex<Names>,
     hints: Mutex<HintNames>,
+    /// Hint schemas and sets that were refused because a limit was met.
+    hints_refused: AtomicU64,
 }
 
 /// A hint schema: names of the hint types for which its sets have values (CLIC, section 2). Its name is the name space
@@ -54,11 +60,15 @@ pub struct HintValues {
     pub values: Vec<Box<[u8]>>,
 }
 
+type Values = hashbrown::HashSet<Box<[u8]>, foldhash::quality::RandomState>;
+
 #[derive(Default)]
 struct HintNames {
     schemas: Vec<Schema>,
     sets: Vec<HintValues>,
     numbers: hashbrown::HashMap<HintValues, u32, foldhash::quality::RandomState>,
+    /// By schema and type: its values.
+    values: hashbrown::HashMap<(u32, usize), Values, foldhash::quality::RandomState>,
     bytes: usize,
 }
 
@@ -91,6 +101,10 @@ impl Labels {
 
     /// The number of a hint schema, from 1. The same name with other types is refused.
     pub fn hint_schema<'a>(&self, name: &[u8], types: impl Iterator<Item = &'a [u8]>) -> Result<u32, Reply> {
+        self.counting_refusals(|| self.take_hint_schema(name, types))
+    }
+
+    fn take_hint_schema<'a>(&self, name: &[u8], types: impl Iterator<Item = &'a [u8]>) -> Result<u32, Reply> {
         let types: Vec<Box<[u8]>> = types.map(Box::from).collect();
         if types.len() > HINT_TYPES_MAX {
             return Err(limit("hint_types_max", HINT_TYPES_MAX));
@@ -119,6 +133,10 @@ impl Labels {
     /// The number of the hint set with these values of a schema's types. The same values give the same number, on every
     /// connection: so what is learned of a set is learned from all who use it.
     pub fn hint_set<'a>(&self, schema: u32, values: impl Iterator<Item = &'a [u8]>) -> Result<HintSet, Reply> {
+        self.counting_refusals(|| self.take_hint_set(schema, values))
+    }
+
+    fn take_hint_set<'a>(&self, schema: u32, values: impl Iterator<Item = &'a [u8]>) -> Result<HintSet, Reply> {
         let values: Vec<Box<[u8]>> = values.map(Box::from).collect();
         if values.iter().any(|value| value.len() > LABEL_BYTES_MAX) {
             return Err(limit("label_bytes_max", LABEL_BYTES_MAX));
@@ -137,8 +155,20 @@ impl Labels {
         if hints.sets.len() >= HINT_SETS_MAX {
             return Err(limit("hint_sets_max", HINT_SETS_MAX));
         }
-        // Kept twice: in the list and in the index.
-        hints.take_bytes(2 * values.values.iter().map(|value| value.len() + LABEL_OVERHEAD_BYTES).sum::<usize>())?;
+        let beyond = |(at, value): (usize, &Box<[u8]>)| {
+            hints
+                .values
+                .get(&(schema, at))
+                .is_some_and(|known| known.len() >= HINT_VALUES_MAX && !known.contains(value))
+        };
+        if values.values.iter().enumerate().any(beyond) {
+            return Err(limit("hint_values_max", HINT_VALUES_MAX));
+        }
+        // Kept three times: in the list, in the index, and as values.
+        hints.take_bytes(3 * values.values.iter().map(|value| value.len() + LABEL_OVERHEAD_BYTES).sum::<usize>())?;
+        for (at, value) in values.values.iter().enumerate() {
+            hints.values.entry((schema, at)).or_default().insert(value.clone());
+        }
         hints.sets.push(values.clone());
         let number = hints.sets.len() as u32;
         hints.numbers.insert(values, number);
@@ -153,6 +183,28 @@ impl Labels {
     /// The hint sets from number `from` on; the first has number 1.
     pub fn hint_sets(&self, from: u32) -> Vec<HintValues> {
         lock(&self.hints).sets.iter().skip(from.saturating_sub(1) as usize).cloned().collect()
+    }
+
+    /// What a hint set stands for, as policies are told.
+    pub fn hint_meaning(&self, set: HintSet) -> Option<HintMeaning> {
+        let hints = lock(&self.hints);
+        let HintValues { schema, values } = hints.sets.get(set.0.checked_sub(1)? as usize)?.clone();
+        let types = hints.schemas.get(schema.checked_sub(1)? as usize)?.types.clone();
+        Some(HintMeaning { schema, types, values })
+    }
+
+    /// Hint schemas and sets that were refused because a limit was met.
+    pub fn hints_refused(&self) -> u64 {
+        self.hints_refused.load(Ordering::Relaxed)
+    }
+
+    /// Counts a refusal that was decided elsewhere.
+    pub fn count_refused_hints(&self) {
+        self.hints_refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn counting_refusals<T>(&self, take: impl FnOnce() -> Result<T, Reply>) -> Result<T, Reply> {
+        take().inspect_err(|_| self.count_refused_hints())
     }
 
     /// Numbers of hint schemas and hint sets.
@@ -237,6 +289,25 @@ mod tests {
     }
 
     #[test]
+    fn values_of_a_type_are_bounded_and_sets_have_a_meaning() {
+        let labels = Labels::default();
+        let schema = labels.hint_schema(b"s", args("user kind")).unwrap();
+        for user in 0..HINT_VALUES_MAX {
+            labels.hint_set(schema, [user.to_string().as_bytes(), b"k"].into_iter()).unwrap();
+        }
+        let one_more = [b"one more".as_slice(), b"k"];
+        let refused = Reply::error(format!("LIMIT hint_values_max {HINT_VALUES_MAX}"));
+        assert_eq!(labels.hint_set(schema, one_more.into_iter()), Err(refused));
+        let known = labels.hint_set(schema, [b"7".as_slice(), b"another kind"].into_iter()).unwrap();
+        let meaning = labels.hint_meaning(known).unwrap();
+        assert_eq!(
+            (meaning.schema, &*meaning.types[1], &*meaning.values[1]),
+            (schema, &b"kind"[..], &b"another kind"[..])
+        );
+        assert_eq!((labels.hint_meaning(HintSet(0)), labels.hints_refused()), (None, 1));
+    }
+
+    #[test]
     fn hints_are_bounded() {
         let labels = Labels::default();
         assert!(labels.hint_schema(b"wide", std::iter::repeat_n(b"t".as_slice(), HINT_TYPES_MAX + 1)).is_err());
@@ -252,6 +323,7 @@ mod tests {
             }
         };
         assert_eq!(error, Reply::error(format!("LIMIT hint_bytes_max {HINT_BYTES_MAX}")));
-        assert!(sets > 400);
+        assert!(sets > 250);
+        assert_eq!(labels.hints_refused(), 2);
     }
 }

@@ -258,6 +258,11 @@ pub const METRICS: &[Metric] = &[
     gauge("forebay_slowlog_entries", "Commands that SLOWLOG keeps", |view| view.shared.slowlog.len() as f64),
     gauge("forebay_scan_cursors", "Positions of SCANs that are kept", |view| view.shared.cursors.len() as f64),
     gauge("forebay_hint_sets", "Hint sets that are told apart", |view| view.shared.labels.hints_len().1 as f64),
+    counter(
+        "forebay_hints_refused_total",
+        "Hint schemas and sets that were refused, mostly because a limit was met",
+        |view| view.shared.labels.hints_refused() as f64,
+    ),
     Metric {
         name: "forebay_trace_dropped",
         kind: Kind::Gauge,

@@ -3,12 +3,14 @@
 mod support;
 
 use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
 
 use forebay::key::KeyRef;
+use forebay::store::memory::Memory;
 use forebay_server::metrics;
 use forebay_trace::fbt::Reader;
 use forebay_trace::{Kind, Record, TraceKey};
-use support::{Peer, server};
+use support::{Peer, server, server_with};
 
 #[tokio::test]
 async fn explain_tells_what_is_cached_and_reset_leaves_the_store_alone() {
@@ -62,6 +64,46 @@ async fn hints_have_clear_errors() {
     assert_eq!(peer.say("EXEC").await, "*1|$-1|");
     peer.say("RESET").await;
     assert!(peer.say("HINT USE 1").await.starts_with("-ERR no hint set"));
+}
+
+/// The policy learns from hints on the wire, of reads and of writes, and says what; EXPLAIN names hint set and
+/// priority.
+#[tokio::test]
+async fn a_policy_learns_from_hints_on_the_wire() {
+    for name in ["clic", "clic-top-k", "clic-tree", "clic-g"] {
+        let shared = server_with(Arc::new(Memory::new()), &format!("{name}:window=100"), 1, |_| {});
+        let mut peer = Peer::new(&shared);
+        assert!(!peer.say("CACHE STATS").await.contains("|learned|"), "{name}: nothing yet");
+        peer.say("HINT SCHEMA shop table op\nHINT SET w orders write\nHINT SET r orders read\nHINT SET l log write")
+            .await;
+        for round in 0..80 {
+            let (order, line) = (round % 10, 1000 + round);
+            peer.say(&format!("HINT USE w\nSET order:{order} v\nHINT USE r\nGET order:{order}")).await;
+            peer.say(&format!("HINT USE l\nSET log:{line} v")).await;
+        }
+        let stats = peer.say("CACHE STATS").await;
+        let place = |text: &str| stats.find(text).unwrap_or_else(|| panic!("{name}: no {text} in {stats}"));
+        assert!(place("|learned|") < place("table=orders op=write"), "{name}");
+        // An order that was written is read at once; a line of the log never is, which those that group hint sets know
+        // only once it is forgotten.
+        let groups = matches!(name, "clic-tree" | "clic-g");
+        assert!(groups || place("table=orders op=write|") < place("table=log op=write|"), "{name}: by priority");
+        let explained = peer.say("CACHE EXPLAIN order:3").await;
+        let reason = format!("| policy {name}: last asked for ");
+        assert!(
+            explained.contains(&reason) && explained.contains("with table=orders op=read: priority "),
+            "{explained}"
+        );
+        let priority = if groups { "" } else { "0.000e0" };
+        let reason = format!("table=log op=write: priority {priority}");
+        assert!(peer.say("CACHE EXPLAIN log:1079").await.contains(&reason), "{name}");
+        // A reset forgets what was learned, not what hints mean.
+        assert_eq!(peer.say("CACHE RESET").await, "+OK|");
+        assert!(!peer.say("CACHE STATS").await.contains("|learned|"), "{name}");
+        peer.say("HINT USE r\nGET order:3").await;
+        assert!(peer.say("CACHE EXPLAIN order:3").await.contains("table=orders op=read"), "{name}");
+        shared.engine.validate();
+    }
 }
 
 /// Kind, key and the fields that matter here.

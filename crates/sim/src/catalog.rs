@@ -4,10 +4,15 @@
 //! happens once in 500 traces. With a sample rate below 1 only keys whose hash falls into the sample are met at all
 //! (SHARDS: Waldspurger et al., FAST 2015).
 
-use forebay::hint::HintSet;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use forebay::hint::{HintMeaning, HintSet};
 use forebay::policy::{Access, AccessKind};
 use forebay_trace::{Kind, Record, TraceError, TraceKey};
 use hashbrown::HashMap;
+
+use crate::cell::CLIENTS_MAX;
 
 /// Most different keys in one run.
 pub const KEYS_MAX: usize = 1 << 30;
@@ -35,8 +40,10 @@ pub struct Request {
 }
 
 /// What happens in a trace.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Event {
+    /// What a hint set stands for, before the first request that has it.
+    Hints(HintSet, Arc<HintMeaning>),
     /// A key is asked for or written.
     Request(Request),
     /// A key is deleted.
@@ -84,6 +91,8 @@ pub struct Catalog {
     pub requests_of_trace: u64,
     /// Sum of the keys' sizes, each as first seen.
     pub footprint_bytes: u64,
+    /// Clients, as far as [`CLIENTS_MAX`].
+    pub clients: BTreeSet<u32>,
     /// Whether any request belongs to a transaction.
     pub has_transactions: bool,
     future: Future,
@@ -180,6 +189,7 @@ impl Catalog {
             requests: 0,
             requests_of_trace: 0,
             footprint_bytes: 0,
+            clients: BTreeSet::new(),
             has_transactions: false,
             future: Future::default(),
         };
@@ -216,6 +226,9 @@ impl Catalog {
         let key = known.number;
         limit("keys_max", KEYS_MAX, self.keys.len())?;
         self.requests += 1;
+        if self.clients.last() != Some(&record.client) && self.clients.len() < CLIENTS_MAX {
+            self.clients.insert(record.client);
+        }
         self.has_transactions |= record.txn != 0;
         if with_future {
             limit("future_requests_max", FUTURE_REQUESTS_MAX, self.future.next.len())?;

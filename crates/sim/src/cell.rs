@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay::graph::{Graph, Thr};
-use forebay::policy::bare::{Bare, Served};
-use forebay::policy::{Access, AccessKind, Choice, PolicyError, Unit, choose};
+use forebay::policy::{Access, AccessKind, Choice, PolicyError, choose};
 
 use crate::ahead::{Ahead, Prefetch, PrefetchTally, Prefetcher};
 use crate::catalog::{Catalog, Event, Request};
 use crate::levels::{LevelTally, Levels};
-use crate::offline::{Offline, Rule};
+use crate::machine::Machine;
+use crate::offline::Rule;
 
 /// Names of the policies that know the future.
 pub const OFFLINE: &[(&str, Rule)] =
@@ -112,11 +112,6 @@ pub struct Counting {
     pub sample_rate: f64,
 }
 
-enum Machine {
-    Online(Box<Bare>, usize),
-    Offline(Offline),
-}
-
 /// One policy at one size.
 pub struct Cell {
     machine: Machine,
@@ -136,24 +131,18 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// An empty cache of `capacity` units. `graphs` are by transaction type.
+    /// Over the empty cache of `contender`, of `capacity` units. `graphs` are by transaction type.
     pub fn new(
         contender: &Contender,
-        unit: Unit,
+        mut machine: Machine,
         capacity: u64,
         counting: Counting,
         graphs: &[(u16, Arc<Graph>)],
     ) -> Cell {
-        let mut prefetcher = None;
-        let machine = match contender {
-            Contender::Online(choice) => {
-                let mut cache = Bare::new(choice.policy, &choice.settings(unit, capacity));
-                cache.set_writes_allocate(counting.writes_allocate);
-                graphs.iter().for_each(|(of_type, graph)| cache.learned().register_graph(*of_type, graph));
-                prefetcher = Prefetcher::new(counting.prefetch, capacity, graphs);
-                Machine::Online(Box::new(cache), choice.policy.entry_bytes)
-            }
-            Contender::Offline(_, rule) => Machine::Offline(Offline::new(*rule, unit, capacity)),
+        machine.prepare(counting.writes_allocate, graphs);
+        let prefetcher = match contender {
+            Contender::Online(_) => Prefetcher::new(counting.prefetch, capacity, graphs),
+            Contender::Offline(..) => None,
         };
         Cell {
             machine,
@@ -187,13 +176,15 @@ impl Cell {
                 }
                 Event::Delete { hash } => {
                     self.close_level();
-                    if let Machine::Online(cache, _) = &mut self.machine {
-                        cache.invalidate(*hash);
-                    }
+                    self.machine.delete(*hash);
                 }
                 Event::End { txn, committed } => {
                     self.close_level();
                     self.end(*txn, *committed);
+                }
+                Event::Hints(set, meaning) => {
+                    self.close_level();
+                    self.machine.define_hints(*set, meaning);
                 }
             }
         }
@@ -215,9 +206,7 @@ impl Cell {
         if let Some(prefetcher) = &mut self.prefetcher {
             prefetcher.ended(txn, committed);
         }
-        if let Machine::Online(cache, _) = &mut self.machine {
-            cache.ended(txn, committed);
-        }
+        self.machine.ended(txn, committed);
     }
 
     /// All that is asked for at the same time is looked up, and then comes in, before anything is evicted for it as far
@@ -240,7 +229,7 @@ impl Cell {
         for request in level {
             let (txn, hash) = (request.access.txn, request.access.hash);
             let late = self.prefetcher.as_ref().is_some_and(|prefetcher| prefetcher.is_late(txn, hash));
-            let cached = self.contains(hash, request.key);
+            let cached = self.machine.contains(hash, request.key);
             if let Some(prefetcher) = self.prefetcher.as_mut().filter(|_| cached) {
                 prefetcher.hit(txn, hash);
             }
@@ -275,21 +264,11 @@ impl Cell {
 
     /// One request; whether it was cached.
     fn access(&mut self, request: &Request) -> bool {
-        match &mut self.machine {
-            Machine::Online(cache, _) => {
-                let hit = cache.access(request.access) == Served::Hit;
-                if let Some(prefetcher) = self.prefetcher.as_mut().filter(|_| !hit) {
-                    cache.evicted().iter().for_each(|&hash| prefetcher.evicted(hash));
-                }
-                hit
-            }
-            Machine::Offline(cache) => {
-                match self.counting.writes_allocate || request.access.kind != AccessKind::Write {
-                    true => cache.access(request),
-                    false => cache.contains(request.key),
-                }
-            }
+        let hit = self.machine.access(request, self.counting.writes_allocate);
+        if let (false, Some(prefetcher), Machine::Online(cache, _)) = (hit, &mut self.prefetcher, &self.machine) {
+            cache.evicted().iter().for_each(|&hash| prefetcher.evicted(hash));
         }
+        hit
     }
 
     fn count(&mut self, request: &Request, hit: bool) {
@@ -348,26 +327,18 @@ impl Cell {
     /// Cached keys that have helped no transaction since they came in.
     pub fn unhelpful_keys(&self, catalog: &Catalog) -> Option<u64> {
         let levels = self.levels.as_ref()?;
-        let cached = catalog.keys().filter(|&(hash, key)| self.contains(hash, key));
+        let cached = catalog.keys().filter(|&(hash, key)| self.machine.contains(hash, key));
         Some(cached.filter(|&(_, key)| !levels.has_helped(key)).count() as u64)
-    }
-
-    fn contains(&self, hash: u64, key: u32) -> bool {
-        match &self.machine {
-            Machine::Online(cache, _) => cache.contains(hash),
-            Machine::Offline(cache) => cache.contains(key),
-        }
     }
 
     /// Bytes of the policy's metadata at the end; 0 for those that know the future, which nobody could build.
     pub fn metadata_bytes(&self) -> u64 {
-        match &self.machine {
-            Machine::Online(cache, entry_bytes) => {
-                let ahead = self.prefetcher.as_ref().map_or(0, Prefetcher::bytes);
-                (cache.len() * entry_bytes + cache.ghost_bytes() + ahead) as u64
-            }
-            Machine::Offline(_) => 0,
-        }
+        self.machine.metadata_bytes() + self.prefetcher.as_ref().map_or(0, Prefetcher::bytes) as u64
+    }
+
+    /// What the policy has learned at the end.
+    pub fn report(&self, lines_max: usize) -> Vec<(String, String)> {
+        self.machine.report(lines_max)
     }
 
     /// Nanoseconds of one thread for each request.

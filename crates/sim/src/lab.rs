@@ -18,6 +18,8 @@ use crate::ahead::Prefetch;
 use crate::catalog::{Catalog, Event, Sample};
 use crate::cell::{Cell, Contender, Counting};
 use crate::figures::Row;
+use crate::hints::{HintSets, HintTypes};
+use crate::machine::{Division, Machine};
 
 /// Events handed to a thread at once.
 const BATCH_EVENTS: usize = 4096;
@@ -132,6 +134,10 @@ pub struct LabOptions {
     pub prefetch: Prefetch,
     /// Graphs of transaction types, by the name that the trace knows them by, or else by number.
     pub graphs: Vec<(String, Graph)>,
+    /// How clients share the memory.
+    pub division: Division,
+    /// Which hint types policies get to see.
+    pub hint_types: HintTypes,
     /// How traces are read.
     pub trace: TraceOptions,
     /// Threads beside the one that reads.
@@ -286,7 +292,10 @@ impl<'a> Lab<'a> {
         // A sample of the keys needs the same sample of the memory.
         let capacity = |size: u64| ((size as f64 * options.sample.rate).round() as u64).max(1);
         let new = |&(contender, size, _): &(&Contender, u64, &str)| {
-            Cell::new(contender, options.unit, capacity(size), counting, &self.graphs)
+            let clients = self.catalog.clients.iter().copied();
+            let room = (options.unit, capacity(size));
+            let machine = Machine::divided(contender, room, &options.division, clients);
+            Cell::new(contender, machine, room.1, counting, &self.graphs)
         };
         let mut cells: Vec<Cell> = runs.iter().map(new).collect();
         self.progress.begin("replaying", Some(self.records));
@@ -331,13 +340,22 @@ impl<'a> Lab<'a> {
             // A thread that is gone has panicked, which ends the scope with its panic.
             senders.iter().for_each(|sender| drop(sender.send(batch.clone())));
         };
-        for record in forebay_trace::open_with(self.path, &self.options.trace)? {
+        let mut trace = forebay_trace::open_with(self.path, &self.options.trace)?;
+        let mut hints = HintSets::new(self.options.hint_types.clone());
+        while let Some(record) = trace.next() {
             let record = match record {
                 Err(error) if error.is_truncated() => break,
                 other => other?,
             };
-            batch.extend(self.catalog.event(&record, &mut place));
-            if batch.len() == BATCH_EVENTS {
+            if let Some(mut event) = self.catalog.event(&record, &mut place) {
+                if let Event::Request(request) = &mut event {
+                    let (set, new) = hints.meet(record.hints, trace.dictionary());
+                    request.access.hints = set;
+                    batch.extend(new.map(|(set, meaning)| Event::Hints(set, meaning)));
+                }
+                batch.push(event);
+            }
+            if batch.len() >= BATCH_EVENTS {
                 send(&mut batch);
             }
             records += 1;

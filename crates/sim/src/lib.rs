@@ -1,9 +1,9 @@
 //! The simulator: real traces over the same policy code as the live cache, without a server.
 //!
 //! * [`lab`]: many policies at many sizes over one trace: what `forebay sim` shows. [`catalog`] knows its keys,
-//!   [`cell`] is one policy at one size, [`offline`] has those that know the future, [`levels`] follows transactions,
-//!   [`ahead`] fetches what they will ask for, [`optimum`] is the best that any policy could do on small instances,
-//!   [`figures`] are the results.
+//!   [`hints`] what its hint sets stand for, [`cell`] is one policy at one size, [`machine`] its cache, [`offline`] has
+//!   those that know the future, [`levels`] follows transactions, [`ahead`] fetches what they will ask for, [`optimum`]
+//!   is the best that any policy could do on small instances, [`figures`] are the results.
 //! * [`bare`]: a policy alone over `(key hash, size)` requests; what the reference hit counts are checked with.
 //! * [`replay`]: a trace through the live cache, with its keys, values and fills; what a server's hit ratio is compared
 //!   with.
@@ -13,8 +13,10 @@ pub mod bare;
 pub mod catalog;
 pub mod cell;
 pub mod figures;
+pub mod hints;
 pub mod lab;
 pub mod levels;
+pub mod machine;
 pub mod offline;
 pub mod optimum;
 pub mod replay;

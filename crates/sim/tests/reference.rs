@@ -98,6 +98,8 @@ fn check(path: &Path, rows: &[&Row]) -> (Vec<String>, BTreeMap<String, f64>) {
         writes_allocate: true,
         prefetch: Prefetch::None,
         graphs: Vec::new(),
+        division: forebay_sim::machine::Division::Shared,
+        hint_types: forebay_sim::hints::HintTypes::ALL,
         trace: TraceOptions::default(),
         threads: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
     };

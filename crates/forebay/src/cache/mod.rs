@@ -22,20 +22,24 @@ mod fence;
 mod partition;
 mod slab;
 mod slot;
+mod stats;
+#[cfg(test)]
+mod tests;
 
 use std::sync::{Arc, PoisonError};
 
 pub use budget::{ENTRY_OVERHEAD_BYTES, charge};
 pub use fence::{Begin, Fill, Follow};
 pub use partition::Word;
+pub use stats::CacheStats;
 
 // What an access was is said to the cache as it is to the policy.
 pub use crate::policy::AccessKind;
 
-use crate::hint::HintSet;
+use crate::hint::{HintMeaning, HintSet};
 use crate::key::{Key, KeyRef};
 use crate::mutation::{self, Fault};
-use crate::policy::{Access, Policy, Settings, Slot, Unit};
+use crate::policy::{Access, Learned, Policy, Settings, Slot, Unit};
 use crate::read::Read;
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
 use partition::Partition;
@@ -76,12 +80,6 @@ pub struct Context {
     pub cost_us: u32,
 }
 
-impl Context {
-    /// No request: a publication.
-    const NOBODY: Context =
-        Context { client: 0, hints: HintSet(0), txn: 0, txn_type: 0, level: 0, vertex: 0, cost_us: 0 };
-}
-
 /// What a look without locks found.
 #[derive(Clone, Debug)]
 pub enum Look {
@@ -91,31 +89,6 @@ pub enum Look {
     Marked,
     /// Not cached.
     Miss,
-}
-
-/// Figures of a cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CacheStats {
-    /// Reads answered from the cache.
-    pub hits: u64,
-    /// Reads that had to ask the store.
-    pub misses: u64,
-    /// Entries that came in.
-    pub insertions: u64,
-    /// Entries that the policy gave up.
-    pub evictions: u64,
-    /// Missed entries that the policy, or their size, kept out.
-    pub rejections: u64,
-    /// Fills that a commit, an invalidation or a removal ended.
-    pub fills_ended: u64,
-    /// Reads that waited for another's fetch.
-    pub followers: u64,
-    /// Entries now.
-    pub entries: u64,
-    /// Bytes charged to the budget now.
-    pub used_bytes: u64,
-    /// The budget.
-    pub budget_bytes: u64,
 }
 
 /// The cache; cheap to clone.
@@ -129,6 +102,9 @@ struct Inner {
     budget_bytes: usize,
     used_bytes: AtomicUsize,
     policy: &'static Policy,
+    learned: Arc<dyn Learned>,
+    /// What is charged for it.
+    learned_bytes: AtomicUsize,
     /// What each partition's order is made with.
     settings: Settings,
     next_fill: AtomicU64,
@@ -140,13 +116,6 @@ struct Entering<'a> {
     kind: AccessKind,
     /// It is part of a publication that is not over.
     marked: bool,
-}
-
-impl Entering<'_> {
-    /// By a commit.
-    fn write(marked: bool) -> Entering<'static> {
-        Entering { context: &Context::NOBODY, kind: AccessKind::Write, marked }
-    }
 }
 
 impl Cache {
@@ -170,6 +139,8 @@ impl Cache {
                 budget_bytes: options.budget_bytes,
                 used_bytes: AtomicUsize::new(0),
                 policy: options.policy,
+                learned,
+                learned_bytes: AtomicUsize::new(0),
                 settings,
                 next_fill: AtomicU64::new(0),
             }),
@@ -249,19 +220,24 @@ impl Cache {
     /// Makes a group of commits visible as a whole and undoes one hold for each time its key stands in `held`. `group`
     /// names each key once, with its last value, or `None` where that is not known exactly: the entry is removed.
     pub fn publish(&self, group: &[(Key, Option<Read>)], held: &[Key]) {
-        self.publish_group(group, false);
+        self.publish_group(group, &[], false);
         self.release(held);
     }
 
     /// As [`Cache::publish`], for a commit that was not held, since its keys stay locked until it is published: the
     /// fills that were begun without their locks end now, before anything of it is seen.
-    pub fn publish_locked(&self, group: &[(Key, Option<Read>)]) {
-        self.publish_group(group, true);
+    pub fn publish_locked(&self, group: &[(Key, Option<Read>)], context: &Context) {
+        self.publish_group(group, std::slice::from_ref(context), true);
     }
 
-    fn publish_group(&self, group: &[(Key, Option<Read>)], ends_fills: bool) {
+    /// Makes a group visible as a whole. `contexts` says of each key what the policy may know of its last write; of the
+    /// keys beyond its end, what it says of its own last one.
+    pub(crate) fn publish_group(&self, group: &[(Key, Option<Read>)], contexts: &[Context], ends_fills: bool) {
+        let context_of = |at: usize| contexts.get(at).or(contexts.last()).copied().unwrap_or_default();
         if mutation::on(Fault::PublishedKeyByKey) && group.len() > 1 {
-            return group.iter().for_each(|one| self.publish_group(std::slice::from_ref(one), ends_fills));
+            let each = group.iter().enumerate();
+            return each
+                .for_each(|(at, one)| self.publish_group(std::slice::from_ref(one), &[context_of(at)], ends_fills));
         }
         if let [(key, Some(read))] = group {
             let hash = key.borrow().hash64();
@@ -270,7 +246,8 @@ impl Cache {
                 partition.end_flight(key, None);
             }
             // One key changes at one moment by itself.
-            return self.install(&mut partition, hash, key, read, Entering::write(false));
+            let entering = Entering { context: &context_of(0), kind: AccessKind::Write, marked: false };
+            return self.install(&mut partition, hash, key, read, entering);
         }
         let hashes: SmallVec<[u64; 8]> = group.iter().map(|(key, _)| key.borrow().hash64()).collect();
         for ((key, _), hash) in group.iter().zip(&hashes) {
@@ -280,11 +257,12 @@ impl Cache {
             }
             partition.set_marked(*hash, key.borrow(), true);
         }
-        for ((key, read), hash) in group.iter().zip(&hashes) {
+        for (at, ((key, read), hash)) in group.iter().zip(&hashes).enumerate() {
             match read {
                 Some(read) => {
                     let mut partition = self.inner.partition_of(*hash);
-                    self.install(&mut partition, *hash, key, read, Entering::write(true));
+                    let entering = Entering { context: &context_of(at), kind: AccessKind::Write, marked: true };
+                    self.install(&mut partition, *hash, key, read, entering);
                 }
                 None => self.remove(key),
             }
@@ -317,12 +295,37 @@ impl Cache {
     /// Drops all entries, ends all fills and has the policy begin anew: no ghost, frequency or statistic of what went
     /// before decides about what comes. The counted figures go on.
     pub fn reset(&self) {
-        let learned = (self.inner.policy.learned)(&self.inner.settings);
         for partition in &self.inner.partitions {
-            let order = (self.inner.policy.order)(&self.inner.settings, learned.clone());
+            let order = (self.inner.policy.order)(&self.inner.settings, self.inner.learned.clone());
             let freed = lock(partition).reset(order);
             self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
         }
+        // Last, because partitions that were not reset yet went on teaching.
+        self.inner.learned.forget();
+        self.charge_learned();
+    }
+
+    /// Tells the policy what a hint set stands for; to be called before the first access that has it.
+    pub fn define_hints(&self, set: HintSet, meaning: &HintMeaning) {
+        self.inner.learned.define_hints(set, meaning);
+        self.charge_learned();
+    }
+
+    /// What the policy has learned, as names with values, for `CACHE STATS`.
+    pub fn learned(&self, lines_max: usize) -> Vec<(String, String)> {
+        self.inner.learned.report(lines_max)
+    }
+
+    /// Charges what is learned over all partitions; whether that has changed.
+    fn charge_learned(&self) -> bool {
+        let now = self.inner.learned.bytes();
+        if now == self.inner.learned_bytes.load(Ordering::Relaxed) {
+            return false;
+        }
+        let before = self.inner.learned_bytes.swap(now, Ordering::Relaxed);
+        self.inner.used_bytes.fetch_add(now, Ordering::Relaxed);
+        self.inner.used_bytes.fetch_sub(before, Ordering::Relaxed);
+        true
     }
 
     /// Keeps `key`, if it is cached, from being evicted until [`Cache::unpin`]; whether it is cached.
@@ -361,6 +364,7 @@ impl Cache {
     /// Panics if the structure contradicts itself; for tests and fuzzing.
     pub fn validate(&self) {
         let used: usize = self.inner.partitions.iter().map(|partition| lock(partition).validate()).sum();
+        let used = used + self.inner.learned_bytes.load(Ordering::Relaxed);
         assert_eq!(used, self.inner.used_bytes.load(Ordering::Relaxed), "bytes charged");
         // A policy whose own metadata passes the budget leaves no room for any entry.
         let within = used <= self.inner.budget_bytes || self.stats().entries == 0;
@@ -392,11 +396,12 @@ impl Cache {
                 false => self.inner.used_bytes.fetch_sub(old - charged, Ordering::Relaxed),
             };
             partition.put(key, read, &access, entering.marked);
-            self.charge_policy(partition, &access);
         } else {
             let freed = partition.reject(slot);
             self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
         }
+        // A policy may remember what it kept out, too.
+        self.charge_policy(partition, &access);
     }
 
     /// Charges what the policy keeps beyond its entries, and makes room for its growth.
@@ -405,6 +410,8 @@ impl Cache {
         if before != now {
             self.inner.used_bytes.fetch_add(now, Ordering::Relaxed);
             self.inner.used_bytes.fetch_sub(before, Ordering::Relaxed);
+        }
+        if self.charge_learned() || before != now {
             self.make_room(partition, &forced(access), 0);
         }
     }
@@ -437,6 +444,10 @@ impl Cache {
         while !fits() {
             let Some(freed) = own.evict(access) else { break };
             self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
+        }
+        if !fits() && access.slot.is_none() && own.has_candidates() {
+            // The policy would rather keep all that it has: the newcomer lost, and takes nobody else's place.
+            return false;
         }
         // There is no newcomer in the other partitions: they must name a victim if they can.
         let forced = forced(access);
@@ -478,39 +489,4 @@ fn forced(access: &Access) -> Access {
 /// Locks a partition. A panic under the lock is a bug in a policy; the partition is used as it is.
 fn lock(partition: &Mutex<Partition>) -> MutexGuard<'_, Partition> {
     partition.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::policy::POLICIES;
-
-    /// Within a partition a table finds keys by the low bits of their hashes and tells them apart by the seven highest.
-    /// If all keys of a partition agreed in these, its table would be slow.
-    #[test]
-    fn partitions_and_their_tables_use_different_bits_of_a_hash() {
-        const PARTITIONS: usize = 64;
-        const KEYS_EACH: usize = 2048;
-        let budget_bytes = 1 << 20;
-        let options = CacheOptions { budget_bytes, partitions: PARTITIONS, policy: POLICIES[0], policy_values: vec![] };
-        let cache = Cache::new(&options);
-        let mut keys = vec![0; PARTITIONS];
-        let (mut tags, mut buckets) = (vec![[0; 128]; PARTITIONS], vec![[0; 256]; PARTITIONS]);
-        for number in 0..PARTITIONS * KEYS_EACH {
-            let hash = Key::new(0, format!("user:{number}").as_bytes()).borrow().hash64();
-            let partition = cache.inner.index(hash);
-            keys[partition] += 1;
-            tags[partition][(hash >> 57) as usize] += 1;
-            buckets[partition][(hash & 0xff) as usize] += 1;
-        }
-        for partition in 0..PARTITIONS {
-            assert!(keys[partition] > KEYS_EACH * 3 / 4 && keys[partition] < KEYS_EACH * 5 / 4, "{keys:?}");
-            // 16 expected of each tag, 8 of each bucket.
-            let (tags, buckets) = (&tags[partition], &buckets[partition]);
-            assert!(tags.iter().all(|count| (1..48).contains(count)), "tags of partition {partition}: {tags:?}");
-            let empty = buckets.iter().filter(|count| **count == 0).count();
-            let most = buckets.iter().max().copied().unwrap_or_default();
-            assert!(empty < 8 && most < 32, "buckets of partition {partition}: {buckets:?}");
-        }
-    }
 }

@@ -287,6 +287,11 @@ impl Partition {
         self.stats.insertions += 1;
     }
 
+    /// Whether anything in here may be evicted: not all is pinned.
+    pub(super) fn has_candidates(&self) -> bool {
+        self.index.len() > self.pins.len()
+    }
+
     /// What was charged for the policy's metadata beyond its entries, and what is to be charged from now on.
     pub(super) fn policy_bytes(&mut self) -> (usize, usize) {
         let now = self.order.ghost_bytes();

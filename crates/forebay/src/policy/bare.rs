@@ -8,6 +8,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 use super::{Access, AccessKind, Hits, Learned, MARKS_MAX, NothingLearned, Order, Policy, Settings, Slot, Unit, Why};
+use crate::hint::{HintMeaning, HintSet};
 
 /// One policy over one partition.
 pub struct Bare {
@@ -57,7 +58,7 @@ impl Bare {
         Bare {
             hits,
             unit: settings.unit,
-            capacity: settings.capacity,
+            capacity: order.room(settings.capacity),
             used: 0,
             learned: Arc::new(NothingLearned),
             order,
@@ -189,8 +190,8 @@ impl Bare {
 
     /// Another capacity; what is too much goes, as far as it is not pinned.
     pub fn set_capacity(&mut self, capacity: u64) {
-        self.capacity = capacity;
         self.order.set_capacity(capacity);
+        self.capacity = self.order.room(capacity);
         self.shrink();
     }
 
@@ -228,6 +229,21 @@ impl Bare {
     /// Bytes of the policy's metadata beyond those per entry.
     pub fn ghost_bytes(&self) -> usize {
         self.order.ghost_bytes()
+    }
+
+    /// Bytes of what the policy learns beyond its order.
+    pub fn learned_bytes(&self) -> usize {
+        self.learned.bytes()
+    }
+
+    /// Says what a hint set stands for.
+    pub fn define_hints(&self, set: HintSet, meaning: &HintMeaning) {
+        self.learned.define_hints(set, meaning);
+    }
+
+    /// What the policy has learned, as names with values.
+    pub fn report(&self, lines_max: usize) -> Vec<(String, String)> {
+        self.learned.report(lines_max)
     }
 
     /// Why `hash` stands where it stands, if it is cached.

@@ -165,7 +165,8 @@ fn metadata_is_bounded() {
         };
         let (early, late) = (bytes_at(0..4_000), bytes_at(4_000..40_000));
         assert!(late <= early * 3 / 2, "{} {unit:?}: {early} bytes grew to {late}", policy.name);
-        assert!(late <= 128 * entries as usize, "{} {unit:?}: {late} bytes for {entries} entries", policy.name);
+        // Of CLIC's kind remember five pages for each one in the cache.
+        assert!(late <= 192 * entries as usize, "{} {unit:?}: {late} bytes for {entries} entries", policy.name);
     }
 }
 

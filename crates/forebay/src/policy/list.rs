@@ -14,6 +14,9 @@ const NODES_MIN: usize = 64;
 /// Bytes of list metadata per slot.
 pub(super) const NODE_BYTES: usize = size_of::<Node>();
 
+/// Bytes of a list without slots.
+pub(super) const LIST_BYTES: usize = size_of::<Ends>();
+
 #[derive(Clone, Copy, Debug)]
 struct Node {
     older: u32,

@@ -11,6 +11,7 @@ mod cacheus;
 mod camp;
 mod car;
 mod choice;
+mod clic;
 mod clock;
 #[cfg(test)]
 mod conformance;
@@ -19,6 +20,8 @@ mod fifo;
 mod gdsf;
 mod ghost;
 mod heap;
+#[cfg(test)]
+mod hinted;
 mod history;
 mod hyperbolic;
 mod lecar;
@@ -35,6 +38,7 @@ mod s3_fifo;
 mod sieve;
 mod sketch;
 mod slru;
+mod tq;
 mod two_q;
 mod w_tinylfu;
 
@@ -44,7 +48,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::graph::Graph;
-use crate::hint::HintSet;
+use crate::hint::{HintMeaning, HintSet};
 
 pub use choice::{Choice, choose, markdown_table};
 
@@ -74,6 +78,11 @@ pub const POLICIES: &[&Policy] = &[
     &detox::POLICIES[2],
     &detox::POLICIES[3],
     &detox::POLICIES[4],
+    &tq::TQ,
+    &clic::CLIC,
+    &clic::CLIC_TOP_K,
+    &clic::CLIC_TREE,
+    &clic::CLIC_G,
 ];
 
 /// One policy, declared once.
@@ -287,6 +296,12 @@ pub trait Order: Send {
     /// The nominal share of the budget changed.
     fn set_capacity(&mut self, capacity: u64);
 
+    /// What is left for entries of a capacity that counts entries, once the policy has paid for its own metadata out
+    /// of it (CLIC, section 6.1). Where bytes are counted, metadata is charged as what it is.
+    fn room(&self, capacity: u64) -> u64 {
+        capacity
+    }
+
     /// Bytes of metadata beyond `entry_bytes` per entry: ghosts, sketches.
     fn ghost_bytes(&self) -> usize {
         0
@@ -311,7 +326,7 @@ fn fit<T>(table: &mut Vec<T>, slots: usize) {
 ///
 /// An order gets its own type back through `Any`: `let any: Arc<dyn Any + Send + Sync> = learned; any.downcast()`.
 pub trait Learned: Send + Sync + Any {
-    /// Bytes that it occupies.
+    /// Bytes that it occupies, charged to the budget; asked for often, so it must be cheap.
     fn bytes(&self) -> usize {
         0
     }
@@ -320,6 +335,20 @@ pub trait Learned: Send + Sync + Any {
     /// graph for the same type replaces the one before, from the next transaction that ends.
     fn register_graph(&self, txn_type: u16, graph: &Arc<Graph>) {
         let _ = (txn_type, graph);
+    }
+
+    /// Says what a hint set stands for, before the first access that has it. A set never changes its meaning.
+    fn define_hints(&self, set: HintSet, meaning: &HintMeaning) {
+        let _ = (set, meaning);
+    }
+
+    /// Forgets all that accesses taught. What was declared, as the meaning of hint sets, stays.
+    fn forget(&self) {}
+
+    /// What it has learned, for `CACHE STATS`: names with their values, the most important first, at most `lines_max`.
+    fn report(&self, lines_max: usize) -> Vec<(String, String)> {
+        let _ = lines_max;
+        Vec::new()
     }
 }
 

@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use super::documents::Documents;
 use super::group::Now;
 use super::history::Record;
+use super::placed::Caching;
 use super::{Engine, Inner, TxnError, Wanted};
 use crate::cache::{Context, Look};
 use crate::key::KEY_BYTES_MAX;
@@ -71,7 +72,7 @@ impl Engine {
             table.half_done = true;
             guard.armed.set(true);
             let commit = Commit { id: TxnId(version), version, checks: Vec::new(), writes, strict: false };
-            let now = inner.committer.apply_now(commit, false);
+            let now = inner.committer.apply_now(commit, Caching { uncached: false, context: *context });
             table.half_done = matches!(now, Now::Unknown);
             now
         };

@@ -32,7 +32,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use super::locks::{Locks, Owner, Pending};
-use super::placed::{Placed, Rest};
+use super::placed::{Caching, Placed, Rest};
 use super::settled::{self, Failure, Landed, Settled, Settlement};
 use crate::cache::Cache;
 use crate::key::Key;
@@ -60,8 +60,8 @@ pub(super) struct Submission {
     pub(super) commit: Commit,
     /// The commits whose results it read.
     pub(super) depends: Vec<Settled>,
-    /// Its keys are to leave the cache when it is published.
-    pub(super) uncached: bool,
+    /// What is to become of its keys in the cache when it is published.
+    pub(super) caching: Caching,
 }
 
 /// A commit that is to be made visible, what the store says of its documents, and its ticket if it is buffered.
@@ -137,7 +137,7 @@ impl Committer {
         queue.next_place += 1;
         queue.unsettled.insert(place, settled.clone());
         self.cache.hold(submission.commit.writes.iter().map(|write| &write.key));
-        let Submission { owner, held, commit, depends, uncached } = submission;
+        let Submission { owner, held, commit, depends, caching } = submission;
         if mutation::on(Fault::CacheBeforeStore) {
             let early = |write: &crate::store::Write| Read { value: write.after.clone(), version: commit.version };
             let early = commit.writes.iter().map(|write| (write.key.clone(), Some(early(write))));
@@ -145,7 +145,7 @@ impl Committer {
         }
         if !ordered {
             drop(queue);
-            let placed = Placed { commit, place, depends, settle, locked: Some((owner, held)), uncached };
+            let placed = Placed { commit, place, depends, settle, locked: Some((owner, held)), caching };
             self.drive(vec![placed]);
             return settled;
         }
@@ -162,7 +162,7 @@ impl Committer {
         }
         // Under the queue's lock: places rise in the order in which locks are handed on.
         self.locks.hand_over(owner, &held, results);
-        queue.placed.push_back(Placed { commit, place, depends, settle, locked: None, uncached });
+        queue.placed.push_back(Placed { commit, place, depends, settle, locked: None, caching });
         let idle = !mem::replace(&mut queue.running, true);
         drop(queue);
         if idle {
@@ -395,6 +395,7 @@ impl Committer {
             self.cache.prefetch(&hashes);
         }
         let mut last = LastReads::with_capacity(hashes.len());
+        let mut contexts = Vec::with_capacity(hashes.len());
         // For each write where its key stands in `last`, and its place.
         let mut results: Vec<(usize, u64)> = Vec::with_capacity(hashes.len());
         let owned = self.store.caps().owned;
@@ -407,8 +408,13 @@ impl Committer {
                 // Where others write too, only the store can say what came of it: without that the key leaves the
                 // cache.
                 let known = actual.or_else(|| owned.then_some(Read { value: after, version }));
-                let read = known.filter(|_| !placed.uncached);
-                results.push((last.set(key, read), placed.place));
+                let read = known.filter(|_| !placed.caching.uncached);
+                let at = last.set(key, read);
+                match contexts.get_mut(at) {
+                    Some(context) => *context = placed.caching.context,
+                    None => contexts.push(placed.caching.context),
+                }
+                results.push((at, placed.place));
             }
             settled.push((placed, Settlement::Published(Landed { version, ticket })));
         }
@@ -428,7 +434,7 @@ impl Committer {
         if !current(&*self.store) {
             last.iter_mut().for_each(|(_, read)| *read = None);
         }
-        self.cache.publish(&last, &[]);
+        self.cache.publish_group(&last, &contexts, false);
         self.cache.release(results.iter().map(|(at, _)| &last[*at].0));
         if !current(&*self.store) {
             last.iter().for_each(|(key, _)| self.cache.remove(key));

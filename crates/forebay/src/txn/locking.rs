@@ -13,6 +13,7 @@ use super::documents::Documents;
 use super::group::{Now, Submission};
 use super::history::Record;
 use super::locks::{Acquired, Mode, Owner, Pending, Refused};
+use super::placed::Caching;
 use super::settled::{Landed, Settled, Settlement};
 use super::{Inner, Plan, PlannedLock, TxnError, Watched};
 use crate::cache::{AccessKind, Begin, Context, Fill, Follow};
@@ -504,10 +505,11 @@ impl Transaction {
             return Ok(Committing { published: None, commit: None, depends, record });
         }
         let mut commit = Commit { id: TxnId(version), version, checks: self.checks(), writes, strict: self.strict };
+        let caching = Caching { uncached: self.uncached, context: self.context };
         if depends.is_empty() {
             // A panic in there may leave the commit half published: then its keys stay locked until the restart.
             self.handed_over = true;
-            let now = self.inner.committer.commit_now(commit, self.uncached);
+            let now = self.inner.committer.commit_now(commit, caching);
             self.handed_over = matches!(now, Now::Unknown);
             commit = match now {
                 Now::Published => {
@@ -521,8 +523,7 @@ impl Transaction {
         }
         let held = std::mem::take(&mut self.held).keys.into_vec();
         self.handed_over = true;
-        let (owner, uncached) = (self.owner, self.uncached);
-        let submission = Submission { owner, held, commit, depends: depends.clone(), uncached };
+        let submission = Submission { owner: self.owner, held, commit, depends: depends.clone(), caching };
         let settled = self.inner.committer.submit(submission);
         Ok(Committing { commit: Some((TxnId(version), settled)), depends, record, published: None })
     }

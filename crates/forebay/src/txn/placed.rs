@@ -2,8 +2,18 @@
 
 use super::locks::Owner;
 use super::settled::{self, Settled, Settlement, Teller};
+use crate::cache::Context;
 use crate::key::Key;
 use crate::store::Commit;
+
+/// What is to become of a commit's keys in the cache when it is published.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Caching {
+    /// They leave the cache.
+    pub(super) uncached: bool,
+    /// What the policy may know of the writes.
+    pub(super) context: Context,
+}
 
 /// A commit in the hands of the committer.
 pub(super) struct Placed {
@@ -13,8 +23,8 @@ pub(super) struct Placed {
     pub(super) settle: Teller,
     /// With a store that is not ordered: the locks that go when it is published.
     pub(super) locked: Option<(Owner, Vec<Key>)>,
-    /// Its keys leave the cache when it is published.
-    pub(super) uncached: bool,
+    /// What is to become of its keys in the cache.
+    pub(super) caching: Caching,
 }
 
 impl Placed {
@@ -31,17 +41,18 @@ pub(super) struct Rest {
     pub(super) depends: Vec<Settled>,
     pub(super) settle: Teller,
     pub(super) locked: Option<(Owner, Vec<Key>)>,
-    pub(super) uncached: bool,
+    /// What is to become of its keys in the cache.
+    pub(super) caching: Caching,
 }
 
 impl Rest {
     pub(super) fn split(placed: Placed) -> (Commit, Rest) {
-        let Placed { commit, place, depends, settle, locked, uncached } = placed;
-        (commit, Rest { place, depends, settle, locked, uncached })
+        let Placed { commit, place, depends, settle, locked, caching } = placed;
+        (commit, Rest { place, depends, settle, locked, caching })
     }
 
     pub(super) fn join(self, commit: Commit) -> Placed {
-        let Rest { place, depends, settle, locked, uncached } = self;
-        Placed { commit, place, depends, settle, locked, uncached }
+        let Rest { place, depends, settle, locked, caching } = self;
+        Placed { commit, place, depends, settle, locked, caching }
     }
 }

@@ -15,6 +15,9 @@ use crate::session::Session;
 /// The longest CACHE TRACE, in ms.
 const TRACE_MS_MAX: u64 = 7 * 24 * 3_600_000;
 
+/// Lines of CACHE STATS on what the policy has learned.
+const LEARNED_LINES_MAX: usize = 32;
+
 pub(super) const COMMANDS: &[Command] = &[Command {
     name: "cache",
     syntax: "subcommand [arg ..]",
@@ -78,7 +81,7 @@ fn stats(session: &mut Session, _: Frame<'_>) -> Reply {
     let number = |name: &str, value: u64| (text(name), Reply::Integer(value.min(i64::MAX as u64) as i64));
     let asked = stats.hits + stats.misses;
     let rate = if asked == 0 { 0.0 } else { stats.hits as f64 / asked as f64 };
-    Reply::Map(vec![
+    let mut figures = vec![
         (text("policy"), text(engine.cache().policy().name)),
         (text("store"), text(engine.store().name())),
         number("budget_bytes", stats.budget_bytes),
@@ -92,7 +95,13 @@ fn stats(session: &mut Session, _: Frame<'_>) -> Reply {
         number("rejections", stats.rejections),
         number("fills_ended", stats.fills_ended),
         number("followers", stats.followers),
-    ])
+    ];
+    let learned = engine.cache().learned(LEARNED_LINES_MAX);
+    if !learned.is_empty() {
+        let line = |(name, value): (String, String)| (text(name), text(value));
+        figures.push((text("learned"), Reply::Map(learned.into_iter().map(line).collect())));
+    }
+    Reply::Map(figures)
 }
 
 /// `hit | version 1-8812 | size 212 B | ..`; what is cached as absent begins with `absent`.

@@ -82,10 +82,15 @@ fn set(session: &mut Session, frame: Frame<'_>) -> Reply {
     }
     let known = session.hints.sets.contains_key(id);
     if !known && session.hints.sets.len() >= CONNECTION_HINT_SETS_MAX {
+        session.shared.labels.count_refused_hints();
         return Reply::error(format!("LIMIT connection_hint_sets_max {CONNECTION_HINT_SETS_MAX}"));
     }
     match session.shared.labels.hint_set(schema, frame.args().skip(3)) {
         Ok(number) => {
+            // Before any request can have it.
+            if let Some(meaning) = session.shared.labels.hint_meaning(number) {
+                session.shared.engine.cache().define_hints(number, &meaning);
+            }
             session.hints.sets.insert(id.into(), number);
             Reply::OK
         }

@@ -23,9 +23,19 @@ pub fn server(change: impl FnOnce(&mut ServerOptions)) -> Arc<Shared> {
 
 /// A server over `store`.
 pub fn server_over(store: Arc<dyn Store>, change: impl FnOnce(&mut ServerOptions)) -> Arc<Shared> {
-    let policy = choose("s3-fifo").unwrap();
+    server_with(store, "s3-fifo", 2, change)
+}
+
+/// A server over `store` whose cache has this policy and so many partitions.
+pub fn server_with(
+    store: Arc<dyn Store>,
+    policy: &str,
+    partitions: usize,
+    change: impl FnOnce(&mut ServerOptions),
+) -> Arc<Shared> {
+    let policy = choose(policy).unwrap();
     let cache =
-        CacheOptions { budget_bytes: 64 << 20, partitions: 2, policy: policy.policy, policy_values: policy.values };
+        CacheOptions { budget_bytes: 64 << 20, partitions, policy: policy.policy, policy_values: policy.values };
     let runtime = runtime::tokio::runtime(tokio::runtime::Handle::current());
     let engine = Engine::new(EngineOptions { runtime, store, cache, limits: TxnLimits::default(), history: None });
     let mut options = ServerOptions::new(engine);

@@ -9,6 +9,7 @@ use super::{Committer, conflict};
 use crate::mutation::{self, Fault};
 use crate::read::{Read, record};
 use crate::store::{Commit, CommitOutcome, Write};
+use crate::txn::placed::Caching;
 use crate::txn::settled::Failure;
 
 /// What became of a commit that was to be done at once.
@@ -26,12 +27,12 @@ pub(in crate::txn) enum Now {
 impl Committer {
     /// Commits and publishes at once, if the store never waits and nothing is on its way: what is may be earlier
     /// results of the same keys. The keys are locked, and stay so; if `uncached` they leave the cache.
-    pub(in crate::txn) fn commit_now(&self, commit: Commit, uncached: bool) -> Now {
+    pub(in crate::txn) fn commit_now(&self, commit: Commit, caching: Caching) -> Now {
         if !self.is_idle() {
             return Now::Later(commit);
         }
         let _guard = self.watch_for_panic(true);
-        let now = self.apply_now(commit, uncached);
+        let now = self.apply_now(commit, caching);
         if matches!(now, Now::Unknown) {
             self.stop_for_good();
         }
@@ -58,7 +59,7 @@ impl Committer {
 
     /// As [`Committer::commit_now`], for who has asked whether the committer is idle. Takes no lock of the committer's:
     /// its caller may hold the lock table's, which is taken under the committer's elsewhere.
-    pub(in crate::txn) fn apply_now(&self, mut commit: Commit, uncached: bool) -> Now {
+    pub(in crate::txn) fn apply_now(&self, mut commit: Commit, caching: Caching) -> Now {
         let version = commit.version;
         for Write { key, after, .. } in &mut commit.writes {
             // Store and cache each keep a record of it: so it will be one and the same.
@@ -70,9 +71,9 @@ impl Committer {
                 for Write { key, after, .. } in commit.writes {
                     let actual = changed.iter().find(|(other, _)| *other == key).map(|(_, read)| read.clone());
                     let read = actual.unwrap_or(Read { value: after, version });
-                    group.push((key, (!uncached).then_some(read)));
+                    group.push((key, (!caching.uncached).then_some(read)));
                 }
-                self.cache.publish_locked(&group);
+                self.cache.publish_locked(&group, &caching.context);
                 Now::Published
             }
             Some(CommitOutcome::Conflict(keys)) => Now::Failed(Failure::Conflict(conflict(&keys))),

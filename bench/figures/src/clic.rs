@@ -1,0 +1,252 @@
+//! CLIC's figures 3 and 6 to 11, over traces of PostgreSQL and MariaDB with hints.
+
+use std::error::Error;
+use std::fmt::Write;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use forebay::policy::{Unit, choose};
+use forebay_sim::catalog::{Catalog, Event, Sample};
+use forebay_sim::cell::Contender;
+use forebay_sim::figures::Row;
+use forebay_sim::hints::{HintSets, HintTypes};
+use forebay_sim::lab::{Lab, LabOptions, Silent, Size};
+use forebay_sim::machine::{Division, Machine};
+use forebay_trace::TraceOptions;
+use forebay_trace::fbt::Writer;
+use forebay_trace::tools::{self, Noise};
+
+use crate::Args;
+use crate::plot::{Axes, Line, Panel, draw};
+
+/// The hint types of the paper, and those of noise.
+const TYPES: [&str; 8] = ["pool", "object", "objtype", "reqtype", "prio", "noise0", "noise1", "noise2"];
+const POLICIES: [&str; 10] =
+    ["opt", "clic-g", "clic-tree", "clic", "clic-top-k", "tq", "arc", "lru", "s3-fifo", "w-tinylfu"];
+/// Of TQ the best of these counts.
+const TQ: [&str; 3] = ["tq:low=0.01,history=100", "tq:low=0.3,history=100", "tq:low=0.9,history=100"];
+/// Shares of the database at the start that the cache holds.
+const SHARES: [f64; 3] = [0.1, 0.2, 0.5];
+const TPCC: [&str; 3] = ["pgc_c10", "pgc_c50", "pgc_c90"];
+const TPCH: [&str; 3] = ["pgh_h10", "pgh_h50", "pgh_h90"];
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+/// Pages of a trace's database at the start.
+fn pages(trace: &str) -> f64 {
+    match &trace[..3] {
+        "pgc" => 151_974.0,
+        "pgh" => 108_219.0,
+        _ => 37_422.0,
+    }
+}
+
+fn path(args: &Args, trace: &str) -> Result<PathBuf> {
+    let folder =
+        args.traces.as_ref().ok_or("set FOREBAY_TRACES, or --traces, to a folder that has hinted/*.htr.zst")?;
+    Ok(folder.join(format!("hinted/{trace}.htr.zst")))
+}
+
+fn options(policies: &[String], sizes: &[u64]) -> Result<LabOptions> {
+    let contenders: std::result::Result<Vec<_>, _> = policies.iter().map(|name| Contender::parse(name)).collect();
+    let sizes: std::result::Result<Vec<_>, _> =
+        sizes.iter().map(|size| Size::parse(&size.to_string(), Unit::Entries)).collect();
+    Ok(LabOptions {
+        contenders: contenders?,
+        sizes: sizes?,
+        unit: Unit::Entries,
+        reads_only: true,
+        warmup: 0.0,
+        sample: Sample { rate: 1.0, seed: 0 },
+        per_client: false,
+        division: Division::Shared,
+        hint_types: HintTypes::only(TYPES),
+        trace: TraceOptions::default(),
+        threads: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
+    })
+}
+
+fn rows(path: &Path, options: &LabOptions) -> Result<Vec<Row>> {
+    Ok(Lab::open(path, options, &Silent)?.curves()?)
+}
+
+/// The name under which a policy is shown: all shares of TQ are one.
+fn shown(policy: &str) -> &str {
+    if policy.starts_with("tq") { "tq" } else { policy }
+}
+
+fn by_size(args: &Args, name: &str, traces: &[&str]) -> Result<()> {
+    let mut csv = String::from("trace,policy,share,pages,read_hit_ratio\n");
+    let mut panels = Vec::new();
+    for trace in traces {
+        let sizes = SHARES.map(|share| (share * pages(trace)) as u64);
+        let others = POLICIES.iter().filter(|name| **name != "tq").chain(&TQ).map(|name| (*name).to_owned());
+        let rows = rows(&path(args, trace)?, &options(&others.collect::<Vec<_>>(), &sizes)?)?;
+        let mut lines = Vec::new();
+        for policy in POLICIES {
+            let mut points = Vec::new();
+            for (share, size) in SHARES.iter().zip(sizes) {
+                let of = rows.iter().filter(|row| shown(&row.policy) == policy && row.size == size);
+                let best = of.map(|row| row.hit_ratio).fold(0.0, f64::max);
+                writeln!(csv, "{trace},{policy},{share},{size},{best:.4}")?;
+                points.push((100.0 * share, best));
+            }
+            lines.push(Line { name: policy.to_owned(), points });
+        }
+        panels.push(Panel { title: (*trace).to_owned(), lines });
+    }
+    let axes = axes("cache, % of the database at the start", "read hit ratio");
+    save(args, name, &csv, &panels, &axes)
+}
+
+fn axes(x: &str, y: &str) -> Axes {
+    Axes { x: x.into(), y: y.into(), logarithmic: false, scatter: false }
+}
+
+fn save(args: &Args, name: &str, csv: &str, panels: &[Panel], axes: &Axes) -> Result<()> {
+    std::fs::write(args.out.join(format!("{name}.csv")), csv)?;
+    draw(&args.out.join(format!("{name}.svg")), panels, axes)
+}
+
+/// Figure 6.
+pub fn tpcc(args: &Args) -> Result<()> {
+    by_size(args, "clic-6", &TPCC)
+}
+
+/// Figure 7.
+pub fn tpch(args: &Args) -> Result<()> {
+    by_size(args, "clic-7", &TPCH)
+}
+
+/// Figure 8, with another load.
+pub fn mariadb(args: &Args) -> Result<()> {
+    by_size(args, "clic-8", &["my_b28"])
+}
+
+/// Figure 3: each hint set of the last whole window by how frequent it is, and its priority.
+pub fn priorities(args: &Args) -> Result<()> {
+    let path = path(args, TPCC[0])?;
+    let choice = choose("clic")?;
+    let capacity = (0.2 * pages(TPCC[0])) as u64;
+    let all = Sample { rate: 1.0, seed: 0 };
+    let catalog = Catalog::of(forebay_trace::open(&path, None)?, all, false, || ())?;
+    let mut machine = Machine::new(&Contender::Online(choice), Unit::Entries, capacity);
+    let (mut trace, mut place) = (forebay_trace::open(&path, None)?, 0);
+    let mut hints = HintSets::new(HintTypes::only(TYPES));
+    while let Some(record) = trace.next() {
+        let record = record?;
+        if let Some(Event::Request(mut request)) = catalog.event(&record, &mut place) {
+            let (set, new) = hints.meet(record.hints, trace.dictionary());
+            if let Some((set, meaning)) = new {
+                machine.define_hints(set, &meaning);
+            }
+            request.access.hints = set;
+            machine.access(&request);
+        }
+    }
+    let mut csv = String::from("hint_set,priority,requests_percent,read_again_percent,after_requests\n");
+    let mut points = Vec::new();
+    for (name, value) in machine.report(usize::MAX) {
+        let numbers: Vec<f64> = value
+            .split_whitespace()
+            .filter_map(|part| part.split_once('=')?.1.trim_end_matches('%').parse().ok())
+            .collect();
+        let [priority, share, again, after] = numbers[..] else { return Err("a report of four figures".into()) };
+        writeln!(csv, "{name},{priority},{share},{again},{after}")?;
+        points.push((share, priority));
+    }
+    let panels = [Panel { title: TPCC[0].into(), lines: vec![Line { name: "a hint set".into(), points }] }];
+    let axes = Axes { x: "% of requests".into(), y: "priority".into(), logarithmic: true, scatter: true };
+    save(args, "clic-3", &csv, &panels, &axes)
+}
+
+/// Figure 9.
+pub fn top_k(args: &Args) -> Result<()> {
+    const K: [u32; 8] = [1, 2, 5, 10, 20, 50, 100, 200];
+    let mut csv = String::from("trace,pages,k,read_hit_ratio\n");
+    let mut panels = Vec::new();
+    for (title, traces) in [("TPC-C-like", &TPCC[..]), ("TPC-H-like", &TPCH), ("MariaDB", &["my_b28"])] {
+        let mut lines = Vec::new();
+        for trace in traces {
+            let size = (0.2 * pages(trace)) as u64;
+            let policies = K.map(|k| format!("clic-top-k:k={k}"));
+            let rows = rows(&path(args, trace)?, &options(&policies, &[size])?)?;
+            let mut points = Vec::new();
+            for (k, row) in K.iter().zip(&rows) {
+                writeln!(csv, "{trace},{size},{k},{:.4}", row.hit_ratio)?;
+                points.push((f64::from(*k), row.hit_ratio));
+            }
+            lines.push(Line { name: trace.split('_').next_back().unwrap_or(trace).to_owned(), points });
+        }
+        let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
+        panels.push(Panel { title: format!("{title}: {}", names.join(", ")), lines });
+    }
+    for panel in &mut panels {
+        let ordinals = ["10 % in front", "50 %", "90 %"];
+        panel.lines.iter_mut().zip(ordinals).for_each(|(line, name)| line.name = name.into());
+    }
+    save(args, "clic-9", &csv, &panels, &axes("k", "read hit ratio"))
+}
+
+/// Figure 10.
+pub fn noise(args: &Args) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let policies = ["clic-g", "clic-tree", "clic", "clic-top-k:k=100"].map(str::to_owned);
+    let mut csv = String::from("trace,policy,noise_types,read_hit_ratio\n");
+    let mut panels = Vec::new();
+    for trace in TPCC {
+        let mut lines: Vec<Line> =
+            policies.iter().map(|name| Line { name: name.clone(), points: Vec::new() }).collect();
+        for types in 0..=3 {
+            let noisy = folder.path().join("noisy.fbt");
+            let file = std::io::BufWriter::new(std::fs::File::create(&noisy)?);
+            let mut writer = Writer::create(file, 0)?;
+            let noise = Noise { types, domain: 10, zipf: 1.0, seed: 1 };
+            tools::add_noise(&mut forebay_trace::open(&path(args, trace)?, None)?, noise, &mut writer)?;
+            writer.finish()?;
+            let rows = rows(&noisy, &options(&policies, &[30_394])?)?;
+            for (line, row) in lines.iter_mut().zip(&rows) {
+                writeln!(csv, "{trace},{},{types},{:.4}", line.name, row.hit_ratio)?;
+                line.points.push((types as f64, row.hit_ratio));
+            }
+        }
+        panels.push(Panel { title: trace.into(), lines });
+    }
+    save(args, "clic-10", &csv, &panels, &axes("useless hint types", "read hit ratio"))
+}
+
+/// Figure 11.
+pub fn clients(args: &Args) -> Result<()> {
+    const PAGES: u64 = 45_000;
+    let folder = tempfile::tempdir()?;
+    let mixed = folder.path().join("mixed.fbt");
+    let mut writer = Writer::create(std::io::BufWriter::new(std::fs::File::create(&mixed)?), 0)?;
+    let traces: Result<Vec<_>> = TPCC.iter().map(|trace| Ok(forebay_trace::open(&path(args, trace)?, None)?)).collect();
+    tools::mix(&mut traces?, &mut writer)?;
+    writer.finish()?;
+    let policies = ["opt", "clic-g", "clic-tree", "clic", "clic-top-k", "arc", "w-tinylfu", "lru"].map(str::to_owned);
+    let mut csv = String::from("division,policy,client,read_hit_ratio\n");
+    let mut panels = Vec::new();
+    let divisions = [("one cache of 45K pages", Division::Shared), ("three of 15K", Division::Equal)];
+    for (title, division) in divisions {
+        let types = TPCC.len();
+        let names = TYPES.iter().flat_map(|name| (1..=types).map(move |client| format!("{client}.{name}")));
+        let names: Vec<String> = names.collect();
+        let hint_types = HintTypes::only(names.iter().map(String::as_str));
+        let options = LabOptions { per_client: true, division, hint_types, ..options(&policies, &[PAGES])? };
+        let rows = rows(&mixed, &options)?;
+        let mut lines: Vec<Line> =
+            policies.iter().map(|name| Line { name: name.clone(), points: Vec::new() }).collect();
+        for row in &rows {
+            let client = row.client.as_deref().unwrap_or("all");
+            writeln!(csv, "{title},{},{client},{:.4}", row.policy, row.hit_ratio)?;
+            let x = row.client.as_deref().and_then(|client| client.parse().ok()).unwrap_or(4.0);
+            if let Some(line) = lines.iter_mut().find(|line| line.name == row.policy) {
+                line.points.push((x, row.hit_ratio));
+            }
+        }
+        panels.push(Panel { title: title.into(), lines });
+    }
+    let axes = Axes { scatter: true, ..axes("1: c10, 2: c50, 3: c90, 4: all", "read hit ratio") };
+    save(args, "clic-11", &csv, &panels, &axes)
+}

@@ -1,0 +1,186 @@
+//! What hint sets stand for, as numbers: each value of each hint type is one number, whatever its schema.
+//!
+//! A hint set is a vector of such numbers. Its first column is the schema, which is the client's name space (CLIC,
+//! section 2: each client's hint types are distinct), so two clients share no value. A set that nobody defined is a
+//! category of its own.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use crate::hint::HintMeaning;
+
+/// Hint sets that are told apart; the others count as no hints.
+pub(super) const SETS_MAX: u32 = 1 << 20;
+
+/// Bytes of values and vectors; sets beyond it are categories of their own, without values.
+const BYTES_MAX: usize = 64 << 20;
+
+/// The value of a column that a set does not have.
+const NONE: u32 = 0;
+
+/// Numbers below this are for values that no client sends: 0 for a missing column, the others for the owner.
+pub(super) const OWN_VALUES: u32 = 16;
+
+/// What a value or its index entry costs beside its bytes.
+const OVERHEAD_BYTES: usize = 64;
+
+/// Hint types with the values that hint sets have.
+pub(super) struct Meanings {
+    /// By set: where its vector begins in `vectors`, and how long it is.
+    sets: Vec<(u32, u16)>,
+    vectors: Vec<u32>,
+    values: HashMap<(u32, u16, Box<[u8]>), u32, foldhash::fast::FixedState>,
+    /// By value: how it reads, `type=value`.
+    names: Vec<Box<str>>,
+    columns: usize,
+    bytes: usize,
+}
+
+impl Meanings {
+    /// Nothing defined.
+    pub fn new() -> Meanings {
+        Meanings {
+            sets: Vec::new(),
+            vectors: Vec::new(),
+            values: HashMap::default(),
+            names: vec!["none".into(); OWN_VALUES as usize],
+            columns: 0,
+            bytes: 0,
+        }
+    }
+
+    /// Defines a set; one that is defined already keeps its meaning.
+    pub fn define(&mut self, set: u32, meaning: &HintMeaning) {
+        if set >= SETS_MAX || self.is_defined(set) || self.bytes > BYTES_MAX {
+            return;
+        }
+        let schema = self.value(meaning.schema, 0, b"", || format!("schema {}", meaning.schema));
+        let begin = self.vectors.len();
+        self.vectors.push(schema);
+        for (column, (name, value)) in (1..).zip(meaning.types.iter().zip(&meaning.values)) {
+            let named = || format!("{}={}", name.escape_ascii(), value.escape_ascii());
+            let number = self.value(meaning.schema, column, value, named);
+            self.vectors.push(number);
+        }
+        self.place(set, begin);
+    }
+
+    fn place(&mut self, set: u32, begin: usize) {
+        let columns = self.vectors.len() - begin;
+        if set as usize >= self.sets.len() {
+            self.sets.resize(set as usize + 1, (0, 0));
+        }
+        self.sets[set as usize] = (begin as u32, columns as u16);
+        self.columns = self.columns.max(columns);
+        self.bytes += size_of::<u32>() * columns + size_of::<(u32, u16)>();
+    }
+
+    fn is_defined(&self, set: u32) -> bool {
+        self.sets.get(set as usize).is_some_and(|&(_, columns)| columns > 0)
+    }
+
+    fn value(&mut self, schema: u32, column: u16, value: &[u8], name: impl FnOnce() -> String) -> u32 {
+        let next = self.names.len() as u32;
+        match self.values.entry((schema, column, value.into())) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(vacant) => {
+                let name = name();
+                self.bytes += OVERHEAD_BYTES + value.len() + name.len();
+                self.names.push(name.into());
+                *vacant.insert(next)
+            }
+        }
+    }
+
+    /// The values of a set, its schema first. A set that nobody defined is defined now, as itself.
+    pub fn vector(&mut self, set: u32) -> &[u32] {
+        if !self.is_defined(set) {
+            let begin = self.vectors.len();
+            let undefined = self.value(u32::MAX, 0, b"", || "undefined".into());
+            let name = || if set == 0 { "no hints".into() } else { format!("hint set {set}") };
+            let itself = self.value(u32::MAX, 1, &set.to_be_bytes(), name);
+            self.vectors.extend([undefined, itself]);
+            self.place(set.min(SETS_MAX), begin);
+        }
+        let (begin, columns) = self.sets[set.min(SETS_MAX) as usize];
+        &self.vectors[begin as usize..][..usize::from(columns)]
+    }
+
+    /// One column of a set that was asked for before.
+    pub fn column(&self, set: u32, column: usize) -> u32 {
+        let Some(&(begin, columns)) = self.sets.get(set as usize) else { return NONE };
+        if column < usize::from(columns) { self.vectors[begin as usize + column] } else { NONE }
+    }
+
+    /// Number of columns of the widest set.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// Numbers of values are below this.
+    pub fn values_len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// How a value reads.
+    pub fn name(&self, value: u32) -> &str {
+        self.names.get(value as usize).map_or("?", |name| name)
+    }
+
+    /// How a set reads: `table=orders kind=read`.
+    pub fn describe(&self, set: u32) -> String {
+        match self.sets.get(set as usize) {
+            Some(&(begin, columns)) if columns > 0 => {
+                let values = &self.vectors[begin as usize..][..usize::from(columns)];
+                let names: Vec<&str> = values.iter().skip(1).map(|&value| self.name(value)).collect();
+                if names.is_empty() { "no types".into() } else { names.join(" ") }
+            }
+            _ if set == 0 => "no hints".into(),
+            _ => format!("hint set {set}"),
+        }
+    }
+
+    /// Bytes that they occupy, about.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meaning(schema: u32, types: &[&str], values: &[&str]) -> HintMeaning {
+        let boxed = |texts: &[&str]| texts.iter().map(|text| text.as_bytes().into()).collect();
+        HintMeaning { schema, types: boxed(types), values: boxed(values) }
+    }
+
+    #[test]
+    fn schemas_share_no_value() {
+        let mut meanings = Meanings::new();
+        meanings.define(3, &meaning(1, &["table", "op"], &["orders", "read"]));
+        meanings.define(4, &meaning(1, &["table", "op"], &["orders", "write"]));
+        meanings.define(5, &meaning(2, &["table", "op"], &["orders", "read"]));
+        let (one, same, other) =
+            (meanings.vector(3).to_vec(), meanings.vector(4).to_vec(), meanings.vector(5).to_vec());
+        assert_eq!((one[..2].to_vec(), one.len()), (same[..2].to_vec(), 3));
+        assert_ne!(one[2], same[2]);
+        assert!(one.iter().all(|value| !other.contains(value)));
+        assert_eq!((meanings.describe(3), meanings.columns()), ("table=orders op=read".into(), 3));
+    }
+
+    #[test]
+    fn a_meaning_stays_and_what_is_undefined_is_itself() {
+        let mut meanings = Meanings::new();
+        meanings.define(1, &meaning(1, &["t"], &["a"]));
+        meanings.define(1, &meaning(1, &["t"], &["b"]));
+        assert_eq!(meanings.describe(1), "t=a");
+        let (none, seven) = (meanings.vector(0).to_vec(), meanings.vector(7).to_vec());
+        assert!(none[0] == seven[0] && none[1] != seven[1]);
+        assert_eq!(
+            (meanings.vector(7).to_vec(), meanings.column(7, 1), meanings.column(7, 5)),
+            (seven.clone(), seven[1], 0)
+        );
+        assert_eq!((meanings.describe(0), meanings.describe(9)), ("no hints".into(), "hint set 9".into()));
+    }
+}

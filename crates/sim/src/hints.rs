@@ -1,0 +1,79 @@
+//! Hint sets of a trace, as policies are told of them: each with its meaning, before the first request that has it.
+
+use std::sync::Arc;
+
+use forebay::hint::{HintMeaning, HintSet};
+use forebay_trace::fbt::Dictionary;
+use hashbrown::HashMap;
+
+/// Which hint types policies get to see; none named: all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HintTypes {
+    names: Option<Vec<Box<[u8]>>>,
+}
+
+impl HintTypes {
+    /// All of them.
+    pub const ALL: HintTypes = HintTypes { names: None };
+
+    /// Those with these names.
+    pub fn only<'a>(names: impl IntoIterator<Item = &'a str>) -> HintTypes {
+        HintTypes { names: Some(names.into_iter().map(|name| name.as_bytes().into()).collect()) }
+    }
+
+    fn take(&self, meaning: HintMeaning) -> HintMeaning {
+        let Some(names) = &self.names else { return meaning };
+        let HintMeaning { schema, types, values } = meaning;
+        let (types, values) = types.into_iter().zip(values).filter(|(name, _)| names.contains(name)).unzip();
+        HintMeaning { schema, types, values }
+    }
+}
+
+/// Numbers of hint sets as policies know them. Sets that are the same in the types that count are one.
+pub struct HintSets {
+    types: HintTypes,
+    /// By the trace's number.
+    known: HashMap<u32, HintSet, foldhash::fast::FixedState>,
+    /// With [`HintTypes::only`]: numbers by meaning.
+    numbers: HashMap<HintMeaning, HintSet, foldhash::fast::FixedState>,
+}
+
+impl HintSets {
+    /// None met.
+    pub fn new(types: HintTypes) -> HintSets {
+        HintSets { types, known: HashMap::default(), numbers: HashMap::default() }
+    }
+
+    /// The number of a trace's hint set, and its meaning if it is new. A set that the trace does not define is itself.
+    pub fn meet(
+        &mut self,
+        hints: u32,
+        dictionary: Option<&Dictionary>,
+    ) -> (HintSet, Option<(HintSet, Arc<HintMeaning>)>) {
+        if hints == 0 {
+            return (HintSet(0), None);
+        }
+        if let Some(&set) = self.known.get(&hints) {
+            return (set, None);
+        }
+        let Some(meaning) = dictionary.and_then(|dictionary| meaning(dictionary, hints)) else {
+            return (HintSet(hints), None);
+        };
+        let meaning = self.types.take(meaning);
+        if self.types == HintTypes::ALL {
+            self.known.insert(hints, HintSet(hints));
+            return (HintSet(hints), Some((HintSet(hints), Arc::new(meaning))));
+        }
+        let next = HintSet(self.numbers.len() as u32 + 1);
+        let set = *self.numbers.entry(meaning.clone()).or_insert(next);
+        self.known.insert(hints, set);
+        (set, (set == next).then(|| (set, Arc::new(meaning))))
+    }
+}
+
+fn meaning(dictionary: &Dictionary, hints: u32) -> Option<HintMeaning> {
+    let set = dictionary.hint_set(hints)?;
+    let schema = dictionary.hint_schema(set.schema)?;
+    let boxed = |texts: &[bytes::Bytes]| texts.iter().map(|text| text.as_ref().into()).collect();
+    Some(HintMeaning { schema: set.schema, types: boxed(&schema.types), values: boxed(&set.values) })
+}
