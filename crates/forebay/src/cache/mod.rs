@@ -22,12 +22,14 @@ mod fence;
 mod partition;
 mod slab;
 mod slot;
+mod stats;
 
 use std::sync::{Arc, PoisonError};
 
 pub use budget::{ENTRY_OVERHEAD_BYTES, charge};
 pub use fence::{Begin, Fill, Follow};
 pub use partition::Word;
+pub use stats::CacheStats;
 
 // What an access was is said to the cache as it is to the policy.
 pub use crate::policy::AccessKind;
@@ -91,31 +93,6 @@ pub enum Look {
     Marked,
     /// Not cached.
     Miss,
-}
-
-/// Figures of a cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CacheStats {
-    /// Reads answered from the cache.
-    pub hits: u64,
-    /// Reads that had to ask the store.
-    pub misses: u64,
-    /// Entries that came in.
-    pub insertions: u64,
-    /// Entries that the policy gave up.
-    pub evictions: u64,
-    /// Missed entries that the policy, or their size, kept out.
-    pub rejections: u64,
-    /// Fills that a commit, an invalidation or a removal ended.
-    pub fills_ended: u64,
-    /// Reads that waited for another's fetch.
-    pub followers: u64,
-    /// Entries now.
-    pub entries: u64,
-    /// Bytes charged to the budget now.
-    pub used_bytes: u64,
-    /// The budget.
-    pub budget_bytes: u64,
 }
 
 /// The cache; cheap to clone.
