@@ -170,7 +170,7 @@ impl Decoder {
 
     /// Makes room in `buffer` for the next read: 16 KiB, or, in the middle of a large argument, as much as has arrived
     /// already but no more than is missing. So memory is at most twice what the client really sent, and all the
-    /// copying that growth causes is O(n).
+    /// copying that growth causes is O(n). An empty buffer goes back to its start, which is in the processor's cache.
     pub fn reserve(&self, buffer: &mut BytesMut) {
         let missing = self.bulk.map_or(0, |length| (self.position + length as usize + 2).saturating_sub(buffer.len()));
         let wanted = missing.min(buffer.len());
@@ -178,8 +178,6 @@ impl Decoder {
         if wanted > READ_BYTES {
             buffer.reserve(wanted);
         } else if spare < READ_BYTES_MIN || buffer.is_empty() {
-            // An empty one goes back to the start of its memory, which is still in the processor's cache. To walk on
-            // through all of it means that each batch of each connection is written to memory that is not.
             buffer.reserve(READ_BYTES);
         }
     }
