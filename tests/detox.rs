@@ -143,7 +143,6 @@ fn the_table_of_mixes() {
         Run::of("mix-a", 0.6),
         &[
             ("lru", 0.10, 41.5),
-            ("lfu", 0.10, 53.9),
             ("gdsf", 0.10, 51.9),
             ("detox", 0.10, 60.0),
             ("lru", 0.25, 54.1),
@@ -151,7 +150,6 @@ fn the_table_of_mixes() {
             ("gdsf", 0.25, 60.2),
             ("detox", 0.25, 85.1),
             ("lru", 0.40, 60.8),
-            ("lfu", 0.40, 64.2),
             ("gdsf", 0.40, 63.2),
             ("detox", 0.40, 85.1),
         ],
@@ -181,8 +179,6 @@ fn the_table_of_mixes() {
 fn the_table_of_benchmarks() {
     let bank = Run { reads_only: true, ..Run::of("smallbank", 0.667) };
     assert_table(bank, &[("lru", 0.25, 17.7), ("detox", 0.25, 30.7), ("lru", 0.40, 31.3), ("detox", 0.40, 48.6)]);
-    let epinions = Run::of("epinions", 0.625);
-    assert_table(epinions, &[("lru", 0.25, 11.8), ("detox", 0.25, 33.1)]);
     assert_table(
         Run::of("micro2", 0.6),
         &[
