@@ -61,6 +61,9 @@ fn options(policies: &[String], sizes: &[u64]) -> Result<LabOptions> {
         per_client: false,
         division: Division::Shared,
         hint_types: HintTypes::only(TYPES),
+        writes_allocate: true,
+        prefetch: forebay_sim::ahead::Prefetch::None,
+        graphs: Vec::new(),
         trace: TraceOptions::default(),
         threads: std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
     })
@@ -141,7 +144,7 @@ pub fn priorities(args: &Args) -> Result<()> {
                 machine.define_hints(set, &meaning);
             }
             request.access.hints = set;
-            machine.access(&request);
+            machine.access(&request, true);
         }
     }
     let mut csv = String::from("hint_set,priority,requests_percent,read_again_percent,after_requests\n");

@@ -12,6 +12,7 @@ mod reads;
 #[path = "../../../../tests/common/postgres.rs"]
 mod server;
 
+use std::collections::HashMap;
 use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -114,9 +115,17 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failed> {
     Ok(tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?)
 }
 
-/// CPU seconds of all processes of the server that live now.
-fn database_seconds(server: &Server) -> f64 {
-    const TICKS_PER_SECOND: f64 = 100.0;
+/// Of /proc.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// CPU seconds that the server's processes have used since `before`, of those that live now.
+fn database_seconds_since(server: &Server, before: &HashMap<u32, f64>) -> f64 {
+    let since = |(process, ticks): (u32, f64)| ticks - before.get(&process).copied().unwrap_or(0.0);
+    database_ticks(server).into_iter().map(since).sum::<f64>() / TICKS_PER_SECOND
+}
+
+/// CPU time of each process of the server that lives now.
+fn database_ticks(server: &Server) -> HashMap<u32, f64> {
     let ticks = |process: &u32| {
         let text = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
         let after = text.rsplit_once(')').map(|(_, after)| after.to_owned()).unwrap_or_default();
@@ -124,7 +133,7 @@ fn database_seconds(server: &Server) -> f64 {
         // Behind the name: the state (no number), then ten figures, then user and system time.
         figures.get(10).copied().unwrap_or(0.0) + figures.get(11).copied().unwrap_or(0.0)
     };
-    server.processes().iter().map(ticks).sum::<f64>() / TICKS_PER_SECOND
+    server.processes().into_iter().map(|process| (process, ticks(&process))).collect()
 }
 
 /// The middle and the 99th of 100, in us.

@@ -12,7 +12,7 @@ use forebay_bench::workload::Protocol;
 use tokio_postgres::NoTls;
 
 use crate::server::Server;
-use crate::{Failed, Options, database_seconds, percentiles, runtime};
+use crate::{Failed, Options, database_seconds_since, database_ticks, percentiles, runtime};
 
 /// YCSB's constant.
 const THETA: f64 = 0.99;
@@ -62,13 +62,16 @@ pub fn measure(options: &Options, server: &Server, report: &mut Report) -> Resul
     let url = server.url(&database);
     run_setup(options, &url, map)?;
     let listen = format!("127.0.0.1:{port}");
-    let arguments = ["serve", "--listen", &listen, "--http", "off", "--store", &url, "--map", map, "--memory", "1gb"];
+    // A machine that is busy must not be taken for a database that hangs.
+    let patient = ["--store-timeout-ms", "5000", "--lock-wait-ms-min", "6000", "--lock-wait-ms-max", "7000"];
+    let arguments = ["serve", "--listen", &listen, "--http", "off", "--store", &url, "--map", map, "--memory", "1GiB"];
+    let arguments = [&arguments[..], &patient[..]].concat();
     let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
     let program = Program::start(&options.forebay, &arguments, None, port, Protocol::Resp)?;
     report.line("#### Reads, cached and not\n");
     report.line(&format!(
-        "{} rows of {FIELDS} fields of 100 B; {} connections, one request at a time on each, {} s; forebay's cache holds \
-         all of them and is warm, the database's buffers hold all of them too.\n",
+        "{} rows of {FIELDS} fields of 100 B; {} connections, one request at a time on each, {} s; forebay's cache \
+         holds all of them and is warm, the database's buffers hold all of them too.\n",
         options.rows, options.connections, options.seconds
     ));
     report.columns(&["what", "by", "thousand/s", "p50 us", "p99 us", "database's CPU, us per request"]);
@@ -190,7 +193,7 @@ fn clients(
     server: &Server,
     client: impl Fn(Instant, u64) -> Result<Vec<u64>, Failed> + Sync,
 ) -> Result<Run, Failed> {
-    let before = database_seconds(server);
+    let before = database_ticks(server);
     let began = Instant::now();
     let until = began + Duration::from_secs(options.seconds);
     let answers: Result<Vec<Vec<u64>>, String> = std::thread::scope(|scope| {
@@ -202,7 +205,7 @@ fn clients(
     let micros: Vec<u64> = answers?.concat();
     let requests = micros.len() as f64;
     let (p50_us, p99_us) = percentiles(micros);
-    let database_us = (database_seconds(server) - before) * 1e6 / requests;
+    let database_us = database_seconds_since(server, &before) * 1e6 / requests;
     Ok(Run { per_second: requests / began.elapsed().as_secs_f64(), p50_us, p99_us, database_us })
 }
 

@@ -16,7 +16,7 @@ use super::{Inner, documents, ids, sql};
 /// What became of the documents that one commit wrote, where it is not as computed.
 pub(super) type Changed = Vec<(Key, Read)>;
 
-/// Time that each commit of a group adds to the one timeout, so that a large group is not taken for a server that hangs.
+/// Time that each commit of a group adds to the timeout, so that a large group is not taken for a server that hangs.
 const TIME_PER_COMMIT: Duration = Duration::from_millis(2);
 
 /// Why a group was not committed as one.
@@ -207,8 +207,8 @@ impl Inner {
         timeout_at(deadline, asked).await.unwrap_or_else(|_| Err(self.no_answer()))
     }
 
-    /// What became of `asked`: a tombstone is put in the place of each, unless it is there already. The insert waits for
-    /// a commit of this id that is on its way in another backend, and who comes first wins; that commit can't come
+    /// What became of `asked`: a tombstone is put in the place of each, unless it is there already. The insert waits
+    /// for a commit of this id that is on its way in another backend, and who comes first wins; that commit can't come
     /// later, since its own insert would fail.
     pub(super) async fn outcomes(&self, asked: &[TxnId]) -> Result<Vec<Resolved>, String> {
         if let Some(id) = asked.iter().find(|id| self.ids.is_forgotten(**id)) {

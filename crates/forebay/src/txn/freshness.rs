@@ -1,5 +1,5 @@
-//! In front of a store that others write to an expiry is no part of a document: it bounds how long its copy in the cache
-//! is believed.
+//! In front of a store that others write to an expiry is no part of a document: it bounds how long its copy in the
+//! cache is believed.
 
 use std::sync::Arc;
 use std::time::Duration;

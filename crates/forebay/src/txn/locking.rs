@@ -2,23 +2,23 @@
 //! to the end, and handed on only with the commit's results beside them. Dropping a transaction rolls it back without
 //! a trace; once its commit is handed over the committer owns it, locks and all.
 
-use std::sync::Arc;
-use std::time::Duration;
+mod taking;
 
-use futures_util::future::{Either, select};
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use super::ahead::Ahead;
 use super::documents::Documents;
 use super::group::{Now, Submission};
 use super::history::Record;
-use super::locks::{Acquired, Mode, Owner, Pending, Refused};
+use super::locks::{Mode, Owner, Pending};
 use super::placed::Caching;
 use super::settled::{Landed, Settled, Settlement};
 use super::{Inner, Plan, PlannedLock, TxnError, Watched};
 use crate::cache::{AccessKind, Begin, Context, Fill, Follow};
 use crate::change::Change;
-use crate::key::{KEY_BYTES_MAX, Key};
+use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::read::Read;
 use crate::store::Commit;
@@ -270,74 +270,6 @@ impl Transaction {
         self.load(locks.iter().filter(|lock| lock.load).map(|lock| &lock.key), ahead).await
     }
 
-    /// Locks `key`, and with it the documents that share its place in the store.
-    async fn lock(&mut self, key: &Key, mode: Mode) -> Result<(), TxnError> {
-        if self.held.mode(key).is_some_and(|held| held >= mode) {
-            return Ok(());
-        }
-        let mut beside = match &self.inner.fronted {
-            Some(store) => store.beside(key),
-            None => Vec::new(),
-        };
-        if beside.is_empty() {
-            return self.lock_one(key, mode).await;
-        }
-        // All take them in one order.
-        beside.push(key.clone());
-        beside.sort_unstable();
-        for key in &beside {
-            self.lock_one(key, mode).await?;
-        }
-        Ok(())
-    }
-
-    async fn lock_one(&mut self, key: &Key, mode: Mode) -> Result<(), TxnError> {
-        if self.held.mode(key).is_some_and(|held| held >= mode) {
-            return Ok(());
-        }
-        if key.name().len() > KEY_BYTES_MAX {
-            return Err(TxnError::Refused(format!("a key of {} bytes: at most {KEY_BYTES_MAX}", key.name().len())));
-        }
-        self.lock_space(key.space()).await?;
-        // Before the wait: whatever becomes of it, dropping the transaction gives the key up.
-        self.held.set(key, mode);
-        match self.inner.locks.acquire(self.owner, key, mode) {
-            Acquired::Granted => {}
-            Acquired::Wait(woken) => {
-                let bounds = &self.inner.limits;
-                let spread = bounds.lock_wait_ms_max.saturating_sub(bounds.lock_wait_ms_min) + 1;
-                let wait_ms = bounds.lock_wait_ms_min + self.inner.runtime.random() % spread;
-                let sleep = self.inner.runtime.sleep(Duration::from_millis(wait_ms));
-                let timed_out = matches!(select(woken, sleep).await, Either::Right(_));
-                // The lock may have been granted in the very moment.
-                if timed_out && !self.inner.locks.holds(self.owner, key, mode) {
-                    return Err(TxnError::Conflict(format!("waited {wait_ms} ms for the lock of {key}")));
-                }
-            }
-            Acquired::Refused(Refused::Deadlock) => {
-                return Err(TxnError::Conflict(format!("deadlock at {key}")));
-            }
-            Acquired::Refused(Refused::Upgrade) => {
-                return Err(TxnError::Conflict(format!("{key} is being written by another transaction")));
-            }
-        }
-        Ok(())
-    }
-
-    async fn lock_space(&mut self, space: u8) -> Result<(), TxnError> {
-        if self.spaces & (1 << space) != 0 {
-            return Ok(());
-        }
-        if let Some(wait) = self.inner.locks.acquire_space(space, false) {
-            let sleep = self.inner.runtime.sleep(Duration::from_millis(self.inner.limits.lock_wait_ms_max));
-            if let Either::Right(_) = select(std::pin::pin!(wait.granted()), sleep).await {
-                return Err(TxnError::Conflict("the key space is being cleared".into()));
-            }
-        }
-        self.spaces |= 1 << space;
-        Ok(())
-    }
-
     /// Loads the keys that are not loaded yet, all locked: from the results beside their locks, from the cache, and the
     /// rest in one store round trip, but for what was fetched ahead.
     async fn load<'a>(&mut self, keys: impl Iterator<Item = &'a Key>, ahead: &mut Ahead) -> Result<(), TxnError> {
@@ -455,22 +387,8 @@ impl Transaction {
         for key in &written {
             self.lock(key, Mode::Exclusive).await?;
         }
-        if self.kind == TxnKind::ReadOnlyChecked {
-            self.check_reads().await?;
-        }
+        self.check_reads().await?;
         self.submit()
-    }
-
-    /// Compares all that was read with the store.
-    async fn check_reads(&self) -> Result<(), TxnError> {
-        let checks = self.checks();
-        if checks.is_empty() {
-            return Ok(());
-        }
-        let overtaken = self.inner.store.check(&checks).await?;
-        let Some(first) = overtaken.first() else { return Ok(()) };
-        overtaken.iter().for_each(|key| self.inner.cache.remove(key));
-        Err(TxnError::Conflict(format!("{first} changed")))
     }
 
     /// What the answer to the command just run has to wait for: nothing that was read is shown before it is published.
@@ -526,14 +444,6 @@ impl Transaction {
         let submission = Submission { owner: self.owner, held, commit, depends: depends.clone(), caching };
         let settled = self.inner.committer.submit(submission);
         Ok(Committing { commit: Some((TxnId(version), settled)), depends, record, published: None })
-    }
-
-    /// Where others write too, what was read must still be current at the commit.
-    fn checks(&self) -> Vec<(Key, Version)> {
-        match self.inner.store.caps().owned {
-            true => Vec::new(),
-            false => self.documents.reads().map(|(key, version, _)| (key.clone(), version)).collect(),
-        }
     }
 
     fn record(&self, version: Version) -> Option<Box<(Arc<super::history::History>, Record)>> {
