@@ -155,13 +155,13 @@ impl Labels {
         if hints.sets.len() >= HINT_SETS_MAX {
             return Err(limit("hint_sets_max", HINT_SETS_MAX));
         }
-        let beyond = |(at, value): (usize, &Box<[u8]>)| {
+        let beyond = |at: usize, value: &[u8]| {
             hints
                 .values
                 .get(&(schema, at))
                 .is_some_and(|known| known.len() >= HINT_VALUES_MAX && !known.contains(value))
         };
-        if values.values.iter().enumerate().any(beyond) {
+        if values.values.iter().enumerate().any(|(at, value)| beyond(at, value)) {
             return Err(limit("hint_values_max", HINT_VALUES_MAX));
         }
         // Kept three times: in the list, in the index, and as values.

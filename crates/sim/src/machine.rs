@@ -190,7 +190,7 @@ mod tests {
     fn clients_with_caches_of_their_own_do_not_disturb_each_other() {
         let request = |client: u32, key: u32| {
             let access = Access { client, ..Access::read(u64::from(key), 1) };
-            Request { access, key, next: u32::MAX, next_reads: false }
+            Request { access, key, next: u32::MAX, next_reads: false, next_whole: u32::MAX }
         };
         let contender = Contender::parse("lru").expect("known");
         let hits = |division: Division| {

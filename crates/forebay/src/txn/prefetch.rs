@@ -28,12 +28,15 @@ pub const SHARE_MIN: f64 = 0.2;
 
 type Set<K> = SmallVec<[K; 2]>;
 
+/// Sets, and how often each followed.
+type Counts<K> = SmallVec<[(Set<K>, u32); 1]>;
+
 /// A transaction's way to a key: its type, its vertex if there is a graph, and the key.
 type Origin<K> = (u16, u16, K);
 
 struct Sets<K> {
     /// Sets and how often each followed; none if there were too many.
-    counts: Option<SmallVec<[(Set<K>, u32); 1]>>,
+    counts: Option<Counts<K>>,
     total: u32,
     /// When it was last asked for.
     seen: u64,

@@ -321,10 +321,9 @@ impl State {
             self.began.retain(|txn| self.open.contains_key(txn));
         }
         while self.ended_order.len() > OPEN_MAX {
-            if let Some(first) = self.ended_order.pop_front() {
-                if let Some(ended) = self.ended.remove(&first) {
-                    self.recycle(ended.touches);
-                }
+            let first = self.ended_order.pop_front();
+            if let Some(ended) = first.and_then(|first| self.ended.remove(&first)) {
+                self.recycle(ended.touches);
             }
         }
         if self.ended_order.len() > 2 * self.ended.len() + 64 {
