@@ -168,6 +168,15 @@ fn always_loses_nothing_that_was_acknowledged() {
     }
 }
 
+/// A rewriting had failed between its rename and the sync of the folder; the next process appended to the new file, and
+/// a power loss brought the old one back, with what was acknowledged since gone.
+#[test]
+fn a_name_that_was_not_synced_is_at_the_next_start() {
+    for seed in [91, 94, 1371] {
+        assert_eq!(run(seed, &[Durability::Always]), 0);
+    }
+}
+
 #[test]
 fn what_interval_and_never_lose_is_reported() {
     let mut losses = 0;

@@ -162,8 +162,10 @@ impl Log {
                     // Nothing of the old tail may ever stand behind a new record.
                     file.set_bytes(self.end)?;
                 }
-                // What a process that was killed has written is there, but perhaps not on disk.
+                // What a process that was killed has written is there, but perhaps not on disk; nor is the name that this
+                // file got when it took another's place, and a power loss would bring that one back.
                 file.sync()?;
+                self.folder.sync()?;
                 self.synced = self.end;
                 let mut buffer = Vec::new();
                 self.mark(false, &mut buffer);
