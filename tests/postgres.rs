@@ -97,7 +97,9 @@ fn counters_stay_exact_over_crashes_of_the_database() {
 #[test]
 fn what_is_wrong_is_said_at_the_start() {
     let refused = |arguments: &[&str]| {
+        let folder = tempfile::tempdir().expect("a temporary folder");
         let mut command = forebay_command();
+        command.current_dir(&folder);
         command.args(["serve", "--listen", "127.0.0.1:0", "--http", "off"]).args(arguments);
         let output = command.output().expect("the binary runs");
         assert_eq!(output.status.code(), Some(2));
@@ -111,7 +113,8 @@ fn what_is_wrong_is_said_at_the_start() {
     assert!(text.contains("--store-password-file"), "{text}");
     let text = refused(&["--store", "postgres://app@127.0.0.1/shop", "--store-timeout-ms", "500"]);
     assert!(text.contains("lock-wait-ms-min"), "{text}");
-    let text = refused(&["--store", "postgres://app@127.0.0.1/shop", "--durability", "never"]);
+    let never = ["--durability", "never", "--on-outage", "refuse"];
+    let text = refused(&[&["--store", "postgres://app@127.0.0.1/shop"], &never[..]].concat());
     assert!(text.contains("durability"), "{text}");
 }
 

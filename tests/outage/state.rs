@@ -41,3 +41,13 @@ pub fn calm(address: SocketAddr) {
         std::thread::sleep(Duration::from_millis(20));
     }
 }
+
+/// All that a reply says, as one text.
+pub fn said(reply: &Reply) -> String {
+    match reply {
+        Reply::Bulk(text) | Reply::Error(text) => String::from_utf8_lossy(text).into_owned(),
+        Reply::Simple(text) => text.to_string(),
+        Reply::Array(items) => items.iter().map(said).collect::<Vec<_>>().join(" "),
+        other => format!("{other:?}"),
+    }
+}

@@ -7,7 +7,7 @@ use forebay_protocol::Reply;
 use crate::common::Connection;
 use crate::common::process::{Forebay, forebay_command};
 use crate::postgres::{Server, Stop};
-use crate::state::{calm, figure, mode};
+use crate::state::{calm, figure, mode, said};
 use crate::{ok, start};
 
 const SHOP: &str = "CREATE TABLE albums (id integer PRIMARY KEY, name text NOT NULL UNIQUE, shared text);
@@ -104,7 +104,7 @@ fn a_poisonous_change_is_set_aside() {
     let mut client = Connection::new(forebay.address);
     while figure(&mut client, "quarantined") < 2 {}
     assert_eq!(client.call(&["HGET", "photo:7", "views"]), Reply::bulk(b"206"));
-    let list = format!("{:?}", client.call(&["CACHE", "QUARANTINE", "LIST"]));
+    let list = said(&client.call(&["CACHE", "QUARANTINE", "LIST"]));
     assert!(list.contains("photos_views_check"), "{list}");
     assert!(matches!(client.call(&["CACHE", "QUARANTINE", "DROP", "4", ""]), Reply::Error(_)));
     assert_eq!(client.call(&["CACHE", "QUARANTINE", "DROP", "4", "photo 9 was never so popular"]), ok());
@@ -144,7 +144,7 @@ fn what_others_write_meanwhile_is_kept() {
     let ticket = text.strip_prefix("BUFFERED ").expect("a ticket").to_owned();
     server.sql(&database, "UPDATE albums SET name = 'spring again'");
     assert_eq!(client.call(&["DEBUG", "STORE", "FAIL", "0"]), ok());
-    let state = format!("{:?}", client.call(&["CACHE", "WAIT", &ticket, "30000"]));
+    let state = said(&client.call(&["CACHE", "WAIT", &ticket, "30000"]));
     assert!(state.contains("QUARANTINED") && state.contains("album:1"), "{state}");
     assert_eq!(server.sql(&database, "SELECT views FROM photos"), "16");
 }

@@ -133,7 +133,7 @@ impl Cache {
             let order = (options.policy.order)(&settings, learned.clone());
             Mutex::new(Partition::new(options.policy, order))
         };
-        Cache {
+        let cache = Cache {
             inner: Arc::new(Inner {
                 partitions: (0..partitions).map(partition).collect(),
                 budget_bytes: options.budget_bytes,
@@ -144,7 +144,9 @@ impl Cache {
                 settings,
                 next_fill: AtomicU64::new(0),
             }),
-        }
+        };
+        cache.charge_learned();
+        cache
     }
 
     /// The policy that decides.

@@ -150,7 +150,9 @@ impl Hints {
     /// Nothing learned.
     pub fn new(config: Config) -> Hints {
         let state = State::new(&config, Meanings::new(), 0);
-        Hints { config, state: Mutex::new(state), bytes: AtomicUsize::new(0) }
+        let hints = Hints { config, state: Mutex::new(state), bytes: AtomicUsize::new(0) };
+        hints.count_bytes(&hints.lock());
+        hints
     }
 
     /// What it learns with.

@@ -107,6 +107,13 @@ impl Learned for Transactions {
             state.types.insert(txn_type, known);
         }
     }
+
+    fn forget(&self) {
+        let mut state = self.lock();
+        let types = std::mem::take(&mut state.types);
+        *state = State { types, ..State::default() };
+        self.age.store(0f64.to_bits(), Ordering::Relaxed);
+    }
 }
 
 impl Transactions {
