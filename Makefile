@@ -74,7 +74,7 @@ bench: setup-bench ## comparisons with redis-server, memcached and redb, the usu
 	target/dist/memory --forebay target/dist/forebay --memory-mib 64 --seconds 20
 	target/dist/postgres --runs 1 --seconds 3 --writes 200 --markdown target/bench-postgres.md
 
-figure: setup-run ## a figure of a paper: NAME=clic-6 or detox-8; NAME=list names all (CLIC's want FOREBAY_TRACES=folder)
+figure: setup-run ## a figure of a paper: NAME=clic-6 or detox-8; NAME=list names all (CLIC wants FOREBAY_TRACES=folder)
 	case '$(NAME)' in \
 	detox-*) cargo run --release --locked -p forebay-bench --bin figure -- --name $(NAME) $(if $(FULL),--full);; \
 	*) cargo run --release --locked -p forebay-figures -- $(NAME);; esac

@@ -1,5 +1,5 @@
-//! Journals of an outage: valid files that are damaged, and valid frames around any bytes. They open or are refused; what
-//! opens can be read, and holds at most what was written.
+//! Journals of an outage: valid files that are damaged, and valid frames around any bytes. They open or are refused;
+//! what opens can be read, and holds at most what was written.
 
 use forebay::outage::journal::{body_of, file_of};
 use forebay::outage::lossy::Lossy;

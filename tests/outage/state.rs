@@ -45,7 +45,8 @@ pub fn calm(address: SocketAddr) {
 /// All that a reply says, as one text.
 pub fn said(reply: &Reply) -> String {
     match reply {
-        Reply::Bulk(text) | Reply::Error(text) => String::from_utf8_lossy(text).into_owned(),
+        Reply::Bulk(text) => String::from_utf8_lossy(text).into_owned(),
+        Reply::Error(text) => String::from_utf8_lossy(text).into_owned(),
         Reply::Simple(text) => text.to_string(),
         Reply::Array(items) => items.iter().map(said).collect::<Vec<_>>().join(" "),
         other => format!("{other:?}"),

@@ -39,8 +39,8 @@ pub enum CommandError {
     },
     /// Writes wait that mean something else under these mappings.
     #[error(
-        "{pending} writes in the journal {journal} wait for the database under another mapping; start with the one they \
-         were made under and let them be carried over (CACHE STATE), then change it. It was:\n{mapping}",
+        "{pending} writes in the journal {journal} wait for the database under another mapping; start with the one \
+         they were made under and let them be carried over (CACHE STATE), then change it. It was:\n{mapping}",
         journal = journal.display()
     )]
     OtherMapping {

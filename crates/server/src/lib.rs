@@ -32,6 +32,7 @@ mod session;
 pub mod settings;
 pub mod slowlog;
 mod state;
+mod stop;
 pub mod tally;
 pub mod tls;
 

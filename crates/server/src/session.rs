@@ -14,6 +14,7 @@ mod hints;
 mod identity;
 mod multi;
 mod open;
+mod planned;
 mod traced;
 
 use std::sync::Arc;
@@ -22,9 +23,9 @@ use std::time::Duration;
 
 use forebay::Value;
 use forebay::cache::Context;
-use forebay::key::{Key, KeyRef};
+use forebay::key::Key;
 use forebay::mutation::{self, Fault};
-use forebay::txn::{Ahead, Committing, Executed, Mode, Plan, PlannedLock};
+use forebay::txn::{Ahead, Committing, Executed, Plan, PlannedLock};
 use forebay_protocol::{Batch, Frame, Protocol, Reply, Request, errors};
 use smallvec::SmallVec;
 
@@ -32,6 +33,7 @@ pub use hints::Hints;
 pub use identity::{Identity, reason};
 pub use multi::{Multi, Queue};
 pub use open::{Deadline, Open};
+pub use planned::{in_order, planned};
 pub use traced::Traced;
 
 use crate::attention::TRACED;
@@ -481,23 +483,4 @@ impl Drop for Session {
 /// address, with commands as its body; so, as in Redis since 3.2.7, nothing after these lines is served.
 fn is_of_http(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
-}
-
-/// How a key is locked and loaded for a command that has `effect` on it.
-pub fn planned(key: KeyRef<'_>, effect: Effect) -> PlannedLock {
-    let mode = if effect == Effect::Read { Mode::Shared } else { Mode::Exclusive };
-    PlannedLock { key: key.to_key(), mode, load: effect != Effect::Blind }
-}
-
-/// Locks in key order, each key once in its strongest mode: two plans never wait for each other in a circle.
-pub fn in_order(mut locks: Vec<PlannedLock>) -> Vec<PlannedLock> {
-    locks.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-    locks.dedup_by(|next, kept| {
-        let same = next.key == kept.key;
-        if same {
-            (kept.mode, kept.load) = (kept.mode.max(next.mode), kept.load || next.load);
-        }
-        same
-    });
-    locks
 }

@@ -1,5 +1,5 @@
-//! The most transactional hits that any policy could have, for small instances: all choices are tried (DeToX, definition
-//! 10; the problem is NP-hard, appendix A.2).
+//! The most transactional hits that any policy could have, for small instances: all choices are tried (DeToX,
+//! definition 10; the problem is NP-hard, appendix A.2).
 
 use std::collections::BTreeMap;
 

@@ -28,7 +28,8 @@ pub fn svg(types: &[(String, Graph)]) -> String {
     let (width, height) = (width + MARGIN, top);
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
-         viewBox=\"0 0 {width} {height}\">\n<style>{STYLE}</style>\n<defs><marker id=\"end\" viewBox=\"0 0 8 8\" refX=\"8\" \
+         viewBox=\"0 0 {width} {height}\">\n<style>{STYLE}</style>\n\
+         <defs><marker id=\"end\" viewBox=\"0 0 8 8\" refX=\"8\" \
          refY=\"4\" markerWidth=\"8\" markerHeight=\"8\" orient=\"auto\"><path d=\"M0 0L8 4L0 8\"/></marker></defs>\n\
          <rect class=\"page\" width=\"{width}\" height=\"{height}\"/>\n{body}</svg>\n"
     )

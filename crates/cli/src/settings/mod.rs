@@ -263,6 +263,10 @@ macro_rules! setting {
     };
 }
 
+mod table;
+
+pub use table::SETTINGS;
+
 /// A form's texts, whatever the type of its values.
 trait FormOf {
     const VALUE: &'static str;
@@ -303,105 +307,6 @@ form_of! {
     Switch: bool,
     ThreadCount: Threads,
 }
-
-/// Every setting there is.
-#[rustfmt::skip] // One line each reads as the table that it is.
-pub static SETTINGS: &[Setting] = &[
-    setting!(Serving, "listen", AddressOrOff, listen, "Where Redis clients connect; port 0 takes a free one"),
-    setting!(Serving, "http", AddressOrOff, http, "Where browsers and Prometheus connect"),
-    setting!(Serving, "threads", ThreadCount, threads, "Threads that serve; `cores` is one for each core"),
-    setting!(Access, "password-file", FileOrOff, password_file,
-        "File with the hash of the password, made by `forebay password`, that clients have to know"),
-    setting!(Access, "users-file", FileOrOff, users_file,
-        "File with users, one a line as ACL LIST shows them; ACL SAVE writes it"),
-    setting!(Access, "tls-listen", AddressOrOff, tls_listen, "Where Redis clients connect with TLS"),
-    setting!(Access, "tls-cert", FileOrOff, tls_cert,
-        "The server's certificate and those that lead to its root, PEM; read again when it changes"),
-    setting!(Access, "tls-key", FileOrOff, tls_key, "The private key of the certificate, PEM"),
-    setting!(Access, "tls-client-ca", FileOrOff, tls_client_ca,
-        "Roots of clients' certificates, PEM; with it a client without such a certificate is refused"),
-    setting!(Access, "allow-public-without-password", Switch, allow_public_without_password,
-        "Serve whoever reaches an address that is not loopback; all data is theirs to read and destroy"),
-    setting!(Store, "store", Store, store, "Where the data lives"),
-    setting!(Store, "store-timeout-ms", Count, store_timeout_ms,
-        "A database that does not answer for so long is down, connecting included, in ms"),
-    setting!(Store, "store-writers", Count, store_writers, "Commits to a database at a time, each on a connection"),
-    setting!(Store, "store-password-file", FileOrOff, store_password_file,
-        "File with the password for the database that --store names"),
-    #[cfg(feature = "postgres")]
-    setting!(Store, "map", Maps, maps,
-        "Which keys are rows of which table of the database; may be given several times, or as [[map]] in the file"),
-    setting!(Store, "outside-ms", Count, outside_ms,
-        "Pause between two looks at what other programs have written to mapped tables, in ms"),
-    setting!(Store, "durability", DurabilityWord, durability,
-        "When a commit is safe on disk: before it is acknowledged, at most sync-ms later, or within 30 s"),
-    setting!(Store, "sync-ms", Count, sync_ms,
-        "Time of acknowledged commits that a crash may cost with `--durability interval`, in ms"),
-    setting!(Outage, "on-outage", OnOutageWord, on_outage,
-        "What becomes of writes while the database is down: kept safe and carried over later, or refused"),
-    setting!(Outage, "journal", Folder, journal, "Folder in which they are kept; `durability` says when they are safe there"),
-    setting!(Outage, "outage-bytes-max", Bytes, outage_bytes_max, "Room for them; past it a write is refused"),
-    setting!(Outage, "breaker-failures", Count, breaker.failures_to_open,
-        "Calls that fail one after the other until the database counts as down"),
-    setting!(Outage, "breaker-successes", Count, breaker.successes_to_close,
-        "Probes that it answers one after the other until it counts as up again"),
-    setting!(Outage, "breaker-pause-ms", Count, breaker.pause_ms,
-        "Pause between two probes at first, in ms; doubles with each that fails"),
-    setting!(Outage, "breaker-pause-ms-max", Count, breaker.pause_ms_max, "Longest such pause, in ms"),
-    setting!(Outage, "drain", DrainWord, drain,
-        "Order in which kept writes are carried over: of joined tables and of each row, or of all"),
-    setting!(Outage, "drain-workers", Count, drain_workers, "Batches of kept writes on their way at a time"),
-    setting!(Outage, "drain-per-second-max", CountOrZero, drain_per_second_max,
-        "Transactions carried over per second, so that the others get their share of the database; 0 is no limit"),
-    setting!(Outage, "on-conflict", OnConflictWord, on_conflict,
-        "What becomes of a kept transaction that read what other programs have changed since"),
-    setting!(Outage, "stale-on-outage-ms-max", CountOrZero, stale_on_outage_ms_max,
-        "How long what is cached of mapped tables is served while the database is down, in ms; 0 is not at all"),
-    setting!(Outage, "write-back-ms", CountOrZero, write_back_ms,
-        "Keep every write at first and carry it over when it is so old, in ms; 0 does so only while the database is down"),
-    setting!(Outage, "start-in-failed", Switch, start_in_failed,
-        "Start although the database can't be reached; with kept writes this is done by itself"),
-    setting!(Cache, "memory", Bytes, memory, "Memory for the cache and, a 32nd of it, the store's pages"),
-    setting!(Cache, "policy", PolicyName, policy, "Who decides what stays in memory"),
-    setting!(Cache, "partitions", Count, partitions,
-        "Parts of the cache with a lock and an order each; 1 decides by the order of all accesses"),
-    setting!(Watching, "trace-dir", FolderOrOff, trace_dir, "Folder for traces that CACHE TRACE START records"),
-    setting!(Watching, "log", LogFormatWord, log, "How log lines look"),
-    setting!(Watching, "log-level", LogLevelWord, log_level, "The least important log lines shown"),
-    setting!(Limits, "clients-max", Count, server.clients_max,
-        "Connections at a time; one more is told so and closed, or takes the place of a stranger"),
-    setting!(Limits, "stranger-ms-max", Count, server.stranger_ms_max,
-        "A connection that has to authenticate and has not by then is closed, in ms"),
-    setting!(Limits, "handshake-ms-max", Count, server.handshake_ms_max,
-        "The same for one that has sent no request by then, or not ended its TLS handshake"),
-    setting!(Limits, "transactions-max", Count, server.transactions_max, "Interactive transactions (TXN) at a time"),
-    setting!(Limits, "txn-idle-ms-max", Count, txn.txn_idle_ms_max,
-        "An interactive transaction without a command for so long is rolled back, in ms"),
-    setting!(Limits, "txn-ms-max", Count, txn.txn_ms_max,
-        "An interactive transaction older than this is rolled back, in ms"),
-    setting!(Limits, "lock-wait-ms-min", Count, txn.lock_wait_ms_min,
-        "A wait for a lock fails after a random time, at least this, in ms"),
-    setting!(Limits, "lock-wait-ms-max", Count, txn.lock_wait_ms_max,
-        "A wait for a lock fails after a random time, at most this, in ms"),
-    setting!(Limits, "retries-max", CountOrZero, txn.retries_max,
-        "Times that a command or a MULTI is run again after a conflict"),
-    setting!(Limits, "pipeline-frames-max", Count, server.pipeline_frames_max,
-        "Requests of one connection that run before others get their turn"),
-    setting!(Limits, "client-reply-bytes-max", Bytes, server.client_reply_bytes_max,
-        "Replies that wait for one client to read them; past it the connection is closed"),
-    setting!(Limits, "replies-bytes-max", Bytes, server.replies_bytes_max,
-        "The same over all clients; past it one with more than a share of it is closed"),
-    setting!(Limits, "held-bytes-max", Bytes, server.held_bytes_max,
-        "Unfinished requests, MULTI and TXN of all clients; past it a large one that grows is closed"),
-    setting!(Limits, "txn-bytes-max", Bytes, server.txn_bytes_max, "What one TXN has read and written"),
-    setting!(Limits, "multi-commands-max", Count, server.multi_commands_max, "Commands queued in one MULTI"),
-    setting!(Limits, "multi-bytes-max", Bytes, server.multi_bytes_max, "What the commands of one MULTI take in memory"),
-    setting!(Limits, "watched-keys-max", Count, server.watched_keys_max, "Keys watched by one connection"),
-    setting!(Limits, "args-max", Count, server.request.args_max, "Arguments of one request, its name included"),
-    setting!(Limits, "bulk-bytes-max", Bytes, server.request.bulk_bytes_max, "Bytes of one argument"),
-    setting!(Limits, "inline-bytes-max", Bytes, server.request.inline_bytes_max, "Bytes of an inline command"),
-    setting!(Limits, "request-bytes-max", Bytes, server.request.request_bytes_max, "Bytes of one request"),
-];
 
 impl Settings {
     /// Reads what was typed and checks it: each setting by itself, then together.
@@ -456,8 +361,8 @@ impl Settings {
             return wrong("store-timeout-ms", format!("that is not below lock-wait-ms-min, which is {least}"));
         }
         if self.durability != Durability::Always && self.on_outage == OnOutage::Refuse {
-            let why = "a database is always asked to have a commit on disk, and with --on-outage refuse nothing is kept \
-                       here; leave it out";
+            let why = "a database is always asked to have a commit on disk, and with --on-outage refuse nothing is \
+                       kept here; leave it out";
             return wrong("durability", why.into());
         }
         if self.breaker.pause_ms > self.breaker.pause_ms_max {

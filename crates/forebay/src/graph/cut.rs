@@ -111,8 +111,8 @@ impl Flow {
 /// What caching a unit costs: 0 if it takes no time anyhow, [`NEVER`] if it may not be cached.
 pub(super) type Costs<'a> = &'a dyn Fn(u16) -> u64;
 
-/// The least cost, and the places in `prime.units` that have to be cached (none of cost 0 among them); `None` if nothing
-/// helps.
+/// The least cost, and the places in `prime.units` that have to be cached (none of cost 0 among them); `None` if
+/// nothing helps.
 pub(super) fn cheapest(prime: &Prime, target: usize, cost: Costs<'_>) -> Option<(u64, VertexSet)> {
     let count = prime.units.len();
     let node = |of: usize, i: usize| match i {

@@ -18,7 +18,8 @@ pub enum Load {
     Absent,
     /// Something that is never cached: a write, or a key too large for the cache.
     Never,
-    /// Keys, the rarest of which was asked for `frequency` times (above 0), and which weigh `size` together (1 to 2^48).
+    /// Keys, the rarest of which was asked for `frequency` times (above 0), and which weigh `size` together (1 to
+    /// 2^48).
     Keys {
         /// Accesses of the rarest key, this one included.
         frequency: f64,

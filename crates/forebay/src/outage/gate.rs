@@ -4,13 +4,14 @@
 //! A commit goes straight to the store while that is up and nothing waits in its lanes. Else it is *buffered*: it gets
 //! the next number, enters the journal, and is answered [`CommitOutcome::Buffered`] once it is safe there. All of that
 //! happens under its transaction's locks, so numbers rise along every dependency. A commit that the store does not
-//! answer is buffered under its own id: when it is carried over, the store's table of ids decides whether it had landed.
-//! So there are no ambiguous writes (the paper's first hole), and an id is never given a second time.
+//! answer is buffered under its own id: when it is carried over, the store's table of ids decides whether it had
+//! landed. So there are no ambiguous writes (the paper's first hole), and an id is never given a second time.
 //!
 //! A read finds what is buffered first (`pending.rs`), then asks the store; while that is away it is refused at once.
 //!
-//! **Invariants.** What is acknowledged is in the journal or in the store. What waits in a lane is overtaken by no write
-//! of that lane. No call waits for a store that is known to be away: calls that do when it is found out are given up.
+//! **Invariants.** What is acknowledged is in the journal or in the store. What waits in a lane is overtaken by no
+//! write of that lane. No call waits for a store that is known to be away: calls that do when it is found out are given
+//! up.
 
 mod commits;
 mod reads;
@@ -38,8 +39,8 @@ use crate::store::{Caps, Commit, CommitOutcome, Outside, ReadError, Resolved, St
 use crate::value::Value;
 use crate::version::{TxnId, Version};
 
-/// Sequence numbers above the newest known one that are left out, since an earlier process may have given them out: more
-/// than any process commits.
+/// Sequence numbers above the newest known one that are left out, since an earlier process may have given them out:
+/// more than any process commits.
 const SEQUENCES_SKIPPED: u64 = 1 << 40;
 
 /// What becomes of a buffered transaction that read what others have changed since.

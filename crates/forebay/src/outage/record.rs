@@ -52,8 +52,8 @@ pub struct Buffered {
     pub checks: Vec<(Key, Version)>,
     /// What changes, each key once.
     pub writes: Vec<Written>,
-    /// Documents as they are known to be behind this transaction, where that does not follow from what is pending before
-    /// it: for those whose first buffered change this is.
+    /// Documents as they are known to be behind this transaction, where that does not follow from what is pending
+    /// before it: for those whose first buffered change this is.
     pub known: Vec<(Key, Read)>,
 }
 

@@ -1,8 +1,8 @@
 //! The drain: probes a store that is away, and carries over what was buffered when it is back.
 //!
 //! One task decides, by the gate's state alone; batches travel in tasks of their own, as many as there are workers. A
-//! batch is one group for the store. What it refuses is set aside, alone: everything before it in its lanes is applied by
-//! then, and what is behind goes on. What it does not answer is sent again, under the same ids, in smaller batches.
+//! batch is one group for the store. What it refuses is set aside, alone: everything before it in its lanes is applied
+//! by then, and what is behind goes on. What it does not answer is sent again, under the same ids, in smaller batches.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -128,8 +128,8 @@ impl Inner {
         }
     }
 
-    /// A store that was found in an earlier state may have lost what pending writes were built on, and ids of those that
-    /// had landed: an operator decides.
+    /// A store that was found in an earlier state may have lost what pending writes were built on, and ids of those
+    /// that had landed: an operator decides.
     fn notice_incarnation(&self, state: &mut State) {
         let incarnation = self.store.incarnation();
         if incarnation == state.incarnation {
@@ -212,8 +212,8 @@ impl Inner {
         if count > 0
             && let Err(error) = self.note_applied(&batch, count, &changed).await
         {
-            // Their documents stay as they are, and take no direct write: a journal that brought these transactions back
-            // would show what they wrote instead of it.
+            // Their documents stay as they are, and take no direct write: a journal that brought these transactions
+            // back would show what they wrote instead of it.
             tracing::error!(%error, count, "what was carried over can't be noted; mend the disk and start again");
             return;
         }

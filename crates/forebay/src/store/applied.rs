@@ -185,7 +185,8 @@ mod tests {
                 let kept = applied.groups.iter().skip(eviction.groups.len()).copied().collect::<Vec<_>>();
                 applied.add(number as u64, ids);
                 prop_assert_eq!(applied.floor, eviction.floor);
-                prop_assert!(applied.groups.iter().take(kept.len()).eq(&kept) && applied.groups.len() == kept.len() + 1);
+                let groups = &applied.groups;
+                prop_assert!(groups.iter().take(kept.len()).eq(&kept) && groups.len() == kept.len() + 1);
                 prop_assert!(applied.ids.len() <= limit);
                 for (age, &one) in all.iter().rev().enumerate() {
                     let known = applied.known(one);

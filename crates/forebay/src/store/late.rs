@@ -33,8 +33,8 @@ pub struct Late {
 }
 
 impl Late {
-    /// A store called `name` that `open` will open, of which we know what it can do; `why` it could not be opened by now.
-    /// Its incarnation is 0 until then.
+    /// A store called `name` that `open` will open, of which we know what it can do; `why` it could not be opened by
+    /// now. Its incarnation is 0 until then.
     pub fn new(caps: Caps, name: String, why: String, open: Open) -> Late {
         Late {
             caps,

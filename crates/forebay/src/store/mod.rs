@@ -235,8 +235,8 @@ pub trait Store: Send + Sync + 'static {
         })
     }
 
-    /// Why the store would surely refuse `commit`, as far as it can tell without being asked: a key that names nothing, a
-    /// field that is not there.
+    /// Why the store would surely refuse `commit`, as far as it can tell without being asked: a key that names
+    /// nothing, a field that is not there.
     fn refuses(&self, commit: &Commit) -> Option<String> {
         let _ = commit;
         None

@@ -26,8 +26,8 @@ impl Unsynced {
         }
     }
 
-    /// What is left of it: `survives` is asked with its length (0 for a change of length), and answers how many bytes of
-    /// its front are left, or none for nothing.
+    /// What is left of it: `survives` is asked with its length (0 for a change of length), and answers how many bytes
+    /// of its front are left, or none for nothing.
     pub(crate) fn after_crash(self, survives: &mut impl FnMut(usize) -> Option<usize>) -> Option<Unsynced> {
         match self {
             Unsynced::Length(_) => survives(0).map(|_| self),

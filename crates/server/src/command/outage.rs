@@ -1,34 +1,28 @@
 //! CACHE, as far as it is about a store that goes away: what is buffered, what became of it, and what a client wants
 //! of its own writes. Where nothing is ever buffered all of it answers so: there is nothing, and the mode is normal.
 
+mod brief;
+
 use std::time::Duration;
 
-use forebay::change::Change;
 use forebay::key::{Key, KeyRef};
-use forebay::outage::{Buffered, Gate, GateState, Mode, Standing, TicketState, Written};
-use forebay::value::Value;
+use forebay::outage::{Gate, GateState, Mode, Standing, TicketState};
 use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Frame, Protocol, Reply, errors};
 use futures_util::future::{BoxFuture, Either, select};
 
 use super::family::{Sub, SubRun, is, text};
 use super::{Flag, family};
-use crate::outage::{size, summary};
+use crate::outage::summary;
 use crate::replies::LastWrite;
 use crate::session::Session;
+use brief::Brief;
 
 /// Transactions that CACHE PENDING and CACHE QUARANTINE LIST show, unless COUNT says otherwise.
 const SHOWN_DEFAULT: usize = 10;
 
 /// The greatest COUNT.
 const SHOWN_MAX: usize = 1000;
-
-/// Documents that are shown of one transaction, and changes of one document.
-const SHOWN_DOCUMENTS_MAX: usize = 16;
-const SHOWN_CHANGES_MAX: usize = 8;
-
-/// Bytes of a key that are shown.
-const SHOWN_KEY_BYTES_MAX: usize = 256;
 
 /// The longest CACHE WAIT.
 const WAIT_MS_MAX: i64 = 600_000;
@@ -260,89 +254,6 @@ fn pending(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> {
         numbers.into_iter().filter_map(look).collect::<Vec<_>>()
     });
     Ok(Reply::Array(found.into_iter().map(|(brief, standing)| brief.shown(&standing, now_ms)).collect()))
-}
-
-/// What is shown of a buffered transaction, taken down while the gate's lock is held.
-struct Brief {
-    number: u64,
-    buffered_at_ms: u64,
-    documents: usize,
-    writes: Vec<(String, Vec<String>)>,
-}
-
-impl Brief {
-    fn of(buffered: &Buffered) -> Brief {
-        let brief = |written: &Written| (brief_key(&written.key), brief_changes(&written.changes));
-        Brief {
-            number: buffered.number,
-            buffered_at_ms: buffered.buffered_at_ms,
-            documents: buffered.writes.len(),
-            writes: buffered.writes.iter().take(SHOWN_DOCUMENTS_MAX).map(brief).collect(),
-        }
-    }
-
-    fn shown(self, standing: &Standing, now_ms: u64) -> Reply {
-        let (state, reason) = match standing {
-            Standing::Waiting => ("waiting", Reply::Nil),
-            Standing::Quarantined(why) => ("quarantined", text(why.as_str())),
-        };
-        let list = |changes: Vec<String>| Reply::Array(changes.into_iter().map(text).collect());
-        Reply::Map(vec![
-            (text("ticket"), count(self.number)),
-            (text("state"), text(state)),
-            (text("reason"), reason),
-            (text("age_ms"), count(now_ms.saturating_sub(self.buffered_at_ms))),
-            (text("documents"), number(self.documents)),
-            (
-                text("writes"),
-                Reply::Map(self.writes.into_iter().map(|(key, changes)| (text(key), list(changes))).collect()),
-            ),
-        ])
-    }
-}
-
-fn brief_key(key: &Key) -> String {
-    let name = key.name();
-    match name.len() > SHOWN_KEY_BYTES_MAX {
-        false => key.to_string(),
-        true => format!(
-            "{}.. ({} more bytes)",
-            Key::new(key.space(), &name[..SHOWN_KEY_BYTES_MAX]),
-            name.len() - SHOWN_KEY_BYTES_MAX
-        ),
-    }
-}
-
-fn brief_changes(changes: &[Change]) -> Vec<String> {
-    let mut shown: Vec<String> = changes.iter().take(SHOWN_CHANGES_MAX).map(brief_change).collect();
-    if changes.len() > SHOWN_CHANGES_MAX {
-        shown.push(format!("and {} more", changes.len() - SHOWN_CHANGES_MAX));
-    }
-    shown
-}
-
-/// Kind and size: what values hold is for those who may read them.
-fn brief_change(change: &Change) -> String {
-    let put = |value: &Value| format!("put {} {}", value.kind().name(), size(value.size()));
-    match change {
-        Change::Put(value) => put(value),
-        Change::Delete => "delete".to_owned(),
-        Change::ExpireAt(at_ms) => format!("expire at {at_ms} ms"),
-        Change::Persist => "persist".to_owned(),
-        Change::AddInteger { field, .. } | Change::AddFloat { field, .. } => match field {
-            Some(_) => "add to a field".to_owned(),
-            None => "add".to_owned(),
-        },
-        Change::Append(bytes) => format!("append {}", size(bytes.len())),
-        Change::WriteAt { offset, bytes } => format!("write {} at {offset}", size(bytes.len())),
-        Change::SetField(_, value) => format!("set a field {}", size(value.len())),
-        Change::UnsetField(_) => "unset a field".to_owned(),
-        Change::Push(_, element) => format!("push {}", size(element.len())),
-        Change::Pop(_) => "pop".to_owned(),
-        Change::RemoveEqual { .. } => "remove elements".to_owned(),
-        Change::AddMember(_) => "add a member".to_owned(),
-        Change::RemoveMember(_) => "remove a member".to_owned(),
-    }
 }
 
 async fn quarantine(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> {

@@ -198,7 +198,7 @@ impl Client {
                     marks.lock_timeouts += 1
                 }
                 b"TXCONFLICT" | b"TXABORTED" => marks.conflicts += 1,
-                b"STOREDOWN" => marks.store_down += 1,
+                b"STOREDOWN" | b"BUFFERFULL" => marks.store_down += 1,
                 b"TXUNKNOWN" => marks.unknown += 1,
                 b"ERR" if lossy && text.windows(6).any(|word| word == b"minted") => marks.lost += 1,
                 _ => broken("errors", format!("{request:?} got {reply:?}")),

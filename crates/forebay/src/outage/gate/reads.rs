@@ -7,6 +7,7 @@ use super::Inner;
 use crate::error::Unavailable;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
+use crate::outage::mode::Mode;
 use crate::outage::pending::Merged;
 use crate::read::Read;
 use crate::store::ReadError;
@@ -79,6 +80,10 @@ impl Inner {
                     // Who can't even read from it will not write to it.
                     state.writes.trip(&why);
                     self.settle(&mut state);
+                }
+                if state.mode == Mode::Failed {
+                    state.counts.reads_refused += 1;
+                    return Err(self.away(&state, "not cached").into());
                 }
             }
             _ => {

@@ -162,8 +162,8 @@ impl Log {
                     // Nothing of the old tail may ever stand behind a new record.
                     file.set_bytes(self.end)?;
                 }
-                // What a process that was killed has written is there, but perhaps not on disk; nor is the name that this
-                // file got when it took another's place, and a power loss would bring that one back.
+                // What a process that was killed has written is there, but perhaps not on disk; nor is the name that
+                // this file got when it took another's place, and a power loss would bring that one back.
                 file.sync()?;
                 self.folder.sync()?;
                 self.synced = self.end;
@@ -310,7 +310,7 @@ impl Log {
         let header = Header { last_number: self.index.last_number(), ..self.header.clone() };
         if let Err((why, ended)) = self.rewrite(header) {
             let file = self.folder.show(NEW_NAME);
-            tracing::warn!(%file, %why, ended, "the journal could not be rewritten; it goes on in the old file if it can");
+            tracing::warn!(%file, %why, ended, "the journal could not be rewritten; the old file goes on if it can");
             self.rewrite_above = superseded * 2;
         }
     }

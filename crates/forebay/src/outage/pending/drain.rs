@@ -17,8 +17,8 @@ use crate::value::Value;
 use crate::version::Version;
 
 impl Buffer {
-    /// Hands out at most `commits_max` transactions that can go to the store now; nothing if all that waits is on its way
-    /// or behind it.
+    /// Hands out at most `commits_max` transactions that can go to the store now; nothing if all that waits is on its
+    /// way or behind it.
     pub fn next_work(&mut self, commits_max: usize) -> Option<Work> {
         let mut lanes: Vec<(u64, Lane)> = self
             .lanes

@@ -1,0 +1,25 @@
+//! The locks that commands need.
+
+use forebay::key::KeyRef;
+use forebay::txn::{Mode, PlannedLock};
+
+use crate::command::Effect;
+
+/// How a key is locked and loaded for a command that has `effect` on it.
+pub fn planned(key: KeyRef<'_>, effect: Effect) -> PlannedLock {
+    let mode = if effect == Effect::Read { Mode::Shared } else { Mode::Exclusive };
+    PlannedLock { key: key.to_key(), mode, load: effect != Effect::Blind }
+}
+
+/// Locks in key order, each key once in its strongest mode: two plans never wait for each other in a circle.
+pub fn in_order(mut locks: Vec<PlannedLock>) -> Vec<PlannedLock> {
+    locks.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+    locks.dedup_by(|next, kept| {
+        let same = next.key == kept.key;
+        if same {
+            (kept.mode, kept.load) = (kept.mode.max(next.mode), kept.load || next.load);
+        }
+        same
+    });
+    locks
+}
