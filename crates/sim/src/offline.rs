@@ -6,7 +6,7 @@
 //!   it is read again is worth nothing. Optimal where all entries weigh the same: it is MIN with bypass over the
 //!   intervals that end in a read.
 //! - `transactional-belady` (DeToX, appendix A.1): keys whose next level that can be hit as a whole is furthest go
-//! first,
+//!   first,
 //!   those without any before all. A newcomer may stay out. No optimum either (figure 17): [`crate::optimum`] is.
 //!
 //! What a transaction asks for at the same time comes in together, and then what is too much goes.
