@@ -1,3 +1,4 @@
 //! The outage's parts, each against a naive model of itself.
 
 mod buffer;
+mod gate;

@@ -1,0 +1,187 @@
+//! The gate's rules that need a store of their own to be seen.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use forebay::error::Unavailable;
+use forebay::mutation::{self, Fault};
+use forebay::outage::lossy::Lossy;
+use forebay::outage::{
+    BreakerSettings, Description, Gate, GateOptions, GateSettings, Journal, JournalOptions, Mode, TicketState,
+};
+use forebay::runtime::Runtime;
+use forebay::runtime::simulated::{Ended, Simulation};
+use forebay::store::embedded::Durability;
+use forebay::store::faulty::{Faults, Faulty};
+use forebay::store::memory::Memory;
+use forebay::store::{Caps, Commit, CommitOutcome, Outside, ReadError, Resolved, Store, Write};
+use forebay::{Change, Key, Read, TxnId, Value, Version};
+use futures_util::future::BoxFuture;
+
+/// A database that may go away, may come back in an earlier state, and that others may write to.
+struct Database {
+    inner: Faulty,
+    incarnation: AtomicU64,
+    owned: bool,
+}
+
+impl Store for Database {
+    fn caps(&self) -> Caps {
+        Caps { ordered: false, owned: self.owned }
+    }
+
+    fn name(&self) -> String {
+        "database".into()
+    }
+
+    fn incarnation(&self) -> u64 {
+        self.incarnation.load(Ordering::SeqCst)
+    }
+
+    fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
+        self.inner.get(keys)
+    }
+
+    fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>> {
+        self.inner.commit(group)
+    }
+
+    fn outcome(&self, id: TxnId) -> BoxFuture<'_, Result<Resolved, Unavailable>> {
+        self.inner.outcome(id)
+    }
+
+    fn scan<'a>(
+        &'a self,
+        space: u8,
+        after: Option<&'a Key>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Key>, ReadError>> {
+        self.inner.scan(space, after, limit)
+    }
+
+    fn count(&self, space: u8) -> BoxFuture<'_, Result<u64, ReadError>> {
+        self.inner.count(space)
+    }
+
+    fn clear<'a>(&'a self, spaces: &'a [u8], version: Version) -> BoxFuture<'a, Result<(), Unavailable>> {
+        self.inner.clear(spaces, version)
+    }
+
+    fn expired(&self, now_ms: u64, limit: usize) -> BoxFuture<'_, Result<Vec<Key>, ReadError>> {
+        self.inner.expired(now_ms, limit)
+    }
+
+    fn memory_bytes(&self) -> usize {
+        0
+    }
+
+    fn outside(&self) -> BoxFuture<'_, Option<Outside>> {
+        Box::pin(std::future::pending())
+    }
+
+    fn flush(&self) -> BoxFuture<'_, Result<(), Unavailable>> {
+        self.inner.flush()
+    }
+}
+
+fn open(runtime: &Runtime, owned: bool, change: impl FnOnce(&mut GateSettings)) -> (Arc<Database>, Gate) {
+    let inner = Faulty::new(runtime.clone(), Arc::new(Memory::new()), Faults::default(), 1);
+    let database = Arc::new(Database { inner, incarnation: AtomicU64::new(1), owned });
+    let description = Description { mapping: String::new(), catalogue: String::new() };
+    let options = JournalOptions { durability: Durability::Always, bytes_max: 1 << 20, description };
+    let (journal, found) = Journal::open(runtime.clone(), Lossy::new().handle(), options).expect("a new journal");
+    let breaker = BreakerSettings { failures_to_open: 1, successes_to_close: 1, pause_ms: 5, pause_ms_max: 20 };
+    let mut settings = GateSettings { breaker, ..GateSettings::default() };
+    change(&mut settings);
+    let (mapping, opens_late) = (String::new(), false);
+    let (runtime, store) = (runtime.clone(), database.clone());
+    let options = GateOptions { runtime, store, journal, found, settings, mapping, opens_late };
+    (database, Gate::open(options).expect("nothing is pending"))
+}
+
+fn put(sequence: u64, name: &str) -> Commit {
+    let version = Version { incarnation: 1, sequence };
+    let value = Value::bytes(sequence.to_string().as_bytes());
+    let changes = [Change::Put(value.clone())].into_iter().collect();
+    let writes = vec![Write { key: Key::new(0, name.as_bytes()), changes, after: Some(value) }];
+    Commit { id: TxnId(version), version, checks: Vec::new(), writes, strict: false }
+}
+
+async fn commit(gate: &Gate, commit: Commit) -> CommitOutcome {
+    gate.commit(std::slice::from_ref(&commit)).await.remove(0)
+}
+
+fn simulated<F: Future<Output = ()> + Send + 'static>(work: impl FnOnce(Runtime) -> F) {
+    let simulation = Simulation::new(7);
+    let runtime = simulation.runtime();
+    assert_eq!(simulation.run(work(runtime)), Ended::Done);
+}
+
+/// Fault 21: a database that comes back from a backup may have lost what buffered writes were built on, and the ids of
+/// those that had landed. Nothing is carried over before an operator says so.
+fn a_restored_store(expected: bool) {
+    simulated(|runtime| async move {
+        let (database, gate) = open(&runtime, true, |_| {});
+        assert_eq!(commit(&gate, put(1, "a")).await, CommitOutcome::Committed(Vec::new()));
+        database.inner.set_down(true);
+        let CommitOutcome::Buffered(kept) = commit(&gate, put(2, "a")).await else { panic!("it is kept") };
+        database.incarnation.store(2, Ordering::SeqCst);
+        database.inner.set_down(false);
+        runtime.sleep(Duration::from_secs(5)).await;
+        assert_eq!(gate.state().suspended.is_some(), expected);
+        if expected {
+            assert_eq!(gate.ticket(kept.ticket), TicketState::Pending);
+            // What comes meanwhile waits behind it.
+            assert!(matches!(commit(&gate, put(3, "a")).await, CommitOutcome::Buffered(_)));
+            assert!(gate.resume() && !gate.resume());
+        }
+        runtime.sleep(Duration::from_secs(5)).await;
+        let version = Version { incarnation: 1, sequence: 2 };
+        assert_eq!(gate.ticket(kept.ticket), TicketState::Applied(version));
+        assert_eq!((gate.state().mode, gate.state().amount.transactions), (Mode::Normal, 0));
+    });
+}
+
+#[test]
+fn a_restored_store_waits_for_an_operator() {
+    a_restored_store(true);
+    let _on = mutation::put_back(Some(Fault::RestoredStoreDrained));
+    a_restored_store(false);
+}
+
+/// What is cached of a store that others write to is given up when it could not be asked for too long, once.
+#[test]
+fn what_is_too_old_is_given_up() {
+    simulated(|runtime| async move {
+        let (database, gate) = open(&runtime, false, |settings| settings.stale_ms_max = 1000);
+        database.inner.set_down(true);
+        assert!(matches!(commit(&gate, put(1, "a")).await, CommitOutcome::Buffered(_)));
+        let began = runtime.elapsed();
+        assert_eq!(gate.outside().await, Some(Outside::Everything));
+        assert!(runtime.elapsed() - began >= Duration::from_millis(900));
+    });
+}
+
+/// With write-back every write is kept at first, neighbours become one, and what is old is carried over.
+#[test]
+fn write_back_merges_and_carries_over_what_is_old() {
+    simulated(|runtime| async move {
+        let (database, gate) = open(&runtime, true, |settings| settings.write_back_ms = Some(1000));
+        for sequence in 1..=100 {
+            assert!(matches!(commit(&gate, put(sequence, "a")).await, CommitOutcome::Buffered(_)));
+        }
+        let key = [Key::new(0, b"a")];
+        let read = gate.get(&key).await.expect("it is buffered").remove(0);
+        assert_eq!(read.value, Some(Value::bytes(*b"100")));
+        assert_eq!(database.get(&key).await.expect("it is up").remove(0).value, None);
+        let state = gate.state();
+        assert_eq!((state.mode, state.amount.transactions, state.counts.merged), (Mode::Normal, 1, 99));
+        runtime.sleep(Duration::from_millis(1500)).await;
+        assert_eq!(database.get(&key).await.expect("it is up").remove(0).value, Some(Value::bytes(*b"100")));
+        assert_eq!((gate.state().amount.transactions, gate.state().counts.applied), (0, 1));
+        // The first ticket became part of the last.
+        let version = Version { incarnation: 1, sequence: 100 };
+        assert_eq!(gate.ticket(1), TicketState::Applied(version));
+    });
+}
