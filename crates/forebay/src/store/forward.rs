@@ -52,3 +52,55 @@ macro_rules! figures_of_inner {
         }
     };
 }
+
+/// The methods that a store made for a test mostly leaves as they are in the store that it holds in `$field`.
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+#[macro_export]
+macro_rules! rest_of_store {
+    ($field:ident) => {
+        fn outcome(
+            &self,
+            id: $crate::TxnId,
+        ) -> futures_util::future::BoxFuture<'_, Result<$crate::store::Resolved, $crate::error::Unavailable>> {
+            self.$field.outcome(id)
+        }
+
+        fn scan<'a>(
+            &'a self,
+            space: u8,
+            after: Option<&'a $crate::Key>,
+            limit: usize,
+        ) -> futures_util::future::BoxFuture<'a, Result<Vec<$crate::Key>, $crate::store::ReadError>> {
+            self.$field.scan(space, after, limit)
+        }
+
+        fn count(&self, space: u8) -> futures_util::future::BoxFuture<'_, Result<u64, $crate::store::ReadError>> {
+            self.$field.count(space)
+        }
+
+        fn clear<'a>(
+            &'a self,
+            spaces: &'a [u8],
+            version: $crate::Version,
+        ) -> futures_util::future::BoxFuture<'a, Result<(), $crate::error::Unavailable>> {
+            self.$field.clear(spaces, version)
+        }
+
+        fn expired(
+            &self,
+            now_ms: u64,
+            limit: usize,
+        ) -> futures_util::future::BoxFuture<'_, Result<Vec<$crate::Key>, $crate::store::ReadError>> {
+            self.$field.expired(now_ms, limit)
+        }
+
+        fn memory_bytes(&self) -> usize {
+            self.$field.memory_bytes()
+        }
+
+        fn flush(&self) -> futures_util::future::BoxFuture<'_, Result<(), $crate::error::Unavailable>> {
+            self.$field.flush()
+        }
+    };
+}

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use forebay::error::Unavailable;
 use forebay::mutation::{self, Fault};
 use forebay::outage::lossy::Lossy;
 use forebay::outage::{
@@ -15,7 +14,7 @@ use forebay::runtime::simulated::{Ended, Simulation};
 use forebay::store::embedded::Durability;
 use forebay::store::faulty::{Faults, Faulty};
 use forebay::store::memory::Memory;
-use forebay::store::{Caps, Commit, CommitOutcome, Outside, ReadError, Resolved, Store, Write};
+use forebay::store::{Caps, Commit, CommitOutcome, Outside, ReadError, Store, Write};
 use forebay::{Change, Key, Read, TxnId, Value, Version};
 use futures_util::future::BoxFuture;
 
@@ -47,42 +46,11 @@ impl Store for Database {
         self.inner.commit(group)
     }
 
-    fn outcome(&self, id: TxnId) -> BoxFuture<'_, Result<Resolved, Unavailable>> {
-        self.inner.outcome(id)
-    }
-
-    fn scan<'a>(
-        &'a self,
-        space: u8,
-        after: Option<&'a Key>,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<Key>, ReadError>> {
-        self.inner.scan(space, after, limit)
-    }
-
-    fn count(&self, space: u8) -> BoxFuture<'_, Result<u64, ReadError>> {
-        self.inner.count(space)
-    }
-
-    fn clear<'a>(&'a self, spaces: &'a [u8], version: Version) -> BoxFuture<'a, Result<(), Unavailable>> {
-        self.inner.clear(spaces, version)
-    }
-
-    fn expired(&self, now_ms: u64, limit: usize) -> BoxFuture<'_, Result<Vec<Key>, ReadError>> {
-        self.inner.expired(now_ms, limit)
-    }
-
-    fn memory_bytes(&self) -> usize {
-        0
-    }
-
     fn outside(&self) -> BoxFuture<'_, Option<Outside>> {
         Box::pin(std::future::pending())
     }
 
-    fn flush(&self) -> BoxFuture<'_, Result<(), Unavailable>> {
-        self.inner.flush()
-    }
+    forebay::rest_of_store!(inner);
 }
 
 fn open(runtime: &Runtime, owned: bool, change: impl FnOnce(&mut GateSettings)) -> (Arc<Database>, Gate) {

@@ -4,11 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay::error::Unavailable;
+use forebay::Key;
 use forebay::read::Read;
 use forebay::runtime::Runtime;
-use forebay::store::{Caps, Commit, CommitOutcome, ReadError, Resolved, Store};
-use forebay::{Key, TxnId, Version};
+use forebay::store::{Caps, Commit, CommitOutcome, ReadError, Store};
 use futures_util::future::BoxFuture;
 
 /// What hangs takes so long.
@@ -50,36 +49,5 @@ impl Store for Detached {
         Box::pin(async move { answer.await.unwrap_or_else(|_| vec![CommitOutcome::Unknown("gone".into()); count]) })
     }
 
-    fn outcome(&self, id: TxnId) -> BoxFuture<'_, Result<Resolved, Unavailable>> {
-        self.store.outcome(id)
-    }
-
-    fn scan<'a>(
-        &'a self,
-        space: u8,
-        after: Option<&'a Key>,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<Key>, ReadError>> {
-        self.store.scan(space, after, limit)
-    }
-
-    fn count(&self, space: u8) -> BoxFuture<'_, Result<u64, ReadError>> {
-        self.store.count(space)
-    }
-
-    fn clear<'a>(&'a self, spaces: &'a [u8], version: Version) -> BoxFuture<'a, Result<(), Unavailable>> {
-        self.store.clear(spaces, version)
-    }
-
-    fn expired(&self, now_ms: u64, limit: usize) -> BoxFuture<'_, Result<Vec<Key>, ReadError>> {
-        self.store.expired(now_ms, limit)
-    }
-
-    fn memory_bytes(&self) -> usize {
-        self.store.memory_bytes()
-    }
-
-    fn flush(&self) -> BoxFuture<'_, Result<(), Unavailable>> {
-        self.store.flush()
-    }
+    forebay::rest_of_store!(store);
 }

@@ -3,11 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use forebay::Read;
-use forebay::error::Unavailable;
 use forebay::key::Key;
 use forebay::store::faulty::Faulty;
-use forebay::store::{Caps, Commit, CommitOutcome, ReadError, Resolved, Store};
-use forebay::version::{TxnId, Version};
+use forebay::store::{Caps, Commit, CommitOutcome, ReadError, Store};
 use futures_util::future::BoxFuture;
 
 /// A store that may be away, and may refuse what writes the key `poison`.
@@ -45,36 +43,5 @@ impl Store for Picky {
         })
     }
 
-    fn outcome(&self, id: TxnId) -> BoxFuture<'_, Result<Resolved, Unavailable>> {
-        self.inner.outcome(id)
-    }
-
-    fn scan<'a>(
-        &'a self,
-        space: u8,
-        after: Option<&'a Key>,
-        limit: usize,
-    ) -> BoxFuture<'a, Result<Vec<Key>, ReadError>> {
-        self.inner.scan(space, after, limit)
-    }
-
-    fn count(&self, space: u8) -> BoxFuture<'_, Result<u64, ReadError>> {
-        self.inner.count(space)
-    }
-
-    fn clear<'a>(&'a self, spaces: &'a [u8], version: Version) -> BoxFuture<'a, Result<(), Unavailable>> {
-        self.inner.clear(spaces, version)
-    }
-
-    fn expired(&self, now_ms: u64, limit: usize) -> BoxFuture<'_, Result<Vec<Key>, ReadError>> {
-        self.inner.expired(now_ms, limit)
-    }
-
-    fn memory_bytes(&self) -> usize {
-        self.inner.memory_bytes()
-    }
-
-    fn flush(&self) -> BoxFuture<'_, Result<(), Unavailable>> {
-        self.inner.flush()
-    }
+    forebay::rest_of_store!(inner);
 }
