@@ -255,16 +255,16 @@ impl World {
         }
         self.buffer.give_up(number).expect("it is quarantined");
         self.told.retain(|txn| txn.number != number);
-        // The others are folded anew from what the store holds.
-        self.shown.clone_from(&self.store);
-        for txn in &self.told {
-            for (at, changes) in &txn.writes {
-                let mut value = self.shown.get(at).cloned();
+        // Its documents are what the store holds, and what others change in it.
+        for at in (0..KEYS).filter(|at| keys.iter().flatten().any(|key| *key == self::key(*at))) {
+            let mut value = self.store.get(&at).cloned();
+            let writes = self.told.iter().flat_map(|txn| &txn.writes);
+            for (_, changes) in writes.filter(|(key, _)| *key == at) {
                 apply_all(&mut value, changes).expect("the change fits");
-                match value {
-                    Some(value) => drop(self.shown.insert(*at, value)),
-                    None => drop(self.shown.remove(at)),
-                }
+            }
+            match value {
+                Some(value) => drop(self.shown.insert(at, value)),
+                None => drop(self.shown.remove(&at)),
             }
         }
     }
