@@ -131,6 +131,9 @@ pub fn open(path: &Path, format: Option<&str>) -> Result<Records, TraceError> {
     open_with(path, &TraceOptions { format: format.map(str::to_owned), lenient: false })
 }
 
+/// Formats that begin with a mark that is in no other file, whatever its name.
+const MARKED: &[&Format] = &[&fbt::FORMAT, &htr::FORMAT, &lcs::FORMAT];
+
 /// As [`open`], with all options. A file whose name ends in `.zst` or `.gz`, or that begins as such files do, is
 /// decompressed on the way.
 pub fn open_with(path: &Path, options: &TraceOptions) -> Result<Records, TraceError> {
@@ -145,9 +148,12 @@ pub fn open_with(path: &Path, options: &TraceOptions) -> Result<Records, TraceEr
     let chosen = match (&options.format, &by_ending[..]) {
         (Some(wanted), _) => *(FORMATS.iter().find(|format| format.name.eq_ignore_ascii_case(wanted)))
             .ok_or_else(|| TraceError::NoSuchFormat { name: wanted.to_owned(), known: known() })?,
-        (None, [only]) => only,
         (None, several) => {
             let head = source.head();
+            let marked = MARKED.iter().find(|format| (format.recognises)(&head));
+            if let Some(only) = marked.or(if let [only] = several { Some(only) } else { None }) {
+                return (only.open)(source);
+            }
             let candidates = if several.is_empty() { FORMATS } else { several };
             let recognised = candidates.iter().find(|format| (format.recognises)(&head));
             *recognised

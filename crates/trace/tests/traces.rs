@@ -106,6 +106,9 @@ fn a_real_trace_survives_the_forebay_format() {
     let unnamed = folder.path().join("w92");
     std::fs::copy(&path, &unnamed).unwrap();
     assert!(read(&unnamed) == records, "recognised by its first bytes");
+    let misnamed = folder.path().join("w92.csv");
+    std::fs::copy(&path, &misnamed).unwrap();
+    assert!(read(&misnamed) == records, "also under another format's ending");
     let compressed = folder.path().join("W92.FBT.ZST");
     std::fs::write(&compressed, zstd::encode_all(&std::fs::read(&path).unwrap()[..], 1).unwrap()).unwrap();
     assert!(read(&compressed) == records, "compressed as a whole");
