@@ -7,7 +7,7 @@
 //! Levels say what a transaction asks for at the same time, vertices which access of the type's graph it is. A vertex
 //! that is asked for several keys (the lines of an order) needs all of them.
 
-mod draw;
+pub(crate) mod draw;
 mod epinions;
 mod micro;
 mod smallbank;
