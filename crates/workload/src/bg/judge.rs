@@ -1,5 +1,5 @@
-//! Which reads can't be true (BG's *unpredictable data*), from a log of all reads and updates with the intervals in which
-//! they took place, by one clock.
+//! Which reads can't be true (BG's *unpredictable data*), from a log of all reads and updates with the intervals in
+//! which they took place, by one clock.
 //!
 //! A number that was read (of friends, of invitations, of comments) is right if it was right at any instant of the
 //! read's interval: at first so many, plus and minus what had been acknowledged by then, plus or minus any of what was
@@ -8,12 +8,12 @@
 //! another is too many.
 //!
 //! The set of right numbers over an interval has no holes: one update's end moves the bounds by one, within what they
-//! were while it was under way. So the least lower and the greatest upper bound over the interval decide, which two
-//! tables of minima give ([`levels`]); elements that have to be there are counted by the intervals in which they have to
-//! be ([`duty`]). Altogether O((n + m) log n) for n updates and m reads, a list counting as its elements.
+//! were while it was under way. So the least lower and the greatest upper bound over the interval decide, which
+//! `levels` has in tables of minima; elements that have to be there are counted by the intervals in which they have to
+//! be (`duty`). Altogether O((n + m) log n) for n updates and m reads, a list counting as its elements.
 //!
-//! A wrong read is *stale* if it was true once, and then its age is how long ago; else it is *foreign*: nothing that was
-//! ever done explains it.
+//! A wrong read is *stale* if it was true once, and then its age is how long ago; else it is *foreign*: nothing that
+//! was ever done explains it.
 
 mod duty;
 mod levels;
