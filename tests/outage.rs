@@ -3,6 +3,8 @@
 
 #[path = "outage/appends.rs"]
 mod appends;
+#[path = "outage/blind.rs"]
+mod blind;
 mod common;
 #[path = "common/postgres.rs"]
 mod postgres;

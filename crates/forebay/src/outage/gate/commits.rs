@@ -58,7 +58,9 @@ impl Inner {
             .zip(lanes)
             .any(|(commit, lanes)| state.buffer.must_queue(lanes, commit.writes.iter().map(|write| &write.key)));
         let failing = state.failing(self.runtime.elapsed());
-        if failing || self.settings.write_back_ms.is_some() {
+        let unseen = |commit: &Commit| commit.writes.iter().any(|write| write.unseen);
+        if failing || (!self.store.caps().applies && group.iter().any(unseen)) || self.settings.write_back_ms.is_some()
+        {
             return Way::Buffer;
         }
         if !queues {
@@ -191,7 +193,7 @@ impl Inner {
                 let read = |write: &crate::store::Write| {
                     (write.key.clone(), Read { value: write.after.clone(), version: commit.version })
                 };
-                let reads = commit.writes.iter().map(read).collect();
+                let reads = commit.writes.iter().filter(|write| !write.unseen).map(read).collect();
                 CommitOutcome::Buffered(Buffering { ticket: number, reads })
             }
             Err(error) => {
