@@ -15,7 +15,7 @@ use super::history::Record;
 use super::locks::{Mode, Owner, Pending};
 use super::placed::Caching;
 use super::settled::{Landed, Settled, Settlement};
-use super::{Inner, Plan, PlannedLock, TxnError, Watched};
+use super::{Inner, OnWrite, Plan, PlannedLock, TxnError, Watched};
 use crate::cache::{AccessKind, Begin, Context, Fill, Follow};
 use crate::change::Change;
 use crate::key::Key;
@@ -211,6 +211,7 @@ impl Transaction {
         }
         let began = inner.history.as_ref().map(|history| history.tick());
         let incarnation = inner.mint.incarnation();
+        let uncached = inner.on_write == OnWrite::Invalidate;
         Transaction {
             inner,
             owner,
@@ -223,7 +224,7 @@ impl Transaction {
             began,
             incarnation,
             handed_over: false,
-            uncached: false,
+            uncached,
             strict: false,
             blind: false,
         }
