@@ -4,6 +4,8 @@
 #[path = "outage/appends.rs"]
 mod appends;
 mod common;
+#[path = "outage/lanes.rs"]
+mod lanes;
 #[path = "common/postgres.rs"]
 mod postgres;
 #[path = "outage/state.rs"]
