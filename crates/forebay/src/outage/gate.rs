@@ -165,9 +165,8 @@ impl Gate {
         for pending in found.pending {
             let pending = pending?;
             newest = newest.max(pending.buffered.version);
-            let keys = pending.buffered.writes.iter().map(|write| &write.key);
-            let lanes = settings.lanes.of(&*store, keys);
-            buffer.restore(pending, lanes);
+            let ties = pending.buffered.ties(settings.lanes, &*store);
+            buffer.restore(pending, ties);
         }
         store.keep_ids_from(buffer.oldest_id());
         let mut state = State::new(buffer, settings.breaker, store.incarnation());

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use forebay::change::{Change, apply_all};
-use forebay::outage::lanes::{Lane, Lanes};
+use forebay::outage::lanes::{Lane, Lanes, Ties};
 use forebay::outage::pending::{BATCH_COMMITS_MAX, Batch, Buffer, Merged, Work};
 use forebay::store::{Caps, Commit, Write};
 use forebay::{Key, Read, TxnId, Value, Version};
@@ -21,12 +21,12 @@ fn version(sequence: u64) -> Version {
 }
 
 /// Keys 0..3 share nothing, the others are one table.
-fn lanes_of(keys: &[usize]) -> Lanes {
+fn ties_of(keys: &[usize]) -> Ties {
     let lane = |key: &usize| if *key < 3 { Lane::Hashed(*key as u16) } else { Lane::Together(7) };
     let mut lanes: Lanes = keys.iter().map(lane).collect();
     lanes.sort_unstable();
     lanes.dedup();
-    lanes
+    Ties { lanes }
 }
 
 #[derive(Clone, Debug)]
@@ -142,7 +142,7 @@ impl World {
         let writes: Vec<Write> = keys.iter().map(write).collect();
         let version = version(self.sequence);
         let commit = Commit { id: TxnId(version), version, checks: Vec::new(), writes, strict: false };
-        let (number, _) = self.buffer.take(&commit, lanes_of(keys), sent, merge, 0).expect("there is room");
+        let (number, _) = self.buffer.take(&commit, ties_of(keys), sent, merge, 0).expect("there is room");
         self.writing.push((number, commit));
     }
 

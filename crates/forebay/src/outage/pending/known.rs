@@ -4,7 +4,7 @@ use super::{Buffer, Entry, Row, Stage, another, entry_bytes, stands_alone};
 use crate::change::{Change, apply_all};
 use crate::key::Key;
 use crate::mutation::{self, Fault};
-use crate::outage::lanes::Lanes;
+use crate::outage::lanes::Ties;
 use crate::outage::record::{Buffered, Pending as Found, Standing};
 use crate::read::Read;
 use crate::value::{Blob, Data, Value};
@@ -82,7 +82,7 @@ impl Buffer {
     }
 
     /// Takes in what the journal held at the start, in the order of the numbers.
-    pub fn restore(&mut self, found: Found, lanes: Lanes) {
+    pub fn restore(&mut self, found: Found, ties: Ties) {
         let Found { mut buffered, standing } = found;
         // Nobody knows whether it was on its way when the process ended.
         buffered.sent = true;
@@ -118,21 +118,22 @@ impl Buffer {
             Standing::Waiting => None,
             Standing::Quarantined(why) => Some(why),
         };
-        self.insert(Entry { buffered, lanes, stage: Stage::Waiting, bytes });
+        self.insert(Entry { buffered, ties, stage: Stage::Waiting, bytes });
         match quarantined {
             Some(why) => self.quarantine(number, why),
             None => self.settle_stage(number),
         }
     }
 
-    /// Finds the lanes of all transactions anew: the store's tables are known now. Nothing may be on its way to it.
-    pub fn sort_into_lanes(&mut self, lanes_of: impl Fn(&Buffered) -> Lanes) {
+    /// Finds anew what all transactions have to do with each other: the store's tables are known now. Nothing may be on
+    /// its way to it.
+    pub fn tie_anew(&mut self, ties_of: impl Fn(&Buffered) -> Ties) {
         self.lanes.clear();
         for (number, entry) in &mut self.entries {
             debug_assert!(entry.stage != Stage::Carried);
-            entry.lanes = lanes_of(&entry.buffered);
+            entry.ties = ties_of(&entry.buffered);
             if !matches!(entry.stage, Stage::Behind | Stage::Quarantined(_)) {
-                for lane in &entry.lanes {
+                for lane in &entry.ties.lanes {
                     self.lanes.entry(*lane).or_default().waiting.insert(*number);
                 }
             }
