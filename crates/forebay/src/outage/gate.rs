@@ -160,14 +160,13 @@ impl Gate {
     /// Puts a gate before a store. What the journal holds is carried over from now on.
     pub fn open(options: GateOptions) -> Result<Gate, OpenError> {
         let GateOptions { runtime, store, journal, found, settings, mapping, opens_late } = options;
-        let mut buffer = Buffer::new(settings.bytes_max, store.caps().owned, found.next_number);
+        let mut buffer = Buffer::new(settings.bytes_max, store.caps(), found.next_number);
         let mut newest = Version { incarnation: incarnation_of(&found.description), sequence: 0 };
         for pending in found.pending {
             let pending = pending?;
             newest = newest.max(pending.buffered.version);
-            let keys = pending.buffered.writes.iter().map(|write| &write.key);
-            let lanes = settings.lanes.of(&*store, keys);
-            buffer.restore(pending, lanes);
+            let ties = pending.buffered.ties(settings.lanes, &*store);
+            buffer.restore(pending, ties);
         }
         store.keep_ids_from(buffer.oldest_id());
         let mut state = State::new(buffer, settings.breaker, store.incarnation());
