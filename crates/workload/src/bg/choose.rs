@@ -51,6 +51,11 @@ impl Choose {
         Step { action, member, owner, rid: self.resource(data, owner), draw: other, begins: true }
     }
 
+    /// Whether a session goes on with the next action.
+    pub fn in_session(&self) -> bool {
+        self.session.is_some()
+    }
+
     fn next_of_session(&mut self, data: &Data, friend: impl FnOnce(u32, u32) -> Option<u32>, shares: &[f64]) -> Step {
         let (session, done, meets) = match self.session.take() {
             Some(session) => session,

@@ -28,6 +28,13 @@ impl Default for Agreement {
     }
 }
 
+impl Agreement {
+    /// Whether a run keeps it, of which so many percent of the actions were fast enough and of the reads were wrong.
+    pub fn is_kept(&self, within_percent: f64, wrong_percent: f64) -> bool {
+        within_percent >= self.percent && wrong_percent <= self.unpredictable_percent
+    }
+}
+
 /// What a run with so many clients gave.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Rating {
