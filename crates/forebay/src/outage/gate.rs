@@ -35,7 +35,7 @@ use crate::error::Unavailable;
 use crate::key::{Key, KeyRef};
 use crate::read::Read;
 use crate::runtime::Runtime;
-use crate::store::{Caps, Commit, CommitOutcome, Outside, ReadError, Resolved, Store};
+use crate::store::{Caps, Commit, CommitOutcome, GivenId, Outside, ReadError, Resolved, Store};
 use crate::value::Value;
 use crate::version::{TxnId, Version};
 
@@ -400,6 +400,13 @@ impl Store for Gate {
 
     fn outcome(&self, id: TxnId) -> BoxFuture<'_, Result<Resolved, Unavailable>> {
         self.inner.store.outcome(id)
+    }
+
+    fn given(&self) -> BoxFuture<'_, Result<Vec<(GivenId, Version)>, Unavailable>> {
+        Box::pin(async move {
+            self.inner.check_up("whether a transaction with this id has ended before is not known")?;
+            self.inner.store.given().await
+        })
     }
 
     fn scan<'a>(

@@ -21,7 +21,7 @@ use crate::change::Change;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::read::Read;
-use crate::store::Commit;
+use crate::store::{Commit, GivenId};
 use crate::version::{TxnId, Version};
 
 /// What a transaction may do.
@@ -60,6 +60,8 @@ pub struct Transaction {
     strict: bool,
     /// What can't be loaded may be changed unseen.
     blind: bool,
+    /// The id that its client gave it.
+    given: Option<GivenId>,
 }
 
 /// The keys that a transaction has locked, or asked for.
@@ -227,6 +229,7 @@ impl Transaction {
             uncached,
             strict: false,
             blind: false,
+            given: None,
         }
     }
 
@@ -243,6 +246,11 @@ impl Transaction {
     /// Has its commit fail where it would be buffered: it is in the store when it is answered, or nowhere.
     pub fn set_strict(&mut self, strict: bool) {
         self.strict = strict;
+    }
+
+    /// Has its commit kept under an id that its client gave.
+    pub fn set_given(&mut self, given: GivenId) {
+        self.given = Some(given);
     }
 
     /// Has the next commands change unseen what they can't load.
@@ -439,7 +447,13 @@ impl Transaction {
         if writes.is_empty() {
             return Ok(Committing { published: None, commit: None, depends, record });
         }
-        let mut commit = Commit { id: TxnId(version), version, checks: self.checks(), writes, strict: self.strict };
+        let given = self.given.take().into_iter().collect();
+        let mut commit = Commit {
+            checks: self.checks(),
+            strict: self.strict,
+            given,
+            ..Commit::new(TxnId(version), version, writes)
+        };
         let caching = Caching { uncached: self.uncached, context: self.context };
         if depends.is_empty() {
             // A panic in there may leave the commit half published: then its keys stay locked until the restart.

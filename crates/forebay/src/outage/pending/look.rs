@@ -3,6 +3,7 @@
 use super::{Amount, Buffer, Stage};
 use crate::key::Key;
 use crate::outage::record::Buffered;
+use crate::store::GivenId;
 use crate::version::TxnId;
 
 impl Buffer {
@@ -36,6 +37,11 @@ impl Buffer {
             }
             None => self.entries.range(after + 1..).map(|(number, _)| *number).take(limit).collect(),
         }
+    }
+
+    /// The ids that clients gave, each with the number of its transaction.
+    pub fn given(&self) -> impl Iterator<Item = (&GivenId, u64)> {
+        self.entries.iter().flat_map(|(number, entry)| entry.buffered.given.iter().map(move |given| (given, *number)))
     }
 
     /// Transaction `number`, as it was buffered.
