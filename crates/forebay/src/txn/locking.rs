@@ -2,10 +2,12 @@
 //! to the end, and handed on only with the commit's results beside them. Dropping a transaction rolls it back without
 //! a trace; once its commit is handed over the committer owns it, locks and all.
 
+mod held;
 mod taking;
 
 use std::sync::Arc;
 
+use held::Held;
 use smallvec::SmallVec;
 
 use super::ahead::Ahead;
@@ -62,46 +64,6 @@ pub struct Transaction {
     blind: bool,
     /// The id that its client gave it.
     given: Option<GivenId>,
-}
-
-/// The keys that a transaction has locked, or asked for.
-#[derive(Default)]
-struct Held {
-    keys: SmallVec<[Key; 4]>,
-    modes: SmallVec<[Mode; 4]>,
-    /// Where each key stands, once there are many.
-    index: Option<hashbrown::HashMap<Key, usize, foldhash::quality::RandomState>>,
-}
-
-impl Held {
-    /// Keys above which look-ups go through the index.
-    const SCAN_MAX: usize = 16;
-
-    fn position(&self, key: &Key) -> Option<usize> {
-        match &self.index {
-            Some(index) => index.get(key).copied(),
-            None => self.keys.iter().position(|held| held == key),
-        }
-    }
-
-    fn mode(&self, key: &Key) -> Option<Mode> {
-        self.position(key).map(|at| self.modes[at])
-    }
-
-    fn set(&mut self, key: &Key, mode: Mode) {
-        if let Some(at) = self.position(key) {
-            self.modes[at] = mode;
-            return;
-        }
-        if let Some(index) = &mut self.index {
-            index.insert(key.clone(), self.keys.len());
-        }
-        self.keys.push(key.clone());
-        self.modes.push(mode);
-        if self.index.is_none() && self.keys.len() > Held::SCAN_MAX {
-            self.index = Some(self.keys.iter().cloned().zip(0..).collect());
-        }
-    }
 }
 
 /// A transaction whose commit is on its way. Nothing of it may be shown before [`Committing::wait`] is done.
