@@ -3,6 +3,8 @@
 
 #[path = "outage/appends.rs"]
 mod appends;
+#[path = "outage/blind.rs"]
+mod blind;
 mod common;
 #[path = "outage/lanes.rs"]
 mod lanes;

@@ -58,6 +58,7 @@ pub fn plan(mut keys: Vec<Key>, mode: Mode, load: bool) -> Plan {
         locks: keys.into_iter().map(|key| PlannedLock { key, mode, load }).collect(),
         watched: Vec::new(),
         strict: false,
+        blind: false,
     }
 }
 

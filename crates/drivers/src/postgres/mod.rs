@@ -298,7 +298,7 @@ fn unavailable(why: String) -> ReadError {
 
 impl Store for Postgres {
     fn caps(&self) -> Caps {
-        Caps { ordered: false, owned: self.inner.rows.is_none() }
+        Caps { ordered: false, owned: self.inner.rows.is_none(), applies: true }
     }
 
     fn name(&self) -> String {

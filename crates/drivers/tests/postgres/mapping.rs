@@ -76,8 +76,12 @@ pub fn add(name: &str, delta: i64) -> Change {
 }
 
 pub fn commit_of(mint: &Mint, writes: &[(&str, Vec<Change>)], checks: &[(&str, Version)]) -> Commit {
-    let write =
-        |(name, changes): &(&str, Vec<Change>)| Write { key: key(name), changes: changes.clone().into(), after: None };
+    let write = |(name, changes): &(&str, Vec<Change>)| Write {
+        key: key(name),
+        changes: changes.clone().into(),
+        after: None,
+        unseen: false,
+    };
     let checks = checks.iter().map(|(name, version)| (key(name), *version)).collect();
     Commit {
         id: TxnId(mint.next()),

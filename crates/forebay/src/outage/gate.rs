@@ -160,7 +160,7 @@ impl Gate {
     /// Puts a gate before a store. What the journal holds is carried over from now on.
     pub fn open(options: GateOptions) -> Result<Gate, OpenError> {
         let GateOptions { runtime, store, journal, found, settings, mapping, opens_late } = options;
-        let mut buffer = Buffer::new(settings.bytes_max, store.caps().owned, found.next_number);
+        let mut buffer = Buffer::new(settings.bytes_max, store.caps(), found.next_number);
         let mut newest = Version { incarnation: incarnation_of(&found.description), sequence: 0 };
         for pending in found.pending {
             let pending = pending?;

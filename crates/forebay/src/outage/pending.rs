@@ -30,7 +30,7 @@ use crate::change::{Change, compact};
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::read::Read;
-use crate::store::{Commit, Write};
+use crate::store::{Caps, Commit, Write};
 use crate::value::Value;
 use crate::version::{TxnId, Version};
 
@@ -53,7 +53,7 @@ pub struct Full {
 pub struct Buffer {
     bytes_max: usize,
     /// Only we write to the store, and it takes the documents as we computed them.
-    owned: bool,
+    computed: bool,
     next_number: u64,
     entries: BTreeMap<u64, Entry>,
     rows: HashMap<Key, Row, foldhash::quality::RandomState>,
@@ -154,10 +154,10 @@ pub struct Amount {
 
 impl Buffer {
     /// Nothing, and room for `bytes_max`.
-    pub fn new(bytes_max: usize, owned: bool, next_number: u64) -> Buffer {
+    pub fn new(bytes_max: usize, caps: Caps, next_number: u64) -> Buffer {
         Buffer {
             bytes_max,
-            owned,
+            computed: caps.owned && !caps.applies,
             next_number: next_number.max(1),
             entries: BTreeMap::new(),
             rows: HashMap::default(),
@@ -202,7 +202,7 @@ impl Buffer {
             let carried = |number: &u64| self.entries.get(number).is_some_and(|entry| entry.stage == Stage::Carried);
             let mut before = self.rows.get(&write.key).into_iter().flat_map(|row| row.queue.iter().rev());
             let first = before.find(|number| replaces != Some(**number)).is_none_or(carried);
-            if first && !stands_alone(&buffered.writes[at].changes) {
+            if first && !write.unseen && !stands_alone(&buffered.writes[at].changes) {
                 let value = write.after.clone().map(Value::compact);
                 buffered.known.push((write.key.clone(), Read { value, version: commit.version }));
             }
@@ -278,7 +278,7 @@ impl Buffer {
         for write in after {
             if let Some(row) = self.rows.get_mut(&write.key) {
                 self.bytes -= row.bytes;
-                row.latest = Some(write.after.clone().map(Value::compact));
+                row.latest = (!write.unseen).then(|| write.after.clone().map(Value::compact));
                 row.version = version;
                 row.recharge(&write.key);
                 self.bytes += row.bytes;

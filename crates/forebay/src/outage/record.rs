@@ -186,6 +186,7 @@ impl Buffered {
             key: written.key.clone(),
             changes: written.changes.clone().into(),
             after: None,
+            unseen: false,
         };
         Commit {
             id: self.id,

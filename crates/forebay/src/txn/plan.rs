@@ -14,6 +14,8 @@ pub struct Plan {
     pub watched: Vec<Watched>,
     /// What it writes must be in the store, not kept for later, when it is answered.
     pub strict: bool,
+    /// What can't be loaded because the store is away is changed unseen.
+    pub blind: bool,
 }
 
 /// One key of a plan.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use forebay::change::{Change, apply_all};
 use forebay::outage::lanes::{Lane, Lanes, Ties};
 use forebay::outage::pending::{BATCH_COMMITS_MAX, Batch, Buffer, Merged, Work};
-use forebay::store::{Commit, Write};
+use forebay::store::{Caps, Commit, Write};
 use forebay::{Key, Read, TxnId, Value, Version};
 use proptest::prelude::*;
 
@@ -104,7 +104,7 @@ struct World {
 impl World {
     fn new() -> World {
         World {
-            buffer: Buffer::new(1 << 20, true, 1),
+            buffer: Buffer::new(1 << 20, Caps { ordered: false, owned: true, applies: false }, 1),
             store: (0..KEYS).map(|key| (key, Value::bytes(*b"10"))).collect(),
             ids: BTreeMap::new(),
             applied: BTreeMap::new(),
@@ -137,7 +137,7 @@ impl World {
         let write = |number: &usize| {
             let mut after = self.shown.get(number).cloned();
             apply_all(&mut after, std::slice::from_ref(&change)).expect("the change fits");
-            Write { key: key(*number), changes: vec![change.clone()].into(), after }
+            Write { key: key(*number), changes: vec![change.clone()].into(), after, unseen: false }
         };
         let writes: Vec<Write> = keys.iter().map(write).collect();
         let version = version(self.sequence);

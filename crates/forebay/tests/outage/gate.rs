@@ -28,7 +28,7 @@ struct Database {
 
 impl Store for Database {
     fn caps(&self) -> Caps {
-        Caps { ordered: false, owned: self.owned }
+        Caps { ordered: false, owned: self.owned, applies: false }
     }
 
     fn name(&self) -> String {
@@ -73,7 +73,7 @@ fn put(sequence: u64, name: &str) -> Commit {
     let version = Version { incarnation: 1, sequence };
     let value = Value::bytes(sequence.to_string().as_bytes());
     let changes = [Change::Put(value.clone())].into_iter().collect();
-    let writes = vec![Write { key: Key::new(0, name.as_bytes()), changes, after: Some(value) }];
+    let writes = vec![Write { key: Key::new(0, name.as_bytes()), changes, after: Some(value), unseen: false }];
     Commit { id: TxnId(version), version, checks: Vec::new(), writes, strict: false }
 }
 

@@ -274,8 +274,11 @@ pub async fn work(engine: Engine, seed: u64, book: Book, disk: Option<Forgetful>
 /// Waits for a clearing whose client is gone: a transaction gets no lock in a space that is being cleared.
 async fn no_clearing(engine: &Engine) {
     let key = Key::new(client::CLEARED_SPACE, b"nobody's");
-    let plan =
-        Plan { locks: vec![PlannedLock { key, mode: Mode::Shared, load: false }], watched: Vec::new(), strict: false };
+    let plan = Plan {
+        locks: vec![PlannedLock { key, mode: Mode::Shared, load: false }],
+        watched: Vec::new(),
+        ..Plan::default()
+    };
     let look = |_: &mut Documents| -> Result<(), ()> { Ok(()) };
     while engine.execute_locked(&plan, Context::default(), &mut Ahead::default(), look).await.is_err() {}
 }

@@ -49,7 +49,9 @@ impl Inner {
         if mutation::on(Fault::WritesOvertakeDrain) && !failing {
             return Way::Direct(state.next_outage());
         }
-        if failing || self.settings.write_back_ms.is_some() {
+        let unseen = |commit: &Commit| commit.writes.iter().any(|write| write.unseen);
+        if failing || (!self.store.caps().applies && group.iter().any(unseen)) || self.settings.write_back_ms.is_some()
+        {
             return Way::Buffer;
         }
         let mut waiting = None;
@@ -189,7 +191,7 @@ impl Inner {
                 let read = |write: &crate::store::Write| {
                     (write.key.clone(), Read { value: write.after.clone(), version: commit.version })
                 };
-                let reads = commit.writes.iter().map(read).collect();
+                let reads = commit.writes.iter().filter(|write| !write.unseen).map(read).collect();
                 CommitOutcome::Buffered(Buffering { ticket: number, reads })
             }
             Err(error) => {

@@ -103,7 +103,7 @@ impl Buffer {
                         write.after.clone_from(&after);
                         values.insert(&written.key, after);
                     }
-                    None if self.owned => return Err(written.key.clone()),
+                    None if self.computed => return Err(written.key.clone()),
                     None => {}
                 }
             }
