@@ -9,6 +9,7 @@
 //!   `install` prepare a database for it.
 //! * `commit`, `ids`, `classify`: a commit is one message and one transaction, whose id is entered by a plain INSERT;
 //!   what an error says about it; what became of one that was not answered.
+//! * [`plain`]: a connection as any other program has it.
 //!
 //! All waiting for the server is bounded by one timeout, connecting and handshakes included. A call runs in a task of
 //! its own: a caller that goes away changes nothing.
@@ -26,6 +27,7 @@ mod keeper;
 pub mod mapping;
 mod open;
 mod outside;
+pub mod plain;
 mod pool;
 mod session;
 pub mod setup;
