@@ -1,6 +1,6 @@
 //! Ids that clients give their transactions (TXN BEGIN ID). Whoever lost the connection before the answer to its commit
-//! asks again under the same id, and is told what became of it; nothing is done twice. Kept in memory, and with what the
-//! transaction writes: in the store's own table, or in the journal, from where they come back after a restart.
+//! asks again under the same id, and is told what became of it; nothing is done twice. Kept in memory, and with what
+//! the transaction writes: in the store's own table, or in the journal, from where they come back after a restart.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};

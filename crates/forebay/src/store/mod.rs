@@ -263,8 +263,8 @@ pub trait Store: Send + Sync + 'static {
         })
     }
 
-    /// The ids that clients gave their transactions, with the versions under which they were committed, oldest first: at
-    /// least the last [`GIVEN_IDS_KEPT`], or those of the last ten minutes, if the store outlives its process.
+    /// The ids that clients gave their transactions, with the versions under which they were committed, oldest first:
+    /// at least the last [`GIVEN_IDS_KEPT`], or those of the last ten minutes, if the store outlives its process.
     fn given(&self) -> BoxFuture<'_, Result<Vec<(GivenId, Version)>, Unavailable>> {
         Box::pin(futures_util::future::ready(Ok(Vec::new())))
     }
