@@ -59,12 +59,20 @@ fn remembered(maps: &[&str], key: &[&str], count: &[&str]) {
         let (begun, again) = add(&mut client, id, key);
         assert!(begun.starts_with("BUFFERED ") && again == begun, "{begun} {again}");
     }
+    let first = kept[0].strip_prefix("BUFFERED ").expect("a ticket");
+    assert_eq!(said(&client.call(&["CACHE", "WAIT", first, "0"])), "PENDING");
     // Nobody can say whether this one was committed before.
     let begun = said(&client.call(&["TXN", "BEGIN", "ID", IDS[0]]));
     assert!(begun.starts_with("STOREDOWN "), "{begun}");
     server.start_again();
     calm(forebay.address);
     for restarts in 0..2 {
+        // What a ticket stood for is remembered until the restart; that it is over, for good. The first became part of
+        // the second before the first restart.
+        let ticket = kept[1].strip_prefix("BUFFERED ").expect("a ticket");
+        let told = said(&client.call(&["CACHE", "WAIT", ticket, "0"]));
+        assert!(told.starts_with(["APPLIED ", "OVER "][restarts]), "{told}");
+        assert!(said(&client.call(&["CACHE", "WAIT", "999999999", "0"])).starts_with("ERR there is no ticket"));
         for id in &IDS[..3] {
             let (begun, again) = add(&mut client, id, key);
             assert!(begun.starts_with("COMMITTED ") && again.starts_with("OK "), "{restarts} {begun} {again}");

@@ -30,6 +30,7 @@ use super::pending::{Amount, Buffer};
 use super::record::{Description, Record, Standing};
 use super::recovery;
 use super::state::{Counts, State};
+use super::tickets::Tickets;
 use crate::change::Change;
 use crate::error::Unavailable;
 use crate::key::{Key, KeyRef};
@@ -170,6 +171,7 @@ impl Gate {
         }
         store.keep_ids_from(buffer.oldest_id());
         let mut state = State::new(buffer, settings.breaker, store.incarnation());
+        state.tickets = Tickets::new(found.losses, found.next_number);
         (state.opens_late, state.write_back) = (opens_late, settings.write_back_ms.is_some());
         if opens_late {
             state.writes.trip("it could not be reached at the start");

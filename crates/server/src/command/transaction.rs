@@ -390,7 +390,9 @@ fn buffered(shared: &Shared, ticket: u64) -> (String, String) {
         Some(TicketState::Applied(version)) => (format!("COMMITTED {version}"), format!("OK {version}")),
         Some(TicketState::Quarantined(reason)) => (format!("QUARANTINED {reason}"), kept),
         Some(TicketState::Dropped(reason)) => (format!("DROPPED {reason}"), kept),
-        Some(TicketState::Pending | TicketState::Unknown) | None => (kept.clone(), kept),
+        Some(TicketState::Pending | TicketState::Over | TicketState::Lost | TicketState::Unknown) | None => {
+            (kept.clone(), kept)
+        }
     }
 }
 

@@ -17,6 +17,16 @@ impl Buffer {
         self.entries.values().next().map(|entry| entry.buffered.buffered_at_ms)
     }
 
+    /// The number that the next transaction gets.
+    pub fn next_number(&self) -> u64 {
+        self.next_number
+    }
+
+    /// Whether a transaction above `after` and below `end` is there.
+    pub(in crate::outage) fn any_between(&self, after: u64, end: u64) -> bool {
+        after + 1 < end && self.entries.range(after + 1..end).next().is_some()
+    }
+
     /// How much there is.
     pub fn amount(&self) -> Amount {
         Amount {
