@@ -19,6 +19,7 @@ mod classify;
 mod clear;
 mod commit;
 mod documents;
+mod given;
 mod identity;
 mod ids;
 mod install;
@@ -39,7 +40,7 @@ use std::time::Duration;
 use forebay::change::Change;
 use forebay::error::Unavailable;
 use forebay::key::KeyRef;
-use forebay::store::{Caps, Commit, CommitOutcome, NAMES_BYTES_MAX, Outside, ReadError, Resolved, Store};
+use forebay::store::{Caps, Commit, CommitOutcome, GivenId, NAMES_BYTES_MAX, Outside, ReadError, Resolved, Store};
 use forebay::{Key, Read, TxnId, Value, Version};
 use futures_util::future::BoxFuture;
 use thiserror::Error;
@@ -369,6 +370,13 @@ impl Store for Postgres {
 
     fn keep_ids_from(&self, oldest: Option<TxnId>) {
         self.inner.ids.keep_from(oldest);
+    }
+
+    fn given(&self) -> BoxFuture<'_, Result<Vec<(GivenId, Version)>, Unavailable>> {
+        let asked = self.run(|inner| async move {
+            inner.read(inner.timeout, async |session: &session::Session| given::all(session).await).await
+        });
+        Box::pin(async move { asked.await.map_err(Unavailable)?.map_err(|error| Unavailable(error.to_string())) })
     }
 
     fn scan<'a>(

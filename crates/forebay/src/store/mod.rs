@@ -27,6 +27,7 @@ pub mod suite;
 pub mod survivors;
 
 mod applied;
+mod given;
 pub mod tombstones;
 
 use std::sync::Arc;
@@ -38,7 +39,7 @@ use crate::change::{Change, Changes};
 use crate::error::Unavailable;
 use crate::key::{Key, KeyRef};
 use crate::read::Read;
-use crate::value::Value;
+use crate::value::{Blob, Value};
 use crate::version::{TxnId, Version};
 
 /// One transaction's writes, all or nothing, idempotent in `id`.
@@ -54,7 +55,29 @@ pub struct Commit {
     pub writes: Vec<Write>,
     /// Its client wants it in the store now or not at all: what can't be reached must not keep it for later.
     pub strict: bool,
+    /// Ids that clients gave it; kept with it, to be asked for ([`Store::given`]). Nearly always none; several where
+    /// kept transactions were merged.
+    pub given: Vec<GivenId>,
 }
+
+impl Commit {
+    /// A commit of `writes` that checks nothing.
+    pub fn new(id: TxnId, version: Version, writes: Vec<Write>) -> Commit {
+        Commit { id, version, checks: Vec::new(), writes, strict: false, given: Vec::new() }
+    }
+}
+
+/// An id that a client gave its transaction; unique per user.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GivenId {
+    /// Name of the user.
+    pub user: Blob,
+    /// What the client chose.
+    pub id: u128,
+}
+
+/// Ids from clients that a store remembers at least, the newest.
+pub const GIVEN_IDS_KEPT: usize = 65_536;
 
 /// The changes to one document.
 #[derive(Clone, Debug)]
@@ -238,6 +261,12 @@ pub trait Store: Send + Sync + 'static {
             }
             Ok(resolved)
         })
+    }
+
+    /// The ids that clients gave their transactions, with the versions under which they were committed, oldest first:
+    /// at least the last [`GIVEN_IDS_KEPT`], or those of the last ten minutes, if the store outlives its process.
+    fn given(&self) -> BoxFuture<'_, Result<Vec<(GivenId, Version)>, Unavailable>> {
+        Box::pin(futures_util::future::ready(Ok(Vec::new())))
     }
 
     /// Why the store would surely refuse `commit`, as far as it can tell without being asked: a key that names

@@ -141,7 +141,7 @@ impl World {
         };
         let writes: Vec<Write> = keys.iter().map(write).collect();
         let version = version(self.sequence);
-        let commit = Commit { id: TxnId(version), version, checks: Vec::new(), writes, strict: false };
+        let commit = Commit::new(TxnId(version), version, writes);
         let (number, _) = self.buffer.take(&commit, ties_of(keys), sent, merge, 0).expect("there is room");
         self.writing.push((number, commit));
     }
