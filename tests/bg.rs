@@ -14,7 +14,7 @@ use common::process::{Forebay, forebay_command};
 use postgres::{Server, Stop};
 use serde_json::Value;
 
-/// Which keys are which rows; the same as in docs/bench-bg.md, which a test compares.
+/// Which keys are which rows.
 const MAPPINGS: [&str; 7] = [
     "member:{id} -> bg_members(userid)",
     "friends:{id} -> bg_friends(userid).friends as list",
@@ -117,6 +117,15 @@ fn what_others_write_is_found() {
     assert!(code == 1 && wrong > 0 && wrong <= of && stderr.contains(WRONG), "{stderr} {report:#}");
     let example = list(&report["verdicts"])[0]["example"].as_str().expect("an example");
     assert!(example.contains("Friends of"), "{example}");
+}
+
+#[test]
+fn the_document_has_the_mappings() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/bench-workloads.md");
+    let document = std::fs::read_to_string(path).expect("docs/bench-workloads.md is readable");
+    for map in MAPPINGS {
+        assert!(document.contains(&format!("--map '{map}'")), "{map}");
+    }
 }
 
 /// An outage in the middle: no write fails, no read is wrong, and the tables are what was acknowledged.

@@ -28,6 +28,7 @@
 //! CSV; [`picture`] draws throughput over time with the outages marked. `run` may be called many times on one
 //! workload, for who searches a highest load.
 
+mod appends;
 pub mod bg;
 mod modes;
 pub mod picture;
@@ -60,6 +61,7 @@ pub const WORKLOADS: &[&Record] = &[
     &ycsb::D,
     &ycsb::E,
     &ycsb::F,
+    &appends::LIST_APPEND,
     &bg::ALL[0],
     &bg::ALL[1],
     &bg::ALL[2],
@@ -132,6 +134,11 @@ pub trait Workload: Send + Sync {
     fn check<'a>(&'a self, session: &'a mut Session) -> BoxFuture<'a, Result<Vec<Verdict>, LiveError>> {
         let _ = session;
         Box::pin(async { Ok(Vec::new()) })
+    }
+
+    /// How to start a server for it: the end of a line that says what it could not load.
+    fn hint(&self) -> &'static str {
+        "is the server one that was started for this workload (see --help), and its store there?"
     }
 
     /// What a reader of the figures should know, one sentence each; asked after `check`.
