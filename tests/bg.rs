@@ -162,6 +162,26 @@ fn an_outage_of_the_database_costs_no_write() {
     assert!(actions(&report, &["PostComment", "DeleteComment"]).0 > 0, "{report:#}");
 }
 
+/// Without forebay the same outage costs writes, and nothing else: what was acknowledged is there.
+#[test]
+fn an_outage_without_forebay_costs_writes() {
+    let server = Server::start();
+    let url = server.url(&server.database());
+    let run = ["--workload", "bg-9-symmetric", "--direct", &url, "--records", "200", "--connections", "4"];
+    let report = std::thread::scope(|scope| {
+        let running = scope.spawn(move || sound(&[&run[..], &["--seconds", "4"]].concat()));
+        std::thread::sleep(Duration::from_millis(2000));
+        server.stop(Stop::Immediate);
+        std::thread::sleep(Duration::from_millis(1000));
+        server.start_again();
+        running.join().expect("the run is sound")
+    });
+    let (done, failed) = actions(&report, &WRITES);
+    assert!(done > 0 && failed > 0, "{report:#}");
+    assert!(list(&report["modes"]).iter().any(|span| span["mode"] == "unreachable"), "{:#}", report["modes"]);
+    assert!(verdict(&report, AT_THE_END).1 > 0, "{report:#}");
+}
+
 fn forebay_is_over(mut forebay: Forebay) {
     forebay.terminate();
 }

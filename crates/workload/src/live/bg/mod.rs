@@ -122,8 +122,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// How to start a server for it, for error texts.
-const HINT: &str = "start forebay without mappings, or over the tables that `forebay bench --direct URL --load-only` makes \
-                    and with the mappings of docs/bench-workloads.md";
+const HINT: &str = "start forebay without mappings, or over the tables that `forebay bench --direct URL --load-only` \
+                    makes and with the mappings of docs/bench-workloads.md";
 
 impl Bg {
     fn make(mix: &'static Mix, parameters: &Parameters) -> Result<Arc<dyn Workload>, LiveError> {
