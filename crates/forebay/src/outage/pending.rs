@@ -360,7 +360,7 @@ impl Buffer {
                 continue;
             }
             if let Some(stored) = stored.and_then(|stored| stored.get(at)) {
-                row.stored = Some(stored.after.clone());
+                row.stored = (!stored.unseen).then(|| stored.after.clone());
             }
             row.recharge(&write.key);
             self.bytes += row.bytes;

@@ -222,8 +222,8 @@ impl World {
             self.apply(*number, commit);
         }
         let told = told.min(applied);
-        let heads = self.buffer.heads(&batch, told, &[]);
-        self.buffer.applied(&batch, told, &[]);
+        let heads = self.buffer.heads(&batch, &vec![Vec::new(); told]);
+        self.buffer.applied(&batch, &vec![Vec::new(); told]);
         for (number, key, read) in heads {
             assert_eq!(self.buffer.numbers(Some(&key), 0, 1), [number]);
             let buffered = self.buffer.buffered(number).expect("it waits");
