@@ -13,6 +13,7 @@ mod micro;
 mod smallbank;
 mod taobench;
 mod tpcc;
+mod ycsb;
 
 use std::io::Write;
 
@@ -61,6 +62,13 @@ pub const WORKLOADS: &[&Workload] = &[
     &taobench::PG1,
     &taobench::WORKLOAD_A,
     &taobench::WORKLOAD_O,
+    &ycsb::A,
+    &ycsb::B,
+    &ycsb::C,
+    &ycsb::D,
+    &ycsb::E,
+    &ycsb::F,
+    &ycsb::KAIROS,
 ];
 
 /// The workload of this name.

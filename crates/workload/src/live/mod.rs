@@ -28,6 +28,7 @@
 //! CSV; [`picture`] draws throughput over time with the outages marked. `run` may be called many times on one
 //! workload, for who searches a highest load.
 
+mod appends;
 mod modes;
 pub mod picture;
 mod report;
@@ -51,7 +52,7 @@ pub use sql::{Param, Rows, Sql};
 pub use target::{Failure, Session, Target};
 
 /// All workloads, the table from which help texts are made.
-pub const WORKLOADS: &[&Record] = &[&ycsb::A, &ycsb::B, &ycsb::C, &ycsb::D, &ycsb::E, &ycsb::F];
+pub const WORKLOADS: &[&Record] = &[&ycsb::A, &ycsb::B, &ycsb::C, &ycsb::D, &ycsb::E, &ycsb::F, &appends::LIST_APPEND];
 
 /// The workload of this name.
 pub fn record(name: &str) -> Option<&'static Record> {
@@ -108,6 +109,11 @@ pub trait Workload: Send + Sync {
     fn check<'a>(&'a self, session: &'a mut Session) -> BoxFuture<'a, Result<Vec<Verdict>, LiveError>> {
         let _ = session;
         Box::pin(async { Ok(Vec::new()) })
+    }
+
+    /// How to start a server for it: the end of a line that says what it could not load.
+    fn hint(&self) -> &'static str {
+        "is the server one that was started for this workload (see --help), and its store there?"
     }
 
     /// What a reader of the figures should know, one sentence each.
@@ -171,7 +177,7 @@ pub struct Verdict {
 #[non_exhaustive]
 pub enum LiveError {
     /// No connection.
-    #[error("can't reach {target}: {why}; is it running, and is the address right?")]
+    #[error("can't reach {target}: {why}; is it running, and are address, user and password right?")]
     Unreachable {
         /// Where.
         target: String,
@@ -199,7 +205,11 @@ pub enum LiveError {
 impl LiveError {
     /// The target's answer to `doing` is none to go on with.
     pub fn refused(doing: impl Into<String>, failure: &Failure, hint: impl Into<String>) -> LiveError {
-        LiveError::Refused { doing: doing.into(), why: failure.text.clone(), hint: hint.into() }
+        let hint = match failure.kind.as_str() {
+            "NOAUTH" | "NOPERM" => "give --user NAME and --password-file FILE of a user who may do that".into(),
+            _ => hint.into(),
+        };
+        LiveError::Refused { doing: doing.into(), why: failure.text.clone(), hint }
     }
 }
 
