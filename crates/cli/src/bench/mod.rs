@@ -1,5 +1,6 @@
 //! `forebay bench`: a live workload on a running server, or on PostgreSQL directly.
 
+mod bg;
 mod document;
 
 use std::io::IsTerminal;
@@ -7,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bg::{NetworkArgs, SoarArgs};
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use forebay_workload::live::{
     self, LiveError, Parameters, Progress, Record, Report, RunOptions, Silent, Stop, Target, WORKLOADS, picture,
@@ -82,12 +84,18 @@ pub struct BenchArgs {
     /// The data is there already
     #[arg(long)]
     pub no_load: bool,
-    /// ycsb-f: read and update a row in one transaction
+    /// ycsb-f: read and update a row in one transaction; bg-*: read a list and what it names in one
     #[arg(long)]
     pub transactions: bool,
     /// ycsb-*: name rows by a hash of their number, as YCSB does by default
     #[arg(long)]
     pub hashed: bool,
+    /// What BG's network is like
+    #[command(flatten)]
+    pub network: NetworkArgs,
+    /// The search for a highest load
+    #[command(flatten)]
+    pub soar: SoarArgs,
     /// Longest wait for a reply; then the connection is given up
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub reply_seconds_max: u64,
@@ -130,7 +138,7 @@ fn workload(name: &str) -> Result<&'static str, String> {
 /// All workloads, for the help.
 fn list() -> String {
     let line =
-        |record: &&Record| format!("  {:<12} {} ({} {})\n", record.name, record.summary, record.records, record.unit);
+        |record: &&Record| format!("  {:<21} {} ({} {})\n", record.name, record.summary, record.records, record.unit);
     format!("Workloads, with their default sizes:\n{}", WORKLOADS.iter().map(line).collect::<String>())
 }
 
@@ -149,6 +157,7 @@ async fn run_args(args: BenchArgs) -> Result<(), CommandError> {
         seed: args.seed,
         transactions: args.transactions,
         hashed: args.hashed,
+        network: args.network.network(),
     };
     let workload = (record.new)(&parameters).map_err(refused)?;
     let options = RunOptions {
@@ -177,6 +186,15 @@ async fn run_args(args: BenchArgs) -> Result<(), CommandError> {
             node::print(&format!("loaded {records} {} into {}\n", record.unit, options.target.place()));
             return Ok(());
         }
+    }
+    if let Some(most) = args.soar.soar {
+        let found = live::soar::search(&workload, &options, args.soar.agreement(), most, &progress, &stop).await;
+        let found = found.map_err(refused)?;
+        node::print(&match args.format {
+            Output::Table => found.to_table(),
+            Output::Json => format!("{}\n", found.to_json()),
+        });
+        return Ok(());
     }
     let report = live::run(&workload, &options, &progress, &stop).await.map_err(refused)?;
     tell(&args, &report)

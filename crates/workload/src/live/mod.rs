@@ -29,10 +29,12 @@
 //! workload, for who searches a highest load.
 
 mod appends;
+pub mod bg;
 mod modes;
 pub mod picture;
 mod report;
 mod runner;
+pub mod soar;
 mod sql;
 mod tally;
 mod target;
@@ -52,7 +54,28 @@ pub use sql::{Param, Rows, Sql};
 pub use target::{Failure, Session, Target};
 
 /// All workloads, the table from which help texts are made.
-pub const WORKLOADS: &[&Record] = &[&ycsb::A, &ycsb::B, &ycsb::C, &ycsb::D, &ycsb::E, &ycsb::F, &appends::LIST_APPEND];
+pub const WORKLOADS: &[&Record] = &[
+    &ycsb::A,
+    &ycsb::B,
+    &ycsb::C,
+    &ycsb::D,
+    &ycsb::E,
+    &ycsb::F,
+    &appends::LIST_APPEND,
+    &bg::ALL[0],
+    &bg::ALL[1],
+    &bg::ALL[2],
+    &bg::ALL[3],
+    &bg::ALL[4],
+    &bg::ALL[5],
+    &bg::ALL[6],
+    &bg::ALL[7],
+    &bg::ALL[8],
+    &bg::ALL[9],
+    &bg::ALL[10],
+    &bg::ALL[11],
+    &bg::ALL[12],
+];
 
 /// The workload of this name.
 pub fn record(name: &str) -> Option<&'static Record> {
@@ -86,6 +109,8 @@ pub struct Parameters {
     pub transactions: bool,
     /// Records are named by a hash of their number, so that neighbours are strangers, where the workload has such.
     pub hashed: bool,
+    /// What BG's network is like.
+    pub network: bg::Network,
 }
 
 /// What clients do, and what must hold of what they saw.
@@ -116,7 +141,7 @@ pub trait Workload: Send + Sync {
         "is the server one that was started for this workload (see --help), and its store there?"
     }
 
-    /// What a reader of the figures should know, one sentence each.
+    /// What a reader of the figures should know, one sentence each; asked after `check`.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }

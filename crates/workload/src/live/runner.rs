@@ -214,11 +214,11 @@ pub async fn run(
     let mut report = Report::of(options, seconds, tally, &seen.lock().unwrap_or_else(PoisonError::into_inner));
     report.stopped_early = stop.is_stopped();
     report.not_drained = waiting.err();
-    report.notes = workload.notes();
     match judge(workload, options).await {
         Ok(verdicts) => report.verdicts = verdicts,
         Err(error) => report.not_judged = Some(error.to_string()),
     }
+    report.notes = workload.notes();
     if let (Some(why), false) = (&report.not_drained, report.verdicts.is_empty()) {
         // What was read back may have come from the buffer.
         let (what, example) = ("waits for what is buffered that came to no end".into(), Some(why.clone()));
