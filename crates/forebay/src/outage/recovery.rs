@@ -15,7 +15,7 @@ use super::journal::AppendError;
 use super::mode::Mode;
 use super::pending::{BATCH_COMMITS_MAX, Batch, Work};
 use super::record::Record;
-use super::state::State;
+use super::state::{State, due_in};
 use crate::error::Unavailable;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
@@ -109,7 +109,7 @@ impl Inner {
         let paced = state.paced_until.saturating_sub(now);
         let due = match (self.settings.write_back_ms, state.buffer.oldest_ms()) {
             (Some(age_ms), Some(oldest_ms)) if state.buffer.amount().bytes < self.settings.bytes_max / 2 => {
-                Duration::from_millis((oldest_ms + age_ms).saturating_sub(self.runtime.now_ms()))
+                due_in(oldest_ms, age_ms, self.runtime.now_ms())
             }
             _ => Duration::ZERO,
         };

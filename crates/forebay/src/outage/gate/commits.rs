@@ -10,7 +10,7 @@ use crate::mutation::{self, Fault};
 use crate::outage::journal::AppendError;
 use crate::outage::lanes::Ties;
 use crate::outage::mode::Mode;
-use crate::outage::state::State;
+use crate::outage::state::{State, due_in};
 use crate::read::Read;
 use crate::store::{Buffering, Commit, CommitOutcome};
 
@@ -169,7 +169,8 @@ impl Inner {
     /// Whether those that wait may still be replaced: while they are carried over, a document that is written all the
     /// time would never get its turn.
     fn may_merge(&self, state: &State) -> bool {
-        let due = |age_ms| state.buffer.oldest_ms().is_some_and(|oldest| self.runtime.now_ms() >= oldest + age_ms);
+        let now_ms = self.runtime.now_ms();
+        let due = |age_ms| state.buffer.oldest_ms().is_some_and(|oldest| due_in(oldest, age_ms, now_ms).is_zero());
         state.mode == Mode::Failed || self.settings.write_back_ms.is_some_and(|age_ms| !due(age_ms))
     }
 
