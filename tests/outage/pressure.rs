@@ -17,12 +17,12 @@ fn pause(ms: u64) {
 }
 
 /// Fault 9: writes are buffered while others are carried over, all the time.
-fn buffered_while_carried_over(writers: usize, lists: usize, appended_min: u64) {
+fn buffered_while_carried_over(writers: usize, lists: u64, appended_min: u64) {
     let server = Server::start();
     let database = server.database();
     let network = Proxy::to_postgres(server.address());
     let mut forebay = start_through(&network, &server, &database, &["--outage-bytes-max", "256MiB"]);
-    let appends = Appends::new(lists as u64);
+    let appends = Appends::new(lists);
     let mut flaps = 0;
     let told = appends.run(forebay.address, writers, || {
         while flaps < 8 || appends.acknowledged() < appended_min {
