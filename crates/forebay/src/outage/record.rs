@@ -111,6 +111,8 @@ pub enum Standing {
     Waiting,
     /// The operator; the reason is the store's.
     Quarantined(String),
+    /// What becomes of this one, which is quarantined or behind such a one itself. No journal says that.
+    Behind(u64),
 }
 
 /// A transaction that the journal holds.
@@ -177,7 +179,7 @@ impl Buffered {
 
     /// What it has to do with others.
     pub fn ties(&self, rule: LaneRule, store: &dyn Store) -> Ties {
-        rule.ties(store, self.writes.iter().map(|write| &write.key), &self.checks)
+        rule.ties(store, self.writes.iter().map(|write| (&write.key, &*write.changes)), &self.checks)
     }
 
     /// The commit that applies it. What the documents are afterwards is not known.

@@ -290,6 +290,13 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
+    /// The documents that `key` names once `changes` are made to it, in the store's own sense (a foreign key): the store
+    /// refuses the changes where one of these is not there. As far as it can tell without being asked.
+    fn references(&self, key: &Key, changes: &[Change]) -> Vec<Key> {
+        let _ = (key, changes);
+        Vec::new()
+    }
+
     /// Bytes of memory that the store may hold for itself (page cache), to be counted in the cache's budget.
     fn memory_bytes(&self) -> usize;
 

@@ -57,9 +57,9 @@ impl Inner {
         let mut waiting = None;
         for commit in group.iter().filter(|_| !state.buffer.is_empty()) {
             let written = || commit.writes.iter().map(|write| &write.key);
-            let lanes = self.settings.lanes.lanes(&*self.store, written());
-            if state.buffer.must_queue(&lanes, written().chain(commit.checks.iter().map(|(key, _)| key))) {
-                let ties = self.ties(commit);
+            let (ties, lanes) = (self.ties(commit), self.settings.lanes.lanes(&*self.store, written()));
+            let read = commit.checks.iter().map(|(key, _)| key).chain(&ties.follows);
+            if state.buffer.must_queue(&lanes, written().chain(read)) {
                 waiting = waiting.max(Some(state.buffer.waiting_in(&ties.lanes)));
             }
         }
@@ -72,7 +72,7 @@ impl Inner {
     }
 
     fn ties(&self, commit: &Commit) -> Ties {
-        let written = commit.writes.iter().map(|write| &write.key);
+        let written = commit.writes.iter().map(|write| (&write.key, &*write.changes));
         self.settings.lanes.ties(&*self.store, written, &commit.checks)
     }
 
