@@ -38,6 +38,7 @@ impl Bench {
             checks: Vec::new(),
             writes,
             strict: false,
+            priority: Default::default(),
         };
         assert_eq!(block_on(self.store.commit(&[commit])), [CommitOutcome::Committed(Vec::new())]);
     }
@@ -135,7 +136,14 @@ fn a_group_shares_its_flush() {
         let write = write(&key(), value.as_ref(), vec![Change::AddInteger { field: None, delta: 1 }]);
         value = write.after.clone();
         let (id, version) = (TxnId(bench.mint.next()), bench.mint.next());
-        group.push(Commit { id, version, checks: Vec::new(), writes: vec![write], strict: false });
+        group.push(Commit {
+            id,
+            version,
+            checks: Vec::new(),
+            writes: vec![write],
+            strict: false,
+            priority: Default::default(),
+        });
     }
     assert_eq!(block_on(bench.store.commit(&group)), vec![CommitOutcome::Committed(Vec::new()); 100]);
     let after = bench.disk.written();

@@ -64,7 +64,14 @@ impl History {
                 None => drop(state.remove(&write.key)),
             }
         }
-        let commit = Commit { id: TxnId(mint.next()), version: mint.next(), checks: Vec::new(), writes, strict: false };
+        let commit = Commit {
+            id: TxnId(mint.next()),
+            version: mint.next(),
+            checks: Vec::new(),
+            writes,
+            strict: false,
+            priority: Default::default(),
+        };
         self.states.push(state);
         self.ids.push(commit.id);
         commit

@@ -89,6 +89,7 @@ pub fn commit_of(mint: &Mint, writes: &[(&str, Vec<Change>)], checks: &[(&str, V
         checks,
         writes: writes.iter().map(write).collect(),
         strict: false,
+        priority: Default::default(),
     }
 }
 

@@ -43,8 +43,8 @@ pub struct Ties {
     /// Its lanes.
     pub lanes: Lanes,
     /// Documents that it does not write, and that have to be as earlier transactions leave them: those that it names by
-    /// foreign keys, and those that share their place with what it writes. It is held back while one that writes them is
-    /// quarantined. Ascending, each once.
+    /// foreign keys, and those that share their place with what it writes. While one that writes them is quarantined
+    /// it is held back. Ascending, each once.
     pub follows: Vec<Key>,
 }
 

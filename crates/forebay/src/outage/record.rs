@@ -196,6 +196,7 @@ impl Buffered {
             checks: self.checks.clone(),
             writes: self.writes.iter().map(write).collect(),
             strict: false,
+            priority: Default::default(),
         }
     }
 }

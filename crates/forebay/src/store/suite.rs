@@ -80,7 +80,14 @@ impl Bench {
     }
 
     fn commit_of(&self, writes: Vec<Write>) -> Commit {
-        Commit { id: TxnId(self.mint.next()), version: self.mint.next(), checks: Vec::new(), writes, strict: false }
+        Commit {
+            id: TxnId(self.mint.next()),
+            version: self.mint.next(),
+            checks: Vec::new(),
+            writes,
+            strict: false,
+            priority: Default::default(),
+        }
     }
 
     /// Commits `writes` as one transaction, which must succeed; returns its version.

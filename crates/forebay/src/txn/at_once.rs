@@ -71,7 +71,14 @@ impl Engine {
         } else {
             table.half_done = true;
             guard.armed.set(true);
-            let commit = Commit { id: TxnId(version), version, checks: Vec::new(), writes, strict: false };
+            let commit = Commit {
+                id: TxnId(version),
+                version,
+                checks: Vec::new(),
+                writes,
+                strict: false,
+                priority: Default::default(),
+            };
             let now = inner.committer.apply_now(commit, Caching { uncached: false, context: *context });
             table.half_done = matches!(now, Now::Unknown);
             now

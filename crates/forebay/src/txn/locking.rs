@@ -21,7 +21,7 @@ use crate::change::Change;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::read::Read;
-use crate::store::Commit;
+use crate::store::{Commit, Priority};
 use crate::version::{TxnId, Version};
 
 /// What a transaction may do.
@@ -58,6 +58,7 @@ pub struct Transaction {
     uncached: bool,
     /// What it writes must not be kept for later.
     strict: bool,
+    priority: Priority,
     /// What can't be loaded may be changed unseen.
     blind: bool,
 }
@@ -225,6 +226,7 @@ impl Transaction {
             handed_over: false,
             uncached: false,
             strict: false,
+            priority: Priority::Normal,
             blind: false,
         }
     }
@@ -237,6 +239,11 @@ impl Transaction {
     /// What it has read and changed; keys have to be locked and loaded before.
     pub fn documents_mut(&mut self) -> &mut Documents {
         &mut self.documents
+    }
+
+    /// How much it matters that what it writes is in the store at once.
+    pub fn set_priority(&mut self, priority: Priority) {
+        self.priority = priority;
     }
 
     /// Has its commit fail where it would be buffered: it is in the store when it is answered, or nowhere.
@@ -438,7 +445,14 @@ impl Transaction {
         if writes.is_empty() {
             return Ok(Committing { published: None, commit: None, depends, record });
         }
-        let mut commit = Commit { id: TxnId(version), version, checks: self.checks(), writes, strict: self.strict };
+        let mut commit = Commit {
+            id: TxnId(version),
+            version,
+            checks: self.checks(),
+            writes,
+            strict: self.strict,
+            priority: self.priority,
+        };
         let caching = Caching { uncached: self.uncached, context: self.context };
         if depends.is_empty() {
             // A panic in there may leave the commit half published: then its keys stay locked until the restart.

@@ -32,7 +32,7 @@ fn ties_of(keys: &[usize], follows: &[usize]) -> Ties {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// A transaction on these keys; each with a change of this kind. If it is one on the table, it names this row of it.
+    /// A transaction on these keys; each with a change of this kind. If it is one on the table, it names this row.
     Take {
         keys: Vec<usize>,
         names: Option<usize>,
@@ -141,9 +141,23 @@ impl World {
         };
         let writes: Vec<Write> = keys.iter().map(write).collect();
         let version = version(self.sequence);
-        let commit = Commit { id: TxnId(version), version, checks: Vec::new(), writes, strict: false };
-        let (number, _) = self.buffer.take(&commit, ties_of(keys), sent, merge, 0).expect("there is room");
-        self.writing.push((number, commit));
+        let commit = Commit {
+            id: TxnId(version),
+            version,
+            checks: Vec::new(),
+            writes,
+            strict: false,
+            priority: Default::default(),
+        };
+        let on_table = keys.iter().any(|key| *key >= 3);
+        let follows: Vec<usize> = names.filter(|key| on_table && !keys.contains(key)).into_iter().collect();
+        let (number, _) = self.buffer.take(&commit, ties_of(keys, &follows), sent, merge, 0).expect("there is room");
+        self.writing.push((number, commit, follows));
+    }
+
+    fn is_locked(&self, key: usize) -> bool {
+        let writes = |commit: &Commit| commit.writes.iter().any(|write| write.key == self::key(key));
+        self.writing.iter().any(|(_, commit, _)| writes(commit))
     }
 
     fn journal(&mut self, which: usize, fails: bool) {
@@ -299,13 +313,6 @@ impl World {
                 Merged::Unknown => assert!(waits),
             }
         }
-    }
-
-    /// The store comes back for good.
-    fn drain(&mut self) {
-        for _ in 0..200 {
-            while !self.writing.is_empty() {
-                self.journal(0, false);
         self.check_who_is_held_back();
     }
 
@@ -330,6 +337,13 @@ impl World {
             let writes = txn.writes.iter().map(|(key, _)| (txn.number, *key));
             stuck.extend(writes);
         }
+    }
+
+    /// The store comes back for good.
+    fn drain(&mut self) {
+        for _ in 0..200 {
+            while !self.writing.is_empty() {
+                self.journal(0, false);
             }
             while let Some(number) = self.quarantined(0) {
                 self.buffer.retry(number);

@@ -12,7 +12,7 @@ use crate::outage::lanes::Ties;
 use crate::outage::mode::Mode;
 use crate::outage::state::State;
 use crate::read::Read;
-use crate::store::{Buffering, Commit, CommitOutcome};
+use crate::store::{Buffering, Commit, CommitOutcome, Priority};
 
 /// With so many transactions left in its lanes, a write waits for the drain instead of queueing behind it.
 const WAIT_BELOW: usize = 64;
@@ -54,6 +54,10 @@ impl Inner {
         {
             return Way::Buffer;
         }
+        let troubled = state.mode != Mode::Normal || state.writes.is_in_doubt();
+        if troubled && group.iter().all(|commit| commit.priority == Priority::Low && !commit.strict) {
+            return Way::Buffer;
+        }
         let mut waiting = None;
         for commit in group.iter().filter(|_| !state.buffer.is_empty()) {
             let written = || commit.writes.iter().map(|write| &write.key);
@@ -63,10 +67,14 @@ impl Inner {
                 waiting = waiting.max(Some(state.buffer.waiting_in(&ties.lanes)));
             }
         }
+        let high = group.iter().all(|commit| commit.priority == Priority::High);
+        let most = if high { usize::MAX } else { WAIT_BELOW };
         // Behind what is quarantined alone there is nothing to wait for.
         match waiting {
             None => Way::Direct(state.next_outage()),
-            Some(1..=WAIT_BELOW) if may_wait && state.suspended.is_none() => Way::Wait(state.next_change()),
+            Some(1..) if waiting <= Some(most) && may_wait && state.suspended.is_none() => {
+                Way::Wait(state.next_change())
+            }
             Some(_) => Way::Buffer,
         }
     }
