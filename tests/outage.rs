@@ -6,6 +6,8 @@ mod appends;
 #[path = "outage/blind.rs"]
 mod blind;
 mod common;
+#[path = "outage/ids.rs"]
+mod ids;
 #[path = "outage/lanes.rs"]
 mod lanes;
 #[path = "common/postgres.rs"]

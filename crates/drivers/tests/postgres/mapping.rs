@@ -83,14 +83,8 @@ pub fn commit_of(mint: &Mint, writes: &[(&str, Vec<Change>)], checks: &[(&str, V
         unseen: false,
     };
     let checks = checks.iter().map(|(name, version)| (key(name), *version)).collect();
-    Commit {
-        id: TxnId(mint.next()),
-        version: mint.next(),
-        checks,
-        writes: writes.iter().map(write).collect(),
-        strict: false,
-        priority: Default::default(),
-    }
+    let writes = writes.iter().map(write).collect();
+    Commit { checks, ..Commit::new(TxnId(mint.next()), mint.next(), writes) }
 }
 
 /// Commits and answers what the rows are then.

@@ -30,12 +30,13 @@ use super::pending::{Amount, Buffer};
 use super::record::{Description, Record, Standing};
 use super::recovery;
 use super::state::{Counts, State};
+use super::tickets::Tickets;
 use crate::change::Change;
 use crate::error::Unavailable;
 use crate::key::{Key, KeyRef};
 use crate::read::Read;
 use crate::runtime::Runtime;
-use crate::store::{Caps, Commit, CommitOutcome, Outside, ReadError, Resolved, Store};
+use crate::store::{Caps, Commit, CommitOutcome, GivenId, Outside, ReadError, Resolved, Store};
 use crate::value::Value;
 use crate::version::{TxnId, Version};
 
@@ -170,6 +171,7 @@ impl Gate {
         }
         store.keep_ids_from(buffer.oldest_id());
         let mut state = State::new(buffer, settings.breaker, store.incarnation());
+        state.tickets = Tickets::new(found.losses, found.next_number);
         (state.opens_late, state.write_back) = (opens_late, settings.write_back_ms.is_some());
         if opens_late {
             state.writes.trip("it could not be reached at the start");
@@ -400,6 +402,13 @@ impl Store for Gate {
 
     fn outcome(&self, id: TxnId) -> BoxFuture<'_, Result<Resolved, Unavailable>> {
         self.inner.store.outcome(id)
+    }
+
+    fn given(&self) -> BoxFuture<'_, Result<Vec<(GivenId, Version)>, Unavailable>> {
+        Box::pin(async move {
+            self.inner.check_up("whether a transaction with this id has ended before is not known")?;
+            self.inner.store.given().await
+        })
     }
 
     fn scan<'a>(

@@ -7,7 +7,7 @@ use futures_channel::oneshot;
 use futures_util::future::BoxFuture;
 use futures_util::lock::Mutex as AsyncMutex;
 
-use super::{Caps, Commit, CommitOutcome, Outside, Read, ReadError, Resolved, Store};
+use super::{Caps, Commit, CommitOutcome, GivenId, Outside, Read, ReadError, Resolved, Store};
 use crate::change::Change;
 use crate::error::Unavailable;
 use crate::key::{Key, KeyRef};
@@ -105,6 +105,10 @@ impl Store for Late {
 
     fn outcome(&self, id: TxnId) -> BoxFuture<'_, Result<Resolved, Unavailable>> {
         Box::pin(async move { self.inner()?.outcome(id).await })
+    }
+
+    fn given(&self) -> BoxFuture<'_, Result<Vec<(GivenId, Version)>, Unavailable>> {
+        Box::pin(async move { self.inner()?.given().await })
     }
 
     fn scan<'a>(

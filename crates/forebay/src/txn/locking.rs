@@ -2,10 +2,12 @@
 //! to the end, and handed on only with the commit's results beside them. Dropping a transaction rolls it back without
 //! a trace; once its commit is handed over the committer owns it, locks and all.
 
+mod held;
 mod taking;
 
 use std::sync::Arc;
 
+use held::Held;
 use smallvec::SmallVec;
 
 use super::ahead::Ahead;
@@ -15,13 +17,13 @@ use super::history::Record;
 use super::locks::{Mode, Owner, Pending};
 use super::placed::Caching;
 use super::settled::{Landed, Settled, Settlement};
-use super::{Inner, Plan, PlannedLock, TxnError, Watched};
+use super::{Inner, OnWrite, Plan, PlannedLock, TxnError, Watched};
 use crate::cache::{AccessKind, Begin, Context, Fill, Follow};
 use crate::change::Change;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::read::Read;
-use crate::store::{Commit, Priority};
+use crate::store::{Commit, GivenId, Priority};
 use crate::version::{TxnId, Version};
 
 /// What a transaction may do.
@@ -61,46 +63,8 @@ pub struct Transaction {
     priority: Priority,
     /// What can't be loaded may be changed unseen.
     blind: bool,
-}
-
-/// The keys that a transaction has locked, or asked for.
-#[derive(Default)]
-struct Held {
-    keys: SmallVec<[Key; 4]>,
-    modes: SmallVec<[Mode; 4]>,
-    /// Where each key stands, once there are many.
-    index: Option<hashbrown::HashMap<Key, usize, foldhash::quality::RandomState>>,
-}
-
-impl Held {
-    /// Keys above which look-ups go through the index.
-    const SCAN_MAX: usize = 16;
-
-    fn position(&self, key: &Key) -> Option<usize> {
-        match &self.index {
-            Some(index) => index.get(key).copied(),
-            None => self.keys.iter().position(|held| held == key),
-        }
-    }
-
-    fn mode(&self, key: &Key) -> Option<Mode> {
-        self.position(key).map(|at| self.modes[at])
-    }
-
-    fn set(&mut self, key: &Key, mode: Mode) {
-        if let Some(at) = self.position(key) {
-            self.modes[at] = mode;
-            return;
-        }
-        if let Some(index) = &mut self.index {
-            index.insert(key.clone(), self.keys.len());
-        }
-        self.keys.push(key.clone());
-        self.modes.push(mode);
-        if self.index.is_none() && self.keys.len() > Held::SCAN_MAX {
-            self.index = Some(self.keys.iter().cloned().zip(0..).collect());
-        }
-    }
+    /// The id that its client gave it.
+    given: Option<GivenId>,
 }
 
 /// A transaction whose commit is on its way. Nothing of it may be shown before [`Committing::wait`] is done.
@@ -212,6 +176,7 @@ impl Transaction {
         }
         let began = inner.history.as_ref().map(|history| history.tick());
         let incarnation = inner.mint.incarnation();
+        let uncached = inner.on_write == OnWrite::Invalidate;
         Transaction {
             inner,
             owner,
@@ -224,10 +189,11 @@ impl Transaction {
             began,
             incarnation,
             handed_over: false,
-            uncached: false,
+            uncached,
             strict: false,
             priority: Priority::Normal,
             blind: false,
+            given: None,
         }
     }
 
@@ -249,6 +215,11 @@ impl Transaction {
     /// Has its commit fail where it would be buffered: it is in the store when it is answered, or nowhere.
     pub fn set_strict(&mut self, strict: bool) {
         self.strict = strict;
+    }
+
+    /// Has its commit kept under an id that its client gave.
+    pub fn set_given(&mut self, given: GivenId) {
+        self.given = Some(given);
     }
 
     /// Has the next commands change unseen what they can't load.
@@ -445,13 +416,13 @@ impl Transaction {
         if writes.is_empty() {
             return Ok(Committing { published: None, commit: None, depends, record });
         }
+        let given = self.given.take().into_iter().collect();
         let mut commit = Commit {
-            id: TxnId(version),
-            version,
             checks: self.checks(),
-            writes,
             strict: self.strict,
             priority: self.priority,
+            given,
+            ..Commit::new(TxnId(version), version, writes)
         };
         let caching = Caching { uncached: self.uncached, context: self.context };
         if depends.is_empty() {

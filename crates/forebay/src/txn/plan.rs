@@ -5,6 +5,16 @@ use super::locks::Mode;
 use crate::key::{Key, KeyRef};
 use crate::version::Version;
 
+/// What becomes of the cached copy of what is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnWrite {
+    /// The new one takes its place.
+    #[default]
+    Update,
+    /// It leaves the cache; who reads next asks the store.
+    Invalidate,
+}
+
 /// What is to be locked and loaded for one run of a command or script.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {

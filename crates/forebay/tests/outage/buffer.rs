@@ -141,14 +141,7 @@ impl World {
         };
         let writes: Vec<Write> = keys.iter().map(write).collect();
         let version = version(self.sequence);
-        let commit = Commit {
-            id: TxnId(version),
-            version,
-            checks: Vec::new(),
-            writes,
-            strict: false,
-            priority: Default::default(),
-        };
+        let commit = Commit::new(TxnId(version), version, writes);
         let on_table = keys.iter().any(|key| *key >= 3);
         let follows: Vec<usize> = names.filter(|key| on_table && !keys.contains(key)).into_iter().collect();
         let (number, _) = self.buffer.take(&commit, ties_of(keys, &follows), sent, merge, 0).expect("there is room");

@@ -74,7 +74,7 @@ fn put(sequence: u64, name: &str) -> Commit {
     let value = Value::bytes(sequence.to_string().as_bytes());
     let changes = [Change::Put(value.clone())].into_iter().collect();
     let writes = vec![Write { key: Key::new(0, name.as_bytes()), changes, after: Some(value), unseen: false }];
-    Commit { id: TxnId(version), version, checks: Vec::new(), writes, strict: false, priority: Default::default() }
+    Commit::new(TxnId(version), version, writes)
 }
 
 async fn commit(gate: &Gate, commit: Commit) -> CommitOutcome {

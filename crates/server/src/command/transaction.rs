@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
+use forebay::error::Unavailable;
 use forebay::key::{Key, KeyRef};
 use forebay::outage::TicketState;
 use forebay::store::{Priority, Resolved};
@@ -366,9 +367,13 @@ fn parse_id(arg: &[u8]) -> Result<u128, Reply> {
 async fn claim(session: &mut Session, id: u128) -> Result<Claim, Reply> {
     let (shared, user) = (session.shared.clone(), session.identity.name().clone());
     let runtime = shared.engine.runtime();
+    let loaded = shared.given.load(&**shared.engine.store(), runtime.elapsed()).await;
     loop {
         let ended = match shared.given.begin(&user, id, runtime.elapsed()) {
-            Begun::New(claim) => return Ok(claim),
+            Begun::New(claim) => match &loaded {
+                Ok(()) => return Ok(claim),
+                Err(Unavailable(why)) => return Err(Reply::error(format!("STOREDOWN {why}"))),
+            },
             Begun::Open => return Err(Reply::error("TXCONFLICT the transaction with this id is not over, retry")),
             Begun::Ended(ended) => ended,
         };
@@ -398,7 +403,9 @@ fn buffered(shared: &Shared, ticket: u64) -> (String, String) {
         Some(TicketState::Applied(version)) => (format!("COMMITTED {version}"), format!("OK {version}")),
         Some(TicketState::Quarantined(reason)) => (format!("QUARANTINED {reason}"), kept),
         Some(TicketState::Dropped(reason)) => (format!("DROPPED {reason}"), kept),
-        Some(TicketState::Pending | TicketState::Unknown) | None => (kept.clone(), kept),
+        Some(TicketState::Pending | TicketState::Over | TicketState::Lost | TicketState::Unknown) | None => {
+            (kept.clone(), kept)
+        }
     }
 }
 
@@ -431,6 +438,9 @@ async fn commit(session: &mut Session) -> Reply {
         return Reply::error("ERR TXN COMMIT without TXN BEGIN");
     };
     transaction.set_strict(session.strict);
+    if let Some(claim) = &claim {
+        transaction.set_given(claim.given_id());
+    }
     session.traced.writes(&session.shared, transaction.documents());
     let wrote = transaction.documents().written().next().is_some();
     let committed = transaction.commit().await;

@@ -19,9 +19,9 @@ use crate::postgres::classify::{self, Failure};
 use crate::postgres::commit::{Changed, Failed};
 use crate::postgres::documents::GetError;
 use crate::postgres::identity::Identity;
-use crate::postgres::ids;
 use crate::postgres::outside::Watch;
 use crate::postgres::session::Session;
+use crate::postgres::{given, ids};
 
 /// The mapped tables.
 pub(in crate::postgres) struct Rows {
@@ -290,22 +290,22 @@ impl Rows {
                 checks.push((member, at));
             }
         }
-        let ids = group.iter().map(|commit| ids::bytes(commit.id));
-        let text = self.text(ids, &rows, &checked, &script).map_err(|why| Failed::from(Failure::Refused(why)))?;
+        let text = self.text(group, &rows, &checked, &script).map_err(|why| Failed::from(Failure::Refused(why)))?;
         Ok(Batch { text, checks, written })
     }
 
     fn text(
         &self,
-        ids: impl Iterator<Item = Vec<u8>>,
+        group: &[Commit],
         written: &BTreeMap<usize, Vec<Row<'_>>>,
         checked: &BTreeMap<usize, Vec<Row<'_>>>,
         script: &Script,
     ) -> Result<String, String> {
-        let ids: Vec<String> = ids.map(|id| hex(&id)).collect();
+        let ids: Vec<String> = group.iter().map(|commit| hex(&ids::bytes(commit.id))).collect();
         let ids = array_literal(ids.iter().map(|id| Some(id.as_str())))?;
         let mut statements =
             vec![format!("INSERT INTO forebay.applied (id, applied) SELECT id::bytea, true FROM unnest({ids}) AS id")];
+        statements.extend(given::statement(group));
         if !checked.is_empty() {
             for (table, rows) in written {
                 statements.push(self.tables[*table].lock(rows)?);

@@ -50,8 +50,8 @@ impl Inner {
             return Way::Direct(state.next_outage());
         }
         let unseen = |commit: &Commit| commit.writes.iter().any(|write| write.unseen);
-        if failing || (!self.store.caps().applies && group.iter().any(unseen)) || self.settings.write_back_ms.is_some()
-        {
+        let computed = !self.store.caps().applies && group.iter().any(unseen);
+        if failing || computed || self.settings.write_back_ms.is_some() {
             return Way::Buffer;
         }
         let troubled = state.mode != Mode::Normal || state.writes.is_in_doubt();

@@ -3,6 +3,7 @@
 use super::{Amount, Buffer, Stage};
 use crate::key::Key;
 use crate::outage::record::Buffered;
+use crate::store::GivenId;
 use crate::version::TxnId;
 
 impl Buffer {
@@ -14,6 +15,16 @@ impl Buffer {
     /// When the oldest transaction was buffered, ms since the Unix epoch.
     pub fn oldest_ms(&self) -> Option<u64> {
         self.entries.values().next().map(|entry| entry.buffered.buffered_at_ms)
+    }
+
+    /// The number that the next transaction gets.
+    pub fn next_number(&self) -> u64 {
+        self.next_number
+    }
+
+    /// Whether a transaction above `after` and below `end` is there.
+    pub(in crate::outage) fn any_between(&self, after: u64, end: u64) -> bool {
+        after + 1 < end && self.entries.range(after + 1..end).next().is_some()
     }
 
     /// How much there is.
@@ -36,6 +47,11 @@ impl Buffer {
             }
             None => self.entries.range(after + 1..).map(|(number, _)| *number).take(limit).collect(),
         }
+    }
+
+    /// The ids that clients gave, each with the number of its transaction.
+    pub fn given(&self) -> impl Iterator<Item = (&GivenId, u64)> {
+        self.entries.iter().flat_map(|(number, entry)| entry.buffered.given.iter().map(move |given| (given, *number)))
     }
 
     /// Transaction `number`, as it was buffered.
