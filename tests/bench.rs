@@ -263,6 +263,29 @@ fn a_server_that_dies_costs_no_figures() {
 }
 
 #[test]
+fn a_server_with_a_password_wants_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).expect("it can be written");
+        path.to_str().expect("UTF-8").to_owned()
+    };
+    let (right, wrong) = (file("right", "open sesame\n"), file("wrong", "open barley\n"));
+    let forebay = Forebay::start("memory", &[]);
+    let set = ["ACL", "SETUSER", "default", "resetpass", ">open sesame"];
+    assert_eq!(Connection::new(forebay.address).call(&set), Reply::Simple("OK".into()));
+    let address = forebay.address.to_string();
+    let run = |more: &[&str]| {
+        let fixed = ["--workload", "ycsb-c", "--to", &address, "--records", "100", "--seconds", "1"];
+        bench(&[&fixed[..], more].concat())
+    };
+    assert!(run(&[]).refusal().contains("NOAUTH"));
+    assert!(run(&["--password-file", &wrong]).refusal().contains("WRONGPASS"));
+    assert!(run(&["--password-file", "/nowhere"]).refusal().contains("can't read the password in /nowhere"));
+    assert!(done(&run(&["--password-file", &right]).report(), "read") > 0);
+}
+
+#[test]
 fn what_is_wrong_is_said_in_a_line_with_the_fix() {
     let forebay = Forebay::start("memory", &[]);
     let address = forebay.address.to_string();

@@ -2,13 +2,15 @@
 //! what was lost, what is there twice, and what came out of order.
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use forebay_protocol::Reply;
 pub use forebay_workload::checkers::appends::Told;
 use forebay_workload::checkers::appends::{Fate, judge};
 
 use crate::common::Connection;
+use crate::state::PATIENCE;
 
 /// Stops the clients, also if what happens meanwhile panics.
 struct Stopping<'a>(&'a AtomicBool);
@@ -19,15 +21,52 @@ impl Drop for Stopping<'_> {
     }
 }
 
+/// A connection, as soon as there can be one.
+pub fn connected(address: SocketAddr) -> Connection {
+    let began = Instant::now();
+    loop {
+        match Connection::try_new(address) {
+            Ok(connection) => return connection,
+            Err(error) => assert!(began.elapsed() < PATIENCE, "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// So many lists.
 pub struct Appends {
     lists: u64,
     clients: AtomicU32,
+    acknowledged: AtomicU64,
+    refused: AtomicU64,
+    lossy: bool,
+    pause: Duration,
 }
 
 impl Appends {
     pub fn new(lists: u64) -> Appends {
-        Appends { lists, clients: AtomicU32::new(0) }
+        let (clients, acknowledged, refused) = Default::default();
+        Appends { lists, clients, acknowledged, refused, lossy: false, pause: Duration::ZERO }
+    }
+
+    /// Connections may be lost: what was sent on them is not acknowledged.
+    pub fn over_a_bad_network(self) -> Appends {
+        Appends { lossy: true, ..self }
+    }
+
+    /// Each client rests so long between two appends.
+    pub fn with_pause(self, pause: Duration) -> Appends {
+        Appends { pause, ..self }
+    }
+
+    /// Appends that were acknowledged so far.
+    pub fn acknowledged(&self) -> u64 {
+        self.acknowledged.load(Ordering::SeqCst)
+    }
+
+    /// Appends that were refused so far.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::SeqCst)
     }
 
     /// Has `clients` append for as long as `meanwhile` takes.
@@ -50,13 +89,20 @@ impl Appends {
         while !stop.load(Ordering::SeqCst) {
             number += 1;
             let next = Told { list: u64::from(number + writer) % self.lists, writer, number, fate: Fate::Unknown };
-            let fate = match connection.call(&["RPUSH", &format!("list{}", next.list), &next.element()]) {
-                Reply::Integer(_) => Fate::Acknowledged,
-                Reply::Error(text) if text.starts_with(b"STOREDOWN") => Fate::Refused,
-                Reply::Error(text) if text.starts_with(b"TXUNKNOWN") => Fate::Unknown,
+            let fate = match connection.try_call(&["RPUSH", &format!("list{}", next.list), &next.element()]) {
+                Ok(Reply::Integer(_)) => Fate::Acknowledged,
+                Ok(Reply::Error(text)) if text.starts_with(b"STOREDOWN") => Fate::Refused,
+                Ok(Reply::Error(text)) if text.starts_with(b"TXUNKNOWN") => Fate::Unknown,
+                Err(_) if self.lossy => {
+                    connection = connected(address);
+                    Fate::Silent
+                }
                 other => panic!("{other:?}"),
             };
+            self.acknowledged.fetch_add((fate == Fate::Acknowledged).into(), Ordering::SeqCst);
+            self.refused.fetch_add((fate == Fate::Refused).into(), Ordering::SeqCst);
             told.push(Told { fate, ..next });
+            std::thread::sleep(self.pause);
         }
         told
     }

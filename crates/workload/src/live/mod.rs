@@ -202,7 +202,7 @@ pub struct Verdict {
 #[non_exhaustive]
 pub enum LiveError {
     /// No connection.
-    #[error("can't reach {target}: {why}; is it running, and is the address right?")]
+    #[error("can't reach {target}: {why}; is it running, and are address, user and password right?")]
     Unreachable {
         /// Where.
         target: String,
@@ -230,7 +230,11 @@ pub enum LiveError {
 impl LiveError {
     /// The target's answer to `doing` is none to go on with.
     pub fn refused(doing: impl Into<String>, failure: &Failure, hint: impl Into<String>) -> LiveError {
-        LiveError::Refused { doing: doing.into(), why: failure.text.clone(), hint: hint.into() }
+        let hint = match failure.kind.as_str() {
+            "NOAUTH" | "NOPERM" => "give --user NAME and --password-file FILE of a user who may do that".into(),
+            _ => hint.into(),
+        };
+        LiveError::Refused { doing: doing.into(), why: failure.text.clone(), hint }
     }
 }
 
