@@ -3,11 +3,17 @@
 
 #[path = "outage/appends.rs"]
 mod appends;
+#[path = "outage/blind.rs"]
+mod blind;
 #[path = "outage/clock.rs"]
 mod clock;
 mod common;
+#[path = "outage/ids.rs"]
+mod ids;
 #[path = "outage/journal.rs"]
 mod journal;
+#[path = "outage/lanes.rs"]
+mod lanes;
 #[path = "outage/minutes.rs"]
 mod minutes;
 #[path = "outage/network.rs"]

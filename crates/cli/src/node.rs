@@ -81,7 +81,14 @@ impl Node {
             policy_values: settings.policy.values.clone(),
         };
         let owned = store.caps().owned;
-        let engine = Engine::new(EngineOptions { runtime, store, cache, limits: settings.txn, history: None });
+        let engine = Engine::new(EngineOptions {
+            runtime,
+            store,
+            cache,
+            limits: settings.txn,
+            on_write: settings.on_write,
+            history: None,
+        });
         if owned {
             engine.start_reaper();
         } else {
@@ -92,6 +99,10 @@ impl Node {
             ServerOptions { engine, limits: settings.server, threads, access, tls, trace_dir, gate: gate.clone() };
         let server = Server::bind(plain, options)?;
         let shared = server.shared();
+        // Before the store may go away; if it is away already, the first who gives an id tries again.
+        if let Err(error) = shared.given.load(&**shared.engine.store(), shared.engine.runtime().elapsed()).await {
+            tracing::debug!(%error, "ids that clients gave before the start are not known yet");
+        }
         let http = http.map(|address| Http::bind(address, shared.clone())).transpose()?;
         Ok(Node { server, http, shared, gate })
     }

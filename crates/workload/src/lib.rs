@@ -5,6 +5,8 @@
 //! * [`replay`]: a trace through a server, measured;
 //! * [`checkers`]: workloads that show whether transactions are serializable, one runner, and the judges of what it
 //!   saw;
+//! * [`live`]: workloads against a running server or database, with figures, a picture and verdicts;
+//! * [`popularity`]: how unevenly keys are asked for;
 //! * [`shop`]: the small shop of the demo.
 //!
 //! Everything here speaks RESP over a socket, so that another server can stand where forebay stands.
@@ -12,6 +14,9 @@
 pub mod checkers;
 pub mod client;
 pub mod generate;
+mod latency;
+pub mod live;
+pub mod popularity;
 pub mod replay;
 pub mod shop;
 

@@ -146,8 +146,8 @@ fn groups(options: &Options, mint: &Mint, payload: &Blob, change: Make) -> Vec<V
             Change::Put(value) => Some(value.clone()),
             _ => None,
         };
-        let writes = vec![Write { key, changes: changes.into(), after }];
-        Commit { id: TxnId(mint.next()), version: mint.next(), checks: Vec::new(), writes, strict: false }
+        let writes = vec![Write { key, changes: changes.into(), after, unseen: false }];
+        Commit::new(TxnId(mint.next()), mint.next(), writes)
     };
     let commits: Vec<Commit> = (0..options.documents).map(commit).collect();
     commits.chunks(options.group).map(<[Commit]>::to_vec).collect()

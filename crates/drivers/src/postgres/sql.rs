@@ -13,6 +13,14 @@ CREATE TABLE IF NOT EXISTS forebay.applied (
     id bytea CONSTRAINT forebay_applied_id PRIMARY KEY,
     applied boolean NOT NULL
 );
+CREATE TABLE IF NOT EXISTS forebay.given (
+    owner bytea,
+    given bytea,
+    version bytea NOT NULL,
+    at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (owner, given)
+);
+CREATE INDEX IF NOT EXISTS forebay_given_at ON forebay.given (at);
 CREATE TABLE IF NOT EXISTS forebay.documents (
     space smallint NOT NULL,
     name bytea NOT NULL,
@@ -69,7 +77,7 @@ INSERT INTO forebay.meta (format, incarnation, floor) VALUES (1, 0, '\\x00000000
 pub(super) const THERE: &str = "\
 SELECT c.oid IS NOT NULL, coalesce(has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'INSERT'), false)
 FROM (SELECT) AS one LEFT JOIN pg_namespace n ON n.nspname = 'forebay'
-    LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = 'applied'";
+    LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = 'given'";
 
 /// The form of the schema that this program reads and writes.
 pub(super) const FORMAT: i32 = 1;

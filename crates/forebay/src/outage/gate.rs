@@ -30,12 +30,13 @@ use super::pending::{Amount, Buffer};
 use super::record::{Description, Loss, Record, Standing};
 use super::recovery;
 use super::state::{Counts, State};
+use super::tickets::Tickets;
 use crate::change::Change;
 use crate::error::Unavailable;
 use crate::key::{Key, KeyRef};
 use crate::read::Read;
 use crate::runtime::Runtime;
-use crate::store::{Caps, Commit, CommitOutcome, Outside, ReadError, Resolved, Store};
+use crate::store::{Caps, Commit, CommitOutcome, GivenId, Outside, ReadError, Resolved, Store};
 use crate::value::Value;
 use crate::version::{TxnId, Version};
 
@@ -162,17 +163,17 @@ impl Gate {
     /// Puts a gate before a store. What the journal holds is carried over from now on.
     pub fn open(options: GateOptions) -> Result<Gate, OpenError> {
         let GateOptions { runtime, store, journal, found, settings, mapping, opens_late } = options;
-        let mut buffer = Buffer::new(settings.bytes_max, store.caps().owned, found.next_number);
+        let mut buffer = Buffer::new(settings.bytes_max, store.caps(), found.next_number);
         let mut newest = Version { incarnation: incarnation_of(&found.description), sequence: 0 };
         for pending in found.pending {
             let pending = pending?;
             newest = newest.max(pending.buffered.version);
-            let keys = pending.buffered.writes.iter().map(|write| &write.key);
-            let lanes = settings.lanes.of(&*store, keys);
-            buffer.restore(pending, lanes);
+            let ties = pending.buffered.ties(settings.lanes, &*store);
+            buffer.restore(pending, ties);
         }
         store.keep_ids_from(buffer.oldest_id());
         let mut state = State::new(buffer, settings.breaker, store.incarnation());
+        state.tickets = Tickets::new(found.losses, found.next_number);
         (state.opens_late, state.write_back) = (opens_late, settings.write_back_ms.is_some());
         if opens_late {
             state.writes.trip("it could not be reached at the start");
@@ -404,6 +405,13 @@ impl Store for Gate {
 
     fn outcome(&self, id: TxnId) -> BoxFuture<'_, Result<Resolved, Unavailable>> {
         self.inner.store.outcome(id)
+    }
+
+    fn given(&self) -> BoxFuture<'_, Result<Vec<(GivenId, Version)>, Unavailable>> {
+        Box::pin(async move {
+            self.inner.check_up("whether a transaction with this id has ended before is not known")?;
+            self.inner.store.given().await
+        })
     }
 
     fn scan<'a>(

@@ -2,26 +2,17 @@
 
 use std::fmt;
 
+use super::lanes::{LaneRule, Ties};
 use crate::change::Change;
 use crate::key::Key;
 use crate::read::Read;
-use crate::store::{Commit, Write};
-use crate::value::Blob;
+use crate::store::{Commit, GivenId, Store, Write};
 use crate::version::{TxnId, Version};
 
 /// 128 random bits that tell one journal's life from another's: a new one begins with a new journal, and whenever
 /// acknowledged records may have been lost. A ticket is an epoch and a number, so that it is never taken for another's.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u128);
-
-/// An id that a client gave its transaction; unique per user.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct GivenId {
-    /// Name of the user.
-    pub user: Blob,
-    /// What the client chose.
-    pub id: u128,
-}
 
 /// The changes to one document: a [`Write`] without its result, which is not the journal's to keep.
 #[derive(Clone, Debug, PartialEq)]
@@ -152,7 +143,7 @@ impl Loss {
 }
 
 impl Buffered {
-    /// What is buffered of `commit` under `number`: no ids of clients, no documents.
+    /// What is buffered of `commit` under `number`: no documents.
     pub fn from_commit(number: u64, commit: &Commit, buffered_at_ms: u64) -> Buffered {
         // What is kept for long must not hold a larger allocation than it needs.
         let compact = |change: &Change| match change {
@@ -165,7 +156,7 @@ impl Buffered {
             number,
             id: commit.id,
             version: commit.version,
-            given: Vec::new(),
+            given: commit.given.clone(),
             sent: false,
             buffered_at_ms,
             checks: commit.checks.clone(),
@@ -174,12 +165,18 @@ impl Buffered {
         }
     }
 
+    /// What it has to do with others.
+    pub fn ties(&self, rule: LaneRule, store: &dyn Store) -> Ties {
+        rule.ties(store, self.writes.iter().map(|write| &write.key), &self.checks)
+    }
+
     /// The commit that applies it. What the documents are afterwards is not known.
     pub fn to_commit(&self) -> Commit {
         let write = |written: &Written| Write {
             key: written.key.clone(),
             changes: written.changes.clone().into(),
             after: None,
+            unseen: false,
         };
         Commit {
             id: self.id,
@@ -187,6 +184,7 @@ impl Buffered {
             checks: self.checks.clone(),
             writes: self.writes.iter().map(write).collect(),
             strict: false,
+            given: self.given.clone(),
         }
     }
 }

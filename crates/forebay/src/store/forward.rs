@@ -43,6 +43,15 @@ macro_rules! figures_of_inner {
             self.inner.changes_of_text(key, text)
         }
 
+        fn given(
+            &self,
+        ) -> futures_util::future::BoxFuture<
+            '_,
+            Result<Vec<($crate::store::GivenId, $crate::version::Version)>, $crate::error::Unavailable>,
+        > {
+            self.inner.given()
+        }
+
         fn keep_ids_from(&self, oldest: Option<$crate::version::TxnId>) {
             self.inner.keep_ids_from(oldest);
         }

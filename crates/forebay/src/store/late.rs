@@ -7,7 +7,7 @@ use futures_channel::oneshot;
 use futures_util::future::BoxFuture;
 use futures_util::lock::Mutex as AsyncMutex;
 
-use super::{Caps, Commit, CommitOutcome, Outside, Read, ReadError, Resolved, Store};
+use super::{Caps, Commit, CommitOutcome, GivenId, Outside, Read, ReadError, Resolved, Store};
 use crate::change::Change;
 use crate::error::Unavailable;
 use crate::key::{Key, KeyRef};
@@ -105,6 +105,10 @@ impl Store for Late {
 
     fn outcome(&self, id: TxnId) -> BoxFuture<'_, Result<Resolved, Unavailable>> {
         Box::pin(async move { self.inner()?.outcome(id).await })
+    }
+
+    fn given(&self) -> BoxFuture<'_, Result<Vec<(GivenId, Version)>, Unavailable>> {
+        Box::pin(async move { self.inner()?.given().await })
     }
 
     fn scan<'a>(
@@ -207,7 +211,7 @@ mod tests {
                 async move { if there { Ok(Arc::new(Memory::new()) as Arc<dyn Store>) } else { Err("no".into()) } },
             )
         };
-        let caps = Caps { ordered: false, owned: true };
+        let caps = Caps { ordered: false, owned: true, applies: true };
         let late = Late::new(caps, "pg".into(), "not yet".into(), Box::new(open));
         let key = Key::new(0, b"k");
         let get = |late: &Late| late.get(std::slice::from_ref(&key)).now_or_never().expect("at once");

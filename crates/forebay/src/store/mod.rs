@@ -27,6 +27,7 @@ pub mod suite;
 pub mod survivors;
 
 mod applied;
+mod given;
 pub mod tombstones;
 
 use std::sync::Arc;
@@ -38,7 +39,7 @@ use crate::change::{Change, Changes};
 use crate::error::Unavailable;
 use crate::key::{Key, KeyRef};
 use crate::read::Read;
-use crate::value::Value;
+use crate::value::{Blob, Value};
 use crate::version::{TxnId, Version};
 
 /// One transaction's writes, all or nothing, idempotent in `id`.
@@ -54,7 +55,29 @@ pub struct Commit {
     pub writes: Vec<Write>,
     /// Its client wants it in the store now or not at all: what can't be reached must not keep it for later.
     pub strict: bool,
+    /// Ids that clients gave it; kept with it, to be asked for ([`Store::given`]). Nearly always none; several where
+    /// kept transactions were merged.
+    pub given: Vec<GivenId>,
 }
+
+impl Commit {
+    /// A commit of `writes` that checks nothing.
+    pub fn new(id: TxnId, version: Version, writes: Vec<Write>) -> Commit {
+        Commit { id, version, checks: Vec::new(), writes, strict: false, given: Vec::new() }
+    }
+}
+
+/// An id that a client gave its transaction; unique per user.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GivenId {
+    /// Name of the user.
+    pub user: Blob,
+    /// What the client chose.
+    pub id: u128,
+}
+
+/// Ids from clients that a store remembers at least, the newest.
+pub const GIVEN_IDS_KEPT: usize = 65_536;
 
 /// The changes to one document.
 #[derive(Clone, Debug)]
@@ -66,6 +89,9 @@ pub struct Write {
     /// The document afterwards, computed under the lock by applying `changes`; a store may take it instead of applying
     /// them again. It is exact for stores that forebay owns.
     pub after: Option<Value>,
+    /// Nobody knew the document when it was changed: `after` is what the changes make of none, and says nothing. Only
+    /// for stores that apply changes ([`Caps::applies`]), and for the outage's gate.
+    pub unseen: bool,
 }
 
 /// How a commit ended.
@@ -146,6 +172,8 @@ pub struct Caps {
     pub ordered: bool,
     /// Nobody else writes to it: it behaves as Redis does: FLUSHDB clears it, EXPIRE deletes.
     pub owned: bool,
+    /// It applies changes to what it holds by then, and says what came of it: it needs no [`Write::after`].
+    pub applies: bool,
 }
 
 /// Bytes of names with which an answer to [`Store::scan`] or [`Store::expired`] ends, whatever its limit.
@@ -233,6 +261,12 @@ pub trait Store: Send + Sync + 'static {
             }
             Ok(resolved)
         })
+    }
+
+    /// The ids that clients gave their transactions, with the versions under which they were committed, oldest first:
+    /// at least the last [`GIVEN_IDS_KEPT`], or those of the last ten minutes, if the store outlives its process.
+    fn given(&self) -> BoxFuture<'_, Result<Vec<(GivenId, Version)>, Unavailable>> {
+        Box::pin(futures_util::future::ready(Ok(Vec::new())))
     }
 
     /// Why the store would surely refuse `commit`, as far as it can tell without being asked: a key that names

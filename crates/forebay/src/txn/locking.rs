@@ -2,10 +2,12 @@
 //! to the end, and handed on only with the commit's results beside them. Dropping a transaction rolls it back without
 //! a trace; once its commit is handed over the committer owns it, locks and all.
 
+mod held;
 mod taking;
 
 use std::sync::Arc;
 
+use held::Held;
 use smallvec::SmallVec;
 
 use super::ahead::Ahead;
@@ -15,13 +17,13 @@ use super::history::Record;
 use super::locks::{Mode, Owner, Pending};
 use super::placed::Caching;
 use super::settled::{Landed, Settled, Settlement};
-use super::{Inner, Plan, PlannedLock, TxnError, Watched};
+use super::{Inner, OnWrite, Plan, PlannedLock, TxnError, Watched};
 use crate::cache::{AccessKind, Begin, Context, Fill, Follow};
 use crate::change::Change;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::read::Read;
-use crate::store::Commit;
+use crate::store::{Commit, GivenId};
 use crate::version::{TxnId, Version};
 
 /// What a transaction may do.
@@ -58,46 +60,10 @@ pub struct Transaction {
     uncached: bool,
     /// What it writes must not be kept for later.
     strict: bool,
-}
-
-/// The keys that a transaction has locked, or asked for.
-#[derive(Default)]
-struct Held {
-    keys: SmallVec<[Key; 4]>,
-    modes: SmallVec<[Mode; 4]>,
-    /// Where each key stands, once there are many.
-    index: Option<hashbrown::HashMap<Key, usize, foldhash::quality::RandomState>>,
-}
-
-impl Held {
-    /// Keys above which look-ups go through the index.
-    const SCAN_MAX: usize = 16;
-
-    fn position(&self, key: &Key) -> Option<usize> {
-        match &self.index {
-            Some(index) => index.get(key).copied(),
-            None => self.keys.iter().position(|held| held == key),
-        }
-    }
-
-    fn mode(&self, key: &Key) -> Option<Mode> {
-        self.position(key).map(|at| self.modes[at])
-    }
-
-    fn set(&mut self, key: &Key, mode: Mode) {
-        if let Some(at) = self.position(key) {
-            self.modes[at] = mode;
-            return;
-        }
-        if let Some(index) = &mut self.index {
-            index.insert(key.clone(), self.keys.len());
-        }
-        self.keys.push(key.clone());
-        self.modes.push(mode);
-        if self.index.is_none() && self.keys.len() > Held::SCAN_MAX {
-            self.index = Some(self.keys.iter().cloned().zip(0..).collect());
-        }
-    }
+    /// What can't be loaded may be changed unseen.
+    blind: bool,
+    /// The id that its client gave it.
+    given: Option<GivenId>,
 }
 
 /// A transaction whose commit is on its way. Nothing of it may be shown before [`Committing::wait`] is done.
@@ -209,6 +175,7 @@ impl Transaction {
         }
         let began = inner.history.as_ref().map(|history| history.tick());
         let incarnation = inner.mint.incarnation();
+        let uncached = inner.on_write == OnWrite::Invalidate;
         Transaction {
             inner,
             owner,
@@ -221,8 +188,10 @@ impl Transaction {
             began,
             incarnation,
             handed_over: false,
-            uncached: false,
+            uncached,
             strict: false,
+            blind: false,
+            given: None,
         }
     }
 
@@ -241,6 +210,16 @@ impl Transaction {
         self.strict = strict;
     }
 
+    /// Has its commit kept under an id that its client gave.
+    pub fn set_given(&mut self, given: GivenId) {
+        self.given = Some(given);
+    }
+
+    /// Has the next commands change unseen what they can't load.
+    pub fn set_blind(&mut self, blind: bool) {
+        self.blind = blind;
+    }
+
     /// The context that the policy is told with the reads that follow.
     pub fn context_mut(&mut self) -> &mut Context {
         &mut self.context
@@ -249,7 +228,7 @@ impl Transaction {
     /// Locks and loads what `plan` says; false if a watched key has changed. After an error the transaction is to be
     /// dropped.
     pub(super) async fn prepare(&mut self, plan: &Plan, ahead: &mut Ahead) -> Result<bool, TxnError> {
-        self.strict = plan.strict;
+        (self.strict, self.blind) = (plan.strict, plan.blind);
         for lock in &plan.locks {
             self.lock(&lock.key, lock.mode).await?;
         }
@@ -290,7 +269,15 @@ impl Transaction {
             }
         }
         while !missing.is_empty() {
-            missing = self.fetch(missing).await?;
+            let asked = self.blind.then(|| missing.clone());
+            missing = match (self.fetch(missing).await, asked) {
+                (Err(TxnError::StoreDown(_)), Some(unseen)) => {
+                    let unknown = unseen.into_iter().filter(|key| !self.documents.loaded(key.borrow()));
+                    unknown.collect::<Vec<_>>().into_iter().for_each(|key| self.documents.load_unseen(key));
+                    break;
+                }
+                (fetched, _) => fetched?,
+            };
         }
         if mutation::on(Fault::AbsentNotLocked) {
             let absent = self.documents.reads().filter(|(_, _, present)| !present).map(|(key, ..)| key.clone());
@@ -422,7 +409,13 @@ impl Transaction {
         if writes.is_empty() {
             return Ok(Committing { published: None, commit: None, depends, record });
         }
-        let mut commit = Commit { id: TxnId(version), version, checks: self.checks(), writes, strict: self.strict };
+        let given = self.given.take().into_iter().collect();
+        let mut commit = Commit {
+            checks: self.checks(),
+            strict: self.strict,
+            given,
+            ..Commit::new(TxnId(version), version, writes)
+        };
         let caching = Caching { uncached: self.uncached, context: self.context };
         if depends.is_empty() {
             // A panic in there may leave the commit half published: then its keys stay locked until the restart.

@@ -76,7 +76,7 @@ pub(super) const DRAIN: Sub = Sub {
 pub(super) const WAIT: Sub = Sub {
     name: "wait",
     syntax: "ticket timeout-ms",
-    summary: "Waits for a buffered transaction: APPLIED version, PENDING, QUARANTINED reason or DROPPED reason",
+    summary: "Waits for a buffered transaction: APPLIED version, PENDING, QUARANTINED or DROPPED reason, OVER, LOST",
     arity: 4,
     flags: &[],
     run: SubRun::Engine(wait),
@@ -98,6 +98,15 @@ pub(super) const STRICT: Sub = Sub {
     arity: 3,
     flags: &[],
     run: SubRun::Session(strict),
+};
+
+pub(super) const BLIND: Sub = Sub {
+    name: "blind",
+    syntax: "ON|OFF",
+    summary: "Has this connection's counting and adding commands taken unseen in an outage; they answer null then",
+    arity: 3,
+    flags: &[],
+    run: SubRun::Session(blind),
 };
 
 pub(super) const NOTIFY: Sub = Sub {
@@ -370,7 +379,9 @@ async fn waited(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply>
         TicketState::Pending => simple("PENDING".to_owned()),
         TicketState::Quarantined(reason) => simple(format!("QUARANTINED {reason}")),
         TicketState::Dropped(reason) => simple(format!("DROPPED {reason}")),
-        TicketState::Unknown => Err(Reply::error(format!("ERR there is no ticket {ticket}, or it is long over"))),
+        TicketState::Over => simple("OVER it was applied or dropped, before the last start or long ago".to_owned()),
+        TicketState::Lost => simple("LOST a loss of power took it before the journal was synced".to_owned()),
+        TicketState::Unknown => Err(Reply::error(format!("ERR there is no ticket {ticket}"))),
     }
 }
 
@@ -402,6 +413,16 @@ fn strict(session: &mut Session, frame: Frame<'_>) -> Reply {
     match on(frame.arg(2)) {
         Ok(on) => {
             session.strict = on;
+            Reply::OK
+        }
+        Err(error) => error,
+    }
+}
+
+fn blind(session: &mut Session, frame: Frame<'_>) -> Reply {
+    match on(frame.arg(2)) {
+        Ok(on) => {
+            session.blind = on;
             Reply::OK
         }
         Err(error) => error,

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
+use forebay::error::Unavailable;
 use forebay::key::{Key, KeyRef};
 use forebay::outage::TicketState;
 use forebay::store::Resolved;
@@ -14,7 +15,7 @@ use smallvec::SmallVec;
 
 use super::{Call, Command, Effect, Flag, Group, Keys, Known, Run, txn_error};
 use crate::given::{Begun, Claim, Ended};
-use crate::session::{Queue, Session, in_order, planned};
+use crate::session::{Queue, Session, any_unseen, in_order, not_seen, planned, tell_nothing};
 use crate::state::Shared;
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -149,17 +150,25 @@ fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, Reply> {
         let mut locks = plan(&queue);
         let shared = |key: &Key| PlannedLock { key: key.clone(), mode: Mode::Shared, load: true };
         locks.extend(watched.iter().map(|watched| shared(&watched.key)));
-        let plan = Plan { locks: in_order(locks), watched, strict: session.strict };
+        let mut plan = Plan { locks: in_order(locks), watched, strict: session.strict, blind: false };
         let context = session.context();
         let shared = session.shared.clone();
         let mut ahead = Ahead::default();
         let mut accessed = session.accessed();
-        let body = |documents: &mut Documents| {
-            let answer = run_queue(session, &queue, documents);
-            accessed.note(&plan, documents, answer.is_ok());
-            answer
+        // Of what is not known nobody can say whether it has changed.
+        let may_be_blind =
+            plan.watched.is_empty() && queue.commands.iter().any(|queued| session.takes_blind(queued.command));
+        let executed = loop {
+            let body = |documents: &mut Documents| {
+                let answer = run_queue(session, &queue, documents);
+                accessed.note(&plan, documents, answer.is_ok());
+                answer
+            };
+            match shared.engine.execute_locked(&plan, context, &mut ahead, body).await {
+                Err(TxnError::StoreDown(_)) if !plan.blind && may_be_blind => plan.blind = true,
+                executed => break executed,
+            }
         };
-        let executed = shared.engine.execute_locked(&plan, context, &mut ahead, body).await;
         session.trace_accessed(accessed, &context);
         match executed {
             Ok(Executed::Done(reply, committing)) => {
@@ -218,8 +227,12 @@ fn run_queue(session: &mut Session, queue: &Queue, documents: &mut Documents) ->
     for (n, queued) in queue.commands.iter().enumerate() {
         let frame = queued.request.frame();
         let permitted = session.guard_queued(queued.command, frame);
+        let unseen = documents.any_unseen() && any_unseen(queued.command, frame, queued.space, documents);
+        let blocked =
+            if unseen && !session.takes_blind(queued.command) { not_seen(queued.command, frame) } else { None };
         let answer = match (queued.command.body(), &queued.command.run) {
             _ if permitted.is_err() => permitted.map(|()| Reply::OK),
+            _ if blocked.is_some() => Err(blocked.unwrap_or(Reply::Nil)),
             (Some(body), _) => {
                 let random = session.random_for(queued.command);
                 body(&mut Call { frame, space: queued.space, known: Known::Documents(documents), random })
@@ -227,6 +240,7 @@ fn run_queue(session: &mut Session, queue: &Queue, documents: &mut Documents) ->
             (None, Run::Session(body)) => Ok(body(session, frame)),
             (None, _) => Err(Reply::error(format!("ERR {} inside MULTI is not allowed", queued.command.name))),
         };
+        let answer = if unseen { tell_nothing(answer) } else { answer };
         // Counted as they come: what would never be sent must not be built either.
         let answer = answer.and_then(|reply| {
             bytes += reply.encoded_bytes_max();
@@ -340,9 +354,13 @@ fn parse_id(arg: &[u8]) -> Result<u128, Reply> {
 async fn claim(session: &mut Session, id: u128) -> Result<Claim, Reply> {
     let (shared, user) = (session.shared.clone(), session.identity.name().clone());
     let runtime = shared.engine.runtime();
+    let loaded = shared.given.load(&**shared.engine.store(), runtime.elapsed()).await;
     loop {
         let ended = match shared.given.begin(&user, id, runtime.elapsed()) {
-            Begun::New(claim) => return Ok(claim),
+            Begun::New(claim) => match &loaded {
+                Ok(()) => return Ok(claim),
+                Err(Unavailable(why)) => return Err(Reply::error(format!("STOREDOWN {why}"))),
+            },
             Begun::Open => return Err(Reply::error("TXCONFLICT the transaction with this id is not over, retry")),
             Begun::Ended(ended) => ended,
         };
@@ -372,7 +390,9 @@ fn buffered(shared: &Shared, ticket: u64) -> (String, String) {
         Some(TicketState::Applied(version)) => (format!("COMMITTED {version}"), format!("OK {version}")),
         Some(TicketState::Quarantined(reason)) => (format!("QUARANTINED {reason}"), kept),
         Some(TicketState::Dropped(reason)) => (format!("DROPPED {reason}"), kept),
-        Some(TicketState::Pending | TicketState::Unknown) | None => (kept.clone(), kept),
+        Some(TicketState::Pending | TicketState::Over | TicketState::Lost | TicketState::Unknown) | None => {
+            (kept.clone(), kept)
+        }
     }
 }
 
@@ -405,6 +425,9 @@ async fn commit(session: &mut Session) -> Reply {
         return Reply::error("ERR TXN COMMIT without TXN BEGIN");
     };
     transaction.set_strict(session.strict);
+    if let Some(claim) = &claim {
+        transaction.set_given(claim.given_id());
+    }
     session.traced.writes(&session.shared, transaction.documents());
     let wrote = transaction.documents().written().next().is_some();
     let committed = transaction.commit().await;
