@@ -208,7 +208,8 @@ impl World {
             let (to, amount) = ((from + random.u64(1..ACCOUNTS)) % ACCOUNTS, random.i64(1..=10));
             let transfer = format!(
                 "WITH moved AS (UPDATE accounts SET balance = balance + CASE id WHEN {from} THEN -{amount} ELSE \
-                 {amount} END WHERE run = {seed} AND id IN ({from}, {to}) RETURNING 1) SELECT count(*) FROM moved"
+                 {amount} END WHERE run = {seed} AND id IN ({from}, {to}) AND 2 = (SELECT count(*) FROM accounts
+                 WHERE run = {seed} AND id IN ({from}, {to})) RETURNING 1) SELECT count(*) FROM moved"
             );
             // Refused for want of means, or given up for one of ours.
             if self.server.try_sql(&self.database, &transfer).as_deref() == Ok("2") {
