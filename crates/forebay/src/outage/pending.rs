@@ -17,12 +17,14 @@ mod charge;
 mod drain;
 mod known;
 mod look;
+mod restamped;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use hashbrown::HashMap;
 
 use charge::{entry_bytes, row_bytes};
+use restamped::Restamped;
 
 use super::lanes::{Lane, Ties};
 use super::record::{Buffered, Record};
@@ -63,6 +65,7 @@ pub struct Buffer {
     /// Transactions behind quarantined ones.
     behind: usize,
     ids: BTreeSet<TxnId>,
+    restamped: Restamped,
 }
 
 struct Entry {
@@ -166,6 +169,7 @@ impl Buffer {
             quarantined: 0,
             behind: 0,
             ids: BTreeSet::new(),
+            restamped: Restamped::default(),
         }
     }
 
@@ -187,6 +191,9 @@ impl Buffer {
         }
         // A document with a queue was read from it, so its version is not the store's.
         buffered.checks.retain(|(key, _)| !self.rows.contains_key(key));
+        for (key, version) in &mut buffered.checks {
+            *version = self.restamped.stored(key, *version);
+        }
         let replaces = if merge && !sent { self.mergeable(&buffered, &ties) } else { None };
         if let Some(old) = replaces.and_then(|old| self.entries.get(&old)) {
             let changes = old.buffered.writes.iter().flat_map(|write| write.changes.iter().cloned());

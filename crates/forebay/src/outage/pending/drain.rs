@@ -161,8 +161,8 @@ impl Buffer {
         heads
     }
 
-    /// The store has applied the first of `batch`, as many as `changed` has lists, and the journal says so. Answers the documents that nothing
-    /// waits for any more.
+    /// The store has applied the first of `batch`, as many as `changed` has lists, and the journal says so. Answers the
+    /// documents that nothing waits for any more.
     pub fn applied(&mut self, batch: &Batch, changed: &[Vec<(Key, Read)>]) -> Vec<Key> {
         let mut emptied = Vec::new();
         for ((number, commit), changed) in batch.numbers.iter().zip(&batch.commits).zip(changed) {
@@ -173,6 +173,7 @@ impl Buffer {
                     write.unseen = false;
                 }
             }
+            self.restamp(*number, changed);
             emptied.extend(self.remove(*number, Some(&stored)));
         }
         for (key, _) in changed.iter().flatten() {
@@ -185,6 +186,17 @@ impl Buffer {
             }
         }
         emptied
+    }
+
+    /// Remembers under which versions the store has the last documents of transaction `number`, if they are what was
+    /// shown of them: else another program has changed them, and who read them is overtaken.
+    fn restamp(&mut self, number: u64, changed: &[(Key, Read)]) {
+        for (key, read) in changed {
+            let Some(row) = self.rows.get(key) else { continue };
+            if row.queue.len() == 1 && row.queue.front() == Some(&number) && row.latest.as_ref() == Some(&read.value) {
+                self.restamped.add(key, row.version, read.version);
+            }
+        }
     }
 
     /// The store has answered for `batch`, or not: what of it is still here waits again, to be sent under the same
