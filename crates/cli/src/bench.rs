@@ -1,10 +1,13 @@
 //! `forebay bench`: a live workload on a running server, or on PostgreSQL directly.
 
+mod bg;
+
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bg::{NetworkArgs, SoarArgs};
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use forebay_workload::live::{
     self, LiveError, Parameters, Progress, Record, Report, RunOptions, Silent, Stop, Target, WORKLOADS, picture,
@@ -84,6 +87,12 @@ pub struct BenchArgs {
     /// ycsb-*: name rows by a hash of their number, as YCSB does by default
     #[arg(long)]
     pub hashed: bool,
+    /// What BG's network is like
+    #[command(flatten)]
+    pub network: NetworkArgs,
+    /// The search for a highest load
+    #[command(flatten)]
+    pub soar: SoarArgs,
     /// Longest wait for a reply; then the connection is given up
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub reply_seconds_max: u64,
@@ -126,7 +135,7 @@ fn workload(name: &str) -> Result<&'static str, String> {
 /// All workloads, for the help.
 fn list() -> String {
     let line = |record: &&Record| {
-        format!("  {:<12} {} ({} {} if not told)\n", record.name, record.summary, record.records, record.unit)
+        format!("  {:<21} {} ({} {} if not told)\n", record.name, record.summary, record.records, record.unit)
     };
     format!("Workloads:\n{}", WORKLOADS.iter().map(line).collect::<String>())
 }
@@ -146,6 +155,7 @@ async fn run_args(args: BenchArgs) -> Result<(), CommandError> {
         seed: args.seed,
         transactions: args.transactions,
         hashed: args.hashed,
+        network: args.network.network(),
     };
     let workload = (record.new)(&parameters).map_err(refused)?;
     let options = RunOptions {
@@ -174,6 +184,15 @@ async fn run_args(args: BenchArgs) -> Result<(), CommandError> {
             node::print(&format!("loaded {records} {} into {}\n", record.unit, options.target.place()));
             return Ok(());
         }
+    }
+    if let Some(most) = args.soar.soar {
+        let found = live::soar::search(&workload, &options, args.soar.agreement(), most, &progress, &stop).await;
+        let found = found.map_err(refused)?;
+        node::print(&match args.format {
+            Output::Table => found.to_table(),
+            Output::Json => format!("{}\n", found.to_json()),
+        });
+        return Ok(());
     }
     let report = live::run(&workload, &options, &progress, &stop).await.map_err(refused)?;
     tell(&args, &report)

@@ -349,6 +349,13 @@ fn a_column_is_a_list() {
     };
     assert_eq!(with_after(pushes, Some(list_of(&["4", "5", "6", "8"]))), ["4", "5", "6", "7", "8"]);
     assert_eq!(with_after(vec![Change::Pop(End::Left)], Some(list_of(&["5", "6"]))), ["5", "6"]);
+    // Nor by a removal.
+    world.sql("UPDATE members SET friends = friends || 9 WHERE id = 1");
+    let removal = |count, element: &str| Change::RemoveEqual { count, element: blob(element) };
+    let unseen = vec![removal(0, "6"), push(End::Right, "5"), removal(0, "05")];
+    assert_eq!(with_after(unseen, Some(list_of(&["5"]))), ["5", "9", "5"]);
+    assert_eq!(with_after(vec![removal(-1, "5")], None), ["5", "9"]);
+    assert_eq!(with_after(vec![removal(1, "5"), removal(2, "1")], None), ["9"]);
     assert_eq!(with_after(vec![Change::Delete], None), Vec::<String>::new());
     assert_eq!(world.sql("SELECT friends FROM members"), "{}");
     assert!(refused(&store, &mint, "friends:1", vec![push(End::Left, "x")]).contains("22P02"));

@@ -7,7 +7,8 @@
 //! Levels say what a transaction asks for at the same time, vertices which access of the type's graph it is. A vertex
 //! that is asked for several keys (the lines of an order) needs all of them.
 
-mod draw;
+mod bg;
+pub(crate) mod draw;
 mod epinions;
 mod micro;
 mod smallbank;
@@ -61,6 +62,19 @@ pub const WORKLOADS: &[&Workload] = &[
     &taobench::PG1,
     &taobench::WORKLOAD_A,
     &taobench::WORKLOAD_O,
+    &bg::ALL[0],
+    &bg::ALL[1],
+    &bg::ALL[2],
+    &bg::ALL[3],
+    &bg::ALL[4],
+    &bg::ALL[5],
+    &bg::ALL[6],
+    &bg::ALL[7],
+    &bg::ALL[8],
+    &bg::ALL[9],
+    &bg::ALL[10],
+    &bg::ALL[11],
+    &bg::ALL[12],
 ];
 
 /// The workload of this name.

@@ -28,10 +28,12 @@
 //! CSV; [`picture`] draws throughput over time with the outages marked. `run` may be called many times on one
 //! workload, for who searches a highest load.
 
+pub mod bg;
 mod modes;
 pub mod picture;
 mod report;
 mod runner;
+pub mod soar;
 mod sql;
 mod tally;
 mod target;
@@ -51,7 +53,27 @@ pub use sql::{Param, Rows, Sql};
 pub use target::{Failure, Session, Target};
 
 /// All workloads, the table from which help texts are made.
-pub const WORKLOADS: &[&Record] = &[&ycsb::A, &ycsb::B, &ycsb::C, &ycsb::D, &ycsb::E, &ycsb::F];
+pub const WORKLOADS: &[&Record] = &[
+    &ycsb::A,
+    &ycsb::B,
+    &ycsb::C,
+    &ycsb::D,
+    &ycsb::E,
+    &ycsb::F,
+    &bg::ALL[0],
+    &bg::ALL[1],
+    &bg::ALL[2],
+    &bg::ALL[3],
+    &bg::ALL[4],
+    &bg::ALL[5],
+    &bg::ALL[6],
+    &bg::ALL[7],
+    &bg::ALL[8],
+    &bg::ALL[9],
+    &bg::ALL[10],
+    &bg::ALL[11],
+    &bg::ALL[12],
+];
 
 /// The workload of this name.
 pub fn record(name: &str) -> Option<&'static Record> {
@@ -85,6 +107,8 @@ pub struct Parameters {
     pub transactions: bool,
     /// Records are named by a hash of their number, so that neighbours are strangers, where the workload has such.
     pub hashed: bool,
+    /// What BG's network is like.
+    pub network: bg::Network,
 }
 
 /// What clients do, and what must hold of what they saw.
@@ -110,7 +134,7 @@ pub trait Workload: Send + Sync {
         Box::pin(async { Ok(Vec::new()) })
     }
 
-    /// What a reader of the figures should know, one sentence each.
+    /// What a reader of the figures should know, one sentence each; asked after `check`.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }

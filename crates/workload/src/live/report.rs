@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use super::modes::Seen;
 use super::runner::{INTERVAL, RunOptions};
 use super::tally::Tally;
 use super::{Span, Verdict};
-use crate::latency::Latency;
+use crate::latency::{Latency, latencies};
 
 /// Actions of one name.
 #[derive(Clone, Debug, Default, Serialize, PartialEq)]
@@ -110,6 +111,9 @@ pub struct Report {
     pub interval_s: f64,
     /// Done and failed over time.
     pub intervals: Vec<Interval>,
+    /// Latencies of all actions that ended well.
+    #[serde(skip)]
+    pub(super) all: Option<Histogram<u64>>,
 }
 
 impl Report {
@@ -132,6 +136,9 @@ impl Report {
             (kind.clone(), FailureReport { count: failures.count, first: failures.first.clone() })
         });
         let done = tally.actions.values().map(|action| action.done).sum();
+        let mut all = latencies();
+        // All have the same bounds, so nothing can be out of range.
+        tally.actions.values().for_each(|action| all.add(&action.latency).unwrap_or_default());
         Report {
             workload: options.workload.clone(),
             target: options.target.place(),
@@ -148,8 +155,15 @@ impl Report {
             outage: seen.outage.clone(),
             interval_s,
             intervals: intervals.collect(),
+            all: Some(all),
             ..Report::default()
         }
+    }
+
+    /// Percent of the actions that ended well within so many ms.
+    pub fn within_percent(&self, ms: f64) -> f64 {
+        let fast = self.all.as_ref().map_or(0, |all| all.count_between(0, (ms * 1e6) as u64));
+        100.0 * fast as f64 / (self.done + self.failed).max(1) as f64
     }
 
     /// Whether all that was buffered has been carried over.

@@ -213,9 +213,9 @@ pub async fn run(
     let mut report = Report::of(options, seconds, tally, &seen.lock().unwrap_or_else(PoisonError::into_inner));
     report.stopped_early = stop.is_stopped();
     report.not_drained = waiting.err();
-    report.notes = workload.notes();
     let mut last = options.target.first().await?;
     report.verdicts = workload.check(&mut last).await?;
+    report.notes = workload.notes();
     Ok(report)
 }
 
