@@ -120,8 +120,8 @@ impl Drop for Program {
     }
 }
 
-/// Seconds of CPU of a process, its children (`processes` holds all of them that live), and its children that have ended;
-/// in steps of 10 ms.
+/// Seconds of CPU of a process, its children (`processes` holds all of them that live), and its children that have
+/// ended; in steps of 10 ms.
 pub fn family_cpu_seconds(parent: u32, processes: &[u32]) -> f64 {
     let seconds = |process: u32, fields: std::ops::Range<usize>| {
         let text = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();

@@ -88,8 +88,8 @@ fn csv(charts: &[Chart]) -> String {
     text
 }
 
-/// A table for each chart: a line for each x, a column for each series; where a series has another x there, it stands in
-/// parentheses.
+/// A table for each chart: a line for each x, a column for each series; where a series has another x there, it stands
+/// in parentheses.
 fn tables(charts: &[Chart]) -> String {
     let mut text = String::new();
     for chart in charts {

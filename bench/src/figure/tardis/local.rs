@@ -12,7 +12,7 @@ use forebay_drivers::postgres::{Postgres, PostgresOptions};
 use forebay_server::{Reserved, Server, ServerOptions};
 use tokio::runtime::Runtime;
 
-use super::site::Base;
+use super::site::{Base, FIRST_LOOK};
 use crate::figure::Failed;
 
 /// A server with its threads.
@@ -34,6 +34,7 @@ impl Local {
         let server = runtime.block_on(serve(base, path, settings))?;
         let address = server.address().ok_or("it listens nowhere")?.to_string();
         runtime.spawn(server.run());
+        std::thread::sleep(FIRST_LOOK);
         Ok(Local { address, runtime: Some(runtime), _folder: folder })
     }
 }

@@ -25,6 +25,9 @@ const PIPELINE: usize = 200;
 /// Longest wait for a mode.
 const MODE_TIME_MAX: Duration = Duration::from_secs(120);
 
+/// By then forebay has looked for what others write for the first time, at which it gives up what is cached.
+pub(super) const FIRST_LOOK: Duration = Duration::from_secs(1);
+
 /// Which keys are rows, of BG; as `docs/bench-bg.md` has them.
 const BG_MAPS: [&str; 7] = [
     "member:{id} -> bg_members(userid)",
@@ -148,6 +151,7 @@ impl Site {
         }
         arguments.extend(base.mapped().into_iter().chain(more.iter().map(|word| (*word).to_owned())));
         let program = Program::start(&binary()?, &arguments, None, port, Protocol::Resp)?;
+        std::thread::sleep(FIRST_LOOK);
         Ok(Forebay { address: listen, _program: program, _folder: folder })
     }
 
@@ -289,8 +293,6 @@ async fn state(client: &mut Client) -> Result<State, forebay_workload::client::C
 
 async fn send(address: String, commands: Arc<Vec<Vec<String>>>, hand: usize) -> Result<(), String> {
     let mut client = Client::connect(&address).await.map_err(|error| error.to_string())?;
-    // A document that the cache has just given up is written all the same.
-    client.demand(&["CACHE", "BLIND", "ON"]).await.map_err(|error| error.to_string())?;
     for commands in commands.chunks(PIPELINE).skip(hand).step_by(HANDS) {
         commands.iter().for_each(|command| client.queue(command));
         for reply in client.replies().await.map_err(|error| error.to_string())? {
