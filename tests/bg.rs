@@ -14,7 +14,7 @@ use common::process::{Forebay, forebay_command};
 use postgres::{Server, Stop};
 use serde_json::Value;
 
-/// Which keys are which rows; the same as in docs/bench-bg.md, which a test compares.
+/// Which keys are which rows.
 const MAPPINGS: [&str; 7] = [
     "member:{id} -> bg_members(userid)",
     "friends:{id} -> bg_friends(userid).friends as list",
@@ -119,6 +119,15 @@ fn what_others_write_is_found() {
     assert!(example.contains("Friends of"), "{example}");
 }
 
+#[test]
+fn the_document_has_the_mappings() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/bench-workloads.md");
+    let document = std::fs::read_to_string(path).expect("docs/bench-workloads.md is readable");
+    for map in MAPPINGS {
+        assert!(document.contains(&format!("--map '{map}'")), "{map}");
+    }
+}
+
 /// An outage in the middle: no write fails, no read is wrong, and the tables are what was acknowledged.
 #[test]
 fn an_outage_of_the_database_costs_no_write() {
@@ -151,6 +160,26 @@ fn an_outage_of_the_database_costs_no_write() {
     assert!(actions(&report, &WRITES).0 > 0 && verdict(&report, WRONG).1 > 0, "{report:#}");
     let report = sound(&[&["--direct", &url, "--workload", "bg-sessions", "--seconds", "1"], &scale[..]].concat());
     assert!(actions(&report, &["PostComment", "DeleteComment"]).0 > 0, "{report:#}");
+}
+
+/// Without forebay the same outage costs writes, and nothing else: what was acknowledged is there.
+#[test]
+fn an_outage_without_forebay_costs_writes() {
+    let server = Server::start();
+    let url = server.url(&server.database());
+    let run = ["--workload", "bg-9-symmetric", "--direct", &url, "--records", "200", "--connections", "4"];
+    let report = std::thread::scope(|scope| {
+        let running = scope.spawn(move || sound(&[&run[..], &["--seconds", "4"]].concat()));
+        std::thread::sleep(Duration::from_millis(2000));
+        server.stop(Stop::Immediate);
+        std::thread::sleep(Duration::from_millis(1000));
+        server.start_again();
+        running.join().expect("the run is sound")
+    });
+    let (done, failed) = actions(&report, &WRITES);
+    assert!(done > 0 && failed > 0, "{report:#}");
+    assert!(list(&report["modes"]).iter().any(|span| span["mode"] == "unreachable"), "{:#}", report["modes"]);
+    assert!(verdict(&report, AT_THE_END).1 > 0, "{report:#}");
 }
 
 fn forebay_is_over(mut forebay: Forebay) {

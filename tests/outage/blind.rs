@@ -11,6 +11,7 @@ use crate::{ok, start};
 /// The rule holds for each command of a script, and in TXN.
 fn scripts_and_transactions(client: &mut Connection) {
     let refused = |reply: Reply| matches!(&reply, Reply::Error(text) if text.starts_with(b"STOREDOWN"));
+    assert_eq!(client.call(&["LREM", "l", "0", "z"]), Reply::Nil);
     // What asks for the present value is refused all the same, and a script that holds such a command as a whole.
     assert!(refused(client.call(&["SETNX", "other", "1"])) && refused(client.call(&["GETSET", "count", "1"])));
     for request in [&["MULTI"][..], &["INCR", "count"], &["GET", "text"]] {
@@ -61,7 +62,6 @@ fn unseen_changes_are_made_to_what_the_database_holds() {
         &["HSET", "h", "a", "2", "b", "3"],
         &["HDEL", "h", "n"],
         &["RPUSH", "l", "y"],
-        &["LREM", "l", "0", "z"],
         &["SADD", "s", "o"],
         &["SREM", "s", "m"],
         &["DEL", "gone"],
@@ -140,5 +140,5 @@ fn unseen_changes_of_rows() {
     calm(forebay.address);
     assert_eq!(server.sql(&database, "SELECT id, name, visits FROM users ORDER BY id"), "1|Ann|6\n3|cid|0");
     assert_eq!(client.call(&["HGET", "user:1", "visits"]), Reply::bulk(b"6"));
-    assert_eq!(server.sql(&database, "SELECT * FROM friends"), "1|{2,4,5}");
+    assert_eq!(server.sql(&database, "SELECT id, list FROM friends"), "1|{2,4,5}");
 }

@@ -21,5 +21,6 @@ pub mod live;
 pub mod popularity;
 pub mod replay;
 pub mod shop;
+mod ycsb;
 
 pub use client::{Client, ClientError};

@@ -28,7 +28,7 @@ const MODE_TIME_MAX: Duration = Duration::from_secs(120);
 /// By then forebay has looked for what others write for the first time, at which it gives up what is cached.
 pub(super) const FIRST_LOOK: Duration = Duration::from_secs(1);
 
-/// Which keys are rows, of BG; as `docs/bench-bg.md` has them.
+/// Which keys are rows, of BG; as `docs/bench-workloads.md` has them.
 const BG_MAPS: [&str; 7] = [
     "member:{id} -> bg_members(userid)",
     "friends:{id} -> bg_friends(userid).friends as list",

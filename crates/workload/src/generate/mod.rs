@@ -14,6 +14,7 @@ mod micro;
 mod smallbank;
 mod taobench;
 mod tpcc;
+mod ycsb;
 
 use std::io::Write;
 
@@ -62,6 +63,13 @@ pub const WORKLOADS: &[&Workload] = &[
     &taobench::PG1,
     &taobench::WORKLOAD_A,
     &taobench::WORKLOAD_O,
+    &ycsb::A,
+    &ycsb::B,
+    &ycsb::C,
+    &ycsb::D,
+    &ycsb::E,
+    &ycsb::F,
+    &ycsb::KAIROS,
     &bg::ALL[0],
     &bg::ALL[1],
     &bg::ALL[2],

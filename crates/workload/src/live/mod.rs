@@ -28,6 +28,7 @@
 //! CSV; [`picture`] draws throughput over time with the outages marked. `run` may be called many times on one
 //! workload, for who searches a highest load.
 
+mod appends;
 pub mod bg;
 mod modes;
 pub mod picture;
@@ -60,6 +61,7 @@ pub const WORKLOADS: &[&Record] = &[
     &ycsb::D,
     &ycsb::E,
     &ycsb::F,
+    &appends::LIST_APPEND,
     &bg::ALL[0],
     &bg::ALL[1],
     &bg::ALL[2],
@@ -134,6 +136,11 @@ pub trait Workload: Send + Sync {
         Box::pin(async { Ok(Vec::new()) })
     }
 
+    /// How to start a server for it: the end of a line that says what it could not load.
+    fn hint(&self) -> &'static str {
+        "is the server one that was started for this workload (see --help), and its store there?"
+    }
+
     /// What a reader of the figures should know, one sentence each; asked after `check`.
     fn notes(&self) -> Vec<String> {
         Vec::new()
@@ -195,7 +202,7 @@ pub struct Verdict {
 #[non_exhaustive]
 pub enum LiveError {
     /// No connection.
-    #[error("can't reach {target}: {why}; is it running, and is the address right?")]
+    #[error("can't reach {target}: {why}; is it running, and are address, user and password right?")]
     Unreachable {
         /// Where.
         target: String,
@@ -223,7 +230,11 @@ pub enum LiveError {
 impl LiveError {
     /// The target's answer to `doing` is none to go on with.
     pub fn refused(doing: impl Into<String>, failure: &Failure, hint: impl Into<String>) -> LiveError {
-        LiveError::Refused { doing: doing.into(), why: failure.text.clone(), hint: hint.into() }
+        let hint = match failure.kind.as_str() {
+            "NOAUTH" | "NOPERM" => "give --user NAME and --password-file FILE of a user who may do that".into(),
+            _ => hint.into(),
+        };
+        LiveError::Refused { doing: doing.into(), why: failure.text.clone(), hint }
     }
 }
 

@@ -103,6 +103,8 @@ pub struct Report {
     pub outage: Option<OutageFigures>,
     /// Why not all that was buffered could be carried over after the run; `None` if it was.
     pub not_drained: Option<String>,
+    /// Why it could not be judged; `None` if it was. The figures are as measured all the same.
+    pub not_judged: Option<String>,
     /// What must hold, judged.
     pub verdicts: Vec<Verdict>,
     /// What a reader should know.
@@ -278,6 +280,9 @@ impl Report {
         }
         if let Some(why) = &self.not_drained {
             line(text, "NOT DRAINED", why);
+        }
+        if let Some(why) = &self.not_judged {
+            line(text, "NOT JUDGED", why);
         }
     }
 

@@ -7,17 +7,6 @@ use crate::bg::data::{COMMENT, PROFILE, RESOURCE};
 use crate::bg::{Data, Kind, Object, Seen, Write};
 use crate::live::{Failure, Param, Rows, Sql};
 
-/// How a server in front of these tables is told of them: `--map` of each.
-pub(crate) const MAPPINGS: [&str; 7] = [
-    "member:{id} -> bg_members(userid)",
-    "friends:{id} -> bg_friends(userid).friends as list",
-    "pending:{id} -> bg_pending(userid).pending as list",
-    "wall:{id} -> bg_walls(userid).resources as list",
-    "resource:{rid} -> bg_resources(rid)",
-    "comments:{rid} -> bg_threads(rid).comments as list",
-    "comment:{rid}:{mid} -> bg_comments(rid, mid)",
-];
-
 /// Table, key and list of each kind.
 fn place(kind: Kind) -> (&'static str, &'static str, &'static str) {
     match kind {

@@ -122,14 +122,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// How to start a server for it, for error texts.
-fn hint() -> String {
-    let maps: Vec<String> = direct::MAPPINGS.iter().map(|map| format!("--map '{map}'")).collect();
-    format!(
-        "forebay in front of PostgreSQL needs the tables that `forebay bench --direct URL --load-only` makes, and {}; \
-         or start it without mappings",
-        maps.join(" ")
-    )
-}
+const HINT: &str = "start forebay without mappings, or over the tables that `forebay bench --direct URL --load-only` \
+                    makes and with the mappings of docs/bench-workloads.md";
 
 impl Bg {
     fn make(mix: &'static Mix, parameters: &Parameters) -> Result<Arc<dyn Workload>, LiveError> {
@@ -197,6 +191,10 @@ impl Bg {
         objects.sort_unstable();
         objects.dedup();
         let mut reads = Vec::new();
+        if let Session::Resp(client) = session {
+            // What the store holds is what counts; a server that does not know this is asked as it is.
+            client.call(&["CACHE", "RESET"]).await?;
+        }
         for objects in objects.chunks(LISTS) {
             // After all updates, whatever the clock says.
             let at = |(object, elements): (&Object, Vec<u32>)| Read {
@@ -311,7 +309,7 @@ impl Workload for Bg {
 
     fn ready<'a>(&'a self, session: &'a mut Session) -> BoxFuture<'a, Result<(), LiveError>> {
         Box::pin(async move {
-            let refused = |failure: Failure| LiveError::refused("looking for BG's members", &failure, hint());
+            let refused = |failure: Failure| LiveError::refused("looking for BG's members", &failure, HINT);
             if !self.is_loaded(session).await.map_err(refused)? {
                 let members = self.data.scale().members;
                 let what = format!("there are no {members} members; load first (leave --no-load out)");
@@ -376,6 +374,10 @@ impl Workload for Bg {
                 ),
             ])
         })
+    }
+
+    fn hint(&self) -> &'static str {
+        HINT
     }
 
     fn notes(&self) -> Vec<String> {

@@ -1,6 +1,7 @@
 //! `forebay bench`: a live workload on a running server, or on PostgreSQL directly.
 
 mod bg;
+mod document;
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -24,9 +25,11 @@ Examples:
       loads 10,000 rows as hashes, then reads and updates them
   forebay bench --workload ycsb-a --direct postgres://app@localhost/shop --load-only
   forebay serve --store postgres://app@localhost/shop --map 'usertable:{id} -> usertable(id)'
+  forebay bench --workload ycsb-c --no-load --seconds 20
   forebay bench --workload ycsb-a --no-load --seconds 60 --picture outage.svg
-      the same rows in front of PostgreSQL: make the table, serve it, use it; stop
-      the database meanwhile, start it again, and look at the picture
+      the same rows in front of PostgreSQL: make the table, serve it, warm the
+      cache, use it; stop the database meanwhile, start it again, and look at the
+      picture
   forebay bench --workload ycsb-a --direct postgres://app@localhost/shop --no-load --seconds 60
       what the database does alone, and how many actions fail without forebay
   forebay bench --workload list-append --seconds 60
@@ -36,8 +39,8 @@ With --rate actions are due at fixed times, and a latency counts from when its
 action was due; without it each connection sends as soon as it has its reply.
 Ctrl-C ends a run and reports what there is.
 
-Exit codes: 0 done, 1 a verdict says BREACH, or the run failed on the way, 2
-refused at the start.";
+Exit codes: 0 done, 1 a verdict says BREACH, or nothing could be judged, 2 refused
+at the start.";
 
 /// What can be typed after `forebay bench`.
 #[derive(Args, Clone, Debug)]
@@ -81,7 +84,7 @@ pub struct BenchArgs {
     /// The data is there already
     #[arg(long)]
     pub no_load: bool,
-    /// ycsb-f: read and update a row in one transaction
+    /// ycsb-f: read and update a row in one transaction; bg-*: read a list and what it names in one
     #[arg(long)]
     pub transactions: bool,
     /// ycsb-*: name rows by a hash of their number, as YCSB does by default
@@ -134,10 +137,9 @@ fn workload(name: &str) -> Result<&'static str, String> {
 
 /// All workloads, for the help.
 fn list() -> String {
-    let line = |record: &&Record| {
-        format!("  {:<21} {} ({} {} if not told)\n", record.name, record.summary, record.records, record.unit)
-    };
-    format!("Workloads:\n{}", WORKLOADS.iter().map(line).collect::<String>())
+    let line =
+        |record: &&Record| format!("  {:<21} {} ({} {})\n", record.name, record.summary, record.records, record.unit);
+    format!("Workloads, with their default sizes:\n{}", WORKLOADS.iter().map(line).collect::<String>())
 }
 
 /// Runs it.
@@ -260,8 +262,9 @@ fn tell(args: &BenchArgs, report: &Report) -> Result<(), CommandError> {
     }
     let breaches: Vec<String> =
         report.breaches().map(|verdict| format!("{} {}", verdict.count, verdict.what)).collect();
-    match breaches.is_empty() {
-        true => Ok(()),
-        false => Err(CommandError::Failed(format!("a promise is broken: {}", breaches.join(", ")))),
+    match (breaches.is_empty(), &report.not_judged) {
+        (true, None) => Ok(()),
+        (true, Some(why)) => Err(CommandError::Failed(format!("the run could not be judged: {why}"))),
+        (false, _) => Err(CommandError::Failed(format!("a promise is broken: {}", breaches.join(", ")))),
     }
 }
