@@ -26,7 +26,7 @@ use futures_util::lock::Mutex as AsyncMutex;
 use super::journal::{AppendError, Found, Journal, OpenError};
 use super::lanes::LaneRule;
 use super::mode::{BreakerSettings, Mode};
-use super::pending::{Amount, Buffer};
+use super::pending::{Amount, BATCH_COMMITS_MAX, Buffer};
 use super::record::{Description, Loss, Record, Standing};
 use super::recovery;
 use super::state::{Counts, State};
@@ -64,6 +64,8 @@ pub struct GateSettings {
     pub lanes: LaneRule,
     /// Batches on their way to the store at a time.
     pub workers: usize,
+    /// Transactions of one batch at most.
+    pub batch_max: usize,
     /// Transactions that are carried over per second at most, so that the others get their share of the store; 0: no
     /// limit.
     pub per_second_max: u64,
@@ -84,6 +86,7 @@ impl Default for GateSettings {
             bytes_max: 64 << 20,
             lanes: LaneRule { serial: false },
             workers: 4,
+            batch_max: BATCH_COMMITS_MAX,
             per_second_max: 20_000,
             merge: true,
             on_conflict: OnConflict::Quarantine,

@@ -86,7 +86,7 @@ impl Inner {
             _ if state.suspended.is_some() || state.carried >= self.settings.workers => None,
             Some(wait) => Some(wait),
             None => {
-                let batch_max = state.batch_max;
+                let batch_max = state.batch_max.min(self.settings.batch_max).max(1);
                 match state.buffer.next_work(batch_max) {
                     Some(Work::Carry(batch)) => {
                         state.carried += 1;
