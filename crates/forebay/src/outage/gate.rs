@@ -14,6 +14,8 @@
 //! up.
 
 mod commits;
+#[cfg(feature = "testing")]
+mod print;
 mod reads;
 mod watch;
 

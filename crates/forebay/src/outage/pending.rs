@@ -16,6 +16,8 @@ mod aside;
 mod charge;
 mod drain;
 mod known;
+#[cfg(feature = "testing")]
+mod print;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -64,6 +66,7 @@ pub struct Buffer {
     ids: BTreeSet<TxnId>,
 }
 
+#[derive(Debug)]
 struct Entry {
     buffered: Buffered,
     lanes: Lanes,
@@ -89,6 +92,7 @@ enum Stage {
 }
 
 /// One document that pending transactions write.
+#[derive(Debug)]
 struct Row {
     queue: VecDeque<u64>,
     /// The document with all of its queue that is journaled; none if that is not known.
@@ -99,7 +103,7 @@ struct Row {
     bytes: usize,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct LaneState {
     waiting: BTreeSet<u64>,
     busy: bool,

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use hashbrown::HashMap;
 
 use super::{BATCH_BYTES_MAX, BATCH_COMMITS_MAX, Batch, Buffer, Entry, Stage, Work, stands_alone};
-use crate::change::apply_all;
+use crate::change::{Change, apply_all};
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::outage::lanes::Lane;
@@ -101,6 +101,10 @@ impl Buffer {
                 match self.after(entry, written, before) {
                     Some(after) => {
                         write.after.clone_from(&after);
+                        if mutation::on(Fault::WholeDocumentDrained) {
+                            let whole = after.clone().map_or(Change::Delete, Change::Put);
+                            write.changes = [whole].into_iter().collect();
+                        }
                         values.insert(&written.key, after);
                     }
                     None if self.owned => return Err(written.key.clone()),

@@ -17,28 +17,36 @@ impl Buffer {
         if row.latest.is_some() && row.stored.is_some() {
             return true;
         }
-        let mut value = read.value.clone();
-        let mut version = read.version;
-        for number in &row.queue {
-            let Some(entry) = self.entries.get(number) else { continue };
-            if matches!(entry.stage, Stage::Writing { .. }) {
-                continue;
-            }
-            if entry.buffered.sent || entry.stage == Stage::Carried {
-                return false;
-            }
-            if let Some(write) = entry.buffered.writes.iter().find(|write| write.key == *key) {
-                // What does not fit is what the store will refuse.
-                let _ = apply_all(&mut value, &write.changes);
-                version = entry.buffered.version;
-            }
+        let seen = |entry: &Entry| entry.buffered.sent || entry.stage == Stage::Carried;
+        if self.shown(row).any(seen) {
+            return false;
         }
+        let Read { value, version } = self.on_top_of(key, read.clone());
         let Some(row) = self.rows.get_mut(key) else { return true };
         self.bytes -= row.bytes;
         (row.latest, row.stored, row.version) = (Some(value), Some(read.value.clone()), version);
         row.recharge(key);
         self.bytes += row.bytes;
         true
+    }
+
+    /// What waits for a document and is in the journal, in order.
+    fn shown(&self, row: &Row) -> impl Iterator<Item = &Entry> {
+        let entries = row.queue.iter().filter_map(|number| self.entries.get(number));
+        entries.filter(|entry| !matches!(entry.stage, Stage::Writing { .. }))
+    }
+
+    /// `read` with all that waits for its document; right only if the store has seen nothing of that.
+    pub fn on_top_of(&self, key: &Key, mut read: Read) -> Read {
+        let Some(row) = self.rows.get(key) else { return read };
+        for entry in self.shown(row) {
+            if let Some(write) = entry.buffered.writes.iter().find(|write| write.key == *key) {
+                // What does not fit is what the store will refuse.
+                let _ = apply_all(&mut read.value, &write.changes);
+                read.version = entry.buffered.version;
+            }
+        }
+        read
     }
 
     /// Takes in what the journal held at the start, in the order of the numbers.
