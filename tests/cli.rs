@@ -8,7 +8,9 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
-use common::process::{forebay_command, signal};
+use common::Connection;
+use common::process::{Forebay, forebay_command, signal};
+use forebay_protocol::Reply;
 use tempfile::TempDir;
 
 fn folder() -> TempDir {
@@ -351,4 +353,24 @@ fn replays_a_real_trace() {
     assert!(text.contains("2000") && text.contains("hit ratio"), "{text}");
     let nobody = ["replay", trace, "--to", "127.0.0.1:1"];
     assert_eq!(forebay(folder.path(), &nobody).output().expect("runs").status.code(), Some(1));
+}
+
+#[test]
+fn what_is_written_leaves_the_cache_if_that_is_wanted() {
+    for store in ["memory", "embedded"] {
+        for (on_write, cached) in [("update", true), ("invalidate", false)] {
+            let forebay = Forebay::start(store, &["--on-write", on_write]);
+            let mut client = Connection::new(forebay.address);
+            let is_cached = |client: &mut Connection| match client.call(&["CACHE", "EXPLAIN", "k"]) {
+                Reply::Bulk(text) => !text.starts_with(b"not cached"),
+                other => panic!("{other:?}"),
+            };
+            for value in ["1", "2"] {
+                assert_eq!(client.call(&["SET", "k", value]), Reply::Simple("OK".into()));
+                assert_eq!(is_cached(&mut client), cached, "{store} {on_write}");
+                assert_eq!(client.call(&["GET", "k"]), Reply::bulk(value.as_bytes()));
+                assert!(is_cached(&mut client), "{store} {on_write}");
+            }
+        }
+    }
 }

@@ -3,7 +3,11 @@
 
 #[path = "outage/appends.rs"]
 mod appends;
+#[path = "outage/blind.rs"]
+mod blind;
 mod common;
+#[path = "outage/lanes.rs"]
+mod lanes;
 #[path = "common/postgres.rs"]
 mod postgres;
 #[path = "outage/state.rs"]

@@ -108,7 +108,7 @@ async fn open_store(settings: &Settings, found: &Found) -> Result<(Arc<dyn Store
         return Err(CommandError::NeverReached { journal: settings.journal.clone(), why: error.to_string() });
     }
     tracing::warn!(%error, "starting without the database: writes are buffered until it can be reached");
-    let caps = Caps { ordered: false, owned: settings.maps.is_empty() };
+    let caps = Caps { ordered: false, owned: settings.maps.is_empty(), applies: true };
     let name = format!("postgres (not reached yet) {}", database::options(settings)?.address.place());
     let settings = Arc::new(settings.clone());
     let open = move || -> BoxFuture<'static, Result<Arc<dyn Store>, String>> {

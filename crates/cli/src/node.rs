@@ -81,7 +81,14 @@ impl Node {
             policy_values: settings.policy.values.clone(),
         };
         let owned = store.caps().owned;
-        let engine = Engine::new(EngineOptions { runtime, store, cache, limits: settings.txn, history: None });
+        let engine = Engine::new(EngineOptions {
+            runtime,
+            store,
+            cache,
+            limits: settings.txn,
+            on_write: settings.on_write,
+            history: None,
+        });
         if owned {
             engine.start_reaper();
         } else {

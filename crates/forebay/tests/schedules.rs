@@ -15,7 +15,7 @@ use forebay::runtime::simulated::Simulation;
 use forebay::store::Store;
 use forebay::store::memory::Memory;
 use forebay::store::metered::Metered;
-use forebay::txn::{Ahead, Documents, Engine, EngineOptions, Executed, Mode, Plan, PlannedLock, TxnLimits};
+use forebay::txn::{Ahead, Documents, Engine, EngineOptions, Executed, Mode, OnWrite, Plan, PlannedLock, TxnLimits};
 use forebay::{Change, Data, Key};
 use shuttle::Runner;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
@@ -61,6 +61,7 @@ fn world(commits: Commits, partitions: usize, budget_bytes: usize) -> Arc<World>
         store,
         cache: CacheOptions { budget_bytes, partitions, policy: choice.policy, policy_values: choice.values },
         limits: TxnLimits::default(),
+        on_write: OnWrite::default(),
         history: None,
     });
     let keys = ["x", "y", "z"].iter().map(|name| Key::new(0, name.as_bytes())).collect();

@@ -10,25 +10,26 @@
 mod ahead;
 mod at_once;
 mod attend;
+mod blind;
 mod hints;
 mod identity;
 mod multi;
 mod open;
 mod planned;
+mod run;
 mod traced;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use forebay::Value;
 use forebay::cache::Context;
-use forebay::key::Key;
 use forebay::mutation::{self, Fault};
-use forebay::txn::{Ahead, Committing, Executed, Plan, PlannedLock};
+use forebay::txn::{Ahead, Committing, PlannedLock};
 use forebay_protocol::{Batch, Frame, Protocol, Reply, Request, errors};
 use smallvec::SmallVec;
 
+pub use blind::{any_unseen, not_seen, tell_nothing};
 pub use hints::Hints;
 pub use identity::{Identity, reason};
 pub use multi::{Multi, Queue};
@@ -36,8 +37,7 @@ pub use open::{Deadline, Open};
 pub use planned::{in_order, planned};
 pub use traced::Traced;
 
-use crate::attention::TRACED;
-use crate::command::{Answer, Call, Command, Effect, Flag, Known, Run, txn_error};
+use crate::command::{Command, Effect, Flag, Run, txn_error};
 use crate::monitor::Monitor;
 use crate::outage::Notice;
 use crate::replies::Replies;
@@ -78,6 +78,8 @@ pub struct Session {
     pub monitor: Option<(Arc<Monitor>, Request)>,
     /// CACHE STRICT.
     pub strict: bool,
+    /// CACHE BLIND.
+    pub blind: bool,
     /// CACHE NOTIFY.
     pub notice: Option<Arc<Notice>>,
     /// CACHE TRACE: what it has recorded of the open transaction.
@@ -120,6 +122,7 @@ impl Session {
             committing: None,
             monitor: None,
             strict: false,
+            blind: false,
             notice: None,
             traced: Traced::default(),
             pending: Pending::default(),
@@ -136,7 +139,7 @@ impl Session {
         self.space = 0;
         self.hints = Hints::default();
         self.reply_mode = ReplyMode::On;
-        self.strict = false;
+        (self.strict, self.blind) = (false, false);
         self.replies.forget_last_write();
         self.stop_monitor();
         self.notify(false);
@@ -296,83 +299,6 @@ impl Session {
             Some((committing, with_version)) => self.answer_after(reply, committing, with_version),
             None => self.answer(&reply),
         }
-    }
-
-    /// A plain command is a transaction of its own.
-    async fn run_alone(
-        &mut self,
-        locks: Vec<PlannedLock>,
-        command: &'static Command,
-        body: fn(&mut Call<'_>) -> Answer,
-        frame: Frame<'_>,
-        ahead: &mut Ahead,
-    ) -> Reply {
-        let plan = Plan { locks: in_order(locks), strict: self.strict, ..Plan::default() };
-        let (space, random) = (self.space, self.random_for(command));
-        let context = self.context();
-        let shared = self.shared.clone();
-        let mut accessed = self.accessed();
-        let executed = shared.engine.execute_locked(&plan, context, ahead, |documents| {
-            let answer = body(&mut Call { frame, space, known: Known::Documents(documents), random });
-            accessed.note(&plan, documents, answer.is_ok());
-            answer
-        });
-        let executed = executed.await;
-        self.trace_accessed(accessed, &context);
-        match executed {
-            Ok(Executed::Done(reply, committing)) => {
-                self.committing = Some((committing, false));
-                reply
-            }
-            Ok(Executed::WatchFailed) => Reply::NilArray,
-            Err(error) => {
-                if command.effect(frame) != Some(Effect::Read) {
-                    self.replies.note_failed(&error);
-                }
-                txn_error(&error)
-            }
-        }
-    }
-
-    /// A command within TXN.
-    async fn run_in_open(
-        &mut self,
-        locks: &[PlannedLock],
-        command: &'static Command,
-        body: fn(&mut Call<'_>) -> Answer,
-        frame: Frame<'_>,
-        ahead: &mut Ahead,
-    ) -> Reply {
-        let (space, random) = (self.space, self.random_for(command));
-        let hints = self.context().hints;
-        let bytes_max = self.shared.limits.txn_bytes_max;
-        if self.open.hold(frame.args_bytes() + frame.len() * ARG_BYTES_COUNTED) > bytes_max {
-            return Reply::error(format!("LIMIT txn_bytes_max {bytes_max}"));
-        }
-        let Some(transaction) = self.open.transaction() else { return Reply::error("ERR no transaction is open") };
-        transaction.context_mut().hints = hints;
-        let read = |lock: &&PlannedLock| lock.load && !transaction.documents().loaded(lock.key.borrow());
-        let new: SmallVec<[Key; 2]> = locks.iter().filter(read).map(|lock| lock.key.clone()).collect();
-        if let Err(error) = transaction.prepare_command(locks, ahead).await {
-            self.open.abort(&error.to_string(), &self.shared);
-            self.traced.ended(&self.shared, false);
-            return txn_error(&error);
-        }
-        let context = *transaction.context_mut();
-        let documents = transaction.documents_mut();
-        documents.savepoint();
-        let answer = body(&mut Call { frame, space, known: Known::Documents(documents), random });
-        if answer.is_err() {
-            documents.roll_back();
-        }
-        if self.shared.attention.get() & TRACED != 0 {
-            self.traced.reads(&self.shared, locks, documents, &context);
-        }
-        let sizes = new.iter().filter_map(|key| documents.value(key.borrow()).ok().flatten()).map(Value::size);
-        let loaded: usize = sizes.sum();
-        self.committing = Some((transaction.shown(), false));
-        self.open.hold(loaded);
-        answer.unwrap_or_else(|error| error)
     }
 
     /// What the policy is told with the reads of the next command.

@@ -123,6 +123,27 @@ async fn without_a_gate_nothing_is_buffered_and_all_commands_answer() {
 }
 
 #[tokio::test]
+async fn what_is_taken_unseen_answers_null() {
+    let world = world(Faults::default(), |_| ());
+    let mut peer = Peer::new(&world.shared);
+    peer.check(&[("SET n 40", "+OK|"), ("HSET h a 1", ":1|")]).await;
+    world.shared.engine.cache().clear(|_| true);
+    world.set_down(true);
+    assert!(peer.say("INCR n").await.starts_with("-STOREDOWN"));
+    world.reaches(Mode::Failed).await;
+    peer.check(&[("HMSET h b 2", "+OK|"), ("CACHE BLIND ON", "+OK|"), ("INCR n", "$-1|"), ("HGET h b", "$1|2|")]).await;
+    peer.check(&[("CACHE STRICT ON", "+OK|")]).await;
+    assert!(peer.say("INCR n").await.starts_with("-STOREDOWN"), "what is strict is never buffered");
+    peer.check(&[("RESET", "+RESET|")]).await;
+    assert!(peer.say("INCR n").await.starts_with("-STOREDOWN"));
+    peer.check(&[("CACHE BLIND x", "-ERR syntax error|")]).await;
+    world.set_down(false);
+    world.reaches(Mode::Normal).await;
+    peer.check(&[("GET n", "$2|41|"), ("HMGET h a b", "*2|$1|1|$1|2|")]).await;
+    world.gate.validate();
+}
+
+#[tokio::test]
 async fn what_is_malformed_or_too_large_is_refused() {
     let mut peer = Peer::new(&server(|_| {}));
     let ticket = "-ERR a ticket is a whole number from 1 on|";

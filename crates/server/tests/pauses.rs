@@ -9,7 +9,7 @@ use forebay::policy::choose;
 use forebay::runtime::Runtime;
 use forebay::runtime::simulated::{Ended, Simulation};
 use forebay::store::memory::Memory;
-use forebay::txn::{Engine, EngineOptions, TxnLimits};
+use forebay::txn::{Engine, EngineOptions, OnWrite, TxnLimits};
 use forebay_protocol::{Batch, Decoder, Limits};
 use forebay_server::{ServerOptions, Session, Shared};
 use futures_channel::oneshot;
@@ -22,7 +22,14 @@ fn with_server<F: Future<Output = ()> + Send + 'static>(run: impl FnOnce(Arc<Sha
         CacheOptions { budget_bytes: 1 << 20, partitions: 1, policy: choice.policy, policy_values: choice.values };
     let limits = TxnLimits { txn_ms_max: 20_000, txn_idle_ms_max: 5_000, ..TxnLimits::default() };
     let store = Arc::new(Memory::new());
-    let engine = Engine::new(EngineOptions { runtime: runtime.clone(), store, cache, limits, history: None });
+    let engine = Engine::new(EngineOptions {
+        runtime: runtime.clone(),
+        store,
+        cache,
+        limits,
+        on_write: OnWrite::default(),
+        history: None,
+    });
     let shared = Arc::new(Shared::new(ServerOptions::new(engine)));
     assert_eq!(simulation.run(run(shared, runtime)), Ended::Done);
 }

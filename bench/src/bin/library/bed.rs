@@ -9,7 +9,7 @@ use forebay::cache::{CacheOptions, Context};
 use forebay::policy::POLICIES;
 use forebay::runtime::{self, Runtime};
 use forebay::store::Store;
-use forebay::txn::{Ahead, Engine, EngineOptions, Executed, Mode, Plan, PlannedLock, TxnLimits};
+use forebay::txn::{Ahead, Engine, EngineOptions, Executed, Mode, OnWrite, Plan, PlannedLock, TxnLimits};
 use forebay::{Change, Key, Value};
 use forebay_bench::program::process_cpu_seconds;
 use forebay_bench::workload;
@@ -35,7 +35,14 @@ pub fn engine(store: Arc<dyn Store>, budget_bytes: usize) -> Result<Engine, Fail
     let policy = POLICIES.iter().find(|policy| policy.name == "s3-fifo").ok_or("there is no policy s3-fifo")?;
     let cache = CacheOptions { budget_bytes, partitions: 1, policy, policy_values: Vec::new() };
     let limits = TxnLimits::default();
-    Ok(Engine::new(EngineOptions { runtime: runtime(), store, cache, limits, history: None }))
+    Ok(Engine::new(EngineOptions {
+        runtime: runtime(),
+        store,
+        cache,
+        limits,
+        on_write: OnWrite::default(),
+        history: None,
+    }))
 }
 
 /// The key with this number.
@@ -58,6 +65,7 @@ pub fn plan(mut keys: Vec<Key>, mode: Mode, load: bool) -> Plan {
         locks: keys.into_iter().map(|key| PlannedLock { key, mode, load }).collect(),
         watched: Vec::new(),
         strict: false,
+        blind: false,
     }
 }
 

@@ -146,7 +146,7 @@ fn groups(options: &Options, mint: &Mint, payload: &Blob, change: Make) -> Vec<V
             Change::Put(value) => Some(value.clone()),
             _ => None,
         };
-        let writes = vec![Write { key, changes: changes.into(), after }];
+        let writes = vec![Write { key, changes: changes.into(), after, unseen: false }];
         Commit { id: TxnId(mint.next()), version: mint.next(), checks: Vec::new(), writes, strict: false }
     };
     let commits: Vec<Commit> = (0..options.documents).map(commit).collect();

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use forebay::policy::{Choice, POLICIES, choose};
 
 use forebay::outage::OnConflict;
+use forebay::txn::OnWrite;
 
 use super::{Drain, Durability, LogFormat, LogLevel, OnOutage, StoreChoice, Threads};
 
@@ -326,6 +327,8 @@ words!(DrainWord, Drain, "lanes|serial",
 
 words!(OnConflictWord, OnConflict, "quarantine|apply",
     "quarantine" => Quarantine, "apply" => Apply);
+words!(OnWriteWord, OnWrite, "update|invalidate",
+    "update" => Update, "invalidate" => Invalidate);
 
 words!(DurabilityWord, Durability, "always|interval|never",
     "always" => Always, "interval" => Interval, "never" => Never);

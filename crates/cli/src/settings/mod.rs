@@ -17,6 +17,7 @@ use std::path::PathBuf;
 
 use forebay::outage::{BreakerSettings, OnConflict};
 use forebay::policy::{Choice, choose};
+use forebay::txn::OnWrite;
 use forebay::txn::TxnLimits;
 use forebay_server::ServerLimits;
 
@@ -24,7 +25,7 @@ pub use choices::{Drain, Durability, LogFormat, LogLevel, OnOutage, StoreChoice,
 pub use error::SettingsError;
 use form::{
     AddressOrOff, Bytes, Count, CountOrZero, DrainWord, DurabilityWord, FileOrOff, Folder, FolderOrOff, Form,
-    LogFormatWord, LogLevelWord, OnConflictWord, OnOutageWord, PolicyName, Store, Switch, ThreadCount,
+    LogFormatWord, LogLevelWord, OnConflictWord, OnOutageWord, OnWriteWord, PolicyName, Store, Switch, ThreadCount,
 };
 #[cfg(feature = "postgres")]
 use map::Maps;
@@ -89,6 +90,8 @@ pub struct Settings {
     pub drain_per_second_max: u64,
     /// What becomes of those that read what others have changed since.
     pub on_conflict: OnConflict,
+    /// What becomes of the cached copy of what is written.
+    pub on_write: OnWrite,
     /// How long what is cached is served while the database is down, in ms.
     pub stale_on_outage_ms_max: u64,
     /// Every write is kept at first, and carried over when it is this old, in ms; 0: only while the database is down.
@@ -231,6 +234,7 @@ impl Default for Settings {
             drain_workers: 4,
             drain_per_second_max: 20_000,
             on_conflict: OnConflict::Quarantine,
+            on_write: OnWrite::Update,
             stale_on_outage_ms_max: 3_600_000,
             write_back_ms: 0,
             start_in_failed: false,
@@ -301,6 +305,7 @@ form_of! {
     LogFormatWord: LogFormat,
     LogLevelWord: LogLevel,
     OnConflictWord: OnConflict,
+    OnWriteWord: OnWrite,
     OnOutageWord: OnOutage,
     PolicyName: Choice,
     Store: StoreChoice,

@@ -298,7 +298,7 @@ fn unavailable(why: String) -> ReadError {
 
 impl Store for Postgres {
     fn caps(&self) -> Caps {
-        Caps { ordered: false, owned: self.inner.rows.is_none() }
+        Caps { ordered: false, owned: self.inner.rows.is_none(), applies: true }
     }
 
     fn name(&self) -> String {
@@ -342,9 +342,10 @@ impl Store for Postgres {
         Box::pin(async move { asked.await.and_then(|resolved| resolved).map_err(Unavailable) })
     }
 
-    /// Rows of tables that constraints or triggers of their own bind to others are carried over in one order.
+    /// Rows of a table with constraints or triggers of its own are carried over in one order, together with those of
+    /// all tables that foreign keys join to it.
     fn lane(&self, key: &Key) -> Option<u32> {
-        self.inner.rows.as_ref().filter(|rows| !rows.is_independent(key)).map(|_| 0)
+        self.inner.rows.as_ref().and_then(|rows| rows.lane(key))
     }
 
     fn refuses(&self, commit: &Commit) -> Option<String> {

@@ -76,8 +76,12 @@ pub fn add(name: &str, delta: i64) -> Change {
 }
 
 pub fn commit_of(mint: &Mint, writes: &[(&str, Vec<Change>)], checks: &[(&str, Version)]) -> Commit {
-    let write =
-        |(name, changes): &(&str, Vec<Change>)| Write { key: key(name), changes: changes.clone().into(), after: None };
+    let write = |(name, changes): &(&str, Vec<Change>)| Write {
+        key: key(name),
+        changes: changes.clone().into(),
+        after: None,
+        unseen: false,
+    };
     let checks = checks.iter().map(|(name, version)| (key(name), *version)).collect();
     Commit {
         id: TxnId(mint.next()),
@@ -417,4 +421,41 @@ fn a_repeated_commit_is_not_applied_again() {
     commit(&store, &mint, &[("user:1", vec![set("email", "c@d")]), ("user:2", vec![set("email", "a@b")])]);
     let why = refused(&store, &mint, "user:1", vec![set("email", "a@b")]);
     assert!(why.contains("23505"), "{why}");
+}
+
+/// Rows are bound to others by what the catalogue says of their table and of those that foreign keys join to it.
+#[test]
+fn tables_that_foreign_keys_join_are_one_lane() {
+    let tables = "
+        CREATE TABLE plain (id integer PRIMARY KEY, x text NOT NULL, f integer[]);
+        CREATE TABLE checked (id integer PRIMARY KEY, x integer CHECK (x > 0));
+        CREATE TABLE named (id integer PRIMARY KEY, x text UNIQUE);
+        CREATE TABLE partial (id integer PRIMARY KEY, x text); CREATE UNIQUE INDEX ON partial (x) WHERE x <> '';
+        CREATE TABLE ranges (id integer PRIMARY KEY, x int4range, EXCLUDE USING gist (x WITH &&));
+        CREATE TABLE watched (id integer PRIMARY KEY, x text);
+        CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+        CREATE TRIGGER look BEFORE INSERT ON watched FOR EACH ROW EXECUTE FUNCTION look();
+        CREATE TABLE parents (id integer PRIMARY KEY);
+        CREATE TABLE children (id integer PRIMARY KEY, p integer REFERENCES parents);
+        CREATE TABLE lefts (id integer PRIMARY KEY); CREATE TABLE rights (id integer PRIMARY KEY);
+        CREATE TABLE pairs (l integer REFERENCES lefts, r integer REFERENCES rights);
+        CREATE TABLE trees (id integer PRIMARY KEY, up integer REFERENCES trees);
+        CREATE TABLE parts (id integer PRIMARY KEY) PARTITION BY RANGE (id);
+        CREATE TABLE low PARTITION OF parts FOR VALUES FROM (0) TO (9);";
+    let names = [
+        "plain", "checked", "named", "partial", "ranges", "watched", "parents", "children", "lefts", "rights", "trees",
+        "parts", "low",
+    ];
+    let mut maps: Vec<String> = names.iter().map(|name| format!("{name}:{{id}} -> {name}(id)")).collect();
+    maps.push("list:{id} -> plain(id).f as list".into());
+    let world = World::new(tables, &maps.iter().map(String::as_str).collect::<Vec<_>>());
+    let (store, _) = world.open();
+    let lane = |name: &str| store.lane(&key(&format!("{name}:1")));
+    assert_eq!((lane("plain"), lane("list"), lane("nothing")), (None, None, None));
+    let joined = [("parents", "children"), ("lefts", "rights"), ("parts", "low")];
+    joined.iter().for_each(|(one, other)| assert_eq!(lane(one), lane(other), "{one} {other}"));
+    let mut numbers: Vec<u32> = names[1..].iter().map(|name| lane(name).expect(name)).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers.len(), names.len() - 1 - joined.len(), "all others have one of their own");
 }

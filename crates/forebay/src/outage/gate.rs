@@ -14,6 +14,7 @@
 //! up.
 
 mod commits;
+mod operator;
 #[cfg(feature = "testing")]
 mod print;
 mod reads;
@@ -29,7 +30,7 @@ use super::journal::{AppendError, Found, Journal, OpenError};
 use super::lanes::LaneRule;
 use super::mode::{BreakerSettings, Mode};
 use super::pending::{Amount, Buffer};
-use super::record::{Description, Record, Standing};
+use super::record::Description;
 use super::recovery;
 use super::state::{Counts, State};
 use crate::change::Change;
@@ -162,14 +163,13 @@ impl Gate {
     /// Puts a gate before a store. What the journal holds is carried over from now on.
     pub fn open(options: GateOptions) -> Result<Gate, OpenError> {
         let GateOptions { runtime, store, journal, found, settings, mapping, opens_late } = options;
-        let mut buffer = Buffer::new(settings.bytes_max, store.caps().owned, found.next_number);
+        let mut buffer = Buffer::new(settings.bytes_max, store.caps(), found.next_number);
         let mut newest = Version { incarnation: incarnation_of(&found.description), sequence: 0 };
         for pending in found.pending {
             let pending = pending?;
             newest = newest.max(pending.buffered.version);
-            let keys = pending.buffered.writes.iter().map(|write| &write.key);
-            let lanes = settings.lanes.of(&*store, keys);
-            buffer.restore(pending, lanes);
+            let ties = pending.buffered.ties(settings.lanes, &*store);
+            buffer.restore(pending, ties);
         }
         store.keep_ids_from(buffer.oldest_id());
         let mut state = State::new(buffer, settings.breaker, store.incarnation());
@@ -215,16 +215,6 @@ impl Gate {
         let was = state.suspended.take().is_some();
         self.inner.settle(&mut state);
         was
-    }
-
-    /// Has quarantined transactions tried again: this one, or all. Answers how many.
-    pub fn retry(&self, number: Option<u64>) -> usize {
-        self.inner.retry(number)
-    }
-
-    /// Gives a quarantined transaction up, for `reason`; false if it is not quarantined.
-    pub async fn give_up(&self, number: u64, reason: &str) -> Result<bool, AppendError> {
-        self.inner.give_up(number, reason).await
     }
 
     /// Looks at what is buffered.
@@ -329,44 +319,6 @@ impl Inner {
         let since = self.runtime.elapsed().saturating_sub(state.since).as_secs();
         let why = if state.reads.is_open() { state.reads.why() } else { state.writes.why() };
         Unavailable(format!("{what}, store unreachable for {since} s ({why})"))
-    }
-
-    fn retry(&self, number: Option<u64>) -> usize {
-        let mut state = self.state();
-        let numbers = match number {
-            Some(number) => vec![number],
-            None => state.buffer.quarantine_list().into_iter().map(|(number, _)| number).collect(),
-        };
-        let mut tried = 0;
-        for number in numbers {
-            if state.buffer.retry(number) {
-                tried += 1;
-                drop(self.journal.append(Record::Retried { number }));
-            }
-        }
-        self.settle(&mut state);
-        tried
-    }
-
-    async fn give_up(&self, number: u64, reason: &str) -> Result<bool, AppendError> {
-        let noted = {
-            let state = self.state();
-            if !matches!(state.buffer.standing(number), Some(Standing::Quarantined(_))) {
-                return Ok(false);
-            }
-            self.journal.append(Record::Dropped { number, reason: reason.to_owned() })
-        };
-        // Before anything is written in its place: a restart must not bring it back.
-        noted.await?;
-        self.journal.flush().await?;
-        let mut state = self.state();
-        let Some(keys) = state.buffer.give_up(number) else { return Ok(false) };
-        tracing::warn!(number, reason, "a buffered transaction was given up by an operator");
-        state.tickets.dropped(number, reason);
-        state.counts.dropped += 1;
-        state.invalidate(keys);
-        self.settle(&mut state);
-        Ok(true)
     }
 }
 

@@ -3,13 +3,17 @@
 //! Documents of a relational store are not independent: one transaction frees a unique name and the next one takes it;
 //! a child is inserted behind its parent. So tables that constraints join form one lane ([`Lane::Together`]), applied
 //! strictly in order. Where nothing but the key binds documents, they are spread over [`HASH_LANES`] lanes by their
-//! keys, and only a transaction over several of these joins them, for as long as it is on its way.
+//! keys. A transaction over several lanes joins them for as long as it is on its way, also where it has only read: what
+//! it has read must still be so when it is applied, and later transactions of our own must not change it before.
+//!
+//! Lanes follow from the store's tables alone and are not journaled: they are found anew when the journal is read.
 
 use smallvec::SmallVec;
 
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::store::Store;
+use crate::version::Version;
 
 /// Lanes over which independent documents are spread.
 pub const HASH_LANES: u16 = 64;
@@ -33,9 +37,26 @@ pub struct LaneRule {
     pub serial: bool,
 }
 
+/// What a transaction has to do with others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ties {
+    /// Its lanes.
+    pub lanes: Lanes,
+}
+
 impl LaneRule {
-    /// The lanes of a transaction that writes `keys`.
-    pub fn of<'a>(self, store: &dyn Store, keys: impl Iterator<Item = &'a Key>) -> Lanes {
+    /// What a transaction that writes `written` and has read `checks` has to do with others.
+    pub fn ties<'a>(
+        self,
+        store: &dyn Store,
+        written: impl Iterator<Item = &'a Key>,
+        checks: &'a [(Key, Version)],
+    ) -> Ties {
+        Ties { lanes: self.lanes(store, written.chain(checks.iter().map(|(key, _)| key))) }
+    }
+
+    /// The lanes of `keys`.
+    pub fn lanes<'a>(self, store: &dyn Store, keys: impl Iterator<Item = &'a Key>) -> Lanes {
         let mut lanes: Lanes = keys.map(|key| self.of_one(store, key)).collect();
         lanes.sort_unstable();
         lanes.dedup();

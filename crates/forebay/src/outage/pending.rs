@@ -16,6 +16,7 @@ mod aside;
 mod charge;
 mod drain;
 mod known;
+mod look;
 #[cfg(feature = "testing")]
 mod print;
 
@@ -25,13 +26,13 @@ use hashbrown::HashMap;
 
 use charge::{entry_bytes, row_bytes};
 
-use super::lanes::{Lane, Lanes};
+use super::lanes::{Lane, Lanes, Ties};
 use super::record::{Buffered, Record};
 use crate::change::{Change, compact};
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::read::Read;
-use crate::store::{Commit, Write};
+use crate::store::{Caps, Commit, Write};
 use crate::value::Value;
 use crate::version::{TxnId, Version};
 
@@ -54,7 +55,7 @@ pub struct Full {
 pub struct Buffer {
     bytes_max: usize,
     /// Only we write to the store, and it takes the documents as we computed them.
-    owned: bool,
+    computed: bool,
     next_number: u64,
     entries: BTreeMap<u64, Entry>,
     rows: HashMap<Key, Row, foldhash::quality::RandomState>,
@@ -69,7 +70,7 @@ pub struct Buffer {
 #[derive(Debug)]
 struct Entry {
     buffered: Buffered,
-    lanes: Lanes,
+    ties: Ties,
     stage: Stage,
     bytes: usize,
 }
@@ -157,10 +158,10 @@ pub struct Amount {
 
 impl Buffer {
     /// Nothing, and room for `bytes_max`.
-    pub fn new(bytes_max: usize, owned: bool, next_number: u64) -> Buffer {
+    pub fn new(bytes_max: usize, caps: Caps, next_number: u64) -> Buffer {
         Buffer {
             bytes_max,
-            owned,
+            computed: caps.owned && !caps.applies,
             next_number: next_number.max(1),
             entries: BTreeMap::new(),
             rows: HashMap::default(),
@@ -177,7 +178,7 @@ impl Buffer {
     pub fn take(
         &mut self,
         commit: &Commit,
-        lanes: Lanes,
+        ties: Ties,
         sent: bool,
         merge: bool,
         now_ms: u64,
@@ -190,7 +191,7 @@ impl Buffer {
         }
         // A document with a queue was read from it, so its version is not the store's.
         buffered.checks.retain(|(key, _)| !self.rows.contains_key(key));
-        let replaces = if merge && !sent { self.mergeable(&buffered, &lanes) } else { None };
+        let replaces = if merge && !sent { self.mergeable(&buffered, &ties.lanes) } else { None };
         if let Some(old) = replaces.and_then(|old| self.entries.get(&old)) {
             let changes = old.buffered.writes.iter().flat_map(|write| write.changes.iter().cloned());
             let written = &mut buffered.writes[0];
@@ -205,7 +206,7 @@ impl Buffer {
             let carried = |number: &u64| self.entries.get(number).is_some_and(|entry| entry.stage == Stage::Carried);
             let mut before = self.rows.get(&write.key).into_iter().flat_map(|row| row.queue.iter().rev());
             let first = before.find(|number| replaces != Some(**number)).is_none_or(carried);
-            if first && !stands_alone(&buffered.writes[at].changes) {
+            if first && !write.unseen && !stands_alone(&buffered.writes[at].changes) {
                 let value = write.after.clone().map(Value::compact);
                 buffered.known.push((write.key.clone(), Read { value, version: commit.version }));
             }
@@ -231,13 +232,13 @@ impl Buffer {
             Some(old) => Record::Merged { into: buffered.clone(), from: vec![old] },
             None => Record::Buffered(buffered.clone()),
         };
-        self.insert(Entry { buffered, lanes, stage: Stage::Writing { replaces }, bytes });
+        self.insert(Entry { buffered, ties, stage: Stage::Writing { replaces }, bytes });
         Ok((number, record))
     }
 
     fn insert(&mut self, entry: Entry) {
         let number = entry.buffered.number;
-        for lane in &entry.lanes {
+        for lane in &entry.ties.lanes {
             let state = self.lanes.entry(*lane).or_default();
             if !(state.busy && mutation::on(Fault::LaneForgotten)) {
                 state.waiting.insert(number);
@@ -281,7 +282,7 @@ impl Buffer {
         for write in after {
             if let Some(row) = self.rows.get_mut(&write.key) {
                 self.bytes -= row.bytes;
-                row.latest = Some(write.after.clone().map(Value::compact));
+                row.latest = (!write.unseen).then(|| write.after.clone().map(Value::compact));
                 row.version = version;
                 row.recharge(&write.key);
                 self.bytes += row.bytes;
@@ -300,7 +301,7 @@ impl Buffer {
         };
         let rows = entry.buffered.writes.iter().filter_map(|write| self.rows.get(&write.key));
         let behind = self.quarantined > 0 && rows.flat_map(|row| &row.queue).any(stuck);
-        let lanes = entry.lanes.clone();
+        let lanes = entry.ties.lanes.clone();
         if let Some(entry) = self.entries.get_mut(&number) {
             self.behind -= usize::from(entry.stage == Stage::Behind);
             self.behind += usize::from(behind);
@@ -340,7 +341,7 @@ impl Buffer {
             Stage::Behind => self.behind -= 1,
             _ => {}
         }
-        for lane in &entry.lanes {
+        for lane in &entry.ties.lanes {
             if let Some(state) = self.lanes.get_mut(lane) {
                 state.waiting.remove(&number);
                 if state.waiting.is_empty() && !state.busy {
@@ -373,7 +374,7 @@ impl Buffer {
 
     fn forget_idle_lanes(&mut self, number: u64) {
         let Some(entry) = self.entries.get(&number) else { return };
-        for lane in entry.lanes.clone() {
+        for lane in entry.ties.lanes.clone() {
             if self.lanes.get(&lane).is_some_and(|state| state.waiting.is_empty() && !state.busy) {
                 self.lanes.remove(&lane);
             }
@@ -404,74 +405,15 @@ impl Buffer {
         lanes.iter().map(count).max().unwrap_or(0)
     }
 
-    /// Whether a transaction that writes `keys` in `lanes` has to queue: something waits there that it must not
-    /// overtake, quarantined or not.
+    /// Whether nothing is buffered.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Whether a transaction that writes in `lanes` and has `keys` written or read has to queue: something waits there
+    /// that it must not overtake, or that it has read already, quarantined or not.
     pub fn must_queue<'a>(&self, lanes: &[Lane], mut keys: impl Iterator<Item = &'a Key>) -> bool {
         lanes.iter().any(|lane| self.lanes.contains_key(lane)) || keys.any(|key| self.rows.contains_key(key))
-    }
-
-    /// The oldest id that may still be sent: the store must not forget it, nor any behind it.
-    pub fn oldest_id(&self) -> Option<TxnId> {
-        self.ids.first().copied()
-    }
-
-    /// When the oldest transaction was buffered, ms since the Unix epoch.
-    pub fn oldest_ms(&self) -> Option<u64> {
-        self.entries.values().next().map(|entry| entry.buffered.buffered_at_ms)
-    }
-
-    /// How much there is.
-    pub fn amount(&self) -> Amount {
-        Amount {
-            transactions: self.entries.len(),
-            waiting: self.entries.len() - self.quarantined - self.behind,
-            quarantined: self.quarantined,
-            documents: self.rows.len(),
-            bytes: self.bytes,
-        }
-    }
-
-    /// The numbers of at most `limit` transactions that wait for `key`, or of all, behind `after`.
-    pub fn numbers(&self, key: Option<&Key>, after: u64, limit: usize) -> Vec<u64> {
-        match key {
-            Some(key) => {
-                let queue = self.rows.get(key).into_iter().flat_map(|row| row.queue.iter().copied());
-                queue.filter(|number| *number > after).take(limit).collect()
-            }
-            None => self.entries.range(after + 1..).map(|(number, _)| *number).take(limit).collect(),
-        }
-    }
-
-    /// Transaction `number`, as it was buffered.
-    pub fn buffered(&self, number: u64) -> Option<&Buffered> {
-        self.entries.get(&number).map(|entry| &entry.buffered)
-    }
-
-    /// Panics if it contradicts itself; for tests.
-    pub fn validate(&self) {
-        let entries: usize = self.entries.values().map(|entry| entry.bytes).sum();
-        let rows: usize = self.rows.values().map(|row| row.bytes).sum();
-        assert_eq!(self.bytes, entries + rows, "bytes");
-        for (key, row) in &self.rows {
-            assert!(!row.queue.is_empty() && row.queue.iter().is_sorted(), "the queue of {key}: {:?}", row.queue);
-            assert_eq!(row.bytes, row.charge(key), "{key}");
-            let writes = |number: &u64| self.entries[number].buffered.writes.iter().any(|write| write.key == *key);
-            assert!(row.queue.iter().all(writes), "{key} is queued for what writes it");
-        }
-        for (number, entry) in &self.entries {
-            let waits = !matches!(entry.stage, Stage::Behind | Stage::Quarantined(_));
-            for lane in &entry.lanes {
-                let queued = self.lanes.get(lane).is_some_and(|state| state.waiting.contains(number));
-                assert_eq!(waits, queued, "{number} {:?} in {lane:?}", entry.stage);
-            }
-            for write in &entry.buffered.writes {
-                assert!(self.rows[&write.key].queue.contains(number), "{number} in the queue of {}", write.key);
-            }
-        }
-        let quarantined = self.entries.values().filter(|entry| matches!(entry.stage, Stage::Quarantined(_))).count();
-        assert_eq!(self.quarantined, quarantined);
-        assert_eq!(self.behind, self.entries.values().filter(|entry| entry.stage == Stage::Behind).count());
-        assert_eq!(self.ids.len(), self.entries.len());
     }
 }
 

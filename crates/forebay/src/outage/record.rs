@@ -2,10 +2,11 @@
 
 use std::fmt;
 
+use super::lanes::{LaneRule, Ties};
 use crate::change::Change;
 use crate::key::Key;
 use crate::read::Read;
-use crate::store::{Commit, Write};
+use crate::store::{Commit, Store, Write};
 use crate::value::Blob;
 use crate::version::{TxnId, Version};
 
@@ -174,12 +175,18 @@ impl Buffered {
         }
     }
 
+    /// What it has to do with others.
+    pub fn ties(&self, rule: LaneRule, store: &dyn Store) -> Ties {
+        rule.ties(store, self.writes.iter().map(|write| &write.key), &self.checks)
+    }
+
     /// The commit that applies it. What the documents are afterwards is not known.
     pub fn to_commit(&self) -> Commit {
         let write = |written: &Written| Write {
             key: written.key.clone(),
             changes: written.changes.clone().into(),
             after: None,
+            unseen: false,
         };
         Commit {
             id: self.id,

@@ -14,7 +14,7 @@ use super::gate::{Inner, OnConflict};
 use super::journal::AppendError;
 use super::mode::Mode;
 use super::pending::{BATCH_COMMITS_MAX, Batch, Work};
-use super::record::{Buffered, Record};
+use super::record::Record;
 use super::state::State;
 use crate::error::Unavailable;
 use crate::key::Key;
@@ -141,10 +141,7 @@ impl Inner {
         state.incarnation = incarnation;
         self.describe();
         if std::mem::take(&mut state.opens_late) {
-            let lanes = |buffered: &Buffered| {
-                self.settings.lanes.of(&*self.store, buffered.writes.iter().map(|write| &write.key))
-            };
-            return state.buffer.sort_into_lanes(lanes);
+            return state.buffer.tie_anew(|buffered| buffered.ties(self.settings.lanes, &*self.store));
         }
         if state.buffer.amount().transactions == 0 {
             return;

@@ -207,7 +207,7 @@ mod tests {
                 async move { if there { Ok(Arc::new(Memory::new()) as Arc<dyn Store>) } else { Err("no".into()) } },
             )
         };
-        let caps = Caps { ordered: false, owned: true };
+        let caps = Caps { ordered: false, owned: true, applies: true };
         let late = Late::new(caps, "pg".into(), "not yet".into(), Box::new(open));
         let key = Key::new(0, b"k");
         let get = |late: &Late| late.get(std::slice::from_ref(&key)).now_or_never().expect("at once");

@@ -179,7 +179,7 @@ impl State {
 
 impl Store for Memory {
     fn caps(&self) -> Caps {
-        Caps { ordered: true, owned: true }
+        Caps { ordered: true, owned: true, applies: false }
     }
 
     fn name(&self) -> String {

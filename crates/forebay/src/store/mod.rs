@@ -66,6 +66,9 @@ pub struct Write {
     /// The document afterwards, computed under the lock by applying `changes`; a store may take it instead of applying
     /// them again. It is exact for stores that forebay owns.
     pub after: Option<Value>,
+    /// Nobody knew the document when it was changed: `after` is what the changes make of none, and says nothing. Only
+    /// for stores that apply changes ([`Caps::applies`]), and for the outage's gate.
+    pub unseen: bool,
 }
 
 /// How a commit ended.
@@ -146,6 +149,8 @@ pub struct Caps {
     pub ordered: bool,
     /// Nobody else writes to it: it behaves as Redis does: FLUSHDB clears it, EXPIRE deletes.
     pub owned: bool,
+    /// It applies changes to what it holds by then, and says what came of it: it needs no [`Write::after`].
+    pub applies: bool,
 }
 
 /// Bytes of names with which an answer to [`Store::scan`] or [`Store::expired`] ends, whatever its limit.

@@ -152,7 +152,7 @@ pub fn write(key: &Key, before: Option<&Value>, changes: Vec<Change>) -> Write {
     if let Err(error) = apply_all(&mut after, &changes) {
         panic!("the changes don't fit {key}: {error}");
     }
-    Write { key: key.clone(), changes: changes.into(), after }
+    Write { key: key.clone(), changes: changes.into(), after, unseen: false }
 }
 
 struct Unpark(Thread);

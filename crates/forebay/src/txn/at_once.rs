@@ -11,7 +11,7 @@ use super::documents::Documents;
 use super::group::Now;
 use super::history::Record;
 use super::placed::Caching;
-use super::{Engine, Inner, TxnError, Wanted};
+use super::{Engine, Inner, OnWrite, TxnError, Wanted};
 use crate::cache::{Context, Look};
 use crate::key::KEY_BYTES_MAX;
 use crate::store::Commit;
@@ -72,7 +72,9 @@ impl Engine {
             table.half_done = true;
             guard.armed.set(true);
             let commit = Commit { id: TxnId(version), version, checks: Vec::new(), writes, strict: false };
-            let now = inner.committer.apply_now(commit, Caching { uncached: false, context: *context });
+            let now = inner
+                .committer
+                .apply_now(commit, Caching { uncached: inner.on_write == OnWrite::Invalidate, context: *context });
             table.half_done = matches!(now, Now::Unknown);
             now
         };

@@ -1,9 +1,12 @@
 //! The documents that a transaction has read and changed: what commands work on. Reading them asks nobody; they were
 //! loaded before. Changes stay here until the commit.
 
-use std::fmt;
-use std::sync::{Arc, OnceLock};
+mod clock;
 
+use std::fmt;
+use std::sync::Arc;
+
+use clock::Clock;
 use smallvec::SmallVec;
 use thiserror::Error;
 
@@ -13,7 +16,7 @@ use crate::mutation::{self, Fault};
 use crate::read::Read;
 use crate::runtime::Runtime;
 use crate::store::{Store, Write};
-use crate::value::{Bytes, Data, Value};
+use crate::value::{Data, Value};
 use crate::version::Version;
 
 /// Documents above which look-ups go through an index.
@@ -65,25 +68,6 @@ pub struct Documents {
     fresh_before: usize,
 }
 
-/// The transaction's one reading of the wall clock. Most have no use for it, so it is read when it is first asked for.
-#[derive(Default)]
-struct Clock {
-    now_ms: OnceLock<u64>,
-    runtime: Option<Runtime>,
-}
-
-impl Clock {
-    fn now_ms(&self) -> u64 {
-        *self.now_ms.get_or_init(|| self.runtime.as_ref().map_or(0, Runtime::now_ms))
-    }
-}
-
-impl fmt::Debug for Clock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.now_ms.fmt(f)
-    }
-}
-
 #[derive(Debug)]
 struct Document {
     key: Key,
@@ -91,6 +75,8 @@ struct Document {
     base: Option<Read>,
     current: Option<Value>,
     changes: Changes,
+    /// Nobody could say what it holds: `current` is what `changes` make of nothing.
+    unseen: bool,
     /// The savepoint since which it was changed, and its place in `undo`.
     saved: (u64, usize),
 }
@@ -99,22 +85,29 @@ struct Document {
 struct Before {
     index: usize,
     current: Option<Value>,
+    unseen: bool,
     /// How many changes there were.
     changes: usize,
     /// The changes themselves, if a blind write has taken their place.
     replaced: Option<Changes>,
 }
 
+impl Document {
+    /// Of which nothing is known.
+    fn new(key: Key) -> Document {
+        Document { key, base: None, current: None, changes: Changes::new(), unseen: false, saved: (0, 0) }
+    }
+}
+
 impl Documents {
     /// No documents, at the moment that counts for expiry in this transaction.
     pub fn new(now_ms: u64) -> Documents {
-        Documents { clock: Clock { now_ms: now_ms.into(), runtime: None }, ..Documents::default() }
+        Documents { clock: Clock::at(now_ms), ..Documents::default() }
     }
 
     /// No documents; that moment will be the one at which it is first asked for.
     pub(super) fn with_clock(runtime: &Runtime) -> Documents {
-        let clock = Clock { now_ms: OnceLock::new(), runtime: Some(runtime.clone()) };
-        Documents { clock, ..Documents::default() }
+        Documents { clock: Clock::of(runtime), ..Documents::default() }
     }
 
     /// The same, in front of a store that others write to: documents there are records.
@@ -153,7 +146,7 @@ impl Documents {
 
     /// Sets that moment; to be called before anything is loaded.
     pub(super) fn set_now(&mut self, now_ms: u64) {
-        self.clock.now_ms = now_ms.into();
+        self.clock.set(now_ms);
     }
 
     /// From now on changes are refused.
@@ -189,8 +182,25 @@ impl Documents {
     pub fn loaded(&self, key: KeyRef<'_>) -> bool {
         self.position(key).is_some_and(|at| {
             let document = &self.list[at];
-            document.base.is_some() || (!document.changes.is_empty() && self.text_set(document).is_none())
+            document.base.is_some() || !(document.changes.is_empty() || document.unseen)
         })
+    }
+
+    /// Takes in that nobody can say what `key` holds: it can be changed, by what does not look.
+    pub(super) fn load_unseen(&mut self, key: Key) {
+        if self.position(key.borrow()).is_none() {
+            self.push(Document { unseen: true, ..Document::new(key) });
+        }
+    }
+
+    /// Whether anything is.
+    pub fn any_unseen(&self) -> bool {
+        self.list.iter().any(|document| document.unseen)
+    }
+
+    /// Whether `key` is changed without being known: what is read of it is not what it holds.
+    pub fn unseen(&self, key: KeyRef<'_>) -> bool {
+        self.position(key).is_some_and(|at| self.list[at].unseen)
     }
 
     /// Takes in what cache or store says of `key`.
@@ -199,37 +209,23 @@ impl Documents {
         let current = read.value.clone().filter(|value| !expires(value));
         match self.position(key.borrow()) {
             Some(at) if self.list[at].changes.is_empty() => {
+                self.list[at].unseen = false;
                 (self.list[at].base, self.list[at].current) = (Some(read), current);
             }
+            // Changed unseen, and seen now.
+            Some(at) if self.list[at].unseen => {
+                let mut seen = current;
+                if apply_all(&mut seen, &self.list[at].changes).is_ok() {
+                    self.remember(at);
+                    let document = &mut self.list[at];
+                    (document.base, document.current, document.unseen) = (Some(read), seen, false);
+                }
+            }
             // Own writes come first.
-            Some(at) => {
-                self.list[at].base = Some(read);
-                self.spell_out(at, current);
-            }
+            Some(at) => self.list[at].base = Some(read),
             None => {
-                self.push(Document { key, base: Some(read), current, changes: Changes::new(), saved: (0, 0) });
+                self.push(Document { base: Some(read), current, ..Document::new(key) });
             }
-        }
-    }
-
-    /// The text that a record was set by, of which nothing else is known: it changes the fields that it names only.
-    fn text_set<'a>(&self, document: &'a Document) -> Option<&'a Bytes> {
-        match document.changes.as_slice() {
-            [Change::Put(Value { data: Data::Bytes(text), .. })] if self.fronted.is_some() => Some(text),
-            _ => None,
-        }
-    }
-
-    /// A record that was set by a text before anything was known of it: now its fields can be told.
-    fn spell_out(&mut self, at: usize, base: Option<Value>) {
-        let document = &self.list[at];
-        let (Some(fronted), Some(text)) = (&self.fronted, self.text_set(document)) else { return };
-        let Some(Ok(changes)) = fronted.0.changes_of_text(document.key.borrow(), text) else { return };
-        let mut current = base;
-        // What does not fit is refused by the store, with the reason.
-        if apply_all(&mut current, &changes).is_ok() {
-            self.remember(at);
-            (self.list[at].current, self.list[at].changes) = (current, changes.into());
         }
     }
 
@@ -254,11 +250,13 @@ impl Documents {
         if self.read_only {
             return Err(DocumentError::ReadOnly);
         }
-        if let (Some(fronted), Change::Put(Value { data: Data::Bytes(text), .. })) = (&self.fronted, &change)
-            && self.position(key).is_some_and(|at| self.list[at].base.is_some())
+        if let (Some(fronted), Change::Put(Value { data: Data::Bytes(text), expires_at_ms: None })) =
+            (&self.fronted, &change)
             && let Some(changes) = fronted.0.changes_of_text(key, text)
         {
             let changes = changes.map_err(DocumentError::Refused)?;
+            // The text of a record says nothing of the fields that it does not name.
+            self.load_unseen(key.to_key());
             return changes.into_iter().try_for_each(|change| self.change(key, change));
         }
         let blind = matches!(change, Change::Put(_) | Change::Delete);
@@ -268,13 +266,7 @@ impl Documents {
                 at
             }
             None if blind => {
-                let at = self.push(Document {
-                    key: key.to_key(),
-                    base: None,
-                    current: None,
-                    changes: Changes::new(),
-                    saved: (0, 0),
-                });
+                let at = self.push(Document::new(key.to_key()));
                 self.remember(at);
                 at
             }
@@ -295,6 +287,7 @@ impl Documents {
         }
         if blind {
             // Nothing that came before shows any more.
+            document.unseen = false;
             let replaced = std::mem::take(&mut document.changes);
             let before = self.undo.as_mut().and_then(|undo| undo.get_mut(document.saved.1));
             if let Some(before) = before.filter(|before| before.replaced.is_none()) {
@@ -319,8 +312,8 @@ impl Documents {
             return;
         }
         document.saved = (self.savepoint, undo.len());
-        let (current, changes) = (document.current.clone(), document.changes.len());
-        undo.push(Before { index: at, current, changes, replaced: None });
+        let (current, changes, unseen) = (document.current.clone(), document.changes.len(), document.unseen);
+        undo.push(Before { index: at, current, unseen, changes, replaced: None });
     }
 
     /// Undoes all changes since the savepoint.
@@ -328,7 +321,7 @@ impl Documents {
         self.fresh_until.truncate(self.fresh_before);
         for before in self.undo.take().unwrap_or_default() {
             let document = &mut self.list[before.index];
-            document.current = before.current;
+            (document.current, document.unseen) = (before.current, before.unseen);
             if let Some(replaced) = before.replaced {
                 document.changes = replaced;
             }
@@ -353,6 +346,7 @@ impl Documents {
             key: document.key.clone(),
             changes: std::mem::take(&mut document.changes),
             after: document.current.clone(),
+            unseen: document.unseen,
         };
         changed.map(write).collect()
     }
@@ -382,6 +376,24 @@ mod tests {
 
     fn add(delta: i64) -> Change {
         Change::AddInteger { field: None, delta }
+    }
+
+    #[test]
+    fn what_nobody_knows_is_changed_unseen_until_it_is_seen() {
+        let mut documents = Documents::new(10);
+        documents.load_unseen(key("a"));
+        assert!(!documents.loaded(key("a").borrow()) && documents.any_unseen());
+        documents.change(key("a").borrow(), add(2)).unwrap();
+        assert!(!documents.loaded(key("a").borrow()), "its own changes do not make it known");
+        documents.savepoint();
+        documents.change(key("a").borrow(), Change::Put(Value::bytes(*b"7"))).unwrap();
+        assert!(documents.loaded(key("a").borrow()) && !documents.any_unseen());
+        documents.roll_back();
+        assert!(documents.unseen(key("a").borrow()));
+        documents.load(key("a"), read("40", None));
+        assert_eq!(documents.value(key("a").borrow()).unwrap(), Some(&Value::bytes(*b"42")));
+        let writes = documents.take_writes();
+        assert!(!writes[0].unseen && writes[0].changes.as_slice() == [add(2)]);
     }
 
     #[test]

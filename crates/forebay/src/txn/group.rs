@@ -403,11 +403,11 @@ impl Committer {
         for (mut placed, changed, ticket) in group {
             let version = placed.commit.version;
             for write in mem::take(&mut placed.commit.writes) {
-                let Write { key, after, .. } = write;
+                let Write { key, after, unseen, .. } = write;
                 let actual = changed.iter().find(|(changed, _)| *changed == key).map(|(_, read)| read.clone());
                 // Where others write too, only the store can say what came of it: without that the key leaves the
                 // cache.
-                let known = actual.or_else(|| owned.then_some(Read { value: after, version }));
+                let known = actual.or_else(|| (owned && !unseen).then_some(Read { value: after, version }));
                 let read = known.filter(|_| !placed.caching.uncached);
                 let at = last.set(key, read);
                 match contexts.get_mut(at) {

@@ -15,7 +15,7 @@ use super::history::Record;
 use super::locks::{Mode, Owner, Pending};
 use super::placed::Caching;
 use super::settled::{Landed, Settled, Settlement};
-use super::{Inner, Plan, PlannedLock, TxnError, Watched};
+use super::{Inner, OnWrite, Plan, PlannedLock, TxnError, Watched};
 use crate::cache::{AccessKind, Begin, Context, Fill, Follow};
 use crate::change::Change;
 use crate::key::Key;
@@ -58,6 +58,8 @@ pub struct Transaction {
     uncached: bool,
     /// What it writes must not be kept for later.
     strict: bool,
+    /// What can't be loaded may be changed unseen.
+    blind: bool,
 }
 
 /// The keys that a transaction has locked, or asked for.
@@ -209,6 +211,7 @@ impl Transaction {
         }
         let began = inner.history.as_ref().map(|history| history.tick());
         let incarnation = inner.mint.incarnation();
+        let uncached = inner.on_write == OnWrite::Invalidate;
         Transaction {
             inner,
             owner,
@@ -221,8 +224,9 @@ impl Transaction {
             began,
             incarnation,
             handed_over: false,
-            uncached: false,
+            uncached,
             strict: false,
+            blind: false,
         }
     }
 
@@ -241,6 +245,11 @@ impl Transaction {
         self.strict = strict;
     }
 
+    /// Has the next commands change unseen what they can't load.
+    pub fn set_blind(&mut self, blind: bool) {
+        self.blind = blind;
+    }
+
     /// The context that the policy is told with the reads that follow.
     pub fn context_mut(&mut self) -> &mut Context {
         &mut self.context
@@ -249,7 +258,7 @@ impl Transaction {
     /// Locks and loads what `plan` says; false if a watched key has changed. After an error the transaction is to be
     /// dropped.
     pub(super) async fn prepare(&mut self, plan: &Plan, ahead: &mut Ahead) -> Result<bool, TxnError> {
-        self.strict = plan.strict;
+        (self.strict, self.blind) = (plan.strict, plan.blind);
         for lock in &plan.locks {
             self.lock(&lock.key, lock.mode).await?;
         }
@@ -290,7 +299,15 @@ impl Transaction {
             }
         }
         while !missing.is_empty() {
-            missing = self.fetch(missing).await?;
+            let asked = self.blind.then(|| missing.clone());
+            missing = match (self.fetch(missing).await, asked) {
+                (Err(TxnError::StoreDown(_)), Some(unseen)) => {
+                    let unknown = unseen.into_iter().filter(|key| !self.documents.loaded(key.borrow()));
+                    unknown.collect::<Vec<_>>().into_iter().for_each(|key| self.documents.load_unseen(key));
+                    break;
+                }
+                (fetched, _) => fetched?,
+            };
         }
         if mutation::on(Fault::AbsentNotLocked) {
             let absent = self.documents.reads().filter(|(_, _, present)| !present).map(|(key, ..)| key.clone());

@@ -36,7 +36,7 @@ pub use group::GROUP_COMMITS_MAX;
 pub use limits::TxnLimits;
 pub use locking::{Committing, Transaction, TxnKind};
 pub use locks::Mode;
-pub use plan::{Plan, PlannedLock, Wanted, Watched};
+pub use plan::{OnWrite, Plan, PlannedLock, Wanted, Watched};
 pub use published::Published;
 pub use settled::{Landed, Settlement};
 
@@ -102,6 +102,8 @@ pub struct EngineOptions {
     pub cache: CacheOptions,
     /// Limits of transactions.
     pub limits: TxnLimits,
+    /// What becomes of the cached copy of what is written.
+    pub on_write: OnWrite,
     /// Records what transactions read and write, for tests.
     pub history: Option<Arc<History>>,
 }
@@ -120,6 +122,7 @@ struct Inner {
     committer: Arc<Committer>,
     mint: Arc<Mint>,
     limits: TxnLimits,
+    on_write: OnWrite,
     next_owner: AtomicU64,
     /// The store commits without a wait.
     at_once: bool,
@@ -133,7 +136,7 @@ struct Inner {
 impl Engine {
     /// An engine with an empty cache: after a crash nothing old is served (DeToX, section 7.1).
     pub fn new(options: EngineOptions) -> Engine {
-        let EngineOptions { runtime, store, cache, limits, history } = options;
+        let EngineOptions { runtime, store, cache, limits, on_write, history } = options;
         let (cache, at_once) = (Cache::new(&cache), store.commits_now());
         let locks = Arc::new(Locks::default());
         let newest = Version { incarnation: store.incarnation(), sequence: store.minted() };
@@ -148,6 +151,7 @@ impl Engine {
             committer: Arc::new(committer),
             mint,
             limits,
+            on_write,
             next_owner: AtomicU64::new(1),
             at_once,
             fronted,

@@ -5,6 +5,16 @@ use super::locks::Mode;
 use crate::key::{Key, KeyRef};
 use crate::version::Version;
 
+/// What becomes of the cached copy of what is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnWrite {
+    /// The new one takes its place.
+    #[default]
+    Update,
+    /// It leaves the cache; who reads next asks the store.
+    Invalidate,
+}
+
 /// What is to be locked and loaded for one run of a command or script.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
@@ -14,6 +24,8 @@ pub struct Plan {
     pub watched: Vec<Watched>,
     /// What it writes must be in the store, not kept for later, when it is answered.
     pub strict: bool,
+    /// What can't be loaded because the store is away is changed unseen.
+    pub blind: bool,
 }
 
 /// One key of a plan.

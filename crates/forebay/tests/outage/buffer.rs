@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use forebay::change::{Change, apply_all};
-use forebay::outage::lanes::{Lane, Lanes};
+use forebay::outage::lanes::{Lane, Lanes, Ties};
 use forebay::outage::pending::{BATCH_COMMITS_MAX, Batch, Buffer, Merged, Work};
-use forebay::store::{Commit, Write};
+use forebay::store::{Caps, Commit, Write};
 use forebay::{Key, Read, TxnId, Value, Version};
 use proptest::prelude::*;
 
@@ -21,12 +21,12 @@ fn version(sequence: u64) -> Version {
 }
 
 /// Keys 0..3 share nothing, the others are one table.
-fn lanes_of(keys: &[usize]) -> Lanes {
+fn ties_of(keys: &[usize]) -> Ties {
     let lane = |key: &usize| if *key < 3 { Lane::Hashed(*key as u16) } else { Lane::Together(7) };
     let mut lanes: Lanes = keys.iter().map(lane).collect();
     lanes.sort_unstable();
     lanes.dedup();
-    lanes
+    Ties { lanes }
 }
 
 #[derive(Clone, Debug)]
@@ -104,7 +104,7 @@ struct World {
 impl World {
     fn new() -> World {
         World {
-            buffer: Buffer::new(1 << 20, true, 1),
+            buffer: Buffer::new(1 << 20, Caps { ordered: false, owned: true, applies: false }, 1),
             store: (0..KEYS).map(|key| (key, Value::bytes(*b"10"))).collect(),
             ids: BTreeMap::new(),
             applied: BTreeMap::new(),
@@ -137,12 +137,12 @@ impl World {
         let write = |number: &usize| {
             let mut after = self.shown.get(number).cloned();
             apply_all(&mut after, std::slice::from_ref(&change)).expect("the change fits");
-            Write { key: key(*number), changes: vec![change.clone()].into(), after }
+            Write { key: key(*number), changes: vec![change.clone()].into(), after, unseen: false }
         };
         let writes: Vec<Write> = keys.iter().map(write).collect();
         let version = version(self.sequence);
         let commit = Commit { id: TxnId(version), version, checks: Vec::new(), writes, strict: false };
-        let (number, _) = self.buffer.take(&commit, lanes_of(keys), sent, merge, 0).expect("there is room");
+        let (number, _) = self.buffer.take(&commit, ties_of(keys), sent, merge, 0).expect("there is room");
         self.writing.push((number, commit));
     }
 

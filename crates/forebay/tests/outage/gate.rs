@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use forebay::mutation::{self, Fault};
+use forebay::outage::lanes::HASH_LANES;
 use forebay::outage::lossy::Lossy;
 use forebay::outage::{
     BreakerSettings, Description, Gate, GateOptions, GateSettings, Journal, JournalOptions, Mode, TicketState,
@@ -27,7 +28,7 @@ struct Database {
 
 impl Store for Database {
     fn caps(&self) -> Caps {
-        Caps { ordered: false, owned: self.owned }
+        Caps { ordered: false, owned: self.owned, applies: false }
     }
 
     fn name(&self) -> String {
@@ -72,7 +73,7 @@ fn put(sequence: u64, name: &str) -> Commit {
     let version = Version { incarnation: 1, sequence };
     let value = Value::bytes(sequence.to_string().as_bytes());
     let changes = [Change::Put(value.clone())].into_iter().collect();
-    let writes = vec![Write { key: Key::new(0, name.as_bytes()), changes, after: Some(value) }];
+    let writes = vec![Write { key: Key::new(0, name.as_bytes()), changes, after: Some(value), unseen: false }];
     Commit { id: TxnId(version), version, checks: Vec::new(), writes, strict: false }
 }
 
@@ -128,6 +129,54 @@ fn what_is_too_old_is_given_up() {
         let began = runtime.elapsed();
         assert_eq!(gate.outside().await, Some(Outside::Everything));
         assert!(runtime.elapsed() - began >= Duration::from_millis(900));
+    });
+}
+
+/// Two names of one lane, and one of another.
+fn names() -> [String; 3] {
+    let lane = |name: &str| Key::new(0, name.as_bytes()).borrow().hash64() % u64::from(HASH_LANES);
+    let first = "k0".to_owned();
+    let all = || (1..1000).map(|number| format!("k{number}"));
+    let same = all().find(|name| lane(name) == lane(&first)).expect("lanes are few");
+    let other = all().find(|name| lane(name) != lane(&first)).expect("lanes are several");
+    [first, same, other]
+}
+
+/// What a buffered transaction has read is not changed by a later one before it is applied, in whatever lane it lies:
+/// it would be taken for what others have changed.
+#[test]
+fn what_was_read_is_not_overtaken_by_our_own() {
+    simulated(|runtime| async move {
+        let (database, gate) = open(&runtime, false, |settings| settings.workers = 1);
+        let [first, read, written] = names();
+        assert_eq!(commit(&gate, put(1, &read)).await, CommitOutcome::Committed(Vec::new()));
+        database.inner.set_down(true);
+        assert!(matches!(commit(&gate, put(2, &first)).await, CommitOutcome::Buffered(_)));
+        let checks = vec![(Key::new(0, read.as_bytes()), Version { incarnation: 1, sequence: 1 })];
+        assert!(matches!(commit(&gate, Commit { checks, ..put(3, &written) }).await, CommitOutcome::Buffered(_)));
+        assert!(matches!(commit(&gate, put(4, &read)).await, CommitOutcome::Buffered(_)));
+        database.inner.set_down(false);
+        runtime.sleep(Duration::from_secs(5)).await;
+        let state = gate.state();
+        assert_eq!((state.amount.transactions, state.counts.conflicts, state.counts.quarantined), (0, 0, 0));
+    });
+}
+
+/// Who has read what is buffered queues behind it: the store does not know that version yet.
+#[test]
+fn what_was_read_from_the_buffer_is_not_checked_in_the_store() {
+    simulated(|runtime| async move {
+        let (database, gate) = open(&runtime, false, |_| {});
+        let [read, _, written] = names();
+        database.inner.set_down(true);
+        let others = vec![(Key::new(0, b"changed by others"), Version { incarnation: 1, sequence: 99 })];
+        assert!(matches!(commit(&gate, Commit { checks: others, ..put(1, &read) }).await, CommitOutcome::Buffered(_)));
+        database.inner.set_down(false);
+        runtime.sleep(Duration::from_secs(5)).await;
+        assert_eq!((gate.state().mode, gate.state().amount.quarantined), (Mode::Normal, 1));
+        let checks = vec![(Key::new(0, read.as_bytes()), Version { incarnation: 1, sequence: 1 })];
+        let outcome = commit(&gate, Commit { checks, ..put(3, &written) }).await;
+        assert!(matches!(outcome, CommitOutcome::Buffered(_)), "{outcome:?}");
     });
 }
 

@@ -2,7 +2,7 @@
 //! decides what comes next is the same ([`World::print`]). To know what follows from one, the world is built anew and
 //! lives through its events again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,7 +21,10 @@ pub type Chosen = (Event, Order);
 #[derive(Debug)]
 pub struct State {
     path: Vec<Chosen>,
+    /// Hash of what decides what comes next.
     print: u64,
+    /// By what stateright tells it from others.
+    identity: u64,
     events: Vec<Event>,
     /// What is wrong here, if more may happen, and if not.
     wrong: Vec<Kind>,
@@ -33,7 +36,7 @@ pub struct State {
 
 impl PartialEq for State {
     fn eq(&self, other: &State) -> bool {
-        self.print == other.print
+        self.identity == other.identity
     }
 }
 
@@ -51,6 +54,7 @@ struct Tally {
     wrong: BTreeMap<Kind, usize>,
     /// A shortest way to each kind.
     traces: BTreeMap<Kind, Vec<Chosen>>,
+    prints: BTreeSet<u64>,
 }
 
 /// What stateright explores.
@@ -58,8 +62,8 @@ struct Tally {
 pub struct Model {
     setup: Setup,
     fault: Option<Fault>,
-    /// States are told apart by how they came about: nothing is merged.
-    as_tree: bool,
+    /// States are told apart by how they came about, and none has more steps behind it: nothing is merged.
+    tree: Option<usize>,
     tally: Arc<Mutex<Tally>>,
 }
 
@@ -70,18 +74,20 @@ pub struct Found {
     /// States in which a write has found no room.
     pub full: usize,
     pub wrong: BTreeMap<Kind, usize>,
+    /// What decides what comes next, of each state.
+    pub prints: BTreeSet<u64>,
     traces: BTreeMap<Kind, Vec<Chosen>>,
 }
 
 impl Hash for State {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        self.print.hash(hasher);
+        self.identity.hash(hasher);
     }
 }
 
 impl Model {
     pub fn new(setup: Setup) -> Model {
-        Model { setup, fault: None, as_tree: false, tally: Arc::default() }
+        Model { setup, fault: None, tree: None, tally: Arc::default() }
     }
 
     /// The same with a rule left out.
@@ -89,22 +95,23 @@ impl Model {
         Model { fault: Some(fault), ..self }
     }
 
-    /// The same without merging states.
-    pub fn as_tree(self) -> Model {
-        Model { as_tree: true, ..self }
+    /// The same without merging states, up to so many steps.
+    pub fn as_tree(self, steps_max: usize) -> Model {
+        Model { tree: Some(steps_max), ..self }
     }
 
     /// Goes through all states, or with a rule left out to the first violation.
     pub fn explore(self) -> Found {
         let (tally, broken) = (Arc::clone(&self.tally), self.fault.is_some());
         let until = if broken { HasDiscoveries::AnyFailures } else { HasDiscoveries::All };
-        let checker = self.checker().finish_when(until).threads(2).spawn_bfs().join();
+        let checker = self.checker().finish_when(until).spawn_bfs().join();
         let tally = std::mem::take(&mut *tally.lock().unwrap());
         Found {
             states: checker.unique_state_count(),
             terminal: tally.terminal,
             full: tally.full,
             wrong: tally.wrong,
+            prints: tally.prints,
             traces: tally.traces,
         }
     }
@@ -126,18 +133,36 @@ impl Model {
             assert!(self.fault.is_some(), "a sound core panicked: {panic:?} after {path:?}");
             (format!("{path:?}"), Vec::new(), vec![Kind::Panic], vec![Kind::Panic], false, false)
         });
-        let mut hasher = DefaultHasher::new();
-        match self.as_tree {
-            true => format!("{path:?}").hash(&mut hasher),
-            false => print.hash(&mut hasher),
-        }
+        let hash = |text: &str| {
+            let mut hasher = DefaultHasher::new();
+            text.hash(&mut hasher);
+            hasher.finish()
+        };
+        let print = hash(&print);
+        let identity = if self.tree.is_some() { hash(&format!("{path:?}")) } else { print };
         let next = OnceLock::new();
-        (State { path, print: hasher.finish(), events, wrong, wrong_at_end, full, next }, chose)
+        (State { path, print, identity, events, wrong, wrong_at_end, full, next }, chose)
+    }
+
+    /// What is wrong when the events of `path` happen, as far as they can.
+    pub fn wrong_behind(&self, path: &[Chosen]) -> Vec<Kind> {
+        let mut lived = Vec::new();
+        for chosen in path {
+            let (state, _) = self.live(lived.clone());
+            if !state.events.contains(&chosen.0) {
+                break;
+            }
+            lived.push(*chosen);
+        }
+        self.live(lived).0.wrong
     }
 
     fn next<'a>(&self, state: &'a State) -> &'a [Step] {
         state.next.get_or_init(|| {
             let mut steps = Vec::new();
+            if self.tree.is_some_and(|steps_max| state.path.len() >= steps_max) {
+                return steps;
+            }
             for event in &state.events {
                 let mut go = |order| {
                     let mut path = state.path.clone();
@@ -156,11 +181,13 @@ impl Model {
 
     /// Counts a state, and whether all is well in it.
     fn is_well(&self, state: &State) -> bool {
-        let terminal = self.next(state).iter().all(|step| step.next.print == state.print);
+        let ends = self.tree.is_some_and(|steps_max| state.path.len() >= steps_max);
+        let terminal = !ends && self.next(state).iter().all(|step| step.next.print == state.print);
         let wrong = if terminal { &state.wrong_at_end } else { &state.wrong };
         let mut tally = self.tally.lock().unwrap();
         tally.terminal += usize::from(terminal);
         tally.full += usize::from(state.full);
+        tally.prints.insert(state.print);
         for kind in wrong {
             *tally.wrong.entry(*kind).or_default() += 1;
             tally.traces.entry(*kind).or_insert_with(|| state.path.clone());
@@ -192,6 +219,11 @@ impl stateright::Model for Model {
 }
 
 impl Found {
+    /// The way to the first violation that was met.
+    pub fn trace(&self) -> Option<&[Chosen]> {
+        self.traces.values().min_by_key(|path| path.len()).map(Vec::as_slice)
+    }
+
     /// A shortest way to each kind of violation.
     pub fn traces(&self) -> String {
         let mut text = String::new();

@@ -197,7 +197,7 @@ impl Database {
         let change = Change::SetField(field.into(), b"1"[..].into());
         let mut value = self.read(key).value;
         apply_all(&mut value, std::slice::from_ref(&change)).expect("it is a hash");
-        let write = Write { key: key.clone(), changes: [change].into_iter().collect(), after: value };
+        let write = Write { key: key.clone(), changes: [change].into_iter().collect(), after: value, unseen: false };
         self.put(Version { incarnation: 1 << 20, sequence }, vec![write]);
     }
 
@@ -240,7 +240,7 @@ fn print_call(call: &Call) -> String {
 
 impl Store for Database {
     fn caps(&self) -> Caps {
-        Caps { ordered: false, owned: self.owned }
+        Caps { ordered: false, owned: self.owned, applies: !self.owned }
     }
 
     fn name(&self) -> String {

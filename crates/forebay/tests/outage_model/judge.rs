@@ -112,6 +112,7 @@ fn aside(world: &World, found: &mut Vec<Kind>) {
 
 /// A reader finds each acknowledged write once, by the cache and past it.
 fn read(world: &World, found: &mut Vec<Kind>) {
+    let blind = world.setup.clients.iter().any(|client| client.blind);
     for document in [0, 1] {
         let cached = world.book().cached[document].clone();
         let pending = world.gate.as_ref().is_some_and(|gate| {
@@ -128,7 +129,7 @@ fn read(world: &World, found: &mut Vec<Kind>) {
                     shows(world, document, cached.value.as_ref(), found);
                 }
             }
-            Some(Err(_)) if pending && !world.given_up() => found.push(Kind::Unreadable),
+            Some(Err(_)) if pending && !world.given_up() && !blind => found.push(Kind::Unreadable),
             Some(Err(_)) => {}
         }
     }

@@ -1,3 +1,27 @@
+//! The real core, model-checked: the gate with its buffer, its drain, its breakers, and its journal on a disk that
+//! forgets what was not synced, all as they are in the program, before a database that the model decides on.
+//!
+//! The core runs on a runtime without chance (`machine`): tasks run until each of them waits for something. What they
+//! wait for happens when the model says so, one event at a time and in every order: a client begins, a call to the
+//! database is answered, or done without an answer, or held up and done later, records reach the disk, a timer ends,
+//! the database goes and comes, another program writes to it, it comes back from a backup, an operator decides, power
+//! is lost. Where tasks are ready at once, the one that is ready longest goes first, and again the other way round. So
+//! every order of what happens *outside* of the core is explored, and of what happens inside between two such events
+//! two orders are; other schedules are for the simulation, which draws them.
+//!
+//! A state is the sequence of events that leads to it. Nothing in the core is copied: to see what follows from a state,
+//! the world is built anew and lives through them again. Two states are the same if all that decides what comes next is
+//! (`World::print`): that this leaves nothing out is a test of its own, which explores without merging states.
+//!
+//! * `machine`: the runtime. `database`: what is behind the gate, two documents. `world`: all of it, clients and
+//!   operator included, and the events.
+//! * `judge`: what must hold, in every state (a reader looks in each) and at the end.
+//! * `check`: the model for stateright.
+//!
+//! Counts of states are asserted, so that nobody explores less without noticing. Then each rule is left out
+//! (`mutation.rs`), and the model has to find out. `FOREBAY_NIGHTLY=1` adds the larger cases, `FOREBAY_LOG=1` prints a
+//! shortest trace for each rule left out.
+
 mod check;
 mod database;
 mod judge;
@@ -6,19 +30,25 @@ mod world;
 
 use check::Model;
 use forebay::mutation::Fault;
+use judge::Kind;
 use world::{Client, POISON, Setup};
 
-const A1: Client = Client { name: "one", a: true, b: false, reads_b: false };
-const A2: Client = Client { name: "two", a: true, b: false, reads_b: false };
-const BOTH: Client = Client { name: "both", a: true, b: true, reads_b: false };
-const BAD: Client = Client { name: POISON, a: true, b: false, reads_b: false };
-const A3: Client = Client { name: "three", a: true, b: false, reads_b: false };
-const B1: Client = Client { name: "hash", a: false, b: true, reads_b: false };
-const B2: Client = Client { name: "hash2", a: false, b: true, reads_b: false };
-const AREADS: Client = Client { name: "reads", a: true, b: false, reads_b: true };
+const ONE: Client = Client { name: "one", a: true, b: false, reads_b: false, blind: false };
+const TWO: Client = Client { name: "two", ..ONE };
+const THREE: Client = Client { name: "three", ..ONE };
+const BLIND: Client = Client { name: "blind", blind: true, ..ONE };
+const BAD: Client = Client { name: POISON, ..ONE };
+/// Writes the list, and has read the hash.
+const READS: Client = Client { name: "reads", reads_b: true, ..ONE };
+/// Over both documents.
+const BOTH: Client = Client { name: "both", b: true, ..ONE };
+/// To the hash.
+const HASH: Client = Client { name: "hash", a: false, b: true, ..ONE };
+const HASH_TOO: Client = Client { name: "hash-too", ..HASH };
 
-const BASE: Setup = Setup {
-    clients: &[A1, A2],
+/// One outage; every record takes its time to reach the disk.
+const TWO_WRITERS: Setup = Setup {
+    clients: &[ONE, TWO],
     joined: false,
     owned: false,
     merge: false,
@@ -32,69 +62,175 @@ const BASE: Setup = Setup {
     timeouts: 0,
     swift_disk: false,
 };
+/// The same, and records reach the disk at once.
+const SWIFT: Setup = Setup { swift_disk: true, ..TWO_WRITERS };
+/// Room for one buffered write.
+const NARROW: Setup = Setup { bytes_max: 1200, ..TWO_WRITERS };
 
-fn look(name: &str, setup: Setup) {
-    if let Ok(want) = std::env::var("CASE") && !name.contains(&want) { return; }
-    let began = std::time::Instant::now();
-    let found = Model::new(setup).explore();
-    eprintln!("{name}: {found} {:?}\n{}", began.elapsed(), found.traces());
+struct Case {
+    name: &'static str,
+    setup: Setup,
+    states: usize,
+    terminal: usize,
+    /// States in which some write has found no room.
+    full: usize,
 }
 
-fn fault(fault: Fault, setup: Setup) {
-    if let Ok(want) = std::env::var("CASE") && !format!("{fault:?}").contains(&want) { return; }
-    let began = std::time::Instant::now();
-    let found = Model::new(setup).without(fault).explore();
-    eprintln!("{fault:?}: {found} {:?}\n{}", began.elapsed(), found.traces());
+const fn case(name: &'static str, setup: Setup, [states, terminal, full]: [usize; 3]) -> Case {
+    Case { name, setup, states, terminal, full }
 }
 
-const SWIFT: Setup = Setup { swift_disk: true, ..BASE };
+const WRITERS: [Case; 6] = [
+    case("2 writers", TWO_WRITERS, [187, 14, 0]),
+    case("2 writers, 1 unheard", Setup { unheard: 1, ..TWO_WRITERS }, [1_467, 40, 0]),
+    case("2 writers, 1 crash", Setup { crashes: 1, ..TWO_WRITERS }, [1_174, 97, 0]),
+    case("2 writers, 1 unheard, 1 crash, swift", Setup { unheard: 1, crashes: 1, ..SWIFT }, [2_692, 187, 0]),
+    case("2 writers, 1 unheard, owned", Setup { unheard: 1, owned: true, ..SWIFT }, [543, 26, 0]),
+    case(
+        "3 writers, 1 waits too long, swift",
+        Setup { clients: &[ONE, TWO, THREE], timeouts: 1, ..SWIFT },
+        [741, 114, 0],
+    ),
+];
 
-#[test]
-fn script() {
-    use database::Fate::Answered;
-    use world::*;
-    use Event::*;
-    let _on = forebay::mutation::put_back(Some(Fault::AppliedNotNoted));
-    let mut world = World::new(Setup { crashes: 1, ..SWIFT });
-    for event in [GoesDown, Begin(0), Call(0, Answered), ComesUp, Timer, Call(0, Answered), Begin(1), Call(0, Answered), Crash { written: false }, Restart] {
-        eprintln!("{:?}\n{}\n-> {event:?}", world.events(), world.print());
-        world.happen(event, machine::Order::First);
+const TRANSACTIONS: [Case; 5] = [
+    case("over both, and one for each, swift", Setup { clients: &[ONE, BOTH, HASH], ..SWIFT }, [1_349, 162, 0]),
+    case("over both, 1 unheard, swift", Setup { clients: &[ONE, BOTH], unheard: 1, ..SWIFT }, [571, 40, 0]),
+    case("over both, 1 crash, swift", Setup { clients: &[BOTH, HASH], crashes: 1, ..SWIFT }, [540, 74, 0]),
+    case("joined, 1 unheard, swift", Setup { clients: &[ONE, HASH], joined: true, unheard: 1, ..SWIFT }, [281, 19, 0]),
+    case("reads what another writes, swift", Setup { clients: &[READS, HASH], ..SWIFT }, [93, 16, 0]),
+];
+
+const POISONED: [Case; 4] = [
+    case("poison, and one over both, swift", Setup { clients: &[BAD, BOTH], ..SWIFT }, [125, 24, 0]),
+    case("poison, and one behind, 1 crash, swift", Setup { clients: &[BAD, ONE], crashes: 1, ..SWIFT }, [700, 110, 0]),
+    case("poison, 1 crash", Setup { clients: &[BAD], crashes: 1, ..TWO_WRITERS }, [314, 30, 0]),
+    case("poison, owned", Setup { clients: &[BAD, ONE], owned: true, ..TWO_WRITERS }, [533, 42, 0]),
+];
+
+const OTHERS: [Case; 7] = [
+    case("full, 1 unheard", Setup { unheard: 1, ..NARROW }, [1_035, 48, 188]),
+    case("another program writes", Setup { clients: &[HASH, HASH_TOO], outside: 1, ..TWO_WRITERS }, [560, 40, 0]),
+    case("another program writes what was read", Setup { clients: &[READS, HASH], outside: 1, ..SWIFT }, [350, 56, 0]),
+    case("merged, swift", Setup { clients: &[ONE, TWO, THREE], merge: true, ..SWIFT }, [501, 66, 0]),
+    case("merged, 1 crash, swift", Setup { merge: true, crashes: 1, ..SWIFT }, [534, 73, 0]),
+    case("blind, 1 crash, swift", Setup { clients: &[ONE, BLIND], crashes: 1, ..SWIFT }, [537, 70, 0]),
+    case("back from a backup", Setup { backups: 1, ..TWO_WRITERS }, [634, 42, 0]),
+];
+
+/// With FOREBAY_NIGHTLY=1 alone.
+const LARGER: [Case; 6] = [
+    case("2 writers, 2 unheard", Setup { unheard: 2, ..TWO_WRITERS }, [0, 0, 0]),
+    case("2 writers, 1 unheard, 1 crash", Setup { unheard: 1, crashes: 1, ..TWO_WRITERS }, [0, 0, 0]),
+    case("over both, and one for each", Setup { clients: &[ONE, BOTH, HASH], ..TWO_WRITERS }, [0, 0, 0]),
+    case(
+        "over both, 1 unheard, 1 crash, swift",
+        Setup { clients: &[ONE, BOTH], unheard: 1, crashes: 1, ..SWIFT },
+        [0, 0, 0],
+    ),
+    case("poison, one behind, one beside, swift", Setup { clients: &[BAD, ONE, HASH], ..SWIFT }, [0, 0, 0]),
+    case("poison, and one over both", Setup { clients: &[BAD, BOTH], ..TWO_WRITERS }, [0, 0, 0]),
+];
+
+/// What shows that a rule is left out.
+const FAULTS: [(Fault, Setup); 17] = [
+    (Fault::QueueTrimmedWhole, Setup { timeouts: 1, ..SWIFT }),
+    (Fault::LaneForgotten, Setup { timeouts: 1, ..SWIFT }),
+    (Fault::RestoredUnderNewId, Setup { unheard: 1, crashes: 1, ..SWIFT }),
+    (Fault::AppliedNotNoted, Setup { crashes: 1, ..SWIFT }),
+    (Fault::AmbiguousUnderNewId, Setup { unheard: 1, ..SWIFT }),
+    (Fault::AppliedIdsIgnored, Setup { unheard: 1, ..SWIFT }),
+    (Fault::WholeDocumentDrained, Setup { clients: &[HASH], outside: 1, ..SWIFT }),
+    (Fault::WritesOvertakeDrain, Setup { owned: true, ..SWIFT }),
+    (Fault::ReadsUnmerged, SWIFT),
+    (Fault::QueueMergedWhole, Setup { unheard: 1, ..SWIFT }),
+    (Fault::AcknowledgedBeforeJournal, Setup { crashes: 1, ..TWO_WRITERS }),
+    (Fault::PoisonRetried, Setup { clients: &[BAD, HASH], ..SWIFT }),
+    (Fault::RestoredStoreDrained, Setup { backups: 1, ..SWIFT }),
+    (Fault::LanesIgnored, Setup { clients: &[ONE, BOTH, HASH], ..SWIFT }),
+    (Fault::DrainedByDocument, Setup { clients: &[ONE, HASH], joined: true, ..SWIFT }),
+    (Fault::OutcomeWithoutTombstone, Setup { bytes_max: 100, unheard: 1, ..SWIFT }),
+    (Fault::IdsTrimmedByAge, Setup { clients: &[ONE, HASH], unheard: 1, ..SWIFT }),
+];
+
+/// Steps up to which states are explored without being merged, and with FOREBAY_NIGHTLY=1.
+const TREE_STEPS: usize = 7;
+const TREE_STEPS_NIGHTLY: usize = 10;
+
+fn nightly() -> bool {
+    std::env::var_os("FOREBAY_NIGHTLY").is_some()
+}
+
+fn run(cases: &[Case]) {
+    let mut wrong = Vec::new();
+    for Case { name, setup, states, terminal, full } in cases {
+        let found = Model::new(*setup).explore();
+        eprintln!("{name}: {found}");
+        assert!(found.wrong.is_empty(), "{name}\n{}", found.traces());
+        if (found.states, found.terminal, found.full) != (*states, *terminal, *full) {
+            wrong.push(format!("{name}: [{}, {}, {}]", found.states, found.terminal, found.full));
+        }
     }
-    eprintln!("{:?}\n{}\n{:?}", world.events(), world.print(), judge::judge(&world, false));
+    assert!(wrong.is_empty(), "the counts are {wrong:#?}");
 }
 
 #[test]
-fn faults() {
-    fault(Fault::QueueTrimmedWhole, Setup { timeouts: 1, ..SWIFT });
-    fault(Fault::LaneForgotten, Setup { timeouts: 1, ..SWIFT });
-    fault(Fault::LanesIgnored, Setup { clients: &[A1, BOTH, B1], ..SWIFT });
-    fault(Fault::WritesOvertakeDrain, Setup { owned: true, ..SWIFT });
-    fault(Fault::AppliedNotNoted, Setup { crashes: 1, ..SWIFT });
-    fault(Fault::QueueMergedWhole, Setup { unheard: 1, ..SWIFT });
-    fault(Fault::DrainedByDocument, Setup { clients: &[A1, B1], joined: true, unheard: 1, ..SWIFT });
+fn writers() {
+    run(&WRITERS);
 }
 
 #[test]
-fn probe() {
-    look("two, 1 unheard", Setup { unheard: 1, ..BASE });
-    look("two, 2 unheard", Setup { unheard: 2, ..BASE });
-    look("two, 1 crash", Setup { crashes: 1, ..BASE });
-    look("two, 1 unheard, 1 crash", Setup { unheard: 1, crashes: 1, swift_disk: true, ..BASE });
-    look("one + both + hash", Setup { clients: &[A1, BOTH, B1], ..BASE });
-    look("swift one + both + hash", Setup { clients: &[A1, BOTH, B1], ..SWIFT });
-    look("one + both, 1 unheard", Setup { clients: &[A1, BOTH], unheard: 1, swift_disk: true, ..BASE });
-    look("poison + one + hash", Setup { clients: &[BAD, A1, B1], swift_disk: true, ..BASE });
-    look("poison + both", Setup { clients: &[BAD, BOTH], ..BASE });
-    look("poison + both swift", Setup { clients: &[BAD, BOTH], ..SWIFT });
-    look("poison crash", Setup { clients: &[BAD, A1], crashes: 1, ..SWIFT });
-    look("outside, two hashes", Setup { clients: &[B1, B2], outside: 1, ..BASE });
-    look("outside, reads", Setup { clients: &[AREADS, B1], outside: 1, swift_disk: true,  ..BASE });
-    look("joined", Setup { clients: &[A1, B1], joined: true, ..BASE });
-    look("owned", Setup { clients: &[A1, A2], owned: true, unheard: 1, ..BASE });
-    look("owned poison", Setup { clients: &[BAD, A2], owned: true, ..BASE });
-    look("merge", Setup { clients: &[A1, A2, A3], merge: true, swift_disk: true, ..BASE });
-    look("merge, crash", Setup { clients: &[A1, A2], merge: true, crashes: 1, swift_disk: true, ..BASE });
-    look("full", Setup { clients: &[A1, A2], bytes_max: 1000, unheard: 1, ..BASE });
-    look("backup", Setup { clients: &[A1, A2], backups: 1, ..BASE });
-    look("timeout", Setup { clients: &[A1, A2, A3], timeouts: 1, swift_disk: true, ..BASE });
+fn transactions() {
+    run(&TRANSACTIONS);
+}
+
+#[test]
+fn poison() {
+    run(&POISONED);
+}
+
+#[test]
+fn others() {
+    run(&OTHERS);
+}
+
+#[test]
+fn larger_cases() {
+    match nightly() {
+        true => run(&LARGER),
+        false => eprintln!("skipped without FOREBAY_NIGHTLY=1"),
+    }
+}
+
+#[test]
+fn every_rule_left_out_is_noticed() {
+    for (fault, setup) in FAULTS {
+        let sound = Model::new(setup);
+        let found = sound.clone().without(fault).explore();
+        eprintln!("{fault:?}: {found}");
+        if std::env::var_os("FOREBAY_LOG").is_some() {
+            eprintln!("{}", found.traces());
+        }
+        assert!(!found.wrong.is_empty(), "the model does not notice {fault:?}");
+        assert!(!found.wrong.contains_key(&Kind::Panic), "{fault:?} panics\n{}", found.traces());
+        let path = found.trace().expect("a violation has a trace");
+        assert_eq!(sound.wrong_behind(path), [], "{fault:?} is not what is wrong");
+    }
+}
+
+/// What is taken for the same state goes on in the same way: whatever can be reached in a few steps is reached when
+/// states are merged.
+#[test]
+fn merging_states_leaves_nothing_out() {
+    let setups = [
+        Setup { clients: &[ONE], unheard: 1, crashes: 1, ..TWO_WRITERS },
+        Setup { clients: &[ONE, TWO], timeouts: 1, ..SWIFT },
+    ];
+    let steps_max = if nightly() { TREE_STEPS_NIGHTLY } else { TREE_STEPS };
+    for setup in setups {
+        let (tree, merged) = (Model::new(setup).as_tree(steps_max).explore(), Model::new(setup).explore());
+        eprintln!("{tree}, {} of them different; merged: {merged}", tree.prints.len());
+        assert!(tree.prints.is_subset(&merged.prints));
+        assert!(tree.states > 2 * tree.prints.len(), "hardly any state is reached twice");
+    }
 }

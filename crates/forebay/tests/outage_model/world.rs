@@ -45,6 +45,8 @@ pub struct Client {
     pub b: bool,
     /// It has read the hash, whether it writes it or not.
     pub reads_b: bool,
+    /// It writes what it does not know, if it can't be read.
+    pub blind: bool,
 }
 
 /// What takes part, and what may go wrong.
@@ -201,11 +203,11 @@ impl Client {
 impl World {
     pub fn new(setup: Setup) -> World {
         let first = |document: usize| {
-            let client = Client { name: "first", a: true, b: true, reads_b: false };
+            let client = Client { name: "first", a: true, b: true, reads_b: false, blind: false };
             let change = client.change(document);
             let mut after = None;
             apply_all(&mut after, std::slice::from_ref(&change)).expect("it fits");
-            Write { key: key_of(document), changes: [change].into_iter().collect(), after }
+            Write { key: key_of(document), changes: [change].into_iter().collect(), after, unseen: false }
         };
         let documents = if setup.joined { Vec::new() } else { vec![first(0), first(1)] };
         let database = Database::new(setup.joined.then_some(7), setup.owned, documents);
@@ -324,7 +326,9 @@ impl World {
         };
         for (at, (told, client)) in book.told.iter().zip(self.setup.clients).enumerate() {
             match told {
-                Told::Waits if !client.locks().any(locked) && self.has_parent(&book, client) => events.push(Event::Begin(at as u8)),
+                Told::Waits if !client.locks().any(locked) && self.has_parent(&book, client) => {
+                    events.push(Event::Begin(at as u8))
+                }
                 Told::InDoubt if book.asks[at].is_some() => events.push(Event::Asks(at as u8)),
                 _ => {}
             }
@@ -571,13 +575,15 @@ async fn write(gate: &Gate, book: &Mutex<Book>, at: usize, client: Client, owned
     for document in client.locks() {
         let cached = book.lock().unwrap().cached[document].clone();
         let read = match cached {
-            Some(read) => read,
+            Some(read) => Some(read),
             None => match gate.get(&[key_of(document)]).await {
-                Ok(mut read) => read.remove(0),
+                Ok(mut read) => Some(read.remove(0)),
+                // It needs no reply, and changes what it does not know.
+                Err(_) if client.blind && !owned => None,
                 Err(_) => return Told::Failed,
             },
         };
-        book.lock().unwrap().cached[document] = Some(read.clone());
+        book.lock().unwrap().cached[document] = read.clone();
         reads.push((document, read));
     }
     let version = {
@@ -588,16 +594,17 @@ async fn write(gate: &Gate, book: &Mutex<Book>, at: usize, client: Client, owned
     let mut commit = Commit { id: TxnId(version), version, checks: Vec::new(), writes: Vec::new(), strict: false };
     for (document, read) in reads {
         let key = key_of(document);
-        if !owned {
+        let unseen = read.is_none();
+        if let Some(read) = read.as_ref().filter(|_| !owned) {
             commit.checks.push((key.clone(), read.version));
         }
         if client.documents().any(|written| written == document) {
             let change = client.change(document);
-            let mut after = read.value;
+            let mut after = read.and_then(|read| read.value);
             if apply_all(&mut after, std::slice::from_ref(&change)).is_err() {
                 return Told::Failed;
             }
-            commit.writes.push(Write { key, changes: [change].into_iter().collect(), after });
+            commit.writes.push(Write { key, changes: [change].into_iter().collect(), after, unseen });
         }
     }
     book.lock().unwrap().ids[at] = Some(commit.id);
@@ -624,7 +631,7 @@ async fn settle(
     let written = |write: &Write| (write.key.clone(), Read { value: write.after.clone(), version: commit.version });
     match outcome {
         CommitOutcome::Committed(told) => {
-            set(commit.writes.iter().map(written).collect());
+            set(commit.writes.iter().filter(|write| !write.unseen).map(written).collect());
             set(told);
             Told::Acknowledged
         }

@@ -12,7 +12,7 @@ use forebay::store::delayed::{Delay, Delayed};
 use forebay::store::faulty::{Faults, Faulty};
 use forebay::store::memory::Memory;
 use forebay::store::metered::Metered;
-use forebay::txn::{Ahead, Engine, EngineOptions, Executed, Mode, Plan, TxnError, TxnLimits};
+use forebay::txn::{Ahead, Engine, EngineOptions, Executed, Mode, OnWrite, Plan, TxnError, TxnLimits};
 use forebay::{Change, Key, Value};
 
 use crate::client::{counter, lock};
@@ -65,6 +65,7 @@ fn engine(runtime: Runtime, store: Arc<dyn Store>) -> Engine {
             policy_values: choice.values,
         },
         limits: TxnLimits::default(),
+        on_write: OnWrite::default(),
         history: None,
     })
 }

@@ -16,7 +16,7 @@ use forebay::store::faulty::{Faults, Faulty};
 use forebay::store::forgetful::Forgetful;
 use forebay::store::memory::Memory;
 use forebay::txn::history::{History, Record};
-use forebay::txn::{Ahead, Documents, Engine, EngineOptions, Mode, Plan, PlannedLock, TxnLimits};
+use forebay::txn::{Ahead, Documents, Engine, EngineOptions, Mode, OnWrite, Plan, PlannedLock, TxnLimits};
 
 use crate::book::{Book, Marks, broken, expect};
 use crate::client;
@@ -232,6 +232,7 @@ pub fn engine(runtime: &Runtime, store: Arc<dyn Store>, random: &mut SplitMix, h
             policy_values: choice.values,
         },
         limits: TxnLimits { lock_wait_ms_min: 5, lock_wait_ms_max: 20, txn_idle_ms_max: 40, ..TxnLimits::default() },
+        on_write: OnWrite::default(),
         history: Some(history),
     })
 }
@@ -274,8 +275,11 @@ pub async fn work(engine: Engine, seed: u64, book: Book, disk: Option<Forgetful>
 /// Waits for a clearing whose client is gone: a transaction gets no lock in a space that is being cleared.
 async fn no_clearing(engine: &Engine) {
     let key = Key::new(client::CLEARED_SPACE, b"nobody's");
-    let plan =
-        Plan { locks: vec![PlannedLock { key, mode: Mode::Shared, load: false }], watched: Vec::new(), strict: false };
+    let plan = Plan {
+        locks: vec![PlannedLock { key, mode: Mode::Shared, load: false }],
+        watched: Vec::new(),
+        ..Plan::default()
+    };
     let look = |_: &mut Documents| -> Result<(), ()> { Ok(()) };
     while engine.execute_locked(&plan, Context::default(), &mut Ahead::default(), look).await.is_err() {}
 }

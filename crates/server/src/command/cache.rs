@@ -72,6 +72,7 @@ pub(super) const SUBS: &[Sub] = &[
     outage::WAIT,
     outage::OUTCOME,
     outage::STRICT,
+    outage::BLIND,
     outage::NOTIFY,
 ];
 

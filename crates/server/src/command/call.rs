@@ -141,6 +141,11 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// Whether nobody can say what the document of `key` holds: removals are made whether there is something or not.
+    pub fn unseen(&self, key: KeyRef<'_>) -> bool {
+        matches!(&self.known, Known::Documents(documents) if documents.unseen(key))
+    }
+
     /// Whether `key` has a document.
     pub fn exists(&self, key: KeyRef<'_>) -> Result<bool, Reply> {
         Ok(self.value(key)?.is_some())

@@ -19,7 +19,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -4,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, hset),
-        flags: &[Flag::Fast, Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing, Flag::Blind],
     },
     Command {
         name: "hmset",
@@ -29,7 +29,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -4,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, hmset),
-        flags: &[Flag::Fast, Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing, Flag::AsksNothing],
     },
     Command {
         name: "hsetnx",
@@ -99,7 +99,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, hdel),
-        flags: &[Flag::Fast, Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing, Flag::Blind],
     },
     Command {
         name: "hexists",
@@ -139,7 +139,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 4,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, hincrby),
-        flags: &[Flag::Fast],
+        flags: &[Flag::Fast, Flag::Blind],
     },
     Command {
         name: "hincrbyfloat",
@@ -149,7 +149,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 4,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, hincrbyfloat),
-        flags: &[Flag::Fast],
+        flags: &[Flag::Fast, Flag::Blind],
     },
     Command {
         name: "hscan",
@@ -242,7 +242,7 @@ fn hdel(call: &mut Call<'_>) -> Answer {
     let key = call.key(1);
     let mut removed = 0;
     for index in 2..call.frame.len() {
-        if call.hash(key)?.is_some_and(|hash| hash.get(call.arg(index)).is_some()) {
+        if call.unseen(key) || call.hash(key)?.is_some_and(|hash| hash.get(call.arg(index)).is_some()) {
             call.change(key, Change::UnsetField(call.blob(index)))?;
             removed += 1;
         }

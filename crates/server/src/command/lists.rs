@@ -15,7 +15,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, lpush),
-        flags: &[Flag::Fast, Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing, Flag::Blind],
     },
     Command {
         name: "rpush",
@@ -25,7 +25,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, rpush),
-        flags: &[Flag::Fast, Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing, Flag::Blind],
     },
     Command {
         name: "lpushx",

@@ -162,6 +162,10 @@ pub enum Flag {
     Reads,
     /// Of the category `write`, although it is not run on documents.
     Writes,
+    /// Needs nothing of what a document holds, and tells nothing of it: taken unseen while the store is away.
+    AsksNothing,
+    /// With CACHE BLIND ON it is taken unseen, and answers null.
+    Blind,
     /// Its reply tells nothing of what values hold, so it needs no permission to read them.
     TellsNothing,
     /// Anyone may use it, unauthenticated or not: it is how one becomes someone, or leaves.

@@ -15,7 +15,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 2,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, incr),
-        flags: &[Flag::Fast],
+        flags: &[Flag::Fast, Flag::Blind],
     },
     Command {
         name: "decr",
@@ -25,7 +25,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 2,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, decr),
-        flags: &[Flag::Fast],
+        flags: &[Flag::Fast, Flag::Blind],
     },
     Command {
         name: "incrby",
@@ -35,7 +35,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, incrby),
-        flags: &[Flag::Fast],
+        flags: &[Flag::Fast, Flag::Blind],
     },
     Command {
         name: "decrby",
@@ -45,7 +45,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, decrby),
-        flags: &[Flag::Fast],
+        flags: &[Flag::Fast, Flag::Blind],
     },
     Command {
         name: "incrbyfloat",
@@ -55,7 +55,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, incrbyfloat),
-        flags: &[Flag::Fast],
+        flags: &[Flag::Fast, Flag::Blind],
     },
 ];
 

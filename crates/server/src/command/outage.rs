@@ -100,6 +100,15 @@ pub(super) const STRICT: Sub = Sub {
     run: SubRun::Session(strict),
 };
 
+pub(super) const BLIND: Sub = Sub {
+    name: "blind",
+    syntax: "ON|OFF",
+    summary: "Has this connection's counting and adding commands taken unseen in an outage; they answer null then",
+    arity: 3,
+    flags: &[],
+    run: SubRun::Session(blind),
+};
+
 pub(super) const NOTIFY: Sub = Sub {
     name: "notify",
     syntax: "ON|OFF",
@@ -395,6 +404,16 @@ fn strict(session: &mut Session, frame: Frame<'_>) -> Reply {
     match on(frame.arg(2)) {
         Ok(on) => {
             session.strict = on;
+            Reply::OK
+        }
+        Err(error) => error,
+    }
+}
+
+fn blind(session: &mut Session, frame: Frame<'_>) -> Reply {
+    match on(frame.arg(2)) {
+        Ok(on) => {
+            session.blind = on;
             Reply::OK
         }
         Err(error) => error,

@@ -16,7 +16,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, sadd),
-        flags: &[Flag::Fast, Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing, Flag::Blind],
     },
     Command {
         name: "srem",
@@ -26,7 +26,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, srem),
-        flags: &[Flag::Fast, Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing, Flag::Blind],
     },
     Command {
         name: "smembers",
@@ -96,7 +96,8 @@ fn sadd(call: &mut Call<'_>) -> Answer {
     call.set(key)?;
     let mut added = 0;
     for index in 2..call.frame.len() {
-        if call.set(key)?.is_none_or(|set| !set.contains(call.arg(index))) {
+        let there = call.set(key)?.is_some_and(|set| set.contains(call.arg(index)));
+        if !there || call.unseen(key) {
             call.change(key, Change::AddMember(call.blob(index)))?;
             added += 1;
         }
@@ -108,7 +109,7 @@ fn srem(call: &mut Call<'_>) -> Answer {
     let key = call.key(1);
     let mut removed = 0;
     for index in 2..call.frame.len() {
-        if call.set(key)?.is_some_and(|set| set.contains(call.arg(index))) {
+        if call.unseen(key) || call.set(key)?.is_some_and(|set| set.contains(call.arg(index))) {
             call.change(key, Change::RemoveMember(call.blob(index)))?;
             removed += 1;
         }

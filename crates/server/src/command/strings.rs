@@ -133,7 +133,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 3,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, append),
-        flags: &[Flag::Fast, Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing, Flag::Blind],
     },
     Command {
         name: "strlen",

@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 use super::{Call, Command, Effect, Flag, Group, Keys, Known, Run, txn_error};
 use crate::given::{Begun, Claim, Ended};
-use crate::session::{Queue, Session, in_order, planned};
+use crate::session::{Queue, Session, any_unseen, in_order, not_seen, planned, tell_nothing};
 use crate::state::Shared;
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -149,17 +149,25 @@ fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, Reply> {
         let mut locks = plan(&queue);
         let shared = |key: &Key| PlannedLock { key: key.clone(), mode: Mode::Shared, load: true };
         locks.extend(watched.iter().map(|watched| shared(&watched.key)));
-        let plan = Plan { locks: in_order(locks), watched, strict: session.strict };
+        let mut plan = Plan { locks: in_order(locks), watched, strict: session.strict, blind: false };
         let context = session.context();
         let shared = session.shared.clone();
         let mut ahead = Ahead::default();
         let mut accessed = session.accessed();
-        let body = |documents: &mut Documents| {
-            let answer = run_queue(session, &queue, documents);
-            accessed.note(&plan, documents, answer.is_ok());
-            answer
+        // Of what is not known nobody can say whether it has changed.
+        let may_be_blind =
+            plan.watched.is_empty() && queue.commands.iter().any(|queued| session.takes_blind(queued.command));
+        let executed = loop {
+            let body = |documents: &mut Documents| {
+                let answer = run_queue(session, &queue, documents);
+                accessed.note(&plan, documents, answer.is_ok());
+                answer
+            };
+            match shared.engine.execute_locked(&plan, context, &mut ahead, body).await {
+                Err(TxnError::StoreDown(_)) if !plan.blind && may_be_blind => plan.blind = true,
+                executed => break executed,
+            }
         };
-        let executed = shared.engine.execute_locked(&plan, context, &mut ahead, body).await;
         session.trace_accessed(accessed, &context);
         match executed {
             Ok(Executed::Done(reply, committing)) => {
@@ -218,8 +226,12 @@ fn run_queue(session: &mut Session, queue: &Queue, documents: &mut Documents) ->
     for (n, queued) in queue.commands.iter().enumerate() {
         let frame = queued.request.frame();
         let permitted = session.guard_queued(queued.command, frame);
+        let unseen = documents.any_unseen() && any_unseen(queued.command, frame, queued.space, documents);
+        let blocked =
+            if unseen && !session.takes_blind(queued.command) { not_seen(queued.command, frame) } else { None };
         let answer = match (queued.command.body(), &queued.command.run) {
             _ if permitted.is_err() => permitted.map(|()| Reply::OK),
+            _ if blocked.is_some() => Err(blocked.unwrap_or(Reply::Nil)),
             (Some(body), _) => {
                 let random = session.random_for(queued.command);
                 body(&mut Call { frame, space: queued.space, known: Known::Documents(documents), random })
@@ -227,6 +239,7 @@ fn run_queue(session: &mut Session, queue: &Queue, documents: &mut Documents) ->
             (None, Run::Session(body)) => Ok(body(session, frame)),
             (None, _) => Err(Reply::error(format!("ERR {} inside MULTI is not allowed", queued.command.name))),
         };
+        let answer = if unseen { tell_nothing(answer) } else { answer };
         // Counted as they come: what would never be sent must not be built either.
         let answer = answer.and_then(|reply| {
             bytes += reply.encoded_bytes_max();

@@ -11,7 +11,7 @@ use forebay::policy::choose;
 use forebay::runtime::Runtime;
 use forebay::runtime::simulated::{Ended, Simulation};
 use forebay::store::memory::Memory;
-use forebay::txn::{Engine, EngineOptions, TxnLimits};
+use forebay::txn::{Engine, EngineOptions, OnWrite, TxnLimits};
 use forebay_protocol::{Batch, Decoder, Limits, Protocol, encode_command};
 use forebay_server::{ServerOptions, Session, Shared};
 
@@ -27,6 +27,7 @@ fn engine(runtime: Runtime) -> Engine {
             policy_values: policy.values,
         },
         limits: TxnLimits::default(),
+        on_write: OnWrite::default(),
         history: None,
     })
 }

@@ -47,6 +47,8 @@ pub(in crate::postgres) struct Table {
     /// Whether what happens to one row can't matter to another, here or elsewhere: no constraint but the key's and no
     /// trigger but forebay's.
     pub(in crate::postgres) independent: bool,
+    /// What it has in common with the tables that foreign keys join it to, and with no others.
+    pub(in crate::postgres) joined: u32,
 }
 
 /// A name in double quotes.
@@ -81,7 +83,8 @@ const TRIGGERS: &str = "SELECT tgname::text FROM pg_trigger WHERE tgrelid = $1 A
 /// Whether rows depend on nothing but themselves.
 const INDEPENDENT: &str = "\
 SELECT c.relkind = 'r'
-    AND NOT EXISTS (SELECT FROM pg_constraint WHERE (conrelid = $1 OR confrelid = $1) AND contype IN ('f', 'x'))
+    AND NOT EXISTS (SELECT FROM pg_constraint WHERE (conrelid = $1 OR confrelid = $1) AND contype IN ('f', 'x', 'c'))
+    AND NOT EXISTS (SELECT FROM pg_inherits WHERE inhrelid = $1 OR inhparent = $1)
     AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = $1 AND NOT tgisinternal
         AND tgname NOT IN ('forebay_version', 'forebay_change', 'forebay_truncate'))
     AND NOT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $1)
@@ -161,7 +164,9 @@ pub(in crate::postgres) async fn look_up(
     };
     let mapping = Mapping { version, ..mapping.clone() };
     let independent = client.query_one(INDEPENDENT, &[&oid]).await?.get(0);
-    Ok(Ok(Table { mapping, name, oid, key, fields, unique_index: unique_index.unwrap_or_default(), independent }))
+    let unique_index = unique_index.unwrap_or_default();
+    // Who knows all the tables says what joins them.
+    Ok(Ok(Table { mapping, name, oid, key, fields, unique_index, independent, joined: oid }))
 }
 
 async fn columns_of(client: &Client, oid: u32) -> Result<Vec<Found>, Error> {

@@ -78,9 +78,11 @@ impl Rows {
         Err(format!("no mapping names {key}; there is {}", patterns.join(", ")))
     }
 
-    /// Whether what happens to the row of `key` can't matter to another row.
-    pub(in crate::postgres) fn is_independent(&self, key: &Key) -> bool {
-        self.place(key).is_ok_and(|place| self.tables[place.table].independent)
+    /// What the row of `key` has in common with those to which the order of their changes matters; none where nothing
+    /// can matter to another row.
+    pub(in crate::postgres) fn lane(&self, key: &Key) -> Option<u32> {
+        let table = &self.tables[self.place(key).ok()?.table];
+        (!table.independent).then_some(table.joined)
     }
 
     /// Reads `keys`, one statement per table, all in one round trip.
@@ -407,6 +409,11 @@ pub(in crate::postgres) async fn look_up(
         }
     }
     let shared = share(&mut tables, &mut wrong);
+    let keys = super::foreign::foreign_keys(client).await?;
+    let oids: Vec<u32> = tables.iter().map(|table| table.oid).collect();
+    for (table, joined) in tables.iter_mut().zip(super::foreign::joined(&oids, &keys)) {
+        table.joined = joined;
+    }
     Ok(if wrong.is_empty() { Ok(Rows { tables, shared }) } else { Err(wrong) })
 }
 

@@ -8,7 +8,7 @@ use futures_util::future::{Either, join_all, select};
 use super::Inner;
 use crate::mutation::{self, Fault};
 use crate::outage::journal::AppendError;
-use crate::outage::lanes::Lanes;
+use crate::outage::lanes::Ties;
 use crate::outage::mode::Mode;
 use crate::outage::state::State;
 use crate::read::Read;
@@ -29,13 +29,12 @@ enum Way {
 
 impl Inner {
     pub(super) async fn commit(&self, group: &[Commit]) -> Vec<CommitOutcome> {
-        let lanes: Vec<Lanes> = group.iter().map(|commit| self.lanes(commit)).collect();
         let mut slept = self.runtime.sleep(WAIT_MAX);
         let mut may_wait = true;
         loop {
-            match self.way(group, &lanes, may_wait) {
-                Way::Direct(away) => return self.commit_directly(group, &lanes, away).await,
-                Way::Buffer => return self.buffer(group, &lanes, &[]).await,
+            match self.way(group, may_wait) {
+                Way::Direct(away) => return self.commit_directly(group, away).await,
+                Way::Buffer => return self.buffer(group, &[]).await,
                 Way::Wait(changed) => match select(changed, slept).await {
                     Either::Left((_, rest)) => slept = rest,
                     Either::Right(_) => (slept, may_wait) = (Box::pin(std::future::pending()), false),
@@ -44,46 +43,46 @@ impl Inner {
         }
     }
 
-    fn lanes(&self, commit: &Commit) -> Lanes {
-        self.settings.lanes.of(&*self.store, commit.writes.iter().map(|write| &write.key))
-    }
-
-    fn way(&self, group: &[Commit], lanes: &[Lanes], may_wait: bool) -> Way {
+    fn way(&self, group: &[Commit], may_wait: bool) -> Way {
         let mut state = self.state();
-        if mutation::on(Fault::WritesOvertakeDrain) && !state.failing(self.runtime.elapsed()) {
+        let failing = state.failing(self.runtime.elapsed());
+        if mutation::on(Fault::WritesOvertakeDrain) && !failing {
             return Way::Direct(state.next_outage());
         }
-        let queues = group
-            .iter()
-            .zip(lanes)
-            .any(|(commit, lanes)| state.buffer.must_queue(lanes, commit.writes.iter().map(|write| &write.key)));
-        let failing = state.failing(self.runtime.elapsed());
-        if failing || self.settings.write_back_ms.is_some() {
+        let unseen = |commit: &Commit| commit.writes.iter().any(|write| write.unseen);
+        let computed = !self.store.caps().applies && group.iter().any(unseen);
+        if failing || computed || self.settings.write_back_ms.is_some() {
             return Way::Buffer;
         }
-        if !queues {
-            return Way::Direct(state.next_outage());
+        let mut waiting = None;
+        for commit in group.iter().filter(|_| !state.buffer.is_empty()) {
+            let written = || commit.writes.iter().map(|write| &write.key);
+            let lanes = self.settings.lanes.lanes(&*self.store, written());
+            if state.buffer.must_queue(&lanes, written().chain(commit.checks.iter().map(|(key, _)| key))) {
+                let ties = self.ties(commit);
+                waiting = waiting.max(Some(state.buffer.waiting_in(&ties.lanes)));
+            }
         }
-        let waiting = lanes.iter().map(|lanes| state.buffer.waiting_in(lanes)).max().unwrap_or(0);
         // Behind what is quarantined alone there is nothing to wait for.
-        match may_wait && (1..=WAIT_BELOW).contains(&waiting) && state.suspended.is_none() {
-            true => Way::Wait(state.next_change()),
-            false => Way::Buffer,
+        match waiting {
+            None => Way::Direct(state.next_outage()),
+            Some(1..=WAIT_BELOW) if may_wait && state.suspended.is_none() => Way::Wait(state.next_change()),
+            Some(_) => Way::Buffer,
         }
     }
 
-    async fn commit_directly(
-        &self,
-        group: &[Commit],
-        lanes: &[Lanes],
-        away: oneshot::Receiver<()>,
-    ) -> Vec<CommitOutcome> {
+    fn ties(&self, commit: &Commit) -> Ties {
+        let written = commit.writes.iter().map(|write| &write.key);
+        self.settings.lanes.ties(&*self.store, written, &commit.checks)
+    }
+
+    async fn commit_directly(&self, group: &[Commit], away: oneshot::Receiver<()>) -> Vec<CommitOutcome> {
         let mut outcomes = self.ask_to_commit(group, away).await;
         let applied = |outcome: &CommitOutcome| matches!(outcome, CommitOutcome::Committed(_));
         let first = outcomes.iter().position(|outcome| !applied(outcome)).unwrap_or(outcomes.len());
         let failed = matches!(outcomes.get(first), Some(CommitOutcome::Unavailable(_) | CommitOutcome::Unknown(_)));
         if failed {
-            let rest = self.buffer(&group[first..], &lanes[first..], &outcomes[first..]).await;
+            let rest = self.buffer(&group[first..], &outcomes[first..]).await;
             outcomes.truncate(first);
             outcomes.extend(rest);
         }
@@ -119,14 +118,14 @@ impl Inner {
     }
 
     /// Buffers `group`, in order. `told` is what the store said to it, if it was asked.
-    async fn buffer(&self, group: &[Commit], lanes: &[Lanes], told: &[CommitOutcome]) -> Vec<CommitOutcome> {
+    async fn buffer(&self, group: &[Commit], told: &[CommitOutcome]) -> Vec<CommitOutcome> {
         let unknown = |at: usize| matches!(told.get(at), Some(CommitOutcome::Unknown(_)));
         let mut taken = Vec::with_capacity(group.len());
         let mut outcomes = vec![None; group.len()];
         {
             let mut state = self.state();
             let merge = self.settings.merge && self.may_merge(&state);
-            for (at, (commit, lanes)) in group.iter().zip(lanes).enumerate() {
+            for (at, commit) in group.iter().enumerate() {
                 // Better now than when nobody waits for the answer any more.
                 if let Some(why) = self.store.refuses(commit).filter(|_| !unknown(at)) {
                     outcomes[at] = Some(CommitOutcome::Refused(why));
@@ -137,7 +136,8 @@ impl Inner {
                     outcomes[at] = Some(told.get(at).cloned().unwrap_or_else(|| self.not_kept(&state)));
                     continue;
                 }
-                match state.buffer.take(commit, lanes.clone(), unknown(at), merge, now_ms) {
+                // Under the lock: where the tables become known now, all that is buffered is tied anew under it.
+                match state.buffer.take(commit, self.ties(commit), unknown(at), merge, now_ms) {
                     // Under the lock: the journal has them in the order of their numbers.
                     Ok((number, record)) => taken.push((at, number, self.journal.append(record))),
                     Err(full) => {
@@ -191,7 +191,7 @@ impl Inner {
                 let read = |write: &crate::store::Write| {
                     (write.key.clone(), Read { value: write.after.clone(), version: commit.version })
                 };
-                let reads = commit.writes.iter().map(read).collect();
+                let reads = commit.writes.iter().filter(|write| !write.unseen).map(read).collect();
                 CommitOutcome::Buffered(Buffering { ticket: number, reads })
             }
             Err(error) => {

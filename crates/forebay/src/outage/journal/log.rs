@@ -147,7 +147,12 @@ impl Log {
             header.losses.drain(..forgotten);
         }
         if self.index.count() == 0 {
+            // The store is the one that it was, until whoever opened it says otherwise.
+            let known = std::mem::take(&mut header.description.catalogue);
             header.description = options.description.clone();
+            if header.description.catalogue.is_empty() {
+                header.description.catalogue = known;
+            }
         }
         self.index.raise(floor);
         let changed = lost.is_some() || header.description != self.header.description;

@@ -12,7 +12,7 @@ impl Buffer {
             self.quarantined += 1;
         }
         entry.stage = Stage::Quarantined(why);
-        let lanes = entry.lanes.clone();
+        let lanes = entry.ties.lanes.clone();
         for lane in lanes {
             if let Some(state) = self.lanes.get_mut(&lane) {
                 state.waiting.remove(&number);

@@ -69,7 +69,7 @@ impl Buffer {
                 break;
             }
             let is_new = |lane: &&Lane| !claimed.iter().any(|(other, _)| other == *lane);
-            let others: Vec<(Lane, u64)> = entry.lanes.iter().filter(is_new).map(|lane| (*lane, 0)).collect();
+            let others: Vec<(Lane, u64)> = entry.ties.lanes.iter().filter(is_new).map(|lane| (*lane, 0)).collect();
             if others.iter().any(|(lane, _)| self.lanes.get(lane).is_some_and(|state| state.busy)) {
                 break;
             }
@@ -78,7 +78,7 @@ impl Buffer {
                 continue;
             }
             let number = entry.buffered.number;
-            claimed.iter_mut().filter(|(lane, _)| entry.lanes.contains(lane)).for_each(|(_, last)| *last = number);
+            claimed.iter_mut().filter(|(lane, _)| entry.ties.lanes.contains(lane)).for_each(|(_, last)| *last = number);
             bytes += entry.bytes;
             numbers.push(number);
         }
@@ -107,7 +107,7 @@ impl Buffer {
                         }
                         values.insert(&written.key, after);
                     }
-                    None if self.owned => return Err(written.key.clone()),
+                    None if self.computed => return Err(written.key.clone()),
                     None => {}
                 }
             }

@@ -1,13 +1,13 @@
 //! How the buffer comes to know: from the journal at the start, from the store where a document has become unknown.
 
 use super::{Buffer, Entry, Row, Stage, another, entry_bytes, stands_alone};
-use crate::change::apply_all;
+use crate::change::{Change, apply_all};
 use crate::key::Key;
 use crate::mutation::{self, Fault};
-use crate::outage::lanes::Lanes;
+use crate::outage::lanes::Ties;
 use crate::outage::record::{Buffered, Pending as Found, Standing};
 use crate::read::Read;
-use crate::value::Value;
+use crate::value::{Blob, Data, Value};
 
 impl Buffer {
     /// The store says that it holds `read` for `key`: with what waits behind it, the document is known again. False if
@@ -49,8 +49,44 @@ impl Buffer {
         read
     }
 
+    /// What `field` of the hash of `key` holds, if that follows from what is buffered alone: some do although the hash
+    /// is not known whole. `Some(None)`: it has none.
+    pub fn field(&self, key: &Key, field: &[u8]) -> Option<Option<Blob>> {
+        let row = self.rows.get(key)?;
+        // The hash with this field alone; none while nobody knows.
+        let mut alone: Option<Option<Value>> = None;
+        for entry in self.shown(row) {
+            let Some(write) = entry.buffered.writes.iter().find(|write| write.key == *key) else { continue };
+            for change in &write.changes {
+                let about = match change {
+                    Change::SetField(name, _) | Change::UnsetField(name) => &**name == field,
+                    Change::AddInteger { field: Some(name), .. } | Change::AddFloat { field: Some(name), .. } => {
+                        &**name == field
+                    }
+                    _ => true,
+                };
+                if !about {
+                    continue;
+                }
+                let settles =
+                    matches!(change, Change::Put(_) | Change::Delete | Change::SetField(..) | Change::UnsetField(_));
+                let mut value = match alone.take() {
+                    Some(value) => value,
+                    None if settles => None,
+                    None => continue,
+                };
+                alone = apply_all(&mut value, std::slice::from_ref(change)).is_ok().then_some(value);
+            }
+        }
+        match alone?.map(|value| value.data) {
+            None => Some(None),
+            Some(Data::Hash(hash)) => Some(hash.get(field).cloned()),
+            Some(_) => None,
+        }
+    }
+
     /// Takes in what the journal held at the start, in the order of the numbers.
-    pub fn restore(&mut self, found: Found, lanes: Lanes) {
+    pub fn restore(&mut self, found: Found, ties: Ties) {
         let Found { mut buffered, standing } = found;
         // Nobody knows whether it was on its way when the process ended.
         buffered.sent = true;
@@ -86,21 +122,22 @@ impl Buffer {
             Standing::Waiting => None,
             Standing::Quarantined(why) => Some(why),
         };
-        self.insert(Entry { buffered, lanes, stage: Stage::Waiting, bytes });
+        self.insert(Entry { buffered, ties, stage: Stage::Waiting, bytes });
         match quarantined {
             Some(why) => self.quarantine(number, why),
             None => self.settle_stage(number),
         }
     }
 
-    /// Finds the lanes of all transactions anew: the store's tables are known now. Nothing may be on its way to it.
-    pub fn sort_into_lanes(&mut self, lanes_of: impl Fn(&Buffered) -> Lanes) {
+    /// Finds anew what all transactions have to do with each other: the store's tables are known now. Nothing may be on
+    /// its way to it.
+    pub fn tie_anew(&mut self, ties_of: impl Fn(&Buffered) -> Ties) {
         self.lanes.clear();
         for (number, entry) in &mut self.entries {
             debug_assert!(entry.stage != Stage::Carried);
-            entry.lanes = lanes_of(&entry.buffered);
+            entry.ties = ties_of(&entry.buffered);
             if !matches!(entry.stage, Stage::Behind | Stage::Quarantined(_)) {
-                for lane in &entry.lanes {
+                for lane in &entry.ties.lanes {
                     self.lanes.entry(*lane).or_default().waiting.insert(*number);
                 }
             }

@@ -206,7 +206,7 @@ fn plain_error(error: redb::DatabaseError) -> io::Error {
 
 impl Store for Embedded {
     fn caps(&self) -> Caps {
-        Caps { ordered: true, owned: true }
+        Caps { ordered: true, owned: true, applies: false }
     }
 
     fn name(&self) -> String {

@@ -291,6 +291,7 @@ fn large_documents(bench: &mut Bench) {
             key: key.clone(),
             changes: vec![Change::Put(whole(value))].into(),
             after: (*value).clone(),
+            unseen: false,
         }]);
     }
     let field = blob("field 17");

@@ -1,0 +1,72 @@
+//! What people and the gate ask of the buffer.
+
+use super::{Amount, Buffer, Stage};
+use crate::key::Key;
+use crate::outage::record::Buffered;
+use crate::version::TxnId;
+
+impl Buffer {
+    /// The oldest id that may still be sent: the store must not forget it, nor any behind it.
+    pub fn oldest_id(&self) -> Option<TxnId> {
+        self.ids.first().copied()
+    }
+
+    /// When the oldest transaction was buffered, ms since the Unix epoch.
+    pub fn oldest_ms(&self) -> Option<u64> {
+        self.entries.values().next().map(|entry| entry.buffered.buffered_at_ms)
+    }
+
+    /// How much there is.
+    pub fn amount(&self) -> Amount {
+        Amount {
+            transactions: self.entries.len(),
+            waiting: self.entries.len() - self.quarantined - self.behind,
+            quarantined: self.quarantined,
+            documents: self.rows.len(),
+            bytes: self.bytes,
+        }
+    }
+
+    /// The numbers of at most `limit` transactions that wait for `key`, or of all, behind `after`.
+    pub fn numbers(&self, key: Option<&Key>, after: u64, limit: usize) -> Vec<u64> {
+        match key {
+            Some(key) => {
+                let queue = self.rows.get(key).into_iter().flat_map(|row| row.queue.iter().copied());
+                queue.filter(|number| *number > after).take(limit).collect()
+            }
+            None => self.entries.range(after + 1..).map(|(number, _)| *number).take(limit).collect(),
+        }
+    }
+
+    /// Transaction `number`, as it was buffered.
+    pub fn buffered(&self, number: u64) -> Option<&Buffered> {
+        self.entries.get(&number).map(|entry| &entry.buffered)
+    }
+
+    /// Panics if it contradicts itself; for tests.
+    pub fn validate(&self) {
+        let entries: usize = self.entries.values().map(|entry| entry.bytes).sum();
+        let rows: usize = self.rows.values().map(|row| row.bytes).sum();
+        assert_eq!(self.bytes, entries + rows, "bytes");
+        for (key, row) in &self.rows {
+            assert!(!row.queue.is_empty() && row.queue.iter().is_sorted(), "the queue of {key}: {:?}", row.queue);
+            assert_eq!(row.bytes, row.charge(key), "{key}");
+            let writes = |number: &u64| self.entries[number].buffered.writes.iter().any(|write| write.key == *key);
+            assert!(row.queue.iter().all(writes), "{key} is queued for what writes it");
+        }
+        for (number, entry) in &self.entries {
+            let waits = !matches!(entry.stage, Stage::Behind | Stage::Quarantined(_));
+            for lane in &entry.ties.lanes {
+                let queued = self.lanes.get(lane).is_some_and(|state| state.waiting.contains(number));
+                assert_eq!(waits, queued, "{number} {:?} in {lane:?}", entry.stage);
+            }
+            for write in &entry.buffered.writes {
+                assert!(self.rows[&write.key].queue.contains(number), "{number} in the queue of {}", write.key);
+            }
+        }
+        let quarantined = self.entries.values().filter(|entry| matches!(entry.stage, Stage::Quarantined(_))).count();
+        assert_eq!(self.quarantined, quarantined);
+        assert_eq!(self.behind, self.entries.values().filter(|entry| entry.stage == Stage::Behind).count());
+        assert_eq!(self.ids.len(), self.entries.len());
+    }
+}

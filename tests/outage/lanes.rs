@@ -1,0 +1,136 @@
+//! Tables that constraints join are carried over in one order, others at the same time.
+
+use forebay_protocol::Reply;
+
+use crate::common::Connection;
+use crate::common::process::{Forebay, forebay_command};
+use crate::postgres::{Server, psql};
+use crate::state::{calm, figure, said};
+use crate::{ok, start};
+
+/// Albums and photos are joined, accounts and their addresses too; nothing joins the two pairs.
+const TABLES: &str = "
+    CREATE TABLE albums (id integer PRIMARY KEY, name text);
+    CREATE TABLE photos (id integer PRIMARY KEY, album integer NOT NULL REFERENCES albums, views integer NOT NULL
+        DEFAULT 0 CHECK (views < 100));
+    CREATE TABLE accounts (id integer PRIMARY KEY, email text UNIQUE);
+    CREATE TABLE addresses (id integer PRIMARY KEY, account integer REFERENCES accounts, city text)";
+
+const MAPS: [&str; 8] = [
+    "--map",
+    "album:{id} -> albums(id)",
+    "--map",
+    "photo:{id} -> photos(id)",
+    "--map",
+    "account:{id} -> accounts(id)",
+    "--map",
+    "address:{id} -> addresses(id)",
+];
+
+/// The database may be made to wait for long without being taken for one that is away.
+const PATIENT: [&str; 6] =
+    ["--store-timeout-ms", "20000", "--lock-wait-ms-min", "30000", "--lock-wait-ms-max", "40000"];
+
+pub struct World {
+    pub server: Server,
+    pub database: String,
+    pub forebay: Forebay,
+}
+
+impl World {
+    /// A database with these tables in front of which a server stands.
+    pub fn new(tables: &str, maps: &[&str]) -> World {
+        let server = Server::start();
+        let database = server.database();
+        server.sql(&database, tables);
+        let mut init = forebay_command();
+        init.args(["store", "init", "--store", &server.url(&database)]).args(PATIENT).args(maps);
+        assert!(init.status().expect("the binary runs").success());
+        let forebay = start(&server, &database, &[maps, &PATIENT].concat());
+        World { server, database, forebay }
+    }
+
+    pub fn sql(&self, statements: &str) -> String {
+        self.server.sql(&self.database, statements)
+    }
+
+    pub fn client(&self) -> Connection {
+        Connection::new(self.forebay.address)
+    }
+}
+
+/// Writes a row whatever it was: that needs no knowledge of it.
+pub fn put(client: &mut Connection, key: &str, row: &str) {
+    assert_eq!(client.call(&["SET", key, row]), ok(), "{key}");
+}
+
+/// The database counts as away from now on, or is asked again.
+pub fn away(client: &mut Connection, away: bool) {
+    assert_eq!(client.call(&["DEBUG", "STORE", "FAIL", if away { "600" } else { "0" }]), ok());
+}
+
+/// While one lane waits for a lock that another program holds, the other lane is carried over.
+#[test]
+fn lanes_are_carried_over_side_by_side() {
+    let world = World::new(TABLES, &MAPS);
+    let mut client = world.client();
+    away(&mut client, true);
+    for number in 1..=50 {
+        put(&mut client, &format!("album:{number}"), "{\"name\": \"a\"}");
+        put(&mut client, &format!("photo:{number}"), &format!("{{\"album\": {number}}}"));
+        put(&mut client, &format!("account:{number}"), &format!("{{\"email\": \"{number}@x\"}}"));
+        put(&mut client, &format!("address:{number}"), &format!("{{\"account\": {number}}}"));
+    }
+    let url = world.server.url(&world.database);
+    let locking = "LOCK TABLE albums IN EXCLUSIVE MODE; SELECT pg_sleep(77)";
+    let holder = std::thread::spawn(move || psql(&url, locking));
+    let backends = "FROM pg_stat_activity WHERE query LIKE '%pg_sleep(77)%' AND pid <> pg_backend_pid()
+        AND wait_event = 'PgSleep'";
+    while world.sql(&format!("SELECT count(*) {backends}")) == "0" {}
+    away(&mut client, false);
+    while world.sql("SELECT count(*) FROM addresses") != "50" {}
+    assert_eq!(world.sql("SELECT (SELECT count(*) FROM albums), (SELECT count(*) FROM photos)"), "0|0");
+    world.sql(&format!("SELECT pg_terminate_backend(pid) {backends}"));
+    assert!(holder.join().expect("psql ran").is_err(), "it was ended");
+    calm(world.forebay.address);
+    let rows = "SELECT (SELECT count(*) FROM albums), (SELECT count(*) FROM photos), (SELECT count(*) FROM accounts)";
+    assert_eq!(world.sql(rows), "50|50|50");
+    assert_eq!(figure(&mut client, "quarantined"), 0);
+}
+
+/// A poison in one lane holds no other lane up, nor what stands behind it in its own. In each, what depends on
+/// something earlier comes behind it: a name is handed on from row to row, children follow their parents.
+#[test]
+fn a_poison_stops_no_lane_and_chains_stay_in_order() {
+    let world = World::new(TABLES, &MAPS);
+    let mut client = world.client();
+    away(&mut client, true);
+    for number in 1..=40 {
+        put(&mut client, &format!("account:{number}"), "{\"email\": \"the one\"}");
+        put(&mut client, &format!("address:{number}"), &format!("{{\"account\": {number}}}"));
+        put(&mut client, &format!("album:{number}"), "{\"name\": \"a\"}");
+        let views = if number == 20 { 100 } else { number };
+        put(&mut client, &format!("photo:{number}"), &format!("{{\"album\": {number}, \"views\": {views}}}"));
+        // It is free for the next one.
+        put(&mut client, &format!("account:{number}"), &format!("{{\"email\": \"was {number}\"}}"));
+        if number % 10 == 0 {
+            // One transaction over both lanes.
+            client.call(&["MULTI"]);
+            client.call(&["SET", &format!("album:{}", 1000 + number), "{\"name\": \"b\"}"]);
+            client.call(&["SET", &format!("address:{}", 1000 + number), &format!("{{\"account\": {number}}}")]);
+            assert!(matches!(client.call(&["EXEC"]), Reply::Array(_)));
+        }
+    }
+    away(&mut client, false);
+    while figure(&mut client, "quarantined") == 0 || figure(&mut client, "waiting") > 0 {}
+    assert_eq!(figure(&mut client, "pending"), 1, "{}", said(&client.call(&["CACHE", "QUARANTINE", "LIST"])));
+    let photos = "SELECT count(*), sum(views), bool_or(id = 20) FROM photos";
+    assert_eq!(world.sql(photos), format!("39|{}|f", 820 - 20));
+    assert_eq!(world.sql("SELECT count(*), count(*) FILTER (WHERE email = 'was ' || id) FROM accounts"), "40|40");
+    assert_eq!(world.sql("SELECT count(*) FROM addresses"), "44");
+    assert_eq!(world.sql("SELECT count(*) FROM albums"), "44");
+    world.sql("ALTER TABLE photos DROP CONSTRAINT photos_views_check");
+    assert_eq!(client.call(&["CACHE", "QUARANTINE", "RETRY", "ALL"]), Reply::Integer(1));
+    calm(world.forebay.address);
+    assert_eq!(world.sql("SELECT views FROM photos WHERE id = 20"), "100");
+}
