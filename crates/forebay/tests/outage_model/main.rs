@@ -101,9 +101,14 @@ const TRANSACTIONS: [Case; 5] = [
     case("reads what another writes, swift", Setup { clients: &[READS, HASH], ..SWIFT }, [93, 16, 0]),
 ];
 
-const POISONED: [Case; 4] = [
+const POISONED: [Case; 5] = [
     case("poison, and one over both, swift", Setup { clients: &[BAD, BOTH], ..SWIFT }, [125, 24, 0]),
-    case("poison, and one behind, 1 crash, swift", Setup { clients: &[BAD, ONE], crashes: 1, ..SWIFT }, [700, 110, 0]),
+    case("poison, and one behind, 1 crash, swift", Setup { clients: &[BAD, ONE], crashes: 1, ..SWIFT }, [701, 110, 0]),
+    case(
+        "poison, and one that waited too long, 1 crash, swift",
+        Setup { clients: &[BAD, ONE], timeouts: 1, crashes: 1, ..SWIFT },
+        [904, 151, 0],
+    ),
     case("poison, 1 crash", Setup { clients: &[BAD], crashes: 1, ..TWO_WRITERS }, [314, 30, 0]),
     case("poison, owned", Setup { clients: &[BAD, ONE], owned: true, ..TWO_WRITERS }, [533, 42, 0]),
 ];
@@ -119,17 +124,29 @@ const OTHERS: [Case; 7] = [
 ];
 
 /// With FOREBAY_NIGHTLY=1 alone.
-const LARGER: [Case; 6] = [
-    case("2 writers, 2 unheard", Setup { unheard: 2, ..TWO_WRITERS }, [0, 0, 0]),
-    case("2 writers, 1 unheard, 1 crash", Setup { unheard: 1, crashes: 1, ..TWO_WRITERS }, [0, 0, 0]),
-    case("over both, and one for each", Setup { clients: &[ONE, BOTH, HASH], ..TWO_WRITERS }, [0, 0, 0]),
+const LARGER: [Case; 10] = [
+    case("2 writers, 2 unheard", Setup { unheard: 2, ..TWO_WRITERS }, [4_599, 86, 0]),
+    case("2 writers, 1 unheard, 1 crash", Setup { unheard: 1, crashes: 1, ..TWO_WRITERS }, [7_382, 275, 0]),
+    case("over both, and one for each", Setup { clients: &[ONE, BOTH, HASH], ..TWO_WRITERS }, [5_199, 190, 0]),
     case(
         "over both, 1 unheard, 1 crash, swift",
         Setup { clients: &[ONE, BOTH], unheard: 1, crashes: 1, ..SWIFT },
+        [2_732, 190, 0],
+    ),
+    case("poison, one behind, one beside, swift", Setup { clients: &[BAD, ONE, HASH], ..SWIFT }, [3_776, 502, 0]),
+    case("poison, and one over both", Setup { clients: &[BAD, BOTH], ..TWO_WRITERS }, [535, 44, 0]),
+    case("poison, and one behind, 1 crash", Setup { clients: &[BAD, ONE], crashes: 1, ..TWO_WRITERS }, [0, 0, 0]),
+    case("poison, and one behind, 1 unheard, swift", Setup { clients: &[BAD, ONE], unheard: 1, ..SWIFT }, [0, 0, 0]),
+    case(
+        "3 writers, 1 unheard, 1 waits too long, swift",
+        Setup { clients: &[ONE, TWO, THREE], unheard: 1, timeouts: 1, ..SWIFT },
         [0, 0, 0],
     ),
-    case("poison, one behind, one beside, swift", Setup { clients: &[BAD, ONE, HASH], ..SWIFT }, [0, 0, 0]),
-    case("poison, and one over both", Setup { clients: &[BAD, BOTH], ..TWO_WRITERS }, [0, 0, 0]),
+    case(
+        "over both, and one beside, 1 unheard, 1 crash, swift",
+        Setup { clients: &[BOTH, HASH], unheard: 1, crashes: 1, ..SWIFT },
+        [0, 0, 0],
+    ),
 ];
 
 /// What shows that a rule is left out.

@@ -11,6 +11,7 @@
 
 mod book;
 mod client;
+mod demanding;
 mod detached;
 mod gate;
 mod oracle;

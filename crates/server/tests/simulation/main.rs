@@ -9,6 +9,8 @@
 mod book;
 mod client;
 mod connection;
+#[path = "../../../forebay/tests/simulation/demanding.rs"]
+mod demanding;
 #[path = "../../../forebay/tests/simulation/detached.rs"]
 mod detached;
 #[path = "../../../forebay/tests/simulation/oracle.rs"]

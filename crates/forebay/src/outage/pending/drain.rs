@@ -133,6 +133,11 @@ impl Buffer {
     /// behind them: to be journaled before it says that these are applied, or a restart would not know them.
     pub fn heads(&mut self, batch: &Batch, count: usize, changed: &[(Key, Read)]) -> Vec<(u64, Key, Read)> {
         let applied: BTreeSet<u64> = batch.numbers.iter().take(count).copied().collect();
+        for number in &applied {
+            if let Some(entry) = self.entries.get_mut(number) {
+                entry.noted = true;
+            }
+        }
         let mut results: HashMap<&Key, Option<&Value>, foldhash::quality::RandomState> = HashMap::default();
         for write in batch.commits.iter().take(count).flat_map(|commit| &commit.writes) {
             results.insert(&write.key, write.after.as_ref());

@@ -25,6 +25,7 @@ impl Buffer {
         let Some(row) = self.rows.get_mut(key) else { return true };
         self.bytes -= row.bytes;
         (row.latest, row.stored, row.version) = (Some(value), Some(read.value.clone()), version);
+        row.given_up = false;
         row.recharge(key);
         self.bytes += row.bytes;
         true
@@ -122,7 +123,7 @@ impl Buffer {
             Standing::Waiting => None,
             Standing::Quarantined(why) => Some(why),
         };
-        self.insert(Entry { buffered, ties, stage: Stage::Waiting, bytes });
+        self.insert(Entry { buffered, ties, stage: Stage::Waiting, noted: false, bytes });
         match quarantined {
             Some(why) => self.quarantine(number, why),
             None => self.settle_stage(number),
