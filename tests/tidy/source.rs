@@ -15,7 +15,7 @@ const FILE_LINES_MAX: usize = 800;
 const FILE_LINES_AIM: usize = 500;
 
 /// Files beyond the aim, with the lines that they may have. May only shrink.
-const LONG_FILES: &[(&str, usize)] = &[("crates/protocol/src/decoder.rs", 516), ("crates/workload/src/replay.rs", 522)];
+const LONG_FILES: &[(&str, usize)] = &[("crates/protocol/src/decoder.rs", 516)];
 
 /// No function is longer, from `fn` to its closing brace.
 const FUNCTION_LINES_MAX: usize = 70;
@@ -46,7 +46,7 @@ const PANICS_ALLOWED: &[(&str, &str, usize, &str)] = &[
     ("crates/cli/src/settings/typed.rs", "expect", 1, "callers name settings of the table by constants"),
     ("crates/forebay/src/policy/bare.rs", "expect", 2, "a policy that breaks its contract must not be measured"),
     ("crates/forebay/src/policy/gdsf.rs", "expect", 1, "an entry with a position is in the heap: `validate`"),
-    ("crates/workload/src/replay.rs", "expect", 1, "the histogram's bounds are constants in range"),
+    ("crates/workload/src/latency.rs", "expect", 1, "the histogram's bounds are constants in range"),
 ];
 
 /// Files that are too long, and entries of the list that are no longer needed.

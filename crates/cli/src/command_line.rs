@@ -3,7 +3,7 @@
 use clap::{Arg, ArgAction, Command, value_parser};
 use clap_complete::Shell;
 
-use crate::{check, demo, graph, password, replay, settings, sim, trace, workload};
+use crate::{bench, check, demo, graph, password, replay, settings, sim, trace, workload};
 
 /// Settings that `demo` chooses itself.
 pub const DEMO_CHOOSES: &[&str] = &[
@@ -28,6 +28,7 @@ Examples:
   redis-cli SET user:1 hello                any Redis client will do, unmodified
   forebay sim trace.lis                     which policy, and how much memory
   forebay replay trace.lis --preload        send a recorded trace through it
+  forebay bench --workload ycsb-b           put a workload on it, and measure
   forebay config > forebay.toml             all settings, as a file
 
 A connection that sends TXN BEGIN reads and writes in a transaction up to its
@@ -112,6 +113,7 @@ pub fn command() -> Command {
                 .args(settings::arguments(DEMO_CHOOSES)),
         )
         .subcommand(replay::command())
+        .subcommand(bench::command())
         .subcommand(sim::command())
         .subcommand(trace::command())
         .subcommand(workload::command())

@@ -1,6 +1,7 @@
 //! The one binary. `command_line.rs` declares what can be typed; each subcommand is a file of its own; `settings/` is
 //! what can be set; `node.rs` makes a running server of the settings.
 
+mod bench;
 mod check;
 mod command_line;
 mod completions;
@@ -15,6 +16,7 @@ mod graph;
 mod log;
 mod node;
 mod password;
+mod progress;
 mod replay;
 mod serve;
 mod settings;
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         Some(("serve", matches)) => serve::run(matches),
         Some(("demo", matches)) => demo::run(matches),
         Some(("replay", matches)) => replay::run(matches),
+        Some(("bench", matches)) => bench::run(matches),
         Some(("sim", matches)) => sim::run(matches),
         Some(("trace", matches)) => trace::run(matches),
         Some(("workload", matches)) => workload::run(matches),

@@ -99,6 +99,10 @@ impl Node {
             ServerOptions { engine, limits: settings.server, threads, access, tls, trace_dir, gate: gate.clone() };
         let server = Server::bind(plain, options)?;
         let shared = server.shared();
+        // Before the store may go away; if it is away already, the first who gives an id tries again.
+        if let Err(error) = shared.given.load(&**shared.engine.store(), shared.engine.runtime().elapsed()).await {
+            tracing::debug!(%error, "ids that clients gave before the start are not known yet");
+        }
         let http = http.map(|address| Http::bind(address, shared.clone())).transpose()?;
         Ok(Node { server, http, shared, gate })
     }

@@ -2,16 +2,14 @@
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum};
-use forebay_workload::replay::{
-    CLIENTS_MAX, PIPELINE_MAX, Phase, Progress, ReplayOptions, Silent, format_names, replay,
-};
-use indicatif::{ProgressBar, ProgressState, ProgressStyle};
+use forebay_workload::replay::{CLIENTS_MAX, PIPELINE_MAX, Progress, ReplayOptions, Silent, format_names, replay};
 
 use crate::error::CommandError;
 use crate::node;
+use crate::progress::{Bar, Lines};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -119,75 +117,4 @@ pub async fn run_args(args: ReplayArgs) -> Result<(), CommandError> {
             report.first_error.unwrap_or_default()
         ))),
     }
-}
-
-fn title(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Scan => "reading the trace",
-        Phase::Preload => "writing its keys",
-        Phase::Run => "replaying",
-    }
-}
-
-/// A bar on a terminal, one for each phase.
-#[derive(Default)]
-struct Bar {
-    bar: Mutex<Option<ProgressBar>>,
-}
-
-impl Bar {
-    fn with(&self, act: impl FnOnce(&mut Option<ProgressBar>)) {
-        act(&mut self.bar.lock().unwrap_or_else(PoisonError::into_inner));
-    }
-}
-
-impl Progress for Bar {
-    fn begin(&self, phase: Phase, total: Option<u64>) {
-        let (bar, template) = match total {
-            Some(total) => {
-                (ProgressBar::new(total), "{msg:18} {wide_bar} {human_pos}/{human_len} {rate:>12} ETA {eta:>4}")
-            }
-            None => (ProgressBar::new_spinner(), "{msg:18} {spinner} {human_pos} requests {elapsed}"),
-        };
-        // A template that does not parse would only cost its looks.
-        let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-        let style = style.with_key("rate", |state: &ProgressState, out: &mut dyn std::fmt::Write| {
-            let _ = write!(out, "{:.0}/s", state.per_sec());
-        });
-        bar.set_style(style);
-        bar.set_message(title(phase));
-        self.with(|current| *current = Some(bar));
-    }
-
-    fn advance(&self, done: u64) {
-        self.with(|bar| {
-            if let Some(bar) = bar {
-                bar.inc(done);
-            }
-        });
-    }
-
-    fn end(&self) {
-        self.with(|bar| {
-            if let Some(bar) = bar.take() {
-                bar.finish_and_clear();
-            }
-        });
-    }
-}
-
-/// One line for each phase, for logs.
-struct Lines;
-
-impl Progress for Lines {
-    fn begin(&self, phase: Phase, total: Option<u64>) {
-        match total {
-            Some(total) => eprintln!("{}: {total}", title(phase)),
-            None => eprintln!("{}", title(phase)),
-        }
-    }
-
-    fn advance(&self, _: u64) {}
-
-    fn end(&self) {}
 }

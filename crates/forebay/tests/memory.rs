@@ -165,8 +165,7 @@ fn the_bookkeeping_of_a_store_is_bounded() {
             for number in 0..commits {
                 let key = Key::new(0, &[&number.to_be_bytes()[..], &vec![b'k'; name_bytes - 8]].concat());
                 let writes = vec![write(&key, None, vec![Change::Delete])];
-                let commit =
-                    Commit { id: TxnId(mint.next()), version: mint.next(), checks: Vec::new(), writes, strict: false };
+                let commit = Commit::new(TxnId(mint.next()), mint.next(), writes);
                 assert_eq!(store.commit_now(&commit), Some(CommitOutcome::Committed(Vec::new())));
             }
         });

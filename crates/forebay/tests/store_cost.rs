@@ -32,13 +32,7 @@ impl Bench {
     }
 
     fn commit(&self, writes: Vec<Write>) {
-        let commit = Commit {
-            id: TxnId(self.mint.next()),
-            version: self.mint.next(),
-            checks: Vec::new(),
-            writes,
-            strict: false,
-        };
+        let commit = Commit::new(TxnId(self.mint.next()), self.mint.next(), writes);
         assert_eq!(block_on(self.store.commit(&[commit])), [CommitOutcome::Committed(Vec::new())]);
     }
 
@@ -135,7 +129,7 @@ fn a_group_shares_its_flush() {
         let write = write(&key(), value.as_ref(), vec![Change::AddInteger { field: None, delta: 1 }]);
         value = write.after.clone();
         let (id, version) = (TxnId(bench.mint.next()), bench.mint.next());
-        group.push(Commit { id, version, checks: Vec::new(), writes: vec![write], strict: false });
+        group.push(Commit::new(id, version, vec![write]));
     }
     assert_eq!(block_on(bench.store.commit(&group)), vec![CommitOutcome::Committed(Vec::new()); 100]);
     let after = bench.disk.written();

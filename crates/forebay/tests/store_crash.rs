@@ -64,7 +64,7 @@ impl History {
                 None => drop(state.remove(&write.key)),
             }
         }
-        let commit = Commit { id: TxnId(mint.next()), version: mint.next(), checks: Vec::new(), writes, strict: false };
+        let commit = Commit::new(TxnId(mint.next()), mint.next(), writes);
         self.states.push(state);
         self.ids.push(commit.id);
         commit

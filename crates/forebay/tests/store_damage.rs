@@ -54,7 +54,7 @@ fn fill(store: &Embedded) {
     for number in 0..20u64 {
         let mut writes = vec![write(&key(&format!("small {number}")), None, vec![Change::Put(Value::bytes(*b"x"))])];
         writes.push(write(&key(&format!("large {number}")), None, vec![Change::Put(large_hash())]));
-        let commit = Commit { id: TxnId(mint.next()), version: mint.next(), checks: Vec::new(), writes, strict: false };
+        let commit = Commit::new(TxnId(mint.next()), mint.next(), writes);
         assert_eq!(block_on(store.commit(&[commit])), [CommitOutcome::Committed(Vec::new())]);
     }
 }
@@ -185,7 +185,7 @@ fn damaged_rows_are_told_and_the_others_still_read() {
     let mint = Mint::new(store.incarnation());
     let put = |name: &str| {
         let writes = vec![write(&key(name), None, vec![Change::Put(Value::bytes(*b"y"))])];
-        Commit { id: TxnId(mint.next()), version: mint.next(), checks: Vec::new(), writes, strict: false }
+        Commit::new(TxnId(mint.next()), mint.next(), writes)
     };
     // The commit before it goes to the disk; the damaged row must not have been written over on the way.
     let outcomes = block_on(store.commit(&[put("small 0"), put("small 1")]));
@@ -239,7 +239,7 @@ fn a_bit_that_turned_over_is_told() {
     let store = open(&path).unwrap();
     let mint = Mint::new(store.incarnation());
     let writes = vec![write(&key("needle"), None, vec![Change::Put(Value::bytes(*b"a needle in a row"))])];
-    let commit = Commit { id: TxnId(mint.next()), version: mint.next(), checks: Vec::new(), writes, strict: false };
+    let commit = Commit::new(TxnId(mint.next()), mint.next(), writes);
     assert_eq!(block_on(store.commit(&[commit])), [CommitOutcome::Committed(Vec::new())]);
     drop(store);
     // All places, since pages that were given up lie in the file, too.
@@ -273,7 +273,7 @@ fn a_full_disk_loses_nothing() {
     let put = |number: usize| {
         let change = Change::Put(Value::bytes(vec![number as u8; 9_000]));
         let writes = vec![write(&key(&format!("key {number}")), None, vec![change])];
-        let commit = Commit { id: TxnId(mint.next()), version: mint.next(), checks: Vec::new(), writes, strict: false };
+        let commit = Commit::new(TxnId(mint.next()), mint.next(), writes);
         (commit.id, block_on(store.commit(&[commit])).remove(0))
     };
     disk.hold_at_most(Some(2 << 20));

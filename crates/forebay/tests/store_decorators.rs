@@ -27,7 +27,7 @@ fn key(name: &str) -> Key {
 
 fn put(mint: &Mint, name: &str, value: Value) -> Commit {
     let writes = vec![write(&key(name), None, vec![Change::Put(value)])];
-    Commit { id: TxnId(mint.next()), version: mint.next(), checks: Vec::new(), writes, strict: false }
+    Commit::new(TxnId(mint.next()), mint.next(), writes)
 }
 
 fn committed() -> CommitOutcome {

@@ -128,7 +128,7 @@ fn key(name: &str) -> Key {
 
 fn put(store: &Embedded, mint: &Mint, name: &str, value: Value) -> CommitOutcome {
     let writes = vec![write(&key(name), None, vec![Change::Put(value)])];
-    let commit = Commit { id: TxnId(mint.next()), version: mint.next(), checks: Vec::new(), writes, strict: false };
+    let commit = Commit::new(TxnId(mint.next()), mint.next(), writes);
     block_on(store.commit(&[commit])).remove(0)
 }
 

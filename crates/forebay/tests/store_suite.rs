@@ -159,7 +159,7 @@ const COMMITS: u64 = 70_000;
 
 fn commit_of(version: Version) -> Commit {
     let writes = vec![suite::write(&Key::new(0, b"a"), None, vec![Change::Put(Value::bytes(*b"x"))])];
-    Commit { id: TxnId(version), version, checks: Vec::new(), writes, strict: false }
+    Commit::new(TxnId(version), version, writes)
 }
 
 fn ids_beyond_the_limit(store: &dyn Store) {

@@ -1,13 +1,17 @@
 //! Ids that clients give their transactions (TXN BEGIN ID). Whoever lost the connection before the answer to its commit
-//! asks again under the same id, and is told what became of it; nothing is done twice. Kept in memory: a restart of the
-//! server forgets them.
+//! asks again under the same id, and is told what became of it; nothing is done twice. Kept in memory, and with what
+//! the transaction writes: in the store's own table, or in the journal, from where they come back after a restart.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use forebay::error::Unavailable;
 use forebay::runtime::Runtime;
+use forebay::store::{GivenId, Store};
 use forebay::txn::{Committing, Landed, TxnError};
+use forebay::value::Blob;
 use forebay::version::{TxnId, Version};
 use futures_util::FutureExt;
 
@@ -21,6 +25,8 @@ pub const GIVEN_TIME: Duration = Duration::from_secs(600);
 #[derive(Default)]
 pub struct Given {
     users: Mutex<HashMap<Arc<str>, Ids>>,
+    /// What the store remembers from before the start is in.
+    loaded: AtomicBool,
 }
 
 #[derive(Default)]
@@ -84,6 +90,35 @@ impl Given {
         }
     }
 
+    /// Takes in what the store remembers from before the start, once: until that was possible, nobody can say of an id
+    /// that is new here whether it is.
+    pub async fn load(&self, store: &dyn Store, now: Duration) -> Result<(), Unavailable> {
+        if self.loaded.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let remembered = store.given().await?;
+        let mut users = self.users();
+        if !self.loaded.swap(true, Ordering::AcqRel) {
+            for (GivenId { user, id }, version) in remembered {
+                let user: Arc<str> = String::from_utf8_lossy(&user).into();
+                let ids = users.entry(user).or_default();
+                if !ids.by_id.contains_key(&id) {
+                    ids.end(id, Some(Ended::Committed(version)), now);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in what is buffered since before the start: these transactions have ended, under these tickets.
+    pub fn restore<'a>(&self, buffered: impl Iterator<Item = (&'a GivenId, u64)>, now: Duration) {
+        let mut users = self.users();
+        for (GivenId { user, id }, ticket) in buffered {
+            let user: Arc<str> = String::from_utf8_lossy(user).into();
+            users.entry(user).or_default().end(*id, Some(Ended::Buffered(ticket)), now);
+        }
+    }
+
     /// What was unknown of `id` is known now: it was applied, or with `None` never will be.
     pub fn resolve(&self, user: &Arc<str>, id: u128, ended: Option<Ended>, now: Duration) {
         if let Some(ids) = self.users().get_mut(user) {
@@ -129,6 +164,11 @@ impl Ids {
 }
 
 impl Claim {
+    /// The id, as it is kept with what its transaction writes.
+    pub fn given_id(&self) -> GivenId {
+        GivenId { user: Blob::from(self.user.as_bytes()), id: self.id }
+    }
+
     /// Remembers how `committing` ends, whether its client waits for that or not.
     pub fn follow(self, committing: Committing, runtime: &Runtime) {
         let clock = runtime.clone();

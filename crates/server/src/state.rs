@@ -390,6 +390,10 @@ impl Shared {
         if let Some(gate) = &options.gate {
             modes.follow(gate, options.engine.runtime());
         }
+        let given = Arc::new(Given::default());
+        if let Some(gate) = &options.gate {
+            gate.with_buffer(|buffer| given.restore(buffer.given(), options.engine.runtime().elapsed()));
+        }
         Shared {
             engine: options.engine,
             gate: options.gate,
@@ -414,7 +418,7 @@ impl Shared {
             cursors: Cursors::default(),
             recorder: Recorder::new(options.trace_dir),
             modes,
-            given: Arc::default(),
+            given,
         }
     }
 

@@ -18,6 +18,8 @@ use thiserror::Error;
 use tokio::sync::mpsc;
 
 use crate::client::{Client, ClientError, Says};
+pub use crate::latency::Latency;
+use crate::latency::{latencies, note};
 
 /// Keys that a preload holds in memory; a trace with more is refused.
 pub const PRELOAD_KEYS_MAX: usize = 100_000_000;
@@ -34,9 +36,6 @@ const LOAD_BYTES_MAX: usize = 256 * 1024;
 
 /// MSETs that the preload has under way on each connection.
 const LOAD_PIPELINE: usize = 4;
-
-/// Latencies are counted up to here, in nanoseconds.
-const LATENCY_NS_MAX: u64 = 100_000_000_000;
 
 /// What to replay, to whom, and how.
 #[derive(Clone, Debug)]
@@ -108,23 +107,6 @@ pub enum ReplayError {
     /// The thread that reads the trace died.
     #[error("reading the trace failed: {0}")]
     Reader(String),
-}
-
-/// Latencies of single commands in microseconds; in a pipeline from the moment its batch was sent.
-#[derive(Clone, Debug, Default, Serialize, PartialEq)]
-pub struct Latency {
-    /// Arithmetic mean.
-    pub mean_us: f64,
-    /// Median.
-    pub p50_us: f64,
-    /// 90th percentile.
-    pub p90_us: f64,
-    /// 99th percentile.
-    pub p99_us: f64,
-    /// 99.9th percentile.
-    pub p999_us: f64,
-    /// The longest.
-    pub max_us: f64,
 }
 
 /// What a replay measured.
@@ -410,8 +392,7 @@ async fn keyspace(client: &mut Client) -> Result<Option<(u64, u64)>, ClientError
 
 impl Tally {
     fn new() -> Tally {
-        let latency = Histogram::new_with_bounds(1, LATENCY_NS_MAX, 3).expect("constant bounds in range");
-        Tally { found: 0, gets: 0, sets: 0, deletes: 0, errors: 0, first_error: None, latency }
+        Tally { found: 0, gets: 0, sets: 0, deletes: 0, errors: 0, first_error: None, latency: latencies() }
     }
 
     fn error(&mut self, reply: &Reply) {
@@ -431,7 +412,7 @@ impl Tally {
             Action::Set => self.sets += 1,
             Action::Delete => self.deletes += 1,
         }
-        self.latency.saturating_record(latency.as_nanos().min(u128::from(LATENCY_NS_MAX)) as u64);
+        note(&mut self.latency, latency);
     }
 
     fn add(&mut self, other: Tally) {
@@ -452,16 +433,7 @@ impl Report {
         (self.gets, self.sets, self.deletes) = (tally.gets, tally.sets, tally.deletes);
         (self.found, self.errors, self.first_error) = (tally.found, tally.errors, tally.first_error);
         self.requests_per_second = self.requests as f64 / self.seconds.max(1e-9);
-        let us = |ns: u64| ns as f64 / 1e3;
-        let at = |quantile: f64| us(tally.latency.value_at_quantile(quantile));
-        self.latency = Latency {
-            mean_us: tally.latency.mean() / 1e3,
-            p50_us: at(0.5),
-            p90_us: at(0.9),
-            p99_us: at(0.99),
-            p999_us: at(0.999),
-            max_us: us(tally.latency.max()),
-        };
+        self.latency = Latency::of(&tally.latency);
     }
 
     fn compare(&mut self, before: Option<(u64, u64)>, after: Option<(u64, u64)>) {

@@ -147,7 +147,7 @@ fn groups(options: &Options, mint: &Mint, payload: &Blob, change: Make) -> Vec<V
             _ => None,
         };
         let writes = vec![Write { key, changes: changes.into(), after, unseen: false }];
-        Commit { id: TxnId(mint.next()), version: mint.next(), checks: Vec::new(), writes, strict: false }
+        Commit::new(TxnId(mint.next()), mint.next(), writes)
     };
     let commits: Vec<Commit> = (0..options.documents).map(commit).collect();
     commits.chunks(options.group).map(<[Commit]>::to_vec).collect()

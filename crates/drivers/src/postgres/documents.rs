@@ -8,12 +8,13 @@ use forebay::change::{Change, apply};
 use forebay::store::{Commit, ReadError, Write};
 use forebay::value::codec::{decode_value, encode_value};
 use forebay::{Key, Read, Value};
-use futures_util::future::{join, join4};
+use futures_util::future::{join, join5};
 use tokio_postgres::Error;
 use tokio_postgres::types::ToSql;
 
 use super::classify::{self, Failure, told};
 use super::commit::{Changed, Failed};
+use super::given;
 use super::identity::Identity;
 use super::ids;
 use super::session::Session;
@@ -185,7 +186,7 @@ pub(super) async fn commit(session: &Session, identity: &Identity, group: &[Comm
     let ids: Vec<Vec<u8>> = group.iter().map(|commit| ids::bytes(commit.id)).collect();
     let mut targets = Target::all(group);
     let checks = Checks::of(identity, group);
-    if targets.iter().all(Target::is_blind) {
+    if targets.iter().all(Target::is_blind) && !given::any(group) {
         targets.iter_mut().try_for_each(|target| target.apply(None))?;
         put(session, identity, group, &ids, &targets, &checks).await.map_err(|error| checks.failed(&error))?;
     } else {
@@ -258,14 +259,15 @@ async fn read_and_put(
         }
     };
     // Sent together; behind an error nothing is executed.
-    let (begun, entered, rows, required) = join4(
+    let (begun, entered, noted, rows, required) = join5(
         client.batch_execute("BEGIN"),
         client.execute(session.statement(Prepared::Enter), &enter),
+        given::note(session, group),
         client.query(session.statement(Prepared::Lock), &lock),
         required,
     )
     .await;
-    begun.and(entered.map(|_| ())).map_err(|error| Failed::from(unsent(classify::of_commit(&error))))?;
+    begun.and(entered.map(|_| ())).and(noted).map_err(|error| Failed::from(unsent(classify::of_commit(&error))))?;
     let rows = rows.map_err(|error| Failed::from(unsent(classify::of_commit(&error))))?;
     required.map_err(|error| checks.failed(&error))?;
     let mut before: Vec<Option<Value>> = vec![None; wanted.len()];

@@ -8,17 +8,20 @@ use tokio::time::{sleep, timeout};
 
 use super::classify::told;
 use super::session::Session;
-use super::{Inner, ids, sql};
+use super::{Inner, given, ids, sql};
 
 /// Pause between two rounds, unless something is to be done.
 const ROUND: Duration = Duration::from_secs(1);
+
+/// Rounds after which clients' ids are forgotten that are old.
+const GIVEN_EVERY: u64 = 60;
 
 /// Most time for forgetting ids at once.
 const FORGET_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// Goes its rounds for as long as the store is there.
 pub(super) async fn keep(inner: Weak<Inner>, mut keeper: Session) {
-    let mut complained = false;
+    let (mut complained, mut rounds) = (false, 0u64);
     loop {
         let Some(woken) = inner.upgrade().map(|inner| inner.keeper_woken.clone()) else { return };
         let _ = timeout(ROUND, woken.notified()).await;
@@ -33,7 +36,10 @@ pub(super) async fn keep(inner: Weak<Inner>, mut keeper: Session) {
             }
             continue;
         }
-        if let Err(why) = timeout(FORGET_TIME_MAX, inner.round(&keeper)).await.unwrap_or(Ok(())) {
+        rounds += 1;
+        if let Err(why) =
+            timeout(FORGET_TIME_MAX, inner.round(&keeper, rounds.is_multiple_of(GIVEN_EVERY))).await.unwrap_or(Ok(()))
+        {
             tracing::debug!(why, "the keeper's connection failed");
             keeper.give_up();
         }
@@ -55,8 +61,11 @@ impl Inner {
         }
     }
 
-    async fn round(&self, keeper: &Session) -> Result<(), String> {
+    async fn round(&self, keeper: &Session, forget_given: bool) -> Result<(), String> {
         self.pool.end_lost(keeper).await.map_err(|error| told(&error))?;
+        if forget_given {
+            keeper.client.batch_execute(given::FORGET).await.map_err(|error| told(&error))?;
+        }
         if let Some(entered) = self.ids.many()
             && self.pool.nothing_lost()
         {

@@ -9,6 +9,7 @@
 //!   `install` prepare a database for it.
 //! * `commit`, `ids`, `classify`: a commit is one message and one transaction, whose id is entered by a plain INSERT;
 //!   what an error says about it; what became of one that was not answered.
+//! * [`plain`]: a connection as any other program has it.
 //!
 //! All waiting for the server is bounded by one timeout, connecting and handshakes included. A call runs in a task of
 //! its own: a caller that goes away changes nothing.
@@ -18,6 +19,7 @@ mod classify;
 mod clear;
 mod commit;
 mod documents;
+mod given;
 mod identity;
 mod ids;
 mod install;
@@ -25,6 +27,7 @@ mod keeper;
 pub mod mapping;
 mod open;
 mod outside;
+pub mod plain;
 mod pool;
 mod session;
 pub mod setup;
@@ -37,7 +40,7 @@ use std::time::Duration;
 use forebay::change::Change;
 use forebay::error::Unavailable;
 use forebay::key::KeyRef;
-use forebay::store::{Caps, Commit, CommitOutcome, NAMES_BYTES_MAX, Outside, ReadError, Resolved, Store};
+use forebay::store::{Caps, Commit, CommitOutcome, GivenId, NAMES_BYTES_MAX, Outside, ReadError, Resolved, Store};
 use forebay::{Key, Read, TxnId, Value, Version};
 use futures_util::future::BoxFuture;
 use thiserror::Error;
@@ -348,6 +351,10 @@ impl Store for Postgres {
         self.inner.rows.as_ref().and_then(|rows| rows.lane(key))
     }
 
+    fn references(&self, key: &Key, changes: &[Change]) -> Vec<Key> {
+        self.inner.rows.as_ref().map_or_else(Vec::new, |rows| rows.references(key, changes))
+    }
+
     fn refuses(&self, commit: &Commit) -> Option<String> {
         self.inner.rows.as_ref().and_then(|rows| rows.refuses(commit))
     }
@@ -367,6 +374,13 @@ impl Store for Postgres {
 
     fn keep_ids_from(&self, oldest: Option<TxnId>) {
         self.inner.ids.keep_from(oldest);
+    }
+
+    fn given(&self) -> BoxFuture<'_, Result<Vec<(GivenId, Version)>, Unavailable>> {
+        let asked = self.run(|inner| async move {
+            inner.read(inner.timeout, async |session: &session::Session| given::all(session).await).await
+        });
+        Box::pin(async move { asked.await.map_err(Unavailable)?.map_err(|error| Unavailable(error.to_string())) })
     }
 
     fn scan<'a>(

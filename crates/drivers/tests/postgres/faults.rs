@@ -40,7 +40,7 @@ struct Client {
 fn commit_of(mint: &Mint, key: &Key, number: u64) -> Commit {
     let value = Value::bytes(number.to_string().into_bytes());
     let writes = vec![write(key, None, vec![Change::Put(value)])];
-    Commit { id: TxnId(mint.next()), version: mint.next(), checks: Vec::new(), writes, strict: false }
+    Commit::new(TxnId(mint.next()), mint.next(), writes)
 }
 
 fn resolve(store: &Postgres, id: TxnId) -> Resolved {

@@ -12,7 +12,7 @@ use crate::{open, options, tokio_runtime};
 
 fn put(mint: &Mint, name: &[u8]) -> Commit {
     let writes = vec![write(&Key::new(0, name), None, vec![Change::Put(Value::bytes(*b"x"))])];
-    Commit { id: TxnId(mint.next()), version: mint.next(), checks: Vec::new(), writes, strict: false }
+    Commit::new(TxnId(mint.next()), mint.next(), writes)
 }
 
 #[test]

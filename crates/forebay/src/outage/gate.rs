@@ -30,15 +30,16 @@ use super::journal::{AppendError, Found, Journal, OpenError};
 use super::lanes::LaneRule;
 use super::mode::{BreakerSettings, Mode};
 use super::pending::{Amount, Buffer};
-use super::record::Description;
+use super::record::{Description, Loss};
 use super::recovery;
 use super::state::{Counts, State};
+use super::tickets::Tickets;
 use crate::change::Change;
 use crate::error::Unavailable;
 use crate::key::{Key, KeyRef};
 use crate::read::Read;
 use crate::runtime::Runtime;
-use crate::store::{Caps, Commit, CommitOutcome, Outside, ReadError, Resolved, Store};
+use crate::store::{Caps, Commit, CommitOutcome, GivenId, Outside, ReadError, Resolved, Store};
 use crate::value::Value;
 use crate::version::{TxnId, Version};
 
@@ -134,6 +135,8 @@ pub struct GateState {
     pub why: String,
     /// Why nothing is carried over.
     pub suspended: Option<String>,
+    /// What was acknowledged and may be lost with a part of the journal, oldest first.
+    pub losses: Vec<Loss>,
     /// What was counted since the start.
     pub counts: Counts,
     /// The same, since the present or last outage began.
@@ -173,6 +176,7 @@ impl Gate {
         }
         store.keep_ids_from(buffer.oldest_id());
         let mut state = State::new(buffer, settings.breaker, store.incarnation());
+        state.tickets = Tickets::new(found.losses, found.next_number);
         (state.opens_late, state.write_back) = (opens_late, settings.write_back_ms.is_some());
         if opens_late {
             state.writes.trip("it could not be reached at the start");
@@ -309,6 +313,7 @@ impl Inner {
             oldest_ms: state.buffer.oldest_ms(),
             why: state.writes.why().to_owned(),
             suspended: state.suspended.clone(),
+            losses: self.journal.losses(),
             counts: state.counts,
             outage,
         }
@@ -357,6 +362,13 @@ impl Store for Gate {
         self.inner.store.outcome(id)
     }
 
+    fn given(&self) -> BoxFuture<'_, Result<Vec<(GivenId, Version)>, Unavailable>> {
+        Box::pin(async move {
+            self.inner.check_up("whether a transaction with this id has ended before is not known")?;
+            self.inner.store.given().await
+        })
+    }
+
     fn scan<'a>(
         &'a self,
         space: u8,
@@ -401,6 +413,10 @@ impl Store for Gate {
 
     fn lane(&self, key: &Key) -> Option<u32> {
         self.inner.store.lane(key)
+    }
+
+    fn references(&self, key: &Key, changes: &[Change]) -> Vec<Key> {
+        self.inner.store.references(key, changes)
     }
 
     fn check<'a>(&'a self, checks: &'a [(Key, Version)]) -> BoxFuture<'a, Result<Vec<Key>, ReadError>> {

@@ -29,6 +29,6 @@ pub use journal::{AppendError, Found, Journal, JournalOptions, OpenError};
 pub use lanes::LaneRule;
 pub use mode::{BreakerSettings, Mode};
 pub use news::ModeChanges;
-pub use record::{Buffered, Description, Epoch, GivenId, Loss, Pending, Record, Standing, Written};
+pub use record::{Buffered, Description, Epoch, Loss, Pending, Record, Standing, Written};
 pub use state::Counts;
 pub use tickets::TicketState;

@@ -9,8 +9,8 @@
 //!
 //! **Invariants.** What is not in the journal is neither shown nor carried over. A row exists exactly as long as its
 //! queue is not empty. Within a lane, transactions are handed out in the order of their numbers, and nothing of a lane
-//! while something of it is on its way. Behind one that is quarantined, whatever writes one of its documents waits. The
-//! bytes charged are the sum over entries and rows, at any time.
+//! while something of it is on its way. Behind one that is quarantined, whatever writes one of its documents waits, or
+//! names one by a foreign key. The bytes charged are the sum over entries and rows, at any time.
 
 mod aside;
 mod charge;
@@ -88,8 +88,8 @@ enum Stage {
     Replaced,
     /// On its way to the store.
     Carried,
-    /// Behind one that is quarantined.
-    Behind,
+    /// Behind this one, which is quarantined or behind another itself.
+    Behind(u64),
     /// The store refuses it, for this reason.
     Quarantined(String),
 }
@@ -216,7 +216,7 @@ impl Buffer {
                 buffered.known.push((write.key.clone(), Read { value, version: commit.version }));
             }
         }
-        let bytes = entry_bytes(&buffered);
+        let bytes = entry_bytes(&buffered, &ties);
         let rows: usize = commit.writes.iter().map(|write| self.row_growth(&write.key, write.after.as_ref())).sum();
         let room = self.bytes_max.saturating_sub(self.bytes);
         if bytes + rows > room {
@@ -296,27 +296,33 @@ impl Buffer {
             }
         }
         self.settle_stage(number);
+        let behind = self.entries.get(&number).is_some_and(|entry| matches!(entry.stage, Stage::Behind(_)));
+        if behind && number + 1 < self.next_number {
+            // Those that follow it may be in the journal already.
+            self.sort_out();
+        }
         replaces
     }
 
     /// Waiting, or behind one that is quarantined.
     fn settle_stage(&mut self, number: u64) {
         let Some(entry) = self.entries.get(&number) else { return };
-        let stuck = |other: &u64| {
-            *other < number
-                && self.entries.get(other).is_some_and(|o| matches!(o.stage, Stage::Quarantined(_) | Stage::Behind))
+        let stuck = |other: &&u64| {
+            let stage = self.entries.get(other).map(|entry| &entry.stage);
+            **other < number && matches!(stage, Some(Stage::Quarantined(_) | Stage::Behind(_)))
         };
-        let rows = entry.buffered.writes.iter().filter_map(|write| self.rows.get(&write.key));
-        let behind = self.quarantined > 0 && rows.flat_map(|row| &row.queue).any(stuck);
+        let keys = entry.buffered.writes.iter().map(|write| &write.key).chain(&entry.ties.follows);
+        let rows = keys.filter(|_| self.quarantined > 0).filter_map(|key| self.rows.get(key));
+        let behind = rows.flat_map(|row| &row.queue).filter(stuck).min().copied();
         let lanes = entry.ties.lanes.clone();
         if let Some(entry) = self.entries.get_mut(&number) {
-            self.behind -= usize::from(entry.stage == Stage::Behind);
-            self.behind += usize::from(behind);
-            entry.stage = if behind { Stage::Behind } else { Stage::Waiting };
+            self.behind -= usize::from(matches!(entry.stage, Stage::Behind(_)));
+            self.behind += usize::from(behind.is_some());
+            entry.stage = behind.map_or(Stage::Waiting, Stage::Behind);
         }
         for lane in lanes {
             let waiting = &mut self.lanes.entry(lane).or_default().waiting;
-            match behind {
+            match behind.is_some() {
                 true => drop(waiting.remove(&number)),
                 false if mutation::on(Fault::LaneForgotten) => {}
                 false => drop(waiting.insert(number)),
@@ -345,7 +351,7 @@ impl Buffer {
         self.ids.remove(&entry.buffered.id);
         match entry.stage {
             Stage::Quarantined(_) => self.quarantined -= 1,
-            Stage::Behind => self.behind -= 1,
+            Stage::Behind(_) => self.behind -= 1,
             _ => {}
         }
         for lane in &entry.ties.lanes {
@@ -371,7 +377,7 @@ impl Buffer {
                 continue;
             }
             if let Some(stored) = stored.and_then(|stored| stored.get(at)) {
-                row.stored = Some(stored.after.clone());
+                row.stored = (!stored.unseen).then(|| stored.after.clone());
             }
             row.recharge(&write.key);
             self.bytes += row.bytes;

@@ -6,23 +6,13 @@ use super::lanes::{LaneRule, Ties};
 use crate::change::Change;
 use crate::key::Key;
 use crate::read::Read;
-use crate::store::{Commit, Store, Write};
-use crate::value::Blob;
+use crate::store::{Commit, GivenId, Priority, Store, Write};
 use crate::version::{TxnId, Version};
 
 /// 128 random bits that tell one journal's life from another's: a new one begins with a new journal, and whenever
 /// acknowledged records may have been lost. A ticket is an epoch and a number, so that it is never taken for another's.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Epoch(pub u128);
-
-/// An id that a client gave its transaction; unique per user.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct GivenId {
-    /// Name of the user.
-    pub user: Blob,
-    /// What the client chose.
-    pub id: u128,
-}
 
 /// The changes to one document: a [`Write`] without its result, which is not the journal's to keep.
 #[derive(Clone, Debug, PartialEq)]
@@ -111,6 +101,8 @@ pub enum Standing {
     Waiting,
     /// The operator; the reason is the store's.
     Quarantined(String),
+    /// What becomes of this one, which is quarantined or behind such a one itself. No journal says that.
+    Behind(u64),
 }
 
 /// A transaction that the journal holds.
@@ -153,7 +145,7 @@ impl Loss {
 }
 
 impl Buffered {
-    /// What is buffered of `commit` under `number`: no ids of clients, no documents.
+    /// What is buffered of `commit` under `number`: no documents.
     pub fn from_commit(number: u64, commit: &Commit, buffered_at_ms: u64) -> Buffered {
         // What is kept for long must not hold a larger allocation than it needs.
         let compact = |change: &Change| match change {
@@ -166,7 +158,7 @@ impl Buffered {
             number,
             id: commit.id,
             version: commit.version,
-            given: Vec::new(),
+            given: commit.given.clone(),
             sent: false,
             buffered_at_ms,
             checks: commit.checks.clone(),
@@ -177,7 +169,7 @@ impl Buffered {
 
     /// What it has to do with others.
     pub fn ties(&self, rule: LaneRule, store: &dyn Store) -> Ties {
-        rule.ties(store, self.writes.iter().map(|write| &write.key), &self.checks)
+        rule.ties(store, self.writes.iter().map(|write| (&write.key, &*write.changes)), &self.checks)
     }
 
     /// The commit that applies it. What the documents are afterwards is not known.
@@ -194,6 +186,8 @@ impl Buffered {
             checks: self.checks.clone(),
             writes: self.writes.iter().map(write).collect(),
             strict: false,
+            priority: Priority::Normal,
+            given: self.given.clone(),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use futures_channel::oneshot;
 
 use super::pending::Buffer;
-use super::record::Standing;
+use super::record::{Loss, Standing};
 use crate::version::Version;
 
 /// Outcomes that are remembered; the oldest go first.
@@ -22,7 +22,11 @@ pub enum TicketState {
     Quarantined(String),
     /// An operator gave it up, for this reason.
     Dropped(String),
-    /// No such ticket, or one of long ago.
+    /// It was applied, or an operator gave it up: before the last start, or so long ago that nobody remembers which.
+    Over,
+    /// It is gone: a loss of power took it before the journal was synced.
+    Lost,
+    /// No such ticket was given.
     Unknown,
 }
 
@@ -39,9 +43,17 @@ pub(super) struct Tickets {
     ended: BTreeMap<u64, End>,
     /// Who waits for a pending one.
     waiting: BTreeMap<u64, Vec<oneshot::Sender<()>>>,
+    /// What the journal lost.
+    losses: Vec<Loss>,
+    /// The first number of this process: what became part of another before is not known.
+    first: u64,
 }
 
 impl Tickets {
+    pub(super) fn new(losses: Vec<Loss>, first: u64) -> Tickets {
+        Tickets { losses, first, ..Tickets::default() }
+    }
+
     fn end(&mut self, number: u64, end: End) {
         self.ended.insert(number, end);
         self.wake(number);
@@ -91,10 +103,17 @@ impl Tickets {
     pub(super) fn state(&self, number: u64, buffer: &Buffer) -> TicketState {
         let number = self.resolve(number);
         match (buffer.standing(number), self.ended.get(&number)) {
-            (Some(Standing::Waiting), _) => TicketState::Pending,
+            (Some(Standing::Waiting | Standing::Behind(_)), _) => TicketState::Pending,
             (Some(Standing::Quarantined(why)), _) => TicketState::Quarantined(why),
             (None, Some(End::Applied(version))) => TicketState::Applied(*version),
             (None, Some(End::Dropped(reason))) => TicketState::Dropped(reason.clone()),
+            // Numbers are never given twice, whatever the epoch.
+            (None, Some(End::Merged(_)) | None) if self.losses.iter().any(|loss| loss.covers(loss.epoch, number)) => {
+                TicketState::Lost
+            }
+            // Perhaps it is part of one that waits; when that is applied, it is over.
+            (None, None) if number < self.first && buffer.any_between(number, self.first) => TicketState::Pending,
+            (None, Some(End::Merged(_)) | None) if (1..buffer.next_number()).contains(&number) => TicketState::Over,
             (None, Some(End::Merged(_)) | None) => TicketState::Unknown,
         }
     }

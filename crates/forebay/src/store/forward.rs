@@ -23,6 +23,10 @@ macro_rules! figures_of_inner {
             self.inner.lane(key)
         }
 
+        fn references(&self, key: &$crate::key::Key, changes: &[$crate::change::Change]) -> Vec<$crate::key::Key> {
+            self.inner.references(key, changes)
+        }
+
         fn refuses(&self, commit: &$crate::store::Commit) -> Option<String> {
             self.inner.refuses(commit)
         }
@@ -41,6 +45,15 @@ macro_rules! figures_of_inner {
             text: &[u8],
         ) -> Option<Result<Vec<$crate::change::Change>, String>> {
             self.inner.changes_of_text(key, text)
+        }
+
+        fn given(
+            &self,
+        ) -> futures_util::future::BoxFuture<
+            '_,
+            Result<Vec<($crate::store::GivenId, $crate::version::Version)>, $crate::error::Unavailable>,
+        > {
+            self.inner.given()
         }
 
         fn keep_ids_from(&self, oldest: Option<$crate::version::TxnId>) {

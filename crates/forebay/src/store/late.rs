@@ -7,7 +7,7 @@ use futures_channel::oneshot;
 use futures_util::future::BoxFuture;
 use futures_util::lock::Mutex as AsyncMutex;
 
-use super::{Caps, Commit, CommitOutcome, Outside, Read, ReadError, Resolved, Store};
+use super::{Caps, Commit, CommitOutcome, GivenId, Outside, Read, ReadError, Resolved, Store};
 use crate::change::Change;
 use crate::error::Unavailable;
 use crate::key::{Key, KeyRef};
@@ -107,6 +107,10 @@ impl Store for Late {
         Box::pin(async move { self.inner()?.outcome(id).await })
     }
 
+    fn given(&self) -> BoxFuture<'_, Result<Vec<(GivenId, Version)>, Unavailable>> {
+        Box::pin(async move { self.inner()?.given().await })
+    }
+
     fn scan<'a>(
         &'a self,
         space: u8,
@@ -138,6 +142,10 @@ impl Store for Late {
     /// Until its tables are known everything may be joined.
     fn lane(&self, key: &Key) -> Option<u32> {
         self.opened.get().map_or(Some(u32::MAX), |store| store.lane(key))
+    }
+
+    fn references(&self, key: &Key, changes: &[Change]) -> Vec<Key> {
+        self.opened.get().map_or_else(Vec::new, |store| store.references(key, changes))
     }
 
     fn refuses(&self, commit: &Commit) -> Option<String> {

@@ -12,8 +12,9 @@ use hashbrown::HashTable;
 use smallvec::SmallVec;
 
 use super::applied::{AppliedIds, Known};
+use super::given::GivenIds;
 use super::tombstones::Tombstones;
-use super::{Caps, Commit, CommitOutcome, Read, ReadError, Resolved, Store};
+use super::{Caps, Commit, CommitOutcome, GivenId, Read, ReadError, Resolved, Store};
 use crate::error::Unavailable;
 use crate::key::{Key, KeyRef, SPACES};
 use crate::mutation::{self, Fault};
@@ -45,6 +46,7 @@ struct State {
     counts: [u64; SPACES as usize],
     tombstones: Tombstones,
     applied: AppliedIds,
+    given: GivenIds,
     group: u64,
 }
 
@@ -59,6 +61,7 @@ impl Memory {
             counts: [0; SPACES as usize],
             tombstones: Tombstones::new(INCARNATION),
             applied: AppliedIds::new(AppliedIds::LOWEST),
+            given: GivenIds::default(),
             group: 0,
         };
         Memory { state: RwLock::new(state) }
@@ -173,6 +176,7 @@ impl State {
             self.set(&write.key, write.after.as_ref(), commit.version);
         }
         self.applied.add(self.group, SmallVec::from_elem(commit.id, 1));
+        self.given.add(&commit.given, commit.version);
         CommitOutcome::Committed(Vec::new())
     }
 }
@@ -236,6 +240,10 @@ impl Store for Memory {
             }
         };
         Box::pin(ready(resolved))
+    }
+
+    fn given(&self) -> BoxFuture<'_, Result<Vec<(GivenId, Version)>, Unavailable>> {
+        Box::pin(ready(Ok(self.shared().given.all())))
     }
 
     fn scan<'a>(

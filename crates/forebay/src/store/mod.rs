@@ -27,6 +27,7 @@ pub mod suite;
 pub mod survivors;
 
 mod applied;
+mod given;
 pub mod tombstones;
 
 use std::sync::Arc;
@@ -38,7 +39,7 @@ use crate::change::{Change, Changes};
 use crate::error::Unavailable;
 use crate::key::{Key, KeyRef};
 use crate::read::Read;
-use crate::value::Value;
+use crate::value::{Blob, Value};
 use crate::version::{TxnId, Version};
 
 /// One transaction's writes, all or nothing, idempotent in `id`.
@@ -54,7 +55,43 @@ pub struct Commit {
     pub writes: Vec<Write>,
     /// Its client wants it in the store now or not at all: what can't be reached must not keep it for later.
     pub strict: bool,
+    /// Whether it may be kept for later while the store has much to do.
+    pub priority: Priority,
+    /// Ids that clients gave it; kept with it, to be asked for ([`Store::given`]). Nearly always none; several where
+    /// kept transactions were merged.
+    pub given: Vec<GivenId>,
 }
+
+impl Commit {
+    /// A commit of `writes` that checks nothing.
+    pub fn new(id: TxnId, version: Version, writes: Vec<Write>) -> Commit {
+        Commit { id, version, checks: Vec::new(), writes, strict: false, priority: Priority::Normal, given: Vec::new() }
+    }
+}
+
+/// How much it matters that a commit is in the store at once (TARDIS, section 2.5); for the outage's gate alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Priority {
+    /// It is kept behind what is kept already, until the store has got over its absence.
+    Low,
+    /// It goes to the store where nothing stands in its way, and waits for what is soon carried over.
+    #[default]
+    Normal,
+    /// It waits for what stands in its way, however much that is, before it is kept.
+    High,
+}
+
+/// An id that a client gave its transaction; unique per user.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GivenId {
+    /// Name of the user.
+    pub user: Blob,
+    /// What the client chose.
+    pub id: u128,
+}
+
+/// Ids from clients that a store remembers at least, the newest.
+pub const GIVEN_IDS_KEPT: usize = 65_536;
 
 /// The changes to one document.
 #[derive(Clone, Debug)]
@@ -240,6 +277,12 @@ pub trait Store: Send + Sync + 'static {
         })
     }
 
+    /// The ids that clients gave their transactions, with the versions under which they were committed, oldest first:
+    /// at least the last [`GIVEN_IDS_KEPT`], or those of the last ten minutes, if the store outlives its process.
+    fn given(&self) -> BoxFuture<'_, Result<Vec<(GivenId, Version)>, Unavailable>> {
+        Box::pin(futures_util::future::ready(Ok(Vec::new())))
+    }
+
     /// Why the store would surely refuse `commit`, as far as it can tell without being asked: a key that names
     /// nothing, a field that is not there.
     fn refuses(&self, commit: &Commit) -> Option<String> {
@@ -288,6 +331,13 @@ pub trait Store: Send + Sync + 'static {
     fn lane(&self, key: &Key) -> Option<u32> {
         let _ = key;
         None
+    }
+
+    /// The documents that `key` names, once `changes` are made to it, in the store's own sense (a foreign key): it
+    /// refuses the changes where one of these is not there. As far as it can tell without being asked.
+    fn references(&self, key: &Key, changes: &[Change]) -> Vec<Key> {
+        let _ = (key, changes);
+        Vec::new()
     }
 
     /// Bytes of memory that the store may hold for itself (page cache), to be counted in the cache's budget.

@@ -273,7 +273,7 @@ fn open(disk: &Forgetful) -> Result<Embedded, String> {
 
 fn commit(store: &Embedded, mint: &Mint, key: &Key, before: Option<&Value>, change: Change) -> Result<(), String> {
     let writes = vec![write(key, before, vec![change])];
-    let commit = Commit { id: TxnId(mint.next()), version: mint.next(), checks: Vec::new(), writes, strict: false };
+    let commit = Commit::new(TxnId(mint.next()), mint.next(), writes);
     match block_on(store.commit(&[commit])).pop() {
         Some(CommitOutcome::Committed(_)) => Ok(()),
         other => Err(format!("{other:?}")),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-use super::{Commit, CommitOutcome, Read, ReadError, Resolved, Store, Write};
+use super::{Commit, CommitOutcome, GivenId, Read, ReadError, Resolved, Store, Write};
 use crate::change::{Change, apply_all};
 use crate::key::Key;
 use crate::value::Value;
@@ -80,7 +80,7 @@ impl Bench {
     }
 
     fn commit_of(&self, writes: Vec<Write>) -> Commit {
-        Commit { id: TxnId(self.mint.next()), version: self.mint.next(), checks: Vec::new(), writes, strict: false }
+        Commit::new(TxnId(self.mint.next()), self.mint.next(), writes)
     }
 
     /// Commits `writes` as one transaction, which must succeed; returns its version.
@@ -113,6 +113,10 @@ impl Bench {
 
     fn expired(&self, now_ms: u64, limit: usize) -> Vec<Key> {
         insist(|| block_on(self.store().expired(now_ms, limit)))
+    }
+
+    fn given(&self) -> Vec<(GivenId, Version)> {
+        insist(|| block_on(self.store().given()).map_err(ReadError::from))
     }
 
     fn clear(&self, spaces: &[u8]) -> Version {

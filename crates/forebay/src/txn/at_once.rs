@@ -71,7 +71,7 @@ impl Engine {
         } else {
             table.half_done = true;
             guard.armed.set(true);
-            let commit = Commit { id: TxnId(version), version, checks: Vec::new(), writes, strict: false };
+            let commit = Commit::new(TxnId(version), version, writes);
             let now = inner
                 .committer
                 .apply_now(commit, Caching { uncached: inner.on_write == OnWrite::Invalidate, context: *context });

@@ -2,10 +2,12 @@
 //! to the end, and handed on only with the commit's results beside them. Dropping a transaction rolls it back without
 //! a trace; once its commit is handed over the committer owns it, locks and all.
 
+mod held;
 mod taking;
 
 use std::sync::Arc;
 
+use held::Held;
 use smallvec::SmallVec;
 
 use super::ahead::Ahead;
@@ -21,7 +23,7 @@ use crate::change::Change;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::read::Read;
-use crate::store::Commit;
+use crate::store::{Commit, GivenId, Priority};
 use crate::version::{TxnId, Version};
 
 /// What a transaction may do.
@@ -58,48 +60,11 @@ pub struct Transaction {
     uncached: bool,
     /// What it writes must not be kept for later.
     strict: bool,
+    priority: Priority,
     /// What can't be loaded may be changed unseen.
     blind: bool,
-}
-
-/// The keys that a transaction has locked, or asked for.
-#[derive(Default)]
-struct Held {
-    keys: SmallVec<[Key; 4]>,
-    modes: SmallVec<[Mode; 4]>,
-    /// Where each key stands, once there are many.
-    index: Option<hashbrown::HashMap<Key, usize, foldhash::quality::RandomState>>,
-}
-
-impl Held {
-    /// Keys above which look-ups go through the index.
-    const SCAN_MAX: usize = 16;
-
-    fn position(&self, key: &Key) -> Option<usize> {
-        match &self.index {
-            Some(index) => index.get(key).copied(),
-            None => self.keys.iter().position(|held| held == key),
-        }
-    }
-
-    fn mode(&self, key: &Key) -> Option<Mode> {
-        self.position(key).map(|at| self.modes[at])
-    }
-
-    fn set(&mut self, key: &Key, mode: Mode) {
-        if let Some(at) = self.position(key) {
-            self.modes[at] = mode;
-            return;
-        }
-        if let Some(index) = &mut self.index {
-            index.insert(key.clone(), self.keys.len());
-        }
-        self.keys.push(key.clone());
-        self.modes.push(mode);
-        if self.index.is_none() && self.keys.len() > Held::SCAN_MAX {
-            self.index = Some(self.keys.iter().cloned().zip(0..).collect());
-        }
-    }
+    /// The id that its client gave it.
+    given: Option<GivenId>,
 }
 
 /// A transaction whose commit is on its way. Nothing of it may be shown before [`Committing::wait`] is done.
@@ -226,7 +191,9 @@ impl Transaction {
             handed_over: false,
             uncached,
             strict: false,
+            priority: Priority::Normal,
             blind: false,
+            given: None,
         }
     }
 
@@ -240,9 +207,19 @@ impl Transaction {
         &mut self.documents
     }
 
+    /// How much it matters that what it writes is in the store at once.
+    pub fn set_priority(&mut self, priority: Priority) {
+        self.priority = priority;
+    }
+
     /// Has its commit fail where it would be buffered: it is in the store when it is answered, or nowhere.
     pub fn set_strict(&mut self, strict: bool) {
         self.strict = strict;
+    }
+
+    /// Has its commit kept under an id that its client gave.
+    pub fn set_given(&mut self, given: GivenId) {
+        self.given = Some(given);
     }
 
     /// Has the next commands change unseen what they can't load.
@@ -439,7 +416,14 @@ impl Transaction {
         if writes.is_empty() {
             return Ok(Committing { published: None, commit: None, depends, record });
         }
-        let mut commit = Commit { id: TxnId(version), version, checks: self.checks(), writes, strict: self.strict };
+        let given = self.given.take().into_iter().collect();
+        let mut commit = Commit {
+            checks: self.checks(),
+            strict: self.strict,
+            priority: self.priority,
+            given,
+            ..Commit::new(TxnId(version), version, writes)
+        };
         let caching = Caching { uncached: self.uncached, context: self.context };
         if depends.is_empty() {
             // A panic in there may leave the commit half published: then its keys stay locked until the restart.

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use forebay::change::End;
-use forebay::outage::{Buffered, GivenId, Pending, Record, Standing, Written};
+use forebay::outage::{Buffered, Pending, Record, Standing, Written};
 use forebay::runtime::simulated::SplitMix;
+use forebay::store::GivenId;
 use forebay::{Blob, Change, Key, Read, TxnId, Value, Version};
 
 /// As many stay below the bytes that the tests allow.

@@ -15,7 +15,7 @@ use forebay::runtime::simulated::{Ended, Simulation};
 use forebay::store::embedded::Durability;
 use forebay::store::faulty::{Faults, Faulty};
 use forebay::store::memory::Memory;
-use forebay::store::{Caps, Commit, CommitOutcome, Outside, ReadError, Store, Write};
+use forebay::store::{Caps, Commit, CommitOutcome, Outside, Priority, ReadError, Store, Write};
 use forebay::{Change, Key, Read, TxnId, Value, Version};
 use futures_util::future::BoxFuture;
 
@@ -74,7 +74,7 @@ fn put(sequence: u64, name: &str) -> Commit {
     let value = Value::bytes(sequence.to_string().as_bytes());
     let changes = [Change::Put(value.clone())].into_iter().collect();
     let writes = vec![Write { key: Key::new(0, name.as_bytes()), changes, after: Some(value), unseen: false }];
-    Commit { id: TxnId(version), version, checks: Vec::new(), writes, strict: false }
+    Commit::new(TxnId(version), version, writes)
 }
 
 async fn commit(gate: &Gate, commit: Commit) -> CommitOutcome {
@@ -177,6 +177,34 @@ fn what_was_read_from_the_buffer_is_not_checked_in_the_store() {
         let checks = vec![(Key::new(0, read.as_bytes()), Version { incarnation: 1, sequence: 1 })];
         let outcome = commit(&gate, Commit { checks, ..put(3, &written) }).await;
         assert!(matches!(outcome, CommitOutcome::Buffered(_)), "{outcome:?}");
+    });
+}
+
+/// With much in its way a write is kept at once, one that matters more waits first, one that matters little is kept
+/// also where nothing is in its way.
+#[test]
+fn priority_says_how_long_a_write_waits() {
+    simulated(|runtime| async move {
+        let (database, gate) = open(&runtime, true, |settings| (settings.merge, settings.per_second_max) = (false, 1));
+        let [first, _, busy] = names();
+        database.inner.set_down(true);
+        for sequence in 1..=200 {
+            commit(&gate, put(sequence, if sequence <= 100 { &first } else { &busy })).await;
+        }
+        database.inner.set_down(false);
+        while !matches!(gate.ticket(100), TicketState::Applied(_)) {
+            runtime.sleep(Duration::from_millis(1)).await;
+        }
+        let took = async |priority: Priority, sequence: u64, name: &str| {
+            let began = runtime.elapsed();
+            let outcome = commit(&gate, Commit { priority, ..put(sequence, name) }).await;
+            (matches!(outcome, CommitOutcome::Buffered(_)), (runtime.elapsed() - began).as_millis() >= 250)
+        };
+        assert_eq!(took(Priority::Normal, 201, &busy).await, (true, false));
+        assert_eq!(took(Priority::High, 202, &busy).await, (true, true));
+        assert_eq!(took(Priority::Low, 203, &busy).await, (true, false));
+        assert_eq!(took(Priority::Normal, 204, &first).await, (false, false));
+        assert_eq!(took(Priority::Low, 205, &first).await, (true, false));
     });
 }
 

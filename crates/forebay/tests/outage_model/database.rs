@@ -202,7 +202,7 @@ impl Database {
     }
 
     fn put(&self, version: Version, writes: Vec<Write>) {
-        let commit = Commit { id: TxnId(version), version, checks: Vec::new(), writes, strict: false };
+        let commit = Commit::new(TxnId(version), version, writes);
         let outcome = self.memory.commit_now(&commit);
         assert!(matches!(outcome, Some(CommitOutcome::Committed(_))), "{outcome:?}");
     }

@@ -591,7 +591,7 @@ async fn write(gate: &Gate, book: &Mutex<Book>, at: usize, client: Client, owned
         book.minted += 1;
         Version { incarnation: gate.incarnation(), sequence: book.minted }
     };
-    let mut commit = Commit { id: TxnId(version), version, checks: Vec::new(), writes: Vec::new(), strict: false };
+    let mut commit = Commit::new(TxnId(version), version, Vec::new());
     for (document, read) in reads {
         let key = key_of(document);
         let unseen = read.is_none();

@@ -76,6 +76,7 @@ pub struct Marks {
     pub outages: u64,
     pub quarantined: u64,
     pub backups: u64,
+    pub unseen: u64,
     pub killed: u64,
     pub paused: u64,
 }
@@ -96,7 +97,7 @@ impl Marks {
         let disk =
             [(self.crashes, "crashes"), (self.reopened_with_loss, "reopenings with loss"), (self.lost, "losses")];
         let mut expected = always.to_vec();
-        expected.extend(happens_too(self));
+        expected.extend(happens_too(self, scenario));
         if !matches!(scenario, Scenario::Sound | Scenario::Outage) {
             expected.extend(faulty);
         }
@@ -139,6 +140,7 @@ impl Marks {
             (&mut self.outages, other.outages),
             (&mut self.quarantined, other.quarantined),
             (&mut self.backups, other.backups),
+            (&mut self.unseen, other.unseen),
             (&mut self.killed, other.killed),
             (&mut self.paused, other.paused),
         ];

@@ -4,17 +4,23 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use forebay::outage::{Gate, Standing};
 use forebay::read::Read;
+use forebay::runtime::Runtime;
 use forebay::store::{Caps, Commit, CommitOutcome, ReadError, Store};
 use forebay::{Key, TxnId};
 use futures_util::future::BoxFuture;
 
 use crate::book::{broken, expect};
 
+/// How long it thinks before it refuses; time must pass where it is asked again and again.
+const REFUSING: Duration = Duration::from_millis(5);
+
 /// What makes a database demanding, for one life of the process before it.
 pub struct Demanding {
+    pub runtime: Runtime,
     pub store: Arc<dyn Store>,
     /// All is one lane.
     pub serial: bool,
@@ -141,6 +147,7 @@ impl Store for Demanding {
             };
             let applied = outcomes.iter().all(|outcome| matches!(outcome, CommitOutcome::Committed(_)));
             if applied && outcomes.len() == taken {
+                self.runtime.sleep(REFUSING).await;
                 outcomes.push(CommitOutcome::Refused("a constraint".into()));
             }
             outcomes.resize(group.len(), CommitOutcome::Unavailable("behind one that was not applied".into()));

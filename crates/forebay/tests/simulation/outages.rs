@@ -16,6 +16,7 @@ use forebay::store::faulty::{Faults, Faulty};
 use forebay::store::memory::Memory;
 use forebay::txn::history::History;
 
+use crate::applying::Applying;
 use crate::book::{broken, expect};
 use crate::demanding::Demanding;
 use crate::detached::Detached;
@@ -33,7 +34,7 @@ const DRAIN_MAX: Duration = Duration::from_secs(60);
 pub fn run(seed: u64, random: &mut SplitMix, past: &mut Past) {
     let memory = Arc::new(Memory::new());
     let journal = Lossy::new();
-    let lives = 1 + random.below(3);
+    let (lives, applies) = (1 + random.below(3), random.below(2) == 0);
     for life in 0..lives {
         let last = life + 1 == lives;
         let crash_at = if last { u64::MAX } else { random.below(CRASH_STEPS_MAX) };
@@ -41,6 +42,7 @@ pub fn run(seed: u64, random: &mut SplitMix, past: &mut Past) {
         let simulation = Simulation::new(seed);
         let runtime = simulation.runtime();
         let store: Arc<dyn Store> = Arc::new(Unordered { memory: memory.clone(), incarnation: 2 * life + 1 });
+        let store = if applies { Arc::new(Applying { inner: store }) } else { store };
         let (faulty, demanding) = away(&runtime, store.clone(), random);
         let gate = gate(&runtime, faulty, &journal, demanding.serial, random);
         demanding.set_gate(Some(gate.clone()));
@@ -137,6 +139,7 @@ fn away(runtime: &Runtime, store: Arc<dyn Store>, random: &mut SplitMix) -> (Arc
     };
     let outages: Vec<(Duration, Duration)> = (0..random.below(3)).map(|_| outage(random)).collect();
     let demanding = Arc::new(Demanding {
+        runtime: runtime.clone(),
         serial: random.below(3) == 0,
         refuses: [0, 0, 8, 24][random.below(4) as usize],
         incarnation: store.incarnation().into(),

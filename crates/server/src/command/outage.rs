@@ -6,7 +6,7 @@ mod brief;
 use std::time::Duration;
 
 use forebay::key::{Key, KeyRef};
-use forebay::outage::{Gate, GateState, Mode, Standing, TicketState};
+use forebay::outage::{Gate, GateState, Loss, Mode, Standing, TicketState};
 use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Frame, Protocol, Reply, errors};
 use futures_util::future::{BoxFuture, Either, select};
@@ -76,7 +76,7 @@ pub(super) const DRAIN: Sub = Sub {
 pub(super) const WAIT: Sub = Sub {
     name: "wait",
     syntax: "ticket timeout-ms",
-    summary: "Waits for a buffered transaction: APPLIED version, PENDING, QUARANTINED reason or DROPPED reason",
+    summary: "Waits for a buffered transaction: APPLIED version, PENDING, QUARANTINED or DROPPED reason, OVER, LOST",
     arity: 4,
     flags: &[],
     run: SubRun::Engine(wait),
@@ -184,7 +184,13 @@ fn figures(state: &GateState) -> Vec<(Reply, Reply)> {
         (text("full"), count(outage.full)),
         (text("why"), maybe(&state.why)),
         (text("suspended"), state.suspended.as_deref().map_or(Reply::Nil, text)),
+        (text("lost"), state.losses.last().map_or(Reply::Nil, |loss| text(lost(loss)))),
     ]
+}
+
+/// `tickets 13 to 65536 of epoch 1f..`: those of them that were given out are lost.
+fn lost(loss: &Loss) -> String {
+    format!("tickets {} to {} of epoch {}", loss.after.saturating_add(1), loss.up_to, loss.epoch)
 }
 
 /// The same of a store that nothing is buffered for.
@@ -201,6 +207,7 @@ fn nothing(session: &Session) -> Vec<(Reply, Reply)> {
         oldest_ms: None,
         why: String::new(),
         suspended: None,
+        losses: Vec::new(),
         counts: Default::default(),
         outage: Default::default(),
     };
@@ -372,7 +379,9 @@ async fn waited(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply>
         TicketState::Pending => simple("PENDING".to_owned()),
         TicketState::Quarantined(reason) => simple(format!("QUARANTINED {reason}")),
         TicketState::Dropped(reason) => simple(format!("DROPPED {reason}")),
-        TicketState::Unknown => Err(Reply::error(format!("ERR there is no ticket {ticket}, or it is long over"))),
+        TicketState::Over => simple("OVER it was applied or dropped, before the last start or long ago".to_owned()),
+        TicketState::Lost => simple("LOST a loss of power took it before the journal was synced".to_owned()),
+        TicketState::Unknown => Err(Reply::error(format!("ERR there is no ticket {ticket}"))),
     }
 }
 

@@ -4,9 +4,10 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
+use forebay::error::Unavailable;
 use forebay::key::{Key, KeyRef};
 use forebay::outage::TicketState;
-use forebay::store::Resolved;
+use forebay::store::{Priority, Resolved};
 use forebay::txn::{Ahead, Documents, Executed, Mode, Plan, PlannedLock, TxnError, TxnKind, Wanted};
 use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::BoxFuture;
@@ -70,7 +71,8 @@ pub(super) const COMMANDS: &[Command] = &[
     },
     Command {
         name: "txn",
-        syntax: "BEGIN [READONLY [CHECKED]] [TYPE name] [ID uuid] | STEP name | COMMIT | ABORT",
+        syntax: "BEGIN [READONLY [CHECKED]] [TYPE name] [ID uuid] [PRIORITY low|normal|high] | STEP name | COMMIT \
+                 | ABORT",
         summary: "An interactive transaction: reads inside, one commit to the store at its end",
         group: Group::Transactions,
         arity: -2,
@@ -311,6 +313,7 @@ async fn begin(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> 
     let syntax = || Reply::error(errors::SYNTAX);
     let mut kind = TxnKind::Interactive;
     let (mut context, mut txn_type, mut id) = (session.context(), None, None);
+    let mut priority = Priority::Normal;
     let mut args = frame.args().skip(2);
     while let Some(option) = args.next() {
         match option.to_ascii_lowercase().as_slice() {
@@ -318,6 +321,7 @@ async fn begin(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> 
             b"checked" if kind == TxnKind::ReadOnly => kind = TxnKind::ReadOnlyChecked,
             b"type" => txn_type = Some(args.next().ok_or_else(syntax)?),
             b"id" => id = Some(parse_id(args.next().ok_or_else(syntax)?)?),
+            b"priority" => priority = parse_priority(args.next().ok_or_else(syntax)?).ok_or_else(syntax)?,
             _ => return Err(syntax()),
         }
     }
@@ -336,9 +340,19 @@ async fn begin(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> 
         session.shared.figures.transactions_open.fetch_sub(1, Ordering::Relaxed);
         return Err(Reply::error(format!("LIMIT transactions_max {limit}")));
     }
-    let transaction = session.shared.engine.begin(kind, context);
+    let mut transaction = session.shared.engine.begin(kind, context);
+    transaction.set_priority(priority);
     session.open.set(transaction, claim, session.shared.engine.runtime().elapsed());
     Ok(Reply::OK)
+}
+
+fn parse_priority(arg: &[u8]) -> Option<Priority> {
+    Some(match arg.to_ascii_lowercase().as_slice() {
+        b"low" => Priority::Low,
+        b"normal" => Priority::Normal,
+        b"high" => Priority::High,
+        _ => return None,
+    })
 }
 
 /// 128 bits in hexadecimal, with the dashes of a UUID or without.
@@ -353,9 +367,13 @@ fn parse_id(arg: &[u8]) -> Result<u128, Reply> {
 async fn claim(session: &mut Session, id: u128) -> Result<Claim, Reply> {
     let (shared, user) = (session.shared.clone(), session.identity.name().clone());
     let runtime = shared.engine.runtime();
+    let loaded = shared.given.load(&**shared.engine.store(), runtime.elapsed()).await;
     loop {
         let ended = match shared.given.begin(&user, id, runtime.elapsed()) {
-            Begun::New(claim) => return Ok(claim),
+            Begun::New(claim) => match &loaded {
+                Ok(()) => return Ok(claim),
+                Err(Unavailable(why)) => return Err(Reply::error(format!("STOREDOWN {why}"))),
+            },
             Begun::Open => return Err(Reply::error("TXCONFLICT the transaction with this id is not over, retry")),
             Begun::Ended(ended) => ended,
         };
@@ -385,7 +403,9 @@ fn buffered(shared: &Shared, ticket: u64) -> (String, String) {
         Some(TicketState::Applied(version)) => (format!("COMMITTED {version}"), format!("OK {version}")),
         Some(TicketState::Quarantined(reason)) => (format!("QUARANTINED {reason}"), kept),
         Some(TicketState::Dropped(reason)) => (format!("DROPPED {reason}"), kept),
-        Some(TicketState::Pending | TicketState::Unknown) | None => (kept.clone(), kept),
+        Some(TicketState::Pending | TicketState::Over | TicketState::Lost | TicketState::Unknown) | None => {
+            (kept.clone(), kept)
+        }
     }
 }
 
@@ -418,6 +438,9 @@ async fn commit(session: &mut Session) -> Reply {
         return Reply::error("ERR TXN COMMIT without TXN BEGIN");
     };
     transaction.set_strict(session.strict);
+    if let Some(claim) = &claim {
+        transaction.set_given(claim.given_id());
+    }
     session.traced.writes(&session.shared, transaction.documents());
     let wrote = transaction.documents().written().next().is_some();
     let committed = transaction.commit().await;

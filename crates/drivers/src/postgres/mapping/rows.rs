@@ -12,15 +12,16 @@ use tokio_postgres::SimpleQueryMessage;
 
 use super::VersionMode;
 use super::catalogue::{Kind, Table};
+use super::foreign::{Reference, foreign_keys, joined};
 use super::sql::{Row, array_literal, hex};
 use super::statement::Script;
 use crate::postgres::classify::{self, Failure};
 use crate::postgres::commit::{Changed, Failed};
 use crate::postgres::documents::GetError;
 use crate::postgres::identity::Identity;
-use crate::postgres::ids;
 use crate::postgres::outside::Watch;
 use crate::postgres::session::Session;
+use crate::postgres::{given, ids};
 
 /// The mapped tables.
 pub(in crate::postgres) struct Rows {
@@ -289,22 +290,22 @@ impl Rows {
                 checks.push((member, at));
             }
         }
-        let ids = group.iter().map(|commit| ids::bytes(commit.id));
-        let text = self.text(ids, &rows, &checked, &script).map_err(|why| Failed::from(Failure::Refused(why)))?;
+        let text = self.text(group, &rows, &checked, &script).map_err(|why| Failed::from(Failure::Refused(why)))?;
         Ok(Batch { text, checks, written })
     }
 
     fn text(
         &self,
-        ids: impl Iterator<Item = Vec<u8>>,
+        group: &[Commit],
         written: &BTreeMap<usize, Vec<Row<'_>>>,
         checked: &BTreeMap<usize, Vec<Row<'_>>>,
         script: &Script,
     ) -> Result<String, String> {
-        let ids: Vec<String> = ids.map(|id| hex(&id)).collect();
+        let ids: Vec<String> = group.iter().map(|commit| hex(&ids::bytes(commit.id))).collect();
         let ids = array_literal(ids.iter().map(|id| Some(id.as_str())))?;
         let mut statements =
             vec![format!("INSERT INTO forebay.applied (id, applied) SELECT id::bytea, true FROM unnest({ids}) AS id")];
+        statements.extend(given::statement(group));
         if !checked.is_empty() {
             for (table, rows) in written {
                 statements.push(self.tables[*table].lock(rows)?);
@@ -409,10 +410,11 @@ pub(in crate::postgres) async fn look_up(
         }
     }
     let shared = share(&mut tables, &mut wrong);
-    let keys = super::foreign::foreign_keys(client).await?;
+    let keys = foreign_keys(client).await?;
     let oids: Vec<u32> = tables.iter().map(|table| table.oid).collect();
-    for (table, joined) in tables.iter_mut().zip(super::foreign::joined(&oids, &keys)) {
-        table.joined = joined;
+    let references: Vec<_> = tables.iter().map(|table| Reference::all(table, &tables, &keys)).collect();
+    for ((table, joined), references) in tables.iter_mut().zip(joined(&oids, &keys)).zip(references) {
+        (table.joined, table.references) = (joined, references);
     }
     Ok(if wrong.is_empty() { Ok(Rows { tables, shared }) } else { Err(wrong) })
 }

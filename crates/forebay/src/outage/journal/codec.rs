@@ -11,8 +11,9 @@
 use super::NUMBERS_MAX;
 use crate::change::codec::{decode_change, encode_change};
 use crate::key::{KEY_BYTES_MAX, Key, SPACES};
-use crate::outage::record::{Buffered, Description, Epoch, GivenId, Loss, Record, Written};
+use crate::outage::record::{Buffered, Description, Epoch, Loss, Record, Written};
 use crate::read::Read;
+use crate::store::GivenId;
 use crate::value::codec::{CODEC_VERSION, CodecError, Reader, decode_value, encode_value, write_number, write_string};
 use crate::version::{TxnId, Version};
 

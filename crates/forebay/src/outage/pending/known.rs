@@ -1,6 +1,7 @@
 //! How the buffer comes to know: from the journal at the start, from the store where a document has become unknown.
 
-use super::{Buffer, Entry, Row, Stage, another, entry_bytes, stands_alone};
+use super::charge::{entry_bytes, follows_bytes};
+use super::{Buffer, Entry, Row, Stage, another, stands_alone};
 use crate::change::{Change, apply_all};
 use crate::key::Key;
 use crate::mutation::{self, Fault};
@@ -118,9 +119,9 @@ impl Buffer {
             row.recharge(&write.key);
             self.bytes += row.bytes;
         }
-        let bytes = entry_bytes(&buffered);
+        let bytes = entry_bytes(&buffered, &ties);
         let quarantined = match standing {
-            Standing::Waiting => None,
+            Standing::Waiting | Standing::Behind(_) => None,
             Standing::Quarantined(why) => Some(why),
         };
         self.insert(Entry { buffered, ties, stage: Stage::Waiting, noted: false, bytes });
@@ -136,12 +137,16 @@ impl Buffer {
         self.lanes.clear();
         for (number, entry) in &mut self.entries {
             debug_assert!(entry.stage != Stage::Carried);
-            entry.ties = ties_of(&entry.buffered);
-            if !matches!(entry.stage, Stage::Behind | Stage::Quarantined(_)) {
+            let ties = ties_of(&entry.buffered);
+            let bytes = entry.bytes - follows_bytes(&entry.ties) + follows_bytes(&ties);
+            self.bytes = self.bytes - entry.bytes + bytes;
+            (entry.ties, entry.bytes) = (ties, bytes);
+            if !matches!(entry.stage, Stage::Behind(_) | Stage::Quarantined(_)) {
                 for lane in &entry.ties.lanes {
                     self.lanes.entry(*lane).or_default().waiting.insert(*number);
                 }
             }
         }
+        self.sort_out();
     }
 }

@@ -3,6 +3,7 @@
 use super::{Amount, Buffer, Stage};
 use crate::key::Key;
 use crate::outage::record::Buffered;
+use crate::store::GivenId;
 use crate::version::TxnId;
 
 impl Buffer {
@@ -14,6 +15,16 @@ impl Buffer {
     /// When the oldest transaction was buffered, ms since the Unix epoch.
     pub fn oldest_ms(&self) -> Option<u64> {
         self.entries.values().next().map(|entry| entry.buffered.buffered_at_ms)
+    }
+
+    /// The number that the next transaction gets.
+    pub fn next_number(&self) -> u64 {
+        self.next_number
+    }
+
+    /// Whether a transaction above `after` and below `end` is there.
+    pub(in crate::outage) fn any_between(&self, after: u64, end: u64) -> bool {
+        after + 1 < end && self.entries.range(after + 1..end).next().is_some()
     }
 
     /// How much there is.
@@ -38,6 +49,11 @@ impl Buffer {
         }
     }
 
+    /// The ids that clients gave, each with the number of its transaction.
+    pub fn given(&self) -> impl Iterator<Item = (&GivenId, u64)> {
+        self.entries.iter().flat_map(|(number, entry)| entry.buffered.given.iter().map(move |given| (given, *number)))
+    }
+
     /// Transaction `number`, as it was buffered.
     pub fn buffered(&self, number: u64) -> Option<&Buffered> {
         self.entries.get(&number).map(|entry| &entry.buffered)
@@ -55,7 +71,7 @@ impl Buffer {
             assert!(row.queue.iter().all(writes), "{key} is queued for what writes it");
         }
         for (number, entry) in &self.entries {
-            let waits = !matches!(entry.stage, Stage::Behind | Stage::Quarantined(_));
+            let waits = !matches!(entry.stage, Stage::Behind(_) | Stage::Quarantined(_));
             for lane in &entry.ties.lanes {
                 let queued = self.lanes.get(lane).is_some_and(|state| state.waiting.contains(number));
                 assert_eq!(waits, queued, "{number} {:?} in {lane:?}", entry.stage);
@@ -66,7 +82,7 @@ impl Buffer {
         }
         let quarantined = self.entries.values().filter(|entry| matches!(entry.stage, Stage::Quarantined(_))).count();
         assert_eq!(self.quarantined, quarantined);
-        assert_eq!(self.behind, self.entries.values().filter(|entry| entry.stage == Stage::Behind).count());
+        assert_eq!(self.behind, self.entries.values().filter(|entry| matches!(entry.stage, Stage::Behind(_))).count());
         assert_eq!(self.ids.len(), self.entries.len());
     }
 }

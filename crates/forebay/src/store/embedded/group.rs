@@ -6,13 +6,14 @@ use std::sync::Mutex;
 use redb::{Database, WriteTransaction};
 
 use super::engine::locked;
+use super::given;
 use super::rows::{self, Totals};
 use super::write::{Documents, fits_a_row};
 use crate::key::{Key, SPACES};
 use crate::mutation::{self, Fault};
 use crate::store::applied::{AppliedIds, Known};
 use crate::store::tombstones::Tombstones;
-use crate::store::{self, Commit, CommitOutcome, Write};
+use crate::store::{self, Commit, CommitOutcome, GivenId, Write};
 use crate::version::{TxnId, Version};
 
 /// What a group meets.
@@ -81,7 +82,7 @@ pub(super) fn apply(
         None => database.begin_write()?,
     };
     let mut documents = Documents::open(&transaction, scene.next_part_id, scene.counts)?;
-    let mut applying = Applying { scene, ids: Vec::with_capacity(group.len()), deleted: Vec::new() };
+    let mut applying = Applying { scene, ids: Vec::with_capacity(group.len()), deleted: Vec::new(), given: Vec::new() };
     let mut failed = None;
     let outcomes = store::in_order(group, |commit| {
         applying.commit(&mut documents, commit).unwrap_or_else(|error| {
@@ -92,7 +93,7 @@ pub(super) fn apply(
     if let Some(error) = failed {
         return Err(error);
     }
-    let Applying { ids, deleted, .. } = applying;
+    let Applying { ids, deleted, given, .. } = applying;
     let (next_part_id, counts, bytes) = (documents.next_part_id, documents.counts, documents.bytes);
     drop(documents);
     let flush = flushes(bytes);
@@ -105,6 +106,7 @@ pub(super) fn apply(
         transaction.abort()?;
         return Ok((taken, None));
     }
+    given::write(&transaction, &given)?;
     log_group(&transaction, scene, &taken)?;
     if flush == Flush::Later {
         return Ok((taken, Some(transaction)));
@@ -165,6 +167,8 @@ struct Applying<'a> {
     /// Ids of the commits that were applied, in order.
     ids: Vec<TxnId>,
     deleted: Vec<(Key, Version)>,
+    /// Ids that clients gave them.
+    given: Vec<(GivenId, Version)>,
 }
 
 impl Applying<'_> {
@@ -201,7 +205,7 @@ impl Applying<'_> {
             if let Err(why) = documents.overwrite(key, value, commit.version)? {
                 return Ok(damaged(key, &why));
             }
-            self.ids.push(commit.id);
+            self.took(commit);
             return Ok(CommitOutcome::Committed(Vec::new()));
         }
         // All rows are looked at before one is written: what is refused leaves nothing.
@@ -218,8 +222,13 @@ impl Applying<'_> {
                 self.deleted.push((write.key.clone(), commit.version));
             }
         }
-        self.ids.push(commit.id);
+        self.took(commit);
         Ok(CommitOutcome::Committed(Vec::new()))
+    }
+
+    fn took(&mut self, commit: &Commit) {
+        self.ids.push(commit.id);
+        self.given.extend(commit.given.iter().map(|given| (given.clone(), commit.version)));
     }
 
     /// Whether the group has applied `id`. Nearly always it is greater than all before.

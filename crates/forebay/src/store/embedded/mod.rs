@@ -31,6 +31,7 @@
 mod check;
 mod engine;
 mod file;
+mod given;
 mod group;
 mod read;
 mod rows;
@@ -53,7 +54,7 @@ pub use self::check::{Checked, check};
 pub use self::file::{MakeBackend, OpenError};
 
 use self::engine::Engine;
-use super::{Caps, Commit, CommitOutcome, Read, ReadError, Resolved, Store};
+use super::{Caps, Commit, CommitOutcome, GivenId, Read, ReadError, Resolved, Store};
 use crate::error::Unavailable;
 use crate::key::{Key, SPACES};
 use crate::runtime::Runtime;
@@ -232,6 +233,11 @@ impl Store for Embedded {
 
     fn outcome(&self, id: TxnId) -> BoxFuture<'_, Result<Resolved, Unavailable>> {
         Box::pin(self.blocking(move |engine| engine.outcome(id)))
+    }
+
+    fn given(&self) -> BoxFuture<'_, Result<Vec<(GivenId, Version)>, Unavailable>> {
+        let found = self.blocking(|engine| engine.read(|snapshot| snapshot.given()));
+        Box::pin(async move { found.await.map_err(|error| Unavailable(error.to_string())) })
     }
 
     fn scan<'a>(

@@ -2,9 +2,10 @@
 
 use redb::{Database, ReadOnlyTable, ReadTransaction, ReadableDatabase};
 
+use super::given;
 use super::rows::{self, Header, Layout, PART_PREFIX_BYTES, Parts, Shape, Totals};
 use crate::key::{Key, SPACES};
-use crate::store::NAMES_BYTES_MAX;
+use crate::store::{GivenId, NAMES_BYTES_MAX};
 use crate::value::{Blob, Data, Hash, List, Set, Value};
 use crate::version::Version;
 
@@ -48,6 +49,11 @@ impl Snapshot {
             Some(Err(why)) => Err(corrupted(&why)),
             None => Err(corrupted("the totals are missing")),
         }
+    }
+
+    /// The ids that clients gave, with the versions under which they were committed.
+    pub fn given(&self) -> Result<Vec<(GivenId, Version)>, Failure> {
+        given::all(&self.transaction)?.map_err(|why| corrupted(&why))
     }
 
     /// One document and its version.

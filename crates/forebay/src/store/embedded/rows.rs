@@ -6,11 +6,12 @@
 //! | `documents` | space, name | tag, version (16), expiry (8, all ones: none), then the document or its [`Parts`] |
 //! | `parts` | space, part id (8), then field, member, position (8) or chunk (8) | value, nothing, element or bytes |
 //! | `expiries` | space, expiry (8), name | nothing |
+//! | `given` | version (16), id from a client (16) | name of its user |
 //! | `log` | group number, or all ones | the group's transaction ids (16 each), or the [`Totals`] |
 //!
-//! Each row of `documents`, `parts` and `log` ends in a sum over its key and itself ([`seal`]): redb looks at the sums
-//! of its pages only when it opens a file that was not closed properly, and a bit that has turned over in a value
-//! would be read as if it had been written. `meta` has one sum for all of it ([`Meta`]).
+//! Each row of `documents`, `parts`, `given` and `log` ends in a sum over its key and itself ([`seal`]): redb looks
+//! at the sums of its pages only when it opens a file that was not closed properly, and a bit that has turned over
+//! in a value would be read as if it had been written. `meta` has one sum for all of it ([`Meta`]).
 
 use redb::{ReadableTable, TableDefinition};
 
@@ -25,6 +26,7 @@ pub(super) const META: TableDefinition<'static, &'static str, u64> = TableDefini
 pub(super) const DOCUMENTS: Rows = TableDefinition::new("documents");
 pub(super) const PARTS: Rows = TableDefinition::new("parts");
 pub(super) const EXPIRIES: Rows = TableDefinition::new("expiries");
+pub(super) const GIVEN: Rows = TableDefinition::new("given");
 pub(super) const LOG: TableDefinition<'static, u64, &'static [u8]> = TableDefinition::new("log");
 
 /// Where the totals stand in `log`: behind the newest group, so that a small commit writes one leaf for both.

@@ -3,7 +3,7 @@
 use super::{Bench, write};
 use crate::change::{Change, End};
 use crate::key::{KEY_BYTES_MAX, Key};
-use crate::store::{CommitOutcome, NAMES_BYTES_MAX, Read, Resolved, Write, ended};
+use crate::store::{Commit, CommitOutcome, GivenId, NAMES_BYTES_MAX, Read, Resolved, Write, ended};
 use crate::value::{Blob, Data, Hash, List, Set, Value};
 use crate::version::{TxnId, Version};
 
@@ -22,6 +22,7 @@ pub(super) const CASES: &[Case] = &[
     ("answers end where names are long", long_names),
     ("expired documents are found, earliest first", expired),
     ("large documents of every type", large_documents),
+    ("ids from clients", ids_from_clients),
     ("a list serves as a queue", queue),
     ("documents change type and size", type_and_size),
     ("an id reported as not applied stays so", not_applied),
@@ -280,6 +281,37 @@ fn change(bench: &mut Bench, key: &Key, value: &mut Option<Value>, changes: Vec<
     let version = bench.commit(vec![write]);
     assert_eq!(bench.get_one(key), Read { value: value.clone(), version });
     version
+}
+
+fn ids_from_clients(bench: &mut Bench) {
+    let id = |id: u128| GivenId { user: blob("ann"), id };
+    let of = |bench: &Bench, given: Vec<GivenId>, name: &str| Commit {
+        given,
+        ..bench.commit_of(vec![put(&key(name), Value::bytes(*b"x"))])
+    };
+    let group = [of(bench, vec![id(7)], "a"), of(bench, Vec::new(), "b"), of(bench, vec![id(8), id(u128::MAX)], "c")];
+    let outcomes = bench.outcomes(&group);
+    assert!(outcomes.iter().all(|outcome| *outcome == CommitOutcome::Committed(Vec::new())), "{outcomes:?}");
+    // One that is refused leaves no id.
+    let denied = of(bench, vec![id(9)], "d");
+    assert_eq!(bench.outcome(denied.id), Resolved::NotApplied);
+    assert!(matches!(bench.outcomes(&[denied])[..], [CommitOutcome::Refused(_)]));
+    let mut expected = vec![(id(7), group[0].version), (id(8), group[2].version), (id(u128::MAX), group[2].version)];
+    expected.sort_unstable();
+    let all = |bench: &Bench| {
+        let mut all = bench.given();
+        all.sort_unstable();
+        all
+    };
+    assert_eq!(all(bench), expected);
+    // The same id again, and after the store was opened anew.
+    let again = of(bench, vec![id(7)], "a");
+    assert_eq!(bench.outcomes(std::slice::from_ref(&again)), [CommitOutcome::Committed(Vec::new())]);
+    let last = |bench: &Bench| bench.given().into_iter().rfind(|(given, _)| *given == id(7));
+    assert_eq!(last(bench), Some((id(7), again.version)));
+    if bench.reopen() {
+        assert_eq!(last(bench), Some((id(7), again.version)));
+    }
 }
 
 fn large_documents(bench: &mut Bench) {

@@ -1,0 +1,209 @@
+//! The store's mode over time: forebay tells it by `CACHE STATE`, a database by answering or not.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use forebay_protocol::Reply;
+use serde::Serialize;
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+
+use super::report::OutageFigures;
+use super::{Failure, Session, Target};
+use crate::client::Says;
+
+/// How often it is asked.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Who does not answer within this time counts as away.
+const ANSWER_TIME_MAX: Duration = Duration::from_millis(500);
+
+/// Changes of mode that are kept.
+const SPANS_MAX: usize = 10_000;
+
+/// A mode, and when it was seen, in seconds since the start of the run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Span {
+    /// `normal`, `failed`, `recovery` of forebay; `up` of a database; `unreachable` of both. Empty of a server that
+    /// knows no modes.
+    pub mode: String,
+    /// From.
+    pub from_s: f64,
+    /// To.
+    pub to_s: f64,
+}
+
+impl Span {
+    /// Whether the store was away.
+    pub fn is_outage(&self) -> bool {
+        matches!(self.mode.as_str(), "failed" | "unreachable")
+    }
+}
+
+/// What has been seen.
+#[derive(Default)]
+pub(super) struct Seen {
+    pub spans: Vec<Span>,
+    pub outage: Option<OutageFigures>,
+    last: HashMap<String, i64>,
+}
+
+impl Seen {
+    fn mode(&mut self, mode: String, at_s: f64) {
+        let full = self.spans.len() >= SPANS_MAX;
+        if let Some(last) = self.spans.last_mut() {
+            last.to_s = at_s;
+            if full || last.mode == mode {
+                return;
+            }
+        }
+        // Nobody was asked before the first answer, which came at once as a rule.
+        let from_s = if self.spans.is_empty() { 0.0 } else { at_s };
+        self.spans.push(Span { mode, from_s, to_s: at_s });
+    }
+
+    /// Adds what has been counted since last time. Forebay counts anew with each outage.
+    fn figures(&mut self, state: &State) {
+        let Some(_) = state.figures.get("buffered") else { return };
+        let first = self.last.is_empty();
+        let (figures, last) = (&state.figures, &self.last);
+        let more = |name: &str| {
+            let now = figures.get(name).copied().unwrap_or(0);
+            let before = last.get(name).copied().unwrap_or(0);
+            let again = figures.get("buffered") < last.get("buffered");
+            let grown = if again || now < before { now } else { now - before };
+            // What stood there at the start is of an earlier outage, unless that goes on.
+            if first && state.mode == "normal" { 0 } else { grown as u64 }
+        };
+        let outage = self.outage.get_or_insert_default();
+        outage.buffered += more("buffered");
+        outage.merged += more("merged");
+        outage.applied += more("applied");
+        outage.conflicts += more("conflicts");
+        outage.full += more("full");
+        outage.pending_max = outage.pending_max.max(state.figure("pending"));
+        outage.bytes_max = outage.bytes_max.max(state.figure("bytes"));
+        outage.quarantined = state.figure("quarantined");
+        self.last = state.figures.clone();
+    }
+}
+
+/// One answer.
+#[derive(Clone, Debug, Default)]
+pub(super) struct State {
+    pub mode: String,
+    figures: HashMap<String, i64>,
+}
+
+impl State {
+    pub fn figure(&self, name: &str) -> u64 {
+        self.figures.get(name).map_or(0, |figure| u64::try_from(*figure).unwrap_or(0))
+    }
+}
+
+/// Looks on until it is aborted.
+pub(super) async fn watch(target: Target, began: Instant, seen: Arc<Mutex<Seen>>) {
+    let mut asking = Asking::new(target);
+    let mut ticks = interval(PAUSE);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        look(&mut asking, began, &seen).await;
+    }
+}
+
+/// One look; the last is taken when all has come to its end.
+pub(super) async fn look(asking: &mut Asking, began: Instant, seen: &Mutex<Seen>) {
+    let state = asking.ask().await;
+    let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+    seen.figures(&state);
+    seen.mode(state.mode, began.elapsed().as_secs_f64());
+}
+
+/// A connection for asking.
+pub(super) struct Asking {
+    target: Target,
+    session: Option<Session>,
+}
+
+impl Asking {
+    pub fn new(target: Target) -> Asking {
+        Asking { target, session: None }
+    }
+
+    /// The state now.
+    pub async fn ask(&mut self) -> State {
+        match timeout(ANSWER_TIME_MAX, self.answer()).await {
+            Ok(Ok(state)) => state,
+            _ => {
+                self.session = None;
+                State { mode: "unreachable".into(), ..State::default() }
+            }
+        }
+    }
+
+    async fn answer(&mut self) -> Result<State, Failure> {
+        if self.session.is_none() {
+            self.session = Some(self.target.connect().await?);
+        }
+        match &mut self.session {
+            Some(Session::Resp(client)) => Ok(state(&client.call(&["CACHE", "STATE"]).await?)),
+            Some(Session::Sql(sql)) => {
+                sql.query("SELECT 1", &[]).await?;
+                Ok(State { mode: "up".into(), ..State::default() })
+            }
+            None => Ok(State::default()),
+        }
+    }
+}
+
+/// A reply to `CACHE STATE`; a server that does not know it has no modes.
+fn state(reply: &Reply) -> State {
+    let mut state = State::default();
+    for pair in reply.items().unwrap_or_default().chunks(2) {
+        let [name, value] = pair else { continue };
+        let name = String::from_utf8_lossy(name.bytes().unwrap_or_default()).into_owned();
+        match value {
+            Reply::Integer(number) => drop(state.figures.insert(name, *number)),
+            text if name == "mode" => state.mode = String::from_utf8_lossy(text.bytes().unwrap_or_default()).into(),
+            _ => {}
+        }
+    }
+    state
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(mode: &str, buffered: i64, applied: i64) -> State {
+        let figures = [("buffered", buffered), ("applied", applied)].map(|(name, figure)| (name.to_owned(), figure));
+        State { mode: mode.into(), figures: figures.into() }
+    }
+
+    #[test]
+    fn modes_become_spans_and_outages_add_up() {
+        let mut seen = Seen::default();
+        let states = [
+            // Of an outage before the run.
+            told("normal", 7, 7),
+            told("failed", 3, 0),
+            told("failed", 10, 0),
+            told("normal", 10, 10),
+            told("failed", 1, 0),
+            told("normal", 2, 2),
+        ];
+        for (at, state) in states.into_iter().enumerate() {
+            seen.figures(&state);
+            seen.mode(state.mode, at as f64);
+        }
+        let outage = seen.outage.expect("figures were told");
+        assert_eq!((outage.buffered, outage.applied), (12, 12));
+        let spans: Vec<_> = seen.spans.iter().map(|span| (span.mode.as_str(), span.from_s, span.to_s)).collect();
+        let (normal, failed) = ("normal", "failed");
+        assert_eq!(
+            spans,
+            [(normal, 0.0, 1.0), (failed, 1.0, 3.0), (normal, 3.0, 4.0), (failed, 4.0, 5.0), (normal, 5.0, 5.0)]
+        );
+    }
+}

@@ -1,0 +1,213 @@
+//! Where a workload is at work, one connection to it, and what its refusals mean.
+
+use std::time::Duration;
+
+use forebay_protocol::Reply;
+
+use super::{Ended, LiveError, Sql};
+use crate::client::{Client, ClientError, Says};
+
+/// Longest wait for a connection.
+const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Longest text of a failure that is kept.
+const TEXT_MAX: usize = 300;
+
+/// Where a workload is at work.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// A RESP server, forebay or another.
+    Resp {
+        /// `127.0.0.1:6379`.
+        address: String,
+        /// User and password, if it wants them.
+        login: Option<(String, String)>,
+    },
+    /// PostgreSQL itself.
+    #[cfg(feature = "postgres")]
+    Direct {
+        /// Which.
+        address: std::sync::Arc<forebay_drivers::postgres::address::Address>,
+        /// If it wants one.
+        password: Option<Vec<u8>>,
+    },
+}
+
+impl Target {
+    /// A RESP server without a password.
+    pub fn resp(address: &str) -> Target {
+        Target::Resp { address: address.to_owned(), login: None }
+    }
+
+    /// PostgreSQL at a URL, or what is wrong with it.
+    pub fn direct(url: &str, password: Option<Vec<u8>>) -> Result<Target, LiveError> {
+        #[cfg(feature = "postgres")]
+        return match url.parse() {
+            Ok(address) => Ok(Target::Direct { address: std::sync::Arc::new(address), password }),
+            Err(why) => Err(LiveError::Parameters(format!("'{url}' is no URL of a database: {why}"))),
+        };
+        #[cfg(not(feature = "postgres"))]
+        {
+            drop(password);
+            Err(LiveError::Parameters(format!("{url}: this program was built without the feature `postgres`")))
+        }
+    }
+
+    /// Whether it is a database.
+    pub fn is_direct(&self) -> bool {
+        !matches!(self, Target::Resp { .. })
+    }
+
+    /// Where it is, for people.
+    pub fn place(&self) -> String {
+        match self {
+            Target::Resp { address, .. } => address.clone(),
+            #[cfg(feature = "postgres")]
+            Target::Direct { address, .. } => format!("PostgreSQL {}", address.place()),
+        }
+    }
+
+    /// One more connection.
+    pub async fn connect(&self) -> Result<Session, Failure> {
+        match tokio::time::timeout(CONNECT_TIME_MAX, self.open()).await {
+            Ok(opened) => opened,
+            Err(_) => Err(Failure::unreachable(format!("no connection within {} s", CONNECT_TIME_MAX.as_secs()))),
+        }
+    }
+
+    async fn open(&self) -> Result<Session, Failure> {
+        match self {
+            Target::Resp { address, login } => {
+                let mut client = Client::connect(address).await?;
+                if let Some((user, password)) = login {
+                    client.demand(&["AUTH", user, password]).await?;
+                }
+                Ok(Session::Resp(client))
+            }
+            #[cfg(feature = "postgres")]
+            Target::Direct { address, password } => Ok(Session::Sql(Sql::connect(address, password.as_deref()).await?)),
+        }
+    }
+
+    /// A first connection, whose failure is the user's to mend.
+    pub async fn first(&self) -> Result<Session, LiveError> {
+        let unreachable = |failure: Failure| LiveError::Unreachable { target: self.place(), why: failure.text };
+        let mut session = self.connect().await.map_err(unreachable)?;
+        if let Session::Resp(client) = &mut session {
+            // A server that wants a password would otherwise close the connection in the middle of a load.
+            client.demand(&["PING"]).await.map_err(|error| unreachable(error.into()))?;
+        }
+        Ok(session)
+    }
+}
+
+/// One connection.
+pub enum Session {
+    /// To a RESP server.
+    Resp(Client),
+    /// To PostgreSQL.
+    Sql(Sql),
+}
+
+impl Session {
+    /// Begins a transaction.
+    pub async fn begin(&mut self) -> Result<(), Failure> {
+        match self {
+            Session::Resp(client) => client.demand(&["TXN", "BEGIN"]).await.map(drop).map_err(Failure::from),
+            Session::Sql(sql) => sql.script("BEGIN").await,
+        }
+    }
+
+    /// Commits it.
+    pub async fn commit(&mut self) -> Result<Ended, Failure> {
+        match self {
+            Session::Resp(client) => {
+                let reply = client.demand(&["TXN", "COMMIT"]).await?;
+                let buffered = reply.bytes().is_some_and(|text| text.starts_with(b"BUFFERED"));
+                Ok(if buffered { Ended::Buffered } else { Ended::Done })
+            }
+            Session::Sql(sql) => sql.script("COMMIT").await.map(|()| Ended::Done),
+        }
+    }
+
+    /// Leaves a transaction in which something failed; `failure` again, which may have become worse.
+    pub async fn abort(&mut self, failure: Failure) -> Failure {
+        if failure.lost {
+            return failure;
+        }
+        let left = match self {
+            // An error says that the server has ended it already.
+            Session::Resp(client) => client.call(&["TXN", "ABORT"]).await.map(drop).map_err(Failure::from),
+            Session::Sql(sql) => sql.script("ROLLBACK").await,
+        };
+        match left {
+            Ok(()) => failure,
+            Err(_) => Failure { lost: true, ..failure },
+        }
+    }
+}
+
+/// Why an action failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// By what failures are counted: `STOREDOWN`, `23505`, `lost`.
+    pub kind: String,
+    /// All that is known, in one line.
+    pub text: String,
+    /// The connection is of no more use.
+    pub lost: bool,
+}
+
+impl Failure {
+    /// The server refused it; the connection is as good as before. The kind is the text's first word.
+    pub fn refused(text: impl Into<String>) -> Failure {
+        let text = shortened(text.into());
+        let kind = text.split_whitespace().next().unwrap_or("ERR").to_owned();
+        Failure { kind, text, lost: false }
+    }
+
+    /// A failure of a kind of its own, on a connection that is as good as before.
+    pub fn of_kind(kind: impl Into<String>, text: impl Into<String>) -> Failure {
+        Failure { kind: kind.into(), text: shortened(text.into()), lost: false }
+    }
+
+    /// The connection broke: what was sent may have taken effect.
+    pub fn lost(text: impl Into<String>) -> Failure {
+        Failure { kind: "lost".into(), text: shortened(text.into()), lost: true }
+    }
+
+    /// There was no connection: nothing took effect.
+    pub fn unreachable(text: impl Into<String>) -> Failure {
+        Failure { kind: "unreachable".into(), text: shortened(text.into()), lost: true }
+    }
+
+    /// No reply in time: what was sent may have taken effect.
+    pub fn late(time: Duration) -> Failure {
+        Failure { kind: "no-reply".into(), text: format!("no reply within {} s", time.as_secs_f64()), lost: true }
+    }
+
+    /// The reply, unless it is an error.
+    pub fn unless_error(reply: Reply) -> Result<Reply, Failure> {
+        match reply.error_text() {
+            Some(text) => Err(Failure::refused(text)),
+            None => Ok(reply),
+        }
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Failure {
+        match error {
+            ClientError::Connect { source, .. } => Failure::unreachable(source.to_string()),
+            ClientError::Refused { reply, .. } => Failure::refused(reply),
+            lost => Failure::lost(lost.to_string()),
+        }
+    }
+}
+
+fn shortened(text: String) -> String {
+    match text.char_indices().nth(TEXT_MAX) {
+        Some((end, _)) => format!("{}..", &text[..end]),
+        None => text,
+    }
+}
