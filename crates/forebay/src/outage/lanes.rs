@@ -47,6 +47,8 @@ pub struct Ties {
     /// foreign keys, and those that share their place with what it writes. While one that writes them is quarantined
     /// it is held back. Ascending, each once.
     pub follows: Vec<Key>,
+    /// Documents that share their place with one that it deletes: they go with it.
+    pub takes_along: Vec<Key>,
 }
 
 impl LaneRule {
@@ -59,12 +61,14 @@ impl LaneRule {
     ) -> Ties {
         let keys = written.clone().map(|(key, _)| key);
         let lanes = self.lanes(store, keys.clone().chain(checks.iter().map(|(key, _)| key)));
+        let deleting = written.clone().filter(|(_, changes)| changes.contains(&Change::Delete));
+        let takes_along = deleting.flat_map(|(key, _)| store.beside(key)).collect();
         let others = |(key, changes)| store.references(key, changes).into_iter().chain(store.beside(key));
         let mut follows: Vec<Key> =
             written.flat_map(others).filter(|key| !keys.clone().any(|own| own == key)).collect();
         follows.sort_unstable();
         follows.dedup();
-        Ties { lanes, follows }
+        Ties { lanes, follows, takes_along }
     }
 
     /// The lanes of `keys`.

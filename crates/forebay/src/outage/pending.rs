@@ -26,7 +26,7 @@ use hashbrown::HashMap;
 
 use charge::{entry_bytes, row_bytes};
 
-use super::lanes::{Lane, Lanes, Ties};
+use super::lanes::{Lane, Ties};
 use super::record::{Buffered, Record};
 use crate::change::{Change, compact};
 use crate::key::Key;
@@ -195,7 +195,7 @@ impl Buffer {
         }
         // A document with a queue was read from it, so its version is not the store's.
         buffered.checks.retain(|(key, _)| !self.rows.contains_key(key));
-        let replaces = if merge && !sent { self.mergeable(&buffered, &ties.lanes) } else { None };
+        let replaces = if merge && !sent { self.mergeable(&buffered, &ties) } else { None };
         if let Some(old) = replaces.and_then(|old| self.entries.get(&old)) {
             let changes = old.buffered.writes.iter().flat_map(|write| write.changes.iter().cloned());
             let written = &mut buffered.writes[0];
@@ -256,9 +256,13 @@ impl Buffer {
 
     /// The transaction that `buffered` may take the place of: its neighbour on their one document, which the store has
     /// never seen. Only where documents are independent, since it moves behind all that came between.
-    fn mergeable(&self, buffered: &Buffered, lanes: &Lanes) -> Option<u64> {
+    fn mergeable(&self, buffered: &Buffered, ties: &Ties) -> Option<u64> {
         let single = |buffered: &Buffered| buffered.writes.len() == 1 && buffered.checks.is_empty();
-        if !single(buffered) || !matches!(lanes.as_slice(), [Lane::Hashed(_)]) {
+        if !single(buffered) || !matches!(ties.lanes.as_slice(), [Lane::Hashed(_)]) {
+            return None;
+        }
+        // What came between may have been a change to another document of the same place.
+        if ties.follows.iter().any(|key| self.rows.contains_key(key)) {
             return None;
         }
         let last = *self.rows.get(&buffered.writes[0].key)?.queue.back()?;
@@ -281,6 +285,7 @@ impl Buffer {
             Stage::Writing { replaces } => (entry.buffered.version, replaces),
             _ => return None,
         };
+        self.forget_taken_along(number);
         if let Some(old) = replaces {
             self.remove(old, None);
         }

@@ -135,17 +135,17 @@ const LARGER: [Case; 10] = [
     ),
     case("poison, one behind, one beside, swift", Setup { clients: &[BAD, ONE, HASH], ..SWIFT }, [3_776, 502, 0]),
     case("poison, and one over both", Setup { clients: &[BAD, BOTH], ..TWO_WRITERS }, [535, 44, 0]),
-    case("poison, and one behind, 1 crash", Setup { clients: &[BAD, ONE], crashes: 1, ..TWO_WRITERS }, [0, 0, 0]),
-    case("poison, and one behind, 1 unheard, swift", Setup { clients: &[BAD, ONE], unheard: 1, ..SWIFT }, [0, 0, 0]),
+    case("poison, and one behind, 1 crash", Setup { clients: &[BAD, ONE], crashes: 1, ..TWO_WRITERS }, [3_483, 276, 0]),
+    case("poison, and one behind, 1 unheard, swift", Setup { clients: &[BAD, ONE], unheard: 1, ..SWIFT }, [1_072, 83, 0]),
     case(
         "3 writers, 1 unheard, 1 waits too long, swift",
         Setup { clients: &[ONE, TWO, THREE], unheard: 1, timeouts: 1, ..SWIFT },
-        [0, 0, 0],
+        [7_989, 357, 0],
     ),
     case(
         "over both, and one beside, 1 unheard, 1 crash, swift",
         Setup { clients: &[BOTH, HASH], unheard: 1, crashes: 1, ..SWIFT },
-        [0, 0, 0],
+        [2_732, 190, 0],
     ),
 ];
 

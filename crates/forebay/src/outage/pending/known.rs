@@ -125,9 +125,23 @@ impl Buffer {
             Standing::Quarantined(why) => Some(why),
         };
         self.insert(Entry { buffered, ties, stage: Stage::Waiting, noted: false, bytes });
+        self.forget_taken_along(number);
         match quarantined {
             Some(why) => self.quarantine(number, why),
             None => self.settle_stage(number),
+        }
+    }
+
+    /// What is kept of documents that go with one that transaction `number` deletes is not what they are from then on.
+    pub(super) fn forget_taken_along(&mut self, number: u64) {
+        let Some(entry) = self.entries.get(&number) else { return };
+        for key in entry.ties.takes_along.iter().filter(|key| !writes(entry, key)) {
+            if let Some(row) = self.rows.get_mut(key) {
+                self.bytes -= row.bytes;
+                row.latest = None;
+                row.recharge(key);
+                self.bytes += row.bytes;
+            }
         }
     }
 
@@ -149,4 +163,8 @@ impl Buffer {
         }
         self.sort_out();
     }
+}
+
+fn writes(entry: &Entry, key: &Key) -> bool {
+    entry.buffered.writes.iter().any(|write| write.key == *key)
 }

@@ -13,9 +13,9 @@ impl Buffer {
             writeln!(out, "{entry:?}")?;
         }
         let mut rows: Vec<_> = self.rows.iter().collect();
-        rows.sort_unstable_by(|(left, _), (right, _)| left.cmp(right));
+        rows.sort_unstable_by_key(|(key, _)| *key);
         let mut lanes: Vec<_> = self.lanes.iter().collect();
-        lanes.sort_unstable_by(|(left, _), (right, _)| left.cmp(right));
+        lanes.sort_unstable_by_key(|(lane, _)| *lane);
         writeln!(out, "{rows:?}\n{lanes:?}")
     }
 }
