@@ -254,6 +254,7 @@ impl Inner {
         let may_have = matches!(stopped, Some((_, CommitOutcome::Unknown(_))));
         state.buffer.finish(batch, may_have);
         match stopped {
+            Some((_, CommitOutcome::Refused(_))) if mutation::on(Fault::PoisonRetried) => {}
             Some((number, CommitOutcome::Refused(why))) => self.set_aside(&mut state, number, why),
             Some((number, CommitOutcome::Conflict(keys))) => self.overtaken(&mut state, number, &keys),
             Some(_) => state.batch_max = (state.batch_max / 2).max(1),
