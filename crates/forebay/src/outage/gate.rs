@@ -37,6 +37,7 @@ use crate::key::{Key, KeyRef};
 use crate::read::Read;
 use crate::runtime::Runtime;
 use crate::store::{Caps, Commit, CommitOutcome, GivenId, Outside, ReadError, Resolved, Store};
+use crate::tier::Tier;
 use crate::value::Value;
 use crate::version::{TxnId, Version};
 
@@ -94,13 +95,13 @@ impl Default for GateSettings {
 }
 
 /// What a gate is made of.
-pub struct GateOptions {
+pub struct GateOptions<T = Journal> {
     /// Clock, timers, tasks.
     pub runtime: Runtime,
     /// The store.
     pub store: Arc<dyn Store>,
-    /// Where what is buffered is safe.
-    pub journal: Journal,
+    /// Where what is buffered is safe: the journal, or another tier.
+    pub journal: T,
     /// What it held.
     pub found: Found,
     /// How the gate behaves.
@@ -147,7 +148,7 @@ pub struct Gate {
 pub(super) struct Inner {
     pub(super) runtime: Runtime,
     pub(super) store: Arc<dyn Store>,
-    pub(super) journal: Journal,
+    pub(super) journal: Arc<dyn Tier>,
     pub(super) settings: GateSettings,
     mapping: String,
     /// The newest version that an earlier process is known to have given out.
@@ -159,7 +160,7 @@ pub(super) struct Inner {
 
 impl Gate {
     /// Puts a gate before a store. What the journal holds is carried over from now on.
-    pub fn open(options: GateOptions) -> Result<Gate, OpenError> {
+    pub fn open<T: Tier>(options: GateOptions<T>) -> Result<Gate, OpenError> {
         let GateOptions { runtime, store, journal, found, settings, mapping, opens_late } = options;
         let mut buffer = Buffer::new(settings.bytes_max, store.caps(), found.next_number);
         let mut newest = Version { incarnation: incarnation_of(&found.description), sequence: 0 };
@@ -178,6 +179,7 @@ impl Gate {
             state.reads.trip("it could not be reached at the start");
         }
         let (state, outside) = (Mutex::new(state), AsyncMutex::new(None));
+        let journal: Arc<dyn Tier> = Arc::new(journal);
         let inner = Arc::new(Inner { runtime, store, journal, settings, mapping, newest, state, outside });
         inner.settle(&mut inner.state());
         if !opens_late {
@@ -340,7 +342,7 @@ impl Inner {
         for number in numbers {
             if state.buffer.retry(number) {
                 tried += 1;
-                drop(self.journal.append(Record::Retried { number }));
+                drop(self.note(&Record::Retried { number }));
             }
         }
         self.settle(&mut state);
@@ -353,7 +355,7 @@ impl Inner {
             if !matches!(state.buffer.standing(number), Some(Standing::Quarantined(_))) {
                 return Ok(false);
             }
-            self.journal.append(Record::Dropped { number, reason: reason.to_owned() })
+            self.note(&Record::Dropped { number, reason: reason.to_owned() })
         };
         // Before anything is written in its place: a restart must not bring it back.
         noted.await?;
