@@ -27,6 +27,8 @@ pub(in crate::postgres) struct Rows {
     pub(in crate::postgres) tables: Vec<Table>,
     /// Some row is several documents.
     shared: bool,
+    /// What is written to them is decoded.
+    pub(in crate::postgres) decoded: bool,
 }
 
 /// A key as a row: which table, and the texts of its key columns.
@@ -317,7 +319,7 @@ impl Rows {
         for (table, rows) in written {
             statements.push(self.tables[*table].read_back(rows)?);
         }
-        if written.keys().any(|table| self.tables[*table].mapping.version != VersionMode::None) {
+        if self.decoded || written.keys().any(|table| self.tables[*table].mapping.version != VersionMode::None) {
             statements.push("SELECT '#' || pg_current_xact_id()::text".into());
         }
         Ok(statements.join(";\n"))
@@ -414,7 +416,7 @@ pub(in crate::postgres) async fn look_up(
     for (table, joined) in tables.iter_mut().zip(super::foreign::joined(&oids, &keys)) {
         table.joined = joined;
     }
-    Ok(if wrong.is_empty() { Ok(Rows { tables, shared }) } else { Err(wrong) })
+    Ok(if wrong.is_empty() { Ok(Rows { tables, shared, decoded: false }) } else { Err(wrong) })
 }
 
 impl Table {
