@@ -5,13 +5,29 @@
 mod appends;
 #[path = "outage/blind.rs"]
 mod blind;
+#[path = "outage/clock.rs"]
+mod clock;
 mod common;
 #[path = "outage/ids.rs"]
 mod ids;
+#[path = "outage/journal.rs"]
+mod journal;
 #[path = "outage/lanes.rs"]
 mod lanes;
+#[path = "outage/minutes.rs"]
+mod minutes;
+#[path = "outage/network.rs"]
+mod network;
 #[path = "common/postgres.rs"]
 mod postgres;
+#[path = "outage/pressure.rs"]
+mod pressure;
+#[path = "common/proxy.rs"]
+mod proxy;
+#[path = "outage/races.rs"]
+mod races;
+#[path = "outage/refusing.rs"]
+mod refusing;
 #[path = "outage/state.rs"]
 mod state;
 #[path = "outage/tables.rs"]
@@ -24,11 +40,19 @@ use common::Connection;
 use common::process::Forebay;
 use forebay_protocol::Reply;
 use postgres::{Server, Stop};
+use proxy::Proxy;
 use state::{calm, figure, mode};
 
+/// Finds out soon that the database is there again.
+const QUICK: [&str; 6] = ["--breaker-pause-ms", "20", "--breaker-pause-ms-max", "200", "--log-level", "info"];
+
 fn start(server: &Server, database: &str, more: &[&str]) -> Forebay {
-    let quick = ["--breaker-pause-ms", "20", "--breaker-pause-ms-max", "200", "--log-level", "info"];
-    Forebay::start(&server.url(database), &[&quick[..], more].concat())
+    Forebay::start(&server.url(database), &[&QUICK[..], more].concat())
+}
+
+/// The same over a network that can be made bad.
+fn start_through(network: &Proxy, server: &Server, database: &str, more: &[&str]) -> Forebay {
+    Forebay::start(&server.url_through(database, network.address), &[&QUICK[..], more].concat())
 }
 
 fn ok() -> Reply {

@@ -69,20 +69,35 @@ pub struct Connection {
 impl Connection {
     /// Connects.
     pub fn new(address: SocketAddr) -> Connection {
-        let stream = TcpStream::connect(address).expect("the server listens");
-        stream.set_nodelay(true).expect("TCP_NODELAY");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        Connection { stream, decoder: ReplyDecoder::new(ReplyLimits::default()), input: BytesMut::new() }
+        Connection::try_new(address).expect("the server listens")
+    }
+
+    /// Connects, if somebody listens.
+    pub fn try_new(address: SocketAddr) -> std::io::Result<Connection> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Ok(Connection { stream, decoder: ReplyDecoder::new(ReplyLimits::default()), input: BytesMut::new() })
     }
 
     /// Sends requests at once; their replies.
     pub fn pipeline<A: AsRef<[u8]>>(&mut self, requests: &[Vec<A>]) -> Vec<Reply> {
+        self.try_pipeline(requests).expect("the server answers")
+    }
+
+    /// The same over a connection that may be lost.
+    pub fn try_pipeline<A: AsRef<[u8]>>(&mut self, requests: &[Vec<A>]) -> std::io::Result<Vec<Reply>> {
         let mut output = BytesMut::new();
         for request in requests {
             encode_command(&mut output, request);
         }
-        self.stream.write_all(&output).expect("the server reads");
+        self.stream.write_all(&output)?;
         requests.iter().map(|_| self.reply()).collect()
+    }
+
+    /// Sends one request over a connection that may be lost; its reply.
+    pub fn try_call(&mut self, request: &[&str]) -> std::io::Result<Reply> {
+        self.try_pipeline(&[request.to_vec()]).map(|mut replies| replies.remove(0))
     }
 
     /// Sends one request; its reply.
@@ -95,18 +110,20 @@ impl Connection {
         matches!(self.stream.read(&mut [0; 1]), Ok(0) | Err(_))
     }
 
-    fn reply(&mut self) -> Reply {
+    fn reply(&mut self) -> std::io::Result<Reply> {
         loop {
             if let Some(reply) = self.decoder.decode(&mut self.input).expect("a reply") {
-                return reply;
+                return Ok(reply);
             }
             let mut bytes = [0; 4096];
             let count = match self.stream.read(&mut bytes) {
                 // A signal came: a child of the test has ended.
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                read => read.expect("a reply in time"),
+                read => read?,
             };
-            assert!(count > 0, "the server closed the connection");
+            if count == 0 {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
+            }
             self.input.extend_from_slice(&bytes[..count]);
         }
     }

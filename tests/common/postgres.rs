@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test uses its part")]
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -18,6 +18,7 @@ pub struct Server {
     port: u16,
     databases: AtomicUsize,
     settings: &'static str,
+    environment: Vec<(String, String)>,
 }
 
 /// What tests want: a crash of the machine is not among their faults.
@@ -58,6 +59,10 @@ fn programs() -> PathBuf {
 
 /// Runs a program of PostgreSQL, which refuses root: then as the user that its package has made.
 fn run(program: &str, arguments: &[&str]) -> Output {
+    run_in(&[], program, arguments)
+}
+
+fn run_in(environment: &[(String, String)], program: &str, arguments: &[&str]) -> Output {
     let path = programs().join(program);
     let mut command = match user() {
         Some(_) => {
@@ -68,7 +73,7 @@ fn run(program: &str, arguments: &[&str]) -> Output {
         None => Command::new(&path),
     };
     // Not in the folder of the test, which the other user may not enter.
-    command.current_dir("/").args(arguments);
+    command.current_dir("/").args(arguments).envs(environment.iter().cloned());
     command.output().unwrap_or_else(|error| panic!("{}: {error}; run make setup", path.display()))
 }
 
@@ -93,26 +98,32 @@ fn user() -> Option<(u32, u32)> {
 impl Server {
     /// Makes a cluster and starts it.
     pub fn start() -> Server {
-        Server::start_with(SETTINGS)
+        Server::start_in(&[])
+    }
+
+    /// The same in an environment that says more.
+    pub fn start_in(environment: &[(String, String)]) -> Server {
+        Server::start_with(SETTINGS, environment)
     }
 
     /// The same, for measurements.
     pub fn start_measured() -> Server {
-        Server::start_with(MEASURED)
+        Server::start_with(MEASURED, &[])
     }
 
     /// The same for tests, with a log that says too little to be decoded.
     pub fn start_without_decoding() -> Server {
-        Server::start_with(UNDECODABLE)
+        Server::start_with(UNDECODABLE, &[])
     }
 
-    fn start_with(settings: &'static str) -> Server {
+    fn start_with(settings: &'static str, environment: &[(String, String)]) -> Server {
         let folder = tempfile::Builder::new().prefix("forebay-postgres").tempdir().expect("a temporary folder");
         if let Some((user, group)) = user() {
             chown(folder.path(), Some(user), Some(group)).expect("root may give a folder away");
         }
         let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
-        let server = Server { folder, port, databases: AtomicUsize::new(0), settings };
+        let environment = environment.to_vec();
+        let server = Server { folder, port, databases: AtomicUsize::new(0), settings, environment };
         must("initdb", &["-A", "trust", "-U", USER, "--no-sync", "-E", "UTF8", "--locale=C", "-D", &server.data()]);
         server.start_again();
         server
@@ -134,7 +145,7 @@ impl Server {
         let start = ["-w", "-D", &data, "-l", &log, "-o", &options, "start"];
         // After SIGKILL its memory is in use until the last process has noticed.
         for _ in 0..40 {
-            if run("pg_ctl", &start).status.success() {
+            if run_in(&self.environment, "pg_ctl", &start).status.success() {
                 return;
             }
             std::thread::sleep(Duration::from_millis(250));
@@ -149,6 +160,21 @@ impl Server {
             Stop::Immediate => "immediate",
         };
         must("pg_ctl", &["-w", "-D", &self.data(), "-m", mode, "stop"]);
+    }
+
+    /// Starts a stopped one as a standby, which answers reads and takes no writes until it is promoted.
+    pub fn start_as_standby(&self) {
+        let signal = self.folder.path().join("data/standby.signal");
+        std::fs::write(&signal, "").expect("the folder can be written");
+        if let Some((user, group)) = user() {
+            chown(&signal, Some(user), Some(group)).expect("root may give a file away");
+        }
+        self.start_again();
+    }
+
+    /// Has a standby take writes.
+    pub fn promote(&self) {
+        must("pg_ctl", &["-w", "-D", &self.data(), "promote"]);
     }
 
     /// The port.
@@ -203,6 +229,30 @@ impl Server {
         format!("postgres://{USER}@127.0.0.1:{}/{database}", self.port)
     }
 
+    /// The same, with a network in between.
+    pub fn url_through(&self, database: &str, network: SocketAddr) -> String {
+        format!("postgres://{USER}@{network}/{database}")
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        ([127, 0, 0, 1], self.port).into()
+    }
+
+    /// Has `locks` held in a transaction of another program as long as `meanwhile` takes.
+    pub fn while_locked<T>(&self, database: &str, locks: &str, meanwhile: impl FnOnce() -> T) -> T {
+        let script = format!("BEGIN; {locks}; SELECT pg_sleep(600)");
+        std::thread::scope(|scope| {
+            scope.spawn(|| self.try_sql(database, &script).expect_err("it is ended"));
+            let holds = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'BEGIN; %' AND wait_event = 'PgSleep'";
+            while self.sql(database, holds) != "1" {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let _ended = Locked { server: self, database };
+            meanwhile()
+        })
+    }
+
     /// What `statements` answer: rows as lines, columns between `|`.
     pub fn sql(&self, database: &str, statements: &str) -> String {
         self.try_sql(database, statements).unwrap_or_else(|error| panic!("{statements}: {error}"))
@@ -211,6 +261,20 @@ impl Server {
     /// The same, or what is wrong.
     pub fn try_sql(&self, database: &str, statements: &str) -> Result<String, String> {
         psql(&self.url(database), statements)
+    }
+}
+
+/// Ends who holds locks, also if a test panics meanwhile.
+struct Locked<'a> {
+    server: &'a Server,
+    database: &'a str,
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'BEGIN; %' AND wait_event = \
+            'PgSleep'";
+        let _ = self.server.try_sql(self.database, end);
     }
 }
 

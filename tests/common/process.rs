@@ -21,6 +21,7 @@ pub struct Forebay {
     pub address: SocketAddr,
     disk: Option<Disk>,
     arguments: Vec<String>,
+    environment: Vec<(String, String)>,
     folder: tempfile::TempDir,
     running: Option<(Child, BufReader<ChildStdout>)>,
 }
@@ -116,44 +117,84 @@ pub fn can_mount() -> bool {
     mounted.is_ok_and(|status| status.success())
 }
 
+/// Where a server is started.
+struct Place {
+    folder: tempfile::TempDir,
+    disk: Option<Disk>,
+    environment: Vec<(String, String)>,
+}
+
+impl Place {
+    fn new(disk: Option<Disk>) -> Place {
+        Place { folder: tempfile::tempdir().expect("a temporary folder"), disk, environment: Vec::new() }
+    }
+}
+
 impl Forebay {
     /// Starts it with these arguments after `serve`, and waits until it answers. `store` is `memory` or `embedded`.
     pub fn start(store: &str, arguments: &[&str]) -> Forebay {
-        let folder = tempfile::tempdir().expect("a temporary folder");
+        let place = Place::new(None);
         let store = match store {
-            "embedded" => format!("embedded:{}", folder.path().join("store.redb").display()),
+            "embedded" => format!("embedded:{}", place.folder.path().join("store.redb").display()),
             other => other.to_owned(),
         };
-        Forebay::start_with(folder, None, &store, arguments)
+        Forebay::start_with(place, &store, arguments)
+    }
+
+    /// The same in an environment that says more.
+    pub fn start_in(environment: &[(String, String)], store: &str, arguments: &[&str]) -> Forebay {
+        Forebay::start_with(Place { environment: environment.to_vec(), ..Place::new(None) }, store, arguments)
+    }
+
+    /// The same with the journal on a small disk.
+    pub fn start_with_journal_on(disk: Disk, store: &str, arguments: &[&str]) -> Forebay {
+        Forebay::start_with(Place::new(Some(disk)), store, arguments)
     }
 
     /// The same with the embedded store on a small disk.
     pub fn start_on(disk: Disk, arguments: &[&str]) -> Forebay {
         let store = format!("embedded:{}", disk.folder.path().join("store.redb").display());
-        Forebay::start_with(tempfile::tempdir().expect("a temporary folder"), Some(disk), &store, arguments)
+        Forebay::start_with(Place::new(Some(disk)), &store, arguments)
     }
 
-    fn start_with(folder: tempfile::TempDir, disk: Option<Disk>, store: &str, arguments: &[&str]) -> Forebay {
-        let mut fixed = vec!["serve", "--listen", "127.0.0.1:0", "--http", "off", "--store", store];
+    fn start_with(place: Place, store: &str, arguments: &[&str]) -> Forebay {
+        let Place { folder, disk, environment } = place;
+        let mut fixed = vec!["serve", "--listen", "127.0.0.1:0", "--store", store];
+        if !arguments.contains(&"--http") {
+            fixed.extend(["--http", "off"]);
+        }
         if !arguments.contains(&"--log-level") {
             fixed.extend(["--log-level", "warn"]);
         }
-        let journal = folder.path().join("journal").display().to_string();
+        let journal = disk.as_ref().map_or(&folder, |disk| &disk.folder).path().join("journal").display().to_string();
         if store.starts_with("postgres:") && !arguments.contains(&"--journal") {
             fixed.extend(["--journal", &journal]);
         }
         let arguments = fixed.iter().chain(arguments).map(|argument| (*argument).to_owned()).collect();
         let nowhere: SocketAddr = ([127, 0, 0, 1], 0).into();
-        let mut forebay = Forebay { address: nowhere, disk, arguments, folder, running: None };
+        let mut forebay = Forebay { address: nowhere, disk, arguments, environment, folder, running: None };
         forebay.restart();
         forebay
     }
 
     /// Starts it on what the last one left, killing that first if it still runs.
     pub fn restart(&mut self) {
+        let command = self.disk.as_ref().map_or_else(forebay_command, Disk::enter);
+        self.restart_as(command);
+    }
+
+    /// The same as if the machine itself had been started again: a loss of power is known by that.
+    pub fn restart_in_another_boot(&mut self) {
+        let boot = self.folder.path().join("boot");
+        std::fs::write(&boot, "01234567-89ab-cdef-0123-456789abcdef\n").expect("a file");
+        let script = format!("mount --bind '{}' /proc/sys/kernel/random/boot_id && exec \"$@\"", boot.display());
+        self.restart_as(forebay_command_in(&script));
+    }
+
+    fn restart_as(&mut self, mut command: Command) {
         self.kill9();
-        let mut command = self.disk.as_ref().map_or_else(forebay_command, Disk::enter);
-        command.args(&self.arguments).stdout(Stdio::piped()).stderr(self.log_file());
+        command.args(&self.arguments).envs(self.environment.iter().cloned());
+        command.stdout(Stdio::piped()).stderr(self.log_file());
         let mut child = command.spawn().expect("the binary runs");
         let mut banner = BufReader::new(child.stdout.take().expect("it is piped"));
         let mut line = String::new();
@@ -212,6 +253,11 @@ impl Forebay {
         let path = folder.path().join(name);
         let path = path.strip_prefix("/").expect("an absolute path");
         PathBuf::from(format!("/proc/{}/root", self.id())).join(path)
+    }
+
+    /// Where its journal is; whether it runs or not.
+    pub fn journal(&self) -> PathBuf {
+        self.folder.path().join("journal")
     }
 
     /// Bytes of memory that it has.

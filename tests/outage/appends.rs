@@ -1,22 +1,16 @@
 //! The list-append tester: every client appends numbers of its own to lists that all share. Read back, a list tells
 //! what was lost, what is there twice, and what came out of order.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use forebay_protocol::Reply;
+pub use forebay_workload::checkers::appends::Told;
+use forebay_workload::checkers::appends::{Fate, judge};
 
 use crate::common::Connection;
-
-/// What one client was told: the list, its number, and whether it was acknowledged (else it may be there or not).
-#[derive(Clone, Debug)]
-pub struct Told {
-    list: usize,
-    client: u64,
-    number: u64,
-    acknowledged: bool,
-}
+use crate::state::PATIENCE;
 
 /// Stops the clients, also if what happens meanwhile panics.
 struct Stopping<'a>(&'a AtomicBool);
@@ -27,15 +21,52 @@ impl Drop for Stopping<'_> {
     }
 }
 
+/// A connection, as soon as there can be one.
+pub fn connected(address: SocketAddr) -> Connection {
+    let began = Instant::now();
+    loop {
+        match Connection::try_new(address) {
+            Ok(connection) => return connection,
+            Err(error) => assert!(began.elapsed() < PATIENCE, "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// So many lists.
 pub struct Appends {
-    lists: usize,
-    clients: AtomicU64,
+    lists: u64,
+    clients: AtomicU32,
+    acknowledged: AtomicU64,
+    refused: AtomicU64,
+    lossy: bool,
+    pause: Duration,
 }
 
 impl Appends {
-    pub fn new(lists: usize) -> Appends {
-        Appends { lists, clients: AtomicU64::new(0) }
+    pub fn new(lists: u64) -> Appends {
+        let (clients, acknowledged, refused) = Default::default();
+        Appends { lists, clients, acknowledged, refused, lossy: false, pause: Duration::ZERO }
+    }
+
+    /// Connections may be lost: what was sent on them is not acknowledged.
+    pub fn over_a_bad_network(self) -> Appends {
+        Appends { lossy: true, ..self }
+    }
+
+    /// Each client rests so long between two appends.
+    pub fn with_pause(self, pause: Duration) -> Appends {
+        Appends { pause, ..self }
+    }
+
+    /// Appends that were acknowledged so far.
+    pub fn acknowledged(&self) -> u64 {
+        self.acknowledged.load(Ordering::SeqCst)
+    }
+
+    /// Appends that were refused so far.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::SeqCst)
     }
 
     /// Has `clients` append for as long as `meanwhile` takes.
@@ -51,48 +82,46 @@ impl Appends {
     }
 
     fn append(&self, address: SocketAddr, stop: &AtomicBool) -> Vec<Told> {
-        let client = self.clients.fetch_add(1, Ordering::SeqCst);
+        let writer = self.clients.fetch_add(1, Ordering::SeqCst);
         let mut connection = Connection::new(address);
         let mut told = Vec::new();
         let mut number = 0;
         while !stop.load(Ordering::SeqCst) {
             number += 1;
-            let list = (number + client) as usize % self.lists;
-            let element = format!("{client}:{number}");
-            let acknowledged = match connection.call(&["RPUSH", &format!("list{list}"), &element]) {
-                Reply::Integer(_) => true,
-                Reply::Error(text) if text.starts_with(b"STOREDOWN") => continue,
-                Reply::Error(text) if text.starts_with(b"TXUNKNOWN") => false,
+            let next = Told { list: u64::from(number + writer) % self.lists, writer, number, fate: Fate::Unknown };
+            let fate = match connection.try_call(&["RPUSH", &format!("list{}", next.list), &next.element()]) {
+                Ok(Reply::Integer(_)) => Fate::Acknowledged,
+                Ok(Reply::Error(text)) if text.starts_with(b"STOREDOWN") => Fate::Refused,
+                Ok(Reply::Error(text)) if text.starts_with(b"TXUNKNOWN") => Fate::Unknown,
+                Err(_) if self.lossy => {
+                    connection = connected(address);
+                    Fate::Silent
+                }
                 other => panic!("{other:?}"),
             };
-            told.push(Told { list, client, number, acknowledged });
+            self.acknowledged.fetch_add((fate == Fate::Acknowledged).into(), Ordering::SeqCst);
+            self.refused.fetch_add((fate == Fate::Refused).into(), Ordering::SeqCst);
+            told.push(Told { fate, ..next });
+            std::thread::sleep(self.pause);
         }
         told
     }
 
     /// Panics if anything acknowledged is missing, or anything at all is there twice or out of its client's order.
     pub fn check(&self, told: &[Told], connection: &mut Connection) {
-        let acknowledged = told.iter().filter(|told| told.acknowledged).count();
-        assert!(acknowledged > 0, "nothing was acknowledged");
-        for list in 0..self.lists {
-            let Reply::Array(elements) = connection.call(&["LRANGE", &format!("list{list}"), "0", "-1"]) else {
-                panic!("list{list} can't be read");
-            };
-            let mut found: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-            for element in &elements {
-                let Reply::Bulk(text) = element else { panic!("{element:?}") };
-                let text = String::from_utf8_lossy(text);
-                let (client, number) = text.split_once(':').expect("client:number");
-                found.entry(client.parse().expect("a number")).or_default().push(number.parse().expect("a number"));
-            }
-            for (client, numbers) in &found {
-                let rises = numbers.windows(2).all(|pair| pair[0] < pair[1]);
-                assert!(rises, "list{list}: client {client} is there twice or out of order: {numbers:?}");
-            }
-            for told in told.iter().filter(|told| told.list == list && told.acknowledged) {
-                let there = found.get(&told.client).is_some_and(|numbers| numbers.binary_search(&told.number).is_ok());
-                assert!(there, "list{list} lost {told:?} of {acknowledged} acknowledged");
-            }
-        }
+        let mut read = |list: u64| match connection.call(&["LRANGE", &format!("list{list}"), "0", "-1"]) {
+            Reply::Array(elements) => elements.into_iter().map(bytes).collect(),
+            other => panic!("list{list} can't be read: {other:?}"),
+        };
+        let findings = judge(told, &(0..self.lists).map(|list| (list, read(list))).collect());
+        assert!(findings.acknowledged > 0, "nothing was acknowledged");
+        findings.verdict().unwrap_or_else(|breach| panic!("{breach}"));
+    }
+}
+
+fn bytes(element: Reply) -> Vec<u8> {
+    match element {
+        Reply::Bulk(bytes) => bytes.to_vec(),
+        other => panic!("{other:?}"),
     }
 }

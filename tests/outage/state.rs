@@ -8,9 +8,10 @@ use forebay_protocol::Reply;
 use crate::common::Connection;
 
 /// Longest wait for a drain on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
-fn entry(client: &mut Connection, name: &str) -> Reply {
+/// An entry.
+pub fn entry(client: &mut Connection, name: &str) -> Reply {
     let Reply::Array(pairs) = client.call(&["CACHE", "STATE"]) else { panic!("CACHE STATE is a list in RESP2") };
     let found = pairs.chunks(2).find(|pair| pair[0] == Reply::bulk(name.as_bytes()));
     found.unwrap_or_else(|| panic!("no {name} in {pairs:?}"))[1].clone()

@@ -7,31 +7,44 @@ use forebay_protocol::Reply;
 use crate::common::Connection;
 use crate::common::process::{Forebay, forebay_command};
 use crate::postgres::{Server, Stop};
+use crate::proxy::Proxy;
 use crate::state::{calm, figure, mode, said};
-use crate::{ok, start};
+use crate::{ok, start, start_through};
 
 const SHOP: &str = "CREATE TABLE albums (id integer PRIMARY KEY, name text NOT NULL UNIQUE, shared text);
     CREATE TABLE photos (id integer PRIMARY KEY, album integer NOT NULL REFERENCES albums, views integer NOT NULL
         DEFAULT 0 CHECK (views < 100));
     INSERT INTO albums VALUES (1, 'spring', 'family')";
 
-const MAPS: [&str; 4] = ["--map", "album:{id} -> albums(id)", "--map", "photo:{id} -> photos(id)"];
+pub const MAPS: [&str; 4] = ["--map", "album:{id} -> albums(id)", "--map", "photo:{id} -> photos(id)"];
 
 /// A database with tables in front of which a server stands.
-fn shop(more: &[&str]) -> (Server, String, Forebay) {
+pub fn shop(more: &[&str]) -> (Server, String, Forebay) {
     let server = Server::start();
+    let database = shop_of(&server);
+    let forebay = start(&server, &database, &[&MAPS[..], more].concat());
+    (server, database, forebay)
+}
+
+/// The same over a network that can be made bad.
+pub fn shop_behind(network: &Proxy, server: &Server, more: &[&str]) -> (String, Forebay) {
+    let database = shop_of(server);
+    let forebay = start_through(network, server, &database, &[&MAPS[..], more].concat());
+    (database, forebay)
+}
+
+fn shop_of(server: &Server) -> String {
     let database = server.database();
     server.sql(&database, SHOP);
     let url = server.url(&database);
     let mut init = forebay_command();
     init.args(["store", "init", "--store", &url, "--store-timeout-ms", "400"]).args(MAPS);
     assert!(init.status().expect("the binary runs").success());
-    let forebay = start(&server, &database, &[&MAPS[..], more].concat());
-    (server, database, forebay)
+    database
 }
 
 /// Has documents cached, once what others have written by now is known to the server.
-fn cache(client: &mut Connection, keys: &[&str]) {
+pub fn cache(client: &mut Connection, keys: &[&str]) {
     for key in keys {
         let hit = |client: &mut Connection| match client.call(&["CACHE", "EXPLAIN", key]) {
             Reply::Bulk(text) => !text.starts_with(b"not cached"),

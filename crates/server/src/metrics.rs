@@ -201,6 +201,9 @@ const METRICS: &[Metric] = &[
     gauge("forebay_outage_suspended", "1 if nothing is carried over until an operator says so", |view| {
         view.outage(|state| usize::from(state.suspended.is_some()))
     }),
+    gauge("forebay_outage_losses", "Losses of acknowledged writes that the journal has found in itself", |view| {
+        view.outage(|state| state.losses.len())
+    }),
     counter("forebay_outage_buffered_total", "Transactions that were buffered", |view| view.counted(|c| c.buffered)),
     counter("forebay_outage_merged_total", "Buffered transactions that became part of a later one", |view| {
         view.counted(|counts| counts.merged)

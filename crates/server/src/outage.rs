@@ -161,6 +161,7 @@ mod tests {
             oldest_ms: None,
             why: String::new(),
             suspended: None,
+            losses: Vec::new(),
             counts: Counts::default(),
             outage: Counts::default(),
         }

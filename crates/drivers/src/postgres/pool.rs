@@ -89,8 +89,9 @@ impl Pool {
         }
     }
 
-    /// A new connection to the database that was opened, unless it is another now.
-    async fn connect(&self) -> Result<Session, String> {
+    /// A new connection to the database that was opened, unless it is another now; with the first `own` of our
+    /// statements.
+    async fn connect(&self, own: usize) -> Result<Session, String> {
         let number = self.next_name.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}{number}", self.identity.prefix());
         let connected = Session::connect(&self.config, self.tls.clone(), name).await;
@@ -98,7 +99,7 @@ impl Pool {
         let newest = self.identity.newest();
         let newest = newest.map(|id| id.0.to_bytes().to_vec());
         let greeting = async { session.client.query_one(sql::GREET, &[&newest]).await };
-        let (statements, greeted) = join(Session::prepare(&session.client, &self.prepared), greeting).await;
+        let (statements, greeted) = join(Session::prepare(&session.client, own, &self.prepared), greeting).await;
         let greeted = greeted.map_err(|error| told(&error))?;
         let incarnation = greeted.try_get(0).map_err(|error| told(&error))?;
         self.identity.recognise(&session.client, incarnation, greeted.get(1)).await?;
@@ -106,7 +107,7 @@ impl Pool {
         if self.lost().len() >= LOST_MAX {
             return Err(format!("{LOST_MAX} backends of broken connections do not end; look at pg_stat_activity"));
         }
-        Ok(session.with(statements.map_err(|error| told(&error))?))
+        Ok(session.with(statements.map_err(|error| told(&error))?, own))
     }
 
     /// A new connection under `name`, with nothing prepared, in place of an older one of that name.
@@ -128,7 +129,7 @@ impl Pool {
             return Ok(session.clone());
         }
         *slot = None;
-        let session = Arc::new(self.connect().await?);
+        let session = Arc::new(self.connect(sql::READING).await?);
         *slot = Some(session.clone());
         Ok(session)
     }
@@ -147,7 +148,7 @@ impl Pool {
         };
         let session = match idle {
             Some(session) => session,
-            None => self.connect().await?,
+            None => self.connect(sql::PREPARED.len()).await?,
         };
         Ok(Writer { pool: self, session: Some(session), idle_again: false, _permit: permit })
     }

@@ -15,6 +15,8 @@ pub(super) struct Session {
     /// Its `application_name`, by which its backend is found and ended.
     pub(super) name: String,
     statements: Vec<Statement>,
+    /// How many of the statements are of [`PREPARED`]; those of tables follow.
+    own: usize,
     broken: AtomicBool,
     task: AbortHandle,
 }
@@ -32,18 +34,18 @@ impl Session {
             }
         });
         let (statements, broken, task) = (Vec::new(), AtomicBool::new(false), task.abort_handle());
-        Ok(Session { client, name, statements, broken, task })
+        Ok(Session { client, name, statements, own: 0, broken, task })
     }
 
-    /// Prepares all statements, in one round trip: ours, and `more`.
-    pub(super) async fn prepare(client: &Client, more: &[String]) -> Result<Vec<Statement>, Error> {
-        let texts = PREPARED.into_iter().chain(more.iter().map(String::as_str));
+    /// Prepares statements in one round trip: the first `own` of ours, and `more`.
+    pub(super) async fn prepare(client: &Client, own: usize, more: &[String]) -> Result<Vec<Statement>, Error> {
+        let texts = PREPARED.into_iter().take(own).chain(more.iter().map(String::as_str));
         try_join_all(texts.map(|text| client.prepare(text))).await
     }
 
-    /// With its prepared statements.
-    pub(super) fn with(mut self, statements: Vec<Statement>) -> Session {
-        self.statements = statements;
+    /// With its prepared statements, the first `own` of them ours.
+    pub(super) fn with(mut self, statements: Vec<Statement>, own: usize) -> Session {
+        (self.statements, self.own) = (statements, own);
         self
     }
 
@@ -54,7 +56,7 @@ impl Session {
 
     /// The statement that reads rows of the mapped table with this number.
     pub(super) fn statement_of_table(&self, table: usize) -> &Statement {
-        &self.statements[PREPARED.len() + table]
+        &self.statements[self.own + table]
     }
 
     /// Marks it as not to be used for anything new.

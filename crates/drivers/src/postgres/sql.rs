@@ -84,12 +84,13 @@ pub(super) const FORMAT: i32 = 1;
 
 /// Settings of every session. Plans look keys up by index whatever the statistics say, since a plan that was made over
 /// an empty table is kept; a group's values fit into memory; texts of values do not depend on the server's defaults; no
-/// timeout of the server's ends a statement, for forebay has its own.
+/// timeout of the server's ends a statement, for forebay has its own. Whether a transaction may write is left to the
+/// server: an operator who makes it read-only for a while means forebay too, and writes wait.
 pub(super) const SESSION_OPTIONS: &str = "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off \
      -c jit=off -c work_mem=32MB -c statement_timeout=0 -c idle_in_transaction_session_timeout=0 \
      -c standard_conforming_strings=on \
      -c client_encoding=UTF8 -c datestyle=ISO -c intervalstyle=postgres -c timezone=UTC -c extra_float_digits=1 \
-     -c bytea_output=hex -c default_transaction_isolation=read\\ committed -c default_transaction_read_only=off";
+     -c bytea_output=hex -c default_transaction_isolation=read\\ committed";
 
 /// What every new session asks first: whether this is still the database that was opened, and ours; `$1` is the newest
 /// acknowledged id. And commits are durable, whatever the role's default: what is more than `on` stays.
@@ -118,6 +119,10 @@ pub(super) enum Prepared {
     /// Fails unless versions are still current.
     Require,
 }
+
+/// The first so many of them read, and a session for reads prepares no others: while a table takes no writes (an index
+/// is made), even to prepare one has to wait.
+pub(super) const READING: usize = 2;
 
 pub(super) const PREPARED: [&str; 7] = [
     "SELECT version, value FROM forebay.documents WHERE space = $1::smallint AND name = $2::bytea",

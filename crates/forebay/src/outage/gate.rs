@@ -27,7 +27,7 @@ use super::journal::{AppendError, Found, Journal, OpenError};
 use super::lanes::LaneRule;
 use super::mode::{BreakerSettings, Mode};
 use super::pending::{Amount, Buffer};
-use super::record::{Description, Record, Standing};
+use super::record::{Description, Loss, Record, Standing};
 use super::recovery;
 use super::state::{Counts, State};
 use super::tickets::Tickets;
@@ -133,6 +133,8 @@ pub struct GateState {
     pub why: String,
     /// Why nothing is carried over.
     pub suspended: Option<String>,
+    /// What was acknowledged and may be lost with a part of the journal, oldest first.
+    pub losses: Vec<Loss>,
     /// What was counted since the start.
     pub counts: Counts,
     /// The same, since the present or last outage began.
@@ -319,6 +321,7 @@ impl Inner {
             oldest_ms: state.buffer.oldest_ms(),
             why: state.writes.why().to_owned(),
             suspended: state.suspended.clone(),
+            losses: self.journal.losses(),
             counts: state.counts,
             outage,
         }
@@ -456,6 +459,10 @@ impl Store for Gate {
 
     fn lane(&self, key: &Key) -> Option<u32> {
         self.inner.store.lane(key)
+    }
+
+    fn references(&self, key: &Key, changes: &[Change]) -> Vec<Key> {
+        self.inner.store.references(key, changes)
     }
 
     fn check<'a>(&'a self, checks: &'a [(Key, Version)]) -> BoxFuture<'a, Result<Vec<Key>, ReadError>> {

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use forebay::change::{Change, apply_all};
+use forebay::outage::Standing;
 use forebay::outage::lanes::{Lane, Lanes, Ties};
 use forebay::outage::pending::{BATCH_COMMITS_MAX, Batch, Buffer, Merged, Work};
 use forebay::store::{Caps, Commit, Write};
@@ -21,19 +22,20 @@ fn version(sequence: u64) -> Version {
 }
 
 /// Keys 0..3 share nothing, the others are one table.
-fn ties_of(keys: &[usize]) -> Ties {
+fn ties_of(keys: &[usize], follows: &[usize]) -> Ties {
     let lane = |key: &usize| if *key < 3 { Lane::Hashed(*key as u16) } else { Lane::Together(7) };
     let mut lanes: Lanes = keys.iter().map(lane).collect();
     lanes.sort_unstable();
     lanes.dedup();
-    Ties { lanes }
+    Ties { lanes, follows: follows.iter().copied().map(key).collect(), ..Ties::default() }
 }
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// A transaction on these keys; each with a change of this kind.
+    /// A transaction on these keys; each with a change of this kind. If it is one on the table, it names this row.
     Take {
         keys: Vec<usize>,
+        names: Option<usize>,
         kind: u8,
         sent: bool,
         merge: bool,
@@ -65,8 +67,8 @@ enum Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let keys = prop::collection::btree_set(0..KEYS, 1..=3).prop_map(|keys| keys.into_iter().collect::<Vec<_>>());
     let step = prop_oneof![
-        8 => (keys, 0..4u8, prop::bool::weighted(0.1), any::<bool>())
-            .prop_map(|(keys, kind, sent, merge)| Step::Take { keys, kind, sent, merge }),
+        8 => (keys, prop::option::weighted(0.3, 3..KEYS), 0..4u8, prop::bool::weighted(0.1), any::<bool>())
+            .prop_map(|(keys, names, kind, sent, merge)| Step::Take { keys, names, kind, sent, merge }),
         8 => (0..4usize, prop::bool::weighted(0.1)).prop_map(|(which, fails)| Step::Journal { which, fails }),
         5 => (1..6usize).prop_map(|most| Step::SetOut { most }),
         5 => (0..3usize, 0..6usize, 0..6usize, prop::bool::weighted(0.2))
@@ -81,6 +83,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 struct Told {
     number: u64,
     writes: Vec<(usize, Vec<Change>)>,
+    follows: Vec<usize>,
 }
 
 struct World {
@@ -94,7 +97,7 @@ struct World {
     shown: BTreeMap<usize, Value>,
     /// Acknowledged transactions that nobody told us are in the store; merged ones as one.
     told: Vec<Told>,
-    writing: Vec<(u64, Commit)>,
+    writing: Vec<(u64, Commit, Vec<usize>)>,
     under_way: Vec<Batch>,
     sequence: u64,
     /// An operator gave something up: what is shown follows from the store again.
@@ -117,12 +120,9 @@ impl World {
         }
     }
 
-    fn take(&mut self, keys: &[usize], kind: u8, sent: bool, merge: bool) {
-        let locked = |key: &usize| {
-            self.writing.iter().any(|(_, commit)| commit.writes.iter().any(|write| write.key == self::key(*key)))
-        };
+    fn take(&mut self, keys: &[usize], names: Option<usize>, kind: u8, sent: bool, merge: bool) {
         // Its transaction holds locks, and has read what it changes.
-        if keys.iter().any(locked) || self.unknown {
+        if keys.iter().any(|key| self.is_locked(*key)) || self.unknown {
             return;
         }
         // What has to queue was never sent.
@@ -142,15 +142,22 @@ impl World {
         let writes: Vec<Write> = keys.iter().map(write).collect();
         let version = version(self.sequence);
         let commit = Commit::new(TxnId(version), version, writes);
-        let (number, _) = self.buffer.take(&commit, ties_of(keys), sent, merge, 0).expect("there is room");
-        self.writing.push((number, commit));
+        let on_table = keys.iter().any(|key| *key >= 3);
+        let follows: Vec<usize> = names.filter(|key| on_table && !keys.contains(key)).into_iter().collect();
+        let (number, _) = self.buffer.take(&commit, ties_of(keys, &follows), sent, merge, 0).expect("there is room");
+        self.writing.push((number, commit, follows));
+    }
+
+    fn is_locked(&self, key: usize) -> bool {
+        let writes = |commit: &Commit| commit.writes.iter().any(|write| write.key == self::key(key));
+        self.writing.iter().any(|(_, commit, _)| writes(commit))
     }
 
     fn journal(&mut self, which: usize, fails: bool) {
         if self.writing.is_empty() {
             return;
         }
-        let (number, commit) = self.writing.remove(which % self.writing.len());
+        let (number, commit, follows) = self.writing.remove(which % self.writing.len());
         if fails {
             return self.buffer.withdraw(number);
         }
@@ -171,7 +178,7 @@ impl World {
             old[0].1.append(&mut writes[0].1);
             writes = old;
         }
-        self.told.push(Told { number, writes });
+        self.told.push(Told { number, writes, follows });
     }
 
     fn set_out(&mut self, most: usize) {
@@ -222,8 +229,8 @@ impl World {
             self.apply(*number, commit);
         }
         let told = told.min(applied);
-        let heads = self.buffer.heads(&batch, told, &[]);
-        self.buffer.applied(&batch, told, &[]);
+        let heads = self.buffer.heads(&batch, &vec![Vec::new(); told]);
+        self.buffer.applied(&batch, &vec![Vec::new(); told]);
         for (number, key, read) in heads {
             assert_eq!(self.buffer.numbers(Some(&key), 0, 1), [number]);
             let buffered = self.buffer.buffered(number).expect("it waits");
@@ -271,7 +278,7 @@ impl World {
 
     fn step(&mut self, step: &Step) {
         match step {
-            Step::Take { keys, kind, sent, merge } => self.take(keys, *kind, *sent, *merge),
+            Step::Take { keys, names, kind, sent, merge } => self.take(keys, *names, *kind, *sent, *merge),
             Step::Journal { which, fails } => self.journal(*which, *fails),
             Step::SetOut { most } => self.set_out(*most),
             Step::Land { which, applied, told, refuses } => self.land(*which, *applied, *told, *refuses),
@@ -298,6 +305,30 @@ impl World {
                 Merged::Nothing => assert!(!waits, "something waits for {at}"),
                 Merged::Unknown => assert!(waits),
             }
+        }
+        self.check_who_is_held_back();
+    }
+
+    /// Behind what is quarantined waits whatever writes one of its documents, or names one; behind that as well.
+    fn check_who_is_held_back(&self) {
+        let mut told: Vec<&Told> = self.told.iter().collect();
+        told.sort_unstable_by_key(|txn| txn.number);
+        let mut stuck: Vec<(u64, usize)> = Vec::new();
+        for txn in told {
+            let keys = txn.writes.iter().map(|(key, _)| key).chain(&txn.follows);
+            let behind =
+                keys.clone().flat_map(|key| stuck.iter().filter(move |(_, other)| other == key)).map(|(n, _)| *n);
+            let standing = self.buffer.standing(txn.number).expect("it waits");
+            match (&standing, behind.min()) {
+                (Standing::Quarantined(_), _) => {}
+                (Standing::Behind(other), Some(first)) => assert_eq!(*other, first, "{}", txn.number),
+                (Standing::Waiting, None) => continue,
+                // One that is on its way to the journal may be about to replace it.
+                (Standing::Waiting, Some(_)) if txn.writes.iter().any(|(key, _)| self.is_locked(*key)) => {}
+                wrong => panic!("{}: {wrong:?}", txn.number),
+            }
+            let writes = txn.writes.iter().map(|(key, _)| (txn.number, *key));
+            stuck.extend(writes);
         }
     }
 

@@ -6,7 +6,7 @@ mod brief;
 use std::time::Duration;
 
 use forebay::key::{Key, KeyRef};
-use forebay::outage::{Gate, GateState, Mode, Standing, TicketState};
+use forebay::outage::{Gate, GateState, Loss, Mode, Standing, TicketState};
 use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Frame, Protocol, Reply, errors};
 use futures_util::future::{BoxFuture, Either, select};
@@ -184,7 +184,13 @@ fn figures(state: &GateState) -> Vec<(Reply, Reply)> {
         (text("full"), count(outage.full)),
         (text("why"), maybe(&state.why)),
         (text("suspended"), state.suspended.as_deref().map_or(Reply::Nil, text)),
+        (text("lost"), state.losses.last().map_or(Reply::Nil, |loss| text(lost(loss)))),
     ]
+}
+
+/// `tickets 13 to 65536 of epoch 1f..`: those of them that were given out are lost.
+fn lost(loss: &Loss) -> String {
+    format!("tickets {} to {} of epoch {}", loss.after.saturating_add(1), loss.up_to, loss.epoch)
 }
 
 /// The same of a store that nothing is buffered for.
@@ -201,6 +207,7 @@ fn nothing(session: &Session) -> Vec<(Reply, Reply)> {
         oldest_ms: None,
         why: String::new(),
         suspended: None,
+        losses: Vec::new(),
         counts: Default::default(),
         outage: Default::default(),
     };

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use futures_util::future::BoxFuture;
 
-use super::transact::{self, Style, begin, call, close, command, commit, open, script};
+use super::transact::{self, Place, Style, begin, call, close, commit, open, script};
 use super::{Attempt, Event, Op, Stopped, Summary, Violation, Workload};
 use crate::client::{Client, ClientError, refused};
 
@@ -22,24 +22,62 @@ pub struct Bank {
     prefix: String,
     accounts: u64,
     styles: Vec<Style>,
+    place: Place,
+    checked: bool,
 }
 
 impl Bank {
     /// So many accounts, at least two, under `prefix`; transactions in these styles.
     pub fn new(prefix: &str, accounts: u64, styles: &[Style]) -> Bank {
-        Bank { prefix: prefix.to_owned(), accounts: accounts.max(2), styles: styles.to_vec() }
+        Bank {
+            prefix: prefix.to_owned(),
+            accounts: accounts.max(2),
+            styles: styles.to_vec(),
+            place: Place::default(),
+            checked: false,
+        }
+    }
+
+    /// With the balances in a field of each key.
+    pub fn in_field(self, field: &str) -> Bank {
+        Bank { place: Place::field(field), ..self }
+    }
+
+    /// With auditors that have all that they have read compared at the end (`TXN BEGIN READONLY CHECKED`): where other
+    /// programs write too, the others may find what never was.
+    pub fn checked(self) -> Bank {
+        Bank { checked: true, ..self }
     }
 
     fn key(&self, account: u64) -> String {
         format!("{}:{account}", self.prefix)
     }
 
-    fn gets(&self) -> Vec<Vec<String>> {
-        (0..self.accounts).map(|account| command(["GET", &self.key(account)])).collect()
+    fn keys(&self) -> Vec<String> {
+        (0..self.accounts).map(|account| self.key(account)).collect()
     }
 
-    fn mget(&self) -> Vec<String> {
-        std::iter::once("MGET".to_owned()).chain((0..self.accounts).map(|account| self.key(account))).collect()
+    fn gets(&self) -> Vec<Vec<String>> {
+        self.keys().iter().map(|key| self.place.get(key)).collect()
+    }
+
+    async fn balances_by_txn(
+        &self,
+        client: &mut Client,
+        attempt: &mut Attempt,
+        options: &[&str],
+    ) -> Result<Vec<i64>, Stopped> {
+        begin(client, attempt, options).await?;
+        let mut balances = Vec::new();
+        for get in self.gets() {
+            balances.push(transact::number("GET", &call(client, &get).await?)?);
+        }
+        commit(client, attempt).await?;
+        Ok(balances)
+    }
+
+    async fn balances_checked(&self, client: &mut Client, attempt: &mut Attempt) -> Result<Vec<i64>, Stopped> {
+        self.balances_by_txn(client, attempt, &["READONLY", "CHECKED", "TYPE", "audit"]).await
     }
 
     async fn transfer(
@@ -59,7 +97,7 @@ impl Bank {
         open(client, attempt, style, "transfer", &[self.key(from), self.key(to)]).await?;
         let mut balances = [0; 2];
         for (account, balance) in [from, to].into_iter().zip(&mut balances) {
-            *balance = transact::number("GET", &call(client, &["GET", &self.key(account)]).await?)?;
+            *balance = transact::number("GET", &call(client, &self.place.get(&self.key(account))).await?)?;
             // Without locks, what was read is only worth what EXEC says.
             attempt.ops.push(Op::Read { key: account, value: *balance });
         }
@@ -73,8 +111,8 @@ impl Bank {
         attempt.ops.push(Op::Add { key: from, delta: -amount });
         attempt.ops.push(Op::Add { key: to, delta: amount });
         let sets = [
-            command(["SET", &self.key(from), &(balances[0] - amount).to_string()]),
-            command(["SET", &self.key(to), &(balances[1] + amount).to_string()]),
+            self.place.set(&self.key(from), balances[0] - amount),
+            self.place.set(&self.key(to), balances[1] + amount),
         ];
         close(client, attempt, style, &sets).await
     }
@@ -86,15 +124,13 @@ impl Bank {
         attempt: &mut Attempt,
     ) -> Result<(), Stopped> {
         let balances = match random.u8(..3) {
+            _ if self.checked => {
+                attempt.name = "audit by TXN CHECKED";
+                self.balances_checked(client, attempt).await?
+            }
             0 if self.styles.contains(&Style::Txn) => {
                 attempt.name = "audit by TXN READONLY";
-                begin(client, attempt, &["READONLY", "TYPE", "audit"]).await?;
-                let mut balances = Vec::new();
-                for get in self.gets() {
-                    balances.push(transact::number("GET", &call(client, &get).await?)?);
-                }
-                commit(client, attempt).await?;
-                balances
+                self.balances_by_txn(client, attempt, &["READONLY", "TYPE", "audit"]).await?
             }
             1 => {
                 attempt.name = "audit by MULTI";
@@ -103,7 +139,7 @@ impl Bank {
             }
             _ => {
                 attempt.name = "audit by MGET";
-                transact::numbers("MGET", &call(client, &self.mget()).await?)?
+                self.place.get_all(client, attempt, &self.keys()).await?
             }
         };
         self.note(&balances, attempt);
@@ -124,7 +160,7 @@ impl Workload for Bank {
     fn setup<'a>(&'a self, client: &'a mut Client) -> BoxFuture<'a, Result<(), ClientError>> {
         Box::pin(async move {
             for account in 0..self.accounts {
-                client.demand(&["SET", &self.key(account), &BALANCE_FIRST.to_string()]).await?;
+                client.demand(&self.place.set(&self.key(account), BALANCE_FIRST)).await?;
             }
             Ok(())
         })
@@ -147,7 +183,10 @@ impl Workload for Bank {
     fn finish<'a>(&'a self, client: &'a mut Client, attempt: &'a mut Attempt) -> BoxFuture<'a, Result<(), Stopped>> {
         Box::pin(async move {
             attempt.name = "last look";
-            let balances = transact::numbers("MGET", &call(client, &self.mget()).await?)?;
+            let balances = match self.checked {
+                true => self.balances_checked(client, attempt).await?,
+                false => self.place.get_all(client, attempt, &self.keys()).await?,
+            };
             if balances.len() as u64 != self.accounts {
                 return Err(refused("MGET", &forebay_protocol::Reply::Integer(balances.len() as i64)).into());
             }

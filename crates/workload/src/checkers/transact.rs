@@ -48,7 +48,7 @@ impl From<ClientError> for Stopped {
 pub fn judge(command: &str, reply: Reply) -> Result<Reply, Stopped> {
     let Some(text) = reply.error_text() else { return Ok(reply) };
     match text.split_whitespace().next() {
-        Some("TXCONFLICT" | "TXABORTED" | "EXECABORT" | "STOREDOWN") => Err(Stopped::Aborted(text)),
+        Some("TXCONFLICT" | "TXABORTED" | "EXECABORT" | "STOREDOWN" | "BUFFERFULL") => Err(Stopped::Aborted(text)),
         Some("TXUNKNOWN") => Err(Stopped::Unknown(text)),
         _ => Err(refused(command, &reply).into()),
     }
@@ -173,6 +173,48 @@ pub fn number(command: &str, reply: &Reply) -> Result<i64, Stopped> {
 pub fn numbers(command: &str, reply: &Reply) -> Result<Vec<i64>, Stopped> {
     let items = reply.items().ok_or_else(|| refused(command, reply))?;
     items.into_iter().map(|item| number(command, item)).collect()
+}
+
+/// Where numbers lie: each in a string of its own, or in a field of a hash, as a column of a row is.
+#[derive(Clone, Debug, Default)]
+pub struct Place(Option<String>);
+
+impl Place {
+    /// In this field.
+    pub fn field(name: &str) -> Place {
+        Place(Some(name.to_owned()))
+    }
+
+    /// The command that reads the number of `key`.
+    pub fn get(&self, key: &str) -> Vec<String> {
+        match &self.0 {
+            None => command(["GET", key]),
+            Some(field) => command(["HGET", key, field]),
+        }
+    }
+
+    /// The command that sets it.
+    pub fn set(&self, key: &str, number: i64) -> Vec<String> {
+        match &self.0 {
+            None => command(["SET", key, &number.to_string()]),
+            Some(field) => command(["HSET", key, field, &number.to_string()]),
+        }
+    }
+
+    /// Reads those of `keys` at one moment, by one command where there is one.
+    pub async fn get_all(
+        &self,
+        client: &mut Client,
+        attempt: &mut Attempt,
+        keys: &[String],
+    ) -> Result<Vec<i64>, Stopped> {
+        if self.0.is_none() {
+            let mget: Vec<&str> = std::iter::once("MGET").chain(keys.iter().map(String::as_str)).collect();
+            return numbers("MGET", &call(client, &mget).await?);
+        }
+        let gets: Vec<Vec<String>> = keys.iter().map(|key| self.get(key)).collect();
+        script(client, attempt, &gets).await?.iter().map(|reply| number("HGET", reply)).collect()
+    }
 }
 
 /// A command from its words.

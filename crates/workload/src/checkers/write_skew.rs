@@ -6,7 +6,7 @@
 use futures_util::future::BoxFuture;
 
 use super::bank::account_for;
-use super::transact::{self, Style, call, close, command, open};
+use super::transact::{self, Place, Style, call, close, open};
 use super::{Attempt, Event, Op, Stopped, Summary, Violation, Workload};
 use crate::client::{Client, ClientError};
 
@@ -18,12 +18,18 @@ pub struct WriteSkew {
     prefix: String,
     pairs: u64,
     styles: Vec<Style>,
+    place: Place,
 }
 
 impl WriteSkew {
     /// So many pairs of keys, at least one, under `prefix`; transactions in these styles, at least one.
     pub fn new(prefix: &str, pairs: u64, styles: &[Style]) -> WriteSkew {
-        WriteSkew { prefix: prefix.to_owned(), pairs: pairs.max(1), styles: styles.to_vec() }
+        WriteSkew { prefix: prefix.to_owned(), pairs: pairs.max(1), styles: styles.to_vec(), place: Place::default() }
+    }
+
+    /// With the numbers in a field of each key.
+    pub fn in_field(self, field: &str) -> WriteSkew {
+        WriteSkew { place: Place::field(field), ..self }
     }
 
     fn key(&self, number: u64) -> String {
@@ -47,7 +53,7 @@ impl WriteSkew {
         open(client, attempt, style, "take", &keys.map(|key| self.key(key))).await?;
         let mut values = [0; 2];
         for (key, value) in keys.into_iter().zip(&mut values) {
-            *value = transact::number("GET", &call(client, &["GET", &self.key(key)]).await?)?;
+            *value = transact::number("GET", &call(client, &self.place.get(&self.key(key))).await?)?;
             attempt.ops.push(Op::Read { key, value: *value });
         }
         let additions = match values[0] + values[1] >= amount {
@@ -57,7 +63,7 @@ impl WriteSkew {
         let mut sets = Vec::new();
         for (side, delta) in additions {
             attempt.ops.push(Op::Add { key: keys[side], delta });
-            sets.push(command(["SET", &self.key(keys[side]), &(values[side] + delta).to_string()]));
+            sets.push(self.place.set(&self.key(keys[side]), values[side] + delta));
         }
         close(client, attempt, style, &sets).await
     }
@@ -65,8 +71,7 @@ impl WriteSkew {
     async fn look(&self, client: &mut Client, attempt: &mut Attempt, pair: u64) -> Result<(), Stopped> {
         attempt.name = "look by MGET";
         let keys = [2 * pair, 2 * pair + 1];
-        let reply = call(client, &["MGET", &self.key(keys[0]), &self.key(keys[1])]).await?;
-        let values = transact::numbers("MGET", &reply)?;
+        let values = self.place.get_all(client, attempt, &keys.map(|key| self.key(key))).await?;
         attempt.ops.extend(keys.into_iter().zip(values).map(|(key, value)| Op::Read { key, value }));
         Ok(())
     }
@@ -80,7 +85,7 @@ impl Workload for WriteSkew {
     fn setup<'a>(&'a self, client: &'a mut Client) -> BoxFuture<'a, Result<(), ClientError>> {
         Box::pin(async move {
             for key in 0..2 * self.pairs {
-                client.demand(&["SET", &self.key(key), &VALUE_FIRST.to_string()]).await?;
+                client.demand(&self.place.set(&self.key(key), VALUE_FIRST)).await?;
             }
             Ok(())
         })

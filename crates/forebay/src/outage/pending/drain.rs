@@ -104,7 +104,7 @@ impl Buffer {
                         values.insert(&written.key, after);
                     }
                     None if self.computed => return Err(written.key.clone()),
-                    None => {}
+                    None => write.unseen = true,
                 }
             }
             commits.push(commit);
@@ -124,16 +124,21 @@ impl Buffer {
         apply_all(&mut value, &written.changes).ok().map(|()| value)
     }
 
-    /// The store has applied the first `count` of `batch`, with results other than computed where `changed` says so.
-    /// Answers the transactions that will be the first of their documents behind these, and the documents as they are
+    /// The store has applied the first of `batch`, as many as `changed` has lists: of each the documents that became
+    /// other than computed. Answers the transactions that will be the first of their documents behind these, and the documents as they are
     /// behind them: to be journaled before it says that these are applied, or a restart would not know them.
-    pub fn heads(&mut self, batch: &Batch, count: usize, changed: &[(Key, Read)]) -> Vec<(u64, Key, Read)> {
-        let applied: BTreeSet<u64> = batch.numbers.iter().take(count).copied().collect();
+    pub fn heads(&mut self, batch: &Batch, changed: &[Vec<(Key, Read)>]) -> Vec<(u64, Key, Read)> {
+        let applied: BTreeSet<u64> = batch.numbers.iter().take(changed.len()).copied().collect();
         let mut results: HashMap<&Key, Option<&Value>, foldhash::quality::RandomState> = HashMap::default();
-        for write in batch.commits.iter().take(count).flat_map(|commit| &commit.writes) {
-            results.insert(&write.key, write.after.as_ref());
+        for (commit, changed) in batch.commits.iter().zip(changed) {
+            for write in &commit.writes {
+                match write.unseen {
+                    true => drop(results.remove(&write.key)),
+                    false => drop(results.insert(&write.key, write.after.as_ref())),
+                }
+            }
+            results.extend(changed.iter().map(|(key, read)| (key, read.value.as_ref())));
         }
-        results.extend(changed.iter().map(|(key, read)| (key, read.value.as_ref())));
         let mut heads = Vec::new();
         for (key, value) in results {
             let Some(row) = self.rows.get(key) else { continue };
@@ -156,20 +161,22 @@ impl Buffer {
         heads
     }
 
-    /// The store has applied the first `count` of `batch`, and the journal says so. Answers the documents that nothing
-    /// waits for any more.
-    pub fn applied(&mut self, batch: &Batch, count: usize, changed: &[(Key, Read)]) -> Vec<Key> {
+    /// The store has applied the first of `batch`, as many as `changed` has lists, and the journal says so. Answers the
+    /// documents that nothing waits for any more.
+    pub fn applied(&mut self, batch: &Batch, changed: &[Vec<(Key, Read)>]) -> Vec<Key> {
         let mut emptied = Vec::new();
-        for (number, commit) in batch.numbers.iter().zip(&batch.commits).take(count) {
+        for ((number, commit), changed) in batch.numbers.iter().zip(&batch.commits).zip(changed) {
             let mut stored = commit.writes.clone();
             for write in &mut stored {
                 if let Some((_, read)) = changed.iter().find(|(key, _)| *key == write.key) {
                     write.after.clone_from(&read.value);
+                    write.unseen = false;
                 }
             }
+            self.restamp(*number, changed);
             emptied.extend(self.remove(*number, Some(&stored)));
         }
-        for (key, _) in changed {
+        for (key, _) in changed.iter().flatten() {
             // What was computed is out of date: what others wrote was merged.
             if let Some(row) = self.rows.get_mut(key) {
                 row.latest = None;
@@ -179,6 +186,17 @@ impl Buffer {
             }
         }
         emptied
+    }
+
+    /// Remembers under which versions the store has the last documents of transaction `number`, if they are what was
+    /// shown of them: else another program has changed them, and who read them is overtaken.
+    fn restamp(&mut self, number: u64, changed: &[(Key, Read)]) {
+        for (key, read) in changed {
+            let Some(row) = self.rows.get(key) else { continue };
+            if row.queue.len() == 1 && row.queue.front() == Some(&number) && row.latest.as_ref() == Some(&read.value) {
+                self.restamped.add(key, row.version, read.version);
+            }
+        }
     }
 
     /// The store has answered for `batch`, or not: what of it is still here waits again, to be sent under the same

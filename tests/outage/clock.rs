@@ -1,0 +1,105 @@
+//! Fault 24: wall clocks that jump. The program is the real one; what it calls for the time is not.
+
+use std::io::{Seek, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::QUICK;
+use crate::appends::Appends;
+use crate::common::Connection;
+use crate::common::process::Forebay;
+use crate::postgres::Server;
+use crate::proxy::Proxy;
+use crate::state::{calm, said};
+
+const HOUR_SECONDS: i64 = 3_600;
+
+/// A clock for one program.
+struct Clock {
+    file: std::fs::File,
+    environment: Vec<(String, String)>,
+}
+
+impl Clock {
+    /// A clock named `name`, by a library that is built for it in `folder`.
+    fn new(folder: &tempfile::TempDir, name: &str) -> Clock {
+        // The database runs as another user.
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).expect("a mode");
+        let (library, source) = (folder.path().join("clock.so"), "outage/clock.c");
+        if !library.exists() {
+            let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests").join(source);
+            let built = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).status();
+            assert!(built.expect("a C compiler, which the build wants anyhow").success());
+        }
+        let path = folder.path().join(name);
+        let file = std::fs::File::create(&path).expect("a file");
+        let text = |path: &std::path::Path| path.display().to_string();
+        let environment = vec![("LD_PRELOAD".to_owned(), text(&library)), ("CLOCK_JUMPS".to_owned(), text(&path))];
+        let mut clock = Clock { file, environment };
+        clock.set(0);
+        clock
+    }
+
+    /// So many seconds away from the true time, from now on.
+    fn set(&mut self, seconds: i64) {
+        self.file.rewind().and_then(|()| self.file.write_all(&seconds.to_ne_bytes())).expect("it can be written");
+    }
+}
+
+/// The clocks of forebay and of the database jump by hours, before, in and after outages, and over a restart.
+fn clocks_jump(more: &[&str]) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (mut ours, mut theirs) = (Clock::new(&folder, "ours"), Clock::new(&folder, "theirs"));
+    let server = Server::start_in(&theirs.environment);
+    let database = server.database();
+    let network = Proxy::to_postgres(server.address());
+    let url = server.url_through(&database, network.address);
+    let mut forebay = Forebay::start_in(&ours.environment, &url, &[&QUICK[..], more].concat());
+    let appends = Appends::new(4);
+    let mut jump = |round: i64| {
+        ours.set([1, -1, 0][round as usize % 3] * HOUR_SECONDS);
+        theirs.set([-1, 0, 1, 0][round as usize % 4] * HOUR_SECONDS);
+    };
+    let mut told = appends.run(forebay.address, 4, || {
+        for round in 0..6 {
+            std::thread::sleep(Duration::from_millis(150));
+            if round % 2 == 0 {
+                network.close();
+            } else {
+                network.pass();
+            }
+            jump(round);
+        }
+        network.pass();
+    });
+    // The clock that it wakes up to is behind that of what it finds in its journal.
+    network.close();
+    jump(0);
+    told.extend(appends.run(forebay.address, 4, || std::thread::sleep(Duration::from_millis(200))));
+    jump(1);
+    forebay.restart();
+    told.extend(appends.run(forebay.address, 4, || std::thread::sleep(Duration::from_millis(200))));
+    network.pass();
+    calm(forebay.address);
+    let mut client = Connection::new(forebay.address);
+    let hour_ago = said(&client.call(&["TIME"])).split(' ').next().and_then(|seconds| seconds.parse::<i64>().ok());
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_secs() as i64;
+    assert!((now - hour_ago.expect("seconds") - HOUR_SECONDS).abs() < 100, "its clock was never wrong");
+    let theirs = server.sql(&database, "SELECT extract(epoch FROM clock_timestamp())::bigint");
+    assert!((now - theirs.parse::<i64>().expect("seconds")).abs() < 100 + HOUR_SECONDS);
+    forebay.restart();
+    appends.check(&told, &mut Connection::new(forebay.address));
+}
+
+/// Fault 24: clocks order nothing and decide nothing of what is buffered.
+#[test]
+fn clocks_that_jump_lose_and_repeat_nothing() {
+    clocks_jump(&[]);
+}
+
+/// The same where age decides when writes are carried over: a clock that was set back does not put that off.
+#[test]
+fn clocks_that_jump_do_not_stop_the_write_back() {
+    clocks_jump(&["--write-back-ms", "300"]);
+}
