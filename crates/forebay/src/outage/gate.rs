@@ -39,6 +39,7 @@ use crate::error::Unavailable;
 use crate::key::{Key, KeyRef};
 use crate::read::Read;
 use crate::runtime::Runtime;
+use crate::store::figures::StoreFigures;
 use crate::store::{Caps, Commit, CommitOutcome, GivenId, Outside, ReadError, Resolved, Store};
 use crate::tier::Tier;
 use crate::value::Value;
@@ -442,6 +443,10 @@ impl Store for Gate {
 
     fn beside(&self, key: &Key) -> Vec<Key> {
         self.inner.store.beside(key)
+    }
+
+    fn figures(&self) -> Option<StoreFigures> {
+        self.inner.store.figures()
     }
 
     fn text_of(&self, key: KeyRef<'_>, value: &Value) -> Option<Vec<u8>> {
