@@ -136,7 +136,11 @@ const LARGER: [Case; 10] = [
     case("poison, one behind, one beside, swift", Setup { clients: &[BAD, ONE, HASH], ..SWIFT }, [3_776, 502, 0]),
     case("poison, and one over both", Setup { clients: &[BAD, BOTH], ..TWO_WRITERS }, [535, 44, 0]),
     case("poison, and one behind, 1 crash", Setup { clients: &[BAD, ONE], crashes: 1, ..TWO_WRITERS }, [3_483, 276, 0]),
-    case("poison, and one behind, 1 unheard, swift", Setup { clients: &[BAD, ONE], unheard: 1, ..SWIFT }, [1_072, 83, 0]),
+    case(
+        "poison, and one behind, 1 unheard, swift",
+        Setup { clients: &[BAD, ONE], unheard: 1, ..SWIFT },
+        [1_072, 83, 0],
+    ),
     case(
         "3 writers, 1 unheard, 1 waits too long, swift",
         Setup { clients: &[ONE, TWO, THREE], unheard: 1, timeouts: 1, ..SWIFT },
@@ -245,7 +249,7 @@ fn merging_states_leaves_nothing_out() {
     ];
     let steps_max = if nightly() { TREE_STEPS_NIGHTLY } else { TREE_STEPS };
     for setup in setups {
-        let (tree, merged) = (Model::new(setup).as_tree(steps_max).explore(), Model::new(setup).explore());
+        let (tree, merged) = (Model::new(setup).unmerged(steps_max).explore(), Model::new(setup).explore());
         eprintln!("{tree}, {} of them different; merged: {merged}", tree.prints.len());
         assert!(tree.prints.is_subset(&merged.prints));
         assert!(tree.states > 2 * tree.prints.len(), "hardly any state is reached twice");
