@@ -13,7 +13,8 @@ use futures_channel::oneshot;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use crate::world::{POISON, children, counts, parents};
+use crate::clients::{children, counts, parents};
+use crate::world::POISON;
 
 /// Groups that were sent and are not done with.
 struct Call {

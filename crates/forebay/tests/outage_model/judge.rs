@@ -3,7 +3,8 @@
 use forebay::Value;
 use forebay::outage::Standing;
 
-use crate::world::{OUTSIDE, POISON, Told, World, counts, key_of};
+use crate::clients::{counts, key_of};
+use crate::world::{OUTSIDE, POISON, Told, World};
 
 /// A way in which the core breaks its word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -13,8 +13,8 @@
 //! the world is built anew and lives through them again. Two states are the same if all that decides what comes next is
 //! (`World::print`): that this leaves nothing out is a test of its own, which explores without merging states.
 //!
-//! * `machine`: the runtime. `database`: what is behind the gate, two documents. `world`: all of it, clients and
-//!   operator included, and the events.
+//! * `machine`: the runtime. `database`: what is behind the gate, two documents. `clients`: who writes to
+//!   them. `world`: all of it, the operator included, and the events.
 //! * `judge`: what must hold, in every state (a reader looks in each) and at the end.
 //! * `check`: the model for stateright.
 //!
@@ -23,15 +23,17 @@
 //! shortest trace for each rule left out.
 
 mod check;
+mod clients;
 mod database;
 mod judge;
 mod machine;
 mod world;
 
 use check::Model;
+use clients::Client;
 use forebay::mutation::Fault;
 use judge::Kind;
-use world::{Client, POISON, Setup};
+use world::{POISON, Setup};
 
 const ONE: Client = Client { name: "one", a: true, b: false, reads_b: false, blind: false };
 const TWO: Client = Client { name: "two", ..ONE };
