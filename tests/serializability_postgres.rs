@@ -73,8 +73,8 @@ struct World {
 /// Finds out soon that the database is there again.
 const QUICK: [&str; 4] = ["--breaker-pause-ms", "20", "--breaker-pause-ms-max", "200"];
 
-/// Nothing is buffered, and a database on a busy machine is waited for: a transaction that was buffered and had read what
-/// another program changed meanwhile would be set aside, though acknowledged.
+/// Nothing is buffered, and a database on a busy machine is waited for: a transaction that was buffered and had read
+/// what another program changed meanwhile would be set aside, though acknowledged.
 const PATIENT: [&str; 8] =
     ["--on-outage", "refuse", "--store-timeout-ms", "5000", "--lock-wait-ms-min", "6000", "--lock-wait-ms-max", "7000"];
 

@@ -204,7 +204,10 @@ impl Inner {
                     (write.key.clone(), Read { value: write.after.clone(), version: commit.version })
                 };
                 // Unless it was computed with what has been given up.
-                let known = |write: &&crate::store::Write| matches!(state.buffer.merged(&write.key), Merged::Known(read) if read.version == commit.version);
+                let known = |write: &&crate::store::Write| match state.buffer.merged(&write.key) {
+                    Merged::Known(read) => read.version == commit.version,
+                    _ => false,
+                };
                 let reads = commit.writes.iter().filter(known).map(read).collect();
                 CommitOutcome::Buffered(Buffering { ticket: number, reads })
             }
