@@ -178,7 +178,7 @@ fn rows_are_the_same_with_and_without_forebay() {
     for (workload, actions) in [("ycsb-e", ["scan", "insert"]), ("ycsb-f", ["read", "read-modify-write"])] {
         let report = direct(workload, &["--no-load"]).report();
         assert!(actions.iter().all(|action| done(&report, action) > 0), "{report}");
-        assert_eq!((number(&report["failed"]), modes(&report)), (0, vec!["up".to_owned()]), "{report}");
+        assert_eq!((number(&report["failed"]), modes(&report).last().map(String::as_str)), (0, Some("up")), "{report}");
     }
     assert_eq!(breaches(&direct("list-append", &[]).report()), Vec::<String>::new());
     // The same rows through forebay: updates and inserts end up in the table, a scan is an MGET of rows.

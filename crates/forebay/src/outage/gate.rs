@@ -14,6 +14,9 @@
 //! up.
 
 mod commits;
+mod operator;
+#[cfg(feature = "testing")]
+mod print;
 mod reads;
 mod watch;
 
@@ -27,7 +30,7 @@ use super::journal::{AppendError, Found, Journal, OpenError};
 use super::lanes::LaneRule;
 use super::mode::{BreakerSettings, Mode};
 use super::pending::{Amount, BATCH_COMMITS_MAX, Buffer};
-use super::record::{Description, Loss, Record, Standing};
+use super::record::{Description, Loss};
 use super::recovery;
 use super::state::{Counts, State};
 use super::tickets::Tickets;
@@ -36,7 +39,9 @@ use crate::error::Unavailable;
 use crate::key::{Key, KeyRef};
 use crate::read::Read;
 use crate::runtime::Runtime;
+use crate::store::figures::StoreFigures;
 use crate::store::{Caps, Commit, CommitOutcome, GivenId, Outside, ReadError, Resolved, Store};
+use crate::tier::Tier;
 use crate::value::Value;
 use crate::version::{TxnId, Version};
 
@@ -97,13 +102,13 @@ impl Default for GateSettings {
 }
 
 /// What a gate is made of.
-pub struct GateOptions {
+pub struct GateOptions<T = Journal> {
     /// Clock, timers, tasks.
     pub runtime: Runtime,
     /// The store.
     pub store: Arc<dyn Store>,
-    /// Where what is buffered is safe.
-    pub journal: Journal,
+    /// Where what is buffered is safe: the journal, or another tier.
+    pub journal: T,
     /// What it held.
     pub found: Found,
     /// How the gate behaves.
@@ -152,7 +157,9 @@ pub struct Gate {
 pub(super) struct Inner {
     pub(super) runtime: Runtime,
     pub(super) store: Arc<dyn Store>,
-    pub(super) journal: Journal,
+    pub(super) journal: Arc<dyn Tier>,
+    /// What it may have lost, oldest first.
+    losses: Vec<Loss>,
     pub(super) settings: GateSettings,
     mapping: String,
     /// The newest version that an earlier process is known to have given out.
@@ -164,7 +171,7 @@ pub(super) struct Inner {
 
 impl Gate {
     /// Puts a gate before a store. What the journal holds is carried over from now on.
-    pub fn open(options: GateOptions) -> Result<Gate, OpenError> {
+    pub fn open<T: Tier>(options: GateOptions<T>) -> Result<Gate, OpenError> {
         let GateOptions { runtime, store, journal, found, settings, mapping, opens_late } = options;
         let mut buffer = Buffer::new(settings.bytes_max, store.caps(), found.next_number);
         let mut newest = Version { incarnation: incarnation_of(&found.description), sequence: 0 };
@@ -176,14 +183,25 @@ impl Gate {
         }
         store.keep_ids_from(buffer.oldest_id());
         let mut state = State::new(buffer, settings.breaker, store.incarnation());
-        state.tickets = Tickets::new(found.losses, found.next_number);
+        state.tickets = Tickets::new(found.losses.clone(), found.next_number);
         (state.opens_late, state.write_back) = (opens_late, settings.write_back_ms.is_some());
         if opens_late {
             state.writes.trip("it could not be reached at the start");
             state.reads.trip("it could not be reached at the start");
         }
         let (state, outside) = (Mutex::new(state), AsyncMutex::new(None));
-        let inner = Arc::new(Inner { runtime, store, journal, settings, mapping, newest, state, outside });
+        let journal: Arc<dyn Tier> = Arc::new(journal);
+        let inner = Arc::new(Inner {
+            runtime,
+            store,
+            journal,
+            losses: found.losses,
+            settings,
+            mapping,
+            newest,
+            state,
+            outside,
+        });
         inner.settle(&mut inner.state());
         if !opens_late {
             inner.describe();
@@ -219,16 +237,6 @@ impl Gate {
         let was = state.suspended.take().is_some();
         self.inner.settle(&mut state);
         was
-    }
-
-    /// Has quarantined transactions tried again: this one, or all. Answers how many.
-    pub fn retry(&self, number: Option<u64>) -> usize {
-        self.inner.retry(number)
-    }
-
-    /// Gives a quarantined transaction up, for `reason`; false if it is not quarantined.
-    pub async fn give_up(&self, number: u64, reason: &str) -> Result<bool, AppendError> {
-        self.inner.give_up(number, reason).await
     }
 
     /// Looks at what is buffered.
@@ -323,7 +331,7 @@ impl Inner {
             oldest_ms: state.buffer.oldest_ms(),
             why: state.writes.why().to_owned(),
             suspended: state.suspended.clone(),
-            losses: self.journal.losses(),
+            losses: self.losses.clone(),
             counts: state.counts,
             outage,
         }
@@ -334,44 +342,6 @@ impl Inner {
         let since = self.runtime.elapsed().saturating_sub(state.since).as_secs();
         let why = if state.reads.is_open() { state.reads.why() } else { state.writes.why() };
         Unavailable(format!("{what}, store unreachable for {since} s ({why})"))
-    }
-
-    fn retry(&self, number: Option<u64>) -> usize {
-        let mut state = self.state();
-        let numbers = match number {
-            Some(number) => vec![number],
-            None => state.buffer.quarantine_list().into_iter().map(|(number, _)| number).collect(),
-        };
-        let mut tried = 0;
-        for number in numbers {
-            if state.buffer.retry(number) {
-                tried += 1;
-                drop(self.journal.append(Record::Retried { number }));
-            }
-        }
-        self.settle(&mut state);
-        tried
-    }
-
-    async fn give_up(&self, number: u64, reason: &str) -> Result<bool, AppendError> {
-        let noted = {
-            let state = self.state();
-            if !matches!(state.buffer.standing(number), Some(Standing::Quarantined(_))) {
-                return Ok(false);
-            }
-            self.journal.append(Record::Dropped { number, reason: reason.to_owned() })
-        };
-        // Before anything is written in its place: a restart must not bring it back.
-        noted.await?;
-        self.journal.flush().await?;
-        let mut state = self.state();
-        let Some(keys) = state.buffer.give_up(number) else { return Ok(false) };
-        tracing::warn!(number, reason, "a buffered transaction was given up by an operator");
-        state.tickets.dropped(number, reason);
-        state.counts.dropped += 1;
-        state.invalidate(keys);
-        self.settle(&mut state);
-        Ok(true)
     }
 }
 
@@ -473,6 +443,10 @@ impl Store for Gate {
 
     fn beside(&self, key: &Key) -> Vec<Key> {
         self.inner.store.beside(key)
+    }
+
+    fn figures(&self) -> Option<StoreFigures> {
+        self.inner.store.figures()
     }
 
     fn text_of(&self, key: KeyRef<'_>, value: &Value) -> Option<Vec<u8>> {

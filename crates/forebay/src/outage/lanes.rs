@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 
 use crate::change::Change;
 use crate::key::Key;
+use crate::mutation::{self, Fault};
 use crate::store::Store;
 use crate::version::Version;
 
@@ -46,6 +47,8 @@ pub struct Ties {
     /// foreign keys, and those that share their place with what it writes. While one that writes them is quarantined
     /// it is held back. Ascending, each once.
     pub follows: Vec<Key>,
+    /// Documents that share their place with one that it deletes: they go with it.
+    pub takes_along: Vec<Key>,
 }
 
 impl LaneRule {
@@ -58,12 +61,14 @@ impl LaneRule {
     ) -> Ties {
         let keys = written.clone().map(|(key, _)| key);
         let lanes = self.lanes(store, keys.clone().chain(checks.iter().map(|(key, _)| key)));
+        let deleting = written.clone().filter(|(_, changes)| changes.contains(&Change::Delete));
+        let takes_along = deleting.flat_map(|(key, _)| store.beside(key)).collect();
         let others = |(key, changes)| store.references(key, changes).into_iter().chain(store.beside(key));
         let mut follows: Vec<Key> =
             written.flat_map(others).filter(|key| !keys.clone().any(|own| own == key)).collect();
         follows.sort_unstable();
         follows.dedup();
-        Ties { lanes, follows }
+        Ties { lanes, follows, takes_along }
     }
 
     /// The lanes of `keys`.
@@ -75,10 +80,11 @@ impl LaneRule {
     }
 
     fn of_one(self, store: &dyn Store, key: &Key) -> Lane {
-        if self.serial {
+        let apart = mutation::on(Fault::DrainedByDocument);
+        if self.serial && !apart {
             return Lane::Together(0);
         }
-        match store.lane(key) {
+        match store.lane(key).filter(|_| !apart) {
             Some(number) => Lane::Together(number),
             None => {
                 // Documents that share their place share its lane.

@@ -17,14 +17,18 @@ mod charge;
 mod drain;
 mod known;
 mod look;
+#[cfg(feature = "testing")]
+mod print;
+mod restamped;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use hashbrown::HashMap;
 
 use charge::{entry_bytes, row_bytes};
+use restamped::Restamped;
 
-use super::lanes::{Lane, Lanes, Ties};
+use super::lanes::{Lane, Ties};
 use super::record::{Buffered, Record};
 use crate::change::{Change, compact};
 use crate::key::Key;
@@ -63,12 +67,16 @@ pub struct Buffer {
     /// Transactions behind quarantined ones.
     behind: usize,
     ids: BTreeSet<TxnId>,
+    restamped: Restamped,
 }
 
+#[derive(Debug)]
 struct Entry {
     buffered: Buffered,
     ties: Ties,
     stage: Stage,
+    /// The journal is told that it is applied.
+    noted: bool,
     bytes: usize,
 }
 
@@ -90,6 +98,7 @@ enum Stage {
 }
 
 /// One document that pending transactions write.
+#[derive(Debug)]
 struct Row {
     queue: VecDeque<u64>,
     /// The document with all of its queue that is journaled; none if that is not known.
@@ -97,10 +106,12 @@ struct Row {
     version: Version,
     /// The document as the store has it: with all applied that went before. None if that is not known.
     stored: Option<Option<Value>>,
+    /// Something that waited was given up: what is on its way to the journal was computed with it.
+    given_up: bool,
     bytes: usize,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct LaneState {
     waiting: BTreeSet<u64>,
     busy: bool,
@@ -166,6 +177,7 @@ impl Buffer {
             quarantined: 0,
             behind: 0,
             ids: BTreeSet::new(),
+            restamped: Restamped::default(),
         }
     }
 
@@ -187,7 +199,10 @@ impl Buffer {
         }
         // A document with a queue was read from it, so its version is not the store's.
         buffered.checks.retain(|(key, _)| !self.rows.contains_key(key));
-        let replaces = if merge && !sent { self.mergeable(&buffered, &ties.lanes) } else { None };
+        for (key, version) in &mut buffered.checks {
+            *version = self.restamped.stored(key, *version);
+        }
+        let replaces = if merge && !sent { self.mergeable(&buffered, &ties) } else { None };
         if let Some(old) = replaces.and_then(|old| self.entries.get(&old)) {
             let changes = old.buffered.writes.iter().flat_map(|write| write.changes.iter().cloned());
             let written = &mut buffered.writes[0];
@@ -198,10 +213,11 @@ impl Buffer {
             buffered.buffered_at_ms = old.buffered.buffered_at_ms;
         }
         for (at, write) in commit.writes.iter().enumerate() {
-            // Those on their way to the store may be gone when the journal is read again.
-            let carried = |number: &u64| self.entries.get(number).is_some_and(|entry| entry.stage == Stage::Carried);
+            // Those of which the journal is being told that they are applied are gone when it is read again. Those that
+            // are only on their way to the store may yet be refused, and given up.
+            let gone = |number: &u64| self.entries.get(number).is_some_and(|entry| entry.noted);
             let mut before = self.rows.get(&write.key).into_iter().flat_map(|row| row.queue.iter().rev());
-            let first = before.find(|number| replaces != Some(**number)).is_none_or(carried);
+            let first = before.find(|number| replaces != Some(**number)).is_none_or(gone);
             if first && !write.unseen && !stands_alone(&buffered.writes[at].changes) {
                 let value = write.after.clone().map(Value::compact);
                 buffered.known.push((write.key.clone(), Read { value, version: commit.version }));
@@ -228,7 +244,7 @@ impl Buffer {
             Some(old) => Record::Merged { into: buffered.clone(), from: vec![old] },
             None => Record::Buffered(buffered.clone()),
         };
-        self.insert(Entry { buffered, ties, stage: Stage::Writing { replaces }, bytes });
+        self.insert(Entry { buffered, ties, stage: Stage::Writing { replaces }, noted: false, bytes });
         Ok((number, record))
     }
 
@@ -247,9 +263,13 @@ impl Buffer {
 
     /// The transaction that `buffered` may take the place of: its neighbour on their one document, which the store has
     /// never seen. Only where documents are independent, since it moves behind all that came between.
-    fn mergeable(&self, buffered: &Buffered, lanes: &Lanes) -> Option<u64> {
+    fn mergeable(&self, buffered: &Buffered, ties: &Ties) -> Option<u64> {
         let single = |buffered: &Buffered| buffered.writes.len() == 1 && buffered.checks.is_empty();
-        if !single(buffered) || !matches!(lanes.as_slice(), [Lane::Hashed(_)]) {
+        if !single(buffered) || !matches!(ties.lanes.as_slice(), [Lane::Hashed(_)]) {
+            return None;
+        }
+        // What came between may have been a change to another document of the same place.
+        if ties.follows.iter().any(|key| self.rows.contains_key(key)) {
             return None;
         }
         let last = *self.rows.get(&buffered.writes[0].key)?.queue.back()?;
@@ -272,19 +292,27 @@ impl Buffer {
             Stage::Writing { replaces } => (entry.buffered.version, replaces),
             _ => return None,
         };
+        self.forget_taken_along(number);
         if let Some(old) = replaces {
             self.remove(old, None);
         }
         for write in after {
             if let Some(row) = self.rows.get_mut(&write.key) {
                 self.bytes -= row.bytes;
-                row.latest = (!write.unseen).then(|| write.after.clone().map(Value::compact));
+                row.given_up &= !stands_alone(&write.changes);
+                let known = !write.unseen && !row.given_up;
+                row.latest = known.then(|| write.after.clone().map(Value::compact));
                 row.version = version;
                 row.recharge(&write.key);
                 self.bytes += row.bytes;
             }
         }
         self.settle_stage(number);
+        let behind = self.entries.get(&number).is_some_and(|entry| matches!(entry.stage, Stage::Behind(_)));
+        if behind && number + 1 < self.next_number {
+            // Those that follow it may be in the journal already.
+            self.sort_out();
+        }
         replaces
     }
 
@@ -417,7 +445,7 @@ impl Buffer {
 impl Row {
     fn new(key: &Key) -> Row {
         let bytes = row_bytes(key, None);
-        Row { queue: VecDeque::new(), latest: None, version: Version::ZERO, stored: None, bytes }
+        Row { queue: VecDeque::new(), latest: None, version: Version::ZERO, stored: None, given_up: false, bytes }
     }
 
     fn charge(&self, key: &Key) -> usize {

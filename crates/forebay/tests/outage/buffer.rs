@@ -27,7 +27,7 @@ fn ties_of(keys: &[usize], follows: &[usize]) -> Ties {
     let mut lanes: Lanes = keys.iter().map(lane).collect();
     lanes.sort_unstable();
     lanes.dedup();
-    Ties { lanes, follows: follows.iter().copied().map(key).collect() }
+    Ties { lanes, follows: follows.iter().copied().map(key).collect(), ..Ties::default() }
 }
 
 #[derive(Clone, Debug)]

@@ -25,7 +25,7 @@ pub(super) fn entry_bytes(buffered: &Buffered, ties: &Ties) -> usize {
 
 /// The part of it that hangs on what is known of the store's tables.
 pub(super) fn follows_bytes(ties: &Ties) -> usize {
-    ties.follows.iter().map(|key| key.heap_bytes() + size_of::<Key>()).sum()
+    ties.follows.iter().chain(&ties.takes_along).map(|key| key.heap_bytes() + size_of::<Key>()).sum()
 }
 
 fn change_bytes(change: &Change) -> usize {

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use hashbrown::HashMap;
 
 use super::{BATCH_BYTES_MAX, BATCH_COMMITS_MAX, Batch, Buffer, Entry, Stage, Work, stands_alone};
-use crate::change::apply_all;
+use crate::change::{Change, apply_all};
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::outage::lanes::Lane;
@@ -101,6 +101,10 @@ impl Buffer {
                 match self.after(entry, written, before) {
                     Some(after) => {
                         write.after.clone_from(&after);
+                        if mutation::on(Fault::WholeDocumentDrained) {
+                            let whole = after.clone().map_or(Change::Delete, Change::Put);
+                            write.changes = [whole].into_iter().collect();
+                        }
                         values.insert(&written.key, after);
                     }
                     None if self.computed => return Err(written.key.clone()),
@@ -129,6 +133,11 @@ impl Buffer {
     /// behind them: to be journaled before it says that these are applied, or a restart would not know them.
     pub fn heads(&mut self, batch: &Batch, changed: &[Vec<(Key, Read)>]) -> Vec<(u64, Key, Read)> {
         let applied: BTreeSet<u64> = batch.numbers.iter().take(changed.len()).copied().collect();
+        for number in &applied {
+            if let Some(entry) = self.entries.get_mut(number) {
+                entry.noted = true;
+            }
+        }
         let mut results: HashMap<&Key, Option<&Value>, foldhash::quality::RandomState> = HashMap::default();
         for (commit, changed) in batch.commits.iter().zip(changed) {
             for write in &commit.writes {
@@ -161,8 +170,8 @@ impl Buffer {
         heads
     }
 
-    /// The store has applied the first of `batch`, as many as `changed` has lists, and the journal says so. Answers the documents that nothing
-    /// waits for any more.
+    /// The store has applied the first of `batch`, as many as `changed` has lists, and the journal says so. Answers the
+    /// documents that nothing waits for any more.
     pub fn applied(&mut self, batch: &Batch, changed: &[Vec<(Key, Read)>]) -> Vec<Key> {
         let mut emptied = Vec::new();
         for ((number, commit), changed) in batch.numbers.iter().zip(&batch.commits).zip(changed) {
@@ -173,6 +182,7 @@ impl Buffer {
                     write.unseen = false;
                 }
             }
+            self.restamp(*number, changed);
             emptied.extend(self.remove(*number, Some(&stored)));
         }
         for (key, _) in changed.iter().flatten() {
@@ -185,6 +195,17 @@ impl Buffer {
             }
         }
         emptied
+    }
+
+    /// Remembers under which versions the store has the last documents of transaction `number`, if they are what was
+    /// shown of them: else another program has changed them, and who read them is overtaken.
+    fn restamp(&mut self, number: u64, changed: &[(Key, Read)]) {
+        for (key, read) in changed {
+            let Some(row) = self.rows.get(key) else { continue };
+            if row.queue.len() == 1 && row.queue.front() == Some(&number) && row.latest.as_ref() == Some(&read.value) {
+                self.restamped.add(key, row.version, read.version);
+            }
+        }
     }
 
     /// The store has answered for `batch`, or not: what of it is still here waits again, to be sent under the same
