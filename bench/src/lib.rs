@@ -6,7 +6,7 @@
 //!   transactions over a distant store.
 //! * `bin/entries.rs`: what a cached entry costs in memory, beside redis-server and memcached.
 //! * `bin/memory.rs`: resident size under churn.
-//! * `bin/figure.rs`: figures of the papers ([`figure`]), measured by the simulator.
+//! * `bin/figure.rs`: figures of the papers ([`figure`]), by the simulator, or on a PostgreSQL started for it.
 //! * `bin/postgres`: forebay in front of PostgreSQL: drains, reads, and writers that go around it.
 //!
 //! The load generator ([`generator`]) tells how busy it was itself, so that a point that it limits claims nothing.
