@@ -34,6 +34,9 @@ const CLIENTS: u32 = 6;
 const CALM: Duration = Duration::from_secs(2);
 const TROUBLED: Duration = Duration::from_secs(5);
 
+/// Longest wait for a drain on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// How long the nightly run goes on with new histories.
 const NIGHTLY: Duration = Duration::from_secs(600);
 
@@ -73,8 +76,8 @@ struct World {
 /// Finds out soon that the database is there again.
 const QUICK: [&str; 4] = ["--breaker-pause-ms", "20", "--breaker-pause-ms-max", "200"];
 
-/// Nothing is buffered, and a database on a busy machine is waited for: a transaction that was buffered and had read what
-/// another program changed meanwhile would be set aside, though acknowledged.
+/// Nothing is buffered, and a database on a busy machine is waited for: a transaction that was buffered and had read
+/// what another program changed meanwhile would be set aside, though acknowledged.
 const PATIENT: [&str; 8] =
     ["--on-outage", "refuse", "--store-timeout-ms", "5000", "--lock-wait-ms-min", "6000", "--lock-wait-ms-max", "7000"];
 
@@ -140,7 +143,7 @@ impl World {
                 let history = seen(&workload, options).await;
                 let judge = tokio::task::spawn_blocking(move || {
                     let summary = judged(&workload, &history, seed);
-                    assert!(summary.committed > 100, "{} hardly ran: {summary:?}", workload.name());
+                    assert!(summary.committed > 30, "{} hardly ran: {summary:?}", workload.name());
                 });
                 judge.await.expect("the judge passes it");
             })
@@ -190,11 +193,16 @@ impl World {
         while number == 0 || (nightly() && began.elapsed() < NIGHTLY) {
             self.slice(CALM, self.seed + number, |_| std::thread::sleep(Duration::from_millis(20)));
             self.slice(TROUBLED, self.seed + number + 1, |round| self.trouble(round));
-            assert_eq!(self.figure("quarantined"), 0);
+            let began = Instant::now();
+            while self.figure("waiting") > 0 {
+                assert!(began.elapsed() < PATIENCE, "it is never carried over");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            assert_eq!(self.figure("quarantined"), 0, "set aside, although nobody else writes");
             number += 2;
         }
         let log = self.forebay.log();
-        let carried = |line: &str| line.contains("-> normal (recovered") && !line.contains("(recovered 0/0");
+        let carried = |line: &str| line.contains("-> recovery (") && !line.contains("-> recovery (0 ");
         assert!(log.lines().any(carried), "nothing was ever carried over");
         self.runtime.shutdown_timeout(Duration::from_secs(5));
     }

@@ -74,8 +74,8 @@ fn what_a_power_loss_takes_is_reported() {
     assert_eq!(server.sql(&database, there), "20|20", "a prefix");
     assert_eq!(client.call(&["GET", "key20"]), Reply::bulk(b"20"));
     // None that was lost is ever taken for applied, and none that comes has its number.
-    let unknown = said(&client.call(&["CACHE", "WAIT", "30", "0"]));
-    assert!(unknown.starts_with("ERR there is no ticket 30"), "{unknown}");
+    let told = said(&client.call(&["CACHE", "WAIT", "30", "0"]));
+    assert!(told.starts_with("LOST"), "{told}");
     assert_eq!(client.call(&["DEBUG", "STORE", "FAIL", "30"]), ok());
     tickets(&mut client, up_to + 1..up_to + 3);
     assert_eq!(client.call(&["DEBUG", "STORE", "FAIL", "0"]), ok());

@@ -63,6 +63,9 @@ pub struct Buffer {
     /// Transactions behind quarantined ones.
     behind: usize,
     ids: BTreeSet<TxnId>,
+    /// Documents that were carried over: the version that they had here, and the one that the store gave them. Who read
+    /// such a document before knows it by the first.
+    carried: HashMap<Key, (Version, Version), foldhash::quality::RandomState>,
 }
 
 struct Entry {
@@ -166,6 +169,7 @@ impl Buffer {
             quarantined: 0,
             behind: 0,
             ids: BTreeSet::new(),
+            carried: HashMap::default(),
         }
     }
 
@@ -187,6 +191,11 @@ impl Buffer {
         }
         // A document with a queue was read from it, so its version is not the store's.
         buffered.checks.retain(|(key, _)| !self.rows.contains_key(key));
+        for (key, version) in &mut buffered.checks {
+            if let Some((_, stored)) = self.carried.get(key).filter(|(ours, _)| ours == version) {
+                *version = *stored;
+            }
+        }
         let replaces = if merge && !sent { self.mergeable(&buffered, &ties.lanes) } else { None };
         if let Some(old) = replaces.and_then(|old| self.entries.get(&old)) {
             let changes = old.buffered.writes.iter().flat_map(|write| write.changes.iter().cloned());

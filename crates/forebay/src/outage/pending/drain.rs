@@ -16,6 +16,9 @@ use crate::store::Commit;
 use crate::value::Value;
 use crate::version::Version;
 
+/// Documents of which it is remembered which version the store gave them: more than transactions have open.
+const CARRIED_MAX: usize = 16_384;
+
 impl Buffer {
     /// Hands out at most `commits_max` transactions that can go to the store now; nothing if all that waits is on its
     /// way or behind it.
@@ -140,6 +143,10 @@ impl Buffer {
             let Some(number) = row.queue.iter().find(|number| !applied.contains(number)).copied() else { continue };
             let Some(entry) = self.entries.get_mut(&number) else { continue };
             let buffered = &mut entry.buffered;
+            // What the store holds now may have this one in it already.
+            if buffered.sent && changed.iter().any(|(told, _)| told == key) {
+                continue;
+            }
             let Some(written) = buffered.writes.iter().find(|write| write.key == *key) else { continue };
             if stands_alone(&written.changes) || buffered.known.iter().any(|(known, _)| known == key) {
                 continue;
@@ -160,10 +167,12 @@ impl Buffer {
     /// waits for any more.
     pub fn applied(&mut self, batch: &Batch, count: usize, changed: &[(Key, Read)]) -> Vec<Key> {
         let mut emptied = Vec::new();
+        self.note_versions(&batch.commits[..count], changed);
         for (number, commit) in batch.numbers.iter().zip(&batch.commits).take(count) {
             let mut stored = commit.writes.clone();
             for write in &mut stored {
-                if let Some((_, read)) = changed.iter().find(|(key, _)| *key == write.key) {
+                // A batch may have gone in parts, each of which told it anew: the last one is what the store holds.
+                if let Some((_, read)) = changed.iter().rfind(|(key, _)| *key == write.key) {
                     write.after.clone_from(&read.value);
                 }
             }
@@ -173,12 +182,30 @@ impl Buffer {
             // What was computed is out of date: what others wrote was merged.
             if let Some(row) = self.rows.get_mut(key) {
                 row.latest = None;
-                if let Some(stored) = row.stored.take() {
+                let stored = row.stored.take();
+                self.bytes -= row.bytes;
+                row.recharge(key);
+                self.bytes += row.bytes;
+                if let Some(stored) = stored {
                     self.learn(key, &Read { value: stored, version: Version::ZERO });
                 }
             }
         }
         emptied
+    }
+
+    /// Transactions that are open may have read documents under the versions that `commits` have here.
+    fn note_versions(&mut self, commits: &[Commit], changed: &[(Key, Read)]) {
+        for commit in commits {
+            for write in commit.writes.iter() {
+                let Some((_, read)) = changed.iter().rfind(|(key, _)| *key == write.key) else { continue };
+                if self.carried.len() >= CARRIED_MAX && !self.carried.contains_key(&write.key) {
+                    // Whoever read one of them then is taken to have read what others have changed: safe, and rare.
+                    self.carried.clear();
+                }
+                self.carried.insert(write.key.clone(), (commit.version, read.version));
+            }
+        }
     }
 
     /// The store has answered for `batch`, or not: what of it is still here waits again, to be sent under the same
