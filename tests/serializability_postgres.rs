@@ -14,7 +14,7 @@ mod postgres;
 mod proxy;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use common::Connection;
@@ -23,9 +23,15 @@ use forebay_protocol::Reply;
 use forebay_workload::checkers::bank::Bank;
 use forebay_workload::checkers::list_append::ListAppend;
 use forebay_workload::checkers::write_skew::WriteSkew;
-use forebay_workload::checkers::{Event, Op, Outcome, RunOptions, Style, Summary, Workload, run};
+use forebay_workload::checkers::{
+    Attempt, Event, Op, Outcome, RunOptions, Stopped, Style, Summary, Violation, Workload, run,
+};
+use forebay_workload::client::ClientError;
+use forebay_workload::Client;
+use futures_util::future::BoxFuture;
 use postgres::{Server, Stop};
 use proxy::Proxy;
+use tokio::task::JoinHandle;
 
 /// Clients of each workload.
 const CLIENTS: u32 = 6;
@@ -102,6 +108,43 @@ fn world(mapped: bool, more: &[&str]) -> World {
     World { server, database, network, forebay, mapped, runtime: runtime.expect("a tokio runtime"), seed }
 }
 
+/// A workload that says when its keys are in their first state: no outage may come before.
+struct Announced {
+    workload: Arc<dyn Workload>,
+    ready: Arc<AtomicUsize>,
+}
+
+impl Workload for Announced {
+    fn name(&self) -> &'static str {
+        self.workload.name()
+    }
+
+    fn setup<'a>(&'a self, client: &'a mut Client) -> BoxFuture<'a, Result<(), ClientError>> {
+        Box::pin(async move {
+            self.workload.setup(client).await?;
+            self.ready.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        })
+    }
+
+    fn step<'a>(
+        &'a self,
+        client: &'a mut Client,
+        random: &'a mut fastrand::Rng,
+        attempt: &'a mut Attempt,
+    ) -> BoxFuture<'a, Result<(), Stopped>> {
+        self.workload.step(client, random, attempt)
+    }
+
+    fn finish<'a>(&'a self, client: &'a mut Client, attempt: &'a mut Attempt) -> BoxFuture<'a, Result<(), Stopped>> {
+        self.workload.finish(client, attempt)
+    }
+
+    fn check(&self, history: &[Event]) -> Result<Summary, Violation> {
+        self.workload.check(history)
+    }
+}
+
 /// Runs a workload; what its clients saw.
 async fn seen(workload: &Arc<dyn Workload>, options: RunOptions) -> Vec<Event> {
     run(workload.clone(), &options)
@@ -136,8 +179,9 @@ impl World {
 
     /// All workloads at once, each with a history of its own, while `meanwhile` is done again and again.
     fn slice(&self, duration: Duration, seed: u64, meanwhile: impl Fn(u64)) {
-        let began = Instant::now();
+        let ready = Arc::new(AtomicUsize::new(0));
         let runs = self.workloads(seed).map(|workload| {
+            let workload: Arc<dyn Workload> = Arc::new(Announced { workload, ready: ready.clone() });
             let options = self.options(duration, seed);
             self.runtime.spawn(async move {
                 let history = seen(&workload, options).await;
@@ -148,9 +192,13 @@ impl World {
                 judge.await.expect("the judge passes it");
             })
         });
-        let mut round = 0;
+        let ended = |run: &JoinHandle<()>| run.is_finished();
+        while ready.load(Ordering::SeqCst) < runs.len() && !runs.iter().any(ended) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let (began, mut round) = (Instant::now(), 0);
         // Not in the last look at all keys.
-        while began.elapsed() < duration && !runs.iter().all(|run| run.is_finished()) {
+        while began.elapsed() < duration && !runs.iter().all(ended) {
             meanwhile(round);
             round += 1;
         }
