@@ -1,24 +1,16 @@
 //! The list-append tester: every client appends numbers of its own to lists that all share. Read back, a list tells
 //! what was lost, what is there twice, and what came out of order.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use forebay_protocol::Reply;
+pub use forebay_workload::checkers::appends::Told;
+use forebay_workload::checkers::appends::{Fate, judge};
 
 use crate::common::Connection;
 use crate::state::PATIENCE;
-
-/// What one client was told: the list, its number, and whether it was acknowledged (else it may be there or not).
-#[derive(Clone, Debug)]
-pub struct Told {
-    list: usize,
-    client: u64,
-    number: u64,
-    acknowledged: bool,
-}
 
 /// Stops the clients, also if what happens meanwhile panics.
 struct Stopping<'a>(&'a AtomicBool);
@@ -43,8 +35,8 @@ pub fn connected(address: SocketAddr) -> Connection {
 
 /// So many lists.
 pub struct Appends {
-    lists: usize,
-    clients: AtomicU64,
+    lists: u64,
+    clients: AtomicU32,
     acknowledged: AtomicU64,
     refused: AtomicU64,
     lossy: bool,
@@ -52,7 +44,7 @@ pub struct Appends {
 }
 
 impl Appends {
-    pub fn new(lists: usize) -> Appends {
+    pub fn new(lists: u64) -> Appends {
         let (clients, acknowledged, refused) = Default::default();
         Appends { lists, clients, acknowledged, refused, lossy: false, pause: Duration::ZERO }
     }
@@ -90,29 +82,26 @@ impl Appends {
     }
 
     fn append(&self, address: SocketAddr, stop: &AtomicBool) -> Vec<Told> {
-        let client = self.clients.fetch_add(1, Ordering::SeqCst);
+        let writer = self.clients.fetch_add(1, Ordering::SeqCst);
         let mut connection = Connection::new(address);
         let mut told = Vec::new();
         let mut number = 0;
         while !stop.load(Ordering::SeqCst) {
             number += 1;
-            let list = (number + client) as usize % self.lists;
-            let element = format!("{client}:{number}");
-            let acknowledged = match connection.try_call(&["RPUSH", &format!("list{list}"), &element]) {
-                Ok(Reply::Integer(_)) => true,
-                Ok(Reply::Error(text)) if text.starts_with(b"STOREDOWN") => {
-                    self.refused.fetch_add(1, Ordering::SeqCst);
-                    continue;
-                }
-                Ok(Reply::Error(text)) if text.starts_with(b"TXUNKNOWN") => false,
+            let next = Told { list: u64::from(number + writer) % self.lists, writer, number, fate: Fate::Unknown };
+            let fate = match connection.try_call(&["RPUSH", &format!("list{}", next.list), &next.element()]) {
+                Ok(Reply::Integer(_)) => Fate::Acknowledged,
+                Ok(Reply::Error(text)) if text.starts_with(b"STOREDOWN") => Fate::Refused,
+                Ok(Reply::Error(text)) if text.starts_with(b"TXUNKNOWN") => Fate::Unknown,
                 Err(_) if self.lossy => {
                     connection = connected(address);
-                    false
+                    Fate::Silent
                 }
                 other => panic!("{other:?}"),
             };
-            self.acknowledged.fetch_add(acknowledged.into(), Ordering::SeqCst);
-            told.push(Told { list, client, number, acknowledged });
+            self.acknowledged.fetch_add((fate == Fate::Acknowledged).into(), Ordering::SeqCst);
+            self.refused.fetch_add((fate == Fate::Refused).into(), Ordering::SeqCst);
+            told.push(Told { fate, ..next });
             std::thread::sleep(self.pause);
         }
         told
@@ -120,31 +109,19 @@ impl Appends {
 
     /// Panics if anything acknowledged is missing, or anything at all is there twice or out of its client's order.
     pub fn check(&self, told: &[Told], connection: &mut Connection) {
-        let acknowledged = told.iter().filter(|told| told.acknowledged).count();
-        assert!(acknowledged > 0, "nothing was acknowledged");
-        let mut told_of: BTreeMap<usize, Vec<&Told>> = BTreeMap::new();
-        for told in told.iter().filter(|told| told.acknowledged) {
-            told_of.entry(told.list).or_default().push(told);
-        }
-        for list in 0..self.lists {
-            let Reply::Array(elements) = connection.call(&["LRANGE", &format!("list{list}"), "0", "-1"]) else {
-                panic!("list{list} can't be read");
-            };
-            let mut found: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
-            for element in &elements {
-                let Reply::Bulk(text) = element else { panic!("{element:?}") };
-                let text = String::from_utf8_lossy(text);
-                let (client, number) = text.split_once(':').expect("client:number");
-                found.entry(client.parse().expect("a number")).or_default().push(number.parse().expect("a number"));
-            }
-            for (client, numbers) in &found {
-                let rises = numbers.windows(2).all(|pair| pair[0] < pair[1]);
-                assert!(rises, "list{list}: client {client} is there twice or out of order: {numbers:?}");
-            }
-            for told in told_of.remove(&list).unwrap_or_default() {
-                let there = found.get(&told.client).is_some_and(|numbers| numbers.binary_search(&told.number).is_ok());
-                assert!(there, "list{list} lost {told:?} of {acknowledged} acknowledged");
-            }
-        }
+        let mut read = |list: u64| match connection.call(&["LRANGE", &format!("list{list}"), "0", "-1"]) {
+            Reply::Array(elements) => elements.into_iter().map(bytes).collect(),
+            other => panic!("list{list} can't be read: {other:?}"),
+        };
+        let findings = judge(told, &(0..self.lists).map(|list| (list, read(list))).collect());
+        assert!(findings.acknowledged > 0, "nothing was acknowledged");
+        findings.verdict().unwrap_or_else(|breach| panic!("{breach}"));
+    }
+}
+
+fn bytes(element: Reply) -> Vec<u8> {
+    match element {
+        Reply::Bulk(bytes) => bytes.to_vec(),
+        other => panic!("{other:?}"),
     }
 }

@@ -11,6 +11,7 @@ use crate::{ok, start};
 /// The rule holds for each command of a script, and in TXN.
 fn scripts_and_transactions(client: &mut Connection) {
     let refused = |reply: Reply| matches!(&reply, Reply::Error(text) if text.starts_with(b"STOREDOWN"));
+    assert_eq!(client.call(&["LREM", "l", "0", "z"]), Reply::Nil);
     // What asks for the present value is refused all the same, and a script that holds such a command as a whole.
     assert!(refused(client.call(&["SETNX", "other", "1"])) && refused(client.call(&["GETSET", "count", "1"])));
     for request in [&["MULTI"][..], &["INCR", "count"], &["GET", "text"]] {
@@ -38,7 +39,7 @@ fn unseen_changes_are_made_to_what_the_database_holds() {
         &["SET", "count", "40"][..],
         &["SET", "text", "ab"],
         &["HSET", "h", "a", "1", "n", "5"],
-        &["RPUSH", "l", "x"],
+        &["RPUSH", "l", "x", "z"],
         &["SADD", "s", "m", "n"],
         &["SET", "gone", "1"],
         &["HSET", "h2", "a", "1"],
@@ -108,9 +109,11 @@ fn unseen_changes_of_rows() {
     server.sql(
         &database,
         "CREATE TABLE users (id integer PRIMARY KEY, name text, visits integer NOT NULL DEFAULT 0);
-        INSERT INTO users VALUES (1, 'ann', 5), (2, 'bob', 6)",
+        INSERT INTO users VALUES (1, 'ann', 5), (2, 'bob', 6);
+        CREATE TABLE friends (id integer PRIMARY KEY, list integer[]);
+        INSERT INTO friends VALUES (1, '{2,3,4}')",
     );
-    let maps = ["--map", "user:{id} -> users(id)"];
+    let maps = ["--map", "user:{id} -> users(id)", "--map", "friends:{id} -> friends(id).list as list"];
     let url = server.url(&database);
     let mut init = forebay_command();
     init.args(["store", "init", "--store", &url, "--store-timeout-ms", "400"]).args(maps);
@@ -126,10 +129,16 @@ fn unseen_changes_of_rows() {
     assert_eq!(client.call(&["CACHE", "BLIND", "ON"]), ok());
     assert_eq!(client.call(&["HINCRBY", "user:1", "visits", "1"]), Reply::Nil);
     assert_eq!(client.call(&["DEL", "user:2"]), Reply::Nil);
+    for request in
+        [&["LREM", "friends:1", "0", "3"][..], &["RPUSH", "friends:1", "5"], &["LREM", "friends:2", "1", "9"]]
+    {
+        assert_eq!(client.call(request), Reply::Nil, "{request:?}");
+    }
     assert_eq!(client.call(&["HGET", "user:1", "name"]), Reply::bulk(b"Ann"));
     assert!(matches!(client.call(&["HGET", "user:1", "visits"]), Reply::Error(_)));
     server.start_again();
     calm(forebay.address);
     assert_eq!(server.sql(&database, "SELECT id, name, visits FROM users ORDER BY id"), "1|Ann|6\n3|cid|0");
     assert_eq!(client.call(&["HGET", "user:1", "visits"]), Reply::bulk(b"6"));
+    assert_eq!(server.sql(&database, "SELECT id, list FROM friends"), "1|{2,4,5}");
 }

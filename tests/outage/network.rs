@@ -140,7 +140,7 @@ fn requests_that_come_late_apply_nothing_twice() {
 /// what it wanted is carried over meanwhile, and it goes on later.
 #[test]
 fn a_call_that_hangs_past_its_time_applies_nothing_twice() {
-    let (server, database, network, mut forebay) = world(&["--store-timeout-ms", "150"]);
+    let (server, database, network, mut forebay) = world(&["--store-timeout-ms", "150", "--start-in-failed"]);
     let appends = Appends::new(4);
     let lock = "SELECT pg_sleep(0.6) FROM (SELECT FROM forebay.documents WHERE name = 'list0' FOR UPDATE) AS locked";
     let mut others = 0;

@@ -17,7 +17,7 @@ fn pause(ms: u64) {
 }
 
 /// Fault 9: writes are buffered while others are carried over, all the time.
-fn buffered_while_carried_over(writers: usize, lists: usize, appended_min: u64) {
+fn buffered_while_carried_over(writers: usize, lists: u64, appended_min: u64) {
     let server = Server::start();
     let database = server.database();
     let network = Proxy::to_postgres(server.address());

@@ -52,11 +52,11 @@ pub fn command() -> Command {
     let mut list = String::from("Workloads, with their default numbers of transactions and scales:\n");
     for workload in WORKLOADS {
         let (transactions, scale) = workload.defaults;
-        list += &format!("  {:<13} {}\n", workload.name, workload.summary);
-        list += &format!("  {:13} {transactions} transactions; scale {scale}: {}\n", "", workload.scale_unit);
+        list += &format!("  {:<21} {}\n", workload.name, workload.summary);
+        list += &format!("  {:21} {transactions} transactions; scale {scale}: {}\n", "", workload.scale_unit);
     }
     WorkloadArgs::augment_args(Command::new("workload"))
-        .about("Generate a workload as a trace: SmallBank, TPC-C, Epinions, TAOBench's mixes, ..")
+        .about("Generate a workload as a trace: SmallBank, TPC-C, Epinions, TAOBench's mixes, BG, ..")
         .long_about(None)
         .after_help(format!("{list}\n{EXAMPLES}"))
         .arg_required_else_help(true)

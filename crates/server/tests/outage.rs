@@ -2,6 +2,8 @@
 
 #[path = "outage/picky.rs"]
 mod picky;
+#[path = "outage/priority.rs"]
+mod priority;
 mod support;
 
 use std::net::Ipv4Addr;

@@ -1,5 +1,6 @@
 //! What we send at servers to see that they are right and how fast they are.
 //!
+//! * [`bg`]: BG, simple actions of a social network, and which reads of it can not be true;
 //! * [`client`]: our own RESP client;
 //! * [`generate`]: workloads as traces;
 //! * [`replay`]: a trace through a server, measured;
@@ -11,6 +12,7 @@
 //!
 //! Everything here speaks RESP over a socket, so that another server can stand where forebay stands.
 
+pub mod bg;
 pub mod checkers;
 pub mod client;
 pub mod generate;
@@ -19,5 +21,6 @@ pub mod live;
 pub mod popularity;
 pub mod replay;
 pub mod shop;
+mod ycsb;
 
 pub use client::{Client, ClientError};

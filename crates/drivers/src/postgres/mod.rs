@@ -351,6 +351,10 @@ impl Store for Postgres {
         self.inner.rows.as_ref().and_then(|rows| rows.lane(key))
     }
 
+    fn references(&self, key: &Key, changes: &[Change]) -> Vec<Key> {
+        self.inner.rows.as_ref().map_or_else(Vec::new, |rows| rows.references(key, changes))
+    }
+
     fn refuses(&self, commit: &Commit) -> Option<String> {
         self.inner.rows.as_ref().and_then(|rows| rows.refuses(commit))
     }

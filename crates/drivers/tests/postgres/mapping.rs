@@ -349,6 +349,13 @@ fn a_column_is_a_list() {
     };
     assert_eq!(with_after(pushes, Some(list_of(&["4", "5", "6", "8"]))), ["4", "5", "6", "7", "8"]);
     assert_eq!(with_after(vec![Change::Pop(End::Left)], Some(list_of(&["5", "6"]))), ["5", "6"]);
+    // Nor by a removal.
+    world.sql("UPDATE members SET friends = friends || 9 WHERE id = 1");
+    let removal = |count, element: &str| Change::RemoveEqual { count, element: blob(element) };
+    let unseen = vec![removal(0, "6"), push(End::Right, "5"), removal(0, "05")];
+    assert_eq!(with_after(unseen, Some(list_of(&["5"]))), ["5", "9", "5"]);
+    assert_eq!(with_after(vec![removal(-1, "5")], None), ["5", "9"]);
+    assert_eq!(with_after(vec![removal(1, "5"), removal(2, "1")], None), ["9"]);
     assert_eq!(with_after(vec![Change::Delete], None), Vec::<String>::new());
     assert_eq!(world.sql("SELECT friends FROM members"), "{}");
     assert!(refused(&store, &mint, "friends:1", vec![push(End::Left, "x")]).contains("22P02"));
@@ -453,4 +460,39 @@ fn tables_that_foreign_keys_join_are_one_lane() {
     numbers.sort_unstable();
     numbers.dedup();
     assert_eq!(numbers.len(), names.len() - 1 - joined.len(), "all others have one of their own");
+}
+
+/// What a change makes a row name is told as far as the change and the key say, as the other row's key is written.
+#[test]
+fn rows_name_others_by_foreign_keys() {
+    let tables = "
+        CREATE TABLE parents (a integer, b uuid, code text UNIQUE, f integer[], PRIMARY KEY (a, b));
+        CREATE TABLE children (a bigint, n integer, b uuid, code text REFERENCES parents (code), x text,
+            up bigint, up_n integer, PRIMARY KEY (a, n),
+            FOREIGN KEY (b, a) REFERENCES parents (b, a), FOREIGN KEY (up, up_n) REFERENCES children);";
+    let maps = [
+        "parent:{b}:{a} -> parents(b, a) fields(code)",
+        "list:{b}/{a} -> parents(b, a).f as list",
+        "child:{a}:{n} -> children(a, n)",
+    ];
+    let world = World::new(tables, &maps);
+    let (store, _) = world.open();
+    let named = |name: &str, changes: &[Change]| {
+        let found = store.references(&key(name), changes);
+        found.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+    };
+    let uuid = "0b9f6ff0-3dd6-4f3e-8a0a-0123456789ab";
+    let (parent, json) =
+        (format!("parent:{uuid}:3 list:{uuid}/3"), |text: &str| Change::Put(Value::bytes(text.as_bytes())));
+    let strange = set("b", "{0B9F6FF03DD64F3E8A0A0123456789AB}");
+    assert_eq!(named("child:3:1", &[strange]), parent);
+    assert_eq!(named("child:3:1", &[json(&format!("{{\"b\": \"{uuid}\", \"x\": 1}}"))]), parent);
+    assert_eq!(named("child:3:1", &[set("b", uuid), Change::UnsetField(blob("b"))]), "");
+    assert_eq!(named("child:3:1", &[set("b", uuid), Change::Delete]), "");
+    assert_eq!(named("child:3:1", &[Change::Delete, set("b", uuid)]), parent);
+    assert_eq!(named("child:3:1", &[set("up", " +05"), json("{\"up_n\": 7}")]), "child:5:7");
+    assert_eq!(named("child:3:1", &[set("up", "5"), add("up_n", 1)]), "");
+    assert_eq!(named("child:3:1", &[set("x", "y"), set("code", "c"), set("up", "five")]), "", "no key is a code");
+    assert_eq!(named(&format!("parent:{uuid}:3"), &[set("code", "c")]), "");
+    assert_eq!(named("nothing:3", &[set("b", uuid)]), "");
 }

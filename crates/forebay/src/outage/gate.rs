@@ -460,6 +460,10 @@ impl Store for Gate {
         self.inner.store.lane(key)
     }
 
+    fn references(&self, key: &Key, changes: &[Change]) -> Vec<Key> {
+        self.inner.store.references(key, changes)
+    }
+
     fn check<'a>(&'a self, checks: &'a [(Key, Version)]) -> BoxFuture<'a, Result<Vec<Key>, ReadError>> {
         Box::pin(self.inner.check(checks))
     }

@@ -10,6 +10,7 @@
 
 use smallvec::SmallVec;
 
+use crate::change::Change;
 use crate::key::Key;
 use crate::store::Store;
 use crate::version::Version;
@@ -41,17 +42,32 @@ pub struct LaneRule {
 pub struct Ties {
     /// Its lanes.
     pub lanes: Lanes,
+    /// Documents that it does not write, and that have to be as earlier transactions leave them: those that it names by
+    /// foreign keys, and those that share their place with what it writes. While one that writes them is quarantined
+    /// it is held back. Ascending, each once.
+    pub follows: Vec<Key>,
+    /// Documents that share their place with one that it deletes: they go with it.
+    pub takes_along: Vec<Key>,
 }
 
 impl LaneRule {
-    /// What a transaction that writes `written` and has read `checks` has to do with others.
+    /// What a transaction that makes these changes and has read `checks` has to do with others.
     pub fn ties<'a>(
         self,
         store: &dyn Store,
-        written: impl Iterator<Item = &'a Key>,
+        written: impl Iterator<Item = (&'a Key, &'a [Change])> + Clone,
         checks: &'a [(Key, Version)],
     ) -> Ties {
-        Ties { lanes: self.lanes(store, written.chain(checks.iter().map(|(key, _)| key))) }
+        let keys = written.clone().map(|(key, _)| key);
+        let lanes = self.lanes(store, keys.clone().chain(checks.iter().map(|(key, _)| key)));
+        let deleting = written.clone().filter(|(_, changes)| changes.contains(&Change::Delete));
+        let takes_along = deleting.flat_map(|(key, _)| store.beside(key)).collect();
+        let others = |(key, changes)| store.references(key, changes).into_iter().chain(store.beside(key));
+        let mut follows: Vec<Key> =
+            written.flat_map(others).filter(|key| !keys.clone().any(|own| own == key)).collect();
+        follows.sort_unstable();
+        follows.dedup();
+        Ties { lanes, follows, takes_along }
     }
 
     /// The lanes of `keys`.

@@ -49,6 +49,11 @@ impl Breaker {
         self.open
     }
 
+    /// Whether the last call failed, or the store counts as down.
+    pub fn is_in_doubt(&self) -> bool {
+        self.open || self.count > 0
+    }
+
     /// The last failure that was told.
     pub fn why(&self) -> &str {
         &self.why
@@ -146,7 +151,7 @@ mod tests {
     fn it_opens_after_failures_in_a_row_and_closes_after_answers_in_a_row() {
         let mut breaker = Breaker::new(BreakerSettings::default());
         assert!(!breaker.failed("a") && !breaker.failed("b"));
-        assert!(!breaker.answered());
+        assert!(breaker.is_in_doubt() && !breaker.answered() && !breaker.is_in_doubt());
         assert!(!breaker.failed("c") && !breaker.failed("d") && breaker.failed("e"));
         assert!(breaker.is_open() && breaker.why() == "e");
         assert!(!breaker.answered() && !breaker.failed("f") && !breaker.answered() && breaker.answered());

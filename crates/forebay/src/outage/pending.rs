@@ -9,22 +9,24 @@
 //!
 //! **Invariants.** What is not in the journal is neither shown nor carried over. A row exists exactly as long as its
 //! queue is not empty. Within a lane, transactions are handed out in the order of their numbers, and nothing of a lane
-//! while something of it is on its way. Behind one that is quarantined, whatever writes one of its documents waits. The
-//! bytes charged are the sum over entries and rows, at any time.
+//! while something of it is on its way. Behind one that is quarantined, whatever writes one of its documents waits, or
+//! names one by a foreign key. The bytes charged are the sum over entries and rows, at any time.
 
 mod aside;
 mod charge;
 mod drain;
 mod known;
 mod look;
+mod restamped;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use hashbrown::HashMap;
 
 use charge::{entry_bytes, row_bytes};
+use restamped::Restamped;
 
-use super::lanes::{Lane, Lanes, Ties};
+use super::lanes::{Lane, Ties};
 use super::record::{Buffered, Record};
 use crate::change::{Change, compact};
 use crate::key::Key;
@@ -63,9 +65,7 @@ pub struct Buffer {
     /// Transactions behind quarantined ones.
     behind: usize,
     ids: BTreeSet<TxnId>,
-    /// Documents that were carried over: the version that they had here, and the one that the store gave them. Who read
-    /// such a document before knows it by the first.
-    carried: HashMap<Key, (Version, Version), foldhash::quality::RandomState>,
+    restamped: Restamped,
 }
 
 struct Entry {
@@ -86,8 +86,8 @@ enum Stage {
     Replaced,
     /// On its way to the store.
     Carried,
-    /// Behind one that is quarantined.
-    Behind,
+    /// Behind this one, which is quarantined or behind another itself.
+    Behind(u64),
     /// The store refuses it, for this reason.
     Quarantined(String),
 }
@@ -169,7 +169,7 @@ impl Buffer {
             quarantined: 0,
             behind: 0,
             ids: BTreeSet::new(),
-            carried: HashMap::default(),
+            restamped: Restamped::default(),
         }
     }
 
@@ -192,11 +192,9 @@ impl Buffer {
         // A document with a queue was read from it, so its version is not the store's.
         buffered.checks.retain(|(key, _)| !self.rows.contains_key(key));
         for (key, version) in &mut buffered.checks {
-            if let Some((_, stored)) = self.carried.get(key).filter(|(ours, _)| ours == version) {
-                *version = *stored;
-            }
+            *version = self.restamped.stored(key, *version);
         }
-        let replaces = if merge && !sent { self.mergeable(&buffered, &ties.lanes) } else { None };
+        let replaces = if merge && !sent { self.mergeable(&buffered, &ties) } else { None };
         if let Some(old) = replaces.and_then(|old| self.entries.get(&old)) {
             let changes = old.buffered.writes.iter().flat_map(|write| write.changes.iter().cloned());
             let written = &mut buffered.writes[0];
@@ -216,7 +214,7 @@ impl Buffer {
                 buffered.known.push((write.key.clone(), Read { value, version: commit.version }));
             }
         }
-        let bytes = entry_bytes(&buffered);
+        let bytes = entry_bytes(&buffered, &ties);
         let rows: usize = commit.writes.iter().map(|write| self.row_growth(&write.key, write.after.as_ref())).sum();
         let room = self.bytes_max.saturating_sub(self.bytes);
         if bytes + rows > room {
@@ -256,9 +254,13 @@ impl Buffer {
 
     /// The transaction that `buffered` may take the place of: its neighbour on their one document, which the store has
     /// never seen. Only where documents are independent, since it moves behind all that came between.
-    fn mergeable(&self, buffered: &Buffered, lanes: &Lanes) -> Option<u64> {
+    fn mergeable(&self, buffered: &Buffered, ties: &Ties) -> Option<u64> {
         let single = |buffered: &Buffered| buffered.writes.len() == 1 && buffered.checks.is_empty();
-        if !single(buffered) || !matches!(lanes.as_slice(), [Lane::Hashed(_)]) {
+        if !single(buffered) || !matches!(ties.lanes.as_slice(), [Lane::Hashed(_)]) {
+            return None;
+        }
+        // What came between may have been a change to another document of the same place.
+        if ties.follows.iter().any(|key| self.rows.contains_key(key)) {
             return None;
         }
         let last = *self.rows.get(&buffered.writes[0].key)?.queue.back()?;
@@ -281,6 +283,7 @@ impl Buffer {
             Stage::Writing { replaces } => (entry.buffered.version, replaces),
             _ => return None,
         };
+        self.forget_taken_along(number);
         if let Some(old) = replaces {
             self.remove(old, None);
         }
@@ -300,21 +303,22 @@ impl Buffer {
     /// Waiting, or behind one that is quarantined.
     fn settle_stage(&mut self, number: u64) {
         let Some(entry) = self.entries.get(&number) else { return };
-        let stuck = |other: &u64| {
-            *other < number
-                && self.entries.get(other).is_some_and(|o| matches!(o.stage, Stage::Quarantined(_) | Stage::Behind))
+        let stuck = |other: &&u64| {
+            let stage = self.entries.get(other).map(|entry| &entry.stage);
+            **other < number && matches!(stage, Some(Stage::Quarantined(_) | Stage::Behind(_)))
         };
-        let rows = entry.buffered.writes.iter().filter_map(|write| self.rows.get(&write.key));
-        let behind = self.quarantined > 0 && rows.flat_map(|row| &row.queue).any(stuck);
+        let keys = entry.buffered.writes.iter().map(|write| &write.key).chain(&entry.ties.follows);
+        let rows = keys.filter(|_| self.quarantined > 0).filter_map(|key| self.rows.get(key));
+        let behind = rows.flat_map(|row| &row.queue).filter(stuck).min().copied();
         let lanes = entry.ties.lanes.clone();
         if let Some(entry) = self.entries.get_mut(&number) {
-            self.behind -= usize::from(entry.stage == Stage::Behind);
-            self.behind += usize::from(behind);
-            entry.stage = if behind { Stage::Behind } else { Stage::Waiting };
+            self.behind -= usize::from(matches!(entry.stage, Stage::Behind(_)));
+            self.behind += usize::from(behind.is_some());
+            entry.stage = behind.map_or(Stage::Waiting, Stage::Behind);
         }
         for lane in lanes {
             let waiting = &mut self.lanes.entry(lane).or_default().waiting;
-            match behind {
+            match behind.is_some() {
                 true => drop(waiting.remove(&number)),
                 false if mutation::on(Fault::LaneForgotten) => {}
                 false => drop(waiting.insert(number)),
@@ -343,7 +347,7 @@ impl Buffer {
         self.ids.remove(&entry.buffered.id);
         match entry.stage {
             Stage::Quarantined(_) => self.quarantined -= 1,
-            Stage::Behind => self.behind -= 1,
+            Stage::Behind(_) => self.behind -= 1,
             _ => {}
         }
         for lane in &entry.ties.lanes {
@@ -369,7 +373,7 @@ impl Buffer {
                 continue;
             }
             if let Some(stored) = stored.and_then(|stored| stored.get(at)) {
-                row.stored = Some(stored.after.clone());
+                row.stored = (!stored.unseen).then(|| stored.after.clone());
             }
             row.recharge(&write.key);
             self.bytes += row.bytes;

@@ -6,7 +6,7 @@ use super::lanes::{LaneRule, Ties};
 use crate::change::Change;
 use crate::key::Key;
 use crate::read::Read;
-use crate::store::{Commit, GivenId, Store, Write};
+use crate::store::{Commit, GivenId, Priority, Store, Write};
 use crate::version::{TxnId, Version};
 
 /// 128 random bits that tell one journal's life from another's: a new one begins with a new journal, and whenever
@@ -101,6 +101,8 @@ pub enum Standing {
     Waiting,
     /// The operator; the reason is the store's.
     Quarantined(String),
+    /// What becomes of this one, which is quarantined or behind such a one itself. No journal says that.
+    Behind(u64),
 }
 
 /// A transaction that the journal holds.
@@ -167,7 +169,7 @@ impl Buffered {
 
     /// What it has to do with others.
     pub fn ties(&self, rule: LaneRule, store: &dyn Store) -> Ties {
-        rule.ties(store, self.writes.iter().map(|write| &write.key), &self.checks)
+        rule.ties(store, self.writes.iter().map(|write| (&write.key, &*write.changes)), &self.checks)
     }
 
     /// The commit that applies it. What the documents are afterwards is not known.
@@ -184,6 +186,7 @@ impl Buffered {
             checks: self.checks.clone(),
             writes: self.writes.iter().map(write).collect(),
             strict: false,
+            priority: Priority::Normal,
             given: self.given.clone(),
         }
     }

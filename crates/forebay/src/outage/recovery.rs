@@ -198,40 +198,40 @@ impl Inner {
         let away = self.state().next_outage();
         let outcomes = self.ask_to_commit(&batch.commits, away).await;
         let mut outcomes = outcomes.into_iter().peekable();
-        let (mut changed, mut count) = (Vec::new(), 0);
+        let mut changed = Vec::new();
         while let Some(CommitOutcome::Committed(told)) =
             outcomes.next_if(|outcome| matches!(outcome, CommitOutcome::Committed(_)))
         {
-            changed.extend(told);
-            count += 1;
+            changed.push(told);
         }
+        let count = changed.len();
         let stopped = batch.numbers.get(count).copied().zip(outcomes.next());
         if count > 0
-            && let Err(error) = self.note_applied(&batch, count, &changed).await
+            && let Err(error) = self.note_applied(&batch, &changed).await
         {
             // Their documents stay as they are, and take no direct write: a journal that brought these transactions
             // back would show what they wrote instead of it.
             tracing::error!(%error, count, "what was carried over can't be noted; mend the disk and start again");
             return;
         }
-        self.carried(batch, count, changed, stopped);
+        self.carried(batch, changed, stopped);
         let state = self.state();
         self.store.keep_ids_from(state.buffer.oldest_id());
     }
 
-    /// Has the journal say that the first `count` of `batch` are in the store. Only then may the documents be written
+    /// Has the journal say that the first of `batch` are in the store, as many as `changed` has lists. Only then may the documents be written
     /// directly again, and their ids be forgotten.
-    async fn note_applied(&self, batch: &Batch, count: usize, changed: &[(Key, Read)]) -> Result<(), AppendError> {
+    async fn note_applied(&self, batch: &Batch, changed: &[Vec<(Key, Read)>]) -> Result<(), AppendError> {
         if mutation::on(Fault::AppliedNotNoted) {
             return Ok(());
         }
         let noted = {
             let mut state = self.state();
-            for (number, key, read) in state.buffer.heads(batch, count, changed) {
+            for (number, key, read) in state.buffer.heads(batch, changed) {
                 drop(self.journal.append(Record::Known { number, key, read }));
             }
             // Of several lanes their numbers need not rise.
-            let mut numbers = batch.numbers[..count].to_vec();
+            let mut numbers = batch.numbers[..changed.len()].to_vec();
             numbers.sort_unstable();
             self.journal.append(Record::Applied(numbers))
         };
@@ -240,16 +240,16 @@ impl Inner {
     }
 
     /// Takes out of the buffer what the store has of a batch, and looks at what `stopped` it.
-    fn carried(&self, batch: Batch, count: usize, changed: Vec<(Key, Read)>, stopped: Option<(u64, CommitOutcome)>) {
+    fn carried(&self, batch: Batch, changed: Vec<Vec<(Key, Read)>>, stopped: Option<(u64, CommitOutcome)>) {
         let mut state = self.state();
         state.carried -= 1;
-        for (number, commit) in batch.numbers.iter().zip(&batch.commits).take(count) {
+        for (number, commit) in batch.numbers.iter().zip(&batch.commits).take(changed.len()) {
             state.tickets.applied(*number, commit.version);
         }
-        state.counts.applied += count as u64;
-        let emptied = state.buffer.applied(&batch, count, &changed);
+        state.counts.applied += changed.len() as u64;
+        let emptied = state.buffer.applied(&batch, &changed);
         if !self.store.caps().owned {
-            state.invalidate(emptied.into_iter().chain(changed.into_iter().map(|(key, _)| key)));
+            state.invalidate(emptied.into_iter().chain(changed.into_iter().flatten().map(|(key, _)| key)));
         }
         let may_have = matches!(stopped, Some((_, CommitOutcome::Unknown(_))));
         state.buffer.finish(batch, may_have);

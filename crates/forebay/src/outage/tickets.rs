@@ -103,7 +103,7 @@ impl Tickets {
     pub(super) fn state(&self, number: u64, buffer: &Buffer) -> TicketState {
         let number = self.resolve(number);
         match (buffer.standing(number), self.ended.get(&number)) {
-            (Some(Standing::Waiting), _) => TicketState::Pending,
+            (Some(Standing::Waiting | Standing::Behind(_)), _) => TicketState::Pending,
             (Some(Standing::Quarantined(why)), _) => TicketState::Quarantined(why),
             (None, Some(End::Applied(version))) => TicketState::Applied(*version),
             (None, Some(End::Dropped(reason))) => TicketState::Dropped(reason.clone()),

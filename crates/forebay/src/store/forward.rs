@@ -23,6 +23,10 @@ macro_rules! figures_of_inner {
             self.inner.lane(key)
         }
 
+        fn references(&self, key: &$crate::key::Key, changes: &[$crate::change::Change]) -> Vec<$crate::key::Key> {
+            self.inner.references(key, changes)
+        }
+
         fn refuses(&self, commit: &$crate::store::Commit) -> Option<String> {
             self.inner.refuses(commit)
         }

@@ -144,6 +144,10 @@ impl Store for Late {
         self.opened.get().map_or(Some(u32::MAX), |store| store.lane(key))
     }
 
+    fn references(&self, key: &Key, changes: &[Change]) -> Vec<Key> {
+        self.opened.get().map_or_else(Vec::new, |store| store.references(key, changes))
+    }
+
     fn refuses(&self, commit: &Commit) -> Option<String> {
         self.opened.get().and_then(|store| store.refuses(commit))
     }

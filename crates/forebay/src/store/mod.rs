@@ -55,6 +55,8 @@ pub struct Commit {
     pub writes: Vec<Write>,
     /// Its client wants it in the store now or not at all: what can't be reached must not keep it for later.
     pub strict: bool,
+    /// Whether it may be kept for later while the store has much to do.
+    pub priority: Priority,
     /// Ids that clients gave it; kept with it, to be asked for ([`Store::given`]). Nearly always none; several where
     /// kept transactions were merged.
     pub given: Vec<GivenId>,
@@ -63,8 +65,20 @@ pub struct Commit {
 impl Commit {
     /// A commit of `writes` that checks nothing.
     pub fn new(id: TxnId, version: Version, writes: Vec<Write>) -> Commit {
-        Commit { id, version, checks: Vec::new(), writes, strict: false, given: Vec::new() }
+        Commit { id, version, checks: Vec::new(), writes, strict: false, priority: Priority::Normal, given: Vec::new() }
     }
+}
+
+/// How much it matters that a commit is in the store at once (TARDIS, section 2.5); for the outage's gate alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Priority {
+    /// It is kept behind what is kept already, until the store has got over its absence.
+    Low,
+    /// It goes to the store where nothing stands in its way, and waits for what is soon carried over.
+    #[default]
+    Normal,
+    /// It waits for what stands in its way, however much that is, before it is kept.
+    High,
 }
 
 /// An id that a client gave its transaction; unique per user.
@@ -317,6 +331,13 @@ pub trait Store: Send + Sync + 'static {
     fn lane(&self, key: &Key) -> Option<u32> {
         let _ = key;
         None
+    }
+
+    /// The documents that `key` names, once `changes` are made to it, in the store's own sense (a foreign key): it
+    /// refuses the changes where one of these is not there. As far as it can tell without being asked.
+    fn references(&self, key: &Key, changes: &[Change]) -> Vec<Key> {
+        let _ = (key, changes);
+        Vec::new()
     }
 
     /// Bytes of memory that the store may hold for itself (page cache), to be counted in the cache's budget.

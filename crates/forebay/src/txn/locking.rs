@@ -23,7 +23,7 @@ use crate::change::Change;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::read::Read;
-use crate::store::{Commit, GivenId};
+use crate::store::{Commit, GivenId, Priority};
 use crate::version::{TxnId, Version};
 
 /// What a transaction may do.
@@ -60,6 +60,7 @@ pub struct Transaction {
     uncached: bool,
     /// What it writes must not be kept for later.
     strict: bool,
+    priority: Priority,
     /// What can't be loaded may be changed unseen.
     blind: bool,
     /// The id that its client gave it.
@@ -190,6 +191,7 @@ impl Transaction {
             handed_over: false,
             uncached,
             strict: false,
+            priority: Priority::Normal,
             blind: false,
             given: None,
         }
@@ -203,6 +205,11 @@ impl Transaction {
     /// What it has read and changed; keys have to be locked and loaded before.
     pub fn documents_mut(&mut self) -> &mut Documents {
         &mut self.documents
+    }
+
+    /// How much it matters that what it writes is in the store at once.
+    pub fn set_priority(&mut self, priority: Priority) {
+        self.priority = priority;
     }
 
     /// Has its commit fail where it would be buffered: it is in the store when it is answered, or nowhere.
@@ -413,6 +420,7 @@ impl Transaction {
         let mut commit = Commit {
             checks: self.checks(),
             strict: self.strict,
+            priority: self.priority,
             given,
             ..Commit::new(TxnId(version), version, writes)
         };

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use forebay::change::End;
 use forebay::mutation::{self, Fault};
 use forebay::outage::lanes::HASH_LANES;
 use forebay::outage::lossy::Lossy;
@@ -15,7 +16,8 @@ use forebay::runtime::simulated::{Ended, Simulation};
 use forebay::store::embedded::Durability;
 use forebay::store::faulty::{Faults, Faulty};
 use forebay::store::memory::Memory;
-use forebay::store::{Caps, Commit, CommitOutcome, Outside, ReadError, Store, Write};
+use forebay::store::{Caps, Commit, CommitOutcome, Outside, Priority, ReadError, Store, Write};
+use forebay::value::Blob;
 use forebay::{Change, Key, Read, TxnId, Value, Version};
 use futures_util::future::BoxFuture;
 
@@ -49,6 +51,15 @@ impl Store for Database {
 
     fn outside(&self) -> BoxFuture<'_, Option<Outside>> {
         Box::pin(std::future::pending())
+    }
+
+    /// `row:x` and `list:x` are one row.
+    fn beside(&self, key: &Key) -> Vec<Key> {
+        let other = |name: &[u8], from: &str, to: &str| {
+            name.strip_prefix(from.as_bytes()).map(|rest| Key::new(0, &[to.as_bytes(), rest].concat()))
+        };
+        let name = key.name();
+        other(name, "row:", "list:").or_else(|| other(name, "list:", "row:")).into_iter().collect()
     }
 
     forebay::rest_of_store!(inner);
@@ -177,6 +188,61 @@ fn what_was_read_from_the_buffer_is_not_checked_in_the_store() {
         let checks = vec![(Key::new(0, read.as_bytes()), Version { incarnation: 1, sequence: 1 })];
         let outcome = commit(&gate, Commit { checks, ..put(3, &written) }).await;
         assert!(matches!(outcome, CommitOutcome::Buffered(_)), "{outcome:?}");
+    });
+}
+
+/// With much in its way a write is kept at once, one that matters more waits first, one that matters little is kept
+/// also where nothing is in its way.
+#[test]
+fn priority_says_how_long_a_write_waits() {
+    simulated(|runtime| async move {
+        let (database, gate) = open(&runtime, true, |settings| (settings.merge, settings.per_second_max) = (false, 1));
+        let [first, _, busy] = names();
+        database.inner.set_down(true);
+        for sequence in 1..=200 {
+            commit(&gate, put(sequence, if sequence <= 100 { &first } else { &busy })).await;
+        }
+        database.inner.set_down(false);
+        while !matches!(gate.ticket(100), TicketState::Applied(_)) {
+            runtime.sleep(Duration::from_millis(1)).await;
+        }
+        let took = async |priority: Priority, sequence: u64, name: &str| {
+            let began = runtime.elapsed();
+            let outcome = commit(&gate, Commit { priority, ..put(sequence, name) }).await;
+            (matches!(outcome, CommitOutcome::Buffered(_)), (runtime.elapsed() - began).as_millis() >= 250)
+        };
+        assert_eq!(took(Priority::Normal, 201, &busy).await, (true, false));
+        assert_eq!(took(Priority::High, 202, &busy).await, (true, true));
+        assert_eq!(took(Priority::Low, 203, &busy).await, (true, false));
+        assert_eq!(took(Priority::Normal, 204, &first).await, (false, false));
+        assert_eq!(took(Priority::Low, 205, &first).await, (true, false));
+    });
+}
+
+/// Two documents of one row: what happens to one does not move past what happened to the other, and one that is deleted
+/// takes the other along.
+#[test]
+fn documents_of_one_row_keep_their_order() {
+    simulated(|runtime| async move {
+        let (database, gate) = open(&runtime, false, |_| {});
+        let change = |sequence: u64, name: &str, change: Change| {
+            let mut commit = put(sequence, name);
+            commit.writes[0].after = None;
+            commit.writes[0].changes = [change].into_iter().collect();
+            commit
+        };
+        database.inner.set_down(true);
+        assert!(matches!(commit(&gate, put(1, "list:x")).await, CommitOutcome::Buffered(_)));
+        assert!(matches!(commit(&gate, put(2, "list:x")).await, CommitOutcome::Buffered(_)));
+        assert_eq!(gate.state().counts.merged, 1);
+        let list = [Key::new(0, b"list:x")];
+        assert!(gate.get(&list).await.is_ok());
+        assert!(matches!(commit(&gate, change(3, "row:x", Change::Delete)).await, CommitOutcome::Buffered(_)));
+        assert!(gate.get(&list).await.is_err(), "nobody knows what it is now");
+        let push = Change::Push(End::Right, Blob::from(b"e".as_slice()));
+        assert!(matches!(commit(&gate, change(4, "list:x", push)).await, CommitOutcome::Buffered(_)));
+        assert_eq!((gate.state().counts.merged, gate.state().amount.transactions), (1, 3));
+        gate.validate();
     });
 }
 

@@ -74,6 +74,7 @@ pub struct Marks {
     pub buffered: u64,
     pub full: u64,
     pub outages: u64,
+    pub unseen: u64,
     pub killed: u64,
     pub paused: u64,
 }
@@ -94,7 +95,7 @@ impl Marks {
         let disk =
             [(self.crashes, "crashes"), (self.reopened_with_loss, "reopenings with loss"), (self.lost, "losses")];
         let mut expected = always.to_vec();
-        expected.extend(happens_too(self));
+        expected.extend(happens_too(self, scenario));
         if !matches!(scenario, Scenario::Sound | Scenario::Outage) {
             expected.extend(faulty);
         }
@@ -133,6 +134,7 @@ impl Marks {
             (&mut self.buffered, other.buffered),
             (&mut self.full, other.full),
             (&mut self.outages, other.outages),
+            (&mut self.unseen, other.unseen),
             (&mut self.killed, other.killed),
             (&mut self.paused, other.paused),
         ];

@@ -16,6 +16,7 @@ use futures_util::future::{Either, select};
 
 use crate::book::{Book, Marks, broken, expect};
 use crate::oracle::Stock;
+use crate::world::Scenario;
 
 /// Counters, which only ever grow by what is added.
 pub const COUNTERS: u64 = 5;
@@ -108,9 +109,9 @@ struct Done {
     writes: Vec<Key>,
 }
 
-/// What happens here alone, and how often it did: nothing.
-pub fn happens_too(_: &Marks) -> Vec<(u64, &'static str)> {
-    Vec::new()
+/// What happens here alone, and how often it did.
+pub fn happens_too(marks: &Marks, scenario: Scenario) -> Vec<(u64, &'static str)> {
+    if scenario == Scenario::Outage { vec![(marks.unseen, "unseen changes")] } else { Vec::new() }
 }
 
 pub struct Client {
@@ -271,14 +272,23 @@ impl Client {
     async fn increment(&mut self) {
         let keys = self.keys(2);
         let roll_back = self.random.below(10) == 0;
-        let plan = plan(&keys, Mode::Exclusive, true);
+        let mut plan = plan(&keys, Mode::Exclusive, true);
         let mut ahead = Ahead::default();
-        let executed = self.engine.execute(&plan, Context::default(), &mut ahead, |documents| {
-            keys.iter().for_each(|key| add(documents, key, 1));
-            let reads = reads(documents, &keys);
-            if roll_back { Err(reads) } else { Ok(reads) }
-        });
-        match executed.await {
+        let may_be_blind = self.engine.store().caps().applies && self.random.below(2) == 0;
+        let executed = loop {
+            let executed = self.engine.execute(&plan, Context::default(), &mut ahead, |documents| {
+                keys.iter().for_each(|key| add(documents, key, 1));
+                let reads = reads(documents, &keys);
+                if roll_back { Err(reads) } else { Ok(reads) }
+            });
+            match executed.await {
+                // As with CACHE BLIND ON.
+                Err(TxnError::StoreDown(_)) if may_be_blind && !plan.blind => plan.blind = true,
+                executed => break executed,
+            }
+        };
+        self.book.pages().marks.unseen += u64::from(plan.blind && executed.is_ok());
+        match executed {
             Ok(Executed::Done(reads, committing)) => {
                 let writes = if roll_back { Vec::new() } else { keys };
                 let increments = writes.iter().map(|key| (key.clone(), 1)).collect();

@@ -9,6 +9,7 @@
 //! FOREBAY_SEED repeats one seed, FOREBAY_SEEDS says how many are run, or which (`5000..6000`), FOREBAY_LOG=1 shows the
 //! events of a run. `make forever` goes on until it is interrupted, or a seed fails.
 
+mod applying;
 mod book;
 mod client;
 mod detached;

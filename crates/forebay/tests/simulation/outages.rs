@@ -16,6 +16,7 @@ use forebay::store::faulty::{Faults, Faulty};
 use forebay::store::memory::Memory;
 use forebay::txn::history::History;
 
+use crate::applying::Applying;
 use crate::book::{broken, expect};
 use crate::detached::Detached;
 use crate::oracle;
@@ -32,7 +33,7 @@ const DRAIN_MAX: Duration = Duration::from_secs(60);
 pub fn run(seed: u64, random: &mut SplitMix, past: &mut Past) {
     let memory = Arc::new(Memory::new());
     let journal = Lossy::new();
-    let lives = 1 + random.below(3);
+    let (lives, applies) = (1 + random.below(3), random.below(2) == 0);
     for life in 0..lives {
         let last = life + 1 == lives;
         let crash_at = if last { u64::MAX } else { random.below(CRASH_STEPS_MAX) };
@@ -40,6 +41,7 @@ pub fn run(seed: u64, random: &mut SplitMix, past: &mut Past) {
         let simulation = Simulation::new(seed);
         let runtime = simulation.runtime();
         let store: Arc<dyn Store> = Arc::new(Unordered { memory: memory.clone(), incarnation: life + 1 });
+        let store = if applies { Arc::new(Applying { inner: store }) } else { store };
         let gate = gate(&runtime, away(&runtime, store.clone(), random), &journal, random);
         let history = Arc::new(History::default());
         let engine = engine(&runtime, Arc::new(gate.clone()), random, history.clone());

@@ -95,7 +95,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 4,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, lrem),
-        flags: &[Flag::TellsNothing],
+        flags: &[Flag::TellsNothing, Flag::Blind],
     },
     Command {
         name: "lindex",
@@ -205,11 +205,10 @@ fn llen(call: &mut Call<'_>) -> Answer {
 fn lrem(call: &mut Call<'_>) -> Answer {
     let count = call.integer(2)?;
     let key = call.key(1);
-    let Some(list) = call.list(key)? else { return Ok(Reply::Integer(0)) };
     let element = call.blob(3);
-    let equal = list.iter().filter(|other| **other == element).count() as u64;
+    let equal = call.list(key)?.map_or(0, |list| list.iter().filter(|other| **other == element).count() as u64);
     let removed = if count == 0 { equal } else { equal.min(count.unsigned_abs()) };
-    if removed > 0 {
+    if removed > 0 || call.unseen(key) {
         call.change(key, Change::RemoveEqual { count, element })?;
     }
     Ok(Reply::Integer(removed as i64))

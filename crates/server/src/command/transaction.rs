@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use forebay::error::Unavailable;
 use forebay::key::{Key, KeyRef};
 use forebay::outage::TicketState;
-use forebay::store::Resolved;
+use forebay::store::{Priority, Resolved};
 use forebay::txn::{Ahead, Documents, Executed, Mode, Plan, PlannedLock, TxnError, TxnKind, Wanted};
 use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::BoxFuture;
@@ -71,7 +71,8 @@ pub(super) const COMMANDS: &[Command] = &[
     },
     Command {
         name: "txn",
-        syntax: "BEGIN [READONLY [CHECKED]] [TYPE name] [ID uuid] | STEP name | COMMIT | ABORT",
+        syntax: "BEGIN [READONLY [CHECKED]] [TYPE name] [ID uuid] [PRIORITY low|normal|high] | STEP name | COMMIT \
+                 | ABORT",
         summary: "An interactive transaction: reads inside, one commit to the store at its end",
         group: Group::Transactions,
         arity: -2,
@@ -312,6 +313,7 @@ async fn begin(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> 
     let syntax = || Reply::error(errors::SYNTAX);
     let mut kind = TxnKind::Interactive;
     let (mut context, mut txn_type, mut id) = (session.context(), None, None);
+    let mut priority = Priority::Normal;
     let mut args = frame.args().skip(2);
     while let Some(option) = args.next() {
         match option.to_ascii_lowercase().as_slice() {
@@ -319,6 +321,7 @@ async fn begin(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> 
             b"checked" if kind == TxnKind::ReadOnly => kind = TxnKind::ReadOnlyChecked,
             b"type" => txn_type = Some(args.next().ok_or_else(syntax)?),
             b"id" => id = Some(parse_id(args.next().ok_or_else(syntax)?)?),
+            b"priority" => priority = parse_priority(args.next().ok_or_else(syntax)?).ok_or_else(syntax)?,
             _ => return Err(syntax()),
         }
     }
@@ -337,9 +340,19 @@ async fn begin(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> 
         session.shared.figures.transactions_open.fetch_sub(1, Ordering::Relaxed);
         return Err(Reply::error(format!("LIMIT transactions_max {limit}")));
     }
-    let transaction = session.shared.engine.begin(kind, context);
+    let mut transaction = session.shared.engine.begin(kind, context);
+    transaction.set_priority(priority);
     session.open.set(transaction, claim, session.shared.engine.runtime().elapsed());
     Ok(Reply::OK)
+}
+
+fn parse_priority(arg: &[u8]) -> Option<Priority> {
+    Some(match arg.to_ascii_lowercase().as_slice() {
+        b"low" => Priority::Low,
+        b"normal" => Priority::Normal,
+        b"high" => Priority::High,
+        _ => return None,
+    })
 }
 
 /// 128 bits in hexadecimal, with the dashes of a UUID or without.

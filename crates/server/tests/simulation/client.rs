@@ -17,6 +17,7 @@ use crate::book::{Book, Marks, broken, expect};
 use crate::connection::{Connection, Ended, Request, request};
 use crate::oracle::Stock;
 use crate::orders::{Orders, PAUSE_MS_MAX};
+use crate::world::Scenario;
 
 /// Names of counters; the first two always grow together, by scripts or transactions.
 const COUNTERS: [&str; 5] = ["pair0", "pair1", "counter0", "counter1", "counter2"];
@@ -101,7 +102,7 @@ fn shown(reply: &Reply) -> Option<i64> {
 }
 
 /// What happens here alone, and how often it did.
-pub fn happens_too(marks: &Marks) -> Vec<(u64, &'static str)> {
+pub fn happens_too(marks: &Marks, _: Scenario) -> Vec<(u64, &'static str)> {
     vec![(marks.killed, "connections that are killed"), (marks.paused, "requests that wait out a pause")]
 }
 

@@ -5,6 +5,8 @@
 //! The world and its oracles are those of the library's simulation (`crates/forebay/tests/simulation`), which says how
 //! to repeat a seed; what clients do and see is in `client.rs`.
 
+#[path = "../../../forebay/tests/simulation/applying.rs"]
+mod applying;
 #[path = "../../../forebay/tests/simulation/book.rs"]
 mod book;
 mod client;

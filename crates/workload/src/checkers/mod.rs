@@ -4,10 +4,12 @@
 //! clock. A connection that breaks leaves its transaction with an unknown outcome and the client connects again, so
 //! that a history may span crashes of the server. The workload then judges the history.
 //!
+//! * [`appends`]: what is lost, repeated or out of order in lists that writers append to, over outages of a store;
 //! * [`list_append`]: the strongest: the order of all writes to a key can be read from the key itself;
 //! * [`bank`]: transfers and auditors: a sum that must hold in every observation;
 //! * [`write_skew`]: a constraint over two keys, which snapshots would break.
 
+pub mod appends;
 pub mod bank;
 #[cfg(feature = "cross-check")]
 pub mod cross_check;

@@ -3,7 +3,7 @@
 use fastrand::Rng;
 
 /// Ranks 0..n, rank r with probability proportional to 1 / (r + 1)^exponent.
-pub(super) struct Zipf {
+pub(crate) struct Zipf {
     /// By rank, the probability of it or a lower one.
     upto: Vec<f64>,
 }
@@ -27,7 +27,7 @@ impl Zipf {
 }
 
 /// A place in `weights`, each with its share.
-pub(super) fn weighted(rng: &mut Rng, weights: &[f64]) -> usize {
+pub(crate) fn weighted(rng: &mut Rng, weights: &[f64]) -> usize {
     let mut left = rng.f64() * weights.iter().sum::<f64>();
     for (place, weight) in weights.iter().enumerate() {
         if left < *weight {
@@ -40,7 +40,7 @@ pub(super) fn weighted(rng: &mut Rng, weights: &[f64]) -> usize {
 }
 
 /// Adds `count` keys to `keys` that are not in it yet. `draw` has to have that many to give.
-pub(super) fn distinct(keys: &mut Vec<u64>, count: usize, mut draw: impl FnMut() -> u64) {
+pub(crate) fn distinct(keys: &mut Vec<u64>, count: usize, mut draw: impl FnMut() -> u64) {
     let full = keys.len() + count;
     // A distribution so skewed that it hardly ever gives another key would not end.
     let mut tries = 1000 * count + 1000;

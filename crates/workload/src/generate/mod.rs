@@ -7,12 +7,14 @@
 //! Levels say what a transaction asks for at the same time, vertices which access of the type's graph it is. A vertex
 //! that is asked for several keys (the lines of an order) needs all of them.
 
-mod draw;
+mod bg;
+pub(crate) mod draw;
 mod epinions;
 mod micro;
 mod smallbank;
 mod taobench;
 mod tpcc;
+mod ycsb;
 
 use std::io::Write;
 
@@ -61,6 +63,26 @@ pub const WORKLOADS: &[&Workload] = &[
     &taobench::PG1,
     &taobench::WORKLOAD_A,
     &taobench::WORKLOAD_O,
+    &ycsb::A,
+    &ycsb::B,
+    &ycsb::C,
+    &ycsb::D,
+    &ycsb::E,
+    &ycsb::F,
+    &ycsb::KAIROS,
+    &bg::ALL[0],
+    &bg::ALL[1],
+    &bg::ALL[2],
+    &bg::ALL[3],
+    &bg::ALL[4],
+    &bg::ALL[5],
+    &bg::ALL[6],
+    &bg::ALL[7],
+    &bg::ALL[8],
+    &bg::ALL[9],
+    &bg::ALL[10],
+    &bg::ALL[11],
+    &bg::ALL[12],
 ];
 
 /// The workload of this name.

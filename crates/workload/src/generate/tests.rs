@@ -84,6 +84,44 @@ fn mixes_have_their_shares() {
     }
 }
 
+/// Shares of types, and the share of the most popular row by the constants that YCSB and KAIROS draw with.
+#[test]
+fn ycsb_has_its_mixes_and_its_skew() {
+    let all = |name: &str| -> Vec<Record> {
+        let workload = workload(name).expect("in the table");
+        records(workload, &options(workload, 30_000)).collect()
+    };
+    let share = |all: &[Record], of_type: u16| {
+        let ends = all.chunk_by(|a, b| a.txn == b.txn).filter(|asks| asks[0].txn_type == of_type);
+        ends.count() as f64 / 30_000.0
+    };
+    for (name, of_type, expected) in [
+        ("ycsb-a", 2, 0.5),
+        ("ycsb-b", 2, 0.05),
+        ("ycsb-d", 3, 0.05),
+        ("ycsb-e", 4, 0.95),
+        ("ycsb-f", 5, 0.5),
+        ("ycsb-kairos", 2, 0.1),
+    ] {
+        let found = share(&all(name), of_type);
+        assert!((found - expected).abs() < 0.01, "{name}: {found}");
+    }
+    let top = |all: &[Record], kind: Kind| {
+        let mut counts = std::collections::HashMap::new();
+        let asked = all.iter().filter(|record| record.kind == kind);
+        asked.for_each(|record| *counts.entry(&record.key).or_insert(0u32) += 1);
+        let whole: u32 = counts.values().sum();
+        f64::from(*counts.values().max().expect("some")) / f64::from(whole)
+    };
+    let found = top(&all("ycsb-c"), Kind::Read);
+    assert!((found - 1.0 / crate::popularity::SCATTERED_ZETA).abs() < 0.004, "{found}");
+    // 20 million keys by Zipf 0.99: zeta is 19.0, and keys of one transaction are distinct. By Zipf 0.5: 8,943.
+    let kairos = all("ycsb-kairos");
+    let found = top(&kairos, Kind::Read);
+    assert!((0.040..0.053).contains(&found), "{found}");
+    assert!(top(&kairos, Kind::Write) < 0.001);
+}
+
 #[test]
 fn a_file_has_names_and_reads_back() {
     let workload = workload("micro2").expect("in the table");

@@ -28,10 +28,13 @@
 //! CSV; [`picture`] draws throughput over time with the outages marked. `run` may be called many times on one
 //! workload, for who searches a highest load.
 
+mod appends;
+pub mod bg;
 mod modes;
 pub mod picture;
 mod report;
 mod runner;
+pub mod soar;
 mod sql;
 mod tally;
 mod target;
@@ -51,7 +54,28 @@ pub use sql::{Param, Rows, Sql};
 pub use target::{Failure, Session, Target};
 
 /// All workloads, the table from which help texts are made.
-pub const WORKLOADS: &[&Record] = &[&ycsb::A, &ycsb::B, &ycsb::C, &ycsb::D, &ycsb::E, &ycsb::F];
+pub const WORKLOADS: &[&Record] = &[
+    &ycsb::A,
+    &ycsb::B,
+    &ycsb::C,
+    &ycsb::D,
+    &ycsb::E,
+    &ycsb::F,
+    &appends::LIST_APPEND,
+    &bg::ALL[0],
+    &bg::ALL[1],
+    &bg::ALL[2],
+    &bg::ALL[3],
+    &bg::ALL[4],
+    &bg::ALL[5],
+    &bg::ALL[6],
+    &bg::ALL[7],
+    &bg::ALL[8],
+    &bg::ALL[9],
+    &bg::ALL[10],
+    &bg::ALL[11],
+    &bg::ALL[12],
+];
 
 /// The workload of this name.
 pub fn record(name: &str) -> Option<&'static Record> {
@@ -85,6 +109,8 @@ pub struct Parameters {
     pub transactions: bool,
     /// Records are named by a hash of their number, so that neighbours are strangers, where the workload has such.
     pub hashed: bool,
+    /// What BG's network is like.
+    pub network: bg::Network,
 }
 
 /// What clients do, and what must hold of what they saw.
@@ -110,7 +136,12 @@ pub trait Workload: Send + Sync {
         Box::pin(async { Ok(Vec::new()) })
     }
 
-    /// What a reader of the figures should know, one sentence each.
+    /// How to start a server for it: the end of a line that says what it could not load.
+    fn hint(&self) -> &'static str {
+        "is the server one that was started for this workload (see --help), and its store there?"
+    }
+
+    /// What a reader of the figures should know, one sentence each; asked after `check`.
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
@@ -171,7 +202,7 @@ pub struct Verdict {
 #[non_exhaustive]
 pub enum LiveError {
     /// No connection.
-    #[error("can't reach {target}: {why}; is it running, and is the address right?")]
+    #[error("can't reach {target}: {why}; is it running, and are address, user and password right?")]
     Unreachable {
         /// Where.
         target: String,
@@ -199,7 +230,11 @@ pub enum LiveError {
 impl LiveError {
     /// The target's answer to `doing` is none to go on with.
     pub fn refused(doing: impl Into<String>, failure: &Failure, hint: impl Into<String>) -> LiveError {
-        LiveError::Refused { doing: doing.into(), why: failure.text.clone(), hint: hint.into() }
+        let hint = match failure.kind.as_str() {
+            "NOAUTH" | "NOPERM" => "give --user NAME and --password-file FILE of a user who may do that".into(),
+            _ => hint.into(),
+        };
+        LiveError::Refused { doing: doing.into(), why: failure.text.clone(), hint }
     }
 }
 

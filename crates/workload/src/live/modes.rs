@@ -108,12 +108,16 @@ pub(super) async fn watch(target: Target, began: Instant, seen: Arc<Mutex<Seen>>
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        let state = asking.ask().await;
-        let at_s = began.elapsed().as_secs_f64();
-        let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.figures(&state);
-        seen.mode(state.mode, at_s);
+        look(&mut asking, began, &seen).await;
     }
+}
+
+/// One look; the last is taken when all has come to its end.
+pub(super) async fn look(asking: &mut Asking, began: Instant, seen: &Mutex<Seen>) {
+    let state = asking.ask().await;
+    let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+    seen.figures(&state);
+    seen.mode(state.mode, began.elapsed().as_secs_f64());
 }
 
 /// A connection for asking.

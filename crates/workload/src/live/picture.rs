@@ -8,7 +8,11 @@ use plotters::prelude::*;
 
 use super::{Report, Span};
 
-const SIZE: (u32, u32) = (960, 420);
+const SIZE: (u32, u32) = (960, 440);
+
+/// Where the diagram begins.
+const LEFT: i32 = 90;
+const TOP: i32 = 66;
 
 /// Colours that colour-blind people can tell apart (Okabe and Ito 2008).
 const DONE: RGBColor = RGBColor(0, 114, 178);
@@ -43,16 +47,18 @@ fn panel(root: &Area<'_>, report: &Report) -> Drawn {
     let whole = report.intervals.iter().filter(|interval| interval.from_s + report.interval_s <= report.seconds + 1e-6);
     let middle = |from_s: f64| from_s + report.interval_s / 2.0;
     let caption = format!("{} on {}, {} connections", report.workload, report.target, report.connections);
+    root.draw(&Text::new(caption, (LEFT, 12), ("sans-serif", 19)))?;
     let mut builder = ChartBuilder::on(root);
-    builder.caption(caption, ("sans-serif", 18)).margin(12).x_label_area_size(44).y_label_area_size(78);
+    builder.margin(12).margin_top(TOP).x_label_area_size(44).y_label_area_size(LEFT - 12);
     let x_max = report.seconds.max(report.interval_s);
     let mut chart = builder.build_cartesian_2d(0.0..x_max, 0.0..(per_second(most) * 1.12).max(1.0))?;
-    spans(&mut chart, report, per_second(most).max(1.0) * 1.12)?;
     let number = |value: &f64| grouped(*value);
+    let seconds = |value: &f64| format!("{value}");
     let mut mesh = chart.configure_mesh();
-    mesh.disable_x_mesh().light_line_style(WHITE).bold_line_style(RGBColor(225, 225, 225));
-    mesh.x_desc("seconds").y_desc("actions per second").y_label_formatter(&number).label_style(("sans-serif", 14));
-    mesh.axis_desc_style(("sans-serif", 15)).draw()?;
+    mesh.disable_x_mesh().max_light_lines(0).bold_line_style(RGBColor(225, 225, 225));
+    mesh.x_desc("seconds").y_desc("actions per second").label_style(("sans-serif", 14));
+    mesh.x_label_formatter(&seconds).y_label_formatter(&number).axis_desc_style(("sans-serif", 15)).draw()?;
+    spans(&mut chart, report, per_second(most).max(1.0) * 1.12)?;
     for (colour, of) in [(DONE, 0), (FAILED, 1)] {
         let points = whole.clone().map(|interval| {
             let count = if of == 0 { interval.done } else { interval.failed };
@@ -86,7 +92,7 @@ fn colour(span: &Span) -> Option<RGBAColor> {
     }
 }
 
-/// What the colours mean, at the upper right, of what there is.
+/// What the colours mean, under the title, of what there is.
 fn legend(root: &Area<'_>, report: &Report) -> Drawn {
     let there =
         |wanted: &dyn Fn(&Span) -> bool| report.modes.iter().any(|span| wanted(span) && span.from_s < span.to_s);
@@ -100,9 +106,8 @@ fn legend(root: &Area<'_>, report: &Report) -> Drawn {
     if there(&|span| span.mode == "recovery") {
         entries.push(("recovery", RECOVERY.mix(0.25), false));
     }
-    let left = SIZE.0 as i32 - 12 - 112 * entries.len() as i32;
-    for (at, (name, colour, is_line)) in entries.into_iter().enumerate() {
-        let (x, y) = (left + 112 * at as i32, 26);
+    for (at, (name, colour, is_line)) in (0..).zip(entries) {
+        let (x, y) = (LEFT + 120 * at, TOP - 16);
         match is_line {
             true => root.draw(&PathElement::new(vec![(x, y), (x + 22, y)], colour.stroke_width(3)))?,
             false => root.draw(&Rectangle::new([(x, y - 7), (x + 22, y + 7)], colour.filled()))?,

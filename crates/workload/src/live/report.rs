@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use super::modes::Seen;
 use super::runner::{INTERVAL, RunOptions};
 use super::tally::Tally;
 use super::{Span, Verdict};
-use crate::latency::Latency;
+use crate::latency::{Latency, latencies};
 
 /// Actions of one name.
 #[derive(Clone, Debug, Default, Serialize, PartialEq)]
@@ -102,6 +103,8 @@ pub struct Report {
     pub outage: Option<OutageFigures>,
     /// Why not all that was buffered could be carried over after the run; `None` if it was.
     pub not_drained: Option<String>,
+    /// Why it could not be judged; `None` if it was. The figures are as measured all the same.
+    pub not_judged: Option<String>,
     /// What must hold, judged.
     pub verdicts: Vec<Verdict>,
     /// What a reader should know.
@@ -110,6 +113,9 @@ pub struct Report {
     pub interval_s: f64,
     /// Done and failed over time.
     pub intervals: Vec<Interval>,
+    /// Latencies of all actions that ended well.
+    #[serde(skip)]
+    pub(super) all: Option<Histogram<u64>>,
 }
 
 impl Report {
@@ -132,6 +138,9 @@ impl Report {
             (kind.clone(), FailureReport { count: failures.count, first: failures.first.clone() })
         });
         let done = tally.actions.values().map(|action| action.done).sum();
+        let mut all = latencies();
+        // All have the same bounds, so nothing can be out of range.
+        tally.actions.values().for_each(|action| all.add(&action.latency).unwrap_or_default());
         Report {
             workload: options.workload.clone(),
             target: options.target.place(),
@@ -148,8 +157,15 @@ impl Report {
             outage: seen.outage.clone(),
             interval_s,
             intervals: intervals.collect(),
+            all: Some(all),
             ..Report::default()
         }
+    }
+
+    /// Percent of the actions that ended well within so many ms.
+    pub fn within_percent(&self, ms: f64) -> f64 {
+        let fast = self.all.as_ref().map_or(0, |all| all.count_between(0, (ms * 1e6) as u64));
+        100.0 * fast as f64 / (self.done + self.failed).max(1) as f64
     }
 
     /// Whether all that was buffered has been carried over.
@@ -264,6 +280,9 @@ impl Report {
         }
         if let Some(why) = &self.not_drained {
             line(text, "NOT DRAINED", why);
+        }
+        if let Some(why) = &self.not_judged {
+            line(text, "NOT JUDGED", why);
         }
     }
 

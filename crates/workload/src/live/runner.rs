@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::modes::{self, Asking, Seen};
 use super::report::Report;
 use super::tally::Tally;
-use super::{Actor, Ended, Failure, LiveError, Progress, Session, Target, Workload};
+use super::{Actor, Ended, Failure, LiveError, Progress, Session, Target, Verdict, Workload};
 
 /// Throughput over time is counted in steps of this length.
 pub const INTERVAL: Duration = Duration::from_millis(100);
@@ -136,7 +136,7 @@ async fn load_batch(
         if tries >= LOAD_TRIES {
             let hint = match options.target.is_direct() {
                 true => "look at the database's log, or drop the table and load again",
-                false => "is the server one that was started for this workload (see --help), and its store there?",
+                false => workload.hint(),
             };
             return Err(LiveError::refused(format!("loading {}", options.workload), &failure, hint));
         }
@@ -210,13 +210,26 @@ pub async fn run(
     progress.end();
     let waiting = drained(&options.target, options.drain_time_max, progress).await;
     helpers.shutdown().await;
+    modes::look(&mut Asking::new(options.target.clone()), began, &seen).await;
     let mut report = Report::of(options, seconds, tally, &seen.lock().unwrap_or_else(PoisonError::into_inner));
     report.stopped_early = stop.is_stopped();
     report.not_drained = waiting.err();
+    match judge(workload, options).await {
+        Ok(verdicts) => report.verdicts = verdicts,
+        Err(error) => report.not_judged = Some(error.to_string()),
+    }
     report.notes = workload.notes();
-    let mut last = options.target.first().await?;
-    report.verdicts = workload.check(&mut last).await?;
+    if let (Some(why), false) = (&report.not_drained, report.verdicts.is_empty()) {
+        // What was read back may have come from the buffer.
+        let (what, example) = ("waits for what is buffered that came to no end".into(), Some(why.clone()));
+        report.verdicts.push(Verdict { what, count: 1, of: 1, breach: true, example });
+    }
     Ok(report)
+}
+
+async fn judge(workload: &Arc<dyn Workload>, options: &RunOptions) -> Result<Vec<Verdict>, LiveError> {
+    let mut session = options.target.first().await?;
+    workload.check(&mut session).await
 }
 
 /// One client, from its first action to its last.

@@ -26,6 +26,7 @@ mod postgres {
     use std::error::Error;
 
     use bytes::BytesMut;
+    use forebay_drivers::postgres::OpenError;
     use forebay_drivers::postgres::address::Address;
     use forebay_drivers::postgres::plain::{Plain, told};
     use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
@@ -48,7 +49,10 @@ mod postgres {
     impl Sql {
         pub(in crate::live) async fn connect(address: &Address, password: Option<&[u8]>) -> Result<Sql, Failure> {
             let plain = Plain::connect(address, password, "forebay-bench").await;
-            let plain = plain.map_err(|error| Failure::unreachable(error.to_string()))?;
+            let plain = plain.map_err(|error| match error {
+                OpenError::Unreachable { why, .. } => Failure::unreachable(why),
+                other => Failure::unreachable(other.to_string()),
+            })?;
             Ok(Sql { plain, statements: HashMap::new() })
         }
 
@@ -83,9 +87,10 @@ mod postgres {
 
         fn failure(&self, error: &tokio_postgres::Error) -> Failure {
             let text = told(error);
-            // Class 57P: the server ends the session.
+            // 57P: the server ends the session; 08: it is gone; 40003: nobody knows what became of it.
+            let lost = |code: &str| ["57P", "08", "40003"].iter().any(|class| code.starts_with(class));
             match error.code() {
-                Some(code) if !code.code().starts_with("57P") && !self.plain.client.is_closed() => {
+                Some(code) if !lost(code.code()) && !self.plain.client.is_closed() => {
                     Failure::of_kind(code.code(), text)
                 }
                 _ => Failure::lost(text),

@@ -1,6 +1,5 @@
 //! Where a workload is at work, one connection to it, and what its refusals mean.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_protocol::Reply;
@@ -28,7 +27,7 @@ pub enum Target {
     #[cfg(feature = "postgres")]
     Direct {
         /// Which.
-        address: Arc<forebay_drivers::postgres::address::Address>,
+        address: std::sync::Arc<forebay_drivers::postgres::address::Address>,
         /// If it wants one.
         password: Option<Vec<u8>>,
     },
@@ -44,7 +43,7 @@ impl Target {
     pub fn direct(url: &str, password: Option<Vec<u8>>) -> Result<Target, LiveError> {
         #[cfg(feature = "postgres")]
         return match url.parse() {
-            Ok(address) => Ok(Target::Direct { address: Arc::new(address), password }),
+            Ok(address) => Ok(Target::Direct { address: std::sync::Arc::new(address), password }),
             Err(why) => Err(LiveError::Parameters(format!("'{url}' is no URL of a database: {why}"))),
         };
         #[cfg(not(feature = "postgres"))]
@@ -90,10 +89,15 @@ impl Target {
         }
     }
 
-    /// The first connection, whose failure is the user's to mend.
+    /// A first connection, whose failure is the user's to mend.
     pub async fn first(&self) -> Result<Session, LiveError> {
         let unreachable = |failure: Failure| LiveError::Unreachable { target: self.place(), why: failure.text };
-        self.connect().await.map_err(unreachable)
+        let mut session = self.connect().await.map_err(unreachable)?;
+        if let Session::Resp(client) = &mut session {
+            // A server that wants a password would otherwise close the connection in the middle of a load.
+            client.demand(&["PING"]).await.map_err(|error| unreachable(error.into()))?;
+        }
+        Ok(session)
     }
 }
 

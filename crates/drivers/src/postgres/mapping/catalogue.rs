@@ -2,6 +2,7 @@
 
 use tokio_postgres::{Client, Error};
 
+use super::foreign::Reference;
 use super::{Mapping, VersionMode};
 
 /// The column that holds a row's version.
@@ -49,6 +50,8 @@ pub(in crate::postgres) struct Table {
     pub(in crate::postgres) independent: bool,
     /// What it has in common with the tables that foreign keys join it to, and with no others.
     pub(in crate::postgres) joined: u32,
+    /// How its rows name rows that are documents.
+    pub(in crate::postgres) references: Vec<Reference>,
 }
 
 /// A name in double quotes.
@@ -166,7 +169,7 @@ pub(in crate::postgres) async fn look_up(
     let independent = client.query_one(INDEPENDENT, &[&oid]).await?.get(0);
     let unique_index = unique_index.unwrap_or_default();
     // Who knows all the tables says what joins them.
-    Ok(Ok(Table { mapping, name, oid, key, fields, unique_index, independent, joined: oid }))
+    Ok(Ok(Table { mapping, name, oid, key, fields, unique_index, independent, joined: oid, references: Vec::new() }))
 }
 
 async fn columns_of(client: &Client, oid: u32) -> Result<Vec<Found>, Error> {

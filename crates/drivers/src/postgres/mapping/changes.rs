@@ -129,28 +129,31 @@ impl Table {
         Ok(())
     }
 
-    /// Pushes travel as pushes; what else happens to a list replaces it, under the row's lock and after the check that
-    /// it is still what was read.
+    /// Pushes and removals of an element travel as such; what else happens to a list replaces it, under the row's lock
+    /// and after the check that it is still what was read.
     fn list_change(&self, write: &Write, values: &mut Values) -> Result<RowChange<'_>, String> {
         let Some(column) = self.fields.first() else { return Err("the list has no column".into()) };
         let Kind::Array(element) = &column.kind else { return Err(format!("{} is no array", column.name)) };
         if !column.writable {
             return Err(format!("{} of {} is read-only", column.name, self.name));
         }
-        let pushes_only = write.changes.iter().all(|change| matches!(change, Change::Push(..)));
-        let expression = if pushes_only {
+        let travels = |change: &Change| matches!(change, Change::Push(..) | Change::RemoveEqual { .. });
+        let expression = if write.changes.iter().all(travels) {
             let mut expression = Expression {
                 of_row: format!("coalesce(t.{}, '{{}}'::{element}[])", quoted(&column.name)),
                 of_nothing: format!("'{{}}'::{element}[]"),
             };
             for change in &write.changes {
-                let Change::Push(end, value) = change else { continue };
-                let value = values.place(utf8(value)?.to_owned(), element)?;
-                let push = |base: &str| match end {
-                    End::Left => format!("array_prepend({value}, {base})"),
-                    End::Right => format!("array_append({base}, {value})"),
+                let made = |base: &str, value: &str| match change {
+                    Change::Push(End::Left, _) => format!("array_prepend({value}, {base})"),
+                    Change::RemoveEqual { count, .. } => without(base, value, *count),
+                    _ => format!("array_append({base}, {value})"),
                 };
-                expression = Expression { of_row: push(&expression.of_row), of_nothing: push(&expression.of_nothing) };
+                let (Change::Push(_, blob) | Change::RemoveEqual { element: blob, .. }) = change else { continue };
+                let of_type = if matches!(change, Change::Push(..)) { element } else { "text" };
+                let value = values.place(utf8(blob)?.to_owned(), of_type)?;
+                let (of_row, of_nothing) = (made(&expression.of_row, &value), made(&expression.of_nothing, &value));
+                expression = Expression { of_row, of_nothing };
             }
             expression
         } else {
@@ -202,6 +205,20 @@ impl<'a> RowChange<'a> {
         self.inserts = true;
         Ok(())
     }
+}
+
+/// The array `base` without elements whose text is `value`: all if `count` is 0, else so many of the first, or of the
+/// last if it is negative.
+fn without(base: &str, value: &str, count: i64) -> String {
+    let (order, most) = match count {
+        0 => ("ASC", i64::MAX as u64),
+        _ => (if count > 0 { "ASC" } else { "DESC" }, count.unsigned_abs()),
+    };
+    format!(
+        "ARRAY(SELECT r.e FROM (SELECT u.e, u.o, row_number() OVER (PARTITION BY u.e::text ORDER BY u.o {order}) AS n \
+         FROM unnest({base}) WITH ORDINALITY AS u(e, o)) AS r \
+         WHERE (r.e::text = {value} AND r.n <= {most}) IS NOT TRUE ORDER BY r.o)"
+    )
 }
 
 fn null() -> Expression {

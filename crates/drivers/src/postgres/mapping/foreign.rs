@@ -1,14 +1,25 @@
 //! What binds rows of different tables to each other: foreign keys, also of tables that no mapping names, since what
-//! happens to a row may reach another through them.
+//! happens to a row may reach another through them; and which rows a change makes a row name by them.
 
 use std::collections::HashMap;
 
+use forebay::Key;
+use forebay::change::Change;
+use forebay::value::Data;
 use tokio_postgres::{Client, Error};
 
-/// All foreign keys of the database; partitions and children of a table are bound to it as well.
+use super::catalogue::{Column, Table};
+use super::rows::Rows;
+
+/// All foreign keys of the database; partitions and children of a table are bound to it without columns.
 const FOREIGN_KEYS: &str = "\
-SELECT conrelid, confrelid FROM pg_constraint WHERE contype = 'f'
-UNION ALL SELECT inhrelid, inhparent FROM pg_inherits";
+SELECT c.conrelid, c.confrelid,
+    ARRAY(SELECT a.attname::text FROM unnest(c.conkey) WITH ORDINALITY AS k(number, place)
+        JOIN pg_attribute a ON a.attrelid = c.conrelid AND a.attnum = k.number ORDER BY k.place),
+    ARRAY(SELECT a.attname::text FROM unnest(c.confkey) WITH ORDINALITY AS k(number, place)
+        JOIN pg_attribute a ON a.attrelid = c.confrelid AND a.attnum = k.number ORDER BY k.place)
+FROM pg_constraint c WHERE c.contype = 'f'
+UNION ALL SELECT inhrelid, inhparent, '{}'::text[], '{}'::text[] FROM pg_inherits";
 
 /// A foreign key.
 #[derive(Clone, Debug)]
@@ -17,13 +28,123 @@ pub(in crate::postgres) struct ForeignKey {
     pub(in crate::postgres) table: u32,
     /// The table whose rows it names.
     pub(in crate::postgres) target: u32,
+    /// Its columns, and those of the target, in one order.
+    pub(in crate::postgres) columns: Vec<String>,
+    pub(in crate::postgres) target_columns: Vec<String>,
 }
 
 /// All of the database.
 pub(in crate::postgres) async fn foreign_keys(client: &Client) -> Result<Vec<ForeignKey>, Error> {
     let rows = client.query(FOREIGN_KEYS, &[]).await?;
-    let key = |row: &tokio_postgres::Row| Ok(ForeignKey { table: row.try_get(0)?, target: row.try_get(1)? });
+    let key = |row: &tokio_postgres::Row| {
+        Ok(ForeignKey {
+            table: row.try_get(0)?,
+            target: row.try_get(1)?,
+            columns: row.try_get(2)?,
+            target_columns: row.try_get(3)?,
+        })
+    };
     rows.iter().map(key).collect()
+}
+
+/// How rows of one mapped table name rows of another.
+#[derive(Clone, Debug)]
+pub(in crate::postgres) struct Reference {
+    /// The place of the other's mapping.
+    target: usize,
+    /// For each column of its key the one that holds the same.
+    columns: Vec<String>,
+}
+
+impl Reference {
+    /// Those that `table` has to the rows that are documents by their foreign keys.
+    pub(super) fn all(table: &Table, tables: &[Table], keys: &[ForeignKey]) -> Vec<Reference> {
+        let mut found = Vec::new();
+        for key in keys.iter().filter(|key| key.table == table.oid) {
+            for (target, other) in tables.iter().enumerate().filter(|(_, other)| other.oid == key.target) {
+                let same = |column: &Column| {
+                    let at = key.target_columns.iter().position(|name| *name == column.name);
+                    at.and_then(|at| key.columns.get(at).cloned())
+                };
+                let columns: Option<Vec<String>> = other.key.iter().map(same).collect();
+                // By other columns than its mapping's the row has no name here.
+                if let Some(columns) = columns.filter(|columns| columns.len() == key.columns.len()) {
+                    found.push(Reference { target, columns });
+                }
+            }
+        }
+        found
+    }
+}
+
+impl Table {
+    /// The texts of the columns of a row that `changes` set or that its key says; nothing of a row that they remove.
+    fn set_by<'a>(&'a self, parts: &[&str], changes: &[Change]) -> HashMap<&'a str, String> {
+        let key = || self.key.iter().zip(parts).map(|(column, part)| (column.name.as_str(), (*part).to_owned()));
+        let mut texts: HashMap<&str, String> = key().collect();
+        let set = |texts: &mut HashMap<&'a str, String>, change: &Change| {
+            let (field, text) = match change {
+                Change::SetField(field, value) => (field, std::str::from_utf8(value).ok()),
+                Change::UnsetField(field) | Change::AddInteger { field: Some(field), .. } => (field, None),
+                _ => return,
+            };
+            let Some(column) = self.fields.iter().find(|column| column.name.as_bytes() == &**field) else { return };
+            match text {
+                Some(text) => drop(texts.insert(&column.name, text.to_owned())),
+                None => drop(texts.remove(column.name.as_str())),
+            }
+        };
+        for change in changes {
+            match change {
+                Change::Delete => texts.clear(),
+                Change::Put(value) => {
+                    texts.extend(key());
+                    let Data::Bytes(text) = &value.data else { continue };
+                    // What it may not be is refused by who makes the statement.
+                    let object = self.changes_of_object(parts, text).unwrap_or_default();
+                    object.iter().for_each(|change| set(&mut texts, change));
+                }
+                change => {
+                    texts.extend(key());
+                    set(&mut texts, change);
+                }
+            }
+        }
+        texts
+    }
+}
+
+impl Rows {
+    /// The rows that the row of `key` names by its foreign keys, as far as `changes` and its own key say.
+    pub(in crate::postgres) fn references(&self, key: &Key, changes: &[Change]) -> Vec<Key> {
+        let Ok(place) = self.place(key) else { return Vec::new() };
+        let table = &self.tables[place.table];
+        if table.references.is_empty() {
+            return Vec::new();
+        }
+        let texts = table.set_by(&place.parts, changes);
+        let named = |reference: &Reference| {
+            let target = &self.tables[reference.target];
+            let part = |(name, column): (&String, &Column)| canonical(column, texts.get(name.as_str())?);
+            let parts: Option<Vec<String>> = reference.columns.iter().zip(&target.key).map(part).collect();
+            target.mapping.join_name(&parts?).map(|name| Key::new(0, name.as_bytes()))
+        };
+        table.references.iter().filter_map(named).collect()
+    }
+}
+
+/// `text` as PostgreSQL writes a value of this column of a key; `None` where it does not look like one.
+fn canonical(column: &Column, text: &str) -> Option<String> {
+    let canonical = match column.type_name.as_str() {
+        "smallint" | "integer" | "bigint" => text.trim().parse::<i64>().ok()?.to_string(),
+        "uuid" => {
+            let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect::<String>().to_lowercase();
+            let at = |from: usize, to: usize| digits.get(from..to);
+            format!("{}-{}-{}-{}-{}", at(0, 8)?, at(8, 12)?, at(12, 16)?, at(16, 20)?, at(20, digits.len())?)
+        }
+        _ => text.to_owned(),
+    };
+    Table::is_canonical(column, &canonical).then_some(canonical)
 }
 
 /// For each of `tables` a number that it has in common with just those that foreign keys join it to, over however many
@@ -56,7 +177,7 @@ mod tests {
     use super::*;
 
     fn key(table: u32, target: u32) -> ForeignKey {
-        ForeignKey { table, target }
+        ForeignKey { table, target, columns: Vec::new(), target_columns: Vec::new() }
     }
 
     /// Which tables can be reached from each, step by step.

@@ -12,6 +12,7 @@ use tokio_postgres::SimpleQueryMessage;
 
 use super::VersionMode;
 use super::catalogue::{Kind, Table};
+use super::foreign::{Reference, foreign_keys, joined};
 use super::sql::{Row, array_literal, hex};
 use super::statement::Script;
 use crate::postgres::classify::{self, Failure};
@@ -409,10 +410,11 @@ pub(in crate::postgres) async fn look_up(
         }
     }
     let shared = share(&mut tables, &mut wrong);
-    let keys = super::foreign::foreign_keys(client).await?;
+    let keys = foreign_keys(client).await?;
     let oids: Vec<u32> = tables.iter().map(|table| table.oid).collect();
-    for (table, joined) in tables.iter_mut().zip(super::foreign::joined(&oids, &keys)) {
-        table.joined = joined;
+    let references: Vec<_> = tables.iter().map(|table| Reference::all(table, &tables, &keys)).collect();
+    for ((table, joined), references) in tables.iter_mut().zip(joined(&oids, &keys)).zip(references) {
+        (table.joined, table.references) = (joined, references);
     }
     Ok(if wrong.is_empty() { Ok(Rows { tables, shared }) } else { Err(wrong) })
 }

@@ -12,7 +12,7 @@ use crate::outage::lanes::Ties;
 use crate::outage::mode::Mode;
 use crate::outage::state::{State, due_in};
 use crate::read::Read;
-use crate::store::{Buffering, Commit, CommitOutcome};
+use crate::store::{Buffering, Commit, CommitOutcome, Priority};
 
 /// With so many transactions left in its lanes, a write waits for the drain instead of queueing behind it.
 const WAIT_BELOW: usize = 64;
@@ -54,25 +54,33 @@ impl Inner {
         if failing || computed || self.settings.write_back_ms.is_some() {
             return Way::Buffer;
         }
+        let troubled = state.mode != Mode::Normal || state.writes.is_in_doubt();
+        if troubled && group.iter().all(|commit| commit.priority == Priority::Low && !commit.strict) {
+            return Way::Buffer;
+        }
         let mut waiting = None;
         for commit in group.iter().filter(|_| !state.buffer.is_empty()) {
             let written = || commit.writes.iter().map(|write| &write.key);
-            let lanes = self.settings.lanes.lanes(&*self.store, written());
-            if state.buffer.must_queue(&lanes, written().chain(commit.checks.iter().map(|(key, _)| key))) {
-                let ties = self.ties(commit);
+            let (ties, lanes) = (self.ties(commit), self.settings.lanes.lanes(&*self.store, written()));
+            let read = commit.checks.iter().map(|(key, _)| key).chain(&ties.follows);
+            if state.buffer.must_queue(&lanes, written().chain(read)) {
                 waiting = waiting.max(Some(state.buffer.waiting_in(&ties.lanes)));
             }
         }
+        let high = group.iter().all(|commit| commit.priority == Priority::High);
+        let most = if high { usize::MAX } else { WAIT_BELOW };
         // Behind what is quarantined alone there is nothing to wait for.
         match waiting {
             None => Way::Direct(state.next_outage()),
-            Some(1..=WAIT_BELOW) if may_wait && state.suspended.is_none() => Way::Wait(state.next_change()),
+            Some(1..) if waiting <= Some(most) && may_wait && state.suspended.is_none() => {
+                Way::Wait(state.next_change())
+            }
             Some(_) => Way::Buffer,
         }
     }
 
     fn ties(&self, commit: &Commit) -> Ties {
-        let written = commit.writes.iter().map(|write| &write.key);
+        let written = commit.writes.iter().map(|write| (&write.key, &*write.changes));
         self.settings.lanes.ties(&*self.store, written, &commit.checks)
     }
 

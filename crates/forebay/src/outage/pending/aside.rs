@@ -23,8 +23,8 @@ impl Buffer {
     }
 
     /// Looks again at who has to wait behind whom.
-    fn sort_out(&mut self) {
-        let open = |entry: &Entry| matches!(entry.stage, Stage::Waiting | Stage::Behind);
+    pub(super) fn sort_out(&mut self) {
+        let open = |entry: &Entry| matches!(entry.stage, Stage::Waiting | Stage::Behind(_));
         let numbers: Vec<u64> = self.entries.iter().filter(|(_, e)| open(e)).map(|(number, _)| *number).collect();
         for number in numbers {
             self.settle_stage(number);
@@ -74,6 +74,7 @@ impl Buffer {
         let entry = self.entries.get(&number)?;
         Some(match &entry.stage {
             Stage::Quarantined(why) => Standing::Quarantined(why.clone()),
+            Stage::Behind(other) => Standing::Behind(*other),
             _ => Standing::Waiting,
         })
     }

@@ -2,6 +2,7 @@
 
 use crate::change::Change;
 use crate::key::Key;
+use crate::outage::lanes::Ties;
 use crate::outage::record::Buffered;
 use crate::value::{Value, blob_bytes};
 
@@ -13,13 +14,18 @@ pub(super) fn row_bytes(key: &Key, latest: Option<&Value>) -> usize {
     ROW_BYTES + key.heap_bytes() + latest.map_or(0, Value::size)
 }
 
-pub(super) fn entry_bytes(buffered: &Buffered) -> usize {
+pub(super) fn entry_bytes(buffered: &Buffered, ties: &Ties) -> usize {
     let writes = buffered.writes.iter();
     let written =
         writes.map(|write| write.key.heap_bytes() + write.changes.iter().map(change_bytes).sum::<usize>() + 64);
     let checks: usize = buffered.checks.iter().map(|(key, _)| key.heap_bytes() + 48).sum();
     let known: usize = buffered.known.iter().map(|(_, read)| read.value.as_ref().map_or(0, Value::size) + 96).sum();
-    ENTRY_BYTES + written.sum::<usize>() + checks + known + buffered.given.len() * 48
+    ENTRY_BYTES + written.sum::<usize>() + checks + known + buffered.given.len() * 48 + follows_bytes(ties)
+}
+
+/// The part of it that hangs on what is known of the store's tables.
+pub(super) fn follows_bytes(ties: &Ties) -> usize {
+    ties.follows.iter().chain(&ties.takes_along).map(|key| key.heap_bytes() + size_of::<Key>()).sum()
 }
 
 fn change_bytes(change: &Change) -> usize {

@@ -16,9 +16,6 @@ use crate::store::Commit;
 use crate::value::Value;
 use crate::version::Version;
 
-/// Documents of which it is remembered which version the store gave them: more than transactions have open.
-const CARRIED_MAX: usize = 16_384;
-
 impl Buffer {
     /// Hands out at most `commits_max` transactions that can go to the store now; nothing if all that waits is on its
     /// way or behind it.
@@ -107,7 +104,7 @@ impl Buffer {
                         values.insert(&written.key, after);
                     }
                     None if self.computed => return Err(written.key.clone()),
-                    None => {}
+                    None => write.unseen = true,
                 }
             }
             commits.push(commit);
@@ -127,16 +124,22 @@ impl Buffer {
         apply_all(&mut value, &written.changes).ok().map(|()| value)
     }
 
-    /// The store has applied the first `count` of `batch`, with results other than computed where `changed` says so.
-    /// Answers the transactions that will be the first of their documents behind these, and the documents as they are
-    /// behind them: to be journaled before it says that these are applied, or a restart would not know them.
-    pub fn heads(&mut self, batch: &Batch, count: usize, changed: &[(Key, Read)]) -> Vec<(u64, Key, Read)> {
-        let applied: BTreeSet<u64> = batch.numbers.iter().take(count).copied().collect();
+    /// The store has applied the first of `batch`, as many as `changed` has lists: of each the documents that became
+    /// other than computed. Answers the transactions that will be the first of their documents behind these, and the
+    /// documents as they are behind them: to be journaled before it says that these are applied, or a restart would not
+    /// know them.
+    pub fn heads(&mut self, batch: &Batch, changed: &[Vec<(Key, Read)>]) -> Vec<(u64, Key, Read)> {
+        let applied: BTreeSet<u64> = batch.numbers.iter().take(changed.len()).copied().collect();
         let mut results: HashMap<&Key, Option<&Value>, foldhash::quality::RandomState> = HashMap::default();
-        for write in batch.commits.iter().take(count).flat_map(|commit| &commit.writes) {
-            results.insert(&write.key, write.after.as_ref());
+        for (commit, changed) in batch.commits.iter().zip(changed) {
+            for write in &commit.writes {
+                match write.unseen {
+                    true => drop(results.remove(&write.key)),
+                    false => drop(results.insert(&write.key, write.after.as_ref())),
+                }
+            }
+            results.extend(changed.iter().map(|(key, read)| (key, read.value.as_ref())));
         }
-        results.extend(changed.iter().map(|(key, read)| (key, read.value.as_ref())));
         let mut heads = Vec::new();
         for (key, value) in results {
             let Some(row) = self.rows.get(key) else { continue };
@@ -144,7 +147,7 @@ impl Buffer {
             let Some(entry) = self.entries.get_mut(&number) else { continue };
             let buffered = &mut entry.buffered;
             // What the store holds now may have this one in it already.
-            if buffered.sent && changed.iter().any(|(told, _)| told == key) {
+            if buffered.sent && changed.iter().flatten().any(|(told, _)| told == key) {
                 continue;
             }
             let Some(written) = buffered.writes.iter().find(|write| write.key == *key) else { continue };
@@ -163,22 +166,22 @@ impl Buffer {
         heads
     }
 
-    /// The store has applied the first `count` of `batch`, and the journal says so. Answers the documents that nothing
-    /// waits for any more.
-    pub fn applied(&mut self, batch: &Batch, count: usize, changed: &[(Key, Read)]) -> Vec<Key> {
+    /// The store has applied the first of `batch`, as many as `changed` has lists, and the journal says so. Answers the
+    /// documents that nothing waits for any more.
+    pub fn applied(&mut self, batch: &Batch, changed: &[Vec<(Key, Read)>]) -> Vec<Key> {
         let mut emptied = Vec::new();
-        self.note_versions(&batch.commits[..count], changed);
-        for (number, commit) in batch.numbers.iter().zip(&batch.commits).take(count) {
+        for ((number, commit), changed) in batch.numbers.iter().zip(&batch.commits).zip(changed) {
             let mut stored = commit.writes.clone();
             for write in &mut stored {
-                // A batch may have gone in parts, each of which told it anew: the last one is what the store holds.
-                if let Some((_, read)) = changed.iter().rfind(|(key, _)| *key == write.key) {
+                if let Some((_, read)) = changed.iter().find(|(key, _)| *key == write.key) {
                     write.after.clone_from(&read.value);
+                    write.unseen = false;
                 }
             }
+            self.restamp(*number, changed);
             emptied.extend(self.remove(*number, Some(&stored)));
         }
-        for (key, _) in changed {
+        for (key, _) in changed.iter().flatten() {
             // What was computed is out of date: what others wrote was merged.
             if let Some(row) = self.rows.get_mut(key) {
                 row.latest = None;
@@ -194,16 +197,13 @@ impl Buffer {
         emptied
     }
 
-    /// Transactions that are open may have read documents under the versions that `commits` have here.
-    fn note_versions(&mut self, commits: &[Commit], changed: &[(Key, Read)]) {
-        for commit in commits {
-            for write in commit.writes.iter() {
-                let Some((_, read)) = changed.iter().rfind(|(key, _)| *key == write.key) else { continue };
-                if self.carried.len() >= CARRIED_MAX && !self.carried.contains_key(&write.key) {
-                    // Whoever read one of them then is taken to have read what others have changed: safe, and rare.
-                    self.carried.clear();
-                }
-                self.carried.insert(write.key.clone(), (commit.version, read.version));
+    /// Remembers under which versions the store has the last documents of transaction `number`, if they are what was
+    /// shown of them: else another program has changed them, and who read them is overtaken.
+    fn restamp(&mut self, number: u64, changed: &[(Key, Read)]) {
+        for (key, read) in changed {
+            let Some(row) = self.rows.get(key) else { continue };
+            if row.queue.len() == 1 && row.queue.front() == Some(&number) && row.latest.as_ref() == Some(&read.value) {
+                self.restamped.add(key, row.version, read.version);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! How the buffer comes to know: from the journal at the start, from the store where a document has become unknown.
 
-use super::{Buffer, Entry, Row, Stage, another, entry_bytes, stands_alone};
+use super::charge::{entry_bytes, follows_bytes};
+use super::{Buffer, Entry, Row, Stage, another, stands_alone};
 use crate::change::{Change, apply_all};
 use crate::key::Key;
 use crate::mutation::{self, Fault};
@@ -113,15 +114,29 @@ impl Buffer {
             row.recharge(&write.key);
             self.bytes += row.bytes;
         }
-        let bytes = entry_bytes(&buffered);
+        let bytes = entry_bytes(&buffered, &ties);
         let quarantined = match standing {
-            Standing::Waiting => None,
+            Standing::Waiting | Standing::Behind(_) => None,
             Standing::Quarantined(why) => Some(why),
         };
         self.insert(Entry { buffered, ties, stage: Stage::Waiting, bytes });
+        self.forget_taken_along(number);
         match quarantined {
             Some(why) => self.quarantine(number, why),
             None => self.settle_stage(number),
+        }
+    }
+
+    /// What is kept of documents that go with one that transaction `number` deletes is not what they are from then on.
+    pub(super) fn forget_taken_along(&mut self, number: u64) {
+        let Some(entry) = self.entries.get(&number) else { return };
+        for key in entry.ties.takes_along.iter().filter(|key| !writes(entry, key)) {
+            if let Some(row) = self.rows.get_mut(key) {
+                self.bytes -= row.bytes;
+                row.latest = None;
+                row.recharge(key);
+                self.bytes += row.bytes;
+            }
         }
     }
 
@@ -131,12 +146,20 @@ impl Buffer {
         self.lanes.clear();
         for (number, entry) in &mut self.entries {
             debug_assert!(entry.stage != Stage::Carried);
-            entry.ties = ties_of(&entry.buffered);
-            if !matches!(entry.stage, Stage::Behind | Stage::Quarantined(_)) {
+            let ties = ties_of(&entry.buffered);
+            let bytes = entry.bytes - follows_bytes(&entry.ties) + follows_bytes(&ties);
+            self.bytes = self.bytes - entry.bytes + bytes;
+            (entry.ties, entry.bytes) = (ties, bytes);
+            if !matches!(entry.stage, Stage::Behind(_) | Stage::Quarantined(_)) {
                 for lane in &entry.ties.lanes {
                     self.lanes.entry(*lane).or_default().waiting.insert(*number);
                 }
             }
         }
+        self.sort_out();
     }
+}
+
+fn writes(entry: &Entry, key: &Key) -> bool {
+    entry.buffered.writes.iter().any(|write| write.key == *key)
 }

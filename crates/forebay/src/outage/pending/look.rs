@@ -71,7 +71,7 @@ impl Buffer {
             assert!(row.queue.iter().all(writes), "{key} is queued for what writes it");
         }
         for (number, entry) in &self.entries {
-            let waits = !matches!(entry.stage, Stage::Behind | Stage::Quarantined(_));
+            let waits = !matches!(entry.stage, Stage::Behind(_) | Stage::Quarantined(_));
             for lane in &entry.ties.lanes {
                 let queued = self.lanes.get(lane).is_some_and(|state| state.waiting.contains(number));
                 assert_eq!(waits, queued, "{number} {:?} in {lane:?}", entry.stage);
@@ -82,7 +82,7 @@ impl Buffer {
         }
         let quarantined = self.entries.values().filter(|entry| matches!(entry.stage, Stage::Quarantined(_))).count();
         assert_eq!(self.quarantined, quarantined);
-        assert_eq!(self.behind, self.entries.values().filter(|entry| entry.stage == Stage::Behind).count());
+        assert_eq!(self.behind, self.entries.values().filter(|entry| matches!(entry.stage, Stage::Behind(_))).count());
         assert_eq!(self.ids.len(), self.entries.len());
     }
 }

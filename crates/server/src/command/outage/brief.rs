@@ -40,6 +40,7 @@ impl Brief {
         let (state, reason) = match standing {
             Standing::Waiting => ("waiting", Reply::Nil),
             Standing::Quarantined(why) => ("quarantined", text(why.as_str())),
+            Standing::Behind(other) => ("behind", text(format!("it waits for what becomes of {other}"))),
         };
         let list = |changes: Vec<String>| Reply::Array(changes.into_iter().map(text).collect());
         Reply::Map(vec![

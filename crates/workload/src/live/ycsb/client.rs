@@ -7,72 +7,24 @@ use fastrand::Rng;
 use forebay_protocol::Reply;
 use futures_util::future::BoxFuture;
 
-use super::{FIELDS, SCAN_MAX, Ycsb, columns, field, value, whole_record};
+use super::{FIELDS, Ycsb, columns, field, value, whole_record};
 use crate::client::{Client, Says};
 use crate::live::{Actor, Ended, Failure, Param, Session, Sql};
-use crate::popularity::{Latest, Scattered};
-
-/// What it does next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    Read(u64),
-    Update(u64),
-    Insert(u64),
-    /// From this record on, so many.
-    Scan(u64, u64),
-    Modify(u64),
-}
+use crate::ycsb::{Chooser, Step};
 
 pub(super) struct YcsbClient {
     shared: Arc<Ycsb>,
-    scattered: Scattered,
-    latest: Option<Latest>,
+    chooser: Chooser,
     random: Rng,
     step: Step,
+    /// What it inserts.
+    inserted: u64,
 }
 
 impl YcsbClient {
     pub fn new(shared: Arc<Ycsb>, random: Rng) -> YcsbClient {
-        let latest = shared.mix.latest.then(|| Latest::new(shared.there.load(Ordering::Relaxed)));
-        YcsbClient { shared, scattered: Scattered::default(), latest, random, step: Step::Read(0) }
-    }
-
-    /// A record that is there.
-    fn draw(&mut self) -> u64 {
-        let there = self.shared.there.load(Ordering::Relaxed);
-        if let Some(latest) = &mut self.latest {
-            return latest.draw(there, &mut self.random);
-        }
-        let room = if self.shared.mix.insert > 0 { self.shared.records / 10 } else { 0 };
-        loop {
-            let number = self.scattered.draw(self.shared.records + room, &mut self.random);
-            if number < there {
-                return number;
-            }
-        }
-    }
-
-    fn next(&mut self) -> Step {
-        let mix = self.shared.mix;
-        let percent = self.random.u32(0..100);
-        let mut upto = mix.read;
-        if percent < upto {
-            return Step::Read(self.draw());
-        }
-        upto += mix.update;
-        if percent < upto {
-            return Step::Update(self.draw());
-        }
-        upto += mix.insert;
-        if percent < upto {
-            return Step::Insert(self.shared.next.fetch_add(1, Ordering::Relaxed));
-        }
-        upto += mix.scan;
-        if percent < upto {
-            let start = self.draw();
-            return Step::Scan(start, self.random.u64(1..=SCAN_MAX));
-        }
-        Step::Modify(self.draw())
+        let chooser = Chooser::new(shared.mix, shared.records, shared.there.load(Ordering::Relaxed));
+        YcsbClient { shared, chooser, random, step: Step::Read(0), inserted: 0 }
     }
 
     async fn resp(&mut self, client: &mut Client) -> Result<Ended, Failure> {
@@ -84,15 +36,16 @@ impl YcsbClient {
             }
             Step::Update(number) => {
                 let (name, text) = (field(self.random.usize(..FIELDS)), value(&mut self.random));
-                client.demand(&["HSET", &shared.key(number), &name, &text]).await?;
+                client.demand(&["HMSET", &shared.key(number), &name, &text]).await?;
                 Ok(Ended::Done)
             }
-            Step::Insert(number) => {
-                client.demand(&whole_record(shared.key(number), &mut self.random)).await?;
+            Step::Insert => {
+                client.demand(&whole_record(shared.key(self.inserted), &mut self.random)).await?;
                 Ok(Ended::Done)
             }
             Step::Scan(start, count) => {
-                let keys = (start..start + count).map(|number| shared.key(number));
+                let end = (start + count).min(shared.there.load(Ordering::Relaxed));
+                let keys = (start..end).map(|number| shared.key(number));
                 let reply = match shared.rows.load(Ordering::Relaxed) {
                     true => client.demand(&std::iter::once("MGET".to_owned()).chain(keys).collect::<Vec<_>>()).await?,
                     false => hashes(client, keys).await?,
@@ -124,8 +77,8 @@ impl YcsbClient {
                 let (id, value) = (shared.id(number), value(&mut self.random));
                 Ok(found(sql.execute(&text, &[Param::Text(&id), Param::Text(&value)]).await? == 1))
             }
-            Step::Insert(number) => {
-                let id = shared.id(number);
+            Step::Insert => {
+                let id = shared.id(self.inserted);
                 let values: Vec<String> = (0..FIELDS).map(|_| value(&mut self.random)).collect();
                 let params: Vec<Param<'_>> =
                     std::iter::once(Param::Text(&id)).chain(values.iter().map(|value| Param::Text(value))).collect();
@@ -186,11 +139,14 @@ async fn hashes(client: &mut Client, keys: impl Iterator<Item = String>) -> Resu
 
 impl Actor for YcsbClient {
     fn choose(&mut self) -> &'static str {
-        self.step = self.next();
+        self.step = self.chooser.next(self.shared.there.load(Ordering::Relaxed), &mut self.random);
+        if self.step == Step::Insert {
+            self.inserted = self.shared.next.fetch_add(1, Ordering::Relaxed);
+        }
         match self.step {
             Step::Read(_) => "read",
             Step::Update(_) => "update",
-            Step::Insert(_) => "insert",
+            Step::Insert => "insert",
             Step::Scan(..) => "scan",
             Step::Modify(_) => "read-modify-write",
         }
@@ -203,16 +159,16 @@ impl Actor for YcsbClient {
                 Step::Modify(number) => self.modify(number, session).await,
                 _ => self.once(session).await,
             };
-            if let Step::Insert(number) = self.step {
-                self.shared.inserted(number);
+            if self.step == Step::Insert {
+                self.shared.inserted(self.inserted);
             }
             ended
         })
     }
 
     fn lost(&mut self, _: bool) {
-        if let Step::Insert(number) = self.step {
-            self.shared.inserted(number);
+        if self.step == Step::Insert {
+            self.shared.inserted(self.inserted);
         }
     }
 }

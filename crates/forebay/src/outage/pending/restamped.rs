@@ -1,0 +1,68 @@
+//! What is buffered is shown under the version that its transaction brought; a store that others write to gives the
+//! row another one when it is carried over. Whoever read the document before, and commits after, has the first: it
+//! names the same document, so it must not be taken for overtaken.
+
+use std::collections::VecDeque;
+
+use hashbrown::HashMap;
+
+use crate::key::Key;
+use crate::version::Version;
+
+/// Documents that are remembered, the last: more than there are transactions open at a time.
+const RESTAMPED_MAX: usize = 65_536;
+
+/// The last documents that were carried over unchanged.
+#[derive(Default)]
+pub(super) struct Restamped {
+    /// The version that was shown, and the one in the store.
+    versions: HashMap<Key, (Version, Version), foldhash::quality::RandomState>,
+    order: VecDeque<(Key, Version)>,
+}
+
+impl Restamped {
+    /// The document of `key`, shown as `shown`, is in the store under `stored`.
+    pub(super) fn add(&mut self, key: &Key, shown: Version, stored: Version) {
+        self.versions.insert(key.clone(), (shown, stored));
+        self.order.push_back((key.clone(), shown));
+        if self.order.len() > RESTAMPED_MAX
+            && let Some((key, shown)) = self.order.pop_front()
+            && self.versions.get(&key).is_some_and(|(latest, _)| *latest == shown)
+        {
+            self.versions.remove(&key);
+        }
+    }
+
+    /// The version in the store of the document that was read under `version`.
+    pub(super) fn stored(&self, key: &Key, version: Version) -> Version {
+        match self.versions.get(key) {
+            Some((shown, stored)) if *shown == version => *stored,
+            _ => version,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version(sequence: u64) -> Version {
+        Version { incarnation: 1, sequence }
+    }
+
+    #[test]
+    fn the_last_version_shown_is_translated_for_a_while() {
+        let (mut restamped, key) = (Restamped::default(), Key::new(0, b"k"));
+        restamped.add(&key, version(1), version(101));
+        assert_eq!(restamped.stored(&key, version(1)), version(101));
+        restamped.add(&key, version(2), version(102));
+        assert_eq!(restamped.stored(&key, version(1)), version(1), "that one is overtaken");
+        for number in 0..RESTAMPED_MAX as u64 - 1 {
+            restamped.add(&Key::new(0, format!("other{number}").as_bytes()), version(3), version(103));
+        }
+        assert_eq!(restamped.stored(&key, version(2)), version(102));
+        restamped.add(&Key::new(0, b"one more"), version(3), version(103));
+        assert_eq!(restamped.stored(&key, version(2)), version(2));
+        assert_eq!((restamped.versions.len(), restamped.order.len()), (RESTAMPED_MAX, RESTAMPED_MAX));
+    }
+}
