@@ -74,13 +74,17 @@ bench: setup-bench ## comparisons with redis-server, memcached and redb, the usu
 	target/dist/memory --forebay target/dist/forebay --memory-mib 64 --seconds 20
 	target/dist/postgres --runs 1 --seconds 3 --writes 200 --markdown target/bench-postgres.md
 
-figure: setup-run ## a figure of a paper: NAME=clic-6 or detox-8; NAME=list names all (CLIC wants FOREBAY_TRACES=folder)
+# TARDIS' start the program and a PostgreSQL.
+FIGURE_BUILD = cargo build --release --locked -p forebay-cli -p forebay-bench --bin forebay --bin figure
+
+figure: setup-bench ## a figure of a paper: NAME=clic-6, detox-8, tardis-5; NAME=list names all (CLIC wants FOREBAY_TRACES=folder)
 	case '$(NAME)' in \
-	detox-*) cargo run --release --locked -p forebay-bench --bin figure -- --name $(NAME) $(if $(FULL),--full);; \
+	detox-*|tardis-*) $(FIGURE_BUILD) && target/release/figure --name $(NAME) $(if $(FULL),--full);; \
 	*) cargo run --release --locked -p forebay-figures -- $(NAME);; esac
 
-figures: setup-run ## all of them; FULL=1 for hours
-	cargo run --release --locked -p forebay-bench --bin figure -- $(if $(FULL),--full)
+figures: setup-bench ## all of them; FULL=1 for hours
+	$(FIGURE_BUILD)
+	target/release/figure $(if $(FULL),--full)
 	cargo run --release --locked -p forebay-figures -- all
 
 bench-full: setup-bench ## all of them, also 1 KiB, two threads, an hour of churn in parts: about two hours

@@ -8,7 +8,7 @@ use forebay::policy::choose;
 use forebay::runtime::Runtime;
 use forebay::runtime::simulated::{Ended, Simulation};
 use forebay::store::memory::Memory;
-use forebay::txn::{Engine, EngineOptions, OnWrite, TxnLimits};
+use forebay::txn::{Engine, EngineOptions};
 use forebay_fuzz::{Choices, time};
 use forebay_protocol::{Batch, Decoder, Limits, Reply, ReplyDecoder, ReplyLimits, encode_command};
 use forebay_server::{ServerOptions, Session, Shared, command};
@@ -100,14 +100,7 @@ fn engine(runtime: Runtime) -> Engine {
     let cache =
         CacheOptions { budget_bytes: 1 << 20, partitions: 1, policy: policy.policy, policy_values: policy.values };
     let store = Arc::new(Memory::new());
-    Engine::new(EngineOptions {
-        runtime,
-        store,
-        cache,
-        limits: TxnLimits::default(),
-        on_write: OnWrite::default(),
-        history: None,
-    })
+    Engine::new(EngineOptions::new(runtime, store, cache))
 }
 
 /// A request that the table of commands may know.

@@ -1,4 +1,4 @@
-//! Figures of the papers, measured: `figure --name detox-8` writes `detox-8.csv` and `detox-8.svg`.
+//! Figures of the papers, measured: `figure --name detox-8` writes `detox-8.csv`, `.md` and `.svg`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -33,12 +33,18 @@ fn main() -> ExitCode {
     let wanted = |name: &str| arguments.name.as_deref().is_none_or(|wanted| wanted == name);
     let mut made = 0;
     for figure in FIGURES.iter().filter(|figure| wanted(figure.name)) {
-        let charts = (figure.make)(scale);
+        let charts = match (figure.make)(scale) {
+            Ok(charts) => charts,
+            Err(error) => {
+                eprintln!("{}: {error}", figure.name);
+                return ExitCode::FAILURE;
+            }
+        };
         if let Err(error) = forebay_bench::figure::write(&arguments.out, figure, &charts) {
             eprintln!("{}: {error}", arguments.out.display());
             return ExitCode::FAILURE;
         }
-        println!("{0}/{1}.csv and {0}/{1}.svg", arguments.out.display(), figure.name);
+        println!("{0}/{1}.csv, {0}/{1}.md and {0}/{1}.svg", arguments.out.display(), figure.name);
         made += 1;
     }
     if made == 0 {

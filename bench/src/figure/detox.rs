@@ -17,17 +17,25 @@ const THR: &str = "transactional hit rate in %";
 const SHARE: f64 = 0.1;
 
 pub(super) static FIGURES: [Figure; 7] = [
-    Figure { name: "detox-2a", summary: "Cached keys that help no transaction", make: unhelpful },
-    Figure { name: "detox-8", summary: "THR of TAOBench-like mixes", make: taobench },
-    Figure { name: "detox-10", summary: "THR of OLTP benchmarks", make: oltp },
+    Figure { name: "detox-2a", summary: "Cached keys that help no transaction", make: |scale| Ok(unhelpful(scale)) },
+    Figure { name: "detox-8", summary: "THR of TAOBench-like mixes", make: |scale| Ok(taobench(scale)) },
+    Figure { name: "detox-10", summary: "THR of OLTP benchmarks", make: |scale| Ok(oltp(scale)) },
     Figure {
         name: "detox-12",
         summary: "What groups cost to score and to compile, and what they gain",
-        make: grouping,
+        make: |scale| Ok(grouping(scale)),
     },
-    Figure { name: "detox-13", summary: "Heuristics for scores", make: heuristics },
-    Figure { name: "detox-14", summary: "Object and transactional hit rates", make: object_and_transactional },
-    Figure { name: "detox-15c", summary: "Latency saved as the store gets slower than the cache", make: latency },
+    Figure { name: "detox-13", summary: "Heuristics for scores", make: |scale| Ok(heuristics(scale)) },
+    Figure {
+        name: "detox-14",
+        summary: "Object and transactional hit rates",
+        make: |scale| Ok(object_and_transactional(scale)),
+    },
+    Figure {
+        name: "detox-15c",
+        summary: "Latency saved as the store gets slower than the cache",
+        make: |scale| Ok(latency(scale)),
+    },
 ];
 
 const SHARES: [f64; 6] = [0.05, 0.1, 0.2, 0.25, 0.4, 0.55];

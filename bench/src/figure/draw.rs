@@ -11,10 +11,13 @@ const PLOT_HEIGHT: f64 = 190.0;
 const LEGEND_ROW: f64 = 18.0;
 const TITLE: f64 = 36.0;
 
+/// A line with more points is drawn without a dot for each.
+const DOTS_MAX: usize = 40;
+
 const COLOURS: [&str; 8] = ["#2f6fb0", "#d1651a", "#2e8b57", "#b03a5b", "#7a5cc0", "#8a7a00", "#00868b", "#666"];
 
 const STYLE: &str = "text{font:12px system-ui,sans-serif;fill:#1b2733}.title{font-size:14px;font-weight:600}\
-.axis{stroke:#5b6b7a;fill:none}.grid{stroke:#d5dde5;fill:none}.page{fill:#fff}\
+.axis{stroke:#5b6b7a;fill:none}.mark{fill:#d1651a;opacity:0.15}.grid{stroke:#d5dde5;fill:none}.page{fill:#fff}\
 @media (prefers-color-scheme:dark){text{fill:#e6edf3}.grid{stroke:#33414f}.page{fill:#0f1720}}";
 
 /// All charts beside each other, two in a row.
@@ -119,6 +122,17 @@ fn one(chart: &Chart) -> String {
 fn lines(chart: &Chart, x: &Axis, down: impl Fn(f64) -> f64) -> String {
     let across = |value: f64| LEFT + PLOT_WIDTH * x.place(value);
     let mut text = String::new();
+    for (at, (from, to, name)) in chart.marks.iter().enumerate() {
+        let (left, right) = (across(from.clamp(x.from, x.to)), across(to.clamp(x.from, x.to)));
+        // Neighbours' words stand on different lines.
+        let (width, top) = (right - left, TOP + 12.0 + 14.0 * (at % 2) as f64);
+        text += &format!(
+            "<rect class=\"mark\" x=\"{left:.1}\" y=\"{TOP}\" width=\"{width:.1}\" height=\"{PLOT_HEIGHT}\"/>\n\
+             <text x=\"{:.1}\" y=\"{top}\" text-anchor=\"middle\" opacity=\"0.7\">{}</text>\n",
+            left + width / 2.0,
+            escaped(name)
+        );
+    }
     for tick in x.ticks() {
         let (at, below) = (across(tick), TOP + PLOT_HEIGHT + 16.0);
         text += &format!("<text x=\"{at:.1}\" y=\"{below}\" text-anchor=\"middle\">{}</text>\n", shown(tick));
@@ -129,7 +143,8 @@ fn lines(chart: &Chart, x: &Axis, down: impl Fn(f64) -> f64) -> String {
         let path: Vec<String> = places.clone().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
         let path = path.join(" ");
         text += &format!("<polyline points=\"{path}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>\n");
-        for (x, y) in places {
+        let dots = if series.points.len() > DOTS_MAX { 0 } else { DOTS_MAX };
+        for (x, y) in places.take(dots) {
             text += &format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>\n");
         }
     }

@@ -5,10 +5,15 @@
 mod detox;
 mod draw;
 mod runs;
+mod tardis;
 
+use std::error::Error;
 use std::io;
 use std::path::Path;
 use std::sync::LazyLock;
+
+/// Why a figure can't be measured.
+pub type Failed = Box<dyn Error>;
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +31,7 @@ pub struct Figure {
     /// One line.
     pub summary: &'static str,
     /// Measures it.
-    pub make: fn(Scale) -> Vec<Chart>,
+    pub make: fn(Scale) -> Result<Vec<Chart>, Failed>,
 }
 
 /// One chart: lines over numbers, or bars over names where all x are whole and `names` says what they stand for.
@@ -44,6 +49,8 @@ pub struct Chart {
     pub logarithmic: bool,
     /// Lines, or bars of one colour.
     pub series: Vec<Series>,
+    /// Parts of x that are shaded, with a word for each: from, to, word.
+    pub marks: Vec<(f64, f64, String)>,
 }
 
 /// One line of a chart.
@@ -56,12 +63,14 @@ pub struct Series {
 }
 
 /// All figures.
-pub static FIGURES: LazyLock<Vec<&'static Figure>> = LazyLock::new(|| detox::FIGURES.iter().collect());
+pub static FIGURES: LazyLock<Vec<&'static Figure>> =
+    LazyLock::new(|| detox::FIGURES.iter().chain(&tardis::FIGURES).collect());
 
-/// Writes data and picture into a folder, which is made if it is not there.
+/// Writes data, tables and picture into a folder, which is made if it is not there.
 pub fn write(folder: &Path, figure: &Figure, charts: &[Chart]) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
     std::fs::write(folder.join(format!("{}.csv", figure.name)), csv(charts))?;
+    std::fs::write(folder.join(format!("{}.md", figure.name)), tables(charts))?;
     std::fs::write(folder.join(format!("{}.svg", figure.name)), draw::svg(figure.summary, charts))
 }
 
@@ -79,6 +88,43 @@ fn csv(charts: &[Chart]) -> String {
     text
 }
 
+/// A table for each chart: a line for each x, a column for each series; where a series has another x there, it stands
+/// in parentheses.
+fn tables(charts: &[Chart]) -> String {
+    let mut text = String::new();
+    for chart in charts {
+        let names: Vec<&str> = chart.series.iter().map(|series| series.name.as_str()).collect();
+        text += &format!("{}: {}\n\n", chart.title, chart.y);
+        text += &format!("| {} | {} |\n|{}\n", chart.x, names.join(" | "), "---|".repeat(names.len() + 1));
+        let longest = chart.series.iter().map(|series| series.points.len()).max().unwrap_or(0);
+        for at in (0..longest).step_by(longest.div_ceil(TABLE_LINES).max(1)) {
+            let x = chart.series.iter().find_map(|series| series.points.get(at)).map_or(0.0, |point| point.0);
+            let name = chart.names.get(x as usize).cloned().unwrap_or_else(|| cell(x));
+            let cells = chart.series.iter().map(|series| match series.points.get(at) {
+                Some(point) if point.0 == x => cell(point.1),
+                Some(point) => format!("{} ({})", cell(point.1), cell(point.0)),
+                None => String::new(),
+            });
+            text += &format!("| {name} | {} |\n", cells.collect::<Vec<_>>().join(" | "));
+        }
+        text += "\n";
+    }
+    text
+}
+
+/// Of lines with many points, about so many.
+const TABLE_LINES: usize = 10;
+
+/// Three digits that matter.
+fn cell(value: f64) -> String {
+    match value.abs() {
+        size if size >= 100.0 || value == value.round() => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 1.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,6 +137,7 @@ mod tests {
         let bars = Chart { names: vec!["one".into(), "two".into()], series: vec![line], ..lines.clone() };
         let charts = [lines, bars];
         assert_eq!(csv(&charts).lines().count(), 5);
+        assert!(tables(&charts).contains("| two | 3 |\n"), "{}", tables(&charts));
         assert!(csv(&charts).contains("\"t\",\"lru & co\",two,3\n"));
         let svg = draw::svg("a <figure>", &charts);
         assert!(svg.contains("lru &amp; co") && svg.contains("a &lt;figure&gt;"), "{svg}");

@@ -47,6 +47,7 @@ fn gate_settings(settings: &Settings) -> GateSettings {
         bytes_max: usize::try_from(settings.outage_bytes_max).unwrap_or(usize::MAX),
         lanes: LaneRule { serial: settings.drain == Drain::Serial },
         workers: settings.drain_workers,
+        batch_max: GateSettings::default().batch_max,
         per_second_max: settings.drain_per_second_max,
         merge: true,
         on_conflict: settings.on_conflict,

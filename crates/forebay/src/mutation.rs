@@ -68,6 +68,18 @@ pub enum Fault {
     AppliedNotNoted,
     /// What is buffered is carried over to a store that was restored from a backup.
     RestoredStoreDrained,
+    /// A document is overwritten as it was computed, in place of being changed (hole 8).
+    WholeDocumentDrained,
+    /// What the store refuses is sent again instead of being set aside (hole 16).
+    PoisonRetried,
+    /// Who asks what became of a commit is told that it was not applied, and it may be applied later.
+    OutcomeWithoutTombstone,
+    /// An id is forgotten when others have come, though its commit may be sent again.
+    IdsTrimmedByAge,
+    /// A read merges all that waits for a document with what the store holds, be it applied or not.
+    QueueMergedWhole,
+    /// Each document is carried over by itself, whatever joins it with others.
+    DrainedByDocument,
     /// What was acknowledged and cannot be read yet is shown by a flush, for which its readers wait.
     ShownByFlushing,
     /// A store that closes its file says that nothing is hidden while readers still find the file.

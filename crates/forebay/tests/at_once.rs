@@ -8,7 +8,7 @@ use forebay::cache::{CacheOptions, Context};
 use forebay::policy::choose;
 use forebay::runtime::simulated::{Ended, Simulation};
 use forebay::store::memory::Memory;
-use forebay::txn::{Documents, Engine, EngineOptions, Mode, OnWrite, PlannedLock, TxnKind, TxnLimits, Wanted};
+use forebay::txn::{Documents, Engine, EngineOptions, Mode, PlannedLock, TxnKind, Wanted};
 use forebay::{Change, Key, Value};
 
 fn with_engine<F: Future<Output = ()> + Send + 'static>(run: impl FnOnce(Engine) -> F) {
@@ -17,14 +17,7 @@ fn with_engine<F: Future<Output = ()> + Send + 'static>(run: impl FnOnce(Engine)
     let (policy, policy_values) = (choice.policy, choice.values);
     let cache = CacheOptions { budget_bytes: 1 << 20, partitions: 1, policy, policy_values };
     let (runtime, store) = (simulation.runtime(), Arc::new(Memory::new()));
-    let engine = Engine::new(EngineOptions {
-        runtime,
-        store,
-        cache,
-        limits: TxnLimits::default(),
-        on_write: OnWrite::default(),
-        history: None,
-    });
+    let engine = Engine::new(EngineOptions::new(runtime, store, cache));
     assert_eq!(simulation.run(run(engine)), Ended::Done);
 }
 

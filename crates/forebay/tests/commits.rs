@@ -21,9 +21,7 @@ use forebay::store::memory::Memory;
 use forebay::store::metered::Metered;
 use forebay::store::suite::block_on;
 use forebay::store::{Caps, Commit, CommitOutcome, ReadError, Resolved, Store};
-use forebay::txn::{
-    Ahead, Engine, EngineOptions, Executed, Mode, OnWrite, Plan, PlannedLock, TxnError, TxnKind, TxnLimits,
-};
+use forebay::txn::{Ahead, Engine, EngineOptions, Executed, Mode, Plan, PlannedLock, TxnError, TxnKind};
 use forebay::{Change, Data, Key, Read, TxnId, Value, Version};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -183,14 +181,7 @@ fn engine(runtime: Runtime, store: Arc<dyn Store>) -> Engine {
     let choice = choose("lru").expect("it is in the table");
     let cache =
         CacheOptions { budget_bytes: 1 << 20, partitions: 1, policy: choice.policy, policy_values: choice.values };
-    Engine::new(EngineOptions {
-        runtime,
-        store,
-        cache,
-        limits: TxnLimits::default(),
-        on_write: OnWrite::default(),
-        history: None,
-    })
+    Engine::new(EngineOptions::new(runtime, store, cache))
 }
 
 /// A wild store under an engine, and one run of it.

@@ -14,6 +14,9 @@
 //! up.
 
 mod commits;
+mod operator;
+#[cfg(feature = "testing")]
+mod print;
 mod reads;
 mod watch;
 
@@ -26,8 +29,8 @@ use futures_util::lock::Mutex as AsyncMutex;
 use super::journal::{AppendError, Found, Journal, OpenError};
 use super::lanes::LaneRule;
 use super::mode::{BreakerSettings, Mode};
-use super::pending::{Amount, Buffer};
-use super::record::{Description, Loss, Record, Standing};
+use super::pending::{Amount, BATCH_COMMITS_MAX, Buffer};
+use super::record::{Description, Loss};
 use super::recovery;
 use super::state::{Counts, State};
 use super::tickets::Tickets;
@@ -64,6 +67,8 @@ pub struct GateSettings {
     pub lanes: LaneRule,
     /// Batches on their way to the store at a time.
     pub workers: usize,
+    /// Transactions of one batch at most.
+    pub batch_max: usize,
     /// Transactions that are carried over per second at most, so that the others get their share of the store; 0: no
     /// limit.
     pub per_second_max: u64,
@@ -84,6 +89,7 @@ impl Default for GateSettings {
             bytes_max: 64 << 20,
             lanes: LaneRule { serial: false },
             workers: 4,
+            batch_max: BATCH_COMMITS_MAX,
             per_second_max: 20_000,
             merge: true,
             on_conflict: OnConflict::Quarantine,
@@ -218,16 +224,6 @@ impl Gate {
         was
     }
 
-    /// Has quarantined transactions tried again: this one, or all. Answers how many.
-    pub fn retry(&self, number: Option<u64>) -> usize {
-        self.inner.retry(number)
-    }
-
-    /// Gives a quarantined transaction up, for `reason`; false if it is not quarantined.
-    pub async fn give_up(&self, number: u64, reason: &str) -> Result<bool, AppendError> {
-        self.inner.give_up(number, reason).await
-    }
-
     /// Looks at what is buffered.
     pub fn with_buffer<T>(&self, look: impl FnOnce(&Buffer) -> T) -> T {
         look(&self.inner.state().buffer)
@@ -331,44 +327,6 @@ impl Inner {
         let since = self.runtime.elapsed().saturating_sub(state.since).as_secs();
         let why = if state.reads.is_open() { state.reads.why() } else { state.writes.why() };
         Unavailable(format!("{what}, store unreachable for {since} s ({why})"))
-    }
-
-    fn retry(&self, number: Option<u64>) -> usize {
-        let mut state = self.state();
-        let numbers = match number {
-            Some(number) => vec![number],
-            None => state.buffer.quarantine_list().into_iter().map(|(number, _)| number).collect(),
-        };
-        let mut tried = 0;
-        for number in numbers {
-            if state.buffer.retry(number) {
-                tried += 1;
-                drop(self.journal.append(Record::Retried { number }));
-            }
-        }
-        self.settle(&mut state);
-        tried
-    }
-
-    async fn give_up(&self, number: u64, reason: &str) -> Result<bool, AppendError> {
-        let noted = {
-            let state = self.state();
-            if !matches!(state.buffer.standing(number), Some(Standing::Quarantined(_))) {
-                return Ok(false);
-            }
-            self.journal.append(Record::Dropped { number, reason: reason.to_owned() })
-        };
-        // Before anything is written in its place: a restart must not bring it back.
-        noted.await?;
-        self.journal.flush().await?;
-        let mut state = self.state();
-        let Some(keys) = state.buffer.give_up(number) else { return Ok(false) };
-        tracing::warn!(number, reason, "a buffered transaction was given up by an operator");
-        state.tickets.dropped(number, reason);
-        state.counts.dropped += 1;
-        state.invalidate(keys);
-        self.settle(&mut state);
-        Ok(true)
     }
 }
 

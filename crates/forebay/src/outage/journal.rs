@@ -302,6 +302,14 @@ impl Journal {
         self.0.front().stat.clone()
     }
 
+    /// Writes down, for tests that tell states apart, how much waits for the file.
+    #[cfg(feature = "testing")]
+    #[doc(hidden)]
+    pub fn print(&self, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
+        let front = self.0.front();
+        writeln!(out, "{} {} {}", front.waiting.len(), front.waiting_bytes, front.at_work)
+    }
+
     /// All losses known, oldest first.
     pub fn losses(&self) -> Vec<Loss> {
         self.0.front().losses.clone()

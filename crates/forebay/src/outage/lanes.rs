@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 
 use crate::change::Change;
 use crate::key::Key;
+use crate::mutation::{self, Fault};
 use crate::store::Store;
 use crate::version::Version;
 
@@ -79,10 +80,11 @@ impl LaneRule {
     }
 
     fn of_one(self, store: &dyn Store, key: &Key) -> Lane {
-        if self.serial {
+        let apart = mutation::on(Fault::DrainedByDocument);
+        if self.serial && !apart {
             return Lane::Together(0);
         }
-        match store.lane(key) {
+        match store.lane(key).filter(|_| !apart) {
             Some(number) => Lane::Together(number),
             None => {
                 // Documents that share their place share its lane.

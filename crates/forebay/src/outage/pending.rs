@@ -17,6 +17,8 @@ mod charge;
 mod drain;
 mod known;
 mod look;
+#[cfg(feature = "testing")]
+mod print;
 mod restamped;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -68,10 +70,13 @@ pub struct Buffer {
     restamped: Restamped,
 }
 
+#[derive(Debug)]
 struct Entry {
     buffered: Buffered,
     ties: Ties,
     stage: Stage,
+    /// The journal is told that it is applied.
+    noted: bool,
     bytes: usize,
 }
 
@@ -93,6 +98,7 @@ enum Stage {
 }
 
 /// One document that pending transactions write.
+#[derive(Debug)]
 struct Row {
     queue: VecDeque<u64>,
     /// The document with all of its queue that is journaled; none if that is not known.
@@ -100,10 +106,12 @@ struct Row {
     version: Version,
     /// The document as the store has it: with all applied that went before. None if that is not known.
     stored: Option<Option<Value>>,
+    /// Something that waited was given up: what is on its way to the journal was computed with it.
+    given_up: bool,
     bytes: usize,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct LaneState {
     waiting: BTreeSet<u64>,
     busy: bool,
@@ -205,10 +213,11 @@ impl Buffer {
             buffered.buffered_at_ms = old.buffered.buffered_at_ms;
         }
         for (at, write) in commit.writes.iter().enumerate() {
-            // Those on their way to the store may be gone when the journal is read again.
-            let carried = |number: &u64| self.entries.get(number).is_some_and(|entry| entry.stage == Stage::Carried);
+            // Those of which the journal is being told that they are applied are gone when it is read again. Those that
+            // are only on their way to the store may yet be refused, and given up.
+            let gone = |number: &u64| self.entries.get(number).is_some_and(|entry| entry.noted);
             let mut before = self.rows.get(&write.key).into_iter().flat_map(|row| row.queue.iter().rev());
-            let first = before.find(|number| replaces != Some(**number)).is_none_or(carried);
+            let first = before.find(|number| replaces != Some(**number)).is_none_or(gone);
             if first && !write.unseen && !stands_alone(&buffered.writes[at].changes) {
                 let value = write.after.clone().map(Value::compact);
                 buffered.known.push((write.key.clone(), Read { value, version: commit.version }));
@@ -235,7 +244,7 @@ impl Buffer {
             Some(old) => Record::Merged { into: buffered.clone(), from: vec![old] },
             None => Record::Buffered(buffered.clone()),
         };
-        self.insert(Entry { buffered, ties, stage: Stage::Writing { replaces }, bytes });
+        self.insert(Entry { buffered, ties, stage: Stage::Writing { replaces }, noted: false, bytes });
         Ok((number, record))
     }
 
@@ -290,13 +299,20 @@ impl Buffer {
         for write in after {
             if let Some(row) = self.rows.get_mut(&write.key) {
                 self.bytes -= row.bytes;
-                row.latest = (!write.unseen).then(|| write.after.clone().map(Value::compact));
+                row.given_up &= !stands_alone(&write.changes);
+                let known = !write.unseen && !row.given_up;
+                row.latest = known.then(|| write.after.clone().map(Value::compact));
                 row.version = version;
                 row.recharge(&write.key);
                 self.bytes += row.bytes;
             }
         }
         self.settle_stage(number);
+        let behind = self.entries.get(&number).is_some_and(|entry| matches!(entry.stage, Stage::Behind(_)));
+        if behind && number + 1 < self.next_number {
+            // Those that follow it may be in the journal already.
+            self.sort_out();
+        }
         replaces
     }
 
@@ -429,7 +445,7 @@ impl Buffer {
 impl Row {
     fn new(key: &Key) -> Row {
         let bytes = row_bytes(key, None);
-        Row { queue: VecDeque::new(), latest: None, version: Version::ZERO, stored: None, bytes }
+        Row { queue: VecDeque::new(), latest: None, version: Version::ZERO, stored: None, given_up: false, bytes }
     }
 
     fn charge(&self, key: &Key) -> usize {

@@ -86,7 +86,7 @@ impl Inner {
             _ if state.suspended.is_some() || state.carried >= self.settings.workers => None,
             Some(wait) => Some(wait),
             None => {
-                let batch_max = state.batch_max;
+                let batch_max = state.batch_max.min(self.settings.batch_max).max(1);
                 match state.buffer.next_work(batch_max) {
                     Some(Work::Carry(batch)) => {
                         state.carried += 1;
@@ -254,6 +254,7 @@ impl Inner {
         let may_have = matches!(stopped, Some((_, CommitOutcome::Unknown(_))));
         state.buffer.finish(batch, may_have);
         match stopped {
+            Some((_, CommitOutcome::Refused(_))) if mutation::on(Fault::PoisonRetried) => {}
             Some((number, CommitOutcome::Refused(why))) => self.set_aside(&mut state, number, why),
             Some((number, CommitOutcome::Conflict(keys))) => self.overtaken(&mut state, number, &keys),
             Some(_) => state.batch_max = (state.batch_max / 2).max(1),

@@ -1,6 +1,7 @@
 //! What the gate knows, behind one lock that is never held over a wait: what is buffered, whether the store is up, who
 //! waits for news.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_channel::oneshot;
@@ -57,6 +58,8 @@ pub(super) struct State {
     pub(super) failed_until: Option<Duration>,
     /// Why nothing is carried over until an operator says so.
     pub(super) suspended: Option<String>,
+    /// Quarantined transactions about which an operator has decided, until the journal has it.
+    pub(super) decided: BTreeSet<u64>,
     /// Batches on their way to the store.
     pub(super) carried: usize,
     /// Transactions that the next batch may have; a batch that fails halves it.
@@ -101,6 +104,7 @@ impl State {
             counts: Counts::default(),
             failed_until: None,
             suspended: None,
+            decided: BTreeSet::new(),
             carried: 0,
             batch_max: BATCH_COMMITS_MAX,
             incarnation,

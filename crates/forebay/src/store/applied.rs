@@ -82,7 +82,9 @@ impl AppliedIds {
     /// What is known of `id`.
     pub fn known(&self, id: TxnId) -> Known {
         let newer = self.sorted.back().is_none_or(|newest| *newest < id);
-        if !newer && self.sorted.binary_search(&id).is_ok() && !mutation::on(Fault::AppliedIdsIgnored) {
+        let forgotten = mutation::on(Fault::AppliedIdsIgnored)
+            || mutation::on(Fault::IdsTrimmedByAge) && self.ids.back() != Some(&id);
+        if !newer && self.sorted.binary_search(&id).is_ok() && !forgotten {
             Known::Applied
         } else if !self.denied.is_empty() && self.denied.contains(&id) {
             Known::Denied

@@ -233,6 +233,7 @@ impl Store for Memory {
             Known::Applied => Ok(Resolved::Applied),
             Known::Denied => Ok(Resolved::NotApplied),
             Known::BelowFloor => Err(Unavailable(super::below_floor(id))),
+            Known::New if mutation::on(Fault::OutcomeWithoutTombstone) => Ok(Resolved::NotApplied),
             Known::New => {
                 state.applied.deny(id);
                 Ok(Resolved::NotApplied)

@@ -108,6 +108,20 @@ pub struct EngineOptions {
     pub history: Option<Arc<History>>,
 }
 
+impl EngineOptions {
+    /// Default limits, and no history.
+    pub fn new(runtime: Runtime, store: Arc<dyn Store>, cache: CacheOptions) -> EngineOptions {
+        EngineOptions {
+            runtime,
+            store,
+            cache,
+            limits: TxnLimits::default(),
+            on_write: OnWrite::default(),
+            history: None,
+        }
+    }
+}
+
 /// Cache, locks, group commit and store of one node; cheap to clone.
 #[derive(Clone)]
 pub struct Engine {

@@ -74,6 +74,8 @@ pub struct Marks {
     pub buffered: u64,
     pub full: u64,
     pub outages: u64,
+    pub quarantined: u64,
+    pub backups: u64,
     pub unseen: u64,
     pub killed: u64,
     pub paused: u64,
@@ -107,6 +109,8 @@ impl Marks {
                 (self.buffered, "buffered transactions"),
                 (self.full, "full buffers"),
                 (self.outages, "outages"),
+                (self.quarantined, "quarantined transactions"),
+                (self.backups, "databases restored from a backup"),
                 (self.crashes, "crashes"),
             ];
             expected.extend(outages);
@@ -134,6 +138,8 @@ impl Marks {
             (&mut self.buffered, other.buffered),
             (&mut self.full, other.full),
             (&mut self.outages, other.outages),
+            (&mut self.quarantined, other.quarantined),
+            (&mut self.backups, other.backups),
             (&mut self.unseen, other.unseen),
             (&mut self.killed, other.killed),
             (&mut self.paused, other.paused),

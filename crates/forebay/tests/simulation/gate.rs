@@ -33,6 +33,12 @@ const GATE: &[Expected] = &[
     (Fault::AcknowledgedBeforeJournal, Scenario::Outage, 200),
     (Fault::ReadsUnmerged, Scenario::Outage, 200),
     (Fault::AppliedNotNoted, Scenario::Outage, 500),
+    (Fault::PoisonRetried, Scenario::Outage, 200),
+    (Fault::RestoredStoreDrained, Scenario::Outage, 200),
+    (Fault::OutcomeWithoutTombstone, Scenario::Faulty, 500),
+    (Fault::IdsTrimmedByAge, Scenario::Outage, 200),
+    (Fault::QueueMergedWhole, Scenario::Outage, 200),
+    (Fault::DrainedByDocument, Scenario::Outage, 200),
 ];
 
 #[test]

@@ -12,6 +12,7 @@
 mod applying;
 mod book;
 mod client;
+mod demanding;
 mod detached;
 mod gate;
 mod oracle;

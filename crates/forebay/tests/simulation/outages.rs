@@ -1,7 +1,7 @@
 //! Runs behind the outage's gate: a database that goes away, answers late or not at all, while clients go on; machines
 //! that crash with writes in their journal. The database outlives them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use forebay::outage::lossy::Lossy;
@@ -18,6 +18,7 @@ use forebay::txn::history::History;
 
 use crate::applying::Applying;
 use crate::book::{broken, expect};
+use crate::demanding::Demanding;
 use crate::detached::Detached;
 use crate::oracle;
 use crate::unordered::Unordered;
@@ -40,16 +41,20 @@ pub fn run(seed: u64, random: &mut SplitMix, past: &mut Past) {
         let seed = seed.wrapping_mul(5).wrapping_add(life);
         let simulation = Simulation::new(seed);
         let runtime = simulation.runtime();
-        let store: Arc<dyn Store> = Arc::new(Unordered { memory: memory.clone(), incarnation: life + 1 });
+        let store: Arc<dyn Store> = Arc::new(Unordered { memory: memory.clone(), incarnation: 2 * life + 1 });
         let store = if applies { Arc::new(Applying { inner: store }) } else { store };
-        let gate = gate(&runtime, away(&runtime, store.clone(), random), &journal, random);
+        let (faulty, demanding) = away(&runtime, store.clone(), random);
+        let gate = gate(&runtime, faulty, &journal, demanding.serial, random);
+        demanding.set_gate(Some(gate.clone()));
         let history = Arc::new(History::default());
         let engine = engine(&runtime, Arc::new(gate.clone()), random, history.clone());
         let (clients, drained) = (work(engine.clone(), seed, past.book.clone(), None, random.draw()), gate.clone());
+        let behind = demanding.clone();
         let ended = simulation.run_to_step(crash_at, async move {
             clients.await;
-            drain(&runtime, &drained).await;
+            drain(&runtime, &drained, &behind).await;
         });
+        demanding.set_gate(None);
         if ended == Ended::Stuck {
             broken("progress", "some session waits for ever");
         }
@@ -58,6 +63,8 @@ pub fn run(seed: u64, random: &mut SplitMix, past: &mut Past) {
         past.book.pages().marks.buffered += counts.buffered;
         past.book.pages().marks.full += counts.full;
         past.book.pages().marks.outages += counts.outages;
+        past.book.pages().marks.quarantined += counts.quarantined;
+        past.book.pages().marks.backups += demanding.backups();
         past.log = past.log.rotate_left(7) ^ simulation.log_hash();
         if ended == Ended::Done {
             oracle::quiet(&simulation, &engine, &store);
@@ -77,16 +84,17 @@ pub fn run(seed: u64, random: &mut SplitMix, past: &mut Past) {
 }
 
 /// Waits until nothing is buffered any more.
-async fn drain(runtime: &Runtime, gate: &Gate) {
+async fn drain(runtime: &Runtime, gate: &Gate, demanding: &Demanding) {
     let began = runtime.elapsed();
     while gate.state().amount.transactions > 0 {
         let state = gate.state();
         expect(runtime.elapsed() - began < DRAIN_MAX, "all is carried over", || format!("{state:?}"));
+        demanding.look_after(gate);
         runtime.sleep(Duration::from_millis(1)).await;
     }
 }
 
-fn gate(runtime: &Runtime, store: Arc<dyn Store>, journal: &Lossy, random: &mut SplitMix) -> Gate {
+fn gate(runtime: &Runtime, store: Arc<dyn Store>, journal: &Lossy, serial: bool, random: &mut SplitMix) -> Gate {
     let options = JournalOptions {
         durability: Durability::Always,
         bytes_max: 1 << 20,
@@ -102,7 +110,7 @@ fn gate(runtime: &Runtime, store: Arc<dyn Store>, journal: &Lossy, random: &mut 
             pause_ms_max: 8,
         },
         bytes_max: ROOMS[random.below(ROOMS.len() as u64) as usize],
-        lanes: LaneRule { serial: random.below(3) == 0 },
+        lanes: LaneRule { serial },
         workers: 1 + random.below(3) as usize,
         per_second_max: if random.below(2) == 0 { 0 } else { 2_000 },
         // The oracle knows transactions by their ids; merged ones are for the buffer's own test.
@@ -122,14 +130,32 @@ fn gate(runtime: &Runtime, store: Arc<dyn Store>, journal: &Lossy, random: &mut 
     Gate::open(options).unwrap_or_else(|error| broken("the gate opens", error.to_string()))
 }
 
-/// A store that is slow, loses answers, lets what was given up land later, and is away now and then.
-fn away(runtime: &Runtime, store: Arc<dyn Store>, random: &mut SplitMix) -> Arc<dyn Store> {
+/// A store that is slow, loses answers, lets what was given up land later, is away now and then, and has demands.
+fn away(runtime: &Runtime, store: Arc<dyn Store>, random: &mut SplitMix) -> (Arc<dyn Store>, Arc<Demanding>) {
     let now = runtime.elapsed();
     let outage = |random: &mut SplitMix| {
         let from = now + Duration::from_micros(random.below(40_000));
         (from, from + Duration::from_micros(random.below(40_000)))
     };
-    let outages = (0..random.below(3)).map(|_| outage(random)).collect();
+    let outages: Vec<(Duration, Duration)> = (0..random.below(3)).map(|_| outage(random)).collect();
+    let demanding = Arc::new(Demanding {
+        runtime: runtime.clone(),
+        serial: random.below(3) == 0,
+        refuses: [0, 0, 8, 24][random.below(4) as usize],
+        incarnation: store.incarnation().into(),
+        store: Arc::new(Detached { runtime: runtime.clone(), store: slow(runtime, store, random) }),
+        state: Mutex::default(),
+    });
+    if let Some((from, to)) = outages.first().copied().filter(|_| random.below(4) == 0) {
+        // While nothing reaches it, so that nothing can be on its way that was sent before.
+        let (restored, clock) = (Arc::downgrade(&demanding), runtime.clone());
+        runtime.spawn(async move {
+            clock.sleep((from + to) / 2 - clock.elapsed()).await;
+            if let Some(demanding) = restored.upgrade() {
+                demanding.restored();
+            }
+        });
+    }
     let rate = [0, 20, 60][random.below(3) as usize];
     let faults = Faults {
         read_per_mille: rate,
@@ -139,9 +165,7 @@ fn away(runtime: &Runtime, store: Arc<dyn Store>, random: &mut SplitMix) -> Arc<
         outcome_per_mille: rate,
         outages,
     };
-    let store = slow(runtime, store, random);
-    let store = Arc::new(Detached { runtime: runtime.clone(), store });
-    Arc::new(Faulty::new(runtime.clone(), store, faults, random.draw()))
+    (Arc::new(Faulty::new(runtime.clone(), demanding.clone(), faults, random.draw())), demanding)
 }
 
 /// The machine stops: of what its journal had not synced some survives.

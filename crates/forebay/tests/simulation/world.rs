@@ -20,6 +20,7 @@ use forebay::txn::{Ahead, Documents, Engine, EngineOptions, Mode, OnWrite, Plan,
 
 use crate::book::{Book, Marks, broken, expect};
 use crate::client;
+use crate::detached::Detached;
 use crate::oracle;
 use crate::unordered::Unordered;
 
@@ -121,6 +122,10 @@ fn behind(runtime: &Runtime, store: Arc<dyn Store>, random: &mut SplitMix, fault
     if !faulty {
         return store;
     }
+    let store: Arc<dyn Store> = match store.caps().ordered {
+        true => store,
+        false => Arc::new(Detached { runtime: runtime.clone(), store }),
+    };
     let faults = Faults {
         read_per_mille: 20,
         unavailable_per_mille: 30,

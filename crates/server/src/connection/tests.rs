@@ -4,7 +4,7 @@ use forebay::cache::CacheOptions;
 use forebay::policy::choose;
 use forebay::runtime;
 use forebay::store::memory::Memory;
-use forebay::txn::{Engine, EngineOptions, OnWrite, TxnLimits};
+use forebay::txn::{Engine, EngineOptions};
 use futures_util::FutureExt;
 
 use super::*;
@@ -51,14 +51,7 @@ fn shared(change: impl FnOnce(&mut ServerOptions)) -> Arc<Shared> {
         CacheOptions { budget_bytes: 1 << 20, partitions: 1, policy: policy.policy, policy_values: policy.values };
     let runtime = runtime::tokio::runtime(tokio::runtime::Handle::current());
     let store = Arc::new(Memory::new());
-    let engine = Engine::new(EngineOptions {
-        runtime,
-        store,
-        cache,
-        limits: TxnLimits::default(),
-        on_write: OnWrite::default(),
-        history: None,
-    });
+    let engine = Engine::new(EngineOptions::new(runtime, store, cache));
     let mut options = ServerOptions::new(engine);
     change(&mut options);
     Arc::new(Shared::new(options))

@@ -11,6 +11,8 @@ mod applying;
 mod book;
 mod client;
 mod connection;
+#[path = "../../../forebay/tests/simulation/demanding.rs"]
+mod demanding;
 #[path = "../../../forebay/tests/simulation/detached.rs"]
 mod detached;
 #[path = "../../../forebay/tests/simulation/oracle.rs"]

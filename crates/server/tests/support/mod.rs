@@ -12,7 +12,7 @@ use forebay::policy::choose;
 use forebay::runtime;
 use forebay::store::Store;
 use forebay::store::memory::Memory;
-use forebay::txn::{Engine, EngineOptions, OnWrite, TxnLimits};
+use forebay::txn::{Engine, EngineOptions};
 use forebay_protocol::{Batch, Decoder, Limits, encode_command};
 use forebay_server::{ServerOptions, Session, Shared};
 
@@ -37,14 +37,7 @@ pub fn server_with(
     let cache =
         CacheOptions { budget_bytes: 64 << 20, partitions, policy: policy.policy, policy_values: policy.values };
     let runtime = runtime::tokio::runtime(tokio::runtime::Handle::current());
-    let engine = Engine::new(EngineOptions {
-        runtime,
-        store,
-        cache,
-        limits: TxnLimits::default(),
-        on_write: OnWrite::default(),
-        history: None,
-    });
+    let engine = Engine::new(EngineOptions::new(runtime, store, cache));
     let mut options = ServerOptions::new(engine);
     change(&mut options);
     Arc::new(Shared::new(options))

@@ -10,6 +10,7 @@ use crate::mutation::{self, Fault};
 use crate::outage::journal::AppendError;
 use crate::outage::lanes::Ties;
 use crate::outage::mode::Mode;
+use crate::outage::pending::Merged;
 use crate::outage::state::{State, due_in};
 use crate::read::Read;
 use crate::store::{Buffering, Commit, CommitOutcome, Priority};
@@ -200,7 +201,9 @@ impl Inner {
                 let read = |write: &crate::store::Write| {
                     (write.key.clone(), Read { value: write.after.clone(), version: commit.version })
                 };
-                let reads = commit.writes.iter().filter(|write| !write.unseen).map(read).collect();
+                // Unless it was computed with what has been given up.
+                let known = |write: &&crate::store::Write| matches!(state.buffer.merged(&write.key), Merged::Known(read) if read.version == commit.version);
+                let reads = commit.writes.iter().filter(known).map(read).collect();
                 CommitOutcome::Buffered(Buffering { ticket: number, reads })
             }
             Err(error) => {

@@ -20,8 +20,9 @@ impl Inner {
         let away = {
             let mut state = self.state();
             for (key, read) in keys.iter().zip(&mut reads) {
+                let asks = mutation::on(Fault::QueueMergedWhole) && !state.reads.is_open();
                 match state.buffer.merged(key) {
-                    Merged::Known(known) if !mutation::on(Fault::ReadsUnmerged) => *read = Some(known),
+                    Merged::Known(known) if !mutation::on(Fault::ReadsUnmerged) && !asks => *read = Some(known),
                     Merged::Unknown => {
                         return Err(self.away(&state, &format!("{key} waits for the store")).into());
                     }
@@ -44,7 +45,11 @@ impl Inner {
             }
         };
         if let Some(away) = away {
-            let found = self.ask_to_get(&wanted, away).await?;
+            let mut found = self.ask_to_get(&wanted, away).await?;
+            if mutation::on(Fault::QueueMergedWhole) {
+                let state = self.state();
+                wanted.iter().zip(&mut found).for_each(|(key, read)| *read = state.buffer.on_top_of(key, read.clone()));
+            }
             let missing = reads.iter_mut().filter(|read| read.is_none());
             missing.zip(found).for_each(|(read, found)| *read = Some(found));
         }

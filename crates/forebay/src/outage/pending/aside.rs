@@ -54,7 +54,7 @@ impl Buffer {
         for key in &keys {
             if let Some(row) = self.rows.get_mut(key) {
                 self.bytes -= row.bytes;
-                (row.latest, row.stored) = (None, None);
+                (row.latest, row.stored, row.given_up) = (None, None, true);
                 row.recharge(key);
                 self.bytes += row.bytes;
                 let queue = row.queue.clone();

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use hashbrown::HashMap;
 
 use super::{BATCH_BYTES_MAX, BATCH_COMMITS_MAX, Batch, Buffer, Entry, Stage, Work, stands_alone};
-use crate::change::apply_all;
+use crate::change::{Change, apply_all};
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::outage::lanes::Lane;
@@ -101,6 +101,10 @@ impl Buffer {
                 match self.after(entry, written, before) {
                     Some(after) => {
                         write.after.clone_from(&after);
+                        if mutation::on(Fault::WholeDocumentDrained) {
+                            let whole = after.clone().map_or(Change::Delete, Change::Put);
+                            write.changes = [whole].into_iter().collect();
+                        }
                         values.insert(&written.key, after);
                     }
                     None if self.computed => return Err(written.key.clone()),
@@ -130,6 +134,11 @@ impl Buffer {
     /// know them.
     pub fn heads(&mut self, batch: &Batch, changed: &[Vec<(Key, Read)>]) -> Vec<(u64, Key, Read)> {
         let applied: BTreeSet<u64> = batch.numbers.iter().take(changed.len()).copied().collect();
+        for number in &applied {
+            if let Some(entry) = self.entries.get_mut(number) {
+                entry.noted = true;
+            }
+        }
         let mut results: HashMap<&Key, Option<&Value>, foldhash::quality::RandomState> = HashMap::default();
         for (commit, changed) in batch.commits.iter().zip(changed) {
             for write in &commit.writes {

@@ -18,28 +18,37 @@ impl Buffer {
         if row.latest.is_some() && row.stored.is_some() {
             return true;
         }
-        let mut value = read.value.clone();
-        let mut version = read.version;
-        for number in &row.queue {
-            let Some(entry) = self.entries.get(number) else { continue };
-            if matches!(entry.stage, Stage::Writing { .. }) {
-                continue;
-            }
-            if entry.buffered.sent || entry.stage == Stage::Carried {
-                return false;
-            }
-            if let Some(write) = entry.buffered.writes.iter().find(|write| write.key == *key) {
-                // What does not fit is what the store will refuse.
-                let _ = apply_all(&mut value, &write.changes);
-                version = entry.buffered.version;
-            }
+        let seen = |entry: &Entry| entry.buffered.sent || entry.stage == Stage::Carried;
+        if self.shown(row).any(seen) {
+            return false;
         }
+        let Read { value, version } = self.on_top_of(key, read.clone());
         let Some(row) = self.rows.get_mut(key) else { return true };
         self.bytes -= row.bytes;
         (row.latest, row.stored, row.version) = (Some(value), Some(read.value.clone()), version);
+        row.given_up = false;
         row.recharge(key);
         self.bytes += row.bytes;
         true
+    }
+
+    /// What waits for a document and is in the journal, in order.
+    fn shown(&self, row: &Row) -> impl Iterator<Item = &Entry> {
+        let entries = row.queue.iter().filter_map(|number| self.entries.get(number));
+        entries.filter(|entry| !matches!(entry.stage, Stage::Writing { .. }))
+    }
+
+    /// `read` with all that waits for its document; right only if the store has seen nothing of that.
+    pub fn on_top_of(&self, key: &Key, mut read: Read) -> Read {
+        let Some(row) = self.rows.get(key) else { return read };
+        for entry in self.shown(row) {
+            if let Some(write) = entry.buffered.writes.iter().find(|write| write.key == *key) {
+                // What does not fit is what the store will refuse.
+                let _ = apply_all(&mut read.value, &write.changes);
+                read.version = entry.buffered.version;
+            }
+        }
+        read
     }
 
     /// What `field` of the hash of `key` holds, if that follows from what is buffered alone: some do although the hash
@@ -48,12 +57,8 @@ impl Buffer {
         let row = self.rows.get(key)?;
         // The hash with this field alone; none while nobody knows.
         let mut alone: Option<Option<Value>> = None;
-        for number in &row.queue {
-            let entry = self.entries.get(number).filter(|entry| !matches!(entry.stage, Stage::Writing { .. }));
-            let Some(write) = entry.and_then(|entry| entry.buffered.writes.iter().find(|write| write.key == *key))
-            else {
-                continue;
-            };
+        for entry in self.shown(row) {
+            let Some(write) = entry.buffered.writes.iter().find(|write| write.key == *key) else { continue };
             for change in &write.changes {
                 let about = match change {
                     Change::SetField(name, _) | Change::UnsetField(name) => &**name == field,
@@ -119,7 +124,7 @@ impl Buffer {
             Standing::Waiting | Standing::Behind(_) => None,
             Standing::Quarantined(why) => Some(why),
         };
-        self.insert(Entry { buffered, ties, stage: Stage::Waiting, bytes });
+        self.insert(Entry { buffered, ties, stage: Stage::Waiting, noted: false, bytes });
         self.forget_taken_along(number);
         match quarantined {
             Some(why) => self.quarantine(number, why),

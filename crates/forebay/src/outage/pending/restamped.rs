@@ -3,6 +3,7 @@
 //! names the same document, so it must not be taken for overtaken.
 
 use std::collections::VecDeque;
+use std::fmt;
 
 use hashbrown::HashMap;
 
@@ -39,6 +40,14 @@ impl Restamped {
             Some((shown, stored)) if *shown == version => *stored,
             _ => version,
         }
+    }
+}
+
+/// In the order in which they came.
+impl fmt::Debug for Restamped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stored = self.order.iter().map(|(key, _)| (key, self.versions.get(key)));
+        f.debug_list().entries(stored).finish()
     }
 }
 

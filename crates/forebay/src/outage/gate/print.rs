@@ -1,0 +1,20 @@
+//! All that decides what a gate does next, as text, for tests that tell its states apart. Clocks and counters of what
+//! has been are left out.
+
+use std::fmt;
+
+use super::Gate;
+
+impl Gate {
+    /// Writes the state down: two gates that write the same, and have the same calls, timers and records under way, go
+    /// on in the same way.
+    #[doc(hidden)]
+    pub fn print(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        let state = self.inner.state();
+        state.buffer.print(out)?;
+        writeln!(out, "{:?} {:?} {:?}", state.mode, state.writes, state.reads)?;
+        writeln!(out, "{} {} {:?} {:?}", state.carried, state.batch_max, state.failed_until, state.decided)?;
+        writeln!(out, "{} {} {:?}", state.incarnation, state.opens_late, state.suspended)?;
+        self.inner.journal.print(out)
+    }
+}

@@ -1,0 +1,674 @@
+//! The real gate and its real journal over a disk that forgets, before a database that the world decides on, with
+//! clients that keep the rules of transactions: locks to the end, changes computed from what was read.
+
+use std::fmt::{self, Write as _};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use forebay::change::apply_all;
+use forebay::mutation::{self, Fault};
+use forebay::outage::lossy::Lossy;
+use forebay::outage::{
+    BreakerSettings, Description, Gate, GateOptions, GateSettings, Journal, JournalOptions, LaneRule,
+};
+use forebay::store::embedded::Durability;
+use forebay::store::{Commit, CommitOutcome, Outside, Resolved, Store, Write};
+use forebay::{Change, Data, Key, Read, TxnId, Value, Version};
+use futures_channel::oneshot;
+
+use crate::database::{Database, Fate};
+use crate::machine::{Machine, Order};
+
+/// What the database refuses before it is mended.
+pub const POISON: &str = "poison";
+
+/// The field that another program writes.
+pub const OUTSIDE: &str = "outside";
+
+/// A list; each write adds its name at the end.
+pub fn parents() -> Key {
+    Key::new(0, b"a")
+}
+
+/// A hash; each write adds 1 to the field of its name.
+pub fn children() -> Key {
+    Key::new(0, b"b")
+}
+
+/// A client that writes once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Client {
+    /// What it adds.
+    pub name: &'static str,
+    /// To the list.
+    pub a: bool,
+    /// To the hash.
+    pub b: bool,
+    /// It has read the hash, whether it writes it or not.
+    pub reads_b: bool,
+    /// It writes what it does not know, if it can't be read.
+    pub blind: bool,
+}
+
+/// What takes part, and what may go wrong.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    pub clients: &'static [Client],
+    /// The documents' tables are joined: a write to the hash is refused while the list is absent.
+    pub joined: bool,
+    /// Nobody else writes: the database takes documents as they were computed.
+    pub owned: bool,
+    /// Neighbours are merged while the database is away.
+    pub merge: bool,
+    /// Room for what is buffered, bytes.
+    pub bytes_max: usize,
+    /// Batches at a time.
+    pub workers: usize,
+    /// Outages.
+    pub outages: u8,
+    /// Calls whose answer is lost, or that are held up and land later.
+    pub unheard: u8,
+    /// Losses of power.
+    pub crashes: u8,
+    /// Writes by another program.
+    pub outside: u8,
+    /// Times that the database comes back from a backup (of just now).
+    pub backups: u8,
+    /// Times that a timer ends before what it waits for.
+    pub timeouts: u8,
+    /// Records reach the disk at once.
+    pub swift_disk: bool,
+}
+
+/// What happens next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    Begin(u8),
+    Call(u8, Fate),
+    Disk,
+    Timer,
+    GoesDown,
+    ComesUp,
+    FromBackup,
+    WrittenOutside,
+    /// The client asks again what became of its commit.
+    Asks(u8),
+    Mended,
+    GivenUp,
+    Resumed,
+    /// Power is lost; of the disk's work at hand all is done, or nothing.
+    Crash {
+        written: bool,
+    },
+    Restart,
+}
+
+/// What a client was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Told {
+    /// It has not begun.
+    Waits,
+    /// It holds its locks.
+    AtWork,
+    /// Its commit may have landed; it holds its locks.
+    InDoubt,
+    /// In the database, or buffered.
+    Acknowledged,
+    /// Nothing was changed.
+    Failed,
+    /// The process ended before.
+    Nothing,
+    /// An operator gave the acknowledged write up.
+    GivenUp,
+}
+
+/// What is known of clients and by them.
+pub struct Book {
+    pub told: Vec<Told>,
+    /// Whose writes were acknowledged when each began.
+    pub before: Vec<u16>,
+    pub ids: Vec<Option<TxnId>>,
+    /// Numbers of those buffered.
+    pub tickets: Vec<Option<u64>>,
+    /// The cache.
+    pub cached: [Option<Read>; 2],
+    asks: Vec<Option<oneshot::Sender<()>>>,
+    minted: u64,
+    /// Buffered when the database was found in another state, and not released.
+    pub held: Vec<TxnId>,
+    /// Something was set aside by the database's word alone.
+    pub full: u8,
+}
+
+/// The world; what it is now follows from the events so far.
+pub struct World {
+    pub setup: Setup,
+    machine: Machine,
+    disk: Lossy,
+    pub database: Arc<Database>,
+    pub gate: Option<Gate>,
+    pub book: Arc<Mutex<Book>>,
+    spent: Spent,
+    given_up: bool,
+    pub broken: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Spent {
+    outages: u8,
+    unheard: u8,
+    crashes: u8,
+    outside: u8,
+    backups: u8,
+    timeouts: u8,
+}
+
+pub fn key_of(document: usize) -> Key {
+    if document == 0 { parents() } else { children() }
+}
+
+/// What a document shows: the list's elements in order, the hash's fields as often as they count.
+pub fn counts(value: Option<&Value>) -> Vec<String> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match value.map(|value| &value.data) {
+        None => Vec::new(),
+        Some(Data::List(list)) => list.iter().map(|element| text(element)).collect(),
+        Some(Data::Hash(hash)) => {
+            let times = |(field, count): (&forebay::Blob, &forebay::Blob)| {
+                std::iter::repeat_n(text(field), text(count).parse().expect("fields are small numbers"))
+            };
+            hash.iter().flat_map(times).collect()
+        }
+        Some(other) => panic!("a document became {other:?}"),
+    }
+}
+
+impl Client {
+    pub fn documents(&self) -> impl Iterator<Item = usize> {
+        [(0, self.a), (1, self.b)].into_iter().filter(|(_, writes)| *writes).map(|(document, _)| document)
+    }
+
+    fn locks(&self) -> impl Iterator<Item = usize> {
+        [(0, self.a), (1, self.b || self.reads_b)].into_iter().filter(|(_, locks)| *locks).map(|(at, _)| at)
+    }
+
+    fn change(&self, document: usize) -> Change {
+        let name: forebay::Blob = self.name.as_bytes().into();
+        match document {
+            0 => Change::Push(forebay::change::End::Right, name),
+            _ => Change::AddInteger { field: Some(name), delta: 1 },
+        }
+    }
+}
+
+impl World {
+    pub fn new(setup: Setup) -> World {
+        let first = |document: usize| {
+            let client = Client { name: "first", a: true, b: true, reads_b: false, blind: false };
+            let change = client.change(document);
+            let mut after = None;
+            apply_all(&mut after, std::slice::from_ref(&change)).expect("it fits");
+            Write { key: key_of(document), changes: [change].into_iter().collect(), after, unseen: false }
+        };
+        let documents = if setup.joined { Vec::new() } else { vec![first(0), first(1)] };
+        let database = Database::new(setup.joined.then_some(7), setup.owned, documents);
+        let count = setup.clients.len();
+        let book = Book {
+            told: vec![Told::Waits; count],
+            before: vec![0; count],
+            ids: vec![None; count],
+            tickets: vec![None; count],
+            cached: [0, 1].map(|document| Some(database.read(&key_of(document)))),
+            asks: (0..count).map(|_| None).collect(),
+            minted: 0,
+            held: Vec::new(),
+            full: 0,
+        };
+        let (machine, disk) = (Machine::new(), Lossy::new());
+        let mut world = World {
+            setup,
+            machine,
+            disk,
+            database,
+            gate: None,
+            book: Arc::new(Mutex::new(book)),
+            spent: Spent::default(),
+            given_up: false,
+            broken: None,
+        };
+        world.start();
+        world
+    }
+
+    pub fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap()
+    }
+
+    /// A process begins: it reads its journal and opens its gate.
+    fn start(&mut self) {
+        self.machine = Machine::new();
+        let runtime = self.machine.runtime();
+        let opened = Journal::open(runtime.clone(), self.disk.handle(), journal_options());
+        let (journal, found) = opened.unwrap_or_else(|error| panic!("the journal opens: {error}"));
+        // The pause is longer than a write waits, so that the two do not count each other down.
+        let pause_ms = 1000;
+        let settings = GateSettings {
+            breaker: BreakerSettings { failures_to_open: 1, successes_to_close: 1, pause_ms, pause_ms_max: pause_ms },
+            bytes_max: self.setup.bytes_max,
+            lanes: LaneRule { serial: false },
+            workers: self.setup.workers,
+            per_second_max: 0,
+            merge: self.setup.merge,
+            ..GateSettings::default()
+        };
+        let store = self.database.clone();
+        let (mapping, opens_late) = (String::new(), false);
+        let gate = Gate::open(GateOptions { runtime, store, journal, found, settings, mapping, opens_late });
+        let gate = gate.unwrap_or_else(|error| panic!("the gate opens: {error}"));
+        self.machine.spawn(forget(gate.clone(), self.book.clone()));
+        self.gate = Some(gate);
+        self.machine.run(Order::First);
+        while self.machine.jobs() > 0 {
+            self.machine.work(false);
+            self.machine.run(Order::First);
+        }
+    }
+
+    /// What may happen now.
+    pub fn events(&self) -> Vec<Event> {
+        let mut events = Vec::new();
+        let (setup, spent) = (&self.setup, &self.spent);
+        for (at, waits) in self.database.calls().into_iter().enumerate() {
+            let at = at as u8;
+            if waits {
+                events.push(Event::Call(at, Fate::Answered));
+                if spent.unheard < setup.unheard {
+                    events.push(Event::Call(at, Fate::HeldUp));
+                    if self.database.is_up() {
+                        events.push(Event::Call(at, Fate::Unheard));
+                    }
+                }
+            } else if self.database.is_up() {
+                events.push(Event::Call(at, Fate::Unheard));
+            }
+        }
+        match self.database.is_up() {
+            true if spent.outages < setup.outages => events.push(Event::GoesDown),
+            true => {}
+            false => {
+                events.push(Event::ComesUp);
+                if spent.backups < setup.backups {
+                    events.push(Event::FromBackup);
+                }
+            }
+        }
+        if spent.outside < setup.outside && self.database.is_up() {
+            events.push(Event::WrittenOutside);
+        }
+        match &self.gate {
+            Some(gate) => self.events_of(gate, &mut events),
+            None => events.push(Event::Restart),
+        }
+        events
+    }
+
+    /// Who adds a child has seen its parent.
+    fn has_parent(&self, book: &Book, client: &Client) -> bool {
+        let is_parent = |(told, other): (&Told, &Client)| other.a && *told == Told::Acknowledged;
+        !self.setup.joined || client.a || book.told.iter().zip(self.setup.clients).any(is_parent)
+    }
+
+    fn events_of(&self, gate: &Gate, events: &mut Vec<Event>) {
+        let book = self.book();
+        let locked = |document: usize| {
+            let holds = |told: &Told| matches!(told, Told::AtWork | Told::InDoubt);
+            let locks = |client: &Client| client.locks().any(|other| other == document);
+            book.told.iter().zip(self.setup.clients).any(|(told, client)| holds(told) && locks(client))
+        };
+        for (at, (told, client)) in book.told.iter().zip(self.setup.clients).enumerate() {
+            match told {
+                Told::Waits if !client.locks().any(locked) && self.has_parent(&book, client) => {
+                    events.push(Event::Begin(at as u8))
+                }
+                Told::InDoubt if book.asks[at].is_some() => events.push(Event::Asks(at as u8)),
+                _ => {}
+            }
+        }
+        if self.machine.jobs() > 0 {
+            events.push(Event::Disk);
+        }
+        // A probe costs nothing; what a write waits for at most may take longer.
+        if let Some(next) = self.machine.timers().first()
+            && (*next > 250_000 || self.spent.timeouts < self.setup.timeouts)
+        {
+            events.push(Event::Timer);
+        }
+        if self.spent.crashes < self.setup.crashes {
+            events.push(Event::Crash { written: false });
+            if self.machine.jobs() > 0 {
+                events.push(Event::Crash { written: true });
+            }
+        }
+        if gate.state().amount.quarantined > 0 {
+            events.push(Event::Mended);
+            if !self.given_up {
+                events.push(Event::GivenUp);
+            }
+        }
+        if gate.state().suspended.is_some() {
+            events.push(Event::Resumed);
+        }
+    }
+
+    /// It happens, and all that follows by itself. Whether tasks could have run in another order.
+    pub fn happen(&mut self, event: Event, order: Order) -> bool {
+        match event {
+            Event::Begin(client) => self.begin(client as usize),
+            Event::Call(call, fate) => {
+                let call = call as usize;
+                let waits = self.database.calls()[call];
+                self.spent.unheard += u8::from(waits && fate != Fate::Answered);
+                self.look_for_held(call, fate);
+                self.database.settle(call, fate);
+            }
+            Event::Disk => self.machine.work(false),
+            Event::Timer => {
+                let next = self.machine.timers().first().copied().unwrap_or(0);
+                self.spent.timeouts += u8::from(next <= 250_000);
+                self.machine.pass();
+            }
+            Event::GoesDown => {
+                self.spent.outages += 1;
+                self.database.set_up(false);
+            }
+            Event::ComesUp => self.database.set_up(true),
+            Event::FromBackup => self.from_backup(),
+            Event::WrittenOutside => {
+                self.spent.outside += 1;
+                self.database.write_outside(&children(), OUTSIDE.as_bytes());
+            }
+            Event::Asks(client) => drop(self.book().asks[client as usize].take().map(|asks| asks.send(()))),
+            Event::Mended | Event::GivenUp | Event::Resumed => self.operator(event),
+            Event::Crash { written } => self.crash(written),
+            Event::Restart => {
+                self.database.end_sessions();
+                self.database.reopen();
+                self.start();
+            }
+        }
+        let mut chose = self.machine.run(order);
+        while self.setup.swift_disk && self.machine.jobs() > 0 {
+            self.machine.work(false);
+            chose |= self.machine.run(order);
+        }
+        chose
+    }
+
+    fn begin(&mut self, at: usize) {
+        let client = self.setup.clients[at];
+        let Some(gate) = self.gate.clone() else { return };
+        {
+            let mut book = self.book();
+            book.told[at] = Told::AtWork;
+            let bits = book.told.iter().enumerate().filter(|(_, told)| **told == Told::Acknowledged);
+            book.before[at] = bits.fold(0, |mask, (other, _)| mask | 1 << other);
+        }
+        let (book, owned) = (self.book.clone(), self.setup.owned);
+        self.machine.spawn(async move { work(gate, book, at, client, owned).await });
+    }
+
+    /// Notes what is pending: it must not be carried over before the operator says so.
+    fn from_backup(&mut self) {
+        self.spent.backups += 1;
+        self.database.reopen();
+        self.database.end_sessions();
+        if let Some(gate) = &self.gate {
+            let pending = gate.with_buffer(|buffer| {
+                let numbers = buffer.numbers(None, 0, usize::MAX).into_iter();
+                numbers.filter_map(|number| Some(buffer.buffered(number)?.id)).collect()
+            });
+            self.book().held = pending;
+        }
+        self.database.set_up(true);
+    }
+
+    fn look_for_held(&mut self, call: usize, fate: Fate) {
+        if fate == Fate::HeldUp || !self.database.is_up() {
+            return;
+        }
+        let held = self.book().held.clone();
+        if self.database.ids(call).iter().any(|id| held.contains(id)) {
+            self.broken = Some("carried over to a restored database without the operator's word".to_owned());
+        }
+    }
+
+    fn operator(&mut self, event: Event) {
+        let Some(gate) = self.gate.clone() else { return };
+        match event {
+            Event::Resumed => {
+                self.book().held.clear();
+                gate.resume();
+            }
+            Event::Mended => {
+                self.database.mend();
+                gate.retry(None);
+            }
+            _ => {
+                let Some((number, _)) = gate.with_buffer(|buffer| buffer.quarantine_list()).into_iter().next() else {
+                    return;
+                };
+                let id = gate.with_buffer(|buffer| buffer.buffered(number).map(|buffered| buffered.id));
+                let whose = self.book().ids.iter().position(|one| *one == id && id.is_some());
+                self.given_up = true;
+                let book = self.book.clone();
+                let tell = move |told| whose.into_iter().for_each(|at| book.lock().unwrap().told[at] = told);
+                tell(Told::Nothing);
+                self.machine.spawn(async move {
+                    let gone = gate.give_up(number, "drill").await;
+                    tell(if gone == Ok(true) { Told::GivenUp } else { Told::Acknowledged });
+                });
+            }
+        }
+    }
+
+    fn crash(&mut self, written: bool) {
+        self.spent.crashes += 1;
+        if written {
+            self.machine.work(true);
+        }
+        self.gate = None;
+        self.machine = Machine::new();
+        self.disk.crash(|_| None);
+        let mut book = self.book();
+        book.cached = [None, None];
+        book.asks.iter_mut().for_each(|ask| *ask = None);
+        for told in &mut book.told {
+            if matches!(told, Told::AtWork | Told::InDoubt) {
+                *told = Told::Nothing;
+            }
+        }
+    }
+
+    /// A reader that holds shared locks looks at a document now. None if a client has locked it, or nobody can tell.
+    pub fn look(&self, document: usize) -> Option<Result<Read, String>> {
+        let gate = self.gate.clone()?;
+        let holds = |(told, client): (&Told, &Client)| {
+            matches!(told, Told::AtWork | Told::InDoubt) && client.locks().any(|other| other == document)
+        };
+        if self.book().told.iter().zip(self.setup.clients).any(holds) {
+            return None;
+        }
+        let found = Arc::new(Mutex::new(None));
+        let answer = found.clone();
+        self.machine.spawn(async move {
+            let read = gate.get(&[key_of(document)]).await.map(|mut reads| reads.remove(0));
+            *answer.lock().unwrap() = Some(read.map_err(|error| error.to_string()));
+        });
+        self.machine.run(Order::First);
+        let found = found.lock().unwrap().take();
+        Some(found.unwrap_or_else(|| Err("a read hangs".to_owned())))
+    }
+
+    /// Whether an operator gave something up.
+    pub fn given_up(&self) -> bool {
+        self.given_up
+    }
+
+    /// Whether another program has written.
+    pub fn written_outside(&self) -> bool {
+        self.spent.outside > 0
+    }
+
+    /// Writes down all that decides what can happen from here on.
+    pub fn print(&self) -> String {
+        let mut out = String::new();
+        self.print_to(&mut out).expect("text takes text");
+        out
+    }
+
+    fn print_to(&self, out: &mut String) -> fmt::Result {
+        let book = self.book();
+        writeln!(out, "{:?} {:?} {:?} {}", book.told, book.before, book.held, book.minted)?;
+        let asks: Vec<bool> = book.asks.iter().map(Option::is_some).collect();
+        writeln!(out, "{:?} {asks:?} {:?} {:?} {:?}", book.ids, book.cached, self.spent, self.given_up)?;
+        drop(book);
+        self.database.print(out)?;
+        writeln!(out, "{:?} {}", self.machine.timers(), self.machine.jobs())?;
+        if let Some(gate) = &self.gate {
+            gate.print(out)?;
+        }
+        if self.spent.crashes == self.setup.crashes && self.gate.is_some() {
+            // Nobody will read the journal again.
+            return Ok(());
+        }
+        let disk = self.disk.copy();
+        disk.crash(|_| None);
+        let (_, found) = Journal::open(Machine::new().runtime(), disk.handle(), journal_options()).expect("it opens");
+        writeln!(out, "{} {:?}", found.next_number, found.pending.collect::<Vec<_>>())
+    }
+}
+
+fn journal_options() -> JournalOptions {
+    let description = Description { mapping: String::new(), catalogue: String::new() };
+    JournalOptions { durability: Durability::Always, bytes_max: 1 << 20, description }
+}
+
+/// What the gate says may be out of date is dropped from the cache.
+async fn forget(gate: Gate, book: Arc<Mutex<Book>>) {
+    while let Some(outside) = gate.outside().await {
+        let mut book = book.lock().unwrap();
+        for document in [0, 1] {
+            if !matches!(&outside, Outside::Keys(keys) if !keys.contains(&key_of(document))) {
+                book.cached[document] = None;
+            }
+        }
+    }
+}
+
+/// One client's transaction, from its locks on.
+async fn work(gate: Gate, book: Arc<Mutex<Book>>, at: usize, client: Client, owned: bool) {
+    let told = write(&gate, &book, at, client, owned).await;
+    book.lock().unwrap().told[at] = told;
+}
+
+async fn write(gate: &Gate, book: &Mutex<Book>, at: usize, client: Client, owned: bool) -> Told {
+    let mut reads = Vec::new();
+    for document in client.locks() {
+        let cached = book.lock().unwrap().cached[document].clone();
+        let read = match cached {
+            Some(read) => Some(read),
+            None => match gate.get(&[key_of(document)]).await {
+                Ok(mut read) => Some(read.remove(0)),
+                // It needs no reply, and changes what it does not know.
+                Err(_) if client.blind && !owned => None,
+                Err(_) => return Told::Failed,
+            },
+        };
+        book.lock().unwrap().cached[document] = read.clone();
+        reads.push((document, read));
+    }
+    let version = {
+        let mut book = book.lock().unwrap();
+        book.minted += 1;
+        Version { incarnation: gate.incarnation(), sequence: book.minted }
+    };
+    let mut commit = Commit::new(TxnId(version), version, Vec::new());
+    for (document, read) in reads {
+        let key = key_of(document);
+        let unseen = read.is_none();
+        if let Some(read) = read.as_ref().filter(|_| !owned) {
+            commit.checks.push((key.clone(), read.version));
+        }
+        if client.documents().any(|written| written == document) {
+            let change = client.change(document);
+            let mut after = read.and_then(|read| read.value);
+            if apply_all(&mut after, std::slice::from_ref(&change)).is_err() {
+                return Told::Failed;
+            }
+            commit.writes.push(Write { key, changes: [change].into_iter().collect(), after, unseen });
+        }
+    }
+    book.lock().unwrap().ids[at] = Some(commit.id);
+    let outcome = gate.commit(std::slice::from_ref(&commit)).await.remove(0);
+    settle(gate, book, at, client, commit, outcome).await
+}
+
+async fn settle(
+    gate: &Gate,
+    book: &Mutex<Book>,
+    at: usize,
+    client: Client,
+    commit: Commit,
+    outcome: CommitOutcome,
+) -> Told {
+    let set = |reads: Vec<(Key, Read)>| {
+        let mut book = book.lock().unwrap();
+        for (key, read) in reads {
+            let document = usize::from(key == children());
+            book.cached[document] = Some(read);
+        }
+    };
+    let forget = || client.locks().for_each(|document| book.lock().unwrap().cached[document] = None);
+    let written = |write: &Write| (write.key.clone(), Read { value: write.after.clone(), version: commit.version });
+    match outcome {
+        CommitOutcome::Committed(told) => {
+            set(commit.writes.iter().filter(|write| !write.unseen).map(written).collect());
+            set(told);
+            Told::Acknowledged
+        }
+        CommitOutcome::Buffered(kept) => {
+            book.lock().unwrap().tickets[at] = Some(kept.ticket);
+            set(kept.reads);
+            Told::Acknowledged
+        }
+        CommitOutcome::Unknown(_) => loop {
+            let (sender, asked) = oneshot::channel();
+            {
+                let mut book = book.lock().unwrap();
+                (book.told[at], book.asks[at]) = (Told::InDoubt, Some(sender));
+            }
+            let _ = asked.await;
+            match gate.outcome(commit.id).await {
+                Ok(resolved) => {
+                    forget();
+                    break if resolved == Resolved::Applied { Told::Acknowledged } else { Told::Failed };
+                }
+                Err(_) => continue,
+            }
+        },
+        CommitOutcome::Full(_) => {
+            book.lock().unwrap().full += 1;
+            Told::Failed
+        }
+        CommitOutcome::Conflict(_) => {
+            forget();
+            Told::Failed
+        }
+        CommitOutcome::Refused(_) | CommitOutcome::Unavailable(_) => Told::Failed,
+    }
+}
+
+/// Has `look` done with `fault` put back.
+pub fn with_fault<T>(fault: Option<Fault>, look: impl FnOnce() -> T) -> T {
+    let _on = mutation::put_back(fault);
+    look()
+}
