@@ -20,6 +20,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use common::Connection;
 use common::process::{Forebay, forebay_command};
 use forebay_protocol::Reply;
+use forebay_workload::Client;
 use forebay_workload::checkers::bank::Bank;
 use forebay_workload::checkers::list_append::ListAppend;
 use forebay_workload::checkers::write_skew::WriteSkew;
@@ -27,7 +28,6 @@ use forebay_workload::checkers::{
     Attempt, Event, Op, Outcome, RunOptions, Stopped, Style, Summary, Violation, Workload, run,
 };
 use forebay_workload::client::ClientError;
-use forebay_workload::Client;
 use futures_util::future::BoxFuture;
 use postgres::{Server, Stop};
 use proxy::Proxy;

@@ -250,8 +250,11 @@ impl World {
             assert_eq!(self.buffer.numbers(Some(&key), 0, 1), [number]);
             let at = (0..KEYS).find(|at| self::key(*at) == key).expect("one of ours");
             let last = self.buffer.numbers(Some(&key), 0, 2).len() == 1;
-            let written = !self.writing.iter().any(|(other, _)| *other == number);
-            assert!(!last || !written || read.value.as_ref() == self.shown.get(&at), "{number} leaves {read:?} of {at}");
+            let written = !self.writing.iter().any(|(other, ..)| *other == number);
+            assert!(
+                !last || !written || read.value.as_ref() == self.shown.get(&at),
+                "{number} leaves {read:?} of {at}"
+            );
             let buffered = self.buffer.buffered(number).expect("it waits");
             assert!(buffered.known.contains(&(key, read)), "what {number} leaves is known");
         }
