@@ -183,17 +183,28 @@ fn an_existing_table_is_fronted() {
     assert_eq!(server.sql(&database, "SELECT id, name FROM users"), "2|Bob");
 }
 
-/// Many clients and another program add to the same rows; nothing is lost, and what is cached ends up right.
 #[test]
 fn counters_are_shared_with_another_program() {
+    counters_are_shared("triggers");
+}
+
+#[test]
+fn counters_are_shared_with_another_program_that_is_decoded() {
+    counters_are_shared("decoding");
+}
+
+/// Many clients and another program add to the same rows; nothing is lost, and what is cached ends up right.
+fn counters_are_shared(outside: &str) {
     let server = Server::start();
     let database = server.database();
     server.sql(&database, "CREATE TABLE users (id integer PRIMARY KEY, visits integer NOT NULL DEFAULT 0)");
     server.sql(&database, "INSERT INTO users SELECT generate_series(1, 4), 0");
     let url = server.url(&database);
-    let map = ["--store", &url, "--map", "user:{id} -> users(id)", "--store-timeout-ms", "400"];
-    assert_eq!(store(&[&["init"], &map[..]].concat()).0, Some(0));
-    let forebay = start(&server, &database, &["--map", "user:{id} -> users(id)", "--retries-max", "100"]);
+    let map = ["--store", &url, "--map", "user:{id} -> users(id)", "--outside", outside];
+    assert_eq!(store(&[&["init", "--store-timeout-ms", "400"], &map[..]].concat()).0, Some(0));
+    let triggers = server.sql(&database, "SELECT count(*) FROM pg_trigger WHERE tgrelid = 'users'::regclass");
+    assert_eq!(triggers == "0", outside == "decoding");
+    let mut forebay = start(&server, &database, &[&map[2..], &["--retries-max", "100"]].concat());
     let added: u64 = std::thread::scope(|scope| {
         let count = |number: usize| {
             let mut client = Connection::new(forebay.address);
@@ -217,6 +228,17 @@ fn counters_are_shared_with_another_program() {
         let there = server.sql(&database, &format!("SELECT visits FROM users WHERE id = {id}"));
         while client.call(&["HGET", &format!("user:{id}"), "visits"]) != Reply::bulk(there.as_bytes()) {}
     }
+    let Reply::Bulk(figures) = client.call(&["INFO", "database"]) else { panic!("INFO answers text") };
+    let figures = String::from_utf8_lossy(&figures).into_owned();
+    for line in [format!("outside_by:{outside}\r\n"), "database_commits_committed:240\r\n".into()] {
+        assert!(figures.contains(&line), "{line}: {figures}");
+    }
+    let slot = |arguments: &[&str]| store(&[arguments, &map[..2], &["--store-timeout-ms", "400"]].concat());
+    let (code, said) = slot(&["drop-slot"]);
+    assert!(code == Some(2) && said.contains("another forebay has"), "{said}");
+    forebay.terminate();
+    let (code, said) = slot(&["drop-slot"]);
+    assert_eq!((code, said.contains("is gone")), (Some(0), outside == "decoding"), "{said}");
 }
 
 /// OK, with a version if it is a commit that wrote.

@@ -24,6 +24,9 @@ pub struct Server {
 /// What tests want: a crash of the machine is not among their faults.
 const SETTINGS: &str = "-c fsync=off -c shared_buffers=32MB";
 
+/// The same, with the log as it is by default.
+const UNDECODABLE: &str = "-c fsync=off -c shared_buffers=32MB -c wal_level=replica";
+
 /// What measurements want: durable as by default, and memory for the tables.
 const MEASURED: &str = "-c shared_buffers=512MB -c max_wal_size=8GB -c checkpoint_timeout=1h";
 
@@ -106,6 +109,11 @@ impl Server {
     /// The same, for measurements.
     pub fn start_measured() -> Server {
         Server::start_with(MEASURED, &[])
+    }
+
+    /// The same for tests, with a log that says too little to be decoded.
+    pub fn start_without_decoding() -> Server {
+        Server::start_with(UNDECODABLE, &[])
     }
 
     fn start_with(settings: &'static str, environment: &[(String, String)]) -> Server {

@@ -157,8 +157,10 @@ fn bars(chart: &Chart, down: impl Fn(f64) -> f64) -> String {
     let mut text = String::new();
     for (at, series) in chart.series.iter().enumerate() {
         for &(x, y) in &series.points {
-            let (left, top) = (LEFT + group * (x + 0.1) + bar * at as f64, down(y));
-            let (height, colour) = ((TOP + PLOT_HEIGHT - top).max(0.0), COLOURS[at % COLOURS.len()]);
+            let left = LEFT + group * (x + 0.1) + bar * at as f64;
+            // From zero, or where no zero can be shown from the bottom.
+            let zero = if chart.logarithmic { TOP + PLOT_HEIGHT } else { down(0.0) };
+            let (top, height, colour) = (down(y).min(zero), (down(y) - zero).abs(), COLOURS[at % COLOURS.len()]);
             text += &format!(
                 "<rect class=\"bar\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{bar:.1}\" height=\"{height:.1}\" \
                  fill=\"{colour}\"/>\n"

@@ -12,6 +12,7 @@ pub const DEMO_CHOOSES: &[&str] = &[
     "store-writers",
     "store-password-file",
     "map",
+    "outside",
     "outside-ms",
     "password-file",
     "users-file",

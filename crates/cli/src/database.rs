@@ -24,6 +24,7 @@ pub fn options(settings: &Settings) -> Result<PostgresOptions, CommandError> {
         timeout: Duration::from_millis(settings.store_timeout_ms),
         writers: settings.store_writers,
         mappings: settings.maps.clone(),
+        outside: settings.outside,
         outside_pause: Duration::from_millis(settings.outside_ms),
         ..PostgresOptions::new(address)
     })

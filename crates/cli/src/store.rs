@@ -1,6 +1,7 @@
 //! `forebay store`: what a database has to have before `forebay serve` can stand in front of it.
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use forebay_drivers::postgres::OutsideBy;
 use forebay_drivers::postgres::mapping::VersionMode;
 use forebay_drivers::postgres::setup;
 
@@ -19,6 +20,8 @@ Examples:
       add a version column and triggers to the mapped tables, so that what other programs write is seen
   forebay store init --print --version side --store .. --map ..
       what it would run, for the database's administrator; `side` leaves the tables' columns as they are
+  forebay store drop-slot --store postgres://app@localhost/shop
+      when `serve --outside decoding` is not to come back, so that the server keeps no log for it
 
 Exit codes: 0 well, 1 there are problems, 2 the database can't be looked at.";
 
@@ -44,8 +47,13 @@ pub fn command() -> Command {
                         .long(VERSION)
                         .value_name("column|side|none")
                         .value_parser(|text: &str| text.parse::<VersionMode>())
-                        .help("Where versions of rows are kept [default: column]"),
+                        .help("Where versions of rows are kept [default: column; none with --outside decoding]"),
                 )
+                .args(settings::arguments(&[])),
+        )
+        .subcommand(
+            Command::new("drop-slot")
+                .about("Drop the replication slot of --outside decoding, for which the server keeps its log")
                 .args(settings::arguments(&[])),
         )
 }
@@ -67,8 +75,21 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
             count => Err(CommandError::Failed(format!("{count} problems; mend them, then check again"))),
         };
     }
+    if what == "drop-slot" {
+        let said = match runtime.block_on(setup::drop_slot(&options))? {
+            true => "the replication slot is gone, and the server keeps no log for it",
+            false => "there is no replication slot of forebay's",
+        };
+        node::print(&format!("{said}\n"));
+        return Ok(());
+    }
     let mode = matches.get_one::<VersionMode>(VERSION).copied();
-    options.mappings = options.mappings.into_iter().map(|mapping| mapping.with_version(mode)).collect();
+    // What is decoded needs nothing in the tables.
+    let unsaid = match settings.outside {
+        OutsideBy::Decoding => VersionMode::None,
+        _ => VersionMode::Column,
+    };
+    options.mappings = options.mappings.into_iter().map(|mapping| mapping.with_version(mode, unsaid)).collect();
     if matches.get_flag(PRINT) {
         node::print(&runtime.block_on(setup::script(&options))?);
         return Ok(());

@@ -1,10 +1,13 @@
 //! What is measured: one table, from which `/metrics` and `docs/metrics.md` come.
 
+mod database;
+
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
 use forebay::cache::CacheStats;
 use forebay::outage::{Counts, Gate, GateState, Mode};
+use forebay::store::figures::StoreFigures;
 
 use crate::command;
 use crate::state::Shared;
@@ -21,12 +24,15 @@ pub struct View<'a> {
     pub cache: CacheStats,
     /// Of the gate before its store, if there is one.
     pub gate: Option<GateState>,
+    /// Of its store, if that is a database.
+    pub store: Option<StoreFigures>,
 }
 
 impl View<'_> {
     /// A look at `shared` now.
     pub fn of(shared: &Shared) -> View<'_> {
-        View { shared, cache: shared.engine.cache().stats(), gate: shared.gate.as_ref().map(Gate::state) }
+        let (gate, store) = (shared.gate.as_ref().map(Gate::state), shared.engine.store().figures());
+        View { shared, cache: shared.engine.cache().stats(), gate, store }
     }
 
     /// The mode of its store.
@@ -117,7 +123,12 @@ const fn of_commands(name: &'static str, help: &'static str, read: ReadEach) -> 
 }
 
 /// All metrics.
-pub const METRICS: &[Metric] = &[
+pub fn all() -> impl Iterator<Item = &'static Metric> {
+    METRICS.iter().chain(database::DATABASE)
+}
+
+/// Those of the server itself.
+const METRICS: &[Metric] = &[
     Metric {
         name: "forebay_info",
         kind: Kind::Gauge,
@@ -308,7 +319,7 @@ fn each_command(
 pub fn prometheus(shared: &Shared) -> String {
     let view = View::of(shared);
     let mut out = String::new();
-    for metric in METRICS {
+    for metric in all() {
         let name = metric.name;
         let _ = writeln!(out, "# HELP {name} {}\n# TYPE {name} {}", metric.help, kind_name(metric.kind));
         match metric.value {
@@ -352,7 +363,7 @@ fn kind_name(kind: Kind) -> &'static str {
 /// The table of `docs/metrics.md`.
 pub fn markdown_table() -> String {
     let mut out = String::from("| metric | kind | label | what it says |\n|---|---|---|---|\n");
-    for metric in METRICS {
+    for metric in all() {
         let label = match metric.value {
             Value::Each(label, _) => label,
             Value::Times(_) => "le",

@@ -227,7 +227,7 @@ async fn metrics_follow_the_text_format() {
     ] {
         assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
     }
-    for metric in metrics::METRICS {
+    for metric in metrics::all() {
         assert!(text.contains(&format!("# TYPE {} ", metric.name)));
         let counts = metric.kind == metrics::Kind::Counter;
         assert_eq!(metric.name.ends_with("_total"), counts, "{}", metric.name);

@@ -37,11 +37,8 @@ pub(super) fn gate(scale: Scale) -> Result<Vec<Chart>, Failed> {
     let time = Duration::from_secs_f64(scaled(scale, 1.0, 4.0));
     // A database has one forebay at a time.
     let bases = (site.loaded("ycsb-c", ROWS)?, site.loaded("ycsb-c", ROWS)?);
-    let kinds = [
-        ("reads, cached", "1GiB", read(HOT_ROWS)),
-        ("reads, from the database", SMALL, read(ROWS)),
-        ("writes", "1GiB", write()),
-    ];
+    let kinds =
+        [("cached reads", "1GiB", read(HOT_ROWS)), ("uncached reads", SMALL, read(ROWS)), ("writes", "1GiB", write())];
     let (mut slower, mut per_second) = (Vec::new(), [Vec::new(), Vec::new()]);
     for (name, memory, command) in &kinds {
         let serve = |base: &Base, how: &str| site.serve(base, &["--on-outage", how, "--memory", memory]);
@@ -121,12 +118,15 @@ fn written_back(site: &Site, base: &Base, durability: &str, age: &str, seconds: 
     Ok([update.done as f64 / report.seconds, update.latency.p50_us, update.latency.p99_us, left])
 }
 
+/// Figures through forebay, and of the database itself.
+type ByTarget = [Vec<f64>; 2];
+
 /// YCSB B and C through forebay and on the database itself, in turns.
 pub(super) fn cached(scale: Scale) -> Result<Vec<Chart>, Failed> {
     let (site, rounds) = (Site::new()?, scaled(scale, 3usize, 7));
     let seconds = scaled(scale, 4.0, 30.0);
     let names = ["B, reads", "B, updates", "C, reads"].map(str::to_owned);
-    let (mut latencies, mut loads): ([[Vec<f64>; 2]; 2], [[Vec<f64>; 2]; 3]) = Default::default();
+    let (mut latencies, mut loads): ([ByTarget; 2], [ByTarget; 3]) = Default::default();
     for (workload, actions) in [("ycsb-b", &["read", "update"][..]), ("ycsb-c", &["read"])] {
         let base = site.loaded(workload, DEFAULT_ROWS)?;
         let forebay = site.serve(&base, &[])?;
@@ -153,7 +153,7 @@ pub(super) fn cached(scale: Scale) -> Result<Vec<Chart>, Failed> {
             }
         }
     }
-    let by = |[forebay, direct]: [Vec<f64>; 2]| vec![bars("forebay", &forebay), bars("PostgreSQL alone", &direct)];
+    let by = |[forebay, direct]: ByTarget| vec![bars("forebay", &forebay), bars("PostgreSQL alone", &direct)];
     let (ycsb, [p50, p99], [done, calls, cpu]) = (["YCSB B", "YCSB C"].map(str::to_owned), latencies, loads);
     Ok(vec![
         barred("20 clients, as fast as replies come", "workload", "actions per second", &ycsb, by(done)),

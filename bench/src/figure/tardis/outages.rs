@@ -15,6 +15,9 @@ const WRITES: [&str; 5] = ["InviteFriend", "AcceptFriend", "RejectFriend", "Thaw
 /// Runs before the database goes, and after it is back.
 const CALM: Duration = Duration::from_secs(2);
 
+/// From the end of a run until forebay has looked what others have written.
+const LOOKED: Duration = Duration::from_secs(4);
+
 /// Rows of YCSB's table.
 const ROWS: u64 = 20_000;
 
@@ -55,17 +58,14 @@ pub(super) fn table(scale: Scale) -> Result<Vec<Chart>, Failed> {
     }
     let mut rows: Vec<Vec<Row>> = mixes.map(|_| Vec::new()).into();
     for length in lengths {
+        // After an outage forebay gives up what others may have changed, as soon as it can look.
+        sleep(LOOKED);
         for pair in &pairs {
-            // After an outage forebay has given up what others may have changed.
             site.warm(&pair.fronted, &pair.forebay.address)?;
         }
         for (at, row) in outage(&site, &pairs, length)?.into_iter().enumerate() {
-            eprintln!(
-                "{}, {length} s: {} and {}",
-                pairs[at].mix,
-                failed(&row.direct, true),
-                failed(&row.through, true)
-            );
+            let (mix, alone, through) = (pairs[at].mix, failed(&row.direct, true), failed(&row.through, true));
+            eprintln!("{mix}, {length} s: {alone} and {through}; {:?}", row.through.failures);
             rows[at].push(row);
         }
     }
@@ -126,7 +126,7 @@ fn lasted(report: &Report, mode: &str) -> f64 {
 }
 
 /// Actions per second while the mode was this one; nothing of the first and last interval, which are others' too.
-pub(super) fn during(report: &Report, mode: &str) -> f64 {
+fn during(report: &Report, mode: &str) -> f64 {
     let within = |from: f64| {
         let mut spans = report.modes.iter().filter(|span| span.mode == mode);
         spans.any(|span| span.from_s <= from && from + report.interval_s <= span.to_s)

@@ -23,7 +23,7 @@ const HANDS: usize = 8;
 const PIPELINE: usize = 200;
 
 /// Longest wait for a mode.
-const MODE_TIME_MAX: Duration = Duration::from_secs(120);
+const MODE_TIME_MAX: Duration = Duration::from_secs(600);
 
 /// By then forebay has looked for what others write for the first time, at which it gives up what is cached.
 pub(super) const FIRST_LOOK: Duration = Duration::from_secs(1);

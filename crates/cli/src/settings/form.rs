@@ -7,6 +7,8 @@ use forebay::policy::{Choice, POLICIES, choose};
 
 use forebay::outage::OnConflict;
 use forebay::txn::OnWrite;
+#[cfg(feature = "postgres")]
+use forebay_drivers::postgres::OutsideBy;
 
 use super::{Drain, Durability, LogFormat, LogLevel, OnOutage, StoreChoice, Threads};
 
@@ -321,6 +323,10 @@ macro_rules! words {
 
 words!(OnOutageWord, OnOutage, "buffer|refuse",
     "buffer" => Buffer, "refuse" => Refuse);
+
+#[cfg(feature = "postgres")]
+words!(OutsideWord, OutsideBy, "triggers|decoding|auto|off",
+    "triggers" => Triggers, "decoding" => Decoding, "auto" => Auto, "off" => Off);
 
 words!(DrainWord, Drain, "lanes|serial",
     "lanes" => Lanes, "serial" => Serial);

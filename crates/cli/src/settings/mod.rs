@@ -23,6 +23,8 @@ use forebay_server::ServerLimits;
 
 pub use choices::{Drain, Durability, LogFormat, LogLevel, OnOutage, StoreChoice, Threads};
 pub use error::SettingsError;
+#[cfg(feature = "postgres")]
+use form::OutsideWord;
 use form::{
     AddressOrOff, Bytes, Count, CountOrZero, DrainWord, DurabilityWord, FileOrOff, Folder, FolderOrOff, Form,
     LogFormatWord, LogLevelWord, OnConflictWord, OnOutageWord, OnWriteWord, PolicyName, Store, Switch, ThreadCount,
@@ -68,6 +70,9 @@ pub struct Settings {
     /// Which keys are rows of which tables.
     #[cfg(feature = "postgres")]
     pub maps: Vec<forebay_drivers::postgres::mapping::Mapping>,
+    /// How what other programs write is seen.
+    #[cfg(feature = "postgres")]
+    pub outside: forebay_drivers::postgres::OutsideBy,
     /// Pause between two looks at what other programs have written, in ms.
     pub outside_ms: u64,
     /// When a commit is safe on disk.
@@ -223,6 +228,8 @@ impl Default for Settings {
             store_password_file: None,
             #[cfg(feature = "postgres")]
             maps: Vec::new(),
+            #[cfg(feature = "postgres")]
+            outside: Default::default(),
             outside_ms: 50,
             durability: Durability::Always,
             sync_ms: 1000,
@@ -290,7 +297,10 @@ macro_rules! form_of {
 }
 
 #[cfg(feature = "postgres")]
-form_of! { Maps: Vec<forebay_drivers::postgres::mapping::Mapping> }
+form_of! {
+    Maps: Vec<forebay_drivers::postgres::mapping::Mapping>,
+    OutsideWord: forebay_drivers::postgres::OutsideBy,
+}
 
 form_of! {
     AddressOrOff: Option<SocketAddr>,

@@ -29,6 +29,10 @@ pub static SETTINGS: &[Setting] = &[
     #[cfg(feature = "postgres")]
     setting!(Store, "map", Maps, maps,
         "Which keys are rows of which table of the database; may be given several times, or as [[map]] in the file"),
+    #[cfg(feature = "postgres")]
+    setting!(Store, "outside", OutsideWord, outside,
+        "How it is seen what other programs write to mapped tables: by triggers where `store init` has put them, by \
+         decoding the server's log, by whichever is possible, or not before a commit checks what it has read"),
     setting!(Store, "outside-ms", Count, outside_ms,
         "Pause between two looks at what other programs have written to mapped tables, in ms"),
     setting!(Store, "durability", DurabilityWord, durability,

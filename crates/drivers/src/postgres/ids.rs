@@ -64,6 +64,11 @@ impl Ids {
         OnItsWay { ids: self, those }
     }
 
+    /// How many have no outcome yet.
+    pub(super) fn on_their_way(&self) -> usize {
+        self.inside().on_their_way.len()
+    }
+
     /// How many have come since some were forgotten, if it is time to forget some again.
     pub(super) fn many(&self) -> Option<usize> {
         Some(self.inside().entered).filter(|entered| *entered >= FORGET_EVERY)

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 use super::classify::told;
+use super::outside::OutsideBy;
 use super::session::Session;
 use super::{Inner, given, ids, sql};
 
@@ -50,11 +51,7 @@ impl Inner {
     /// Takes the database's lock again after its connection broke. Somebody else may have it by now.
     async fn take_again(&self) -> Result<Session, String> {
         let name = format!("{}keeper", self.identity.prefix());
-        let session = self.pool.connect_bare(name).await?;
-        // The old one's backend may not have noticed yet.
-        let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() \
-            AND usename = current_user AND application_name = $1 AND pid <> pg_backend_pid()";
-        session.client.query_one(end, &[&session.name]).await.map_err(|error| told(&error))?;
+        let session = self.pool.connect_again(name).await?;
         match session.client.query_one(sql::LOCK, &[]).await.map_err(|error| told(&error))?.get(0) {
             true => Ok(session),
             false => Err("another session holds the lock of the database".into()),
@@ -65,6 +62,10 @@ impl Inner {
         self.pool.end_lost(keeper).await.map_err(|error| told(&error))?;
         if forget_given {
             keeper.client.batch_execute(given::FORGET).await.map_err(|error| told(&error))?;
+        }
+        if forget_given && self.has_notes() && !matches!(self.watch.by(), OutsideBy::Triggers | OutsideBy::Auto) {
+            // Nobody reads what the triggers go on noting.
+            keeper.client.batch_execute(sql::FORGET_NOTES).await.map_err(|error| told(&error))?;
         }
         if let Some(entered) = self.ids.many()
             && self.pool.nothing_lost()

@@ -5,8 +5,8 @@
 //! * `open`, `identity`, `keeper`: one forebay per database, in an incarnation of its own; what a new connection has to
 //!   find there; what goes on behind.
 //! * `documents`: the table that forebay owns, where no mapping names another.
-//! * [`mapping`] makes keys of rows of tables that exist already; `outside`: what others write to these; [`setup`] and
-//!   `install` prepare a database for it.
+//! * [`mapping`] makes keys of rows of tables that exist already; `outside`: what others write to these, as triggers
+//!   note it; `decoding`: the same out of the server's log; [`setup`] and `install` prepare a database for it.
 //! * `commit`, `ids`, `classify`: a commit is one message and one transaction, whose id is entered by a plain INSERT;
 //!   what an error says about it; what became of one that was not answered.
 //! * [`plain`]: a connection as any other program has it.
@@ -18,7 +18,10 @@ pub mod address;
 mod classify;
 mod clear;
 mod commit;
+mod decoding;
 mod documents;
+mod error;
+mod figures;
 mod given;
 mod identity;
 mod ids;
@@ -40,10 +43,10 @@ use std::time::Duration;
 use forebay::change::Change;
 use forebay::error::Unavailable;
 use forebay::key::KeyRef;
+use forebay::store::figures::StoreFigures;
 use forebay::store::{Caps, Commit, CommitOutcome, GivenId, NAMES_BYTES_MAX, Outside, ReadError, Resolved, Store};
 use forebay::{Key, Read, TxnId, Value, Version};
 use futures_util::future::BoxFuture;
-use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
@@ -52,10 +55,13 @@ use address::Address;
 use classify::told;
 use clear::Clears;
 use documents::GetError;
+pub use error::OpenError;
+use figures::Counted;
 use identity::Identity;
 use ids::Ids;
 use mapping::Mapping;
 use mapping::rows::Rows;
+pub use outside::OutsideBy;
 use outside::Watch;
 use pool::{Plan, Pool};
 use tls::Tls;
@@ -81,6 +87,8 @@ pub struct PostgresOptions {
     pub writers: usize,
     /// Which keys are rows of which tables; none: all keys are documents in a table of forebay's own.
     pub mappings: Vec<Mapping>,
+    /// How what others write is seen.
+    pub outside: OutsideBy,
     /// Pause between two looks at what others have written.
     pub outside_pause: Duration,
 }
@@ -95,100 +103,10 @@ impl PostgresOptions {
             readers: 4,
             writers: 16,
             mappings: Vec::new(),
+            outside: OutsideBy::Triggers,
             outside_pause: Duration::from_millis(50),
         }
     }
-}
-
-/// A database that can't be opened.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum OpenError {
-    /// No connection.
-    #[error("can't reach PostgreSQL at {place}: {why}; start it, or check --store")]
-    Unreachable {
-        /// Host, port and database.
-        place: String,
-        /// What went wrong.
-        why: String,
-    },
-    /// Roots of certificates that can't be used.
-    #[error("can't use the root certificates {file}: {why}; give sslrootcert=FILE.pem in --store, or sslmode=disable")]
-    RootCertificates {
-        /// Which file.
-        file: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// An old server.
-    #[error("{place} is {server}; forebay needs PostgreSQL 13 or newer")]
-    TooOld {
-        /// Host, port and database.
-        place: String,
-        /// What it is.
-        server: String,
-    },
-    /// Another forebay serves it.
-    #[error(
-        "another forebay has {place} open since {since} (backend {pid}, from {from}); stop it first, or give another \
-         database"
-    )]
-    Taken {
-        /// Host, port and database.
-        place: String,
-        /// The backend that holds the lock.
-        pid: String,
-        /// Its client's address.
-        from: String,
-        /// When it began.
-        since: String,
-    },
-    /// A backend of an earlier forebay does not end.
-    #[error(
-        "backend {pid} of an earlier forebay, role {role}, is still at work in {place}; end it with SELECT \
-         pg_terminate_backend({pid})"
-    )]
-    Leftover {
-        /// Host, port and database.
-        place: String,
-        /// The backend.
-        pid: i32,
-        /// Its role.
-        role: String,
-    },
-    /// The role may not do what is needed.
-    #[error(
-        "forebay's own schema in {place} can't be used: {why}; have its owner run the output of `forebay store init \
-         --print`"
-    )]
-    Rights {
-        /// Host, port and database.
-        place: String,
-        /// What the server says.
-        why: String,
-    },
-    /// The schema is of another forebay.
-    #[error("forebay's schema in {place} has format {format}, this program has 1: use the forebay that made it")]
-    Format {
-        /// Host, port and database.
-        place: String,
-        /// What it has.
-        format: i32,
-    },
-    /// Mappings that don't fit the tables.
-    #[error("{}", .0.join("; "))]
-    Mapping(
-        /// What is wrong, one line each.
-        Vec<String>,
-    ),
-    /// Something failed while it was opened.
-    #[error("can't open {place}: {why}; try again, or look at the server's log")]
-    Failed {
-        /// Host, port and database.
-        place: String,
-        /// What the server says.
-        why: String,
-    },
 }
 
 /// A PostgreSQL database as the store; one forebay per database.
@@ -207,6 +125,7 @@ struct Inner {
     keeper_woken: Arc<Notify>,
     clears: Clears,
     watch: Watch,
+    counted: Counted,
     /// The mapped tables; without, documents lie in a table of our own.
     rows: Option<Rows>,
 }
@@ -215,15 +134,20 @@ impl Postgres {
     /// Opens the database, making forebay's schema if it is not there. To be called in the context of a tokio runtime,
     /// which has to live as long as the store.
     pub async fn open(options: PostgresOptions) -> Result<Postgres, OpenError> {
-        let PostgresOptions { address, password, timeout, readers, writers, mappings, outside_pause } = options;
+        let PostgresOptions { address, password, timeout, readers, writers, mappings, outside, outside_pause } =
+            options;
         let tls = Tls::open(&address)?;
         let config = open::config_of(&address, password.as_deref(), timeout);
         let keeper = open::connect(&address, &config, &tls, "forebay opening", timeout).await?;
         let opened = open::open(keeper, &address).await?;
-        let rows = match mappings.is_empty() {
+        let mut rows = match mappings.is_empty() {
             true => None,
             false => Some(open::look_up(&opened.keeper.client, &address, &mappings).await?),
         };
+        let outside = open::outside(&opened.keeper.client, &address, rows.as_ref(), outside).await?;
+        if let Some(rows) = &mut rows {
+            rows.decoded = outside == OutsideBy::Decoding;
+        }
         let prepared = rows.as_ref().map_or_else(Vec::new, Rows::prepared);
         let plan = Plan { readers, writers, prepared };
         let identity = Arc::new(Identity::new(opened.incarnation));
@@ -235,7 +159,8 @@ impl Postgres {
             name: format!("{} {}", opened.server, address.place()),
             keeper_woken: Arc::new(Notify::new()),
             clears: Clears::default(),
-            watch: Watch::new(outside_pause),
+            watch: Watch::new(outside, outside_pause),
+            counted: Counted::default(),
             rows,
         });
         tokio::spawn(keeper::keep(Arc::downgrade(&inner), opened.keeper));
@@ -323,14 +248,22 @@ impl Store for Postgres {
                 Some(rows) => rows.get(session, &identity, &keys).await,
                 None => documents::get(session, &identity, &keys).await,
             };
-            inner.read(inner.timeout, ask).await
+            let began = Instant::now();
+            let read = inner.read(inner.timeout, ask).await;
+            inner.counted.read(began.elapsed(), keys.len(), read.is_ok());
+            read
         });
         Box::pin(async move { read.await.map_err(unavailable)? })
     }
 
     fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>> {
         let (count, group) = (group.len(), group.to_vec());
-        let committed = self.run(|inner| async move { inner.commit(&group).await });
+        let committed = self.run(|inner| async move {
+            let began = Instant::now();
+            let outcomes = inner.commit(&group).await;
+            inner.counted.group(began.elapsed(), &outcomes);
+            outcomes
+        });
         Box::pin(async move { committed.await.unwrap_or_else(|why| vec![CommitOutcome::Unknown(why); count]) })
     }
 
@@ -465,6 +398,10 @@ impl Store for Postgres {
             inner.read(inner.timeout, ask).await
         });
         Box::pin(async move { checked.await.map_err(unavailable)? })
+    }
+
+    fn figures(&self) -> Option<StoreFigures> {
+        Some(self.inner.figures())
     }
 
     fn beside(&self, key: &Key) -> Vec<Key> {

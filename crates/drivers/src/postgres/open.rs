@@ -9,8 +9,10 @@ use tokio_postgres::{Client, Config, Error};
 
 use super::address::Address;
 use super::classify::told;
+use super::decoding::slot;
 use super::mapping::Mapping;
 use super::mapping::rows::{self, Rows};
+use super::outside::OutsideBy;
 use super::session::Session;
 use super::tls::Tls;
 use super::{OpenError, ids, sql};
@@ -100,7 +102,8 @@ pub(super) async fn open(keeper: Session, address: &Address) -> Result<Opened, O
     Ok(Opened { keeper, incarnation, floor, server })
 }
 
-async fn lock(client: &Client, address: &Address) -> Result<(), OpenError> {
+/// Takes the lock of the database, which the session then holds.
+pub(super) async fn lock(client: &Client, address: &Address) -> Result<(), OpenError> {
     let broken = |error: Error| OpenError::Failed { place: address.place(), why: told(&error) };
     let until = Instant::now() + Duration::from_millis(TAKE_OVER_MS_MAX);
     loop {
@@ -172,4 +175,50 @@ async fn warn_of_durability(client: &Client) -> Result<(), Error> {
 pub(super) async fn look_up(client: &Client, address: &Address, mappings: &[Mapping]) -> Result<Rows, OpenError> {
     let broken = |error: Error| OpenError::Failed { place: address.place(), why: told(&error) };
     rows::look_up(client, mappings).await.map_err(broken)?.map_err(OpenError::Mapping)
+}
+
+/// How what others write is seen from now on. Where it is decoded, the slot is there, unless transactions are open that
+/// it has to wait for; where it is not, nothing is kept for it any more.
+pub(super) async fn outside(
+    client: &Client,
+    address: &Address,
+    rows: Option<&Rows>,
+    wanted: OutsideBy,
+) -> Result<OutsideBy, OpenError> {
+    let broken = |error: Error| OpenError::Failed { place: address.place(), why: told(&error) };
+    let tables = rows.map_or(&[][..], |rows| &rows.tables);
+    let decodes = match wanted {
+        _ if tables.is_empty() => false,
+        OutsideBy::Triggers | OutsideBy::Off => false,
+        OutsideBy::Decoding | OutsideBy::Auto => {
+            let mut lines = slot::problems(client, tables).await.map_err(broken)?;
+            let unclear = slot::unclear(client, tables).await.map_err(broken)?;
+            if wanted == OutsideBy::Decoding {
+                unclear.iter().for_each(|line| tracing::warn!("{line}"));
+            } else {
+                lines.extend(unclear);
+            }
+            if lines.is_empty() {
+                lines.extend(slot::make_now(client).await.map_err(broken)?);
+            }
+            match (lines.is_empty(), wanted) {
+                (false, OutsideBy::Decoding) => return Err(OpenError::Outside(lines)),
+                (decodes, _) => {
+                    lines.iter().for_each(|why| tracing::info!("what others write is not decoded: {why}"));
+                    decodes
+                }
+            }
+        }
+    };
+    if decodes {
+        return Ok(OutsideBy::Decoding);
+    }
+    match slot::remove(client).await {
+        Ok(true) => {
+            tracing::info!("the replication slot of an earlier forebay is dropped: what others write is not decoded")
+        }
+        Ok(false) => {}
+        Err(why) => tracing::warn!(why, "the replication slot of an earlier forebay is still there, and keeps the log"),
+    }
+    Ok(if wanted == OutsideBy::Off { OutsideBy::Off } else { OutsideBy::Triggers })
 }

@@ -5,17 +5,20 @@
 //! snapshot sees and the last one's did not: nothing is missed, and nothing waits.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use forebay::Key;
 use forebay::store::Outside;
 use tokio::sync::Mutex as AsyncMutex;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::{Error, Row};
 
 use super::classify::told;
+use super::decoding::Decoding;
 use super::mapping::VersionMode;
+use super::mapping::catalogue::Table;
 use super::{Inner, sql};
 
 /// Own transactions that are remembered, so that what they wrote is not taken for another's.
@@ -24,11 +27,43 @@ const OWN_MAX: usize = 16_384;
 /// Looks after which old notes are removed.
 const REMOVE_EVERY: u32 = 100;
 
+/// How what others write is seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OutsideBy {
+    /// By triggers that note it, in tables that have them (`forebay store init`).
+    #[default]
+    Triggers,
+    /// Out of the server's log, by logical decoding: in all mapped tables, at no cost to the writers.
+    Decoding,
+    /// By decoding where server, role and tables allow it, else by triggers.
+    Auto,
+    /// Not at all: it is noticed when a commit checks what it has read.
+    Off,
+}
+
 /// Where the watching stands.
 pub(super) struct Watch {
+    by: OutsideBy,
     pause: Duration,
     last: AsyncMutex<Last>,
+    decoding: AsyncMutex<Decoding>,
     own: Mutex<Own>,
+    seen: Seen,
+}
+
+/// What was counted of looking.
+#[derive(Default)]
+pub(super) struct Seen {
+    pub(super) looks: AtomicU64,
+    pub(super) failures: AtomicU64,
+    pub(super) keys: AtomicU64,
+    /// See [`OutsideFigures::within_us`](forebay::store::figures::OutsideFigures::within_us).
+    pub(super) within_us: AtomicU64,
+    /// Bytes of the log that are kept, or rows of notes.
+    pub(super) backlog: AtomicU64,
+    /// The last thing that happened was a failure.
+    failing: AtomicBool,
+    began: Mutex<Option<Instant>>,
 }
 
 #[derive(Default)]
@@ -38,35 +73,85 @@ struct Last {
     looks: u32,
 }
 
+/// Our own transactions and what they wrote.
 #[derive(Default)]
-struct Own {
+pub(super) struct Own {
     keys: HashMap<u64, Vec<Key>>,
     order: VecDeque<u64>,
 }
 
-impl Watch {
-    pub(super) fn new(pause: Duration) -> Watch {
-        Watch { pause, last: AsyncMutex::default(), own: Mutex::default() }
+impl Own {
+    pub(super) fn add(&mut self, number: u64, keys: Vec<Key>) {
+        self.keys.insert(number, keys);
+        self.order.push_back(number);
+        if self.order.len() > OWN_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.keys.remove(&oldest);
+        }
     }
 
-    fn own(&self) -> MutexGuard<'_, Own> {
+    pub(super) fn was_ours(&self, number: u64, key: &Key) -> bool {
+        self.keys.get(&number).is_some_and(|keys| keys.contains(key))
+    }
+}
+
+/// How many keys are told.
+pub(super) fn told_keys(outside: &Outside) -> usize {
+    match outside {
+        Outside::Keys(keys) => keys.len(),
+        Outside::Everything => 0,
+    }
+}
+
+impl Watch {
+    pub(super) fn new(by: OutsideBy, pause: Duration) -> Watch {
+        let (last, decoding) = (AsyncMutex::default(), AsyncMutex::default());
+        Watch { by, pause, last, decoding, own: Mutex::default(), seen: Seen::default() }
+    }
+
+    pub(super) fn by(&self) -> OutsideBy {
+        self.by
+    }
+
+    pub(super) fn pause(&self) -> Duration {
+        self.pause
+    }
+
+    pub(super) fn seen(&self) -> &Seen {
+        &self.seen
+    }
+
+    pub(super) fn own(&self) -> MutexGuard<'_, Own> {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Remembers that transaction `number` was ours and wrote `keys`: the cache has what became of them.
     pub(super) fn is_ours(&self, number: u64, keys: Vec<Key>) {
-        let mut own = self.own();
-        own.keys.insert(number, keys);
-        own.order.push_back(number);
-        if own.order.len() > OWN_MAX
-            && let Some(oldest) = own.order.pop_front()
-        {
-            own.keys.remove(&oldest);
-        }
+        self.own().add(number, keys);
     }
 
-    fn was_ours(&self, number: u64, key: &Key) -> bool {
-        self.own().keys.get(&number).is_some_and(|keys| keys.contains(key))
+    /// A look that began then has ended well. What was committed before it has been told; the one before it began
+    /// earlier than anything that it did not have.
+    pub(super) fn looked(&self, began: Instant, keys: usize) {
+        let seen = &self.seen;
+        seen.looks.fetch_add(1, Ordering::Relaxed);
+        seen.keys.fetch_add(keys as u64, Ordering::Relaxed);
+        seen.failing.store(false, Ordering::Relaxed);
+        let before = seen.began.lock().unwrap_or_else(PoisonError::into_inner).replace(began).unwrap_or(began);
+        let within = u64::try_from(before.elapsed().as_micros()).unwrap_or(u64::MAX);
+        seen.within_us.store(within, Ordering::Relaxed);
+    }
+
+    /// A look has failed. Whether that is news.
+    pub(super) fn failed(&self) -> bool {
+        self.seen.failures.fetch_add(1, Ordering::Relaxed);
+        !self.seen.failing.swap(true, Ordering::Relaxed)
+    }
+
+    /// So much is kept in the database for our next look.
+    pub(super) fn retains(&self, backlog: u64) {
+        self.seen.backlog.store(backlog, Ordering::Relaxed);
     }
 }
 
@@ -96,12 +181,29 @@ impl<'a> Note<'a> {
 }
 
 impl Inner {
-    /// Waits for something that others wrote; `None` if no table notes it.
-    pub(super) async fn outside(&self) -> Option<Outside> {
-        let rows = self.rows.as_ref()?;
-        if rows.tables.iter().all(|table| table.mapping.version == VersionMode::None) {
-            return None;
+    /// The mapped tables.
+    pub(super) fn tables(&self) -> &[Table] {
+        self.rows.as_ref().map_or(&[], |rows| &rows.tables)
+    }
+
+    /// Whether triggers note what is written to some table.
+    pub(super) fn has_notes(&self) -> bool {
+        self.tables().iter().any(|table| table.mapping.version != VersionMode::None)
+    }
+
+    /// Waits for something that others wrote; `None` if nothing says so.
+    pub(super) async fn outside(self: &Arc<Self>) -> Option<Outside> {
+        match self.watch.by {
+            _ if self.tables().is_empty() => None,
+            OutsideBy::Off => None,
+            OutsideBy::Decoding => Some(self.decoded(&mut *self.watch.decoding.lock().await).await),
+            OutsideBy::Triggers | OutsideBy::Auto if self.has_notes() => Some(self.noted().await),
+            OutsideBy::Triggers | OutsideBy::Auto => None,
         }
+    }
+
+    /// Waits for something that triggers have noted.
+    async fn noted(&self) -> Outside {
         let mut last = self.watch.last.lock().await;
         loop {
             if last.snapshot.is_some() {
@@ -109,11 +211,12 @@ impl Inner {
             }
             match timeout(self.timeout, self.look(&mut last)).await.unwrap_or_else(|_| Err(self.no_answer())) {
                 Ok(Outside::Keys(keys)) if keys.is_empty() => {}
-                Ok(outside) => return Some(outside),
+                Ok(outside) => return outside,
                 Err(why) => {
+                    self.watch.failed();
                     if last.snapshot.take().is_some() {
                         tracing::warn!(why, "what others write to PostgreSQL can't be seen; the cache is dropped then");
-                        return Some(Outside::Everything);
+                        return Outside::Everything;
                     }
                     sleep(self.timeout).await;
                 }
@@ -122,7 +225,7 @@ impl Inner {
     }
 
     async fn look(&self, last: &mut Last) -> Result<Outside, String> {
-        let session = self.pool.reader().await?;
+        let (session, began) = (self.pool.reader().await?, Instant::now());
         let rows = session.client.query(sql::OUTSIDE, &[&last.snapshot]).await.map_err(|error| told(&error))?;
         let now: Option<String> = rows.first().map(|row| row.try_get(0)).transpose().map_err(|error| told(&error))?;
         let first = last.snapshot.is_none();
@@ -131,21 +234,25 @@ impl Inner {
         if last.looks >= REMOVE_EVERY {
             last.looks = 0;
             session.client.execute(sql::FORGET_OUTSIDE, &[&last.snapshot]).await.map_err(|error| told(&error))?;
+            let left = session.client.query_one(sql::COUNT_OUTSIDE, &[]).await.map_err(|error| told(&error))?;
+            self.watch.retains(u64::try_from(left.get::<_, i64>(0)).unwrap_or(0));
         }
-        if first {
-            return Ok(Outside::Everything);
-        }
-        let mut keys = Vec::new();
-        for row in &rows {
+        let outside = if first { Outside::Everything } else { self.noted_in(&rows)? };
+        self.watch.looked(began, told_keys(&outside));
+        Ok(outside)
+    }
+
+    fn noted_in(&self, rows: &[Row]) -> Result<Outside, String> {
+        let (mut keys, own) = (Vec::new(), self.watch.own());
+        for row in rows {
             let Some(note) = Note::of(row).map_err(|error| told(&error))? else { continue };
             if note.truncated {
                 return Ok(Outside::Everything);
             }
-            let tables = self.rows.iter().flat_map(|rows| &rows.tables);
-            for table in tables.filter(|mapped| mapped.name == note.table) {
+            for table in self.tables().iter().filter(|mapped| mapped.name == note.table) {
                 let named = note.keys.iter().filter_map(|key| table.mapping.pattern.join(key));
                 let named = named.map(|name| Key::new(0, name.as_bytes()));
-                keys.extend(named.filter(|key| !self.watch.was_ours(note.number, key)));
+                keys.extend(named.filter(|key| !own.was_ours(note.number, key)));
             }
         }
         keys.sort_unstable();

@@ -8,6 +8,7 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use forebay::store::figures::Connections;
 use futures_util::future::join;
 use tokio::sync::{Mutex as AsyncMutex, Semaphore, SemaphorePermit};
 use tokio_postgres::{Config, Error};
@@ -27,6 +28,9 @@ pub(super) struct Pool {
     readers: Vec<AsyncMutex<Option<Arc<Session>>>>,
     next_reader: AtomicUsize,
     writers: Semaphore,
+    writers_max: usize,
+    /// Commits that wait for one of them.
+    wanted: AtomicUsize,
     idle: Mutex<Vec<Session>>,
     next_name: AtomicU64,
     lost: Mutex<Vec<String>>,
@@ -50,6 +54,22 @@ pub(super) struct Writer<'a> {
     _permit: SemaphorePermit<'a>,
 }
 
+/// Somebody waits, until dropped.
+struct Wanted<'a>(&'a AtomicUsize);
+
+impl<'a> Wanted<'a> {
+    fn one(count: &'a AtomicUsize) -> Wanted<'a> {
+        count.fetch_add(1, Ordering::Relaxed);
+        Wanted(count)
+    }
+}
+
+impl Drop for Wanted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Pool {
     pub(super) fn new(config: Config, tls: Tls, identity: Arc<Identity>, plan: Plan) -> Pool {
         let Plan { readers, writers, prepared } = plan;
@@ -59,6 +79,8 @@ impl Pool {
             readers: (0..readers.max(1)).map(|_| AsyncMutex::new(None)).collect(),
             next_reader: AtomicUsize::new(0),
             writers: Semaphore::new(writers.max(1)),
+            writers_max: writers.max(1),
+            wanted: AtomicUsize::new(0),
             idle: Mutex::new(Vec::new()),
             next_name: AtomicU64::new(0),
             lost: Mutex::new(Vec::new()),
@@ -88,9 +110,15 @@ impl Pool {
         Ok(session.with(statements.map_err(|error| told(&error))?, own))
     }
 
-    /// A new connection under `name`, with nothing prepared.
-    pub(super) async fn connect_bare(&self, name: String) -> Result<Session, String> {
-        Session::connect(&self.config, self.tls.clone(), name).await.map_err(|error| told(&error))
+    /// A new connection under `name`, with nothing prepared, in place of an older one of that name.
+    pub(super) async fn connect_again(&self, name: String) -> Result<Session, String> {
+        let connected = Session::connect(&self.config, self.tls.clone(), name).await;
+        let session = connected.map_err(|error| told(&error))?;
+        // The old one's backend may not have noticed yet.
+        let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() \
+            AND usename = current_user AND application_name = $1 AND pid <> pg_backend_pid()";
+        session.client.query_one(end, &[&session.name]).await.map_err(|error| told(&error))?;
+        Ok(session)
     }
 
     /// A shared connection for reads.
@@ -108,7 +136,10 @@ impl Pool {
 
     /// A connection of one's own.
     pub(super) async fn writer(&self) -> Result<Writer<'_>, String> {
-        let permit = self.writers.acquire().await.map_err(|error| error.to_string())?;
+        let permit = {
+            let _wanted = Wanted::one(&self.wanted);
+            self.writers.acquire().await.map_err(|error| error.to_string())?
+        };
         let idle = loop {
             match self.idle().pop() {
                 Some(session) if !session.is_good() => drop(session),
@@ -120,6 +151,20 @@ impl Pool {
             None => self.connect(sql::PREPARED.len()).await?,
         };
         Ok(Writer { pool: self, session: Some(session), idle_again: false, _permit: permit })
+    }
+
+    /// How many there are. A shared one that is being made counts as there.
+    pub(super) fn connections(&self) -> Connections {
+        let is_open = |slot: &&AsyncMutex<Option<Arc<Session>>>| {
+            slot.try_lock().map_or(true, |session| session.as_ref().is_some_and(|session| session.is_good()))
+        };
+        Connections {
+            readers: self.readers.iter().filter(is_open).count() as u64,
+            writing: self.writers_max.saturating_sub(self.writers.available_permits()) as u64,
+            idle: self.idle().iter().filter(|session| session.is_good()).count() as u64,
+            wanted: self.wanted.load(Ordering::Relaxed) as u64,
+            lost: self.lost().len() as u64,
+        }
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<Session>> {

@@ -6,10 +6,12 @@ use tokio_postgres::{Client, Error};
 
 use super::address::Address;
 use super::classify::told;
+use super::decoding::slot;
+use super::mapping::catalogue::Table;
 use super::mapping::rows::{self, Rows};
 use super::mapping::{Mapping, VersionMode, catalogue};
 use super::tls::Tls;
-use super::{OpenError, PostgresOptions, install, open};
+use super::{OpenError, OutsideBy, PostgresOptions, install, open};
 
 /// A connection for looking and preparing; the server may be in use by a forebay meanwhile.
 async fn connect(options: &PostgresOptions) -> Result<super::session::Session, OpenError> {
@@ -37,11 +39,11 @@ pub async fn check(options: &PostgresOptions) -> Result<Checked, OpenError> {
     let session = connect(options).await?;
     let client = &session.client;
     let address = &options.address;
-    let looked = look(client, address, &options.mappings).await;
+    let looked = look(client, address, options).await;
     looked.map_err(|error| failed(address, &error))
 }
 
-async fn look(client: &Client, address: &Address, mappings: &[Mapping]) -> Result<Checked, Error> {
+async fn look(client: &Client, address: &Address, options: &PostgresOptions) -> Result<Checked, Error> {
     let (mut notes, mut problems) = (Vec::new(), Vec::new());
     let version: String = client.query_one("SELECT current_setting('server_version')", &[]).await?.get(0);
     notes.push(format!("{} is PostgreSQL {version}", address.place()));
@@ -68,27 +70,69 @@ async fn look(client: &Client, address: &Address, mappings: &[Mapping]) -> Resul
                 .into(),
         ),
     }
-    match rows::look_up(client, mappings).await? {
+    match rows::look_up(client, &options.mappings).await? {
         Ok(Rows { tables, .. }) => {
+            let (seen, lines) = watching(client, options.outside, &tables, &mut problems).await?;
             for table in &tables {
-                let read_only =
-                    table.fields.iter().filter(|column| !column.writable).map(|column| column.name.as_str());
-                let read_only: Vec<&str> = read_only.collect();
-                let columns = table.fields.len();
-                notes.push(format!(
-                    "{}: {columns} fields, read-only: {}; other writers are {}",
-                    table.mapping,
-                    if read_only.is_empty() { "none".to_owned() } else { read_only.join(", ") },
-                    match table.mapping.version {
-                        VersionMode::None | VersionMode::Auto => "noticed at commit only",
-                        VersionMode::Column | VersionMode::Side => "seen",
-                    }
-                ));
+                notes.push(of_table(table, seen));
             }
+            notes.extend(lines);
         }
         Err(lines) => problems.extend(lines),
     }
     Ok(Checked { notes, problems })
+}
+
+/// What is said of a mapped table; `seen` is how what others write is.
+fn of_table(table: &Table, seen: OutsideBy) -> String {
+    let read_only = table.fields.iter().filter(|column| !column.writable).map(|column| column.name.as_str());
+    let read_only: Vec<&str> = read_only.collect();
+    let has_triggers = matches!(table.mapping.version, VersionMode::Column | VersionMode::Side);
+    format!(
+        "{}: {} fields, read-only: {}; other writers are {}",
+        table.mapping,
+        table.fields.len(),
+        if read_only.is_empty() { "none".to_owned() } else { read_only.join(", ") },
+        match seen {
+            OutsideBy::Decoding => "seen by decoding",
+            OutsideBy::Triggers | OutsideBy::Auto if has_triggers => "seen",
+            _ => "noticed at commit only",
+        }
+    )
+}
+
+/// How what others write would be seen, what is worth knowing of it, and what stands in its way.
+async fn watching(
+    client: &Client,
+    wanted: OutsideBy,
+    tables: &[Table],
+    problems: &mut Vec<String>,
+) -> Result<(OutsideBy, Vec<String>), Error> {
+    if tables.is_empty() || matches!(wanted, OutsideBy::Triggers | OutsideBy::Off) {
+        return Ok((wanted, Vec::new()));
+    }
+    let (hard, unclear) = (slot::problems(client, tables).await?, slot::unclear(client, tables).await?);
+    Ok(match (wanted, hard.is_empty(), unclear.is_empty()) {
+        (OutsideBy::Auto, true, true) => (OutsideBy::Decoding, slot::notes(client).await?),
+        (OutsideBy::Auto, ..) => {
+            let why = hard.iter().chain(&unclear).map(|line| format!("not decoded: {line}"));
+            (OutsideBy::Triggers, why.collect())
+        }
+        _ => {
+            let notes = if hard.is_empty() { slot::notes(client).await? } else { Vec::new() };
+            problems.extend(hard.into_iter().chain(unclear).map(|line| format!("--outside decoding: {line}")));
+            (OutsideBy::Decoding, notes)
+        }
+    })
+}
+
+/// Drops the replication slot, for which the server keeps its log. Whether it was there.
+pub async fn drop_slot(options: &PostgresOptions) -> Result<bool, OpenError> {
+    let session = connect(options).await?;
+    // A forebay that serves would make it again.
+    open::lock(&session.client, &options.address).await?;
+    let place = options.address.place();
+    slot::remove(&session.client).await.map_err(|why| OpenError::Failed { place, why })
 }
 
 /// The statements that make the database ready for these mappings; nothing is run.

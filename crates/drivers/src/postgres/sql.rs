@@ -226,3 +226,9 @@ FROM (SELECT pg_current_snapshot() AS snapshot) s LEFT JOIN forebay.changes c
 
 /// Removes notes that the snapshot `$1` has seen, and all after it.
 pub(super) const FORGET_OUTSIDE: &str = "DELETE FROM forebay.changes WHERE x < pg_snapshot_xmin($1::text::pg_snapshot)";
+
+/// Notes that are kept.
+pub(super) const COUNT_OUTSIDE: &str = "SELECT count(*) FROM forebay.changes";
+
+/// Removes all notes but the newest, where none is read.
+pub(super) const FORGET_NOTES: &str = "DELETE FROM forebay.changes WHERE x < pg_snapshot_xmin(pg_current_snapshot())";

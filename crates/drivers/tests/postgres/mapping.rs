@@ -88,7 +88,7 @@ pub fn commit_of(mint: &Mint, writes: &[(&str, Vec<Change>)], checks: &[(&str, V
 }
 
 /// Commits and answers what the rows are then.
-fn commit(store: &Postgres, mint: &Mint, writes: &[(&str, Vec<Change>)]) -> Vec<Read> {
+pub fn commit(store: &Postgres, mint: &Mint, writes: &[(&str, Vec<Change>)]) -> Vec<Read> {
     match block_on(store.commit(&[commit_of(mint, writes, &[])])).remove(0) {
         CommitOutcome::Committed(changed) => {
             assert_eq!(changed.len(), writes.len(), "all rows are told");
@@ -242,7 +242,7 @@ fn others_write_too() {
 }
 
 /// What the store says that others have written, up to the key that is waited for.
-fn until_told(store: &Postgres, name: &str) -> Vec<Key> {
+pub fn until_told(store: &Postgres, name: &str) -> Vec<Key> {
     let mut told = Vec::new();
     while !told.contains(&key(name)) {
         match block_on(store.outside()) {

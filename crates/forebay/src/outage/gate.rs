@@ -39,7 +39,9 @@ use crate::error::Unavailable;
 use crate::key::{Key, KeyRef};
 use crate::read::Read;
 use crate::runtime::Runtime;
+use crate::store::figures::StoreFigures;
 use crate::store::{Caps, Commit, CommitOutcome, GivenId, Outside, ReadError, Resolved, Store};
+use crate::tier::Tier;
 use crate::value::Value;
 use crate::version::{TxnId, Version};
 
@@ -100,13 +102,13 @@ impl Default for GateSettings {
 }
 
 /// What a gate is made of.
-pub struct GateOptions {
+pub struct GateOptions<T = Journal> {
     /// Clock, timers, tasks.
     pub runtime: Runtime,
     /// The store.
     pub store: Arc<dyn Store>,
-    /// Where what is buffered is safe.
-    pub journal: Journal,
+    /// Where what is buffered is safe: the journal, or another tier.
+    pub journal: T,
     /// What it held.
     pub found: Found,
     /// How the gate behaves.
@@ -155,7 +157,9 @@ pub struct Gate {
 pub(super) struct Inner {
     pub(super) runtime: Runtime,
     pub(super) store: Arc<dyn Store>,
-    pub(super) journal: Journal,
+    pub(super) journal: Arc<dyn Tier>,
+    /// What it may have lost, oldest first.
+    losses: Vec<Loss>,
     pub(super) settings: GateSettings,
     mapping: String,
     /// The newest version that an earlier process is known to have given out.
@@ -167,7 +171,7 @@ pub(super) struct Inner {
 
 impl Gate {
     /// Puts a gate before a store. What the journal holds is carried over from now on.
-    pub fn open(options: GateOptions) -> Result<Gate, OpenError> {
+    pub fn open<T: Tier>(options: GateOptions<T>) -> Result<Gate, OpenError> {
         let GateOptions { runtime, store, journal, found, settings, mapping, opens_late } = options;
         let mut buffer = Buffer::new(settings.bytes_max, store.caps(), found.next_number);
         let mut newest = Version { incarnation: incarnation_of(&found.description), sequence: 0 };
@@ -179,14 +183,25 @@ impl Gate {
         }
         store.keep_ids_from(buffer.oldest_id());
         let mut state = State::new(buffer, settings.breaker, store.incarnation());
-        state.tickets = Tickets::new(found.losses, found.next_number);
+        state.tickets = Tickets::new(found.losses.clone(), found.next_number);
         (state.opens_late, state.write_back) = (opens_late, settings.write_back_ms.is_some());
         if opens_late {
             state.writes.trip("it could not be reached at the start");
             state.reads.trip("it could not be reached at the start");
         }
         let (state, outside) = (Mutex::new(state), AsyncMutex::new(None));
-        let inner = Arc::new(Inner { runtime, store, journal, settings, mapping, newest, state, outside });
+        let journal: Arc<dyn Tier> = Arc::new(journal);
+        let inner = Arc::new(Inner {
+            runtime,
+            store,
+            journal,
+            losses: found.losses,
+            settings,
+            mapping,
+            newest,
+            state,
+            outside,
+        });
         inner.settle(&mut inner.state());
         if !opens_late {
             inner.describe();
@@ -316,7 +331,7 @@ impl Inner {
             oldest_ms: state.buffer.oldest_ms(),
             why: state.writes.why().to_owned(),
             suspended: state.suspended.clone(),
-            losses: self.journal.losses(),
+            losses: self.losses.clone(),
             counts: state.counts,
             outage,
         }
@@ -428,6 +443,10 @@ impl Store for Gate {
 
     fn beside(&self, key: &Key) -> Vec<Key> {
         self.inner.store.beside(key)
+    }
+
+    fn figures(&self) -> Option<StoreFigures> {
+        self.inner.store.figures()
     }
 
     fn text_of(&self, key: KeyRef<'_>, value: &Value) -> Option<Vec<u8>> {

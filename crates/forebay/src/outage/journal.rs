@@ -4,7 +4,7 @@
 //! * `codec`: the binary form of records.
 //! * `frame`: how they stand in the file; how a torn tail is told from damage.
 //! * `index`: which of them still mean something.
-//! * `scan`: reading it. `log`: the file itself.
+//! * `scan`: reading it. `log`: the file itself. `tier`: its face to the gate.
 //!
 //! **Groups.** [`Journal::append`] takes a record's place in the order at once. One task at a time takes what waits,
 //! writes it with one write and, as durability says, one sync, and answers.
@@ -32,26 +32,24 @@ mod frame;
 mod index;
 mod log;
 mod scan;
+mod tier;
 
 use std::collections::VecDeque;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::{Context, Poll};
 
 use futures_channel::oneshot;
 
-pub use self::error::{AppendError, OpenError};
+pub use self::error::OpenError;
+pub(super) use self::tier::entry;
+pub use crate::tier::{AppendError, RECORD_BYTES_MAX};
 
-use self::codec::Effect;
 use self::index::Live;
 use self::log::{Log, Opened, Work};
 use super::disk::{DiskFile, Folder};
 use super::record::{Description, Epoch, Loss, Pending, Record};
 use crate::runtime::Runtime;
 use crate::store::embedded::Durability;
-
-/// Bytes that one record takes at most.
-pub const RECORD_BYTES_MAX: usize = 64 << 20;
+use crate::tier::{Appending, Tier};
 
 /// Transactions pending at most.
 pub const PENDING_MAX: usize = 1 << 22;
@@ -115,20 +113,24 @@ pub struct Torn {
 }
 
 /// Reads pending transactions, one at a time, as they were when the journal was opened.
-pub struct PendingRecords {
-    file: Option<Arc<dyn DiskFile>>,
-    name: String,
-    marker: u64,
-    live: std::vec::IntoIter<Live>,
+pub struct PendingRecords(Source);
+
+enum Source {
+    File { file: Option<Arc<dyn DiskFile>>, name: String, marker: u64, live: std::vec::IntoIter<Live> },
+    Bodies(std::vec::IntoIter<Vec<Vec<u8>>>),
 }
 
 impl Iterator for PendingRecords {
     type Item = Result<Pending, OpenError>;
 
     fn next(&mut self) -> Option<Result<Pending, OpenError>> {
-        let file = self.file.as_deref()?;
-        let live = self.live.next()?;
-        Some(scan::read_live(file, &self.name, self.marker, &live))
+        match &mut self.0 {
+            Source::File { file, name, marker, live } => {
+                let file = file.as_deref()?;
+                Some(scan::read_live(file, name, *marker, &live.next()?))
+            }
+            Source::Bodies(bodies) => Some(tier::read_bodies(&bodies.next()?)),
+        }
     }
 }
 
@@ -181,22 +183,6 @@ struct Waiting {
 }
 
 type Answer = oneshot::Sender<Result<(), AppendError>>;
-
-/// A record on its way to the disk. It gets there whether this is waited for or not.
-pub struct Appending(Result<oneshot::Receiver<Result<(), AppendError>>, AppendError>);
-
-impl Future for Appending {
-    type Output = Result<(), AppendError>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut self.0 {
-            Ok(receiver) => Pin::new(receiver).poll(context).map(|answer| {
-                answer.unwrap_or_else(|_| Err(AppendError::Unknown { why: "its runtime has ended".to_owned() }))
-            }),
-            Err(error) => Poll::Ready(Err(error.clone())),
-        }
-    }
-}
 
 impl Journal {
     /// Opens the journal in `folder`, or makes it. Blocks while it reads the file through once; what is pending is
@@ -258,22 +244,10 @@ impl Journal {
     /// Appends `record`, behind all for which this was called before. The answer is done when the record is as safe as
     /// durability wants; all that wait share one sync.
     pub fn append(&self, record: Record) -> Appending {
-        let (adds, names) = match &record {
-            Record::Buffered(_) => (true, 1),
-            Record::Applied(numbers) | Record::Merged { from: numbers, .. } => (false, numbers.len()),
-            _ => (false, 1),
-        };
-        if names > NUMBERS_MAX {
-            let why = format!("it names {names} transactions, {NUMBERS_MAX} are allowed");
-            return Appending(Err(AppendError::Misplaced(why)));
+        match tier::entry(&record) {
+            Ok(entry) => Tier::append(self, entry),
+            Err(error) => Appending::ready(Err(error)),
         }
-        let body = codec::encode_record(&record);
-        if body.len() > RECORD_BYTES_MAX {
-            return Appending(Err(AppendError::TooLarge { bytes: body.len() as u64 }));
-        }
-        // Merging frees more than it takes, so it is never for want of room that it can't be done.
-        let room = if adds { body.len() as u64 } else { 0 };
-        self.0.ask(Work::Append { effect: Effect::of(&record), body }, room)
     }
 
     /// Reads a pending transaction back; none if it is not pending.
@@ -331,7 +305,7 @@ impl Shared {
         let (answer, answered) = oneshot::channel();
         let mut front = self.front();
         if let Err(refused) = front.admits(bytes, room, self.bytes_max) {
-            return Appending(Err(refused));
+            return Appending::ready(Err(refused));
         }
         front.waiting_bytes += bytes;
         front.waiting.push_back(Waiting { work, answer });
@@ -339,7 +313,7 @@ impl Shared {
             drop(front);
             self.runtime.spawn(Arc::clone(self).work());
         }
-        Appending(Ok(answered))
+        Appending::answered(answered)
     }
 
     /// Does what waits, group after group, until nothing does.
@@ -428,6 +402,13 @@ pub fn file_of(bodies: &[&[u8]]) -> Vec<u8> {
 #[doc(hidden)]
 pub fn body_of(record: &Record) -> Vec<u8> {
     codec::encode_record(record)
+}
+
+/// What a tier is given for `record`.
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub fn entry_of(record: &Record) -> Result<crate::tier::Entry, AppendError> {
+    tier::entry(record)
 }
 
 fn stat(log: &Log, bytes_max: u64) -> JournalStat {

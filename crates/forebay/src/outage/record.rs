@@ -7,6 +7,7 @@ use crate::change::Change;
 use crate::key::Key;
 use crate::read::Read;
 use crate::store::{Commit, GivenId, Priority, Store, Write};
+pub use crate::tier::Description;
 use crate::version::{TxnId, Version};
 
 /// 128 random bits that tell one journal's life from another's: a new one begins with a new journal, and whenever
@@ -112,15 +113,6 @@ pub struct Pending {
     pub buffered: Buffered,
     /// What it waits for.
     pub standing: Standing,
-}
-
-/// What the numbers of changes in a journal mean: pending ones are applied under this mapping.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Description {
-    /// The mapping as it was written by the operator.
-    pub mapping: String,
-    /// The catalogue of the store as it was seen.
-    pub catalogue: String,
 }
 
 /// Acknowledged transactions that may be lost: a power failure took what was not synced.

@@ -189,7 +189,7 @@ impl Inner {
     fn set_aside(&self, state: &mut State, number: u64, why: String) {
         tracing::error!(number, why, "a buffered transaction is refused; CACHE QUARANTINE shows it");
         state.counts.quarantined += 1;
-        drop(self.journal.append(Record::Quarantined { number, reason: why.clone() }));
+        drop(self.note(&Record::Quarantined { number, reason: why.clone() }));
         state.buffer.quarantine(number, why);
         state.tickets.wake(number);
     }
@@ -228,12 +228,12 @@ impl Inner {
         let noted = {
             let mut state = self.state();
             for (number, key, read) in state.buffer.heads(batch, changed) {
-                drop(self.journal.append(Record::Known { number, key, read }));
+                drop(self.note(&Record::Known { number, key, read }));
             }
             // Of several lanes their numbers need not rise.
             let mut numbers = batch.numbers[..changed.len()].to_vec();
             numbers.sort_unstable();
-            self.journal.append(Record::Applied(numbers))
+            self.note(&Record::Applied(numbers))
         };
         noted.await?;
         self.journal.flush().await

@@ -19,6 +19,10 @@ macro_rules! figures_of_inner {
             self.inner.memory_bytes()
         }
 
+        fn figures(&self) -> Option<$crate::store::figures::StoreFigures> {
+            self.inner.figures()
+        }
+
         fn lane(&self, key: &$crate::key::Key) -> Option<u32> {
             self.inner.lane(key)
         }

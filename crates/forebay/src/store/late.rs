@@ -7,6 +7,7 @@ use futures_channel::oneshot;
 use futures_util::future::BoxFuture;
 use futures_util::lock::Mutex as AsyncMutex;
 
+use super::figures::StoreFigures;
 use super::{Caps, Commit, CommitOutcome, GivenId, Outside, Read, ReadError, Resolved, Store};
 use crate::change::Change;
 use crate::error::Unavailable;
@@ -173,6 +174,10 @@ impl Store for Late {
         if let Some(store) = self.opened.get() {
             store.keep_ids_from(oldest);
         }
+    }
+
+    fn figures(&self) -> Option<StoreFigures> {
+        self.opened.get().and_then(|store| store.figures())
     }
 
     fn memory_bytes(&self) -> usize {

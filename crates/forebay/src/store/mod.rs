@@ -10,6 +10,7 @@ mod forward;
 pub mod delayed;
 pub mod embedded;
 pub mod faulty;
+pub mod figures;
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 pub mod forgetful;
@@ -342,6 +343,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// Bytes of memory that the store may hold for itself (page cache), to be counted in the cache's budget.
     fn memory_bytes(&self) -> usize;
+
+    /// What operators want to know of it, if it is a database of its own.
+    fn figures(&self) -> Option<figures::StoreFigures> {
+        None
+    }
 
     /// Which of `checks` have another version by now, all compared at one moment. For stores that others write to.
     fn check<'a>(&'a self, checks: &'a [(Key, Version)]) -> BoxFuture<'a, Result<Vec<Key>, ReadError>> {

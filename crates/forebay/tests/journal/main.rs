@@ -3,11 +3,13 @@
 //! * `crashes`: what is left is a prefix; what was acknowledged is in it, or reported as lost.
 //! * `damage`: bits that flip, files that are cut.
 //! * `faces`: limits, groups, rewriting, the file system's own folder.
+//! * `tiers`: what is not a journal and keeps the same.
 
 mod crashes;
 mod damage;
 mod faces;
 mod naive;
+mod tiers;
 
 use std::sync::{Arc, Mutex};
 

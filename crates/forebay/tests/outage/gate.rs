@@ -9,14 +9,15 @@ use forebay::mutation::{self, Fault};
 use forebay::outage::lanes::HASH_LANES;
 use forebay::outage::lossy::Lossy;
 use forebay::outage::{
-    BreakerSettings, Description, Gate, GateOptions, GateSettings, Journal, JournalOptions, Mode, TicketState,
+    BreakerSettings, Description, Found, Gate, GateOptions, GateSettings, Journal, JournalOptions, Mode, TicketState,
 };
 use forebay::runtime::Runtime;
 use forebay::runtime::simulated::{Ended, Simulation};
+use forebay::store;
 use forebay::store::embedded::Durability;
 use forebay::store::faulty::{Faults, Faulty};
-use forebay::store::memory::Memory;
 use forebay::store::{Caps, Commit, CommitOutcome, Outside, Priority, ReadError, Store, Write};
+use forebay::tier::memory::Memory;
 use forebay::value::Blob;
 use forebay::{Change, Key, Read, TxnId, Value, Version};
 use futures_util::future::BoxFuture;
@@ -66,7 +67,7 @@ impl Store for Database {
 }
 
 fn open(runtime: &Runtime, owned: bool, change: impl FnOnce(&mut GateSettings)) -> (Arc<Database>, Gate) {
-    let inner = Faulty::new(runtime.clone(), Arc::new(Memory::new()), Faults::default(), 1);
+    let inner = Faulty::new(runtime.clone(), Arc::new(store::memory::Memory::new()), Faults::default(), 1);
     let database = Arc::new(Database { inner, incarnation: AtomicU64::new(1), owned });
     let description = Description { mapping: String::new(), catalogue: String::new() };
     let options = JournalOptions { durability: Durability::Always, bytes_max: 1 << 20, description };
@@ -243,6 +244,44 @@ fn documents_of_one_row_keep_their_order() {
         assert!(matches!(commit(&gate, change(4, "list:x", push)).await, CommitOutcome::Buffered(_)));
         assert_eq!((gate.state().counts.merged, gate.state().amount.transactions), (1, 3));
         gate.validate();
+    });
+}
+
+/// A gate over another tier than the journal: what it has acknowledged is there for the one that takes it over, and
+/// what the first tries to keep from then on is refused.
+#[test]
+fn what_is_buffered_may_lie_in_another_tier() {
+    simulated(|runtime| async move {
+        let memory = Memory::new(1 << 20);
+        let database = Arc::new(Database {
+            inner: Faulty::new(runtime.clone(), Arc::new(store::memory::Memory::new()), Faults::default(), 1),
+            incarnation: AtomicU64::new(1),
+            owned: true,
+        });
+        let open = || {
+            let (journal, kept) = memory.open(Description::default());
+            let breaker = BreakerSettings { failures_to_open: 1, successes_to_close: 1, pause_ms: 5, pause_ms_max: 20 };
+            let settings = GateSettings { breaker, ..GateSettings::default() };
+            let (runtime, store, found) = (runtime.clone(), database.clone(), Found::in_tier(kept));
+            let (mapping, opens_late) = (String::new(), false);
+            Gate::open(GateOptions { runtime, store, journal, found, settings, mapping, opens_late }).expect("it opens")
+        };
+        let first = open();
+        database.inner.set_down(true);
+        for (sequence, name) in [(1, "a"), (2, "b"), (3, "a")] {
+            assert!(matches!(commit(&first, put(sequence, name)).await, CommitOutcome::Buffered(_)));
+        }
+        let second = open();
+        assert_eq!(second.state().amount.transactions, 2, "two became one");
+        assert!(matches!(commit(&first, put(4, "c")).await, CommitOutcome::Unavailable(_)));
+        let key = [Key::new(0, b"a")];
+        assert_eq!(second.get(&key).await.expect("it is kept").remove(0).value, Some(Value::bytes(*b"3")));
+        drop(first);
+        database.inner.set_down(false);
+        runtime.sleep(Duration::from_secs(5)).await;
+        assert_eq!((second.state().mode, second.state().amount.transactions), (Mode::Normal, 0));
+        assert_eq!(database.get(&key).await.expect("it is up").remove(0).value, Some(Value::bytes(*b"3")));
+        assert!(memory.open(Description::default()).1.entries.is_empty(), "what was applied is not kept");
     });
 }
 

@@ -96,7 +96,7 @@ impl Model {
     }
 
     /// The same without merging states, up to so many steps.
-    pub fn as_tree(self, steps_max: usize) -> Model {
+    pub fn unmerged(self, steps_max: usize) -> Model {
         Model { tree: Some(steps_max), ..self }
     }
 

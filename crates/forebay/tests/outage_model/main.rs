@@ -249,7 +249,7 @@ fn merging_states_leaves_nothing_out() {
     ];
     let steps_max = if nightly() { TREE_STEPS_NIGHTLY } else { TREE_STEPS };
     for setup in setups {
-        let (tree, merged) = (Model::new(setup).as_tree(steps_max).explore(), Model::new(setup).explore());
+        let (tree, merged) = (Model::new(setup).unmerged(steps_max).explore(), Model::new(setup).explore());
         eprintln!("{tree}, {} of them different; merged: {merged}", tree.prints.len());
         assert!(tree.prints.is_subset(&merged.prints));
         assert!(tree.states > 2 * tree.prints.len(), "hardly any state is reached twice");

@@ -381,7 +381,7 @@ impl World {
                 self.database.set_up(false);
             }
             Event::ComesUp => self.database.set_up(true),
-            Event::FromBackup => self.from_backup(),
+            Event::FromBackup => self.restore(),
             Event::WrittenOutside => {
                 self.spent.outside += 1;
                 self.database.write_outside(&children(), OUTSIDE.as_bytes());
@@ -417,7 +417,7 @@ impl World {
     }
 
     /// Notes what is pending: it must not be carried over before the operator says so.
-    fn from_backup(&mut self) {
+    fn restore(&mut self) {
         self.spent.backups += 1;
         self.database.reopen();
         self.database.end_sessions();

@@ -97,6 +97,12 @@ fn stats(session: &mut Session, _: Frame<'_>) -> Reply {
         number("fills_ended", stats.fills_ended),
         number("followers", stats.followers),
     ];
+    if let Some(outside) = engine.store().figures().and_then(|figures| figures.outside) {
+        figures.push((text("outside_by"), text(outside.by)));
+        figures.push(number("outside_documents", outside.keys));
+        figures.push(number("outside_within_us", outside.within_us));
+        figures.push(number("outside_backlog", outside.backlog));
+    }
     let learned = engine.cache().learned(LEARNED_LINES_MAX);
     if !learned.is_empty() {
         let line = |(name, value): (String, String)| (text(name), text(value));

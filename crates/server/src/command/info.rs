@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use forebay::key::SPACES;
+use forebay::store::figures::OUTCOMES;
 use forebay_protocol::{Frame, Reply};
 use futures_util::future::BoxFuture;
 
@@ -36,6 +37,7 @@ const SECTIONS: &[Section] = &[
     ("CPU", true, cpu),
     ("Forebay", true, forebay),
     ("Outage", true, outage),
+    ("Database", true, database),
     ("Commandstats", false, commands),
     ("Cluster", true, |_, lines| lines.add("cluster_enabled", 0)),
     ("Keyspace", true, |_, _| {}),
@@ -209,6 +211,26 @@ fn outage(view: &View<'_>, lines: &mut Lines) {
     lines.add("outage_buffered_total", state.counts.buffered);
     lines.add("outage_applied_total", state.counts.applied);
     lines.add("outage_conflicts_total", state.counts.conflicts);
+}
+
+/// Of the database behind, if there is one; counts since it was opened.
+fn database(view: &View<'_>, lines: &mut Lines) {
+    let Some(figures) = &view.store else { return };
+    let connections = &figures.connections;
+    lines.add("database_connections", connections.readers + connections.writing + connections.idle);
+    lines.add("database_connections_wanted", connections.wanted);
+    lines.add("database_connections_lost", connections.lost);
+    lines.add("database_commits_on_their_way", figures.commits_on_their_way);
+    for (outcome, count) in OUTCOMES.iter().zip(figures.commits) {
+        lines.add(&format!("database_commits_{outcome}"), count);
+    }
+    let Some(outside) = &figures.outside else { return };
+    lines.add("outside_by", outside.by);
+    lines.add("outside_looks", outside.looks);
+    lines.add("outside_failures", outside.failures);
+    lines.add("outside_documents", outside.keys);
+    lines.add("outside_within_us", outside.within_us);
+    lines.add("outside_backlog", outside.backlog);
 }
 
 fn commands(view: &View<'_>, lines: &mut Lines) {

@@ -137,11 +137,12 @@ impl Mapping {
         self.pattern.join(values)
     }
 
-    /// The same with versions from elsewhere; `mode` if it does not say.
-    pub fn with_version(self, mode: Option<VersionMode>) -> Mapping {
+    /// The same with versions from elsewhere: from `mode` if that is said, else, if it does not say itself, from
+    /// `unsaid`.
+    pub fn with_version(self, mode: Option<VersionMode>, unsaid: VersionMode) -> Mapping {
         let version = match (mode, self.version) {
             (Some(mode), _) => mode,
-            (None, VersionMode::Auto) => VersionMode::Column,
+            (None, VersionMode::Auto) => unsaid,
             (None, given) => given,
         };
         Mapping { version, ..self }

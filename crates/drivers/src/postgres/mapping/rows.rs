@@ -28,6 +28,8 @@ pub(in crate::postgres) struct Rows {
     pub(in crate::postgres) tables: Vec<Table>,
     /// Some row is several documents.
     shared: bool,
+    /// What is written to them is decoded.
+    pub(in crate::postgres) decoded: bool,
 }
 
 /// A key as a row: which table, and the texts of its key columns.
@@ -318,7 +320,7 @@ impl Rows {
         for (table, rows) in written {
             statements.push(self.tables[*table].read_back(rows)?);
         }
-        if written.keys().any(|table| self.tables[*table].mapping.version != VersionMode::None) {
+        if self.decoded || written.keys().any(|table| self.tables[*table].mapping.version != VersionMode::None) {
             statements.push("SELECT '#' || pg_current_xact_id()::text".into());
         }
         Ok(statements.join(";\n"))
@@ -416,7 +418,7 @@ pub(in crate::postgres) async fn look_up(
     for ((table, joined), references) in tables.iter_mut().zip(joined(&oids, &keys)).zip(references) {
         (table.joined, table.references) = (joined, references);
     }
-    Ok(if wrong.is_empty() { Ok(Rows { tables, shared }) } else { Err(wrong) })
+    Ok(if wrong.is_empty() { Ok(Rows { tables, shared, decoded: false }) } else { Err(wrong) })
 }
 
 impl Table {

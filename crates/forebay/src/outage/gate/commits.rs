@@ -7,13 +7,15 @@ use futures_util::future::{Either, join_all, select};
 
 use super::Inner;
 use crate::mutation::{self, Fault};
-use crate::outage::journal::AppendError;
+use crate::outage::journal::{self, AppendError};
 use crate::outage::lanes::Ties;
 use crate::outage::mode::Mode;
 use crate::outage::pending::Merged;
+use crate::outage::record::Record;
 use crate::outage::state::{State, due_in};
 use crate::read::Read;
 use crate::store::{Buffering, Commit, CommitOutcome, Priority};
+use crate::tier::Appending;
 
 /// With so many transactions left in its lanes, a write waits for the drain instead of queueing behind it.
 const WAIT_BELOW: usize = 64;
@@ -148,7 +150,7 @@ impl Inner {
                 // Under the lock: where the tables become known now, all that is buffered is tied anew under it.
                 match state.buffer.take(commit, self.ties(commit), unknown(at), merge, now_ms) {
                     // Under the lock: the journal has them in the order of their numbers.
-                    Ok((number, record)) => taken.push((at, number, self.journal.append(record))),
+                    Ok((number, record)) => taken.push((at, number, self.note(&record))),
                     Err(full) => {
                         state.counts.full += 1;
                         let why = format!(
@@ -228,5 +230,13 @@ impl Inner {
             Mode::Failed => self.away(state, what).0,
             _ => format!("{what}, and what is buffered goes first"),
         })
+    }
+
+    /// Has the journal keep `record`, behind all before.
+    pub(in crate::outage) fn note(&self, record: &Record) -> Appending {
+        match journal::entry(record) {
+            Ok(entry) => self.journal.append(entry),
+            Err(error) => Appending::ready(Err(error)),
+        }
     }
 }

@@ -24,7 +24,7 @@ impl Gate {
                 continue;
             }
             tried += 1;
-            let (inner, noted) = (self.inner.clone(), self.inner.journal.append(Record::Retried { number }));
+            let (inner, noted) = (self.inner.clone(), self.inner.note(&Record::Retried { number }));
             self.inner.runtime.spawn(async move {
                 let noted = match noted.await {
                     Ok(()) => inner.journal.flush().await,
@@ -62,7 +62,7 @@ impl Inner {
             if !quarantined || !state.decided.insert(number) {
                 return Ok(false);
             }
-            self.journal.append(Record::Dropped { number, reason: reason.to_owned() })
+            self.note(&Record::Dropped { number, reason: reason.to_owned() })
         };
         // Before anything is written in its place: a restart must not bring it back.
         let noted = match noted.await {

@@ -14,6 +14,7 @@ use crate::key::{KEY_BYTES_MAX, Key, SPACES};
 use crate::outage::record::{Buffered, Description, Epoch, Loss, Record, Written};
 use crate::read::Read;
 use crate::store::GivenId;
+use crate::tier::Effect;
 use crate::value::codec::{CODEC_VERSION, CodecError, Reader, decode_value, encode_value, write_number, write_string};
 use crate::version::{TxnId, Version};
 
@@ -64,28 +65,15 @@ pub(super) struct Header {
 }
 
 /// What a record does to the set of pending transactions, without its content.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Effect {
-    Added(u64),
-    Gone(Vec<u64>),
-    SetAside(u64),
-    Retried(u64),
-    Replaced { into: u64, from: Vec<u64> },
-    Known(u64),
-    Mark,
-}
-
-impl Effect {
-    pub(super) fn of(record: &Record) -> Effect {
-        match record {
-            Record::Buffered(buffered) => Effect::Added(buffered.number),
-            Record::Applied(numbers) => Effect::Gone(numbers.clone()),
-            Record::Quarantined { number, .. } => Effect::SetAside(*number),
-            Record::Retried { number } => Effect::Retried(*number),
-            Record::Dropped { number, .. } => Effect::Gone(vec![*number]),
-            Record::Merged { into, from } => Effect::Replaced { into: into.number, from: from.clone() },
-            Record::Known { number, .. } => Effect::Known(*number),
-        }
+pub(super) fn effect_of(record: &Record) -> Effect {
+    match record {
+        Record::Buffered(buffered) => Effect::Added(buffered.number),
+        Record::Applied(numbers) => Effect::Gone(numbers.clone()),
+        Record::Quarantined { number, .. } => Effect::SetAside(*number),
+        Record::Retried { number } => Effect::Retried(*number),
+        Record::Dropped { number, .. } => Effect::Gone(vec![*number]),
+        Record::Merged { into, from } => Effect::Replaced { into: into.number, from: from.clone() },
+        Record::Known { number, .. } => Effect::Known(*number),
     }
 }
 

@@ -1,8 +1,6 @@
-//! Why a journal can't be opened, and why a record is not in it.
+//! Why a journal can't be opened.
 
 use thiserror::Error;
-
-use super::RECORD_BYTES_MAX;
 
 /// Why a journal can't be opened or read.
 #[derive(Debug, Error)]
@@ -52,45 +50,4 @@ pub enum OpenError {
         /// How many are allowed.
         records_max: usize,
     },
-}
-
-/// Why a record is not in the journal.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum AppendError {
-    /// No room. Surely not written.
-    #[error("the journal is full: {what} is at its limit of {limit}; wait for the store, or raise the limit")]
-    Full {
-        /// Which limit.
-        what: &'static str,
-        /// The limit itself.
-        limit: u64,
-    },
-    /// Too large a transaction. Surely not written.
-    #[error("a transaction of {bytes} bytes can't be buffered, the limit is {RECORD_BYTES_MAX}; make it smaller")]
-    TooLarge {
-        /// Its size.
-        bytes: u64,
-    },
-    /// The journal failed before. Surely not written.
-    #[error("the journal is closed: {why}; nothing is buffered until the disk is mended and forebay started anew")]
-    Closed {
-        /// What happened.
-        why: String,
-    },
-    /// The journal failed with this record on its way: the next start may find it, or not.
-    #[error("the journal failed: {why}; whether this transaction is in it will be known at the next start")]
-    Unknown {
-        /// What happened.
-        why: String,
-    },
-    /// A new file could not be written; the old one goes on, with what it says.
-    #[error("the journal could not be rewritten: {why}; make room on its disk and try again")]
-    NotRewritten {
-        /// What happened.
-        why: String,
-    },
-    /// The record does not fit those before it. Surely not written.
-    #[error("record out of place: {0}; this is an error of forebay, please report it")]
-    Misplaced(String),
 }

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::codec::Effect;
 use super::frame::Place;
+use crate::tier::Effect;
 
 /// The highest number; nobody counts that far.
 const NUMBER_MAX: u64 = u64::MAX >> 8;

@@ -3,16 +3,17 @@
 use std::io;
 use std::sync::Arc;
 
-use super::codec::{Effect, Header, Mark, alone, encode_mark};
+use super::codec::{Header, Mark, alone, encode_mark};
 use super::frame::{self, HEAD_BYTES, HEADER_BYTES_MAX, Place};
 use super::index::Index;
 use super::scan::{Scan, read_live, scan};
-use super::{AppendError, JournalOptions, LOSSES_MAX, OpenError, PendingRecords, Torn};
+use super::{AppendError, JournalOptions, LOSSES_MAX, OpenError, PendingRecords, Source, Torn};
 use crate::mutation::{self, Fault};
 use crate::outage::disk::{DiskFile, Folder};
 use crate::outage::record::{Description, Epoch, Loss, Pending};
 use crate::runtime::Runtime;
 use crate::store::embedded::{Durability, UNFLUSHED_BYTES_MAX};
+use crate::tier::Effect;
 
 const NAME: &str = "journal";
 /// The file that takes its place, while it is written.
@@ -394,7 +395,7 @@ impl Log {
     pub(super) fn pending(&self) -> PendingRecords {
         let live = self.index.iter().map(|(_, live)| live.clone()).collect::<Vec<_>>();
         let (name, marker) = (self.folder.show(NAME), self.header.marker);
-        PendingRecords { file: self.file.clone(), name, marker, live: live.into_iter() }
+        PendingRecords(Source::File { file: self.file.clone(), name, marker, live: live.into_iter() })
     }
 
     /// Reads one that is pending.

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use super::codec::{Effect, Entry, Header, Mark, decode_entry};
+use super::codec::{Entry, Header, Mark, decode_entry, effect_of};
 use super::frame::{self, Next, Place, Scanner};
 use super::index::{Index, Live};
 use super::{OpenError, PENDING_MAX};
 use crate::outage::disk::DiskFile;
 use crate::outage::record::{Loss, Pending, Record, Standing};
+use crate::tier::Effect;
 
 /// What reading a file through told.
 pub(super) struct Scan {
@@ -32,7 +33,7 @@ pub(super) fn scan(file: Arc<dyn DiskFile>, name: String) -> Result<Scan, OpenEr
                 let effect = match entry {
                     Entry::Record(record) => {
                         scan.mark = scan.mark.map(|(mark, _)| (mark, false));
-                        Effect::of(&record)
+                        effect_of(&record)
                     }
                     Entry::Mark(mark) => {
                         scan.mark = Some((mark, true));
@@ -87,26 +88,31 @@ pub(super) fn read_live(file: &dyn DiskFile, name: &str, marker: u64, live: &Liv
         };
         Err(OpenError::Damaged { file: name.to_owned(), offset: place.offset, why })
     };
-    let unexpected = |place: Place| OpenError::Damaged {
+    let records: Result<Vec<Record>, OpenError> = live.places().map(read).collect();
+    assembled(records?).ok_or_else(|| OpenError::Damaged {
         file: name.to_owned(),
-        offset: place.offset,
+        offset: live.place.offset,
         why: "another kind of record was expected".to_owned(),
+    })
+}
+
+/// What the records of one transaction say together: first what brought it in, then what was learned, last why it is
+/// in quarantine, if it is. None if they are others.
+pub(super) fn assembled(records: Vec<Record>) -> Option<Pending> {
+    let mut records = records.into_iter();
+    let (Record::Buffered(mut buffered) | Record::Merged { into: mut buffered, .. }) = records.next()? else {
+        return None;
     };
-    let mut buffered = match read(live.place)? {
-        Record::Buffered(buffered) | Record::Merged { into: buffered, .. } => buffered,
-        _ => return Err(unexpected(live.place)),
-    };
-    for place in live.known() {
-        let Record::Known { key, read, .. } = read(*place)? else { return Err(unexpected(*place)) };
-        buffered.known.retain(|(known, _)| *known != key);
-        buffered.known.push((key, read));
+    let mut standing = Standing::Waiting;
+    for record in records {
+        match record {
+            Record::Known { key, read, .. } => {
+                buffered.known.retain(|(known, _)| *known != key);
+                buffered.known.push((key, read));
+            }
+            Record::Quarantined { reason, .. } => standing = Standing::Quarantined(reason),
+            _ => return None,
+        }
     }
-    let standing = match live.quarantine() {
-        None => Standing::Waiting,
-        Some(place) => match read(place)? {
-            Record::Quarantined { reason, .. } => Standing::Quarantined(reason),
-            _ => return Err(unexpected(place)),
-        },
-    };
-    Ok(Pending { buffered, standing })
+    Some(Pending { buffered, standing })
 }

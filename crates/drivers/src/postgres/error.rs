@@ -1,0 +1,100 @@
+//! Why a database can't be opened.
+
+use thiserror::Error;
+
+/// A database that can't be opened.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// No connection.
+    #[error("can't reach PostgreSQL at {place}: {why}; start it, or check --store")]
+    Unreachable {
+        /// Host, port and database.
+        place: String,
+        /// What went wrong.
+        why: String,
+    },
+    /// Roots of certificates that can't be used.
+    #[error("can't use the root certificates {file}: {why}; give sslrootcert=FILE.pem in --store, or sslmode=disable")]
+    RootCertificates {
+        /// Which file.
+        file: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// An old server.
+    #[error("{place} is {server}; forebay needs PostgreSQL 13 or newer")]
+    TooOld {
+        /// Host, port and database.
+        place: String,
+        /// What it is.
+        server: String,
+    },
+    /// Another forebay serves it.
+    #[error(
+        "another forebay has {place} open since {since} (backend {pid}, from {from}); stop it first, or give another \
+         database"
+    )]
+    Taken {
+        /// Host, port and database.
+        place: String,
+        /// The backend that holds the lock.
+        pid: String,
+        /// Its client's address.
+        from: String,
+        /// When it began.
+        since: String,
+    },
+    /// A backend of an earlier forebay does not end.
+    #[error(
+        "backend {pid} of an earlier forebay, role {role}, is still at work in {place}; end it with SELECT \
+         pg_terminate_backend({pid})"
+    )]
+    Leftover {
+        /// Host, port and database.
+        place: String,
+        /// The backend.
+        pid: i32,
+        /// Its role.
+        role: String,
+    },
+    /// The role may not do what is needed.
+    #[error(
+        "forebay's own schema in {place} can't be used: {why}; have its owner run the output of `forebay store init \
+         --print`"
+    )]
+    Rights {
+        /// Host, port and database.
+        place: String,
+        /// What the server says.
+        why: String,
+    },
+    /// The schema is of another forebay.
+    #[error("forebay's schema in {place} has format {format}, this program has 1: use the forebay that made it")]
+    Format {
+        /// Host, port and database.
+        place: String,
+        /// What it has.
+        format: i32,
+    },
+    /// Mappings that don't fit the tables.
+    #[error("{}", .0.join("; "))]
+    Mapping(
+        /// What is wrong, one line each.
+        Vec<String>,
+    ),
+    /// What others write can't be decoded.
+    #[error("--outside decoding: {}", .0.join("; "))]
+    Outside(
+        /// What is in the way, one line each, with the fix.
+        Vec<String>,
+    ),
+    /// Something failed while it was opened.
+    #[error("can't open {place}: {why}; try again, or look at the server's log")]
+    Failed {
+        /// Host, port and database.
+        place: String,
+        /// What the server says.
+        why: String,
+    },
+}

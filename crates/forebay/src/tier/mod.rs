@@ -1,0 +1,140 @@
+//! Where buffered writes live until the store has them (TARDIS, section 2).
+//!
+//! A tier keeps entries in the order in which it is given them, as safe as it promises, and gives those that still mean
+//! something to whoever opens it next. It knows what an entry does to those before it ([`Effect`]), not what it says.
+//! It has one owner at a time: an owner that opens it ends the one before, whose entries are refused from then on, so
+//! that nobody who was paused or cut off writes behind a successor.
+//!
+//! * The journal (`outage/journal`) is the tier of one node: a file on its own disk; the lock on its folder is what
+//!   ends owners.
+//! * [`memory`]: nothing outlives the process. The smallest that keeps the contract.
+//!
+//! One in a store of values (Redis, memcached) would keep an entry under its number: `Added` is an add or a conditional
+//! put, `Known` an append, `Gone` a delete, each in one step with a look at the owner's lease. Who owns nothing
+//! (memcached may evict it, Redis may fail over to a copy that lacks it) must not answer that an entry is kept. Cached
+//! values are not behind this: they live in `cache`.
+
+mod error;
+pub mod memory;
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures_channel::oneshot;
+
+pub use self::error::AppendError;
+
+/// Bytes that one entry takes at most.
+pub const RECORD_BYTES_MAX: usize = 64 << 20;
+
+/// What an entry does to those before it. Numbers are the owner's: each names one thing that is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It is kept under this number, which is above all before.
+    Added(u64),
+    /// What is kept under these, if anything, is not needed any more.
+    Gone(Vec<u64>),
+    /// It says why this one is not to be used for now, in place of what said so before.
+    SetAside(u64),
+    /// That is not so any more.
+    Retried(u64),
+    /// It is kept in place of several.
+    Replaced {
+        /// Under this number: one of theirs, or above all before.
+        into: u64,
+        /// All of them are there.
+        from: Vec<u64>,
+    },
+    /// It belongs to what is kept under this number, if anything is.
+    Known(u64),
+    /// Nothing: it is the tier's own.
+    Mark,
+}
+
+/// What a tier keeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What it does.
+    pub effect: Effect,
+    /// What it says, for its owner alone.
+    pub body: Vec<u8>,
+}
+
+/// What the numbers of changes in a tier mean: pending ones are applied under this mapping.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Description {
+    /// The mapping as it was written by the operator.
+    pub mapping: String,
+    /// The catalogue of the store as it was seen.
+    pub catalogue: String,
+}
+
+/// What a tier held when it was opened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// What it means.
+    pub description: Description,
+    /// The number of the next that is added, at least.
+    pub next_number: u64,
+    /// In the order of their numbers: the bodies of each, first what added it, then what belongs to it.
+    pub entries: Vec<Vec<Vec<u8>>>,
+}
+
+/// Keeps entries for one owner.
+pub trait Tier: Send + Sync + 'static {
+    /// Keeps `entry` behind all that this was called for before. The answer is done when it is as safe as the tier
+    /// makes things; what is refused is surely not kept, unless the answer is [`AppendError::Unknown`].
+    fn append(&self, entry: Entry) -> Appending;
+
+    /// Says what it all means from now on; safe when done.
+    fn describe(&self, description: Description) -> Appending;
+
+    /// Makes all that was appended before as safe as the tier can.
+    fn flush(&self) -> Appending;
+
+    /// The same for the last time: what is appended later is refused.
+    fn close(&self) -> Appending;
+
+    /// Writes down what it is still to do, for tests that tell states apart.
+    #[cfg(feature = "testing")]
+    #[doc(hidden)]
+    fn print(&self, out: &mut dyn std::fmt::Write) -> std::fmt::Result {
+        let _ = out;
+        Ok(())
+    }
+}
+
+/// An entry on its way. It gets there whether this is waited for or not.
+pub struct Appending(Result<oneshot::Receiver<Result<(), AppendError>>, AppendError>);
+
+impl Appending {
+    /// Refused, or kept already.
+    pub fn ready(answer: Result<(), AppendError>) -> Appending {
+        match answer {
+            Ok(()) => {
+                let (sender, receiver) = oneshot::channel();
+                let _ = sender.send(Ok(()));
+                Appending(Ok(receiver))
+            }
+            Err(error) => Appending(Err(error)),
+        }
+    }
+
+    /// Answered later; unknown if it never is.
+    pub fn answered(receiver: oneshot::Receiver<Result<(), AppendError>>) -> Appending {
+        Appending(Ok(receiver))
+    }
+}
+
+impl Future for Appending {
+    type Output = Result<(), AppendError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.0 {
+            Ok(receiver) => Pin::new(receiver).poll(context).map(|answer| {
+                answer.unwrap_or_else(|_| Err(AppendError::Unknown { why: "its runtime has ended".to_owned() }))
+            }),
+            Err(error) => Poll::Ready(Err(error.clone())),
+        }
+    }
+}
