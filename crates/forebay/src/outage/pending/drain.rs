@@ -155,6 +155,10 @@ impl Buffer {
             let Some(number) = row.queue.iter().find(|number| !applied.contains(number)).copied() else { continue };
             let Some(entry) = self.entries.get_mut(&number) else { continue };
             let buffered = &mut entry.buffered;
+            // What the store holds now may have this one in it already.
+            if buffered.sent && changed.iter().flatten().any(|(told, _)| told == key) {
+                continue;
+            }
             let Some(written) = buffered.writes.iter().find(|write| write.key == *key) else { continue };
             if stands_alone(&written.changes) || buffered.known.iter().any(|(known, _)| known == key) {
                 continue;
@@ -190,7 +194,11 @@ impl Buffer {
             // What was computed is out of date: what others wrote was merged.
             if let Some(row) = self.rows.get_mut(key) {
                 row.latest = None;
-                if let Some(stored) = row.stored.take() {
+                let stored = row.stored.take();
+                self.bytes -= row.bytes;
+                row.recharge(key);
+                self.bytes += row.bytes;
+                if let Some(stored) = stored {
                     self.learn(key, &Read { value: stored, version: Version::ZERO });
                 }
             }
