@@ -219,7 +219,8 @@ impl Inner {
         self.store.keep_ids_from(state.buffer.oldest_id());
     }
 
-    /// Has the journal say that the first of `batch` are in the store, as many as `changed` has lists. Only then may the documents be written
+    /// Has the journal say that the first of `batch` are in the store, as many as `changed` has lists. Only then may
+    /// the documents be written
     /// directly again, and their ids be forgotten.
     async fn note_applied(&self, batch: &Batch, changed: &[Vec<(Key, Read)>]) -> Result<(), AppendError> {
         if mutation::on(Fault::AppliedNotNoted) {

@@ -129,7 +129,8 @@ impl Buffer {
     }
 
     /// The store has applied the first of `batch`, as many as `changed` has lists: of each the documents that became
-    /// other than computed. Answers the transactions that will be the first of their documents behind these, and the documents as they are
+    /// other than computed. Answers the transactions that will be the first of their documents behind these, and the
+    /// documents as they are
     /// behind them: to be journaled before it says that these are applied, or a restart would not know them.
     pub fn heads(&mut self, batch: &Batch, changed: &[Vec<(Key, Read)>]) -> Vec<(u64, Key, Read)> {
         let applied: BTreeSet<u64> = batch.numbers.iter().take(changed.len()).copied().collect();
@@ -170,7 +171,8 @@ impl Buffer {
         heads
     }
 
-    /// The store has applied the first of `batch`, as many as `changed` has lists, and the journal says so. Answers the documents that nothing
+    /// The store has applied the first of `batch`, as many as `changed` has lists, and the journal says so. Answers the
+    /// documents that nothing
     /// waits for any more.
     pub fn applied(&mut self, batch: &Batch, changed: &[Vec<(Key, Read)>]) -> Vec<Key> {
         let mut emptied = Vec::new();
