@@ -202,7 +202,8 @@ impl Inner {
                     (write.key.clone(), Read { value: write.after.clone(), version: commit.version })
                 };
                 // Unless it was computed with what has been given up.
-                let known = |write: &&crate::store::Write| matches!(state.buffer.merged(&write.key), Merged::Known(read) if read.version == commit.version);
+                let is_ours = |found| matches!(found, Merged::Known(read) if read.version == commit.version);
+                let known = |write: &&crate::store::Write| is_ours(state.buffer.merged(&write.key));
                 let reads = commit.writes.iter().filter(known).map(read).collect();
                 CommitOutcome::Buffered(Buffering { ticket: number, reads })
             }
