@@ -77,7 +77,7 @@ bench: setup-bench ## comparisons with redis-server, memcached and redb, the usu
 # TARDIS' start the program and a PostgreSQL.
 FIGURE_BUILD = cargo build --release --locked -p forebay-cli -p forebay-bench --bin forebay --bin figure
 
-figure: setup-bench ## a figure of a paper: NAME=clic-6, detox-8, tardis-5; NAME=list names all (CLIC wants FOREBAY_TRACES=folder)
+figure: setup-bench ## a figure of a paper: NAME=clic-6, detox-8, tardis-5; list: all (CLIC: FOREBAY_TRACES=folder)
 	case '$(NAME)' in \
 	detox-*|tardis-*) $(FIGURE_BUILD) && target/release/figure --name $(NAME) $(if $(FULL),--full);; \
 	*) cargo run --release --locked -p forebay-figures -- $(NAME);; esac

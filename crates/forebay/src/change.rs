@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use thiserror::Error;
 
 pub use apply::{apply, apply_all};
-pub use merge::{compact, merge};
+pub use merge::{compact, compact_fields, merge};
 pub use number::{is_float, parse_integer};
 
 use crate::value::{Blob, Kind, Value};

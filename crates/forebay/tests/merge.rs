@@ -4,7 +4,7 @@ mod naive;
 
 use std::sync::LazyLock;
 
-use forebay::change::{ApplyError, Change, End, apply, apply_all, compact, merge};
+use forebay::change::{ApplyError, Change, End, apply, apply_all, compact, compact_fields, merge};
 use forebay::value::{Blob, DOCUMENT_BYTES_MAX, Data, Value, blob_bytes};
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -67,6 +67,14 @@ proptest! {
         let compacted = compact(changes.clone());
         prop_assert!(compacted.len() <= changes.len());
         check_equal(&start, &changes, &compacted)?;
+    }
+
+    #[test]
+    fn compacting_fields_alters_nothing(start in naive::document(), changes in naive::changes(1..16)) {
+        let (mut left, mut right) = (start.clone(), start);
+        let (apart, merged) = (apply_all(&mut left, &changes), apply_all(&mut right, &compact_fields(changes)));
+        prop_assert_eq!(apart.is_ok(), merged.is_ok(), "{:?} {:?}", apart, merged);
+        prop_assert!(apart.is_err() || left == right, "{:?} {:?}", left, right);
     }
 
     #[test]
@@ -212,6 +220,19 @@ fn what_can_be_merged_is() {
     let remove = |count| RemoveEqual { count, element: blob("e") };
     assert_merges(remove(2), remove(1), remove(3));
     assert_merges(remove(-2), remove(0), remove(0));
+}
+
+#[test]
+fn fields_set_again_and_again_are_kept_once() {
+    let set = |field: &str, value: usize| Change::SetField(blob(field), blob(&value.to_string()));
+    let rounds = (0..1000).flat_map(|n| [set("a", n), set("b", n / 2), add(Some("c"), 2)]);
+    let compacted = rounds.fold(Vec::new(), |mut changes, change| {
+        changes.push(change);
+        compact_fields(changes)
+    });
+    assert_eq!(compacted, [set("a", 999), set("b", 499), add(Some("c"), 2000)]);
+    let removed = vec![set("a", 1), Change::UnsetField(blob("b")), set("a", 2)];
+    assert_eq!(compact_fields(removed.clone()), removed, "the document may have gone with its last field");
 }
 
 #[test]

@@ -48,6 +48,45 @@ pub fn compact(changes: Vec<Change>) -> Vec<Change> {
     compacted
 }
 
+/// As [`compact`], for a document that stays well below [`DOCUMENT_BYTES_MAX`] in whatever order it is changed: also
+/// where changes of other fields stand between, a field that is set again is set once, and what is added to it is one
+/// sum. So what an outage keeps of a hash does not grow with the writes to it.
+pub fn compact_fields(changes: Vec<Change>) -> Vec<Change> {
+    let mut compacted: Vec<Change> = Vec::with_capacity(changes.len());
+    for change in changes {
+        let next = match field_of(&change) {
+            None => Some(change),
+            Some(field) => {
+                // Changes of fields that are all there afterwards: those of different fields may change places.
+                let run = compacted.iter_mut().rev().take_while(|earlier| field_of(earlier).is_some());
+                match (run.into_iter().find(|earlier| field_of(earlier) == Some(field)), &change) {
+                    (Some(Change::SetField(_, old)), Change::SetField(_, new)) => {
+                        *old = new.clone();
+                        None
+                    }
+                    (Some(earlier), _) => merge(earlier, change),
+                    (None, _) => Some(change),
+                }
+            }
+        };
+        let rest = match (next, compacted.last_mut()) {
+            (Some(next), Some(previous)) => merge(previous, next),
+            (next, _) => next,
+        };
+        compacted.extend(rest);
+    }
+    compacted
+}
+
+/// The field that is there, whatever was before, if the change can be made.
+fn field_of(change: &Change) -> Option<&Blob> {
+    match change {
+        Change::SetField(field, _) => Some(field),
+        Change::AddInteger { field, .. } => field.as_ref(),
+        _ => None,
+    }
+}
+
 /// Which change stands for both.
 enum Merged {
     Previous,

@@ -30,7 +30,7 @@ use restamped::Restamped;
 
 use super::lanes::{Lane, Ties};
 use super::record::{Buffered, Record};
-use crate::change::{Change, compact};
+use crate::change::{Change, compact_fields};
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::read::Read;
@@ -207,7 +207,8 @@ impl Buffer {
             let changes = old.buffered.writes.iter().flat_map(|write| write.changes.iter().cloned());
             let written = &mut buffered.writes[0];
             if !stands_alone(&written.changes) {
-                written.changes = compact(changes.chain(std::mem::take(&mut written.changes)).collect());
+                // Each was made to the document as it was shown, far from its limit.
+                written.changes = compact_fields(changes.chain(std::mem::take(&mut written.changes)).collect());
             }
             buffered.given.extend(old.buffered.given.iter().cloned());
             buffered.buffered_at_ms = old.buffered.buffered_at_ms;
