@@ -17,6 +17,7 @@ pub mod lanes;
 pub mod lossy;
 pub mod mode;
 mod news;
+mod pace;
 pub mod pending;
 pub mod record;
 mod recovery;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_channel::oneshot;
 
 use super::mode::{Breaker, BreakerSettings, Mode};
+use super::pace::Pace;
 use super::pending::{Amount, BATCH_COMMITS_MAX, Buffer};
 use super::tickets::Tickets;
 use crate::key::Key;
@@ -70,6 +71,8 @@ pub(super) struct State {
     pub(super) opens_late: bool,
     /// Nothing is carried over before then, so that others get their share of the store.
     pub(super) paced_until: Duration,
+    /// How long writes are held up in this recovery.
+    pub(super) pace: Pace,
     /// All is buffered at first, on purpose.
     pub(super) write_back: bool,
     /// All that is cached was given up for being older than allowed.
@@ -110,6 +113,7 @@ impl State {
             incarnation,
             opens_late: false,
             paced_until: Duration::ZERO,
+            pace: Pace::default(),
             write_back: false,
             stale_dropped: false,
             invalid: None,
@@ -184,6 +188,7 @@ impl State {
         }
         (self.since, self.since_ms) = (now, now_ms);
         self.stale_dropped &= mode == Mode::Failed;
+        self.pace = Pace::default();
         Some(std::mem::replace(&mut self.mode, mode))
     }
 

@@ -28,14 +28,21 @@ enum Way {
     Direct(oneshot::Receiver<()>),
     Buffer,
     Wait(oneshot::Receiver<()>),
+    /// After this time, for good.
+    Hold(Duration),
 }
 
 impl Inner {
     pub(super) async fn commit(&self, group: &[Commit]) -> Vec<CommitOutcome> {
         let mut slept = self.runtime.sleep(WAIT_MAX);
-        let mut may_wait = true;
+        let (mut may_wait, mut held) = (true, false);
         loop {
             match self.way(group, may_wait) {
+                Way::Hold(time) if !held => {
+                    self.runtime.sleep(time).await;
+                    held = true;
+                }
+                Way::Hold(_) => return self.buffer(group, &[]).await,
                 Way::Direct(away) => return self.commit_directly(group, away).await,
                 Way::Buffer => return self.buffer(group, &[]).await,
                 Way::Wait(changed) => match select(changed, slept).await {
@@ -78,8 +85,20 @@ impl Inner {
             Some(1..) if waiting <= Some(most) && may_wait && state.suspended.is_none() => {
                 Way::Wait(state.next_change())
             }
-            Some(_) => Way::Buffer,
+            Some(_) => match self.hold(&mut state) {
+                Duration::ZERO => Way::Buffer,
+                time => Way::Hold(time),
+            },
         }
+    }
+
+    /// For how long a write that has to queue is held up.
+    fn hold(&self, state: &mut State) -> Duration {
+        if state.mode != Mode::Recovery {
+            return Duration::ZERO;
+        }
+        let (waiting, applied) = (state.buffer.amount().waiting, state.counts.applied);
+        state.pace.hold(self.runtime.elapsed(), waiting, applied)
     }
 
     fn ties(&self, commit: &Commit) -> Ties {
