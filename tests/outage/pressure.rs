@@ -6,11 +6,11 @@ use forebay_protocol::Reply;
 
 use crate::appends::Appends;
 use crate::common::Connection;
-use crate::postgres::{Server, Stop};
+use crate::postgres::Server;
 use crate::proxy::Proxy;
 use crate::state::{PATIENCE, calm, figure, mode, said};
 use crate::tables::{cache, shop_behind};
-use crate::{ok, start, start_through};
+use crate::{ok, start_through};
 
 fn pause(ms: u64) {
     std::thread::sleep(Duration::from_millis(ms));
@@ -224,22 +224,4 @@ fn copies_that_expire_in_an_outage_show_nothing_stale() {
     calm(forebay.address);
     assert_eq!(server.sql(&database, "SELECT id, views FROM photos ORDER BY id"), "1|6\n2|6\n3|5\n4|5");
     assert_eq!(said(&client.call(&["HGET", "photo:3", "views"])), "5");
-}
-
-/// To buffer is faster than to carry over, and here clients write as fast as they can: a recovery ends all the same.
-#[test]
-fn a_recovery_ends_while_clients_write_as_fast_as_they_can() {
-    let server = Server::start();
-    let database = server.database();
-    let mut forebay = start(&server, &database, &["--drain-per-second-max", "1000"]);
-    let appends = Appends::new(512);
-    let told = appends.run(forebay.address, 8, || {
-        pause(300);
-        server.stop(Stop::Immediate);
-        pause(1_000);
-        server.start_again();
-        calm(forebay.address);
-    });
-    forebay.restart();
-    appends.check(&told, &mut Connection::new(forebay.address));
 }
