@@ -239,7 +239,7 @@ impl Default for Settings {
             breaker: BreakerSettings::default(),
             drain: Drain::Lanes,
             drain_workers: 4,
-            drain_per_second_max: 20_000,
+            drain_per_second_max: 5_000,
             on_conflict: OnConflict::Quarantine,
             on_write: OnWrite::Update,
             stale_on_outage_ms_max: 3_600_000,

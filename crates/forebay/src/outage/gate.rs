@@ -92,7 +92,7 @@ impl Default for GateSettings {
             lanes: LaneRule { serial: false },
             workers: 4,
             batch_max: BATCH_COMMITS_MAX,
-            per_second_max: 20_000,
+            per_second_max: 5_000,
             merge: true,
             on_conflict: OnConflict::Quarantine,
             stale_ms_max: 3_600_000,

@@ -22,6 +22,9 @@ use crate::mutation::{self, Fault};
 use crate::read::Read;
 use crate::store::CommitOutcome;
 
+/// Batches that a limited drain sends each second, at least.
+const SLICES_PER_SECOND: u64 = 50;
+
 /// What the drain does next.
 enum Step {
     /// Ask the store after this pause.
@@ -86,7 +89,7 @@ impl Inner {
             _ if state.suspended.is_some() || state.carried >= self.settings.workers => None,
             Some(wait) => Some(wait),
             None => {
-                let batch_max = state.batch_max.min(self.settings.batch_max).max(1);
+                let batch_max = state.batch_max.min(self.settings.batch_max).min(self.slice()).max(1);
                 match state.buffer.next_work(batch_max) {
                     Some(Work::Carry(batch)) => {
                         state.carried += 1;
@@ -102,6 +105,15 @@ impl Inner {
             }
         };
         Step::Wait(wait, state.next_change())
+    }
+
+    /// Transactions of one batch that keep to the limit of each second without taking the store for long at a time:
+    /// those who work beside the drain wait for a batch, not for a second's worth.
+    fn slice(&self) -> usize {
+        match self.settings.per_second_max {
+            0 => BATCH_COMMITS_MAX,
+            most => usize::try_from(most / SLICES_PER_SECOND).unwrap_or(BATCH_COMMITS_MAX),
+        }
     }
 
     /// How long nothing is to be carried over.
