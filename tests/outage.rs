@@ -28,6 +28,8 @@ mod proxy;
 mod races;
 #[path = "outage/refusing.rs"]
 mod refusing;
+#[path = "outage/restored.rs"]
+mod restored;
 #[path = "outage/state.rs"]
 mod state;
 #[path = "outage/tables.rs"]

@@ -162,6 +162,23 @@ impl Server {
         must("pg_ctl", &["-w", "-D", &self.data(), "-m", mode, "stop"]);
     }
 
+    /// Copies the files of a stopped one, for [`Server::restore`].
+    pub fn back_up(&self) {
+        self.copy("data", "backup");
+    }
+
+    /// Puts the files of the backup in the place of a stopped one's.
+    pub fn restore(&self) {
+        std::fs::remove_dir_all(self.data()).expect("the folder can be removed");
+        self.copy("backup", "data");
+    }
+
+    /// With owners and modes.
+    fn copy(&self, from: &str, to: &str) {
+        let status = Command::new("cp").args(["-a", from, to]).current_dir(self.folder.path()).status();
+        assert!(status.expect("cp runs").success(), "{from} can't be copied to {to}");
+    }
+
     /// Starts a stopped one as a standby, which answers reads and takes no writes until it is promoted.
     pub fn start_as_standby(&self) {
         let signal = self.folder.path().join("data/standby.signal");

@@ -99,11 +99,13 @@ impl Given {
         let remembered = store.given().await?;
         let mut users = self.users();
         if !self.loaded.swap(true, Ordering::AcqRel) {
-            for (GivenId { user, id }, version) in remembered {
+            // In front of what has ended since, and of what is buffered: those are newer, and go last.
+            for (GivenId { user, id }, version) in remembered.into_iter().rev() {
                 let user: Arc<str> = String::from_utf8_lossy(&user).into();
                 let ids = users.entry(user).or_default();
-                if !ids.by_id.contains_key(&id) {
-                    ids.end(id, Some(Ended::Committed(version)), now);
+                if ids.ended.len() < GIVEN_IDS_MAX && !ids.by_id.contains_key(&id) {
+                    ids.by_id.insert(id, Entry::Ended(now, Ended::Committed(version)));
+                    ids.ended.push_front((now, id));
                 }
             }
         }

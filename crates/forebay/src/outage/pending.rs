@@ -30,7 +30,7 @@ use restamped::Restamped;
 
 use super::lanes::{Lane, Ties};
 use super::record::{Buffered, Record};
-use crate::change::{Change, compact_fields};
+use crate::change::{Change, compact, compact_fields};
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::read::Read;
@@ -43,6 +43,10 @@ pub const BATCH_COMMITS_MAX: usize = 1000;
 
 /// Bytes, as charged, after which a batch ends.
 pub const BATCH_BYTES_MAX: usize = 8 << 20;
+
+/// Changes of one document up to which each is compared with all before it, for one of the same field: beyond, a write
+/// would take too long.
+const FIELDS_MAX: usize = 256;
 
 /// Why a transaction can't be buffered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,7 +212,8 @@ impl Buffer {
             let written = &mut buffered.writes[0];
             if !stands_alone(&written.changes) {
                 // Each was made to the document as it was shown, far from its limit.
-                written.changes = compact_fields(changes.chain(std::mem::take(&mut written.changes)).collect());
+                let all: Vec<Change> = changes.chain(std::mem::take(&mut written.changes)).collect();
+                written.changes = if all.len() <= FIELDS_MAX { compact_fields(all) } else { compact(all) };
             }
             buffered.given.extend(old.buffered.given.iter().cloned());
             buffered.buffered_at_ms = old.buffered.buffered_at_ms;

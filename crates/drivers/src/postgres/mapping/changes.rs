@@ -156,6 +156,8 @@ impl Table {
                 expression = Expression { of_row, of_nothing };
             }
             expression
+        } else if write.unseen {
+            return Err(format!("what {} of {} holds is not known, so it can't be replaced", column.name, self.name));
         } else {
             let whole = match write.after.as_ref().map(|value| (&value.data, value.expires_at_ms)) {
                 None => format!("'{{}}'::{element}[]"),
@@ -170,7 +172,8 @@ impl Table {
             };
             Expression { of_row: whole.clone(), of_nothing: whole }
         };
-        let inserts = write.after.is_some();
+        let pushes = write.changes.iter().any(|change| matches!(change, Change::Push(..)));
+        let inserts = write.after.is_some() || (write.unseen && pushes);
         Ok(RowChange { deleted: false, inserts, sets: vec![(column, expression)] })
     }
 }

@@ -94,7 +94,8 @@ impl Inner {
 
     /// For how long a write that has to queue is held up.
     fn hold(&self, state: &mut State) -> Duration {
-        if state.mode != Mode::Recovery {
+        // Where an operator has to say so first, nothing gets on by waiting.
+        if state.mode != Mode::Recovery || state.suspended.is_some() {
             return Duration::ZERO;
         }
         let (waiting, applied) = (state.buffer.amount().waiting, state.counts.applied);

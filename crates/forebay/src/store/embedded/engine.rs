@@ -141,7 +141,10 @@ impl Engine {
     }
 
     pub fn memory_bytes(&self) -> usize {
-        self.options.page_cache_bytes + locked(&self.tombstones).bytes() + locked(&self.writer).applied.bytes()
+        // One after the other: a commit takes the table of tombstones under the writer's lock.
+        let applied = locked(&self.writer).applied.bytes();
+        let tombstones = locked(&self.tombstones).bytes();
+        self.options.page_cache_bytes + tombstones + applied
     }
 
     fn database(&self) -> RwLockReadGuard<'_, Option<Database>> {
