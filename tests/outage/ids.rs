@@ -4,6 +4,7 @@ use crate::common::Connection;
 use crate::common::process::{Forebay, forebay_command};
 use crate::postgres::{Server, Stop};
 use crate::state::{calm, said};
+use crate::tables::cache;
 use crate::{ok, start};
 
 const IDS: [&str; 4] = [
@@ -49,6 +50,10 @@ fn remembered(maps: &[&str], key: &[&str], count: &[&str]) {
     let (_, direct) = add(&mut client, IDS[0], key);
     assert!(direct.starts_with("OK "), "{direct}");
     client.call(count);
+    if !maps.is_empty() {
+        // What was written leaves the cache once more when it is seen in the table.
+        cache(&mut client, &[count[1]]);
+    }
     server.stop(Stop::Immediate);
     // Two that become one: neighbours on one document.
     let kept: Vec<String> = IDS[1..3].iter().map(|id| add(&mut client, id, key).1).collect();

@@ -242,3 +242,26 @@ fn a_read_that_fails_takes_nothing_acknowledged_with_it() {
         "if the file were closed as it is this test must fail"
     );
 }
+
+/// INFO asks for it. Deletions are noted in a table of their own, under the writer's lock.
+#[test]
+fn its_size_can_be_asked_while_others_commit() {
+    let Scene { store, mint, .. } = Scene::new();
+    let (done, all_done) = mpsc::channel();
+    let (asking, asked) = (store.clone(), done.clone());
+    thread::spawn(move || {
+        let bytes = (0..300_000).map(|_| asking.memory_bytes()).max();
+        let _ = asked.send(bytes);
+    });
+    thread::spawn(move || {
+        for _ in 0..3_000 {
+            let writes = vec![write(&key("gone"), None, vec![Change::Delete])];
+            let commit = Commit::new(TxnId(mint.next()), mint.next(), writes);
+            assert_eq!(block_on(store.commit(&[commit])), [CommitOutcome::Committed(Vec::new())]);
+        }
+        let _ = done.send(None);
+    });
+    for _ in 0..2 {
+        all_done.recv_timeout(HANGS).expect("neither waits for the other for ever");
+    }
+}
