@@ -134,6 +134,7 @@ fn objects_of_other_types_are_an_error() {
         let database = server.database();
         let tables = format!(
             "CREATE SCHEMA forebay; CREATE TABLE forebay.applied (id bytea, applied boolean);
+             CREATE TABLE forebay.given (x bytea);
              CREATE TABLE forebay.meta ({columns}); INSERT INTO forebay.meta VALUES ({values})"
         );
         server.sql(&database, &tables);
