@@ -136,6 +136,19 @@ fn floats_are_added_as_redis_adds_them() {
     assert!(lines > 300);
 }
 
+/// Seen in a run of the property test: the model lost the half, by way of a double.
+#[test]
+fn a_half_beside_sixty_three_bits_is_kept() {
+    let mut document = Some(Value::bytes(&b"-9223372036854775808"[..]));
+    for (delta, expected) in [("2.5", "-9223372036854775805.5"), ("0", "-9223372036854775805.5")] {
+        let change = Change::AddFloat { field: None, delta: blob(delta) };
+        let model = naive::apply(&naive::from_value(&document), &change).unwrap();
+        apply(&mut document, &change).unwrap();
+        assert_eq!(document, Some(Value::bytes(expected.as_bytes())));
+        assert_eq!(naive::from_value(&document), model);
+    }
+}
+
 #[test]
 fn number_texts_are_strict() {
     for text in

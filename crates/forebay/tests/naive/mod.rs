@@ -198,8 +198,14 @@ fn integer(old: Option<Text>, delta: i64) -> Result<Text, ApplyError> {
 fn float(old: Option<Text>, delta: &[u8]) -> Result<Text, ApplyError> {
     let quarters = |text: &[u8]| -> Result<i128, ApplyError> {
         let text = std::str::from_utf8(text).map_err(|_| ApplyError::NotAFloat)?;
-        let whole = text.parse().map(|whole: i128| whole * 4);
-        whole.or_else(|_| text.parse().map(|number: f64| (number * 4.0) as i128)).map_err(|_| ApplyError::NotAFloat)
+        // Not by way of f64, which has 53 bits where a sum of ours has 64; that is for "1e3" alone.
+        let decimals = [("", 0), (".25", 1), (".5", 2), (".75", 3)];
+        let exact = decimals.iter().find_map(|(decimals, part)| {
+            let whole: i128 = text.strip_suffix(decimals)?.parse().ok()?;
+            Some(whole * 4 + if text.starts_with('-') { -part } else { *part })
+        });
+        let other = || text.parse().map(|number: f64| (number * 4.0) as i128);
+        exact.map_or_else(|| other().map_err(|_| ApplyError::NotAFloat), Ok)
     };
     let mut sum = quarters(&old.unwrap_or(b"0".to_vec()))? + quarters(delta)?;
     // A mantissa has 64 bits: the rest is rounded to the nearest, ties to even.
