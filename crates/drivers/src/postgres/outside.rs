@@ -24,8 +24,9 @@ use super::{Inner, sql};
 /// Own transactions that are remembered, so that what they wrote is not taken for another's.
 const OWN_MAX: usize = 16_384;
 
-/// Wait behind a look that failed: what is cached is not watched until one succeeds.
-const LOOK_AGAIN: Duration = Duration::from_millis(250);
+/// Wait behind a look that failed. A server that stops ends its connections one by one: by then it is known to be away,
+/// and what is cached is not dropped when it is about to be all there is.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// Looks after which old notes are removed.
 const REMOVE_EVERY: u32 = 100;
@@ -217,11 +218,11 @@ impl Inner {
                 Ok(outside) => return outside,
                 Err(why) => {
                     self.watch.failed();
+                    sleep(LOOK_AGAIN).await;
                     if last.snapshot.take().is_some() {
                         tracing::warn!(why, "what others write to PostgreSQL can't be seen; the cache is dropped then");
-                        return Outside::Everything;
+                        return Outside::OutOfSight;
                     }
-                    sleep(LOOK_AGAIN).await;
                 }
             }
         }

@@ -1,7 +1,8 @@
 //! The gate's rules that need a store of their own to be seen.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use forebay::change::End;
@@ -27,6 +28,8 @@ struct Database {
     inner: Faulty,
     incarnation: AtomicU64,
     owned: bool,
+    /// What it is about to say of others.
+    others: Mutex<VecDeque<Outside>>,
 }
 
 impl Store for Database {
@@ -51,7 +54,10 @@ impl Store for Database {
     }
 
     fn outside(&self) -> BoxFuture<'_, Option<Outside>> {
-        Box::pin(std::future::pending())
+        match self.others.lock().unwrap().pop_front() {
+            Some(outside) => Box::pin(std::future::ready(Some(outside))),
+            None => Box::pin(std::future::pending()),
+        }
     }
 
     /// `row:x` and `list:x` are one row.
@@ -68,7 +74,8 @@ impl Store for Database {
 
 fn open(runtime: &Runtime, owned: bool, change: impl FnOnce(&mut GateSettings)) -> (Arc<Database>, Gate) {
     let inner = Faulty::new(runtime.clone(), Arc::new(store::memory::Memory::new()), Faults::default(), 1);
-    let database = Arc::new(Database { inner, incarnation: AtomicU64::new(1), owned });
+    let (incarnation, others) = (AtomicU64::new(1), Mutex::default());
+    let database = Arc::new(Database { inner, incarnation, owned, others });
     let description = Description { mapping: String::new(), catalogue: String::new() };
     let options = JournalOptions { durability: Durability::Always, bytes_max: 1 << 20, description };
     let (journal, found) = Journal::open(runtime.clone(), Lossy::new().handle(), options).expect("a new journal");
@@ -141,6 +148,34 @@ fn what_is_too_old_is_given_up() {
         let began = runtime.elapsed();
         assert_eq!(gate.outside().await, Some(Outside::Everything));
         assert!(runtime.elapsed() - began >= Duration::from_millis(900));
+    });
+}
+
+/// That a store is out of sight is no news in an outage. That it can be watched again is, even where that comes before
+/// the breaker has closed: what is cached is compared then, once, and given up when it was lost from sight otherwise.
+#[test]
+fn what_was_cached_in_an_outage_is_doubtful() {
+    simulated(|runtime| async move {
+        let (database, gate) = open(&runtime, false, |_| {});
+        let says = |outside: Outside| database.others.lock().unwrap().push_back(outside);
+        says(Outside::Everything);
+        assert_eq!(gate.outside().await, Some(Outside::Everything));
+        database.inner.set_down(true);
+        assert!(matches!(commit(&gate, put(1, "a")).await, CommitOutcome::Buffered(_)));
+        for _ in 0..2 {
+            says(Outside::OutOfSight);
+            says(Outside::Everything);
+            assert_eq!(gate.outside().await, Some(Outside::Doubtful));
+        }
+        database.inner.set_down(false);
+        while gate.state().mode != Mode::Normal {
+            runtime.sleep(Duration::from_millis(1)).await;
+        }
+        says(Outside::OutOfSight);
+        assert_eq!(gate.outside().await, Some(Outside::Keys(vec![Key::new(0, b"a")])), "it was carried over");
+        assert_eq!(gate.outside().await, Some(Outside::OutOfSight));
+        says(Outside::Everything);
+        assert_eq!(gate.outside().await, Some(Outside::Everything));
     });
 }
 
@@ -257,6 +292,7 @@ fn what_is_buffered_may_lie_in_another_tier() {
             inner: Faulty::new(runtime.clone(), Arc::new(store::memory::Memory::new()), Faults::default(), 1),
             incarnation: AtomicU64::new(1),
             owned: true,
+            others: Mutex::default(),
         });
         let open = || {
             let (journal, kept) = memory.open(Description::default());

@@ -35,7 +35,7 @@ use self::line::Said;
 use self::slot::{NotMade, Source};
 use super::Inner;
 use super::classify::told;
-use super::outside::{Own, told_keys};
+use super::outside::{LOOK_AGAIN, Own, told_keys};
 use super::session::Session;
 
 /// How long a look may take until all that is cached is suspect, again and again until it ends.
@@ -222,10 +222,9 @@ impl Inner {
                             why,
                             "what others write to PostgreSQL can't be seen; the cache is dropped until it can"
                         );
-                    } else {
-                        sleep(self.timeout).await;
                     }
-                    return Outside::Everything;
+                    sleep(LOOK_AGAIN).await;
+                    return Outside::OutOfSight;
                 }
             }
         }
