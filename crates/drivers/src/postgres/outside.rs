@@ -24,6 +24,9 @@ use super::{Inner, sql};
 /// Own transactions that are remembered, so that what they wrote is not taken for another's.
 const OWN_MAX: usize = 16_384;
 
+/// How long nobody may know what others write until all that is cached is suspect, again and again until it is known.
+pub(super) const SUSPECT: Duration = Duration::from_secs(1);
+
 /// Looks after which old notes are removed.
 const REMOVE_EVERY: u32 = 100;
 
@@ -213,15 +216,21 @@ impl Inner {
                 Ok(Outside::Keys(keys)) if keys.is_empty() => {}
                 Ok(outside) => return outside,
                 Err(why) => {
-                    self.watch.failed();
-                    if last.snapshot.take().is_some() {
-                        tracing::warn!(why, "what others write to PostgreSQL can't be seen; the cache is dropped then");
-                        return Outside::Everything;
-                    }
-                    sleep(self.timeout).await;
+                    last.snapshot = None;
+                    return self.unseen(why).await;
                 }
             }
         }
+    }
+
+    /// What is to be told when others' writes can't be seen, for this reason: everything is suspect, again and again.
+    pub(super) async fn unseen(&self, why: String) -> Outside {
+        if self.watch.failed() {
+            tracing::warn!(why, "what others write to PostgreSQL can't be seen; the cache is dropped until it can");
+        } else {
+            sleep(self.timeout.min(SUSPECT)).await;
+        }
+        Outside::Everything
     }
 
     async fn look(&self, last: &mut Last) -> Result<Outside, String> {
