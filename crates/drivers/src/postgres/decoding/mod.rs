@@ -216,7 +216,10 @@ impl Inner {
                 Err(why) => {
                     // What the connection has of the log, it has taken.
                     *decoding = Decoding::default();
-                    return self.unseen(why).await;
+                    if !self.watch.failed(&why) {
+                        sleep(self.timeout.min(SUSPECT)).await;
+                    }
+                    return Outside::Everything;
                 }
             }
         }
