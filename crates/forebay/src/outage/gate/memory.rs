@@ -28,7 +28,7 @@ impl Gate {
                 runtime.sleep(LOOK_EVERY).await;
                 let Some(inner) = weak.upgrade() else { return };
                 // It has said why, once.
-                if inner.journal.look().await.is_err() {
+                if inner.journal.look().await.is_err() && inner.journal.closed().is_some() {
                     return;
                 }
                 inner.remember().await;
