@@ -8,6 +8,8 @@ mod blind;
 #[path = "outage/clock.rs"]
 mod clock;
 mod common;
+#[path = "outage/decoded.rs"]
+mod decoded;
 #[path = "outage/ids.rs"]
 mod ids;
 #[path = "outage/journal.rs"]

@@ -238,7 +238,7 @@ async fn open_store(
         #[cfg(feature = "postgres")]
         StoreChoice::Postgres(_) => {
             return match settings.on_outage {
-                OnOutage::Refuse => Ok((Arc::new(crate::database::open(settings).await?), None)),
+                OnOutage::Refuse => Ok((Arc::new(crate::database::open(settings, Default::default()).await?), None)),
                 OnOutage::Buffer => {
                     let gate = crate::gate::open(settings, runtime).await?;
                     Ok((Arc::new(gate.clone()), Some(gate)))

@@ -201,6 +201,9 @@ const METRICS: &[Metric] = &[
     gauge("forebay_outage_suspended", "1 if nothing is carried over until an operator says so", |view| {
         view.outage(|state| usize::from(state.suspended.is_some()))
     }),
+    gauge("forebay_outage_journal_failed", "1 if nothing more is buffered until forebay is started anew", |view| {
+        view.outage(|state| usize::from(state.closed.is_some()))
+    }),
     gauge("forebay_outage_losses", "Losses of acknowledged writes that the journal has found in itself", |view| {
         view.outage(|state| state.losses.len())
     }),

@@ -14,6 +14,7 @@
 //! up.
 
 mod commits;
+mod memory;
 mod operator;
 #[cfg(feature = "testing")]
 mod print;
@@ -140,6 +141,8 @@ pub struct GateState {
     pub why: String,
     /// Why nothing is carried over.
     pub suspended: Option<String>,
+    /// Why nothing more is buffered, whatever the room.
+    pub closed: Option<String>,
     /// What was acknowledged and may be lost with a part of the journal, oldest first.
     pub losses: Vec<Loss>,
     /// What was counted since the start.
@@ -185,6 +188,7 @@ impl Gate {
         let mut state = State::new(buffer, settings.breaker, store.incarnation());
         state.tickets = Tickets::new(found.losses.clone(), found.next_number);
         (state.opens_late, state.write_back) = (opens_late, settings.write_back_ms.is_some());
+        state.remembered = Some(found.remembered);
         if opens_late {
             state.writes.trip("it could not be reached at the start");
             state.reads.trip("it could not be reached at the start");
@@ -202,9 +206,13 @@ impl Gate {
             state,
             outside,
         });
-        inner.settle(&mut inner.state());
-        if !opens_late {
-            inner.describe();
+        {
+            let mut state = inner.state();
+            inner.suspend_if_earlier(&mut state, false);
+            inner.settle(&mut state);
+            if !opens_late {
+                inner.describe(&mut state);
+            }
         }
         recovery::start(&inner);
         Ok(Gate { inner })
@@ -236,6 +244,10 @@ impl Gate {
         let mut state = self.inner.state();
         let was = state.suspended.take().is_some();
         self.inner.settle(&mut state);
+        if was {
+            let inner = self.inner.clone();
+            self.inner.runtime.spawn(async move { inner.remember().await });
+        }
         was
     }
 
@@ -251,7 +263,9 @@ impl Gate {
 
     /// Makes what is journaled safe, and ends it.
     pub async fn close(&self) -> Result<(), AppendError> {
-        self.inner.journal.close().await
+        self.inner.remember().await;
+        let closed = self.inner.journal.close().await;
+        self.inner.unless_empty(closed)
     }
 }
 
@@ -289,16 +303,9 @@ impl Inner {
         }
     }
 
-    /// Notes in the journal what its changes mean, and in which incarnation the store is.
-    pub(super) fn describe(&self) {
-        let (journal, incarnation) = (self.journal.clone(), self.store.incarnation());
-        let description =
-            Description { mapping: self.mapping.clone(), catalogue: format!("incarnation {incarnation}") };
-        self.runtime.spawn(async move {
-            if let Err(error) = journal.describe(description).await {
-                tracing::error!(%error, "the journal could not be described");
-            }
-        });
+    /// What the tier answers when it is to be made safe: of nothing nothing can be lost.
+    fn unless_empty(&self, answer: Result<(), AppendError>) -> Result<(), AppendError> {
+        if self.state().buffer.is_empty() { Ok(()) } else { answer }
     }
 
     fn look(&self) -> GateState {
@@ -331,6 +338,7 @@ impl Inner {
             oldest_ms: state.buffer.oldest_ms(),
             why: state.writes.why().to_owned(),
             suspended: state.suspended.clone(),
+            closed: self.journal.closed().map(|why| why.to_string()),
             losses: self.losses.clone(),
             counts: state.counts,
             outage,
@@ -378,6 +386,10 @@ impl Store for Gate {
 
     fn outcome(&self, id: TxnId) -> BoxFuture<'_, Result<Resolved, Unavailable>> {
         self.inner.store.outcome(id)
+    }
+
+    fn outcomes<'a>(&'a self, ids: &'a [TxnId]) -> BoxFuture<'a, Result<Vec<Resolved>, Unavailable>> {
+        self.inner.store.outcomes(ids)
     }
 
     fn given(&self) -> BoxFuture<'_, Result<Vec<(GivenId, Version)>, Unavailable>> {
@@ -467,7 +479,8 @@ impl Store for Gate {
 
     fn flush(&self) -> BoxFuture<'_, Result<(), Unavailable>> {
         Box::pin(async {
-            self.inner.journal.flush().await.map_err(|error| Unavailable(error.to_string()))?;
+            let flushed = self.inner.journal.flush().await;
+            self.inner.unless_empty(flushed).map_err(|error| Unavailable(error.to_string()))?;
             match self.inner.check_up("the store can't be flushed") {
                 // What it has not got is in the journal.
                 Err(_) => Ok(()),

@@ -24,7 +24,8 @@ mod recovery;
 mod state;
 mod tickets;
 
-pub use disk::{DiskFile, Folder, RealFolder};
+pub use crate::tier::Remembered;
+pub use disk::{DiskFile, FileIdentity, Folder, RealFolder};
 pub use gate::{Gate, GateOptions, GateSettings, GateState, OnConflict, incarnation_of};
 pub use journal::{AppendError, Found, Journal, JournalOptions, OpenError};
 pub use lanes::LaneRule;

@@ -152,19 +152,12 @@ impl Inner {
             return;
         }
         state.incarnation = incarnation;
-        self.describe();
-        if std::mem::take(&mut state.opens_late) {
-            return state.buffer.tie_anew(|buffered| buffered.ties(self.settings.lanes, &*self.store));
+        let first = std::mem::take(&mut state.opens_late);
+        if first {
+            state.buffer.tie_anew(|buffered| buffered.ties(self.settings.lanes, &*self.store));
         }
-        if state.buffer.amount().transactions == 0 {
-            return;
-        }
-        if !mutation::on(Fault::RestoredStoreDrained) {
-            let why = "the store was found in an earlier state, perhaps restored from a backup: compare it with CACHE \
-                       PENDING, then CACHE DRAIN RESUME carries over what is buffered";
-            tracing::error!(why);
-            state.suspended = Some(why.to_owned());
-        }
+        self.suspend_if_earlier(state, !first);
+        self.describe(state);
     }
 
     /// Asks the store whether it is there.
@@ -248,8 +241,15 @@ impl Inner {
             numbers.sort_unstable();
             self.note(&Record::Applied(numbers))
         };
-        noted.await?;
-        self.journal.flush().await
+        let noted = match noted.await {
+            Ok(()) => self.journal.flush().await,
+            Err(error) => Err(error),
+        };
+        match noted {
+            // No start will bring these transactions back, and what is in memory is all there is of the others.
+            Err(AppendError::Removed { .. }) => Ok(()),
+            noted => noted,
+        }
     }
 
     /// Takes out of the buffer what the store has of a batch, and looks at what `stopped` it.

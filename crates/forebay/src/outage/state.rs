@@ -12,6 +12,7 @@ use super::pending::{Amount, BATCH_COMMITS_MAX, Buffer};
 use super::tickets::Tickets;
 use crate::key::Key;
 use crate::store::Outside;
+use crate::tier::Remembered;
 use crate::version::Version;
 
 /// Documents whose invalidation is remembered one by one; beyond, all go.
@@ -60,6 +61,8 @@ pub(super) struct State {
     pub(super) failed_until: Option<Duration>,
     /// Why nothing is carried over until an operator says so.
     pub(super) suspended: Option<String>,
+    /// What the journal was told of the store last; none if it could not be.
+    pub(super) remembered: Option<Remembered>,
     /// Quarantined transactions about which an operator has decided, until the journal has it.
     pub(super) decided: BTreeSet<u64>,
     /// Batches on their way to the store.
@@ -112,6 +115,7 @@ impl State {
             counts: Counts::default(),
             failed_until: None,
             suspended: None,
+            remembered: None,
             decided: BTreeSet::new(),
             carried: 0,
             batch_max: BATCH_COMMITS_MAX,

@@ -162,11 +162,11 @@ pub enum ReadError {
         why: String,
     },
     /// The store has no place for such a key.
-    #[error("{key}: {why}")]
+    #[error("{why}")]
     Refused {
         /// Which key.
         key: Key,
-        /// Why it names nothing.
+        /// Why it names nothing, for people.
         why: String,
     },
 }
@@ -305,6 +305,17 @@ pub trait Store: Send + Sync + 'static {
     /// whether they were applied must not be forgotten. `None`: none is kept any more.
     fn keep_ids_from(&self, oldest: Option<TxnId>) {
         let _ = oldest;
+    }
+
+    /// The newest commits that it has acknowledged, oldest first, as far as it takes to recognise it when it is opened
+    /// again: where one of them is missing then, it was put back to an earlier state. Empty from a store that can't be.
+    fn acknowledged(&self) -> Vec<TxnId> {
+        Vec::new()
+    }
+
+    /// It was opened in an earlier state than its opener knew ([`Store::acknowledged`]). Constant once it is open.
+    fn went_back(&self) -> bool {
+        false
     }
 
     /// At most `limit` keys of `space` in the store's order, after `after`, and none after their names pass

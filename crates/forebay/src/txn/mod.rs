@@ -73,8 +73,8 @@ pub enum TxnError {
     /// The store can't be asked, and there is no room to keep what it should get. Nothing was changed.
     #[error("{0}")]
     BufferFull(String),
-    /// The store refuses the change. Nothing was changed.
-    #[error("the store refuses the change: {0}")]
+    /// The store refuses the change, or has no place for what was asked for. Nothing was changed.
+    #[error("the store refuses it: {0}")]
     Refused(String),
     /// What the store holds can't be understood. Nothing was changed.
     #[error("{0}")]

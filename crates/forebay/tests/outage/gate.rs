@@ -1,7 +1,7 @@
 //! The gate's rules that need a store of their own to be seen.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -30,6 +30,16 @@ struct Database {
     owned: bool,
     /// What it is about to say of others.
     others: Mutex<VecDeque<Outside>>,
+    /// It was opened in an earlier state than was known.
+    went_back: AtomicBool,
+}
+
+impl Database {
+    fn new(runtime: &Runtime, owned: bool) -> Arc<Database> {
+        let inner = Faulty::new(runtime.clone(), Arc::new(store::memory::Memory::new()), Faults::default(), 1);
+        let (incarnation, went_back) = (AtomicU64::new(1), AtomicBool::new(false));
+        Arc::new(Database { inner, incarnation, owned, others: Mutex::default(), went_back })
+    }
 }
 
 impl Store for Database {
@@ -43,6 +53,15 @@ impl Store for Database {
 
     fn incarnation(&self) -> u64 {
         self.incarnation.load(Ordering::SeqCst)
+    }
+
+    fn went_back(&self) -> bool {
+        self.went_back.load(Ordering::SeqCst)
+    }
+
+    /// As many as its incarnation: so it is news.
+    fn acknowledged(&self) -> Vec<TxnId> {
+        (0..self.incarnation()).map(|sequence| TxnId(Version { incarnation: 1, sequence })).collect()
     }
 
     fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
@@ -73,9 +92,7 @@ impl Store for Database {
 }
 
 fn open(runtime: &Runtime, owned: bool, change: impl FnOnce(&mut GateSettings)) -> (Arc<Database>, Gate) {
-    let inner = Faulty::new(runtime.clone(), Arc::new(store::memory::Memory::new()), Faults::default(), 1);
-    let (incarnation, others) = (AtomicU64::new(1), Mutex::default());
-    let database = Arc::new(Database { inner, incarnation, owned, others });
+    let database = Database::new(runtime, owned);
     let description = Description { mapping: String::new(), catalogue: String::new() };
     let options = JournalOptions { durability: Durability::Always, bytes_max: 1 << 20, description };
     let (journal, found) = Journal::open(runtime.clone(), Lossy::new().handle(), options).expect("a new journal");
@@ -86,6 +103,16 @@ fn open(runtime: &Runtime, owned: bool, change: impl FnOnce(&mut GateSettings)) 
     let (runtime, store) = (runtime.clone(), database.clone());
     let options = GateOptions { runtime, store, journal, found, settings, mapping, opens_late };
     (database, Gate::open(options).expect("nothing is pending"))
+}
+
+/// A gate over what `memory` keeps.
+fn open_in(memory: &Memory, runtime: &Runtime, database: &Arc<Database>) -> Gate {
+    let (journal, kept) = memory.open(Description::default());
+    let breaker = BreakerSettings { failures_to_open: 1, successes_to_close: 1, pause_ms: 5, pause_ms_max: 20 };
+    let settings = GateSettings { breaker, ..GateSettings::default() };
+    let (runtime, store, found) = (runtime.clone(), database.clone(), Found::in_tier(kept));
+    let (mapping, opens_late) = (String::new(), false);
+    Gate::open(GateOptions { runtime, store, journal, found, settings, mapping, opens_late }).expect("it opens")
 }
 
 fn put(sequence: u64, name: &str) -> Commit {
@@ -136,6 +163,48 @@ fn a_restored_store_waits_for_an_operator() {
     a_restored_store(true);
     let _on = mutation::put_back(Some(Fault::RestoredStoreDrained));
     a_restored_store(false);
+}
+
+/// The same of a store that was put back while no gate was there. What is undecided stays so over further starts, and
+/// what is decided, too; what the store has acknowledged is told to the tier when it is news.
+fn a_store_restored_before_the_start(expected: bool) {
+    simulated(|runtime| async move {
+        let (memory, database) = (Memory::new(1 << 20), Database::new(&runtime, true));
+        let gate = open_in(&memory, &runtime, &database);
+        gate.start_remembering();
+        database.incarnation.store(3, Ordering::SeqCst);
+        runtime.sleep(Duration::from_secs(2)).await;
+        database.inner.set_down(true);
+        assert!(matches!(commit(&gate, put(2, "a")).await, CommitOutcome::Buffered(_)));
+        drop(gate);
+        let remembered = memory.open(Description::default()).1.remembered;
+        assert_eq!((remembered.acknowledged.len(), remembered.suspended), (3, false));
+        database.inner.set_down(false);
+        database.went_back.store(true, Ordering::SeqCst);
+        let gate = open_in(&memory, &runtime, &database);
+        runtime.sleep(Duration::from_secs(5)).await;
+        assert_eq!((gate.state().suspended.is_some(), gate.state().amount.transactions == 1), (expected, expected));
+        drop(gate);
+        database.went_back.store(false, Ordering::SeqCst);
+        let gate = open_in(&memory, &runtime, &database);
+        runtime.sleep(Duration::from_secs(5)).await;
+        assert_eq!(gate.state().suspended.is_some(), expected, "a start decides nothing");
+        assert_eq!(gate.resume(), expected);
+        runtime.sleep(Duration::from_secs(5)).await;
+        drop(gate);
+        let gate = open_in(&memory, &runtime, &database);
+        runtime.sleep(Duration::from_secs(5)).await;
+        assert_eq!((gate.state().suspended, gate.state().amount.transactions), (None, 0));
+        gate.close().await.expect("it is up");
+        assert!(!memory.open(Description::default()).1.remembered.suspended);
+    });
+}
+
+#[test]
+fn a_store_that_was_restored_before_the_start_waits_for_an_operator() {
+    a_store_restored_before_the_start(true);
+    let _on = mutation::put_back(Some(Fault::RestoredStoreDrained));
+    a_store_restored_before_the_start(false);
 }
 
 /// What is cached of a store that others write to is given up when it could not be asked for too long, once.
@@ -288,20 +357,8 @@ fn documents_of_one_row_keep_their_order() {
 fn what_is_buffered_may_lie_in_another_tier() {
     simulated(|runtime| async move {
         let memory = Memory::new(1 << 20);
-        let database = Arc::new(Database {
-            inner: Faulty::new(runtime.clone(), Arc::new(store::memory::Memory::new()), Faults::default(), 1),
-            incarnation: AtomicU64::new(1),
-            owned: true,
-            others: Mutex::default(),
-        });
-        let open = || {
-            let (journal, kept) = memory.open(Description::default());
-            let breaker = BreakerSettings { failures_to_open: 1, successes_to_close: 1, pause_ms: 5, pause_ms_max: 20 };
-            let settings = GateSettings { breaker, ..GateSettings::default() };
-            let (runtime, store, found) = (runtime.clone(), database.clone(), Found::in_tier(kept));
-            let (mapping, opens_late) = (String::new(), false);
-            Gate::open(GateOptions { runtime, store, journal, found, settings, mapping, opens_late }).expect("it opens")
-        };
+        let database = Database::new(&runtime, true);
+        let open = || open_in(&memory, &runtime, &database);
         let first = open();
         database.inner.set_down(true);
         for (sequence, name) in [(1, "a"), (2, "b"), (3, "a")] {

@@ -184,6 +184,7 @@ fn figures(state: &GateState) -> Vec<(Reply, Reply)> {
         (text("full"), count(outage.full)),
         (text("why"), maybe(&state.why)),
         (text("suspended"), state.suspended.as_deref().map_or(Reply::Nil, text)),
+        (text("closed"), state.closed.as_deref().map_or(Reply::Nil, text)),
         (text("lost"), state.losses.last().map_or(Reply::Nil, |loss| text(lost(loss)))),
     ]
 }
@@ -207,6 +208,7 @@ fn nothing(session: &Session) -> Vec<(Reply, Reply)> {
         oldest_ms: None,
         why: String::new(),
         suspended: None,
+        closed: None,
         losses: Vec::new(),
         counts: Default::default(),
         outage: Default::default(),
