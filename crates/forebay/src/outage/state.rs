@@ -9,7 +9,7 @@ use futures_channel::oneshot;
 use super::mode::{Breaker, BreakerSettings, Mode};
 use super::pace::Pace;
 use super::pending::{Amount, BATCH_COMMITS_MAX, Buffer};
-use super::tickets::Tickets;
+use super::tickets::{TicketState, Tickets};
 use crate::key::Key;
 use crate::store::Outside;
 
@@ -120,6 +120,14 @@ impl State {
             waiting: Vec::new(),
             modes: Vec::new(),
             calls: Vec::new(),
+        }
+    }
+
+    /// What `ticket` stands for. About what an operator has decided nothing is known until that is done.
+    pub(super) fn ticket(&self, ticket: u64) -> TicketState {
+        match self.tickets.state(ticket, &self.buffer) {
+            TicketState::Quarantined(_) if self.decided.contains(&ticket) => TicketState::Pending,
+            told => told,
         }
     }
 

@@ -1,9 +1,11 @@
 //! A tier in memory, for what may be lost with the process, and for tests: it is what all tiers have to be.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{AppendError, Appending, Description, Effect, Entry, Kept, RECORD_BYTES_MAX, Tier};
+use super::{
+    AppendError, Appending, Description, ENDED_BYTES_MAX, ENDED_MAX, Effect, Entry, Kept, RECORD_BYTES_MAX, Tier,
+};
 
 /// What is kept; cheap to clone. It outlives its owners.
 #[derive(Clone)]
@@ -24,6 +26,7 @@ struct State {
     description: Description,
     last_number: u64,
     live: BTreeMap<u64, Live>,
+    ended: VecDeque<Vec<u8>>,
 }
 
 #[derive(Default)]
@@ -46,8 +49,8 @@ impl Live {
 impl Memory {
     /// Nothing, and room for so many bytes of what is added.
     pub fn new(bytes_max: usize) -> Memory {
-        let (description, live) = (Description::default(), BTreeMap::new());
-        let state = State { bytes_max, bytes: 0, owner: 0, closed: false, description, last_number: 0, live };
+        let (description, live, ended) = (Description::default(), BTreeMap::new(), VecDeque::new());
+        let state = State { bytes_max, bytes: 0, owner: 0, closed: false, description, last_number: 0, live, ended };
         Memory(Arc::new(Mutex::new(state)))
     }
 
@@ -62,6 +65,7 @@ impl Memory {
             description: state.description.clone(),
             next_number: state.last_number + 1,
             entries: state.live.values().map(|live| live.bodies().cloned().collect()).collect(),
+            ended: state.ended.iter().cloned().collect(),
         };
         (Owned { memory: self.clone(), owner: state.owner }, kept)
     }
@@ -101,6 +105,14 @@ impl State {
                 self.insert(into, body);
             }
             Effect::Gone(numbers) => numbers.iter().for_each(|number| self.remove(*number)),
+            Effect::Ended(number) => {
+                self.remove(number);
+                self.ended.push_back(body);
+                let mut bytes: usize = self.ended.iter().map(Vec::len).sum();
+                while self.ended.len() > ENDED_MAX || bytes as u64 > ENDED_BYTES_MAX {
+                    bytes -= self.ended.pop_front().map_or(0, |oldest| oldest.len());
+                }
+            }
             Effect::SetAside(number) => self.change(number, |live| live.set_aside = Some(body)),
             Effect::Retried(number) => self.change(number, |live| live.set_aside = None),
             Effect::Known(number) => self.change(number, |live| live.known.push(body)),
