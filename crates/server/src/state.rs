@@ -392,7 +392,7 @@ impl Shared {
         }
         let given = Arc::new(Given::default());
         if let Some(gate) = &options.gate {
-            gate.with_buffer(|buffer| given.restore(buffer.given(), options.engine.runtime().elapsed()));
+            given.restore(gate.given_ids(), options.engine.runtime().elapsed());
         }
         Shared {
             engine: options.engine,

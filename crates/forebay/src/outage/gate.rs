@@ -31,7 +31,7 @@ use super::journal::{AppendError, Found, Journal, OpenError};
 use super::lanes::LaneRule;
 use super::mode::{BreakerSettings, Mode};
 use super::pending::{Amount, BATCH_COMMITS_MAX, Buffer};
-use super::record::{Description, Loss};
+use super::record::{Description, Dropped, Loss};
 use super::recovery;
 use super::state::{Counts, State};
 use super::tickets::Tickets;
@@ -45,6 +45,8 @@ use crate::store::{Caps, Commit, CommitOutcome, GivenId, Outside, ReadError, Res
 use crate::tier::Tier;
 use crate::value::Value;
 use crate::version::{TxnId, Version};
+
+pub use operator::{DropError, GivenUp};
 
 /// Sequence numbers above the newest known one that are left out, since an earlier process may have given them out:
 /// more than any process commits.
@@ -163,6 +165,8 @@ pub(super) struct Inner {
     pub(super) journal: Arc<dyn Tier>,
     /// What it may have lost, oldest first.
     losses: Vec<Loss>,
+    /// Ids from clients of what had been given up before the start, with their tickets.
+    dropped: Vec<(GivenId, u64)>,
     pub(super) settings: GateSettings,
     mapping: String,
     /// The newest version that an earlier process is known to have given out.
@@ -187,6 +191,9 @@ impl Gate {
         store.keep_ids_from(buffer.oldest_id());
         let mut state = State::new(buffer, settings.breaker, store.incarnation());
         state.tickets = Tickets::new(found.losses.clone(), found.next_number);
+        found.dropped.iter().for_each(|dropped| state.tickets.dropped(dropped.number, &dropped.reason));
+        let ids = |dropped: Dropped| dropped.given.into_iter().map(move |given| (given, dropped.number));
+        let dropped = found.dropped.into_iter().flat_map(ids).collect();
         (state.opens_late, state.write_back) = (opens_late, settings.write_back_ms.is_some());
         state.remembered = Some(found.remembered);
         if opens_late {
@@ -200,6 +207,7 @@ impl Gate {
             store,
             journal,
             losses: found.losses,
+            dropped,
             settings,
             mapping,
             newest,
@@ -254,6 +262,13 @@ impl Gate {
     /// Looks at what is buffered.
     pub fn with_buffer<T>(&self, look: impl FnOnce(&Buffer) -> T) -> T {
         look(&self.inner.state().buffer)
+    }
+
+    /// The ids that clients gave to what is buffered or had been given up before the start, each with its ticket.
+    pub fn given_ids(&self) -> Vec<(GivenId, u64)> {
+        let pending =
+            |buffer: &Buffer| buffer.given().map(|(given, number)| (given.clone(), number)).collect::<Vec<_>>();
+        [self.inner.dropped.clone(), self.with_buffer(pending)].concat()
     }
 
     /// Panics if it contradicts itself; for tests.

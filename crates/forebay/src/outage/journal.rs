@@ -51,7 +51,7 @@ pub use crate::tier::{AppendError, RECORD_BYTES_MAX};
 use self::index::Live;
 use self::log::{Log, Opened, Work};
 use super::disk::{DiskFile, Folder};
-use super::record::{Description, Epoch, Loss, Pending, Record};
+use super::record::{Description, Dropped, Epoch, Loss, Pending, Record};
 use crate::runtime::Runtime;
 use crate::store::embedded::Durability;
 use crate::tier::{Appending, Remembered, Tier};
@@ -97,6 +97,8 @@ pub struct Found {
     pub pending_count: u64,
     /// The pending ones, in order of their numbers, read from the file as they are asked for.
     pub pending: PendingRecords,
+    /// The last that operators gave up, oldest first.
+    pub dropped: Vec<Dropped>,
     /// The file ended in something that was not written to its end, or not all of it reached the disk. It was cut off.
     pub torn: Option<Torn>,
     /// A loss of acknowledged transactions that this opening found; it is the last of `losses`.
@@ -209,6 +211,7 @@ impl Journal {
             next_number: floor.saturating_add(1),
             pending_count: log.index().count() as u64,
             pending: log.pending(),
+            dropped: log.dropped()?,
             torn,
             lost,
             losses: header.losses.clone(),

@@ -9,7 +9,7 @@ use futures_channel::oneshot;
 use super::mode::{Breaker, BreakerSettings, Mode};
 use super::pace::Pace;
 use super::pending::{Amount, BATCH_COMMITS_MAX, Buffer};
-use super::tickets::Tickets;
+use super::tickets::{TicketState, Tickets};
 use crate::key::Key;
 use crate::store::Outside;
 use crate::tier::Remembered;
@@ -132,6 +132,11 @@ impl State {
             modes: Vec::new(),
             calls: Vec::new(),
         }
+    }
+
+    /// What `ticket` stands for. About what an operator has decided nothing is known until that is done.
+    pub(super) fn ticket(&self, ticket: u64) -> TicketState {
+        self.tickets.state(ticket, &self.buffer, &self.decided)
     }
 
     /// Whether an operator wants the store to count as away.

@@ -1,9 +1,12 @@
 //! A tier in memory, for what may be lost with the process, and for tests: it is what all tiers have to be.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{AppendError, Appending, Description, Effect, Entry, Kept, RECORD_BYTES_MAX, Remembered, Tier};
+use super::{
+    AppendError, Appending, Description, ENDED_BYTES_MAX, ENDED_MAX, Effect, Entry, Kept, RECORD_BYTES_MAX, Remembered,
+    Tier,
+};
 
 /// What is kept; cheap to clone. It outlives its owners.
 #[derive(Clone)]
@@ -25,6 +28,7 @@ struct State {
     remembered: Remembered,
     last_number: u64,
     live: BTreeMap<u64, Live>,
+    ended: VecDeque<Vec<u8>>,
 }
 
 #[derive(Default)]
@@ -56,6 +60,7 @@ impl Memory {
             remembered: Remembered::default(),
             last_number: 0,
             live: BTreeMap::new(),
+            ended: VecDeque::new(),
         })))
     }
 
@@ -71,6 +76,7 @@ impl Memory {
             remembered: state.remembered.clone(),
             next_number: state.last_number + 1,
             entries: state.live.values().map(|live| live.bodies().cloned().collect()).collect(),
+            ended: state.ended.iter().cloned().collect(),
         };
         (Owned { memory: self.clone(), owner: state.owner }, kept)
     }
@@ -110,6 +116,14 @@ impl State {
                 self.insert(into, body);
             }
             Effect::Gone(numbers) => numbers.iter().for_each(|number| self.remove(*number)),
+            Effect::Ended(number) => {
+                self.remove(number);
+                self.ended.push_back(body);
+                let mut bytes: usize = self.ended.iter().map(Vec::len).sum();
+                while self.ended.len() > ENDED_MAX || bytes as u64 > ENDED_BYTES_MAX {
+                    bytes -= self.ended.pop_front().map_or(0, |oldest| oldest.len());
+                }
+            }
             Effect::SetAside(number) => self.change(number, |live| live.set_aside = Some(body)),
             Effect::Retried(number) => self.change(number, |live| live.set_aside = None),
             Effect::Known(number) => self.change(number, |live| live.known.push(body)),

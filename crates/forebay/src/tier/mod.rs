@@ -31,6 +31,12 @@ pub const RECORD_BYTES_MAX: usize = 64 << 20;
 /// Ids that a tier remembers at most.
 pub const REMEMBERED_IDS_MAX: usize = 200;
 
+/// Entries that are kept only for saying how others ended; the oldest go first.
+pub const ENDED_MAX: usize = 1000;
+
+/// Bytes of these.
+pub const ENDED_BYTES_MAX: u64 = 4 << 20;
+
 /// What an entry does to those before it. Numbers are the owner's: each names one thing that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
@@ -38,6 +44,9 @@ pub enum Effect {
     Added(u64),
     /// What is kept under these, if anything, is not needed any more.
     Gone(Vec<u64>),
+    /// What is kept under this one, if anything, is not needed any more, but this entry, which says how it ended. Of such
+    /// the last [`ENDED_MAX`] are kept, and no more than [`ENDED_BYTES_MAX`].
+    Ended(u64),
     /// It says why this one is not to be used for now, in place of what said so before.
     SetAside(u64),
     /// That is not so any more.
@@ -95,6 +104,8 @@ pub struct Kept {
     pub next_number: u64,
     /// In the order of their numbers: the bodies of each, first what added it, then what belongs to it.
     pub entries: Vec<Vec<Vec<u8>>>,
+    /// The bodies of entries that say how others ended, oldest first.
+    pub ended: Vec<Vec<u8>>,
 }
 
 /// Keeps entries for one owner.

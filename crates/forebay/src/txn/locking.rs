@@ -8,7 +8,7 @@ mod taking;
 use std::sync::Arc;
 
 use held::Held;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::ahead::Ahead;
 use super::documents::Documents;
@@ -278,9 +278,8 @@ impl Transaction {
         while !missing.is_empty() {
             let asked = self.blind.then(|| missing.clone());
             missing = match (self.fetch(missing).await, asked) {
-                (Err(TxnError::StoreDown(_)), Some(unseen)) => {
-                    let unknown = unseen.into_iter().filter(|key| !self.documents.loaded(key.borrow()));
-                    unknown.collect::<Vec<_>>().into_iter().for_each(|key| self.documents.load_unseen(key));
+                (Err(TxnError::StoreDown(_)), Some(asked)) => {
+                    self.load_each(asked).await?;
                     break;
                 }
                 (fetched, _) => fetched?,
@@ -289,6 +288,24 @@ impl Transaction {
         if mutation::on(Fault::AbsentNotLocked) {
             let absent = self.documents.reads().filter(|(_, _, present)| !present).map(|(key, ..)| key.clone());
             self.inner.locks.release(self.owner, &absent.collect::<Vec<_>>());
+        }
+        Ok(())
+    }
+
+    /// Loads each of `keys` by itself, since together they can't be: what is known of some, since it is buffered, must not
+    /// be taken for unknown because others are. Those that can't be loaded may be changed unseen.
+    async fn load_each(&mut self, keys: SmallVec<[Key; 4]>) -> Result<(), TxnError> {
+        let several = keys.len() > 1;
+        for key in keys {
+            while several && !self.documents.loaded(key.borrow()) {
+                match self.fetch(smallvec![key.clone()]).await {
+                    Err(TxnError::StoreDown(_)) => break,
+                    fetched => drop(fetched?),
+                }
+            }
+            if !self.documents.loaded(key.borrow()) {
+                self.documents.load_unseen(key);
+            }
         }
         Ok(())
     }

@@ -394,6 +394,33 @@ impl Engine {
         }
     }
 
+    /// Has `work` done while nobody else reads or writes `keys`, and then forgets what is cached of them. Goes on to its
+    /// end even if the caller does not wait for it.
+    pub async fn alone_with<T: Send + 'static>(
+        &self,
+        keys: &[Key],
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, TxnError> {
+        let mut keys = keys.to_vec();
+        keys.sort_unstable();
+        keys.dedup();
+        let (done, told) = futures_channel::oneshot::channel();
+        let engine = self.clone();
+        self.inner.runtime.spawn(async move {
+            let mut holder = engine.begin(TxnKind::Interactive, Context::default());
+            let locked = holder.lock_alone(&keys).await;
+            let _ = done.send(match locked {
+                Ok(()) => {
+                    let answer = work.await;
+                    holder.forget_cached();
+                    Ok(answer)
+                }
+                Err(error) => Err(error),
+            });
+        });
+        told.await.unwrap_or_else(|_| Err(TxnError::StoreDown("the server is stopping".into())))
+    }
+
     /// Removes all documents of `spaces` from store and cache, alone in these spaces. Goes on to its end even if the
     /// caller does not wait for it.
     pub async fn clear(&self, spaces: &[u8]) -> Result<(), TxnError> {

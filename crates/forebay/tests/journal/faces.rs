@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use forebay::outage::lossy::Lossy;
 use forebay::outage::{
-    AppendError, Buffered, Description, Journal, OpenError, RealFolder, Record, Remembered, Standing, Written,
+    AppendError, Buffered, Description, Dropped, Journal, OpenError, RealFolder, Record, Remembered, Standing, Written,
 };
 use forebay::runtime::simulated::{Simulation, SplitMix};
+use forebay::store::GivenId;
 use forebay::store::embedded::Durability;
-use forebay::tier::Tier;
-use forebay::{Change, Key, TxnId, Version};
+use forebay::tier::{ENDED_MAX, Tier};
+use forebay::{Blob, Change, Key, TxnId, Version};
 
 use crate::naive::buffered;
 use crate::{BYTES_MAX, Life, options};
@@ -36,6 +37,28 @@ fn what_waits_shares_one_sync() {
     assert!(after - before <= 2, "{} syncs for 50 records", after - before);
     assert_eq!(life.journal.stat().pending, 50);
     assert_eq!(life.journal.stat().unsynced_bytes, 0);
+}
+
+/// What operators gave up is remembered, through rewriting too, but not for ever.
+#[test]
+fn the_last_that_were_given_up_are_remembered() {
+    let disk = Lossy::new();
+    let most = ENDED_MAX as u64;
+    let life = Life::open(&disk, 1, options(Durability::Never)).unwrap();
+    let given = |number| vec![GivenId { user: Blob::from(*b"ann"), id: number as u128 }];
+    let dropped = |number| Dropped { number, reason: format!("reason {number}"), given: given(number) };
+    for number in 1..=most + 10 {
+        let records = vec![Record::Buffered(sized(number, 200)), Record::Dropped(dropped(number))];
+        assert!(life.append(records).iter().all(Result::is_ok));
+    }
+    let description = options(Durability::Never).description;
+    assert_eq!(life.run(|journal| async move { journal.describe(description).await }), Ok(()));
+    assert_eq!((life.journal.stat().pending, life.journal.stat().pending_bytes), (0, 0), "it takes nobody's room");
+    drop(life);
+    disk.kill();
+    let mut life = Life::open(&disk, 2, options(Durability::Never)).unwrap();
+    let remembered = life.pending().unwrap().1;
+    assert_eq!(remembered, (11..=most + 10).map(dropped).collect::<Vec<_>>());
 }
 
 #[test]

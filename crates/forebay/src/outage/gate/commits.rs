@@ -13,7 +13,6 @@ use crate::outage::mode::Mode;
 use crate::outage::pending::Merged;
 use crate::outage::record::Record;
 use crate::outage::state::{State, due_in};
-use crate::read::Read;
 use crate::store::{Buffering, Commit, CommitOutcome, Priority};
 use crate::tier::Appending;
 
@@ -219,15 +218,12 @@ impl Inner {
                     state.counts.merged += 1;
                 }
                 state.counts.buffered += 1;
-                let read = |write: &crate::store::Write| {
-                    (write.key.clone(), Read { value: write.after.clone(), version: commit.version })
-                };
                 // Unless it was computed with what has been given up.
-                let known = |write: &&crate::store::Write| match state.buffer.merged(&write.key) {
-                    Merged::Known(read) => read.version == commit.version,
-                    _ => false,
+                let known = |write: &crate::store::Write| match state.buffer.merged(&write.key) {
+                    Merged::Known(read) if read.version == commit.version => Some((write.key.clone(), read)),
+                    _ => None,
                 };
-                let reads = commit.writes.iter().filter(known).map(read).collect();
+                let reads = commit.writes.iter().filter_map(known).collect();
                 CommitOutcome::Buffered(Buffering { ticket: number, reads })
             }
             Err(error) => {

@@ -7,11 +7,11 @@ use super::codec::{Header, Mark, alone, encode_mark};
 use super::frame::{self, HEAD_BYTES, HEADER_BYTES_MAX, Place};
 use super::index::Index;
 use super::remembered::Memo;
-use super::scan::{Scan, read_live, scan};
+use super::scan::{Scan, read_dropped, read_live, scan};
 use super::{AppendError, JournalOptions, LOSSES_MAX, OpenError, PendingRecords, Source, Torn};
 use crate::mutation::{self, Fault};
 use crate::outage::disk::{DiskFile, Folder};
-use crate::outage::record::{Description, Epoch, Loss, Pending};
+use crate::outage::record::{Description, Dropped, Epoch, Loss, Pending};
 use crate::runtime::Runtime;
 use crate::store::embedded::{Durability, UNFLUSHED_BYTES_MAX};
 use crate::tier::{Effect, Remembered};
@@ -350,7 +350,7 @@ impl Log {
     }
 
     fn rewrite_if_worthwhile(&mut self) {
-        let live = self.index.bytes();
+        let live = self.index.kept_bytes();
         let superseded = (self.end - self.begin).saturating_sub(live);
         let noise = self.rewrite_bytes_min.max(MARK_BYTES_MAX).max(self.rewrite_above);
         if superseded <= live || superseded <= noise {
@@ -393,6 +393,12 @@ impl Log {
         let mut buffer = frame::prelude(header);
         let begin = buffer.len() as u64;
         let (mut written, mut index) = (0u64, Index::default());
+        for (number, from) in self.index.ended() {
+            let body = self.body(from)?;
+            let place = Place { offset: buffer.len() as u64, bytes: (HEAD_BYTES + body.len()) as u32 };
+            index.apply(&Effect::Ended(number), place).map_err(io::Error::other)?;
+            frame::write(header.marker, place.offset, 0, &body, &mut buffer);
+        }
         for (number, live) in self.index.iter() {
             let places = live.places().enumerate();
             for (nth, from) in places {
@@ -439,6 +445,13 @@ impl Log {
         let live = self.index.iter().map(|(_, live)| live.clone()).collect::<Vec<_>>();
         let (name, marker) = (self.folder.show(NAME), self.header.marker);
         PendingRecords(Source::File { file: self.file.clone(), name, marker, live: live.into_iter() })
+    }
+
+    /// How the last ended that were given up, oldest first.
+    pub(super) fn dropped(&self) -> Result<Vec<Dropped>, OpenError> {
+        let (name, marker) = (self.folder.show(NAME), self.header.marker);
+        let Some(file) = self.file.as_deref() else { return Ok(Vec::new()) };
+        self.index.ended().map(|(_, place)| read_dropped(file, &name, marker, place)).collect()
     }
 
     /// Reads one that is pending.

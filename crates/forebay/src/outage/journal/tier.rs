@@ -63,6 +63,10 @@ impl Tier for Journal {
 impl Found {
     /// What a tier other than the journal held. Such a one has no epochs, and reports no losses.
     pub fn in_tier(kept: Kept) -> Found {
+        let dropped = |body: &Vec<u8>| match codec::decode_entry(body) {
+            Ok(Decoded::Record(Record::Dropped(dropped))) => Some(dropped),
+            _ => None,
+        };
         let pending_count = kept.entries.len() as u64;
         Found {
             epoch: Epoch(0),
@@ -72,6 +76,8 @@ impl Found {
             next_number: kept.next_number,
             pending_count,
             pending: PendingRecords(Source::Bodies(kept.entries.into_iter())),
+            // One that can't be read is one of which less is known.
+            dropped: kept.ended.iter().filter_map(dropped).collect(),
             torn: None,
             lost: None,
             losses: Vec::new(),
