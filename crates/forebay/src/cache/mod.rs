@@ -19,19 +19,26 @@
 mod budget;
 mod entry;
 mod fence;
+mod meter;
+mod options;
 mod partition;
 mod slab;
 mod slot;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod transactions;
+mod watch;
 
 use std::sync::{Arc, PoisonError};
 
 pub use budget::{ENTRY_OVERHEAD_BYTES, charge};
 pub use fence::{Begin, Fill, Follow};
+pub use meter::{METERED_LEVELS_MAX, METERED_OPEN_MAX, Meter, Metered};
+pub use options::{CacheOptions, Context, Look};
 pub use partition::Word;
 pub use stats::CacheStats;
+pub use watch::{Accessed, Watcher};
 
 // What an access was is said to the cache as it is to the policy.
 pub use crate::policy::AccessKind;
@@ -44,52 +51,10 @@ use crate::read::Read;
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
 use partition::Partition;
 use smallvec::SmallVec;
+use transactions::Following;
 
 /// Keys that one look without locks may take together; a larger read takes locks.
 pub const LOOK_KEYS_MAX: usize = 1024;
-
-/// What a cache is made with.
-#[derive(Clone)]
-pub struct CacheOptions {
-    /// Bytes for entries: keys, values, index, policy metadata.
-    pub budget_bytes: usize,
-    /// Number of partitions. One makes decisions that follow from the order of accesses alone.
-    pub partitions: usize,
-    /// Who decides what stays.
-    pub policy: &'static Policy,
-    /// The policy's parameters; empty for its defaults.
-    pub policy_values: Vec<f64>,
-}
-
-/// What the cache knows of the request for which it is asked; becomes part of the policy's [`Access`].
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Context {
-    /// Which client.
-    pub client: u32,
-    /// Hints that came with the request.
-    pub hints: HintSet,
-    /// Number of the transaction.
-    pub txn: u64,
-    /// Its registered type, 0 for none.
-    pub txn_type: u16,
-    /// Level within the transaction, from 0.
-    pub level: u16,
-    /// Vertex of the transaction graph, 0 for none.
-    pub vertex: u16,
-    /// What the fetch cost, in microseconds, once known.
-    pub cost_us: u32,
-}
-
-/// What a look without locks found.
-#[derive(Clone, Debug)]
-pub enum Look {
-    /// The last published value, and the word by which a later change is seen.
-    Hit(Read, Word),
-    /// The key is being published: look again.
-    Marked,
-    /// Not cached.
-    Miss,
-}
 
 /// The cache; cheap to clone.
 #[derive(Clone)]
@@ -108,6 +73,7 @@ struct Inner {
     /// What each partition's order is made with.
     settings: Settings,
     next_fill: AtomicU64,
+    following: Following,
 }
 
 /// How a value comes in.
@@ -143,9 +109,11 @@ impl Cache {
                 learned_bytes: AtomicUsize::new(0),
                 settings,
                 next_fill: AtomicU64::new(0),
+                following: Following::default(),
             }),
         };
         cache.charge_learned();
+        cache.follow_policy();
         cache
     }
 
@@ -266,7 +234,7 @@ impl Cache {
                     let entering = Entering { context: &context_of(at), kind: AccessKind::Write, marked: true };
                     self.install(&mut partition, *hash, key, read, entering);
                 }
-                None => self.remove(key),
+                None => self.remove_written(key, &context_of(at)),
             }
         }
         for ((key, _), hash) in group.iter().zip(&hashes) {
@@ -282,7 +250,17 @@ impl Cache {
 
     /// Drops `key` and ends the fills begun before.
     pub fn remove(&self, key: &Key) {
-        let freed = self.inner.partition(key.borrow()).remove(key);
+        let mut partition = self.inner.partition(key.borrow());
+        partition.tell_gone(key.borrow(), None);
+        let freed = partition.remove(key);
+        self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
+    }
+
+    /// The same for a key that was written, and nobody knows or wants what came of it.
+    fn remove_written(&self, key: &Key, context: &Context) {
+        let mut partition = self.inner.partition(key.borrow());
+        partition.tell_gone(key.borrow(), Some(context));
+        let freed = partition.remove(key);
         self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
     }
 
@@ -311,6 +289,7 @@ impl Cache {
     pub fn define_hints(&self, set: HintSet, meaning: &HintMeaning) {
         self.inner.learned.define_hints(set, meaning);
         self.charge_learned();
+        self.tell_hints(set);
     }
 
     /// What the policy has learned, as names with values, for `CACHE STATS`.
@@ -345,6 +324,11 @@ impl Cache {
         self.inner.partition(key).explain(key)
     }
 
+    /// What the policy remembers of a key that is not cached, and what would let it in; `None`: nothing.
+    pub fn explain_absent(&self, key: KeyRef<'_>) -> Option<String> {
+        self.inner.partition(key).explain_absent(key)
+    }
+
     /// Figures over all partitions.
     pub fn stats(&self) -> CacheStats {
         let mut stats = CacheStats::default();
@@ -360,6 +344,9 @@ impl Cache {
     pub fn reset_stats(&self) {
         for partition in &self.inner.partitions {
             lock(partition).reset_stats();
+        }
+        if let Some(meter) = self.meter() {
+            meter.reset();
         }
     }
 
@@ -380,6 +367,7 @@ impl Cache {
         if partition.flight(key, id).is_none() && !mutation::on(Fault::OvertakenFill) {
             return false;
         }
+        partition.tell(key.borrow(), read, kind, false, context);
         self.install(&mut partition, hash, key, read, Entering { context, kind, marked: false });
         true
     }
@@ -387,6 +375,9 @@ impl Cache {
     /// Puts a value in, making room first; an entry that can't or may not have room is left out, and what was cached
     /// of it is dropped, since it is older.
     fn install(&self, partition: &mut Partition, hash: u64, key: &Key, read: &Read, entering: Entering<'_>) {
+        if entering.kind == AccessKind::Write {
+            partition.tell(key.borrow(), read, entering.kind, false, entering.context);
+        }
         let charged = charge(key, read, self.inner.policy);
         let slot = partition.slot(hash, key.borrow());
         let old = slot.map_or(0, |slot| partition.charged(slot));

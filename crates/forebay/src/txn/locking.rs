@@ -56,6 +56,10 @@ pub struct Transaction {
     incarnation: u64,
     /// Its locks are the committer's now.
     handed_over: bool,
+    /// Its end is to be told, and told here.
+    ends: bool,
+    /// The cache was asked for something in its name.
+    asked: bool,
     /// What it writes is not wanted in the cache.
     uncached: bool,
     /// What it writes must not be kept for later.
@@ -169,7 +173,7 @@ impl Committing {
 }
 
 impl Transaction {
-    pub(super) fn new(inner: Arc<Inner>, owner: Owner, kind: TxnKind, context: Context) -> Transaction {
+    pub(super) fn new(inner: Arc<Inner>, owner: Owner, kind: TxnKind, context: Context, ends: bool) -> Transaction {
         let mut documents = inner.documents();
         if matches!(kind, TxnKind::ReadOnly | TxnKind::ReadOnlyChecked) {
             documents.set_read_only();
@@ -189,6 +193,8 @@ impl Transaction {
             began,
             incarnation,
             handed_over: false,
+            ends,
+            asked: false,
             uncached,
             strict: false,
             priority: Priority::Normal,
@@ -267,7 +273,10 @@ impl Transaction {
             }
             if let Some(pending) = self.inner.locks.pending(key) {
                 self.load_pending(key, pending)?;
-            } else if let Some(read) = self.inner.cache.get(key.borrow(), &self.context) {
+                continue;
+            }
+            self.asked = true;
+            if let Some(read) = self.inner.cache.get(key.borrow(), &self.context) {
                 self.documents.load(key.clone(), read);
             } else if let Some(read) = ahead.take(key, &self.context) {
                 self.documents.load(key.clone(), read);
@@ -336,8 +345,9 @@ impl Transaction {
             let cost_us = (self.inner.runtime.elapsed() - asked).as_micros().min(u128::from(u32::MAX)) as u32;
             let context = Context { cost_us, ..self.context };
             for ((key, fill), read) in wanted.into_iter().zip(fills).zip(reads) {
-                if let Some(fill) = fill {
-                    fill.complete(&read, &context, AccessKind::Read);
+                match fill {
+                    Some(fill) => drop(fill.complete(&read, &context, AccessKind::Read)),
+                    None => self.inner.cache.read_beside(key.borrow(), &read, &context),
                 }
                 self.documents.load(key, read);
             }
@@ -345,7 +355,10 @@ impl Transaction {
         let mut again = SmallVec::new();
         for (key, follow) in follows {
             match follow.read().await {
-                Some(read) => self.documents.load(key, read),
+                Some(read) => {
+                    self.inner.cache.read_beside(key.borrow(), &read, &self.context);
+                    self.documents.load(key, read);
+                }
                 None => again.push(key),
             }
         }
@@ -414,6 +427,7 @@ impl Transaction {
         let depends = std::mem::take(&mut self.depends);
         let writes = self.documents.take_writes();
         if writes.is_empty() {
+            self.tell_end(true);
             return Ok(Committing { published: None, commit: None, depends, record });
         }
         let given = self.given.take().into_iter().collect();
@@ -427,11 +441,12 @@ impl Transaction {
         let caching = Caching { uncached: self.uncached, context: self.context };
         if depends.is_empty() {
             // A panic in there may leave the commit half published: then its keys stay locked until the restart.
-            self.handed_over = true;
+            (self.handed_over, self.asked) = (true, true);
             let now = self.inner.committer.commit_now(commit, caching);
             self.handed_over = matches!(now, Now::Unknown);
             commit = match now {
                 Now::Published => {
+                    self.tell_end(true);
                     let published = Some(Landed { version, ticket: None });
                     return Ok(Committing { published, commit: None, depends, record });
                 }
@@ -441,10 +456,18 @@ impl Transaction {
             };
         }
         let held = std::mem::take(&mut self.held).keys.into_vec();
-        self.handed_over = true;
+        // Whoever publishes it tells its end.
+        (self.handed_over, self.ends) = (true, false);
         let submission = Submission { owner: self.owner, held, commit, depends: depends.clone(), caching };
         let settled = self.inner.committer.submit(submission);
         Ok(Committing { commit: Some((TxnId(version), settled)), depends, record, published: None })
+    }
+
+    /// Tells the policy, if that wants to know, how it ended; once. What asked for nothing was no transaction.
+    fn tell_end(&mut self, committed: bool) {
+        if std::mem::take(&mut self.ends) && self.inner.cache.follows_transactions() && self.asked {
+            self.inner.cache.ended(&self.context, committed);
+        }
     }
 
     fn record(&self, version: Version) -> Option<Box<(Arc<super::history::History>, Record)>> {
@@ -459,6 +482,7 @@ impl Transaction {
 
 impl Drop for Transaction {
     fn drop(&mut self) {
+        self.tell_end(false);
         if !self.handed_over {
             self.inner.locks.release(self.owner, &self.held.keys);
         }
