@@ -47,7 +47,11 @@ struct Open {
     /// Vertices that were asked for, and those of which something was missing.
     present: VertexSet,
     missed: VertexSet,
-    /// Some access names no vertex.
+    /// Vertices under which something was written.
+    written: VertexSet,
+    /// Something was written under no vertex.
+    wrote: bool,
+    /// Some read names no vertex.
     outside: bool,
 }
 
@@ -98,7 +102,7 @@ impl Watcher for Meter {
             state.metered.reads_hit += u64::from(hit);
         }
         if context.txn != 0 {
-            state.add(context, hit);
+            state.add(context, hit, kind == AccessKind::Read);
         }
     }
 
@@ -117,7 +121,7 @@ impl Watcher for Meter {
 }
 
 impl State {
-    fn add(&mut self, context: &Context, hit: bool) {
+    fn add(&mut self, context: &Context, hit: bool, reads: bool) {
         if !self.open.contains_key(&context.txn) {
             while self.open.len() >= METERED_OPEN_MAX {
                 let Some(first) = self.began.pop_front() else { break };
@@ -134,6 +138,8 @@ impl State {
             None => open.levels.push((context.level, hit)),
         }
         match usize::from(context.vertex).checked_sub(1).filter(|&v| v < VERTICES_MAX) {
+            Some(v) if !reads => open.written.insert(v),
+            None if !reads => open.wrote = true,
             Some(v) => {
                 open.present.insert(v);
                 if !hit {
@@ -154,10 +160,21 @@ impl State {
         match self.graphs.get(&open.txn_type).filter(known) {
             Some(graph) => {
                 metered.by_graph += 1;
+                // A client that names the vertices of its reads only writes under the last of them, or none: that is a
+                // round trip behind all others.
+                let (readers, mut behind) = (graph.readers(), u32::from(open.wrote));
+                let mut present = open.present;
+                for v in open.written.iter() {
+                    match v < graph.len() && !readers.contains(v) {
+                        true => present.insert(v),
+                        false => behind = 1,
+                    }
+                }
                 // What was not asked for weighs as much as what is cached: nothing.
-                let absent = (0..graph.len()).filter(|&v| !open.present.contains(v)).collect::<VertexSet>();
+                let absent = (0..graph.len()).filter(|&v| !present.contains(v)).collect::<VertexSet>();
                 let cached = absent.union(&open.present.without(&open.missed));
-                metered.thr.add(graph.critical_length(&absent), graph.critical_length(&cached));
+                let length = |cached: &VertexSet| graph.critical_length(cached) + behind;
+                metered.thr.add(length(&absent), length(&cached));
             }
             None => metered.thr.add(open.levels.len() as u32, (open.levels.len() - hit) as u32),
         }

@@ -19,6 +19,7 @@
 mod budget;
 mod entry;
 mod fence;
+mod likeness;
 mod meter;
 mod options;
 mod partition;
@@ -34,6 +35,7 @@ use std::sync::{Arc, PoisonError};
 
 pub use budget::{ENTRY_OVERHEAD_BYTES, charge};
 pub use fence::{Begin, Fill, Follow};
+pub use likeness::document_charged;
 pub use meter::{METERED_LEVELS_MAX, METERED_OPEN_MAX, Meter, Metered};
 pub use options::{CacheOptions, Context, Look};
 pub use partition::Word;

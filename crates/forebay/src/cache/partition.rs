@@ -35,7 +35,7 @@ pub(super) struct Partition {
     /// The order's tables are for so many slots.
     slots: usize,
     pub(super) order: Box<dyn Order>,
-    policy: &'static Policy,
+    pub(super) policy: &'static Policy,
     fences: HashMap<Key, Fence, foldhash::quality::RandomState>,
     /// How often each pinned slot is pinned.
     pins: HashMap<Slot, u32, foldhash::fast::RandomState>,

@@ -115,6 +115,12 @@ impl Cache {
         }
     }
 
+    /// Bytes that the policy takes, for entries and beyond.
+    pub fn metadata_bytes(&self) -> usize {
+        let of = |partition: &crate::sync::Mutex<Partition>| lock(partition).metadata_bytes();
+        self.inner.partitions.iter().map(of).sum::<usize>() + self.inner.learned.bytes()
+    }
+
     /// A read was answered that no fill stands for: beside a commit on its way, or by another's fetch.
     pub(crate) fn read_beside(&self, key: KeyRef<'_>, read: &Read, context: &Context) {
         if self.follows_transactions() {
@@ -130,6 +136,11 @@ impl Partition {
 
     pub(super) fn remove_watcher(&mut self, watcher: &Arc<dyn Watcher>) {
         self.watchers.retain(|other| !Arc::ptr_eq(other, watcher));
+    }
+
+    fn metadata_bytes(&self) -> usize {
+        let entries = self.entries.iter().count();
+        entries * self.policy.entry_bytes + self.order.ghost_bytes()
     }
 
     pub(super) fn ended(&mut self, txn: u64, committed: bool) {

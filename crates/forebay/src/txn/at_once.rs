@@ -52,6 +52,9 @@ impl Engine {
         let mut documents = Documents::with_clock(&inner.runtime);
         documents.reserve(wanted.len());
         let numbered = inner.numbered(context);
+        // What is written is a level of its own behind what is read.
+        let reads = u16::from(wanted.iter().any(|wanted| wanted.load));
+        let writing = Context { level: numbered.context.level + reads, ..numbered.context };
         inner.load_cached(wanted, &numbered.context, &mut documents)?;
         let answer = match body(&mut documents) {
             Ok(answer) => answer,
@@ -76,10 +79,8 @@ impl Engine {
             table.half_done = true;
             guard.armed.set(true);
             let commit = Commit::new(TxnId(version), version, writes);
-            let now = inner.committer.apply_now(
-                commit,
-                Caching { uncached: inner.on_write == OnWrite::Invalidate, context: numbered.context },
-            );
+            let uncached = inner.on_write == OnWrite::Invalidate;
+            let now = inner.committer.apply_now(commit, &Caching { uncached, context: writing, vertices: Vec::new() });
             table.half_done = matches!(now, Now::Unknown);
             now
         };

@@ -411,10 +411,11 @@ impl Committer {
                 // cache.
                 let known = actual.or_else(|| (owned && !unseen).then_some(Read { value: after, version }));
                 let read = known.filter(|_| !placed.caching.uncached);
+                let written = placed.caching.context_of(&key);
                 let at = last.set(key, read);
                 match contexts.get_mut(at) {
-                    Some(context) => *context = placed.caching.context,
-                    None => contexts.push(placed.caching.context),
+                    Some(context) => *context = written,
+                    None => contexts.push(written),
                 }
                 results.push((at, placed.place));
             }

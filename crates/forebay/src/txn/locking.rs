@@ -4,6 +4,7 @@
 
 mod held;
 mod taking;
+mod told;
 
 use std::sync::Arc;
 
@@ -15,7 +16,6 @@ use super::documents::Documents;
 use super::group::{Now, Submission};
 use super::history::Record;
 use super::locks::{Mode, Owner, Pending};
-use super::placed::Caching;
 use super::settled::{Landed, Settled, Settlement};
 use super::{Inner, OnWrite, Plan, PlannedLock, TxnError, Watched};
 use crate::cache::{AccessKind, Begin, Context, Fill, Follow};
@@ -60,6 +60,8 @@ pub struct Transaction {
     ends: bool,
     /// The cache was asked for something in its name.
     asked: bool,
+    /// As which vertex of its type it wrote its keys.
+    vertices: Vec<(Key, u16)>,
     /// What it writes is not wanted in the cache.
     uncached: bool,
     /// What it writes must not be kept for later.
@@ -195,6 +197,7 @@ impl Transaction {
             handed_over: false,
             ends,
             asked: false,
+            vertices: Vec::new(),
             uncached,
             strict: false,
             priority: Priority::Normal,
@@ -255,6 +258,7 @@ impl Transaction {
     /// Locks and loads `locks` for one command of an interactive transaction: a key to be written is locked for update,
     /// so that others may go on reading it until the commit. After an error the transaction is to be dropped.
     pub async fn prepare_command(&mut self, locks: &[PlannedLock], ahead: &mut Ahead) -> Result<(), TxnError> {
+        self.note_vertices(locks);
         for lock in locks {
             let mode = if lock.mode == Mode::Exclusive { Mode::Update } else { lock.mode };
             self.lock(&lock.key, mode).await?;
@@ -438,11 +442,11 @@ impl Transaction {
             given,
             ..Commit::new(TxnId(version), version, writes)
         };
-        let caching = Caching { uncached: self.uncached, context: self.context };
+        let caching = self.caching();
         if depends.is_empty() {
             // A panic in there may leave the commit half published: then its keys stay locked until the restart.
             (self.handed_over, self.asked) = (true, true);
-            let now = self.inner.committer.commit_now(commit, caching);
+            let now = self.inner.committer.commit_now(commit, &caching);
             self.handed_over = matches!(now, Now::Unknown);
             commit = match now {
                 Now::Published => {
@@ -461,13 +465,6 @@ impl Transaction {
         let submission = Submission { owner: self.owner, held, commit, depends: depends.clone(), caching };
         let settled = self.inner.committer.submit(submission);
         Ok(Committing { commit: Some((TxnId(version), settled)), depends, record, published: None })
-    }
-
-    /// Tells the policy, if that wants to know, how it ended; once. What asked for nothing was no transaction.
-    fn tell_end(&mut self, committed: bool) {
-        if std::mem::take(&mut self.ends) && self.inner.cache.follows_transactions() && self.asked {
-            self.inner.cache.ended(&self.context, committed);
-        }
     }
 
     fn record(&self, version: Version) -> Option<Box<(Arc<super::history::History>, Record)>> {

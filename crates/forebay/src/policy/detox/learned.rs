@@ -321,12 +321,19 @@ impl Transactions {
     ) -> bool {
         let graph = known.scorer.graph();
         let count = graph.len();
-        if touches.iter().any(|touch| touch.vertex == 0 || usize::from(touch.vertex) > count) {
+        // A client that names the vertices of its reads only has its writes under the last of them, or none.
+        let writes = |touch: &Touch| {
+            let vertex = usize::from(touch.vertex).checked_sub(1).and_then(|v| graph.vertices().get(v));
+            vertex.is_some_and(|vertex| vertex.writes)
+        };
+        let unnamed = |touch: &Touch| !touch.reads && !writes(touch);
+        let outside = |touch: &Touch| touch.vertex == 0 || usize::from(touch.vertex) > count;
+        if touches.iter().any(|touch| outside(touch) && !unnamed(touch)) {
             return false;
         }
         loads.clear();
         loads.resize(count, Load::Absent);
-        for touch in touches.iter() {
+        for touch in touches.iter().filter(|touch| !unnamed(touch)) {
             let load = &mut loads[usize::from(touch.vertex) - 1];
             let (touched, weight) = (f64::from(touch.frequency), u64::from(touch.weight));
             *load = match *load {
@@ -361,7 +368,7 @@ impl Transactions {
                 &by_list
             }
         };
-        for touch in touches.iter_mut() {
+        for touch in touches.iter_mut().filter(|touch| touch.reads) {
             touch.score = scores[usize::from(touch.vertex) - 1] as f32;
         }
         true
