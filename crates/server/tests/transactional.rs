@@ -5,8 +5,8 @@ mod support;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use forebay::cache::Metered;
 use forebay::graph::Thr;
+use forebay::policy::Metered;
 use forebay::store::memory::Memory;
 use forebay_protocol::encode_command;
 use forebay_server::Shared;

@@ -20,7 +20,6 @@ mod budget;
 mod entry;
 mod fence;
 mod likeness;
-mod meter;
 mod options;
 mod partition;
 mod slab;
@@ -36,7 +35,6 @@ use std::sync::{Arc, PoisonError};
 pub use budget::{ENTRY_OVERHEAD_BYTES, charge};
 pub use fence::{Begin, Fill, Follow};
 pub use likeness::document_charged;
-pub use meter::{METERED_LEVELS_MAX, METERED_OPEN_MAX, Meter, Metered};
 pub use options::{CacheOptions, Context, Look};
 pub use partition::Word;
 pub use stats::CacheStats;
@@ -277,13 +275,16 @@ impl Cache {
     /// Drops all entries, ends all fills and has the policy begin anew: no ghost, frequency or statistic of what went
     /// before decides about what comes. The counted figures go on.
     pub fn reset(&self) {
-        for partition in &self.inner.partitions {
+        // With all of them at a stand, so that nothing of before is taught any more, and the new orders begin as those of
+        // a new cache. Nobody who holds one waits for another.
+        let mut partitions: Vec<_> = self.inner.partitions.iter().map(lock).collect();
+        self.inner.learned.forget();
+        for partition in &mut partitions {
             let order = (self.inner.policy.order)(&self.inner.settings, self.inner.learned.clone());
-            let freed = lock(partition).reset(order);
+            let freed = partition.reset(order);
             self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
         }
-        // Last, because partitions that were not reset yet went on teaching.
-        self.inner.learned.forget();
+        drop(partitions);
         self.charge_learned();
     }
 

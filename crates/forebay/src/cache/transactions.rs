@@ -6,11 +6,10 @@
 use std::sync::{Arc, OnceLock, PoisonError};
 
 use super::partition::Partition;
-use super::{AccessKind, Accessed, Cache, Context, ENTRY_OVERHEAD_BYTES, Meter, Watcher, lock};
-use crate::graph::Graph;
+use super::{AccessKind, Accessed, Cache, Context, ENTRY_OVERHEAD_BYTES, Watcher, lock};
 use crate::hint::HintSet;
 use crate::key::KeyRef;
-use crate::policy::Slot;
+use crate::policy::{Access, Graph, Meter, Slot};
 use crate::read::Read;
 use crate::read::record::Record;
 use crate::sync::{AtomicUsize, Mutex, Ordering};
@@ -25,6 +24,22 @@ pub(super) struct Following {
     count: AtomicUsize,
     watchers: Mutex<Vec<Arc<dyn Watcher>>>,
     meter: OnceLock<Arc<Meter>>,
+}
+
+/// Has transactional hits counted.
+struct Metering(Arc<Meter>);
+
+impl Watcher for Metering {
+    fn accessed(&self, accessed: &Accessed<'_>) {
+        let Some(kind) = accessed.kind else { return };
+        let Context { client, hints, txn, txn_type, level, vertex, cost_us } = *accessed.context;
+        let access = Access { kind, client, hints, txn, txn_type, level, vertex, cost_us, ..Access::read(0, 0) };
+        self.0.access(&access, accessed.hit);
+    }
+
+    fn ended(&self, context: &Context, committed: bool) {
+        self.0.ended(context.txn, committed);
+    }
 }
 
 impl Cache {
@@ -45,7 +60,7 @@ impl Cache {
     pub fn measure_transactions(&self) -> &Arc<Meter> {
         self.inner.following.meter.get_or_init(|| {
             let meter = Arc::new(Meter::default());
-            self.watch(meter.clone());
+            self.watch(Arc::new(Metering(meter.clone())));
             meter
         })
     }

@@ -30,6 +30,7 @@ mod lirs;
 mod list;
 mod lru;
 mod lru_k;
+mod meter;
 #[cfg(test)]
 mod models;
 mod mq;
@@ -47,10 +48,13 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::graph::Graph;
 use crate::hint::{HintMeaning, HintSet};
 
 pub use choice::{Choice, choose, markdown_table};
+pub use meter::{METERED_LEVELS_MAX, METERED_OPEN_MAX, Meter, Metered};
+
+// What a transaction type looks like, as a policy is told.
+pub use crate::graph::Graph;
 
 /// All policies, the table from which help texts, documents and checks of names are made.
 pub const POLICIES: &[&Policy] = &[

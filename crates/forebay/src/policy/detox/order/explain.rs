@@ -25,7 +25,12 @@ impl Detox {
             shown(groups),
             shown(entry.score - groups),
             entry.known.frequency,
-            self.transactions.helps_with(entry.txn_type, entry.vertex, entry.level, entry.txn != 0),
+            self.transactions.helps_with(
+                entry.txn_type,
+                entry.vertex,
+                entry.level,
+                entry.txn != 0 || entry.txn_type != 0
+            ),
         )
     }
 

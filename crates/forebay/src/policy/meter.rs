@@ -5,14 +5,13 @@
 //! instead. The simulator judges traces by the same rules (`forebay_sim::levels`).
 
 use std::collections::VecDeque;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-use super::{AccessKind, Accessed, Context, Watcher};
+use super::{Access, AccessKind};
 use crate::graph::{Graph, Thr, VERTICES_MAX, VertexSet};
-use crate::sync::Mutex;
 
 /// Most transactions that are followed at the same time; of more, the one that began first is not counted.
 pub const METERED_OPEN_MAX: usize = 16_384;
@@ -55,7 +54,7 @@ struct Open {
     outside: bool,
 }
 
-/// Counts; a [`Watcher`] of one cache.
+/// Counts what a cache tells it: what a policy may know of each access, whether it was a hit, and how transactions end.
 #[derive(Default)]
 pub struct Meter {
     state: Mutex<State>,
@@ -86,16 +85,19 @@ impl Meter {
         self.lock().graphs.insert(txn_type, graph.clone());
     }
 
-    fn lock(&self) -> crate::sync::MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Watcher for Meter {
-    fn accessed(&self, accessed: &Accessed<'_>) {
-        let Some(kind @ (AccessKind::Read | AccessKind::Write)) = accessed.kind else { return };
-        let context = accessed.context;
-        let hit = accessed.hit && kind == AccessKind::Read;
+impl Meter {
+    /// A key was asked for or written; `hit`: a read was answered from the cache.
+    pub fn access(&self, access: &Access, hit: bool) {
+        let (kind, context) = (access.kind, access);
+        if !matches!(kind, AccessKind::Read | AccessKind::Write) {
+            return;
+        }
+        let hit = hit && kind == AccessKind::Read;
         let mut state = self.lock();
         if kind == AccessKind::Read {
             state.metered.reads += 1;
@@ -106,9 +108,10 @@ impl Watcher for Meter {
         }
     }
 
-    fn ended(&self, context: &Context, committed: bool) {
+    /// A transaction ended.
+    pub fn ended(&self, txn: u64, committed: bool) {
         let mut state = self.lock();
-        if let Some(open) = state.open.remove(&context.txn)
+        if let Some(open) = state.open.remove(&txn)
             && committed
         {
             state.count(&open);
@@ -121,7 +124,7 @@ impl Watcher for Meter {
 }
 
 impl State {
-    fn add(&mut self, context: &Context, hit: bool, reads: bool) {
+    fn add(&mut self, context: &Access, hit: bool, reads: bool) {
         if !self.open.contains_key(&context.txn) {
             while self.open.len() >= METERED_OPEN_MAX {
                 let Some(first) = self.began.pop_front() else { break };
@@ -184,17 +187,14 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::key::KeyRef;
 
-    fn access(meter: &Meter, context: &Context, kind: AccessKind, hit: bool) {
-        let key = KeyRef { space: 0, name: b"k" };
-        meter.accessed(&Accessed { key, kind: Some(kind), hit, size: None, charged: None, context });
+    fn at(txn: u64, level: u16) -> Access {
+        Access { txn, level, ..Access::read(1, 1) }
     }
 
     #[test]
     fn a_level_is_hit_when_all_of_it_is_and_aborted_transactions_do_not_count() {
         let meter = Meter::default();
-        let at = |txn, level| Context { txn, level, ..Context::default() };
         for (level, kind, hit) in [
             (0, AccessKind::Read, true),
             (0, AccessKind::Read, true),
@@ -202,11 +202,11 @@ mod tests {
             (1, AccessKind::Read, false),
             (2, AccessKind::Write, true),
         ] {
-            access(&meter, &at(7, level), kind, hit);
+            meter.access(&Access { kind, ..at(7, level) }, hit);
         }
-        access(&meter, &at(8, 0), AccessKind::Read, true);
-        meter.ended(&at(8, 0), false);
-        meter.ended(&at(7, 2), true);
+        meter.access(&at(8, 0), true);
+        meter.ended(8, false);
+        meter.ended(7, true);
         let metered = meter.metered();
         assert_eq!((metered.thr, metered.transactions), (Thr { length: 3, hits: 1 }, 1));
         assert_eq!((metered.levels, metered.levels_hit), (3, 1));
@@ -222,10 +222,9 @@ mod tests {
         meter.register_graph(3, &Arc::new(Graph::plain(4, &[(0, 1), (0, 2), (2, 3)]).expect("a graph")));
         for txn_type in [3, 4] {
             for (vertex, level) in [(1, 0), (2, 1), (3, 1), (4, 2)] {
-                let context = Context { txn: 1, txn_type, level, vertex, ..Context::default() };
-                access(&meter, &context, AccessKind::Read, vertex == 3);
+                meter.access(&Access { txn_type, vertex, ..at(1, level) }, vertex == 3);
             }
-            meter.ended(&Context { txn: 1, ..Context::default() }, true);
+            meter.ended(1, true);
         }
         let metered = meter.metered();
         assert_eq!((metered.thr, metered.by_graph), (Thr { length: 6, hits: 1 }, 1));
@@ -235,13 +234,15 @@ mod tests {
     fn open_transactions_are_bounded() {
         let meter = Meter::default();
         for txn in 1..=METERED_OPEN_MAX as u64 + 5 {
-            let context = Context { txn, ..Context::default() };
-            access(&meter, &context, AccessKind::Read, true);
+            meter.access(&at(txn, 0), true);
         }
         assert_eq!(meter.lock().open.len(), METERED_OPEN_MAX);
         for level in 0..=METERED_LEVELS_MAX as u16 {
-            access(&meter, &Context { txn: 5, level, ..Context::default() }, AccessKind::Read, true);
+            meter.access(&at(9, level), true);
         }
-        meter.ended(&Context { txn: 5, ..Context::default() }, true);
+        meter.ended(9, true);
+        let levels = METERED_LEVELS_MAX as u64;
+        assert_eq!((meter.metered().levels, meter.metered().levels_hit), (levels, levels));
+        assert_eq!(meter.metered().thr, Thr { length: levels, hits: levels });
     }
 }
