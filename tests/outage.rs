@@ -34,6 +34,8 @@ mod restored;
 mod state;
 #[path = "outage/tables.rs"]
 mod tables;
+#[path = "outage/warm.rs"]
+mod warm;
 
 use std::time::Duration;
 

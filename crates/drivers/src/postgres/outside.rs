@@ -24,6 +24,9 @@ use super::{Inner, sql};
 /// Own transactions that are remembered, so that what they wrote is not taken for another's.
 const OWN_MAX: usize = 16_384;
 
+/// Wait behind a look that failed: what is cached is not watched until one succeeds.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
+
 /// Looks after which old notes are removed.
 const REMOVE_EVERY: u32 = 100;
 
@@ -100,7 +103,7 @@ impl Own {
 pub(super) fn told_keys(outside: &Outside) -> usize {
     match outside {
         Outside::Keys(keys) => keys.len(),
-        Outside::Everything => 0,
+        _ => 0,
     }
 }
 
@@ -218,7 +221,7 @@ impl Inner {
                         tracing::warn!(why, "what others write to PostgreSQL can't be seen; the cache is dropped then");
                         return Outside::Everything;
                     }
-                    sleep(self.timeout).await;
+                    sleep(LOOK_AGAIN).await;
                 }
             }
         }

@@ -49,6 +49,7 @@ use crate::mutation::{self, Fault};
 use crate::policy::{Access, Learned, Policy, Settings, Slot, Unit};
 use crate::read::Read;
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
+use crate::version::Version;
 use partition::Partition;
 use smallvec::SmallVec;
 use transactions::Following;
@@ -243,7 +244,7 @@ impl Cache {
     }
 
     /// Someone else wrote `key`: drops what is older than `version` and ends the fills begun before.
-    pub fn invalidate(&self, key: &Key, version: crate::version::Version) {
+    pub fn invalidate(&self, key: &Key, version: Version) {
         let freed = self.inner.partition(key.borrow()).invalidate(key, version);
         self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
     }
@@ -262,6 +263,41 @@ impl Cache {
         partition.tell_gone(key.borrow(), Some(context));
         let freed = partition.remove(key);
         self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
+    }
+
+    /// The value that is cached under the version `shown` has the version `stored`: its fills end. Nothing, if another
+    /// is cached by now.
+    pub fn restamp(&self, key: &Key, shown: Version, stored: Version) {
+        self.inner.partition(key.borrow()).restamp(key, shown, stored);
+    }
+
+    /// The store holds `read` for `key`: what is cached of it gets that version if it is the same, or goes. Whether it
+    /// goes.
+    pub fn compare(&self, key: &Key, read: &Read) -> bool {
+        let mut partition = self.inner.partition(key.borrow());
+        let Some(cached) = partition.peek(key.borrow()).filter(|cached| cached != read) else { return false };
+        let same = cached.value == read.value;
+        let freed = match same {
+            true => {
+                partition.restamp(key, cached.version, read.version);
+                0
+            }
+            false => partition.remove(key),
+        };
+        self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
+        !same
+    }
+
+    /// Ends all fills: what they read may be out of date. What is cached stays.
+    pub fn end_fills(&self) {
+        for partition in &self.inner.partitions {
+            lock(partition).end_fills(&|_| true);
+        }
+    }
+
+    /// The keys that are cached in one partition; `None` beyond the last.
+    pub fn keys_of(&self, partition: usize) -> Option<Vec<Key>> {
+        Some(lock(self.inner.partitions.get(partition)?).keys())
     }
 
     /// Drops all entries of the spaces for which `of` is true, and ends their fills.

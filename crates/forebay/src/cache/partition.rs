@@ -359,13 +359,36 @@ impl Partition {
         if older { self.take(slot, Why::Invalidated) } else { 0 }
     }
 
-    pub(super) fn clear(&mut self, of: &impl Fn(u8) -> bool) -> usize {
+    pub(super) fn restamp(&mut self, key: &Key, shown: Version, stored: Version) {
+        self.end_overtaken(key);
+        let Some(entry) = self.find(key.borrow()).and_then(|slot| self.entries.get_mut(slot)) else { return };
+        let read = entry.record.read();
+        if read.version == shown {
+            self.next_sequence += 1;
+            entry.replace(key, &Read { version: stored, ..read }, self.next_sequence);
+        }
+    }
+
+    /// The cached keys, in the order of their names: what comes of them must not hang on the seed of a table.
+    pub(super) fn keys(&self) -> Vec<Key> {
+        let key = |entry: &Entry| KeyRef { space: entry.space(), name: entry.record.name() }.to_key();
+        let mut keys: Vec<Key> = self.entries.iter().map(|(_, entry)| key(entry)).collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    /// Ends the fills of the spaces for which `of` is true.
+    pub(super) fn end_fills(&mut self, of: &impl Fn(u8) -> bool) {
         let mut keys: Vec<Key> = self.fences.keys().filter(|key| of(key.space())).cloned().collect();
         // Followers wake in an order that the seed of a table has nothing to do with: one seed is one run.
         keys.sort_unstable();
         for key in keys {
             self.end_overtaken(&key);
         }
+    }
+
+    pub(super) fn clear(&mut self, of: &impl Fn(u8) -> bool) -> usize {
+        self.end_fills(of);
         let slots: Vec<Slot> =
             self.entries.iter().filter(|(_, entry)| of(entry.space())).map(|(slot, _)| slot).collect();
         for entry in slots.iter().filter_map(|slot| self.entries.get(*slot)).filter(|_| !self.watchers.is_empty()) {

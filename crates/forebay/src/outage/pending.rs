@@ -26,6 +26,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use hashbrown::HashMap;
 
 use charge::{entry_bytes, row_bytes};
+pub use drain::Applied;
 use restamped::Restamped;
 
 use super::lanes::{Lane, Ties};

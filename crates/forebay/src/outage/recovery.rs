@@ -4,6 +4,7 @@
 //! batch is one group for the store. What it refuses is set aside, alone: everything before it in its lanes is applied
 //! by then, and what is behind goes on. What it does not answer is sent again, under the same ids, in smaller batches.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use futures_util::future::select;
 use super::gate::{Inner, OnConflict};
 use super::journal::AppendError;
 use super::mode::Mode;
-use super::pending::{BATCH_COMMITS_MAX, Batch, Work};
+use super::pending::{Applied, BATCH_COMMITS_MAX, Batch, Work};
 use super::record::Record;
 use super::state::{State, due_in};
 use crate::error::Unavailable;
@@ -259,9 +260,12 @@ impl Inner {
             state.tickets.applied(*number, commit.version);
         }
         state.counts.applied += changed.len() as u64;
-        let emptied = state.buffer.applied(&batch, &changed);
+        let Applied { emptied, restamped } = state.buffer.applied(&batch, &changed);
         if !self.store.caps().owned {
-            state.invalidate(emptied.into_iter().chain(changed.into_iter().flatten().map(|(key, _)| key)));
+            let same: HashSet<Key> = restamped.iter().map(|(key, ..)| key.clone()).collect();
+            let others = emptied.into_iter().chain(changed.into_iter().flatten().map(|(key, _)| key));
+            state.invalidate(others.filter(|key| !same.contains(key)));
+            state.restamped(restamped);
         }
         let may_have = matches!(stopped, Some((_, CommitOutcome::Unknown(_))));
         state.buffer.finish(batch, may_have);

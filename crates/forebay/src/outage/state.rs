@@ -12,6 +12,7 @@ use super::pending::{Amount, BATCH_COMMITS_MAX, Buffer};
 use super::tickets::Tickets;
 use crate::key::Key;
 use crate::store::Outside;
+use crate::version::Version;
 
 /// Documents whose invalidation is remembered one by one; beyond, all go.
 const INVALID_KEYS_MAX: usize = 65_536;
@@ -78,6 +79,10 @@ pub(super) struct State {
     /// All that is cached was given up for being older than allowed.
     pub(super) stale_dropped: bool,
     invalid: Option<Outside>,
+    /// Documents that are in the store as they were shown: key, version shown, version there.
+    restamped: Vec<(Key, Version, Version)>,
+    /// The outages after which what is cached was said to be doubtful.
+    doubted: u64,
     waiting: Vec<oneshot::Sender<()>>,
     /// Those who wait for another mode.
     modes: Vec<oneshot::Sender<()>>,
@@ -117,6 +122,8 @@ impl State {
             write_back: false,
             stale_dropped: false,
             invalid: None,
+            restamped: Vec::new(),
+            doubted: 0,
             waiting: Vec::new(),
             modes: Vec::new(),
             calls: Vec::new(),
@@ -195,9 +202,9 @@ impl State {
     /// What is cached of `keys` may be out of date.
     pub(super) fn invalidate(&mut self, keys: impl IntoIterator<Item = Key>) {
         let mut all = match self.invalid.take() {
-            Some(Outside::Everything) => return self.invalid = Some(Outside::Everything),
             Some(Outside::Keys(all)) => all,
             None => Vec::new(),
+            Some(all) => return self.invalid = Some(all),
         };
         all.extend(keys);
         self.invalid = match all.len() {
@@ -212,8 +219,28 @@ impl State {
         self.invalid = Some(Outside::Everything);
     }
 
-    /// What may be out of date since this was asked last.
-    pub(super) fn take_invalid(&mut self) -> Option<Outside> {
+    /// These documents are in the store as they were shown, under another version.
+    pub(super) fn restamped(&mut self, documents: Vec<(Key, Version, Version)>) {
+        if self.restamped.len() + documents.len() <= INVALID_KEYS_MAX {
+            return self.restamped.extend(documents);
+        }
+        self.invalidate(documents.into_iter().map(|(key, ..)| key));
+    }
+
+    /// What may be out of date since this was asked last, or is in the store under another version.
+    pub(super) fn take_news(&mut self) -> Option<Outside> {
+        if self.invalid.is_none() && !self.restamped.is_empty() {
+            return Some(Outside::Restamped(std::mem::take(&mut self.restamped)));
+        }
         self.invalid.take()
+    }
+
+    /// What it comes to that the store could not be watched for a while: that is known of an outage, once, and in it
+    /// what was cached was served.
+    pub(super) fn doubt(&mut self) -> Outside {
+        match std::mem::replace(&mut self.doubted, self.counts.outages) == self.counts.outages {
+            true => Outside::Everything,
+            false => Outside::Doubtful,
+        }
     }
 }

@@ -178,6 +178,12 @@ pub enum Outside {
     Keys(Vec<Key>),
     /// Nobody knows which: the store could not be watched for a while, or a whole table went.
     Everything,
+    /// Nobody knows which, but that the store was away was known, and what was cached had to do meanwhile: it is
+    /// compared with what the store holds now, where [`Outside::Everything`] would drop it. Only from an outage's gate.
+    Doubtful,
+    /// None, but these documents, shown under the first version while the store was away, stand there under the second
+    /// as they were shown. Only from an outage's gate.
+    Restamped(Vec<(Key, Version, Version)>),
 }
 
 /// What a store can do.

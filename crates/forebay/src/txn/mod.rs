@@ -9,6 +9,7 @@
 
 mod ahead;
 mod at_once;
+mod compare;
 mod documents;
 mod freshness;
 mod group;
@@ -145,6 +146,8 @@ struct Inner {
     fronted: Option<Arc<dyn Store>>,
     /// Cached copies that are to leave at some moment.
     freshness: Arc<AtomicU64>,
+    /// Comparisons of what is cached with the store that were begun; only the last goes on.
+    comparisons: AtomicU64,
     history: Option<Arc<History>>,
 }
 
@@ -171,6 +174,7 @@ impl Engine {
             at_once,
             fronted,
             freshness: Arc::new(AtomicU64::new(0)),
+            comparisons: AtomicU64::new(0),
             history,
         };
         Engine { inner: Arc::new(inner) }

@@ -17,7 +17,8 @@ use crate::read::Read;
 use crate::store::{Buffering, Commit, CommitOutcome, Priority};
 use crate::tier::Appending;
 
-/// With so many transactions left in its lanes, a write waits for the drain instead of queueing behind it.
+/// With so few transactions left at all, they will be gone before it matters: a write that has to queue waits for the
+/// drain instead. With more it is buffered at once, which takes no longer than it did in the outage.
 const WAIT_BELOW: usize = 64;
 
 /// How long it waits at most.
@@ -78,13 +79,11 @@ impl Inner {
             }
         }
         let high = group.iter().all(|commit| commit.priority == Priority::High);
-        let most = if high { usize::MAX } else { WAIT_BELOW };
+        let few = high || state.buffer.amount().waiting <= WAIT_BELOW;
         // Behind what is quarantined alone there is nothing to wait for.
         match waiting {
             None => Way::Direct(state.next_outage()),
-            Some(1..) if waiting <= Some(most) && may_wait && state.suspended.is_none() => {
-                Way::Wait(state.next_change())
-            }
+            Some(1..) if few && may_wait && state.suspended.is_none() => Way::Wait(state.next_change()),
             Some(_) => match self.hold(&mut state) {
                 Duration::ZERO => Way::Buffer,
                 time => Way::Hold(time),

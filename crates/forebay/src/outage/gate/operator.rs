@@ -34,7 +34,10 @@ impl Gate {
                 state.decided.remove(&number);
                 match noted {
                     Ok(()) => drop(state.buffer.retry(number)),
-                    Err(error) => tracing::error!(number, %error, "a buffered transaction can't be tried again"),
+                    Err(error) => {
+                        tracing::error!(number, %error, "a buffered transaction can't be tried again");
+                        state.tickets.wake(number);
+                    }
                 }
                 inner.settle(&mut state);
             });
@@ -71,6 +74,9 @@ impl Inner {
         };
         let mut state = self.state();
         state.decided.remove(&number);
+        if noted.is_err() {
+            state.tickets.wake(number);
+        }
         noted?;
         let Some(keys) = state.buffer.give_up(number) else { return Ok(false) };
         tracing::warn!(number, reason, "a buffered transaction was given up by an operator");

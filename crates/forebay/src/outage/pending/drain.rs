@@ -16,6 +16,14 @@ use crate::store::Commit;
 use crate::value::Value;
 use crate::version::Version;
 
+/// What became of documents when transactions were applied.
+pub struct Applied {
+    /// Those that nothing waits for any more.
+    pub emptied: Vec<Key>,
+    /// Those of them that are in the store as they were shown: key, version shown, version there.
+    pub restamped: Vec<(Key, Version, Version)>,
+}
+
 impl Buffer {
     /// Hands out at most `commits_max` transactions that can go to the store now; nothing if all that waits is on its
     /// way or behind it.
@@ -175,10 +183,9 @@ impl Buffer {
         heads
     }
 
-    /// The store has applied the first of `batch`, as many as `changed` has lists, and the journal says so. Answers the
-    /// documents that nothing waits for any more.
-    pub fn applied(&mut self, batch: &Batch, changed: &[Vec<(Key, Read)>]) -> Vec<Key> {
-        let mut emptied = Vec::new();
+    /// The store has applied the first of `batch`, as many as `changed` has lists, and the journal says so.
+    pub fn applied(&mut self, batch: &Batch, changed: &[Vec<(Key, Read)>]) -> Applied {
+        let (mut emptied, mut restamped) = (Vec::new(), Vec::new());
         for ((number, commit), changed) in batch.numbers.iter().zip(&batch.commits).zip(changed) {
             let mut stored = commit.writes.clone();
             for write in &mut stored {
@@ -187,7 +194,7 @@ impl Buffer {
                     write.unseen = false;
                 }
             }
-            self.restamp(*number, changed);
+            self.restamp(*number, changed, &mut restamped);
             emptied.extend(self.remove(*number, Some(&stored)));
         }
         for (key, _) in changed.iter().flatten() {
@@ -203,18 +210,24 @@ impl Buffer {
                 }
             }
         }
-        emptied
+        Applied { emptied, restamped }
     }
 
     /// Remembers under which versions the store has the last documents of transaction `number`, if they are what was
     /// shown of them: else another program has changed them, and who read them is overtaken.
-    fn restamp(&mut self, number: u64, changed: &[(Key, Read)]) {
+    fn restamp(&mut self, number: u64, changed: &[(Key, Read)], restamped: &mut Vec<(Key, Version, Version)>) {
         for (key, read) in changed {
             let Some(row) = self.rows.get(key) else { continue };
             if row.queue.len() == 1 && row.queue.front() == Some(&number) && row.latest.as_ref() == Some(&read.value) {
                 self.restamped.add(key, row.version, read.version);
+                restamped.push((key.clone(), row.version, read.version));
             }
         }
+    }
+
+    /// The version in the store of the document of `key` that was shown under `version`.
+    pub fn stored_version(&self, key: &Key, version: Version) -> Version {
+        self.restamped.stored(key, version)
     }
 
     /// The store has answered for `batch`, or not: what of it is still here waits again, to be sent under the same
