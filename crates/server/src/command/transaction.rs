@@ -160,10 +160,7 @@ fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, Reply> {
         let may_be_blind =
             plan.watched.is_empty() && queue.commands.iter().any(|queued| session.takes_blind(queued.command));
         let executed = loop {
-            let body = |documents: &mut Documents| {
-                let answer = run_queue(session, &queue, documents);
-                answer
-            };
+            let body = |documents: &mut Documents| run_queue(session, &queue, documents);
             match shared.engine.execute_locked(&plan, context, &mut ahead, body).await {
                 Err(TxnError::StoreDown(_)) if !plan.blind && may_be_blind => plan.blind = true,
                 executed => break executed,

@@ -251,7 +251,8 @@ mod tests {
         assert_eq!(register(&other), Ok(Registered { replaced: 1, ..Registered::default() }));
         assert_eq!((graphs.vertex(&labels, 2, b"S"), graphs.vertex(&labels, 2, b"D")), (Ok(3), Ok(4)));
         assert!(graphs.vertex(&labels, 2, b"C").is_err() && graphs.vertex(&labels, 2, b"").is_err());
-        (graphs.begun(2), graphs.begun(1));
+        graphs.begun(2);
+        graphs.begun(1);
         let figures = graphs.figures();
         assert_eq!((figures.graphs, figures.replaced, figures.begun_without, figures.wrong_vertices), (1, 1, 1, 3));
         let shown = &graphs.types(9)[0];
