@@ -281,6 +281,21 @@ const METRICS: &[Metric] = &[
         |view| view.shared.labels.hints_refused() as f64,
     ),
     Metric {
+        name: "forebay_critical_length_total",
+        kind: Kind::Counter,
+        help: "Round trips of committed transactions if nothing were cached, where they are counted (--measure-thr)",
+        value: Value::Maybe(|view| Some(view.shared.engine.cache().meter()?.metered().thr.length as f64)),
+    },
+    Metric {
+        name: "forebay_transactional_hits_total",
+        kind: Kind::Counter,
+        help: "Round trips of committed transactions that caching saved, where they are counted (--measure-thr)",
+        value: Value::Maybe(|view| Some(view.shared.engine.cache().meter()?.metered().thr.hits as f64)),
+    },
+    gauge("forebay_graphs", "Transaction types whose graph is known", |view| {
+        view.shared.graphs.figures().graphs as f64
+    }),
+    Metric {
         name: "forebay_trace_dropped",
         kind: Kind::Gauge,
         help: "Records that the present or last CACHE TRACE left out because its queue was full",

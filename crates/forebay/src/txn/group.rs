@@ -129,6 +129,7 @@ impl Committer {
         if let Some(why) = refused {
             let failed = Settlement::Failed(Failure::Unavailable(why));
             drop(queue);
+            self.cache.ended(&submission.caching.context, false);
             self.locks.release(submission.owner, &submission.held);
             settle.tell(failed);
             return settled;
@@ -369,6 +370,7 @@ impl Committer {
     /// Takes back what was handed on of a commit that was not applied.
     fn fail(&self, placed: Placed, failure: Failure) {
         self.cache.release(placed.commit.writes.iter().map(|write| &write.key));
+        self.cache.ended(&placed.caching.context, false);
         self.locks.settle(placed.commit.writes.iter().map(|write| (&write.key, placed.place)));
         self.settle(vec![(placed, Settlement::Failed(failure))]);
     }
@@ -398,10 +400,11 @@ impl Committer {
                 // cache.
                 let known = actual.or_else(|| (owned && !unseen).then_some(Read { value: after, version }));
                 let read = known.filter(|_| !placed.caching.uncached);
+                let written = placed.caching.context_of(&key);
                 let at = last.set(key, read);
                 match contexts.get_mut(at) {
-                    Some(context) => *context = placed.caching.context,
-                    None => contexts.push(placed.caching.context),
+                    Some(context) => *context = written,
+                    None => contexts.push(written),
                 }
                 results.push((at, placed.place));
             }
@@ -424,6 +427,7 @@ impl Committer {
             last.iter_mut().for_each(|(_, read)| *read = None);
         }
         self.cache.publish_group(&last, &contexts, false);
+        settled.iter().for_each(|(placed, _)| self.cache.ended(&placed.caching.context, true));
         self.cache.release(results.iter().map(|(at, _)| &last[*at].0));
         if !current(&*self.store) {
             last.iter().for_each(|(key, _)| self.cache.remove(key));

@@ -17,6 +17,7 @@ pub mod history;
 mod limits;
 mod locking;
 mod locks;
+mod numbered;
 mod outside;
 mod placed;
 mod plan;
@@ -228,7 +229,9 @@ impl Engine {
     /// Begins a transaction that is counted as `number`: a rerun keeps its number.
     fn begin_as(&self, number: u64, kind: TxnKind, context: Context) -> Transaction {
         let owner = self.inner.next_owner.fetch_add(1, Ordering::Relaxed);
-        Transaction::new(self.inner.clone(), owner, kind, Context { txn: number, ..context })
+        let ends = context.txn == 0;
+        let txn = if ends { number } else { context.txn };
+        Transaction::new(self.inner.clone(), owner, kind, Context { txn, ..context }, ends)
     }
 
     /// The documents of `keys` without any lock, if all are cached and none is being published: a read-only transaction
@@ -237,7 +240,7 @@ impl Engine {
     pub fn read_published(&self, keys: &[KeyRef<'_>], context: &Context) -> Option<Documents> {
         let began = self.inner.history.as_ref().map(|history| history.tick());
         let mut documents = self.inner.documents();
-        let reads = self.look_at_all(keys, context)?;
+        let reads = self.look_and_end(keys, context)?;
         documents.reserve(reads.len());
         keys.iter().zip(reads).for_each(|(key, read)| documents.load(key.to_key(), read));
         if let (Some(history), Some(began)) = (&self.inner.history, began) {
@@ -251,8 +254,10 @@ impl Engine {
     pub fn published<'a>(&'a self, keys: &'a [KeyRef<'a>], context: &Context) -> Option<Published<'a>> {
         let began = self.inner.history.as_ref().map(|history| history.tick());
         let reads = match keys {
-            [key] => smallvec![self.inner.cache.get_published(*key, context)?],
-            keys => self.look_at_all(keys, context)?,
+            [key] if !self.inner.cache.follows_transactions() => {
+                smallvec![self.inner.cache.get_published(*key, context)?]
+            }
+            keys => self.look_and_end(keys, context)?,
         };
         if let (Some(history), Some(began)) = (&self.inner.history, began) {
             let read = |(key, read): (&KeyRef<'_>, &Read)| (key.to_key(), read.version, read.value.is_some());

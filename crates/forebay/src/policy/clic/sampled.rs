@@ -278,6 +278,10 @@ impl Order for Sampled {
         self.tracker.bytes()
     }
 
+    fn explain_absent(&self, hash: u64) -> Option<String> {
+        self.tracker.remembered(hash)
+    }
+
     fn explain(&self, slot: Slot) -> String {
         let Some(page) = self.page(slot) else { return "not in".into() };
         let age = self.tracker.age(page.request);
