@@ -26,6 +26,7 @@ mod history;
 mod hyperbolic;
 mod lecar;
 mod lfu;
+mod life;
 mod lirs;
 mod list;
 mod lru;
@@ -34,6 +35,7 @@ mod lru_k;
 mod models;
 mod mq;
 mod random;
+mod remembered;
 mod s3_fifo;
 mod sieve;
 mod sketch;
@@ -67,6 +69,8 @@ pub const POLICIES: &[&Policy] = &[
     &lirs::LIRS,
     &lru_k::LRU_K,
     &camp::CAMP,
+    &life::LIFE,
+    &life::LIFE_ARTIFACT,
     &hyperbolic::HYPERBOLIC,
     &lecar::LECAR,
     &cacheus::CACHEUS,
