@@ -41,7 +41,8 @@ A percentage is of the unique keys, or with --unit bytes of the footprint: the s
 of the keys' sizes. Each request is a read that inserts on a miss, writes too; an
 object has the size of its first request; a delete removes and does not count.
 Offline policies, which know the future: belady, opt (most read hits),
-transactional-belady.
+transactional-belady. --optimum adds the most transactional hits that any policy
+could have, by trying all choices: for traces of up to 64 keys, by levels.
 
 Where a trace has transactions, what one asks for at the same time (a level) is
 looked up together. The transactional hit ratio is the share of round trips that
@@ -51,7 +52,8 @@ writes costs one always. With --graphs it is the share of the critical length.
 The same trace, policies and seed give the same figures, except for CPU times.";
 
 /// What a server's cache has no say in.
-const LAB_ONLY: [&str; 12] = [
+const LAB_ONLY: [&str; 13] = [
+    "optimum",
     "unit",
     "count",
     "warmup",
@@ -161,6 +163,9 @@ pub struct SimArgs {
     /// Partitions of the server's cache
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(15), requires = "like_server")]
     pub partitions: NonZeroUsize,
+    /// Also the best that any policy could do, by trying all choices: for small traces
+    #[arg(long, conflicts_with_all = ["graphs", "partition", "per_client", "at_thr", "at_hit_ratio"])]
+    pub optimum: bool,
     /// Give each client a cache of its own: equal parts, or some shares and the others what is left (1=0.5,2=20%)
     #[arg(long, value_name = "equal|CLIENT=SHARE,..", value_parser = Division::parse)]
     pub partition: Option<Division>,
@@ -228,7 +233,10 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
             Some(goal) => lab.least_memory(goal),
             None => lab.curves(),
         };
-        rows.extend(of_trace.map_err(|error| CommandError::Failed(error.to_string()))?);
+        let optimum = if args.optimum { lab.optimum() } else { Ok(Vec::new()) };
+        for some in [of_trace, optimum] {
+            rows.extend(some.map_err(|error| CommandError::Failed(error.to_string()))?);
+        }
     }
     node::print(&match (args.format, goal) {
         (Output::Csv, _) => figures::csv(&rows),
@@ -279,6 +287,9 @@ fn options(args: &SimArgs) -> Result<LabOptions, CommandError> {
     let unit = if args.unit == UnitChoice::Objects { Unit::Entries } else { Unit::Bytes };
     let contenders: Result<Vec<Contender>, _> =
         policies(&args.policy).iter().map(|text| Contender::parse(text)).collect();
+    if args.optimum && (unit == Unit::Bytes || args.sample < 1.0) {
+        return Err(refused("--optimum counts objects, all of them: leave out --unit bytes and --sample".into()));
+    }
     let sizes: Result<Vec<Size>, _> = args.size.split(',').map(|text| Size::parse(text, unit)).collect();
     Ok(LabOptions {
         contenders: contenders.map_err(|error| refused(error.to_string()))?,

@@ -159,8 +159,9 @@ fn a_level_displaces_nothing_of_its_own() {
     for policy in ["detox", "detox-levels", "t-detox", "detox-paper-literal"] {
         let mut cache = cache(policy, 8);
         (100..108).for_each(|key| {
-            cache.access(Access::read(key, 1));
+            cache.access(ask(6, 0, 0, key));
         });
+        cache.ended(6, true);
         (0..8).for_each(|key| {
             cache.access(ask(7, 0, 0, key));
         });
@@ -168,6 +169,47 @@ fn a_level_displaces_nothing_of_its_own() {
         // One more than there is room for stays out.
         assert_eq!(cache.access(ask(7, 0, 0, 8)), Served::Refused, "{policy}");
     }
+}
+
+/// Beside much that is worth more a level of many keys stops where it has become worth less than all else.
+#[test]
+fn a_large_level_does_not_displace_what_is_worth_more() {
+    let kept = |policy: &str| {
+        let mut cache = cache(policy, 100);
+        for key in (0..100).chain(0..100) {
+            cache.access(Access::read(key, 1));
+        }
+        (1000..1090).for_each(|key| {
+            cache.access(ask(7, 0, 0, key));
+        });
+        cache.ended(7, true);
+        cache.validate();
+        (0..100).filter(|&key| cache.contains(key)).count()
+    };
+    assert!(kept("detox") > 80, "{} of 100", kept("detox"));
+    // T-DeToX can't tell before the transaction has ended.
+    assert_eq!(kept("t-detox"), 10);
+}
+
+/// What was popular and is not asked for any more goes, although nothing that takes its place is as popular yet.
+#[test]
+fn what_has_stayed_away_for_long_goes() {
+    let kept = |policy: &str| {
+        let mut cache = cache(policy, 50);
+        for round in 0..200u64 {
+            (0..50).for_each(|key| {
+                cache.access(Access::read((round + key) % 50, 1));
+            });
+        }
+        for round in 0..12u64 {
+            (0..50).for_each(|key| {
+                cache.access(Access::read(1000 + (round + key) % 50, 1));
+            });
+        }
+        (0..50).filter(|&key| cache.contains(key)).count()
+    };
+    assert_eq!(kept("detox:patience=8"), 0);
+    assert!(kept("detox") > 40, "{}", kept("detox"));
 }
 
 #[test]
@@ -262,7 +304,7 @@ proptest! {
     #[test]
     fn any_history_is_sound(history in transactions(), capacity in 1u64..12) {
         let graph = Arc::new(Graph::plain(3, &[(0, 1), (0, 2)]).expect("a graph"));
-        let others = ["detox+admit", "detox-paper-literal", "detox:half-life=2,log=1"];
+        let others = ["detox+admit", "detox-paper-literal", "detox:half-life=2,log=1,patience=3"];
         for policy in ["detox", "detox-levels", "t-detox"].into_iter().chain(others) {
             let mut cache = cache(policy, capacity);
             cache.learned().register_graph(1, &graph);

@@ -10,7 +10,7 @@ use crate::lab::Goal;
 use crate::levels::LevelTally;
 
 /// One policy at one size on one trace, for all clients or for one.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Row {
     /// The trace's file name.
     pub trace: String,

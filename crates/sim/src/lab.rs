@@ -20,6 +20,7 @@ use crate::cell::{Cell, Contender, Counting};
 use crate::figures::Row;
 use crate::hints::{HintSets, HintTypes};
 use crate::machine::{Division, Machine};
+use crate::optimum;
 
 /// Events handed to a thread at once.
 const BATCH_EVENTS: usize = 4096;
@@ -55,6 +56,18 @@ pub enum LabError {
         name: String,
         /// What is wrong with it.
         error: GraphError,
+    },
+    /// The trace is too large to try all choices.
+    #[error(
+        "{}: an optimum is found by trying all choices, of at most {keys_max} keys (this trace has {keys}) and \
+         {states_max} states of the cache: cut the trace, or leave out --optimum",
+        path.display(), keys_max = optimum::KEYS_MAX, states_max = optimum::STATES_MAX
+    )]
+    TooLarge {
+        /// Which.
+        path: PathBuf,
+        /// Its keys.
+        keys: usize,
     },
     /// Nothing is left of the trace.
     #[error("{}: no requests; is it empty, or --sample too small?", .0.display())]
@@ -235,6 +248,50 @@ impl<'a> Lab<'a> {
             self.options.contenders.iter().flat_map(|contender| sizes.iter().map(move |size| (contender, size)));
         let runs: Vec<_> = pairs.map(|(contender, size)| (contender, size.units(self.whole()), &*size.given)).collect();
         self.run(&runs)
+    }
+
+    /// The most transactional hits that any policy could have at every size, by levels and in objects: all choices are
+    /// tried, so only for small traces. Its object hits are the most that go with those.
+    pub fn optimum(&self) -> Result<Vec<Row>, LabError> {
+        let too_large = || LabError::TooLarge { path: self.path.to_owned(), keys: self.catalog.len() };
+        if self.catalog.len() > optimum::KEYS_MAX {
+            return Err(too_large());
+        }
+        let failed = |error| LabError::Trace { path: self.path.to_owned(), error };
+        let from = (self.catalog.requests as f64 * self.options.warmup) as u64;
+        let mut levels = optimum::Levels::new(self.options.reads_only, from);
+        let mut place = 0;
+        for record in forebay_trace::open_with(self.path, &self.options.trace).map_err(failed)? {
+            let record = match record {
+                Err(error) if error.is_truncated() => break,
+                other => other.map_err(failed)?,
+            };
+            if let Some(event) = self.catalog.event(&record, &mut place) {
+                levels.take(&event, |deleted| self.catalog.keys().find(|key| key.0 == deleted).map(|key| key.1));
+            }
+        }
+        let counted = levels.levels.iter().filter(|level| level.counts).count();
+        let objects = || levels.levels.iter().flat_map(|level| &level.objects);
+        let (requests, bytes) = (objects().count(), objects().map(|(_, size)| u64::from(*size)).sum::<u64>());
+        let row = |size: &Size| {
+            let units = size.units(self.whole());
+            let best = optimum::best(&levels.levels, units as usize, self.options.writes_allocate)?;
+            let share = |part: u64, of: u64| part as f64 / of.max(1) as f64;
+            Some(Row {
+                trace: trace_name(self.path),
+                policy: "optimum".into(),
+                unit: "objects",
+                size_given: size.given.clone(),
+                size: units,
+                requests: requests as u64,
+                hits: best.objects,
+                hit_ratio: share(best.objects, requests as u64),
+                byte_hit_ratio: share(best.bytes, bytes),
+                thr: self.catalog.has_transactions.then(|| share(best.levels, counted as u64)),
+                ..Row::default()
+            })
+        };
+        self.options.sizes.iter().map(|size| row(size).ok_or_else(too_large)).collect()
     }
 
     /// For every policy the least memory, to about 1 %, at which it reaches the goal; none where it never does.

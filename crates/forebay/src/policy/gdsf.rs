@@ -3,9 +3,15 @@
 //!
 //! A newcomer competes as if it were in already (the paper inserts first, then evicts): when its own priority is the
 //! lowest, it is the one that goes, and `victim` says `None`.
+//!
+//! With `sample` the lowest of a few entries drawn by chance goes instead, as Redis evicts, and a newcomer always comes
+//! in; with `age=0` nothing ages: `gdsf:sample=10,age=0` is LFU as the DeToX paper measured it (section 8.1). With
+//! `ghosts` frequencies outlive their entries.
 
 use std::sync::Arc;
 
+use super::random::Random;
+use super::remembered::{Known, Remembered};
 use super::{Access, Hits, NothingLearned, Order, Parameter, Policy, Settings, Slot, Unit, Why};
 
 /// See the module.
@@ -15,12 +21,33 @@ pub static GDSF: Policy = Policy {
     source: "Cherkasova: Improving WWW proxies performance with greedy-dual-size-frequency caching, HP Labs 1998",
     hits: Hits::Accesses,
     entry_bytes: size_of::<Entry>() + size_of::<Slot>(),
-    parameters: &[Parameter {
-        name: "cost",
-        summary: "1: weigh by the measured cost of fetching, in microseconds; 0: every fetch costs the same",
-        default: 0.0,
-        range: (0.0, 1.0),
-    }],
+    parameters: &[
+        Parameter {
+            name: "cost",
+            summary: "1: weigh by the measured cost of fetching, in microseconds; 0: every fetch costs the same",
+            default: 0.0,
+            range: (0.0, 1.0),
+        },
+        Parameter {
+            name: "sample",
+            summary: "entries looked at for each victim; 0: all, by a heap",
+            default: 0.0,
+            range: (0.0, 1024.0),
+        },
+        Parameter {
+            name: "age",
+            summary: "1: what was popular long ago falls behind; 0: it does not (LFU by weight)",
+            default: 1.0,
+            range: (0.0, 1.0),
+        },
+        Parameter {
+            name: "ghosts",
+            summary: "keys whose frequency is remembered after they left, as a share of the entries",
+            default: 0.0,
+            range: (0.0, 16.0),
+        },
+        Parameter { name: "seed", summary: "seed of the samples", default: 0.0, range: (0.0, 1.0e9) },
+    ],
     learned: |_| Arc::new(NothingLearned),
     order: |settings, _| Box::new(Gdsf::new(settings)),
 };
@@ -59,6 +86,12 @@ const OUT: Entry =
 struct Gdsf {
     unit: Unit,
     by_cost: bool,
+    /// Entries looked at for each victim, 0 for all.
+    sample: usize,
+    ages: bool,
+    ghosts: f64,
+    remembered: Remembered,
+    random: Random,
     age: f64,
     /// Where all priorities are lowered, [`AGE_MAX`] outside of tests.
     age_max: f64,
@@ -72,9 +105,15 @@ struct Gdsf {
 
 impl Gdsf {
     fn new(settings: &Settings) -> Gdsf {
+        let value = |index: usize| settings.values.get(index).copied().unwrap_or(GDSF.parameters[index].default);
         Gdsf {
             unit: settings.unit,
-            by_cost: settings.values.first().is_some_and(|&cost| cost >= 0.5),
+            by_cost: value(0) >= 0.5,
+            sample: value(1) as usize,
+            ages: value(2) >= 0.5,
+            ghosts: value(3),
+            remembered: Remembered::new(false),
+            random: Random::new(value(4) as u64),
             age: 0.0,
             age_max: AGE_MAX,
             incoming: None,
@@ -150,11 +189,22 @@ impl Gdsf {
         self.age + f64::from(frequency) * cost / f64::from(weight)
     }
 
+    /// How often one that is not in yet was asked for, this time included.
+    fn frequency_of(&self, access: &Access) -> u32 {
+        let known = self.remembered.get(access.hash).map_or(0.0, |known| known.frequency);
+        known as u32 + 1
+    }
+
+    fn remember(&mut self, hash: u64, frequency: u32) {
+        let known = Known { frequency: frequency as f32, ..Known::default() };
+        self.remembered.insert(hash, known, (self.ghosts * (self.heap.len() + 1) as f64) as usize);
+    }
+
     /// The priority of one that is not in yet, at the age of its miss.
     fn incoming_priority(&self, access: &Access) -> f64 {
         match self.incoming {
             Some((hash, priority)) if hash == access.hash => priority,
-            _ => self.priority(1, access.cost_us, self.unit.weight(access.size)),
+            _ => self.priority(self.frequency_of(access), access.cost_us, self.unit.weight(access.size)),
         }
     }
 
@@ -171,7 +221,23 @@ impl Gdsf {
         }
     }
 
+    /// The lowest of a sample of what may go, which is not empty. Equals are equal here: chance has chosen already.
+    fn lowest_drawn(&mut self) -> Slot {
+        let priority = |slot: Slot| self.entries[slot as usize].priority;
+        let mut lowest = self.heap[self.random.index(self.heap.len())];
+        for _ in 1..self.sample {
+            let slot = self.heap[self.random.index(self.heap.len())];
+            if priority(slot) < priority(lowest) {
+                lowest = slot;
+            }
+        }
+        lowest
+    }
+
     fn rise_to(&mut self, age: f64) {
+        if !self.ages {
+            return;
+        }
         self.age = age;
         if self.age > self.age_max {
             for entry in self.entries.iter_mut().filter(|entry| entry.state != State::Out) {
@@ -213,13 +279,15 @@ impl Order for Gdsf {
         self.accesses += 1;
         let priority = self.incoming_priority(access);
         self.incoming = None;
+        let frequency = self.frequency_of(access);
+        self.remembered.take(access.hash);
         if slot as usize >= self.entries.len() {
             self.entries.resize(slot as usize + 1, OUT);
         }
         let weight = self.unit.weight(access.size);
         let (cost_us, set_at) = (access.cost_us, self.accesses);
         self.entries[slot as usize] =
-            Entry { priority, set_at, frequency: 1, weight, cost_us, position: NONE, state: State::In };
+            Entry { priority, set_at, frequency, weight, cost_us, position: NONE, state: State::In };
         self.push(slot);
     }
 
@@ -229,9 +297,12 @@ impl Order for Gdsf {
         self.set_priority(slot);
     }
 
-    fn removed(&mut self, slot: Slot, _: u64, why: Why) {
+    fn removed(&mut self, slot: Slot, hash: u64, why: Why) {
         self.unlink(slot);
         let entry = std::mem::replace(&mut self.entries[slot as usize], OUT);
+        if why == Why::Evicted && self.ghosts > 0.0 {
+            self.remember(hash, entry.frequency);
+        }
         if why == Why::Evicted && entry.priority > self.age {
             self.rise_to(entry.priority);
         }
@@ -243,9 +314,15 @@ impl Order for Gdsf {
 
     fn victim(&mut self, incoming: &Access, _: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
         let lowest = *self.heap.first()?;
+        if self.sample > 0 {
+            return Some(self.lowest_drawn());
+        }
         let priority = self.incoming_priority(incoming);
         if incoming.slot.is_none() && priority < self.entries[lowest as usize].priority {
             self.incoming = None;
+            if self.ghosts > 0.0 {
+                self.remember(incoming.hash, self.frequency_of(incoming));
+            }
             self.rise_to(priority);
             return None;
         }
@@ -264,6 +341,10 @@ impl Order for Gdsf {
 
     fn set_capacity(&mut self, _: u64) {}
 
+    fn ghost_bytes(&self) -> usize {
+        self.remembered.bytes()
+    }
+
     fn explain(&self, slot: Slot) -> String {
         match self.entries.get(slot as usize) {
             None | Some(Entry { state: State::Out, .. }) => "not in".into(),
@@ -278,6 +359,7 @@ impl Order for Gdsf {
     }
 
     fn validate(&self) {
+        self.remembered.validate();
         for (position, &slot) in self.heap.iter().enumerate() {
             let entry = &self.entries[slot as usize];
             assert_eq!((entry.position, entry.state), (position as u32, State::In), "slot {slot} and its position");
@@ -318,6 +400,24 @@ mod tests {
             hits += u64::from(served == Served::Hit);
         }
         assert!(hits > 1000, "{hits} hits: the run decides nothing");
+    }
+
+    #[test]
+    fn of_a_sample_the_lowest_goes_and_a_newcomer_always_comes_in() {
+        let kept = |policy: &str| {
+            let choice = choose(policy).expect("known");
+            let mut cache = Bare::new(choice.policy, &choice.settings(Unit::Entries, 3));
+            (0..50).for_each(|_| {
+                cache.request(1, 1);
+            });
+            for hash in 10..1000 {
+                assert_eq!(cache.request(hash, 1), Served::Inserted, "{policy}");
+                cache.validate();
+            }
+            cache.contains(1)
+        };
+        // As good as all of three: what was popular long ago stays unless it ages.
+        assert!(kept("gdsf:sample=100,age=0") && !kept("gdsf:sample=100"));
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod history;
 mod hyperbolic;
 mod lecar;
 mod lfu;
+mod life;
 mod lirs;
 mod list;
 mod lru;
@@ -35,6 +36,7 @@ mod meter;
 mod models;
 mod mq;
 mod random;
+mod remembered;
 mod s3_fifo;
 mod sieve;
 mod sketch;
@@ -71,6 +73,8 @@ pub const POLICIES: &[&Policy] = &[
     &lirs::LIRS,
     &lru_k::LRU_K,
     &camp::CAMP,
+    &life::LIFE,
+    &life::LIFE_ARTIFACT,
     &hyperbolic::HYPERBOLIC,
     &lecar::LECAR,
     &cacheus::CACHEUS,

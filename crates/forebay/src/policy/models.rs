@@ -22,6 +22,8 @@ pub enum Rule {
 /// Each rule with the policy that it models, as users choose it.
 pub const MODELS: &[(Rule, &str)] = &[
     (Rule::Lru, "lru"),
+    // Where each request stands for itself all levels are complete and of one key.
+    (Rule::Lru, "life"),
     (Rule::Lfu, "lfu"),
     (Rule::Gdsf, "gdsf"),
     (Rule::Sieve, "sieve"),

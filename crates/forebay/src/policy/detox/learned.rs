@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 
 use super::Grouping;
 use crate::graph::{Graph, GroupFrequency, Groups, Load, Scorer, Scratch, VertexSet};
-use crate::policy::{Learned, Slot};
+use crate::policy::{Access, Learned, Slot};
 
 /// Most transactions that are followed at the same time; of more, the one that began first is forgotten.
 const OPEN_MAX: usize = 16_384;
@@ -50,6 +50,39 @@ pub(super) struct Touch {
     pub counted: bool,
     /// The instance score, once the transaction has ended.
     pub score: f32,
+}
+
+/// The level that an order is being asked for, as far as it is known.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Asking {
+    txn: u64,
+    level: u16,
+    /// Whether its score can be told already.
+    is_told: bool,
+    least: f32,
+    weight: u64,
+}
+
+impl Asking {
+    /// One more access, perhaps of another level; of that `is_told` says whether it goes by levels.
+    pub fn take(&mut self, access: &Access, touch: &Touch, is_told: impl FnOnce() -> bool) {
+        if (self.txn, self.level) != (access.txn, access.level) {
+            *self =
+                Asking { is_told: is_told(), txn: access.txn, level: access.level, least: f32::INFINITY, weight: 0 };
+        }
+        // A level that writes saves nothing.
+        self.least = self.least.min(if touch.reads { touch.frequency } else { 0.0 });
+        self.weight += if touch.counted { u64::from(touch.weight) } else { 0 };
+    }
+
+    /// What `incoming`'s level scores as far as it is known: more keys only make it less. Boundless where that can't be
+    /// told before the transaction has ended.
+    pub fn worth(&self, incoming: &Access) -> f64 {
+        match self.is_told && (self.txn, self.level) == (incoming.txn, incoming.level) {
+            true => f64::from(self.least) / self.weight.max(1) as f64,
+            false => f64::INFINITY,
+        }
+    }
 }
 
 #[derive(Default)]
@@ -194,6 +227,18 @@ impl Transactions {
     /// The number of a new order.
     pub fn new_order(&self) -> u32 {
         self.orders.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Whether the levels of such a transaction are scored by themselves and by their least frequency, so that a
+    /// level's score can be told while it is asked for.
+    pub fn goes_by_levels(&self, txn_type: u16, vertex: u16) -> bool {
+        let by_graph = || vertex != 0 && self.lock().types.contains_key(&txn_type);
+        self.rule == GroupFrequency::Min
+            && match self.grouping {
+                Grouping::Levels => true,
+                Grouping::Groups => !by_graph(),
+                Grouping::Transaction => false,
+            }
     }
 
     /// The greatest score that any victim had.

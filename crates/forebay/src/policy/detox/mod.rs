@@ -4,16 +4,16 @@
 //! instance score (`learned.rs`, and `graph/` where the type's graph is known). A key's score is the mean of its
 //! instance scores plus an age that rises with each victim; of a pool of candidates the lowest goes (`order.rs`). How
 //! often a key was asked for, and its sum of instance scores, are remembered for a while after it left
-//! (`remembered.rs`).
+//! (`../remembered.rs`).
 //!
 //! Departures from the paper, each a parameter, since its formula as printed does not give its figures: the age counts
 //! with a factor of 0.9 (with 1 it drowns the group scores), candidates are kept between evictions, and what is known
 //! of a key outlives it. `detox-paper-literal` has none of the three. A level enters as a whole: a newcomer displaces
-//! nothing of its own transaction's level. Writes take no part, as they save no round trip.
+//! nothing of its own transaction's level, and where that level is worth least of all that is looked at, the newcomer
+//! stays out. Writes take no part, as they save no round trip.
 
 mod learned;
 mod order;
-mod remembered;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -58,6 +58,8 @@ struct Tuning {
     logarithmic: bool,
     /// Accesses per entry in which what is known of a key loses half its weight; 0: never.
     half_life: f64,
+    /// Times its mean distance between accesses after which a key is taken for gone; 0: never.
+    patience: f64,
     seed: u64,
 }
 
@@ -115,14 +117,14 @@ pub(super) static POLICIES: [Policy; 5] = [
     },
 ];
 
-static PARAMETERS: [Parameter; 9] = parameters(0.9, 16.0, 3.0);
-static LITERAL: [Parameter; 9] = parameters(1.0, 0.0, 0.0);
+static PARAMETERS: [Parameter; 10] = parameters(0.9, 16.0, 3.0, 0.0);
+static LITERAL: [Parameter; 10] = parameters(1.0, 0.0, 0.0, 0.0);
 
 const fn parameter(name: &'static str, summary: &'static str, default: f64, range: (f64, f64)) -> Parameter {
     Parameter { name, summary, default, range }
 }
 
-const fn parameters(factor: f64, pool: f64, ghosts: f64) -> [Parameter; 9] {
+const fn parameters(factor: f64, pool: f64, ghosts: f64, patience: f64) -> [Parameter; 10] {
     [
         parameter("factor", "how much of the age counts", factor, (0.0, 1.0)),
         parameter("pool", "candidates kept between evictions; 0: only the sample", pool, (0.0, 64.0)),
@@ -135,6 +137,12 @@ const fn parameters(factor: f64, pool: f64, ghosts: f64) -> [Parameter; 9] {
             "half-life",
             "accesses, for each entry, in which what is known of a key loses half its weight; 0: never",
             0.0,
+            (0.0, 1.0e6),
+        ),
+        parameter(
+            "patience",
+            "a key that stays away so many times longer than it used to is worth no more than its age; 0: never",
+            patience,
             (0.0, 1.0e6),
         ),
         parameter("seed", "seed of the samples", 0.0, (0.0, 1.0e9)),
@@ -163,7 +171,8 @@ impl Tuning {
             },
             logarithmic: value(6) >= 0.5,
             half_life: value(7),
-            seed: value(8) as u64,
+            patience: value(8),
+            seed: value(9) as u64,
         }
     }
 }

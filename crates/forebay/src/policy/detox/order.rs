@@ -4,10 +4,10 @@ mod explain;
 
 use std::sync::Arc;
 
-use super::learned::{NONE, Touch, Transactions};
-use super::remembered::{Known, Remembered};
+use super::learned::{Asking, NONE, Touch, Transactions};
 use super::{Aggregate, Tuning};
 use crate::policy::random::Random;
+use crate::policy::remembered::{Known, Remembered, print};
 use crate::policy::{Access, AccessKind, Order, Settings, Slot, Unit, Why};
 
 /// Charged for each entry: its figures, and its place among those that may go.
@@ -32,10 +32,11 @@ enum State {
 
 #[derive(Clone, Copy)]
 struct Entry {
-    hash: u64,
     /// The aggregate of its instance scores, and the age when it was last asked for.
     score: f64,
     known: Known,
+    /// By which the key is known.
+    print: u32,
     weight: u32,
     /// The transaction that asked for it last.
     txn: u32,
@@ -49,9 +50,9 @@ struct Entry {
 }
 
 const OUT: Entry = Entry {
-    hash: 0,
     score: 0.0,
     known: Known { frequency: 0.0, total: 0.0, touched: 0 },
+    print: 0,
     weight: 0,
     txn: 0,
     place: NONE,
@@ -85,6 +86,7 @@ pub(super) struct Detox {
     pool: Vec<Slot>,
     scored: Vec<(f64, Slot)>,
     incoming: Option<Incoming>,
+    asking: Asking,
     remembered: Remembered,
 }
 
@@ -113,7 +115,8 @@ impl Detox {
             pool: Vec::new(),
             scored: Vec::new(),
             incoming: None,
-            remembered: Remembered::new(),
+            asking: Asking::default(),
+            remembered: Remembered::new(tuning.half_life > 0.0),
         }
     }
 
@@ -178,10 +181,23 @@ impl Detox {
     /// What an entry is worth now.
     fn worth(&self, slot: Slot) -> f64 {
         let entry = &self.entries[slot as usize];
-        match self.tuning.half_life == 0.0 {
-            true => entry.score,
-            false => entry.score - self.aggregate(&entry.known) * (1.0 - self.fading(entry.known.touched)),
+        if self.tuning.half_life == 0.0 && self.tuning.patience == 0.0 {
+            return entry.score;
         }
+        let left = if self.is_gone(&entry.known) { 0.0 } else { self.fading(entry.known.touched) };
+        entry.score - self.aggregate(&entry.known) * (1.0 - left)
+    }
+
+    /// Whether a key has stayed away for many times the mean distance between its accesses. Where accesses come by
+    /// chance, eight times happens once in three thousand.
+    fn is_gone(&self, known: &Known) -> bool {
+        let away = f64::from(self.tick().wrapping_sub(known.touched)) * f64::from(TICK_ACCESSES);
+        // Of what loses weight the frequency is that of about one and a half half-lives.
+        let span = match self.tuning.half_life {
+            0.0 => self.now as f64,
+            half_life => (self.now as f64).min(half_life * self.candidates.len() as f64 / std::f64::consts::LN_2),
+        };
+        self.tuning.patience > 0.0 && away * f64::from(known.frequency) > self.tuning.patience * span
     }
 
     fn remember(&mut self, hash: u64, known: Known) {
@@ -191,7 +207,7 @@ impl Detox {
         }
     }
 
-    fn touch(&self, access: &Access, slot: Slot, weight: u32, known: &Known, counted: bool) {
+    fn touch(&mut self, access: &Access, slot: Slot, weight: u32, known: &Known, counted: bool) {
         let reads = access.kind == AccessKind::Read;
         let touch = Touch {
             hash: access.hash,
@@ -206,6 +222,7 @@ impl Detox {
             score: 0.0,
         };
         self.transactions.touch(access.txn, access.txn_type, touch);
+        self.asking.take(access, &touch, || self.transactions.goes_by_levels(access.txn_type, access.vertex));
     }
 
     fn enter(&mut self, slot: Slot) {
@@ -234,16 +251,21 @@ impl Detox {
     }
 
     /// Looks at some more candidates and keeps the lowest of all that were looked at.
-    fn refill(&mut self) {
+    fn refill(&mut self, incoming: &Access) {
+        let company = self.asking.worth(incoming) + self.tuning.factor * self.transactions.age();
+        let worth = |order: &Detox, slot: Slot| match order.is_company(slot, incoming) {
+            true => company,
+            false => order.worth(slot),
+        };
         self.scored.clear();
         for place in 0..self.pool.len() {
             let slot = self.pool[place];
-            self.scored.push((self.worth(slot), slot));
+            self.scored.push((worth(self, slot), slot));
         }
         for _ in 0..self.tuning.sample.min(self.candidates.len()) {
             let slot = self.candidates[self.random.index(self.candidates.len())];
             if !self.scored.iter().any(|&(_, known)| known == slot) {
-                self.scored.push((self.worth(slot), slot));
+                self.scored.push((worth(self, slot), slot));
             }
         }
         self.scored.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
@@ -336,9 +358,9 @@ impl Order for Detox {
             self.transactions.placed(access.txn, access.hash, self.number, slot);
         }
         let entry = Entry {
-            hash: access.hash,
             score: self.aged(&known),
             known,
+            print: print(access.hash),
             weight,
             // What was fetched ahead is still to be counted when its transaction asks for it.
             txn: if access.kind == AccessKind::Read { txn_print(access.txn) } else { 0 },
@@ -370,13 +392,17 @@ impl Order for Detox {
     }
 
     fn victim(&mut self, incoming: &Access, _: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
-        self.refill();
-        let found = self.scored.iter().find(|&&(_, slot)| !self.is_company(slot, incoming)).copied();
+        self.refill(incoming);
+        let found = self.scored.first().copied().filter(|(worth, _)| worth.is_finite());
         // Where a level is about as large as the cache, a sample may hold nothing else.
         let (worth, slot) = found.or_else(|| {
             let other = |slot: &&Slot| !self.is_company(**slot, incoming);
             self.candidates.iter().find(other).map(|&slot| (self.worth(slot), slot))
         })?;
+        // A level that is worth less than what it would displace takes no more room: it could only be itself.
+        if self.is_company(slot, incoming) {
+            return None;
+        }
         if self.admits && incoming.slot.is_none() && self.promise(incoming) < worth {
             return None;
         }
@@ -399,7 +425,7 @@ impl Order for Detox {
             let number = self.number;
             for touch in touches.iter().filter(|touch| touch.order == number && touch.counted) {
                 let entry = self.entries.get(touch.slot as usize).copied();
-                let entry = entry.filter(|entry| entry.state != State::Out && entry.hash == touch.hash);
+                let entry = entry.filter(|entry| entry.state != State::Out && entry.print == print(touch.hash));
                 let mut known = match entry.map(|entry| entry.known).or_else(|| self.known_outside(touch.hash)) {
                     Some(known) => known,
                     None => continue,
