@@ -5,6 +5,7 @@
 //!   those that know the future, [`levels`] follows transactions, [`ahead`] fetches what they will ask for, [`optimum`]
 //!   is the best that any policy could do on small instances, [`figures`] are the results.
 //! * [`bare`]: a policy alone over `(key hash, size)` requests; what the reference hit counts are checked with.
+//! * [`like_server`]: a recorded trace through the server's own cache, partitions and charges included.
 //! * [`replay`]: a trace through the live cache, with its keys, values and fills; what a server's hit ratio is compared
 //!   with.
 

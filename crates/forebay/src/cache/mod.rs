@@ -312,8 +312,8 @@ impl Cache {
     /// Drops all entries, ends all fills and has the policy begin anew: no ghost, frequency or statistic of what went
     /// before decides about what comes. The counted figures go on.
     pub fn reset(&self) {
-        // With all of them at a stand, so that nothing of before is taught any more, and the new orders begin as those of
-        // a new cache. Nobody who holds one waits for another.
+        // With all of them at a stand, so that nothing of before is taught any more, and the new orders begin as those
+        // of a new cache. Nobody who holds one waits for another.
         let mut partitions: Vec<_> = self.inner.partitions.iter().map(lock).collect();
         self.inner.learned.forget();
         for partition in &mut partitions {

@@ -6,7 +6,7 @@
 use std::sync::{Arc, OnceLock, PoisonError};
 
 use super::partition::Partition;
-use super::{AccessKind, Accessed, Cache, Context, ENTRY_OVERHEAD_BYTES, Watcher, lock};
+use super::{AccessKind, Accessed, Cache, Context, ENTRY_OVERHEAD_BYTES, Watcher, forced, lock};
 use crate::hint::HintSet;
 use crate::key::KeyRef;
 use crate::policy::{Access, Graph, Meter, Slot};
@@ -16,6 +16,9 @@ use crate::sync::{AtomicUsize, Mutex, Ordering};
 
 /// Partitions whose bits stand in one word; of more, all are told of an end.
 const PARTITIONS_TOLD_MAX: usize = 64;
+
+/// 2^64 over the golden ratio: spreads numbers over partitions.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Who follows transactions.
 #[derive(Default)]
@@ -116,15 +119,24 @@ impl Cache {
                     lock(partition).ended(context.txn, committed);
                 }
             }
-            self.charge_learned();
+            self.make_room_for_learned(context.txn);
         }
         self.watchers().iter().for_each(|watcher| watcher.ended(context, committed));
+    }
+
+    /// Charges what was learned, and makes room if it grew: in the partition that `chance` names, then in others.
+    fn make_room_for_learned(&self, chance: u64) {
+        if self.charge_learned() && !self.fits(0) {
+            let hash = chance.wrapping_mul(SPREAD);
+            let forced = forced(&Access::read(hash, 0));
+            self.make_room(&mut self.inner.partition_of(hash), &forced, 0);
+        }
     }
 
     /// Tells the policy, and what counts transactional hits, what a transaction type looks like.
     pub fn register_graph(&self, txn_type: u16, graph: &Arc<Graph>) {
         self.inner.learned.register_graph(txn_type, graph);
-        self.charge_learned();
+        self.make_room_for_learned(u64::from(txn_type));
         if let Some(meter) = self.meter() {
             meter.register_graph(txn_type, graph);
         }

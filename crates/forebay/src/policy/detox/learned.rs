@@ -16,7 +16,8 @@ const OPEN_MAX: usize = 16_384;
 /// Most accesses of one transaction that are followed; later ones are not scored.
 const TOUCHES_MAX: usize = 16_384;
 
-/// Most accesses of all transactions together that are followed; of more, the transaction that began first is forgotten.
+/// Most accesses of all transactions together that are followed; of more, the transaction that began first is
+/// forgotten.
 const TOUCHES_ALL_MAX: usize = 1 << 20;
 
 /// Most types with a graph.
