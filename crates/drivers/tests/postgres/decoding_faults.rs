@@ -47,10 +47,10 @@ fn with_triggers() -> World {
     world
 }
 
-/// Everything is suspect again and again, and not only once.
+/// That nothing can be seen is said again and again, and not only once.
 fn stays_suspect(store: &Postgres) {
     for _ in 0..3 {
-        assert_eq!(block_on(store.outside()), Some(Outside::Everything));
+        assert_eq!(block_on(store.outside()), Some(Outside::OutOfSight));
     }
 }
 
