@@ -13,6 +13,7 @@ use forebay_sim::cell::Contender;
 use forebay_sim::figures::{self, Row};
 use forebay_sim::hints::HintTypes;
 use forebay_sim::lab::{Goal, Lab, LabOptions, Progress, Silent, Size};
+use forebay_sim::like_server::{self, LikeServerOptions};
 use forebay_sim::machine::Division;
 use forebay_trace::TraceOptions;
 use forebay_workload::replay::format_names;
@@ -33,6 +34,8 @@ Examples:
       an estimate from 1 % of the keys, with its error (two standard errors)
   forebay sim bank.fbt --graphs bank.toml --policy lru,detox --prefetch detox --size 25%
       round trips of transactions, by what they ask for after what
+  forebay sim shop.fbt --like-server --policy lru,detox --size 256MiB --graphs shop.toml
+      the server's own cache over what CACHE TRACE recorded: what it had, and what it would have
 
 A percentage is of the unique keys, or with --unit bytes of the footprint: the sum
 of the keys' sizes. Each request is a read that inserts on a miss, writes too; an
@@ -47,6 +50,23 @@ caching saves: a level costs one unless all that it reads is cached, one that
 writes costs one always. With --graphs it is the share of the critical length.
 
 The same trace, policies and seed give the same figures, except for CPU times.";
+
+/// What a server's cache has no say in.
+const LAB_ONLY: [&str; 13] = [
+    "optimum",
+    "unit",
+    "count",
+    "warmup",
+    "sample",
+    "seed",
+    "per_client",
+    "writes",
+    "prefetch",
+    "partition",
+    "hint_types",
+    "at_hit_ratio",
+    "at_thr",
+];
 
 /// How figures are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -136,6 +156,13 @@ pub struct SimArgs {
     /// Graphs of transaction types, as `forebay graph` reads them
     #[arg(long, value_name = "FILE")]
     pub graphs: Option<PathBuf>,
+    /// Run the server's own cache over a trace that CACHE TRACE recorded: sizes are its budget in bytes, and all reads
+    /// count
+    #[arg(long, conflicts_with_all = LAB_ONLY)]
+    pub like_server: bool,
+    /// Partitions of the server's cache
+    #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(15), requires = "like_server")]
+    pub partitions: NonZeroUsize,
     /// Also the best that any policy could do, by trying all choices: for small traces
     #[arg(long, conflicts_with_all = ["graphs", "partition", "per_client", "at_thr", "at_hit_ratio"])]
     pub optimum: bool,
@@ -192,6 +219,9 @@ pub fn command() -> Command {
 /// Runs it.
 pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     let args = SimArgs::from_arg_matches(matches).map_err(|error| CommandError::Failed(error.to_string()))?;
+    if args.like_server {
+        return run_like_server(&args);
+    }
     let options = options(&args)?;
     let progress: &dyn Progress =
         if args.quiet || !std::io::stderr().is_terminal() { &Silent } else { &Bar::default() };
@@ -215,6 +245,41 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
         (Output::Table, None) => figures::table(&rows),
     });
     Ok(())
+}
+
+/// The server's own cache instead of bare policies.
+fn run_like_server(args: &SimArgs) -> Result<(), CommandError> {
+    let refused = |error: String| CommandError::Usage(error);
+    let choice = |text: &String| match Contender::parse(text).map_err(|error| refused(error.to_string()))? {
+        Contender::Online(choice) => Ok(choice),
+        Contender::Offline(name, _) => Err(refused(format!("no server has policy {name}, which knows the future"))),
+    };
+    let policies = policies(&args.policy).iter().map(choice).collect::<Result<Vec<_>, _>>()?;
+    let options = LikeServerOptions {
+        policies,
+        sizes: like_server::sizes(&args.size).map_err(|error| refused(error.to_string()))?,
+        partitions: args.partitions.get(),
+        graphs: args.graphs.as_deref().map_or(Ok(Vec::new()), graph::read)?,
+        trace: TraceOptions { format: args.trace_format.clone(), lenient: args.lenient },
+        threads: threads(args),
+    };
+    let progress: &dyn Progress =
+        if args.quiet || !std::io::stderr().is_terminal() { &Silent } else { &Bar::default() };
+    let mut rows: Vec<Row> = Vec::new();
+    for trace in &args.traces {
+        let of_trace = like_server::run(trace, &options, progress);
+        rows.extend(of_trace.map_err(|error| CommandError::Failed(error.to_string()))?);
+    }
+    node::print(&match args.format {
+        Output::Csv => figures::csv(&rows),
+        Output::Json => figures::json(&rows),
+        Output::Table => figures::table(&rows),
+    });
+    Ok(())
+}
+
+fn threads(args: &SimArgs) -> NonZeroUsize {
+    args.threads.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN)
 }
 
 fn options(args: &SimArgs) -> Result<LabOptions, CommandError> {
@@ -247,7 +312,7 @@ fn options(args: &SimArgs) -> Result<LabOptions, CommandError> {
             None => HintTypes::ALL,
         },
         trace: TraceOptions { format: args.trace_format.clone(), lenient: args.lenient },
-        threads: args.threads.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN),
+        threads: threads(args),
     })
 }
 
