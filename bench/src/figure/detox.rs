@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use forebay::graph::{Graph, GroupFrequency, Groups, Load, Scorer, Scratch};
-use forebay_sim::ahead::Prefetch;
+use forebay_sim::ahead::{Prefetch, PrefetchTally};
 
 use super::runs::{Outcome, Run, line};
 use super::{Chart, Figure, Scale, Series};
@@ -16,7 +16,7 @@ const THR: &str = "transactional hit rate in %";
 /// Share of the default transactions and scale at reduced scale.
 const SHARE: f64 = 0.1;
 
-pub(super) static FIGURES: [Figure; 7] = [
+pub(super) static FIGURES: [Figure; 9] = [
     Figure { name: "detox-2a", summary: "Cached keys that help no transaction", make: |scale| Ok(unhelpful(scale)) },
     Figure { name: "detox-8", summary: "THR of TAOBench-like mixes", make: |scale| Ok(taobench(scale)) },
     Figure { name: "detox-10", summary: "THR of OLTP benchmarks", make: |scale| Ok(oltp(scale)) },
@@ -33,8 +33,18 @@ pub(super) static FIGURES: [Figure; 7] = [
     },
     Figure {
         name: "detox-15c",
-        summary: "Latency saved as the store gets slower than the cache",
+        summary: "Latency as the store gets slower than the cache",
         make: |scale| Ok(latency(scale)),
+    },
+    Figure {
+        name: "detox-memory",
+        summary: "Memory for the transactional hit rate that detox has with a quarter of the keys, and metadata",
+        make: |scale| Ok(memory(scale)),
+    },
+    Figure {
+        name: "detox-drift",
+        summary: "THR before and after all keys change their roles",
+        make: |scale| Ok(drift(scale)),
     },
 ];
 
@@ -54,7 +64,7 @@ fn unhelpful(scale: Scale) -> Vec<Chart> {
 }
 
 fn taobench(scale: Scale) -> Vec<Chart> {
-    let policies = ["lru", "lfu", "gdsf", "s3-fifo", "detox"];
+    let policies = ["lru", "lfu", "gdsf", "s3-fifo", "life", "detox"];
     let chart = |name: &str, title: &str| sizes(title, THR, Run::of(name, scale, SHARE).lines(&policies, &SHARES, thr));
     vec![
         chart("mix-a", "mix A (as product group 2)"),
@@ -70,19 +80,36 @@ fn oltp(scale: Scale) -> Vec<Chart> {
     let epinions = Run::of("epinions", scale, SHARE).lines(&policies, &shares, thr);
     let bank = Run { warmup: 0.667, reads_only: true, ..Run::of("smallbank", scale, SHARE) };
     let mut with_prefetch = bank.lines(&policies, &shares, thr);
-    for (prefetch, policy, name) in [
-        (Prefetch::Detox, "lru", "lru with prefetch"),
-        (Prefetch::Detox, "detox", "detox with prefetch"),
-        (Prefetch::Chrono, "lru", "lru with chrono's prefetch"),
-    ] {
+    let ends: [(&str, fn(&PrefetchTally) -> u64); 3] =
+        [("used", |of| of.used), ("late", |of| of.late), ("unused", |of| of.unused)];
+    let mut fetched = ends.map(|(name, _)| Series { name: name.to_owned(), points: Vec::new() }).to_vec();
+    let prefetches = [
+        (Prefetch::Detox, "lru", "lru + detox"),
+        (Prefetch::Detox, "detox", "detox + detox"),
+        (Prefetch::Chrono, "lru", "lru + chrono"),
+        (Prefetch::Chrono, "detox", "detox + chrono"),
+    ];
+    for (at, (prefetch, policy, name)) in prefetches.into_iter().enumerate() {
         let outcomes = Run { prefetch, ..bank }.outcomes(&[policy], &shares).concat();
-        with_prefetch.push(line(name, &shares, outcomes.iter().map(thr)));
+        with_prefetch.push(line(&format!("{name} prefetch"), &shares, outcomes.iter().map(thr)));
+        let tally = &outcomes[1].prefetch;
+        for (series, (_, of)) in fetched.iter_mut().zip(ends) {
+            series.points.push((at as f64, 100.0 * of(tally) as f64 / tally.issued.max(1) as f64));
+        }
     }
     let tpcc = Run { warmup: 0.5, ..Run::of("tpcc", scale, SHARE) }.lines(&policies, &shares, thr);
     vec![
         sizes("Epinions", THR, epinions),
         sizes("SmallBank, levels that read", THR, with_prefetch),
         sizes("TPC-C", THR, tpcc),
+        Chart {
+            title: "SmallBank, cache of 25 %".to_owned(),
+            x: "policy + whose prefetch",
+            y: "keys fetched ahead, in % of all of them",
+            names: prefetches.map(|(_, _, name)| name.to_owned()).to_vec(),
+            series: fetched,
+            ..Chart::default()
+        },
     ]
 }
 
@@ -188,17 +215,78 @@ fn object_and_transactional(scale: Scale) -> Vec<Chart> {
 fn latency(scale: Scale) -> Vec<Chart> {
     let policies = ["lru", "lfu", "gdsf", "detox"];
     let outcomes = Run::of("mix-b", scale, SHARE).outcomes(&policies, &[0.25]);
+    // A transaction of one level waits for the cache, and for the store unless all of it was there.
+    let latency = |of: &[Outcome], store: f64| store + (1.0 - store) * of[0].thr / 100.0;
     let series = |(policy, of): (&&str, &Vec<Outcome>)| {
-        let hits = of[0].thr / 100.0;
-        // A transaction of one level waits for the cache, and for the store unless all of it was there.
-        let points = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0].map(|store| (store, hits + (1.0 - hits) * store));
+        let relative = |store| (store, 100.0 * latency(of, store) / latency(&outcomes[0], store));
+        let points = [1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0].map(relative);
         Series { name: (*policy).to_owned(), points: points.to_vec() }
     };
     vec![Chart {
         title: "mix B, cache of 25 %".to_owned(),
         x: "latency of the store, in latencies of the cache",
-        y: "mean latency of a transaction",
+        y: "mean latency of a transaction, in % of LRU's",
         series: policies.iter().zip(&outcomes).map(series).collect(),
+        ..Chart::default()
+    }]
+}
+
+/// What others need for the rate that `detox` has with a quarter of the keys: where their curves reach it.
+fn memory(scale: Scale) -> Vec<Chart> {
+    const QUARTER: usize = 10;
+    let shares: Vec<f64> = (1..=40).map(|step| f64::from(step) * 0.025).collect();
+    let policies = ["lru", "gdsf", "s3-fifo", "life"];
+    let workloads = ["mix-a", "mix-c", "epinions", "smallbank"];
+    let mut series = policies.map(|name| Series { name: name.to_owned(), points: Vec::new() }).to_vec();
+    for (at, workload) in workloads.into_iter().enumerate() {
+        let run = Run::of(workload, scale, SHARE);
+        let run = Run { reads_only: workload == "smallbank", ..run };
+        let goal = run.outcomes(&["detox"], &shares[QUARTER - 1..QUARTER])[0][0].thr;
+        for (series, of_policy) in series.iter_mut().zip(run.outcomes(&policies, &shares[QUARTER - 1..])) {
+            let reached = of_policy.iter().position(|outcome| outcome.thr >= goal).unwrap_or(of_policy.len() - 1);
+            let (high, low) = (of_policy[reached].thr, of_policy[reached.saturating_sub(1)].thr);
+            // Between two sizes the curve is nearly straight.
+            let back = if reached > 0 && high > low { ((high - goal) / (high - low)).clamp(0.0, 1.0) } else { 0.0 };
+            let share = 0.25 + 0.025 * (reached as f64 - back);
+            series.points.push((at as f64, share / 0.25));
+        }
+    }
+    let ghosts = [0u8, 1, 3, 16];
+    let names = ghosts.map(|ghosts| format!("detox:ghosts={ghosts}"));
+    let policies: Vec<&str> = names.iter().map(String::as_str).collect();
+    let outcomes = Run::of("mix-a", scale, SHARE).outcomes(&policies, &[0.25]).concat();
+    let line = |name: &str, of: fn(&Outcome) -> f64| Series {
+        name: name.to_owned(),
+        points: ghosts.iter().zip(&outcomes).map(|(&ghosts, outcome)| (f64::from(ghosts), of(outcome))).collect(),
+    };
+    vec![
+        Chart {
+            title: "for detox's rate with 25 % of the keys".to_owned(),
+            x: "workload",
+            y: "memory, in that of detox",
+            names: workloads.map(str::to_owned).to_vec(),
+            series,
+            ..Chart::default()
+        },
+        Chart {
+            title: "metadata of detox, mix A, cache of 25 %".to_owned(),
+            x: "keys remembered, for each entry (ghosts)",
+            y: "bytes for each entry",
+            series: vec![line("bytes", |outcome| outcome.metadata)],
+            ..Chart::default()
+        },
+    ]
+}
+
+fn drift(scale: Scale) -> Vec<Chart> {
+    let run = Run::of("mix-a-shift", scale, SHARE);
+    let every = run.options.transactions / 40;
+    let policies = ["lru", "gdsf", "detox", "detox:half-life=50", "detox:half-life=10", "detox:half-life=3"];
+    vec![Chart {
+        title: "mix A, cache of 25 %, roles change after half of it".to_owned(),
+        x: "thousands of transactions",
+        y: THR,
+        series: run.over_time(&policies, 0.25, every),
         ..Chart::default()
     }]
 }

@@ -11,6 +11,9 @@ const PLOT_HEIGHT: f64 = 190.0;
 const LEGEND_ROW: f64 = 18.0;
 const TITLE: f64 = 36.0;
 
+/// About how wide a letter is.
+const LETTER: f64 = 6.6;
+
 /// A line with more points is drawn without a dot for each.
 const DOTS_MAX: usize = 40;
 
@@ -73,7 +76,8 @@ impl Axis {
         }
         let rough = (self.to - self.from) / 5.0;
         let power = 10f64.powf(rough.log10().floor());
-        let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|f| f * power).find(|&step| step >= rough).unwrap_or(rough);
+        let step =
+            [1.0, 2.0, 5.0, 10.0].into_iter().map(|f| f * power).find(|&step| step >= rough * 0.999).unwrap_or(rough);
         let first = (self.from / step).ceil() as i64;
         (first..).map(|n| n as f64 * step).take_while(|&tick| tick <= self.to + step * 1e-9).collect()
     }
@@ -169,7 +173,12 @@ fn bars(chart: &Chart, down: impl Fn(f64) -> f64) -> String {
     }
     for (at, name) in chart.names.iter().enumerate() {
         let (middle, below) = (LEFT + group * (at as f64 + 0.5), TOP + PLOT_HEIGHT + 16.0);
-        text += &format!("<text x=\"{middle:.1}\" y=\"{below}\" text-anchor=\"middle\">{}</text>\n", escaped(name));
+        // Words that are longer than their bars are wide are written smaller.
+        let size = (12.0 * group / (name.len() as f64 * LETTER)).clamp(8.0, 12.0);
+        text += &format!(
+            "<text x=\"{middle:.1}\" y=\"{below}\" text-anchor=\"middle\" style=\"font-size:{size:.1}px\">{}</text>\n",
+            escaped(name)
+        );
     }
     text
 }

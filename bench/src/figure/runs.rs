@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use forebay::graph::Graph;
+use forebay::graph::{Graph, Thr};
 use forebay::policy::Unit;
-use forebay_sim::ahead::Prefetch;
+use forebay_sim::ahead::{Prefetch, PrefetchTally};
 use forebay_sim::catalog::{Catalog, Event, Sample};
 use forebay_sim::cell::{Cell, Contender, Counting};
 use forebay_sim::machine::Machine;
@@ -35,6 +35,10 @@ pub(super) struct Outcome {
     pub ohr: f64,
     /// Cached keys that helped no transaction, in percent of all cached.
     pub unhelpful: f64,
+    /// Bytes of the policy's metadata for each entry.
+    pub metadata: f64,
+    /// What became of what was fetched ahead.
+    pub prefetch: PrefetchTally,
 }
 
 impl Run {
@@ -50,6 +54,47 @@ impl Run {
 
     /// Each policy at each share of the keys, all over the same trace.
     pub fn outcomes(&self, policies: &[&str], shares: &[f64]) -> Vec<Vec<Outcome>> {
+        let (catalog, mut cells) = self.replay(policies, shares, u64::MAX, |_, _| ());
+        let outcome = |(size, cell): &mut (u64, Cell)| {
+            let thr = cell.transactional_hits().and_then(|thr| thr.rate()).unwrap_or_default();
+            let unhelpful = cell.unhelpful_keys(&catalog).unwrap_or_default() as f64 / *size as f64;
+            Outcome {
+                thr: 100.0 * thr,
+                ohr: 100.0 * cell.tally().hit_ratio(),
+                unhelpful: 100.0 * unhelpful,
+                metadata: cell.metadata_bytes() as f64 / *size as f64,
+                prefetch: cell.prefetched().unwrap_or_default(),
+            }
+        };
+        let all: Vec<Outcome> = cells.iter_mut().map(outcome).collect();
+        all.chunks(shares.len()).map(<[Outcome]>::to_vec).collect()
+    }
+
+    /// Each policy's transactional hit rate in percent, for every so many transactions by itself; x is in thousands of
+    /// transactions.
+    pub fn over_time(&self, policies: &[&str], share: f64, every: u64) -> Vec<Series> {
+        let mut series: Vec<Series> =
+            policies.iter().map(|policy| Series { name: (*policy).to_owned(), points: Vec::new() }).collect();
+        let mut before = vec![Thr::default(); policies.len()];
+        Run { warmup: 0.0, ..*self }.replay(policies, &[share], every, |transactions, cells| {
+            for ((series, before), (_, cell)) in series.iter_mut().zip(&mut before).zip(cells) {
+                let now = cell.transactional_hits().unwrap_or_default();
+                let part = Thr { length: now.length - before.length, hits: now.hits - before.hits };
+                series.points.push((transactions as f64 / 1000.0, 100.0 * part.rate().unwrap_or_default()));
+                *before = now;
+            }
+        });
+        series
+    }
+
+    /// The cells after the run, policy by policy. `each` sees them after every so many transactions.
+    fn replay(
+        &self,
+        policies: &[&str],
+        shares: &[f64],
+        every: u64,
+        mut each: impl FnMut(u64, &[(u64, Cell)]),
+    ) -> (Catalog, Vec<(u64, Cell)>) {
         let records = || generate::records(self.workload, &self.options);
         let contenders: Vec<Contender> =
             policies.iter().map(|policy| Contender::parse(policy).expect("a figure names known policies")).collect();
@@ -77,26 +122,24 @@ impl Run {
                 (size, Cell::new(contender, machine, size, counting, &graphs))
             })
             .collect();
-        let (mut place, mut batch) = (0, Vec::with_capacity(BATCH_EVENTS));
-        let mut feed = |batch: &mut Vec<Event>| {
-            cells.iter_mut().for_each(|(_, cell)| cell.replay(batch));
-            batch.clear();
-        };
+        let (mut place, mut transactions, mut batch) = (0, 0, Vec::with_capacity(BATCH_EVENTS));
         for record in records() {
             batch.extend(catalog.event(&record, &mut place));
-            if batch.len() == BATCH_EVENTS {
-                feed(&mut batch);
+            transactions += u64::from(matches!(batch.last(), Some(Event::End { .. })));
+            let seen = matches!(batch.last(), Some(Event::End { .. })) && transactions % every == 0;
+            if seen || batch.len() >= BATCH_EVENTS {
+                cells.iter_mut().for_each(|(_, cell)| cell.replay(&batch));
+                batch.clear();
+            }
+            if seen {
+                each(transactions, &cells);
             }
         }
-        feed(&mut batch);
-        let outcome = |(size, cell): &mut (u64, Cell)| {
+        for (_, cell) in &mut cells {
+            cell.replay(&batch);
             cell.finish();
-            let thr = cell.transactional_hits().and_then(|thr| thr.rate()).unwrap_or_default();
-            let unhelpful = cell.unhelpful_keys(&catalog).unwrap_or_default() as f64 / *size as f64;
-            Outcome { thr: 100.0 * thr, ohr: 100.0 * cell.tally().hit_ratio(), unhelpful: 100.0 * unhelpful }
-        };
-        let all: Vec<Outcome> = cells.iter_mut().map(outcome).collect();
-        all.chunks(shares.len()).map(<[Outcome]>::to_vec).collect()
+        }
+        (catalog, cells)
     }
 
     /// Lines over cache sizes in percent.
