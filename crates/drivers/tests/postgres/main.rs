@@ -3,6 +3,7 @@
 mod decoding;
 mod faults;
 mod groups;
+mod lists;
 mod mapping;
 mod opening;
 #[path = "../../../../tests/common/postgres.rs"]
