@@ -4,6 +4,7 @@ mod decoding;
 mod decoding_faults;
 mod faults;
 mod groups;
+mod lists;
 mod mapping;
 mod opening;
 #[path = "../../../../tests/common/postgres.rs"]

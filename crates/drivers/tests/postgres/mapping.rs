@@ -1,6 +1,6 @@
 //! Rows of tables that other programs write to as well.
 
-use forebay::change::{Change, End};
+use forebay::change::Change;
 use forebay::store::suite::block_on;
 use forebay::store::{Commit, CommitOutcome, Outside, ReadError, Store, Write};
 use forebay::value::{Blob, Data};
@@ -98,7 +98,7 @@ pub fn commit(store: &Postgres, mint: &Mint, writes: &[(&str, Vec<Change>)]) -> 
     }
 }
 
-fn refused(store: &Postgres, mint: &Mint, name: &str, changes: Vec<Change>) -> String {
+pub fn refused(store: &Postgres, mint: &Mint, name: &str, changes: Vec<Change>) -> String {
     match block_on(store.commit(&[commit_of(mint, &[(name, changes)], &[])])).remove(0) {
         CommitOutcome::Refused(why) => why,
         other => panic!("{other:?}"),
@@ -315,68 +315,6 @@ fn a_row_without_a_key_is_no_document() {
         world.sql("UPDATE users SET email = NULL WHERE id = 2; DELETE FROM users WHERE id = 3");
         assert_eq!(until_told(&store, "mail:bob@x"), [key("mail:bob@x")], "{mode}");
     }
-}
-
-#[test]
-fn a_column_is_a_list() {
-    let tables =
-        "CREATE TABLE members (id bigint PRIMARY KEY, friends integer[]); INSERT INTO members VALUES (1, '{5,6}')";
-    let world = World::new(tables, &["friends:{id} -> members(id).friends as list"]);
-    let (store, mint) = world.open();
-    let list = |read: &Read| match &read.value {
-        Some(Value { data: Data::List(list), .. }) => {
-            list.iter().map(|element| String::from_utf8_lossy(element).into_owned()).collect::<Vec<_>>()
-        }
-        None => Vec::new(),
-        other => panic!("{other:?}"),
-    };
-    assert_eq!(list(&get(&store, "friends:1")), ["5", "6"]);
-    let push = |end, element: &str| Change::Push(end, blob(element));
-    // Another program's element is not lost by a push that had not seen it.
-    world.sql("UPDATE members SET friends = friends || 7 WHERE id = 1");
-    let pushes = vec![push(End::Right, "8"), push(End::Left, "4")];
-    let list_of = |elements: &[&str]| Value {
-        data: Data::List(elements.iter().map(|element| blob(element)).collect()),
-        expires_at_ms: None,
-    };
-    let with_after = |changes: Vec<Change>, after: Option<Value>| {
-        let mut commit = commit_of(&mint, &[("friends:1", changes)], &[]);
-        commit.writes[0].after = after;
-        match block_on(store.commit(&[commit])).remove(0) {
-            CommitOutcome::Committed(mut changed) => list(&changed.remove(0).1),
-            other => panic!("{other:?}"),
-        }
-    };
-    assert_eq!(with_after(pushes, Some(list_of(&["4", "5", "6", "8"]))), ["4", "5", "6", "7", "8"]);
-    // A pop takes what is there by then; what else happens to a list replaces it.
-    assert_eq!(with_after(vec![Change::Pop(End::Left)], Some(list_of(&["5", "6"]))), ["5", "6", "7", "8"]);
-    let whole = list_of(&["5", "6"]);
-    assert_eq!(with_after(vec![Change::Put(whole.clone())], Some(whole)), ["5", "6"]);
-    // Nor by a removal.
-    world.sql("UPDATE members SET friends = friends || 9 WHERE id = 1");
-    let removal = |count, element: &str| Change::RemoveEqual { count, element: blob(element) };
-    let unseen = vec![removal(0, "6"), push(End::Right, "5"), removal(0, "05")];
-    assert_eq!(with_after(unseen, Some(list_of(&["5"]))), ["5", "9", "5"]);
-    assert_eq!(with_after(vec![removal(-1, "5")], None), ["5", "9"]);
-    assert_eq!(with_after(vec![removal(1, "5"), removal(2, "1")], None), ["9"]);
-    assert_eq!(with_after(vec![Change::Delete], None), Vec::<String>::new());
-    assert_eq!(world.sql("SELECT friends FROM members"), "{}");
-    assert!(refused(&store, &mint, "friends:1", vec![push(End::Left, "x")]).contains("22P02"));
-    // Of rows that nobody has seen, those that are not there included.
-    let unseen = |key: &str, changes: Vec<Change>| {
-        let mut commit = commit_of(&mint, &[(key, changes)], &[]);
-        (commit.writes[0].unseen, commit.writes[0].after) = (true, None);
-        let outcome = block_on(store.commit(&[commit])).remove(0);
-        assert!(matches!(outcome, CommitOutcome::Committed(_)), "{outcome:?}");
-        list(&get(&store, key))
-    };
-    world.sql("UPDATE members SET friends = '[0:2]={1,2,3}' WHERE id = 1");
-    assert_eq!(unseen("friends:1", vec![Change::Pop(End::Right), push(End::Right, "4")]), ["1", "2", "4"]);
-    assert_eq!(unseen("friends:1", vec![Change::Pop(End::Left), Change::Pop(End::Left)]), ["4"]);
-    assert_eq!(unseen("friends:1", vec![Change::Pop(End::Left), Change::Pop(End::Right)]), Vec::<String>::new());
-    assert_eq!(unseen("friends:7", vec![Change::Pop(End::Left)]), Vec::<String>::new());
-    assert_eq!(world.sql("SELECT count(*) FROM members WHERE id = 7"), "0");
-    assert_eq!(unseen("friends:7", vec![Change::Pop(End::Left), push(End::Left, "8")]), ["8"]);
 }
 
 #[test]

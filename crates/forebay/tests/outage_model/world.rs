@@ -293,7 +293,6 @@ impl World {
                 events.push(Event::GivenUp);
             }
         } else if self.given_up && !self.database.is_mended() && !self.database.calls().is_empty() {
-            // What was given up may have been sent before, and land when it is fit to.
             events.push(Event::Mended);
         }
         if gate.state().suspended.is_some() {

@@ -75,15 +75,21 @@ impl Buffer {
         true
     }
 
-    /// Gives transaction `number` up. Answers its documents, which are not what they were; nothing if it is not
-    /// quarantined.
-    pub fn give_up(&mut self, number: u64) -> Option<Vec<Key>> {
+    /// Takes quarantined transaction `number` out; its documents.
+    fn take_quarantined(&mut self, number: u64) -> Option<Vec<Key>> {
         let entry = self.entries.get(&number)?;
         if !matches!(entry.stage, Stage::Quarantined(_)) {
             return None;
         }
         let keys: Vec<Key> = entry.buffered.writes.iter().map(|write| write.key.clone()).collect();
         self.remove(number, None);
+        Some(keys)
+    }
+
+    /// Gives transaction `number` up. Answers its documents, which are not what they were; nothing if it is not
+    /// quarantined.
+    pub fn give_up(&mut self, number: u64) -> Option<Vec<Key>> {
+        let keys = self.take_quarantined(number)?;
         for key in &keys {
             if let Some(row) = self.rows.get_mut(key) {
                 self.bytes -= row.bytes;
@@ -105,12 +111,7 @@ impl Buffer {
     /// Quarantined transaction `number` was found to be in the store. Answers its documents, of which nobody knows what
     /// the store holds of them; nothing if it is not quarantined.
     pub fn landed(&mut self, number: u64) -> Option<Vec<Key>> {
-        let entry = self.entries.get(&number)?;
-        if !matches!(entry.stage, Stage::Quarantined(_)) {
-            return None;
-        }
-        let keys: Vec<Key> = entry.buffered.writes.iter().map(|write| write.key.clone()).collect();
-        self.remove(number, None);
+        let keys = self.take_quarantined(number)?;
         for key in &keys {
             if let Some(row) = self.rows.get_mut(key) {
                 self.bytes -= row.bytes;
