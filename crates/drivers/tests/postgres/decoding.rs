@@ -40,7 +40,7 @@ pub fn until_watched(world: &World, store: &Postgres) {
         match block_on(store.outside()) {
             Some(Outside::Keys(_)) => return,
             Some(Outside::Everything) => {}
-            None => panic!("it is watched"),
+            other => panic!("{other:?}"),
         }
     }
 }
