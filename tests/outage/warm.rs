@@ -8,10 +8,10 @@ use forebay_protocol::Reply;
 
 use crate::common::Connection;
 use crate::common::process::Forebay;
-use crate::postgres::Server;
+use crate::postgres::{Server, Stop};
 use crate::proxy::Proxy;
 use crate::state::{PATIENCE, calm, mode, said};
-use crate::tables::{cache, shop_behind};
+use crate::tables::{cache, shop, shop_behind};
 
 const PHOTOS: std::ops::Range<u32> = 100..600;
 
@@ -21,6 +21,15 @@ fn read(client: &mut Connection) -> BTreeMap<u32, String> {
     let requests: Vec<[&str; 3]> = names.iter().map(|name| ["HGET", name.as_str(), "views"]).collect();
     let requests: Vec<Vec<&str>> = requests.iter().map(|words| words.to_vec()).collect();
     PHOTOS.zip(client.pipeline(&requests).iter().map(said)).collect()
+}
+
+/// Waits until what is cached was compared so often.
+fn compared(forebay: &Forebay, times: usize) {
+    let began = Instant::now();
+    while forebay.log().matches("is compared with the store").count() < times {
+        assert!(began.elapsed() < PATIENCE, "{}", forebay.log());
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 fn misses(forebay: &Forebay) -> u64 {
@@ -51,11 +60,7 @@ fn what_is_cached_is_compared_with_a_database_that_is_back() {
     assert_eq!(read(&mut client)[&145], "1", "nobody knows yet");
     network.pass();
     calm(forebay.address);
-    let began = Instant::now();
-    while !forebay.log().contains("is compared with the store") {
-        assert!(began.elapsed() < PATIENCE, "{}", forebay.log());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    compared(&forebay, 1);
     let before = misses(&forebay);
     for (id, views) in read(&mut client) {
         let expected = match id {
@@ -79,4 +84,26 @@ fn what_is_cached_is_compared_with_a_database_that_is_back() {
         assert_eq!(misses(&forebay), before);
     }
     assert_eq!(server.sql(&database, "SELECT count(*) FROM photos WHERE views = 2"), "40");
+}
+
+/// A server that stops ends its connections one by one: whoever finds out first, nothing is dropped that was cached.
+#[test]
+fn nothing_that_was_cached_is_dropped_by_an_outage() {
+    let (server, database, forebay) = shop(&[]);
+    server.sql(&database, "INSERT INTO photos SELECT id, 1, 0 FROM generate_series(100, 599) AS id");
+    let mut client = Connection::new(forebay.address);
+    cache(&mut client, &["photo:100"]);
+    assert!(read(&mut client).values().all(|views| views == "0"));
+    let before = misses(&forebay);
+    for outage in 1..=3 {
+        server.stop(Stop::Immediate);
+        for _ in 0..10 {
+            assert!(read(&mut client).values().all(|views| views == "0"));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        server.start_again();
+        calm(forebay.address);
+        compared(&forebay, outage);
+    }
+    assert_eq!(misses(&forebay), before);
 }

@@ -27,8 +27,9 @@ const OWN_MAX: usize = 16_384;
 /// How long nobody may know what others write until all that is cached is suspect, again and again until it is known.
 pub(super) const SUSPECT: Duration = Duration::from_secs(1);
 
-/// Wait behind a look that failed: what is cached is not watched until one succeeds.
-const LOOK_AGAIN: Duration = Duration::from_millis(250);
+/// Wait behind a look that failed. A server that stops ends its connections one by one: by then it is known to be away,
+/// and what is cached is not dropped when it is about to be all there is.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// Reasons of failures in a row that are logged.
 const REASONS_MAX: usize = 4;
@@ -236,11 +237,11 @@ impl Inner {
                 Err(why) => {
                     last.snapshot = None;
                     self.watch.failed(&why);
+                    sleep(LOOK_AGAIN).await;
                     if last.suspect.is_none_or(|since| since.elapsed() >= SUSPECT) {
                         last.suspect = Some(Instant::now());
-                        return Outside::Everything;
+                        return Outside::OutOfSight;
                     }
-                    sleep(LOOK_AGAIN).await;
                 }
             }
         }

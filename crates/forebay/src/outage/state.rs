@@ -239,12 +239,12 @@ impl State {
         self.invalid.take()
     }
 
-    /// What it comes to that the store could not be watched for a while: that is known of an outage, once, and in it
-    /// what was cached was served.
-    pub(super) fn doubt(&mut self) -> Outside {
-        match std::mem::replace(&mut self.doubted, self.counts.outages) == self.counts.outages {
-            true => Outside::Everything,
-            false => Outside::Doubtful,
+    /// What it comes to that the store can be watched again: in an outage that is expected, and behind it once.
+    pub(super) fn doubt(&mut self, now: Duration) -> Outside {
+        let known = std::mem::replace(&mut self.doubted, self.counts.outages) != self.counts.outages;
+        match known || self.failing(now) {
+            true => Outside::Doubtful,
+            false => Outside::Everything,
         }
     }
 }

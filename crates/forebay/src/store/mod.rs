@@ -176,8 +176,12 @@ pub enum ReadError {
 pub enum Outside {
     /// These documents.
     Keys(Vec<Key>),
-    /// Nobody knows which: the store could not be watched for a while, or a whole table went.
+    /// Nobody knows which: the store could not be watched for a while, or a whole table went. From now on nothing is
+    /// missed.
     Everything,
+    /// The store can't be watched any more: nobody knows what others write. When it can, [`Outside::Everything`] says
+    /// so.
+    OutOfSight,
     /// Nobody knows which, but that the store was away was known, and what was cached had to do meanwhile: it is
     /// compared with what the store holds now, where [`Outside::Everything`] would drop it. Only from an outage's gate.
     Doubtful,

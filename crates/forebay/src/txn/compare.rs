@@ -25,6 +25,10 @@ const COMPARED_AT_ONCE: usize = 250;
 /// Wait before a store that is away again is asked again.
 const AWAY_PAUSE: Duration = Duration::from_millis(200);
 
+/// Tries after which a store that is there, and yet does not answer for several documents, is asked one by one: some of
+/// them may not be known before something is carried over. The first tries may meet connections that have broken.
+const TRIES: u32 = 5;
+
 /// How what is asked for at once ended.
 enum Compared {
     /// So many of them were dropped.
@@ -40,7 +44,7 @@ pub(super) async fn compare(engine: Weak<Inner>) {
     let (runtime, began) = (inner.runtime.clone(), inner.runtime.elapsed());
     let number = inner.comparisons.fetch_add(1, Ordering::Relaxed) + 1;
     drop(inner);
-    let (mut partition, mut compared, mut dropped) = (0, 0, 0);
+    let (mut partition, mut compared, mut dropped, mut tries) = (0, 0, 0, 0);
     while let Some(keys) = engine.upgrade().and_then(|inner| inner.cache.keys_of(partition)) {
         let mut rest = keys.chunks(COMPARED_AT_ONCE);
         let mut next = rest.next();
@@ -50,14 +54,16 @@ pub(super) async fn compare(engine: Weak<Inner>) {
             if inner.comparisons.load(Ordering::Relaxed) != number {
                 return;
             }
-            match inner.compare_some(chunk).await {
+            match inner.compare_some(chunk, tries >= TRIES).await {
                 Compared::Dropped(count) => {
+                    tries = 0;
                     (compared, dropped) = (compared + chunk.len(), dropped + count);
                     next = rest.next();
                     drop(inner);
                     runtime.sleep(runtime.elapsed().saturating_sub(asked)).await;
                 }
                 Compared::Away => {
+                    tries = if inner.store.ping().await.is_ok() { tries + 1 } else { 0 };
                     drop(inner);
                     runtime.sleep(AWAY_PAUSE).await;
                 }
@@ -70,14 +76,14 @@ pub(super) async fn compare(engine: Weak<Inner>) {
 }
 
 impl Inner {
-    async fn compare_some(&self, keys: &[Key]) -> Compared {
+    async fn compare_some(&self, keys: &[Key], one_by_one: bool) -> Compared {
         match self.store.get(keys).await {
             Ok(reads) => {
                 let differs = |(key, read): &(&Key, &Read)| self.cache.compare(key, read);
                 Compared::Dropped(keys.iter().zip(&reads).filter(differs).count())
             }
-            Err(ReadError::Unavailable(_)) if self.store.ping().await.is_err() => Compared::Away,
-            // One of them can't be read, or is not known before something is carried over: whoever wants it is told.
+            Err(ReadError::Unavailable(_)) if !one_by_one => Compared::Away,
+            // One of them can't be read: whoever wants it is told.
             Err(_) => {
                 let mut dropped = 0;
                 for key in keys {

@@ -42,7 +42,7 @@ impl Engine {
 fn heed(cache: &Cache, outside: &Outside) {
     match outside {
         Outside::Keys(keys) => keys.iter().for_each(|key| cache.remove(key)),
-        Outside::Everything => cache.clear(|_| true),
+        Outside::Everything | Outside::OutOfSight => cache.clear(|_| true),
         Outside::Doubtful => cache.end_fills(),
         Outside::Restamped(documents) => {
             documents.iter().for_each(|(key, shown, stored)| cache.restamp(key, *shown, *stored));

@@ -1,7 +1,8 @@
 //! The gate's rules that need a store of their own to be seen.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use forebay::change::End;
@@ -27,6 +28,8 @@ struct Database {
     inner: Faulty,
     incarnation: AtomicU64,
     owned: bool,
+    /// What it is about to say of others.
+    others: Mutex<VecDeque<Outside>>,
     /// It was opened in an earlier state than was known.
     went_back: AtomicBool,
 }
@@ -34,7 +37,8 @@ struct Database {
 impl Database {
     fn new(runtime: &Runtime, owned: bool) -> Arc<Database> {
         let inner = Faulty::new(runtime.clone(), Arc::new(store::memory::Memory::new()), Faults::default(), 1);
-        Arc::new(Database { inner, incarnation: AtomicU64::new(1), owned, went_back: AtomicBool::new(false) })
+        let (incarnation, went_back) = (AtomicU64::new(1), AtomicBool::new(false));
+        Arc::new(Database { inner, incarnation, owned, others: Mutex::default(), went_back })
     }
 }
 
@@ -69,7 +73,10 @@ impl Store for Database {
     }
 
     fn outside(&self) -> BoxFuture<'_, Option<Outside>> {
-        Box::pin(std::future::pending())
+        match self.others.lock().unwrap().pop_front() {
+            Some(outside) => Box::pin(std::future::ready(Some(outside))),
+            None => Box::pin(std::future::pending()),
+        }
     }
 
     /// `row:x` and `list:x` are one row.
@@ -210,6 +217,34 @@ fn what_is_too_old_is_given_up() {
         let began = runtime.elapsed();
         assert_eq!(gate.outside().await, Some(Outside::Everything));
         assert!(runtime.elapsed() - began >= Duration::from_millis(900));
+    });
+}
+
+/// That a store is out of sight is no news in an outage. That it can be watched again is, even where that comes before
+/// the breaker has closed: what is cached is compared then, once, and given up when it was lost from sight otherwise.
+#[test]
+fn what_was_cached_in_an_outage_is_doubtful() {
+    simulated(|runtime| async move {
+        let (database, gate) = open(&runtime, false, |_| {});
+        let says = |outside: Outside| database.others.lock().unwrap().push_back(outside);
+        says(Outside::Everything);
+        assert_eq!(gate.outside().await, Some(Outside::Everything));
+        database.inner.set_down(true);
+        assert!(matches!(commit(&gate, put(1, "a")).await, CommitOutcome::Buffered(_)));
+        for _ in 0..2 {
+            says(Outside::OutOfSight);
+            says(Outside::Everything);
+            assert_eq!(gate.outside().await, Some(Outside::Doubtful));
+        }
+        database.inner.set_down(false);
+        while gate.state().mode != Mode::Normal {
+            runtime.sleep(Duration::from_millis(1)).await;
+        }
+        says(Outside::OutOfSight);
+        assert_eq!(gate.outside().await, Some(Outside::Keys(vec![Key::new(0, b"a")])), "it was carried over");
+        assert_eq!(gate.outside().await, Some(Outside::OutOfSight));
+        says(Outside::Everything);
+        assert_eq!(gate.outside().await, Some(Outside::Everything));
     });
 }
 

@@ -35,7 +35,7 @@ use self::line::Said;
 use self::slot::{NotMade, Source};
 use super::Inner;
 use super::classify::told;
-use super::outside::{Own, SUSPECT, told_keys};
+use super::outside::{LOOK_AGAIN, Own, SUSPECT, told_keys};
 use super::session::Session;
 
 /// Most time for one look; then the connection is given up, and what the log has by then is passed over.
@@ -219,7 +219,8 @@ impl Inner {
                     if !self.watch.failed(&why) {
                         sleep(self.timeout.min(SUSPECT)).await;
                     }
-                    return Outside::Everything;
+                    sleep(LOOK_AGAIN).await;
+                    return Outside::OutOfSight;
                 }
             }
         }
