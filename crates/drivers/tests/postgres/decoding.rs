@@ -28,7 +28,7 @@ pub fn opened(world: &World) -> (Postgres, Mint) {
 }
 
 /// Up to the next time that everything is suspect.
-pub fn until_everything(store: &Postgres) {
+fn until_everything(store: &Postgres) {
     while block_on(store.outside()) != Some(Outside::Everything) {}
 }
 
