@@ -11,7 +11,7 @@ use crate::start;
 use crate::state::{PATIENCE, calm, figure, said};
 
 const TABLE: &str = "CREATE TABLE members (id integer PRIMARY KEY, visits integer NOT NULL DEFAULT 0,
-    friends integer[] NOT NULL DEFAULT '{}'); INSERT INTO members SELECT generate_series(1, 3)";
+    friends integer[] NOT NULL DEFAULT '{}'); INSERT INTO members SELECT generate_series(1, 6)";
 
 const DECODED: [&str; 6] = [
     "--outside",
@@ -34,7 +34,7 @@ fn number(writer: usize, nth: usize) -> usize {
 /// Waits until forebay shows of each list and counter what the table holds.
 fn until_shown(server: &Server, database: &str, forebay: &Forebay) {
     let mut client = Connection::new(forebay.address);
-    for id in 1..=3 {
+    for id in 1..=6 {
         let row = "SELECT array_to_string(friends, ' ') || '|' || visits FROM members WHERE id =";
         let there = server.sql(database, &format!("{row} {id}"));
         let began = Instant::now();
@@ -52,7 +52,10 @@ fn until_shown(server: &Server, database: &str, forebay: &Forebay) {
 
 /// Many append to the same lists and add to the same rows, another program among them; the database is away for a
 /// while. Nothing is lost, nothing is there twice, each writer's are in order, and what is cached ends up right.
-fn appends_beside_another_program(more: &[&str], buffers: bool) {
+///
+/// With write-back the counters are in `apart` rows further down: of a row that has several documents nothing can be
+/// counted while another of them waits for the database.
+fn appends_beside_another_program(more: &[&str], buffers: bool, apart: usize) {
     let server = Server::start();
     let database = server.database();
     server.sql(&database, TABLE);
@@ -65,7 +68,7 @@ fn appends_beside_another_program(more: &[&str], buffers: bool) {
             scope.spawn(move || {
                 let mut client = Connection::new(address);
                 for nth in 0..APPENDS {
-                    let (list, row) = (format!("friends:{}", 1 + nth % 3), format!("member:{}", 1 + nth % 3));
+                    let (list, row) = (format!("friends:{}", 1 + nth % 3), format!("member:{}", 1 + apart + nth % 3));
                     let pushed = client.call(&["RPUSH", &list, &number(writer, nth).to_string()]);
                     assert!(matches!(pushed, Reply::Integer(1..)), "{pushed:?}");
                     let added = client.call(&["HINCRBY", &row, "visits", "1"]);
@@ -74,8 +77,10 @@ fn appends_beside_another_program(more: &[&str], buffers: bool) {
             });
         }
         for nth in 0..APPENDS {
-            let append = "SET lock_timeout = '20s'; UPDATE members SET visits = visits + 1, friends = friends ||";
-            server.sql(&database, &format!("{append} {} WHERE id = {}", number(0, nth), 1 + nth % 3));
+            let (list, row) = (1 + nth % 3, 1 + apart + nth % 3);
+            let append = format!("UPDATE members SET friends = friends || {} WHERE id = {list}", number(0, nth));
+            server.sql(&database, &append);
+            server.sql(&database, &format!("UPDATE members SET visits = visits + 1 WHERE id = {row}"));
         }
     });
     calm_or_quarantine(&forebay);
@@ -115,12 +120,12 @@ fn calm_or_quarantine(forebay: &Forebay) {
 
 #[test]
 fn appends_go_on_beside_another_program_that_is_decoded() {
-    appends_beside_another_program(&["--retries-max", "200"], false);
+    appends_beside_another_program(&["--retries-max", "200"], false, 0);
 }
 
 #[test]
 fn write_back_goes_on_beside_another_program_that_is_decoded() {
-    appends_beside_another_program(&["--retries-max", "200", "--write-back-ms", "100"], true);
+    appends_beside_another_program(&["--retries-max", "200", "--write-back-ms", "100"], true, 3);
 }
 
 /// The slot goes and can't be made anew, so the log can't be read: what others write is seen all the same, since
@@ -150,7 +155,7 @@ fn nothing_old_is_served_while_the_log_can_not_be_read() {
     }
     let said_so = |forebay: &Forebay| forebay.log().matches("can't be seen; the cache is dropped").count();
     let often = said_so(&forebay);
-    assert!(often <= 2, "{often} times: {}", forebay.log());
+    assert!(often <= 4, "{often} times: {}", forebay.log());
     server.sql(&database, "SELECT pg_drop_replication_slot('others')");
     let slot = "SELECT count(*) FROM pg_replication_slots WHERE slot_name LIKE 'forebay%'";
     while server.sql(&database, slot) == "0" {

@@ -85,10 +85,13 @@ pub(super) async fn open(keeper: Session, address: &Address, known: &Known) -> R
     }
     lock(client, address).await?;
     schema(client, address).await?;
-    let Meta { format, floor, incarnation: found, there } = meta(client, address, known).await?;
+    let Meta { format, floor, incarnation: found } = meta(client, address).await?;
     if format != sql::FORMAT {
         return Err(OpenError::Format { place: address.place(), format });
     }
+    let newest: Vec<Vec<u8>> = known.acknowledged.iter().copied().map(ids::bytes).collect();
+    let there = client.query_one(sql::NEWEST, &[&newest]).await.map_err(|error| rights(address, &error))?;
+    let there: bool = there.try_get(0).map_err(broken)?;
     // Versions and ids of what was lost are never given again.
     let row = client.query_one(RAISE, &[&(known.incarnation as i64)]).await;
     let row = row.map_err(|error| rights(address, &error))?;
@@ -118,17 +121,14 @@ struct Meta {
     format: i32,
     floor: Version,
     incarnation: u64,
-    /// All that was known to be acknowledged is there.
-    there: bool,
 }
 
-async fn meta(client: &Client, address: &Address, known: &Known) -> Result<Meta, OpenError> {
-    let newest: Vec<Vec<u8>> = known.acknowledged.iter().copied().map(ids::bytes).collect();
-    let row = client.query_one(sql::META, &[&newest]).await.map_err(|error| rights(address, &error))?;
+async fn meta(client: &Client, address: &Address) -> Result<Meta, OpenError> {
+    let row = client.query_one(sql::META, &[]).await.map_err(|error| rights(address, &error))?;
     let read = || -> Result<Meta, Error> {
+        let format = row.try_get(0)?;
         let floor = ids::version(row.try_get(1)?).unwrap_or(Version::ZERO);
-        let incarnation = row.try_get::<_, i64>(2)? as u64;
-        Ok(Meta { format: row.try_get(0)?, floor, incarnation, there: row.try_get(3)? })
+        Ok(Meta { format, floor, incarnation: row.try_get::<_, i64>(2)? as u64 })
     };
     read().map_err(|error| OpenError::Failed { place: address.place(), why: told(&error) })
 }

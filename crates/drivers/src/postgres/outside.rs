@@ -5,7 +5,7 @@
 //! snapshot sees and the last one's did not: nothing is missed, and nothing waits.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -30,6 +30,9 @@ pub(super) const SUSPECT: Duration = Duration::from_secs(1);
 /// Wait behind a look that failed. A server that stops ends its connections one by one: by then it is known to be away,
 /// and what is cached is not dropped when it is about to be all there is.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(250);
+
+/// Reasons of failures in a row that are logged.
+const REASONS_MAX: usize = 4;
 
 /// Looks after which old notes are removed.
 const REMOVE_EVERY: u32 = 100;
@@ -68,8 +71,8 @@ pub(super) struct Seen {
     pub(super) within_us: AtomicU64,
     /// Bytes of the log that are kept, or rows of notes.
     pub(super) backlog: AtomicU64,
-    /// The last thing that happened was a failure.
-    failing: AtomicBool,
+    /// Why looks have failed since one did not; each is said once.
+    reasons: Mutex<Vec<String>>,
     began: Mutex<Option<Instant>>,
 }
 
@@ -146,20 +149,26 @@ impl Watch {
         let seen = &self.seen;
         seen.looks.fetch_add(1, Ordering::Relaxed);
         seen.keys.fetch_add(keys as u64, Ordering::Relaxed);
-        seen.failing.store(false, Ordering::Relaxed);
+        self.reasons().clear();
         let before = seen.began.lock().unwrap_or_else(PoisonError::into_inner).replace(began).unwrap_or(began);
         let within = u64::try_from(before.elapsed().as_micros()).unwrap_or(u64::MAX);
         seen.within_us.store(within, Ordering::Relaxed);
     }
 
-    /// A look has failed. Whether that is news; then it is logged.
+    /// A look has failed, the first if the last one had not. A reason that is new is logged.
     pub(super) fn failed(&self, why: &str) -> bool {
         self.seen.failures.fetch_add(1, Ordering::Relaxed);
-        let news = !self.seen.failing.swap(true, Ordering::Relaxed);
-        if news {
+        let mut reasons = self.reasons();
+        let first = reasons.is_empty();
+        if reasons.len() < REASONS_MAX && !reasons.iter().any(|reason| reason == why) {
             tracing::warn!(why, "what others write to PostgreSQL can't be seen; the cache is dropped until it can");
+            reasons.push(why.to_owned());
         }
-        news
+        first
+    }
+
+    fn reasons(&self) -> MutexGuard<'_, Vec<String>> {
+        self.seen.reasons.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// So much is kept in the database for our next look.

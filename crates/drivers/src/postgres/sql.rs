@@ -103,11 +103,13 @@ SELECT incarnation,
         WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false)
 FROM forebay.meta";
 
-/// What opening asks, before it changes anything: the same, with the form of the schema.
-pub(super) const META: &str = "\
-SELECT format, floor, incarnation,
-    NOT EXISTS (SELECT FROM unnest($1::bytea[]) AS newest
-        WHERE newest > floor AND NOT EXISTS (SELECT FROM forebay.applied WHERE id = newest))
+/// What opening asks, before it changes anything.
+pub(super) const META: &str = "SELECT format, floor, incarnation FROM forebay.meta";
+
+/// Then whether the newest ids `$1` that were acknowledged earlier are all there.
+pub(super) const NEWEST: &str = "\
+SELECT NOT EXISTS (SELECT FROM unnest($1::bytea[]) AS newest
+    WHERE newest > floor AND NOT EXISTS (SELECT FROM forebay.applied WHERE id = newest))
 FROM forebay.meta";
 
 /// The statements that a session prepares, by their places in [`PREPARED`].

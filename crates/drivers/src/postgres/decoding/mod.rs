@@ -205,7 +205,7 @@ impl Inner {
             }
             let Decoding::AtWork(task) = decoding else { continue };
             let (decoder, looked) = match timeout(SUSPECT, task).await {
-                Err(_) => return Outside::Everything,
+                Err(_) => return Outside::OutOfSight,
                 Ok(Ok(ended)) => ended,
                 Ok(Err(error)) => (Box::default(), Err(format!("the task that decodes ended: {error}"))),
             };
