@@ -103,7 +103,7 @@ fn microseconds(mut call: impl FnMut()) -> f64 {
 }
 
 fn grouping(scale: Scale) -> Vec<Chart> {
-    let series = |name: &str| Series { name: name.to_owned(), points: Vec::new() };
+    let series = |name: &str| Series { name: name.to_owned(), points: Vec::new(), ..Series::default() };
     let mut scoring = [series("complete groups, listed"), series("groups"), series("levels")];
     let mut compiling = [series("complete groups, listed"), series("groups")];
     for vertices in [4u16, 6, 8, 10, 12, 15, 20, 30, 45, 60] {
@@ -143,7 +143,7 @@ fn grouping(scale: Scale) -> Vec<Chart> {
         x: "policy",
         y: THR,
         names: policies.map(str::to_owned).to_vec(),
-        series: vec![Series { name: "THR".to_owned(), points }],
+        series: vec![Series { name: "THR".to_owned(), points, ..Series::default() }],
         ..Chart::default()
     };
     vec![chart("scoring one transaction", &scoring), chart("compiling its type", &compiling), gained]
@@ -192,7 +192,7 @@ fn latency(scale: Scale) -> Vec<Chart> {
         let hits = of[0].thr / 100.0;
         // A transaction of one level waits for the cache, and for the store unless all of it was there.
         let points = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0].map(|store| (store, hits + (1.0 - hits) * store));
-        Series { name: (*policy).to_owned(), points: points.to_vec() }
+        Series { name: (*policy).to_owned(), points: points.to_vec(), ..Series::default() }
     };
     vec![Chart {
         title: "mix B, cache of 25 %".to_owned(),

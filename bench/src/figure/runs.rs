@@ -108,5 +108,6 @@ impl Run {
 
 /// One line over cache sizes in percent.
 pub(super) fn line(name: &str, shares: &[f64], values: impl Iterator<Item = f64>) -> Series {
-    Series { name: name.to_owned(), points: shares.iter().map(|share| 100.0 * share).zip(values).collect() }
+    let points = shares.iter().map(|share| 100.0 * share).zip(values).collect();
+    Series { name: name.to_owned(), points, ..Series::default() }
 }

@@ -1,7 +1,9 @@
 //! `forebay graph`: transaction types, their groups, and a picture of them.
 
 mod picture;
+mod sql;
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,6 +12,7 @@ use forebay::graph::{Graph, Groups, POWERSET_VERTICES_MAX, Scorer, VERTICES_MAX,
 
 use crate::error::CommandError;
 use crate::node;
+use crate::output::Output;
 
 /// Groups that are listed; of more only the number is shown.
 const GROUPS_SHOWN_MAX: usize = 64;
@@ -17,8 +20,12 @@ const GROUPS_SHOWN_MAX: usize = 64;
 /// Most types in a file.
 const TYPES_MAX: usize = 1000;
 
+/// Largest file.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
 const EXAMPLES: &str = "\
-A file of transaction types, in TOML:
+A vertex is an access; an edge leads to it from each access that determines its
+key, or what it writes. A file of transaction types is TOML:
   [[type]]
   name = \"Balance\"
   [[type.vertex]]
@@ -27,22 +34,34 @@ A file of transaction types, in TOML:
   name = \"savings\"
   after = [\"account\"]
   [[type.vertex]]
-  name = \"balance\"
+  name = \"w:savings\"
   after = [\"savings\"]
   writes = true
 
-A vertex is an access, `after` names what determines its key or value. Vertices
-may stand in any order.
+or, where it ends in .sql, SQL with annotations as comments:
+  -- @transaction Deposit(:name, :amount)
+  SELECT custid FROM account WHERE name = :name;
+  SELECT bal FROM savings WHERE custid = :custid;
+  -- @name w:savings
+  UPDATE savings SET bal = :bal + :amount WHERE custid = :custid;
+
+Each statement is a vertex, named after its table or by @name. A :name is a
+parameter of the transaction, or a column that an earlier statement selects or
+returns, by its name or AS another; the latter makes the edge. What SQL does not
+show: '-- @let :new = :bal - :amount' computes a value between statements,
+'-- @after account' adds an edge. One table for each statement: a join or a query
+inside another is several accesses, so write several statements.
 
 Examples:
   forebay graph bank.toml                 which accesses have to be cached together
-  forebay graph bank.toml --svg bank.svg  the same as a picture
-  forebay sim bank.fbt --graphs bank.toml --policy detox,lru --size 25%";
+  forebay graph bank.sql --svg bank.svg   the same as a picture
+  forebay sim bank.fbt --graphs bank.sql --policy detox,lru --size 25%
+      with names of types and accesses as the trace has them";
 
 /// What can be typed after `forebay graph`.
 #[derive(Args, Clone, Debug)]
 struct GraphArgs {
-    /// Transaction types, in TOML
+    /// Transaction types, in TOML or annotated SQL (.sql)
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Draw them into this file, which is replaced
@@ -63,21 +82,26 @@ pub fn command() -> Command {
 pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     let args = GraphArgs::from_arg_matches(matches).map_err(|error| CommandError::Failed(error.to_string()))?;
     let types = read(&args.file)?;
+    let drawing = args.svg.as_deref().map(Output::replace).transpose()?;
     for (name, graph) in &types {
         node::print(&described(name, graph));
     }
-    if let Some(path) = &args.svg {
-        std::fs::write(path, picture::svg(&types))
-            .map_err(|error| CommandError::Failed(format!("can't write {}: {error}", path.display())))?;
-    }
-    Ok(())
+    let Some(mut drawing) = drawing else { return Ok(()) };
+    let written = drawing.write_all(picture::svg(&types).as_bytes());
+    written.map_err(|error| CommandError::Failed(format!("can't write the picture: {error}")))?;
+    drawing.finish().map(drop)
 }
 
 /// The types of a file, by name.
 pub fn read(path: &Path) -> Result<Vec<(String, Graph)>, CommandError> {
     let wrong = |why: String| CommandError::Usage(format!("{}: {why}", path.display()));
+    let size = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?.len();
+    if size > FILE_BYTES_MAX {
+        return Err(wrong(format!("{size} bytes are more than {FILE_BYTES_MAX}, too many for transaction types")));
+    }
     let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
-    parse(&text).map_err(wrong)
+    let is_sql = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("sql"));
+    if is_sql { sql::parse(&text) } else { parse(&text) }.map_err(wrong)
 }
 
 fn parse(text: &str) -> Result<Vec<(String, Graph)>, String> {
