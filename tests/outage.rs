@@ -8,6 +8,8 @@ mod blind;
 #[path = "outage/clock.rs"]
 mod clock;
 mod common;
+#[path = "outage/decoded.rs"]
+mod decoded;
 #[path = "outage/ids.rs"]
 mod ids;
 #[path = "outage/journal.rs"]
@@ -34,6 +36,8 @@ mod restored;
 mod state;
 #[path = "outage/tables.rs"]
 mod tables;
+#[path = "outage/warm.rs"]
+mod warm;
 
 use std::time::Duration;
 

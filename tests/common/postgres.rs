@@ -135,10 +135,15 @@ impl Server {
 
     /// Starts a stopped one.
     pub fn start_again(&self) {
+        self.start_again_with("");
+    }
+
+    /// The same with settings that go before those of its first start.
+    pub fn start_again_with(&self, more: &str) {
         let log = self.folder.path().join("log").display().to_string();
         let options = format!(
             "-p {} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=200 \
-             -c wal_level=logical {}",
+             -c wal_level=logical {} {more}",
             self.port, self.settings
         );
         let data = self.data();
@@ -177,6 +182,46 @@ impl Server {
     fn copy(&self, from: &str, to: &str) {
         let status = Command::new("cp").args(["-a", from, to]).current_dir(self.folder.path()).status();
         assert!(status.expect("cp runs").success(), "{from} can't be copied to {to}");
+    }
+
+    /// Has a standby follow it from now on, on a port of its own, until [`Server::stop_standby`].
+    pub fn start_standby(&self) {
+        let (port, data) = (self.port.to_string(), self.standby());
+        let copy = ["-h", "127.0.0.1", "-p", &port, "-U", USER, "-R", "-X", "stream", "-c", "fast", "--no-sync"];
+        must("pg_basebackup", &[&copy[..], &["-D", &data]].concat());
+        let own = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
+        let log = self.folder.path().join("standby.log").display().to_string();
+        let options = format!(
+            "-p {own} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=200 \
+             -c wal_level=logical {}",
+            self.settings
+        );
+        must("pg_ctl", &["-w", "-D", &data, "-l", &log, "-o", &options, "start"]);
+    }
+
+    /// Waits until the standby has all that was committed.
+    pub fn await_standby(&self) {
+        let caught_up = "SELECT count(*) FROM pg_stat_replication WHERE flush_lsn >= pg_current_wal_flush_lsn()";
+        while self.sql("postgres", caught_up) != "1" {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The standby follows it no longer.
+    pub fn stop_standby(&self) {
+        must("pg_ctl", &["-w", "-D", &self.standby(), "-m", "fast", "stop"]);
+    }
+
+    /// Has the standby, which was stopped, take the place of this one, which was stopped for ever.
+    pub fn fail_over(&self) {
+        std::fs::remove_dir_all(self.data()).expect("the folder can be removed");
+        std::fs::rename(self.standby(), self.data()).expect("a folder can be renamed");
+        self.start_again();
+        self.promote();
+    }
+
+    fn standby(&self) -> String {
+        self.folder.path().join("standby").display().to_string()
     }
 
     /// Starts a stopped one as a standby, which answers reads and takes no writes until it is promoted.

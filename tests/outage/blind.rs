@@ -43,6 +43,7 @@ fn unseen_changes_are_made_to_what_the_database_holds() {
         &["SADD", "s", "m", "n"],
         &["SET", "gone", "1"],
         &["HSET", "h2", "a", "1"],
+        &["SET", "expires", "40", "PX", "200"],
     ] {
         assert!(!matches!(client.call(request), Reply::Error(_)), "{request:?}");
     }
@@ -68,6 +69,9 @@ fn unseen_changes_are_made_to_what_the_database_holds() {
     ] {
         assert_eq!(client.call(request), Reply::Nil, "{request:?}");
     }
+    // By now that has expired: what is written is a new document.
+    std::thread::sleep(std::time::Duration::from_millis(250));
+    assert_eq!(client.call(&["INCR", "expires"]), Reply::Nil);
     scripts_and_transactions(&mut client);
     forebay.kill9();
     forebay.restart();
@@ -76,7 +80,10 @@ fn unseen_changes_are_made_to_what_the_database_holds() {
     server.start_again();
     calm(forebay.address);
     assert_eq!(figure(&mut client, "quarantined"), 0);
-    for (request, expected) in [(["GET", "count"], "44"), (["GET", "text"], "abcd"), (["GET", "new"], "1")] {
+    assert_eq!(client.call(&["TTL", "expires"]), Reply::Integer(-1));
+    for (request, expected) in
+        [(["GET", "count"], "44"), (["GET", "text"], "abcd"), (["GET", "new"], "1"), (["GET", "expires"], "1")]
+    {
         assert_eq!(client.call(&request), Reply::bulk(expected.as_bytes()), "{request:?}");
     }
     let fields = |client: &mut Connection, key: &str, names: &[&str]| {

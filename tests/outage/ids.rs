@@ -3,7 +3,7 @@
 use crate::common::Connection;
 use crate::common::process::{Forebay, forebay_command};
 use crate::postgres::{Server, Stop};
-use crate::state::{calm, said};
+use crate::state::{calm, figure, said};
 use crate::tables::cache;
 use crate::{ok, start};
 
@@ -98,4 +98,46 @@ fn a_commit_repeated_under_its_id_is_applied_once() {
 #[test]
 fn and_so_it_is_in_front_of_tables() {
     remembered(&["--map", "count:{id} -> counts(id)"], &["HINCRBY", "count:1", "n", "1"], &["HGET", "count:1", "n"]);
+}
+
+/// An operator's decision outlives the process: the ticket and the id that the client gave say so.
+#[test]
+fn what_was_given_up_is_told_after_a_restart() {
+    let server = Server::start();
+    let database = server.database();
+    server.sql(&database, "CREATE TABLE counts (id integer PRIMARY KEY, n integer NOT NULL CHECK (n >= 0))");
+    let maps = ["--map", "count:{id} -> counts(id)"];
+    let url = server.url(&database);
+    let mut init = forebay_command();
+    init.args(["store", "init", "--store", &url, "--store-timeout-ms", "400"]).args(maps);
+    assert!(init.status().expect("the binary runs").success());
+    let mut forebay = start(&server, &database, &maps);
+    let mut client = Connection::new(forebay.address);
+    server.stop(Stop::Immediate);
+    let refused = ["HMSET", "count:1", "n", "-5"];
+    let (_, kept) = add(&mut client, IDS[0], &refused);
+    let ticket = kept.strip_prefix("BUFFERED ").expect("a ticket").to_owned();
+    server.start_again();
+    while figure(&mut client, "quarantined") == 0 {}
+    // It may have been on its way when this process ends, for all that the next one knows.
+    forebay.restart();
+    let mut client = Connection::new(forebay.address);
+    let drop = ["CACHE", "QUARANTINE", "DROP", &ticket, "not wanted"];
+    server.stop(Stop::Immediate);
+    while !said(&client.call(&["CACHE", "STATE"])).contains("mode failed") {
+        client.call(&["HGET", "count:9", "n"]);
+    }
+    let away = said(&client.call(&drop));
+    assert!(away.starts_with("STOREDOWN it may have been sent"), "{away}");
+    server.start_again();
+    while !said(&client.call(&["CACHE", "STATE"])).contains("mode normal") {}
+    assert_eq!(client.call(&drop), ok());
+    for _ in 0..2 {
+        assert_eq!(said(&client.call(&["CACHE", "WAIT", &ticket, "0"])), "DROPPED not wanted");
+        let (begun, _) = add(&mut client, IDS[0], &refused);
+        assert_eq!(begun, "DROPPED not wanted");
+        forebay.restart();
+        client = Connection::new(forebay.address);
+    }
+    assert_eq!(server.sql(&database, "SELECT count(*) FROM counts"), "0");
 }

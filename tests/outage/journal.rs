@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use forebay_protocol::Reply;
 
 use crate::common::Connection;
-use crate::common::process::{Disk, Forebay, can_mount};
+use crate::common::process::{Disk, Forebay, can_mount, forebay_command};
 use crate::postgres::{Server, Stop};
 use crate::state::{PATIENCE, calm, entry, figure, mode, said};
 use crate::{QUICK, ok, start};
@@ -170,4 +170,110 @@ fn a_full_disk_under_the_journal_refuses_writes_and_keeps_what_was_acknowledged(
     assert!((acknowledged..=acknowledged + unknown).contains(&documents), "{documents} of {acknowledged} + {unknown}");
     assert_eq!(said(&client.call(&["GET", "count"])), documents.to_string(), "each once");
     assert_eq!(client.call(&["GET", "small"]), Reply::bulk(b"1"));
+}
+
+fn free() -> String {
+    TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").to_string()
+}
+
+/// Somebody removes the journal's folder during an outage. What was acknowledged is in memory alone by then, and is
+/// carried over from there; nothing more is acknowledged that no start would find.
+#[test]
+fn a_folder_that_is_removed_takes_no_more_writes_and_costs_none() {
+    let server = Server::start();
+    let database = server.database();
+    let http = free();
+    let mut forebay = start(&server, &database, &["--http", &http]);
+    let mut client = Connection::new(forebay.address);
+    assert_eq!(client.call(&["SET", "count", "7"]), ok());
+    server.stop(Stop::Immediate);
+    assert_eq!(client.call(&["INCR", "count"]), Reply::Integer(8));
+    assert_eq!(client.call(&["SET", "first", "1"]), ok());
+    assert_eq!([metric(&http, "forebay_outage_journal_failed"), said(&entry(&mut client, "closed"))], ["0", "Nil"]);
+    std::fs::remove_dir_all(forebay.journal()).expect("it can be removed");
+    for request in [vec!["SET", "second", "1"], vec!["INCR", "count"], vec!["SET", "third", "1"]] {
+        let refused = said(&client.call(&request));
+        assert!(refused.starts_with("STOREDOWN") && refused.contains("was removed"), "{refused}");
+    }
+    assert_eq!(metric(&http, "forebay_outage_journal_failed"), "1");
+    let (closed, summary) = (said(&entry(&mut client, "closed")), said(&entry(&mut client, "summary")));
+    assert!(closed.contains("was removed") && summary.contains("nothing more is buffered"), "{closed} {summary}");
+    assert_eq!(forebay.log().matches("writes are refused while the database is down").count(), 1);
+    assert_eq!(client.call(&["GET", "count"]), Reply::bulk(b"8"));
+    server.start_again();
+    calm(forebay.address);
+    let names = "SELECT string_agg(convert_from(name, 'UTF8'), ' ' ORDER BY name) FROM forebay.documents";
+    assert_eq!(server.sql(&database, names), "count first");
+    assert_eq!(client.call(&["INCR", "count"]), Reply::Integer(9), "the database takes writes");
+    drop(client);
+    // Nothing is pending, so nothing is lost: an orderly end.
+    forebay.terminate();
+    forebay.restart();
+    let mut client = Connection::new(forebay.address);
+    assert_eq!([said(&entry(&mut client, "closed")), said(&client.call(&["GET", "count"]))], ["Nil", "9"]);
+    server.stop(Stop::Immediate);
+    assert_eq!(client.call(&["INCR", "count"]), Reply::Integer(10));
+}
+
+/// The same of one that is moved away, while nothing is written: it is noticed all the same, before it is needed. Moved
+/// back, it is found by the next start, with all that was acknowledged.
+#[test]
+fn a_folder_that_is_moved_away_is_noticed_and_found_again() {
+    let server = Server::start();
+    let database = server.database();
+    let http = free();
+    let mut forebay = start(&server, &database, &["--http", &http]);
+    let mut client = Connection::new(forebay.address);
+    server.stop(Stop::Immediate);
+    assert_eq!(client.call(&["SET", "first", "1"]), ok());
+    let (journal, away) = (forebay.journal(), forebay.journal().with_file_name("away"));
+    std::fs::rename(&journal, &away).expect("it can be moved");
+    let began = Instant::now();
+    while metric(&http, "forebay_outage_journal_failed") == "0" {
+        assert!(began.elapsed() < PATIENCE, "nobody noticed");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let refused = said(&client.call(&["SET", "second", "1"]));
+    assert!(refused.starts_with("STOREDOWN") && refused.contains("put it back"), "{refused}");
+    assert!(forebay.log().contains("put it back"), "the log does not say so");
+    forebay.kill9();
+    std::fs::rename(&away, &journal).expect("it can be moved back");
+    forebay.restart();
+    let mut client = Connection::new(forebay.address);
+    assert_eq!((figure(&mut client, "pending"), client.call(&["GET", "first"])), (1, Reply::bulk(b"1")));
+    server.start_again();
+    calm(forebay.address);
+    assert_eq!(server.sql(&database, "SELECT count(*) FROM forebay.documents"), "1");
+}
+
+/// A first start that fails leaves no folder behind.
+#[test]
+fn a_start_that_fails_makes_no_journal() {
+    let server = Server::start();
+    let database = server.database();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let journal = folder.path().join("journal");
+    let (path, url, taken) =
+        (journal.to_str().expect("UTF-8"), server.url(&database), TcpListener::bind("127.0.0.1:0"));
+    let port = taken.as_ref().map(|taken| taken.local_addr().expect("an address").to_string()).expect("a port");
+    let nowhere = format!("postgres://app@127.0.0.1:{}/none", server.port());
+    let cases: [(&str, &[&str], &str); 6] = [
+        (&url, &["--map", "user:{id} -> nobody(id)"], "nobody"),
+        (&url, &["--map", "nonsense"], "--map"),
+        (&url, &["--outage-bytes-max", "much"], "outage-bytes-max"),
+        (&url, &["--listen", &port], "127.0.0.1"),
+        (&nowhere, &[], "can't reach PostgreSQL"),
+        (&nowhere, &["--start-in-failed"], "start-in-failed"),
+    ];
+    for (store, more, expected) in cases {
+        let mut command = forebay_command();
+        command.args(["serve", "--store", store, "--journal", path, "--http", "off"]);
+        if !more.contains(&"--listen") {
+            command.args(["--listen", "127.0.0.1:0"]);
+        }
+        let output = command.args(more).output().expect("it runs");
+        let why = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && why.contains(expected), "{more:?}: {why}");
+        assert!(!journal.exists(), "{more:?} made the journal's folder");
+    }
 }

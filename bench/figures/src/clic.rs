@@ -1,39 +1,46 @@
-//! CLIC's figures 3 and 6 to 11, over traces of PostgreSQL and MariaDB with hints.
+//! CLIC's figures 2, 3 and 5 to 11, over traces of PostgreSQL and MariaDB with hints.
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::fmt::Write;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use forebay::policy::{Unit, choose};
+use forebay::hint::{HintMeaning, HintSet};
+use forebay::policy::bare::Bare;
+use forebay::policy::{Access, Unit, choose};
 use forebay_sim::catalog::{Catalog, Event, Sample};
 use forebay_sim::cell::Contender;
 use forebay_sim::figures::Row;
 use forebay_sim::hints::{HintSets, HintTypes, Priority};
 use forebay_sim::lab::{Lab, LabOptions, Silent, Size};
-use forebay_sim::machine::{Division, Machine};
-use forebay_trace::TraceOptions;
+use forebay_sim::machine::Division;
+use forebay_trace::describe::Description;
 use forebay_trace::fbt::Writer;
 use forebay_trace::tools::{self, Noise};
+use forebay_trace::{Kind, TraceOptions};
 
 use crate::Args;
-use crate::plot::{Axes, Line, Panel, draw};
+use crate::plot::{Axes, Form, Line, Panel, Scale, draw};
 
 /// The hint types of the paper, and those of noise.
 const TYPES: [&str; 8] = ["pool", "object", "objtype", "reqtype", "prio", "noise0", "noise1", "noise2"];
-const POLICIES: [&str; 10] =
-    ["opt", "clic-g", "clic-tree", "clic", "clic-top-k", "tq", "arc", "lru", "s3-fifo", "w-tinylfu"];
+const POLICIES: [&str; 11] =
+    ["opt", "clic-g", "clic-tree", "clic", "clic-top-k", "tq", "arc", "lru", "s3-fifo", "w-tinylfu", "sieve"];
+/// Those of them that look at no hints.
+const HINTLESS: &[&str] = &["arc", "lru", "s3-fifo", "w-tinylfu", "sieve"];
 /// Of TQ the best of these counts.
 const TQ: [&str; 3] = ["tq:low=0.01,history=100", "tq:low=0.3,history=100", "tq:low=0.9,history=100"];
 /// Shares of the database at the start that the cache holds.
-const SHARES: [f64; 3] = [0.1, 0.2, 0.5];
+const SHARES: [f64; 5] = [0.05, 0.1, 0.2, 0.35, 0.5];
 const TPCC: [&str; 3] = ["pgc_c10", "pgc_c50", "pgc_c90"];
 const TPCH: [&str; 3] = ["pgh_h10", "pgh_h50", "pgh_h90"];
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// Pages of a trace's database at the start.
-fn pages(trace: &str) -> f64 {
+pub fn pages(trace: &str) -> f64 {
     match &trace[..3] {
         "pgc" => 151_974.0,
         "pgh" => 108_219.0,
@@ -41,7 +48,7 @@ fn pages(trace: &str) -> f64 {
     }
 }
 
-fn path(args: &Args, trace: &str) -> Result<PathBuf> {
+pub fn path(args: &Args, trace: &str) -> Result<PathBuf> {
     let folder =
         args.traces.as_ref().ok_or("set FOREBAY_TRACES, or --traces, to a folder that has hinted/*.htr.zst")?;
     Ok(folder.join(format!("hinted/{trace}.htr.zst")))
@@ -103,12 +110,35 @@ fn by_size(args: &Args, name: &str, traces: &[&str]) -> Result<()> {
 }
 
 fn axes(x: &str, y: &str) -> Axes {
-    Axes { x: x.into(), y: y.into(), logarithmic: false, scatter: false }
+    Axes { x: x.into(), y: y.into(), scale: Scale::Linear, form: Form::Lines, thin: HINTLESS }
 }
 
 fn save(args: &Args, name: &str, csv: &str, panels: &[Panel], axes: &Axes) -> Result<()> {
     std::fs::write(args.out.join(format!("{name}.csv")), csv)?;
     draw(&args.out.join(format!("{name}.svg")), panels, axes)
+}
+
+/// Figures 2 and 5: the hint types with how many values they have, and the traces. Both are tables.
+pub fn traces(args: &Args) -> Result<()> {
+    let mut types = String::from("trace,hint_type,values\n");
+    let mut sizes = String::from("trace,requests,reads,distinct_hint_sets,distinct_hint_sets_of_five_types,pages\n");
+    for trace in TPCC.iter().chain(&TPCH).chain(&["my_b28"]) {
+        let mut records = forebay_trace::open(&path(args, trace)?, None)?;
+        let mut described = Description::of(&mut records)?;
+        let dictionary = records.dictionary().ok_or("a trace with hints")?;
+        described.name_hints(dictionary);
+        for (name, values) in &described.hint_types {
+            writeln!(types, "{trace},{name},{values}")?;
+        }
+        let mut hints = HintSets::new(HintTypes::only(TYPES));
+        let of_five: BTreeSet<u32> = described.hints.keys().map(|&set| hints.meet(set, Some(dictionary)).0.0).collect();
+        let reads = described.kinds[Kind::Read as usize] + described.kinds[Kind::Prefetch as usize];
+        let (all, pages) = (described.hints.len(), described.unique_keys);
+        writeln!(sizes, "{trace},{},{reads},{all},{},{pages}", described.requests, of_five.len())?;
+    }
+    std::fs::write(args.out.join("clic-2.csv"), types)?;
+    std::fs::write(args.out.join("clic-5.csv"), sizes)?;
+    Ok(())
 }
 
 /// Figure 6.
@@ -126,37 +156,47 @@ pub fn mariadb(args: &Args) -> Result<()> {
     by_size(args, "clic-8", &["my_b28"])
 }
 
-/// Figure 3: each hint set of the last whole window by how frequent it is, and its priority.
-pub fn priorities(args: &Args) -> Result<()> {
-    let path = path(args, TPCC[0])?;
-    let choice = choose("clic")?;
-    let capacity = (0.2 * pages(TPCC[0])) as u64;
+/// Hint sets with their meanings, and requests with their hints.
+type Requests = (Vec<(HintSet, Arc<HintMeaning>)>, Vec<Access>);
+
+/// All requests of a trace, with the hint types of the paper.
+pub fn requests(path: &Path) -> Result<Requests> {
     let all = Sample { rate: 1.0, seed: 0 };
-    let catalog = Catalog::of(forebay_trace::open(&path, None)?, all, false, || ())?;
-    let mut machine = Machine::new(&Contender::Online(choice), Unit::Entries, capacity);
-    let (mut trace, mut place) = (forebay_trace::open(&path, None)?, 0);
+    let catalog = Catalog::of(forebay_trace::open(path, None)?, all, false, || ())?;
+    let (mut trace, mut place) = (forebay_trace::open(path, None)?, 0);
     let mut hints = HintSets::new(HintTypes::only(TYPES));
+    let (mut sets, mut requests) = (Vec::new(), Vec::new());
     while let Some(record) = trace.next() {
         let record = record?;
         if let Some(Event::Request(mut request)) = catalog.event(&record, &mut place) {
             let (set, new) = hints.meet(record.hints, trace.dictionary());
-            if let Some((set, meaning)) = new {
-                machine.define_hints(set, &meaning);
-            }
+            sets.extend(new);
             request.access.hints = set;
-            machine.access(&request, true);
+            requests.push(request.access);
         }
+    }
+    Ok((sets, requests))
+}
+
+/// Figure 3: each hint set of the last whole window by how frequent it is, and its priority.
+pub fn priorities(args: &Args) -> Result<()> {
+    let (sets, requests) = requests(&path(args, TPCC[0])?)?;
+    let choice = choose("clic")?;
+    let mut cache = Bare::new(choice.policy, &choice.settings(Unit::Entries, (0.2 * pages(TPCC[0])) as u64));
+    sets.iter().for_each(|(set, meaning)| cache.define_hints(*set, meaning));
+    for request in requests {
+        cache.access(request);
     }
     let mut csv = String::from("hint_set,priority,requests_percent,read_again_percent,after_requests\n");
     let mut points = Vec::new();
-    for line in machine.report(usize::MAX) {
+    for line in cache.report(usize::MAX) {
         let Priority { name, priority, requests_percent: share, read_again_percent: again, after_requests: after } =
             Priority::read(&line).ok_or("a report of four figures")?;
         writeln!(csv, "{name},{priority},{share},{again},{after}")?;
         points.push((share, priority));
     }
     let panels = [Panel { title: TPCC[0].into(), lines: vec![Line { name: "a hint set".into(), points }] }];
-    let axes = Axes { x: "% of requests".into(), y: "priority".into(), logarithmic: true, scatter: true };
+    let axes = Axes { scale: Scale::Factors, form: Form::Points, ..axes("% of requests", "priority") };
     save(args, "clic-3", &csv, &panels, &axes)
 }
 
@@ -176,16 +216,13 @@ pub fn top_k(args: &Args) -> Result<()> {
                 writeln!(csv, "{trace},{size},{k},{:.4}", row.hit_ratio)?;
                 points.push((f64::from(*k), row.hit_ratio));
             }
-            lines.push(Line { name: trace.split('_').next_back().unwrap_or(trace).to_owned(), points });
+            let front = trace.split('_').next_back().unwrap_or(trace).trim_start_matches(char::is_alphabetic);
+            lines.push(Line { name: format!("{front} % in front"), points });
         }
-        let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
-        panels.push(Panel { title: format!("{title}: {}", names.join(", ")), lines });
+        panels.push(Panel { title: title.into(), lines });
     }
-    for panel in &mut panels {
-        let ordinals = ["10 % in front", "50 %", "90 %"];
-        panel.lines.iter_mut().zip(ordinals).for_each(|(line, name)| line.name = name.into());
-    }
-    save(args, "clic-9", &csv, &panels, &axes("k", "read hit ratio"))
+    let axes = Axes { scale: Scale::Across, ..axes("k", "read hit ratio") };
+    save(args, "clic-9", &csv, &panels, &axes)
 }
 
 /// Figure 10.
@@ -218,6 +255,7 @@ pub fn noise(args: &Args) -> Result<()> {
 /// Figure 11.
 pub fn clients(args: &Args) -> Result<()> {
     const PAGES: u64 = 45_000;
+    const GROUPS: [&str; 4] = ["c10", "c50", "c90", "all"];
     let folder = tempfile::tempdir()?;
     let mixed = folder.path().join("mixed.fbt");
     let mut writer = Writer::create(std::io::BufWriter::new(std::fs::File::create(&mixed)?), 0)?;
@@ -240,13 +278,15 @@ pub fn clients(args: &Args) -> Result<()> {
         for row in &rows {
             let client = row.client.as_deref().unwrap_or("all");
             writeln!(csv, "{title},{},{client},{:.4}", row.policy, row.hit_ratio)?;
-            let x = row.client.as_deref().and_then(|client| client.parse().ok()).unwrap_or(4.0);
+            let number: Option<f64> = row.client.as_deref().and_then(|client| client.parse().ok());
+            let x = number.map_or(GROUPS.len() as f64, |number| number) - 1.0;
             if let Some(line) = lines.iter_mut().find(|line| line.name == row.policy) {
                 line.points.push((x, row.hit_ratio));
             }
         }
         panels.push(Panel { title: title.into(), lines });
     }
-    let axes = Axes { scatter: true, ..axes("1: c10, 2: c50, 3: c90, 4: all", "read hit ratio") };
+    let groups = GROUPS.map(str::to_owned).to_vec();
+    let axes = Axes { form: Form::Bars(groups), ..axes("reads of a client", "read hit ratio") };
     save(args, "clic-11", &csv, &panels, &axes)
 }

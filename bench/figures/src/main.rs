@@ -23,6 +23,7 @@ struct Figure {
 
 /// All figures.
 const FIGURES: &[Figure] = &[
+    Figure { name: "clic-2", summary: "hint types and traces (figures 2 and 5: tables)", draw: clic::traces },
     Figure { name: "clic-3", summary: "priorities of hint sets", draw: clic::priorities },
     Figure { name: "clic-6", summary: "read hit ratio by cache size, TPC-C-like", draw: clic::tpcc },
     Figure { name: "clic-7", summary: "read hit ratio by cache size, TPC-H-like", draw: clic::tpch },
@@ -31,6 +32,7 @@ const FIGURES: &[Figure] = &[
     Figure { name: "clic-10", summary: "useless hint types", draw: clic::noise },
     Figure { name: "clic-11", summary: "three clients, one cache", draw: clic::clients },
     Figure { name: "clic-time", summary: "time per request by the number of hint sets", draw: speed::hint_sets },
+    Figure { name: "clic-time-traces", summary: "time per request on the traces", draw: speed::traces },
 ];
 
 /// What can be typed.
@@ -50,7 +52,7 @@ struct Args {
 fn main() -> Result<(), Box<dyn Error>> {
     let args = Args::parse();
     if args.names.iter().any(|name| name == "list") {
-        FIGURES.iter().for_each(|figure| println!("{:10} {}", figure.name, figure.summary));
+        FIGURES.iter().for_each(|figure| println!("{:16} {}", figure.name, figure.summary));
         return Ok(());
     }
     std::fs::create_dir_all(&args.out)?;

@@ -1,64 +1,125 @@
-//! Time per request against the number of hint sets, 100 to 50,000: on keys and hints made up for it, one thread, the
-//! fastest of several runs, since whatever else the machine does only adds.
+//! Time per request: against the number of hint sets, 100 to 50,000, on keys and hints made up for it; and on the
+//! traces. One thread, by its processor time, the policies by turns, the fastest of several rounds: whatever else the
+//! machine does only adds.
 
 use std::error::Error;
 use std::fmt::Write;
-use std::time::Instant;
+use std::sync::Arc;
 
 use forebay::hint::{HintMeaning, HintSet};
 use forebay::policy::bare::Bare;
 use forebay::policy::{Access, AccessKind, Unit, choose};
 
 use crate::Args;
-use crate::plot::{Axes, Line, Panel, draw};
+use crate::clic;
+use crate::plot::{Axes, Form, Line, Panel, Scale, draw};
 
 const SETS: [u32; 6] = [100, 500, 2000, 10_000, 25_000, 50_000];
-const POLICIES: [&str; 5] = ["clic", "clic-top-k", "clic-tree", "clic-g", "lru"];
-const REQUESTS: u64 = 600_000;
+const POLICIES: [&str; 5] = ["clic-g", "clic-tree", "clic", "clic-top-k", "lru"];
+const REQUESTS: usize = 600_000;
 const KEYS: u64 = 200_000;
 const CAPACITY: u64 = 40_000;
-const RUNS: usize = 3;
+const ROUNDS: usize = 3;
 
-/// Draws it.
+/// Traces whose requests are timed, and the share of the database that the cache holds.
+const TRACES: [&str; 4] = ["pgc_c10", "pgc_c50", "pgc_c90", "my_b28"];
+const SHARE: f64 = 0.2;
+
+/// A hint set with its meaning.
+type Set = (HintSet, Arc<HintMeaning>);
+
+/// Against the number of hint sets.
 pub fn hint_sets(args: &Args) -> Result<(), Box<dyn Error>> {
     let mut csv = String::from("policy,hint_sets,ns_per_request\n");
-    let mut lines = Vec::new();
-    for policy in POLICIES {
-        let mut points = Vec::new();
-        for sets in SETS {
-            let ns = (0..RUNS).map(|_| run(policy, sets)).collect::<Result<Vec<f64>, _>>()?;
-            let ns = ns.into_iter().fold(f64::INFINITY, f64::min);
-            writeln!(csv, "{policy},{sets},{ns:.0}")?;
-            points.push((f64::from(sets), ns));
+    let mut lines = POLICIES.map(|name| Line { name: name.to_owned(), points: Vec::new() });
+    for sets in SETS {
+        let (meanings, requests) = (meanings(sets), made_up(sets));
+        let times = fastest(&meanings, &requests, CAPACITY)?;
+        for (line, ns) in lines.iter_mut().zip(times) {
+            line.points.push((f64::from(sets), ns));
         }
-        lines.push(Line { name: policy.to_owned(), points });
+    }
+    for line in &lines {
+        line.points.iter().try_for_each(|(sets, ns)| writeln!(csv, "{},{sets},{ns:.0}", line.name))?;
     }
     std::fs::write(args.out.join("clic-time.csv"), csv)?;
-    let panels = [Panel { title: format!("{KEYS} keys, {CAPACITY} of them cached"), lines }];
-    let axes = Axes { x: "hint sets".into(), y: "ns per request".into(), logarithmic: true, scatter: false };
+    let panels = [Panel { title: format!("{KEYS} keys, {CAPACITY} of them cached"), lines: lines.to_vec() }];
+    let (x, y) = ("hint sets".into(), "ns per request".into());
+    let axes = Axes { x, y, scale: Scale::Across, form: Form::Lines, thin: &["lru"] };
     draw(&args.out.join("clic-time.svg"), &panels, &axes)
 }
 
-fn run(policy: &str, sets: u32) -> Result<f64, Box<dyn Error>> {
-    let choice = choose(policy)?;
-    let mut cache = Bare::new(choice.policy, &choice.settings(Unit::Entries, CAPACITY));
-    for set in 1..=sets {
+/// On the traces.
+pub fn traces(args: &Args) -> Result<(), Box<dyn Error>> {
+    let mut csv = String::from("trace,policy,pages,ns_per_request\n");
+    let mut lines = POLICIES.map(|name| Line { name: name.to_owned(), points: Vec::new() });
+    for (group, trace) in TRACES.iter().enumerate() {
+        let pages = (SHARE * clic::pages(trace)) as u64;
+        let (sets, requests) = clic::requests(&clic::path(args, trace)?)?;
+        for (line, ns) in lines.iter_mut().zip(fastest(&sets, &requests, pages)?) {
+            writeln!(csv, "{trace},{},{pages},{ns:.0}", line.name)?;
+            line.points.push((group as f64, ns));
+        }
+    }
+    std::fs::write(args.out.join("clic-time-traces.csv"), csv)?;
+    let title = format!("cache of {:.0} % of the database", 100.0 * SHARE);
+    let panels = [Panel { title, lines: lines.to_vec() }];
+    let form = Form::Bars(TRACES.map(|trace| trace.rsplit('_').next().unwrap_or(trace).to_owned()).to_vec());
+    let (x, y) = ("trace".into(), "ns per request".into());
+    draw(&args.out.join("clic-time-traces.svg"), &panels, &Axes { x, y, scale: Scale::Linear, form, thin: &[] })
+}
+
+/// Three hint types, which all matter a little.
+fn meanings(sets: u32) -> Vec<Set> {
+    let meaning = |set: u32| {
         let digits = [set % 10, set / 10 % 20, set / 200].map(|digit| digit.to_string().into_bytes().into());
         let types = ["one", "two", "three"].map(|name| name.as_bytes().into());
-        cache.define_hints(HintSet(set), &HintMeaning { schema: 1, types: types.into(), values: digits.into() });
-    }
+        (HintSet(set), Arc::new(HintMeaning { schema: 1, types: types.into(), values: digits.into() }))
+    };
+    (1..=sets).map(meaning).collect()
+}
+
+/// Reads and writes of skewed keys, each key with a hint set of its own.
+fn made_up(sets: u32) -> Vec<Access> {
     let mut state = 1_u64;
     let mut draw = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         state >> 33
     };
-    let begun = Instant::now();
-    for _ in 0..REQUESTS {
+    let request = |_| {
         // A skew that is cheap to draw: the least of two.
         let key = (draw() % KEYS).min(draw() % KEYS);
         let kind = if draw() % 4 == 0 { AccessKind::Write } else { AccessKind::Read };
         let hints = HintSet(1 + (key.wrapping_mul(0x9e37_79b9) % u64::from(sets)) as u32);
-        cache.access(Access { kind, hints, ..Access::read(key.wrapping_mul(0x9e37_79b9_7f4a_7c15), 1) });
+        Access { kind, hints, ..Access::read(key.wrapping_mul(0x9e37_79b9_7f4a_7c15), 1) }
+    };
+    (0..REQUESTS).map(request).collect()
+}
+
+/// Nanoseconds per request of each policy.
+fn fastest(sets: &[Set], requests: &[Access], capacity: u64) -> Result<[f64; POLICIES.len()], Box<dyn Error>> {
+    let mut fastest = [f64::INFINITY; POLICIES.len()];
+    for _ in 0..ROUNDS {
+        for (least, policy) in fastest.iter_mut().zip(POLICIES) {
+            *least = least.min(run(policy, sets, requests, capacity)?);
+        }
     }
-    Ok(begun.elapsed().as_nanos() as f64 / REQUESTS as f64)
+    Ok(fastest)
+}
+
+fn run(policy: &str, sets: &[Set], requests: &[Access], capacity: u64) -> Result<f64, Box<dyn Error>> {
+    let choice = choose(policy)?;
+    let mut cache = Bare::new(choice.policy, &choice.settings(Unit::Entries, capacity));
+    sets.iter().for_each(|(set, meaning)| cache.define_hints(*set, meaning));
+    let begun = cpu_ns()?;
+    for request in requests {
+        cache.access(*request);
+    }
+    Ok((cpu_ns()? - begun) / requests.len() as f64)
+}
+
+/// Processor time of this thread.
+fn cpu_ns() -> Result<f64, Box<dyn Error>> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat")?;
+    Ok(text.split_whitespace().next().ok_or("no processor time in schedstat")?.parse()?)
 }

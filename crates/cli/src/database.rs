@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use forebay_drivers::postgres::address::Address;
-use forebay_drivers::postgres::{Postgres, PostgresOptions};
+use forebay_drivers::postgres::{Known, Postgres, PostgresOptions};
 
 use crate::error::CommandError;
 use crate::settings::{Settings, StoreChoice};
 
-/// Opens the database that `settings` name.
-pub async fn open(settings: &Settings) -> Result<Postgres, CommandError> {
-    Ok(Postgres::open(options(settings)?).await?)
+/// Opens the database that `settings` name, of which an earlier run has left `known`.
+pub async fn open(settings: &Settings, known: Known) -> Result<Postgres, CommandError> {
+    Ok(Postgres::open(PostgresOptions { known, ..options(settings)? }).await?)
 }
 
 /// How the database is to be used.

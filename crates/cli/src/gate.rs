@@ -1,4 +1,5 @@
-//! The gate before a database: its journal is opened first, since what it holds decides how to start.
+//! The gate before a database: its journal is opened first, since what it holds decides how to start. One that is not
+//! there yet is made last, so that a start that fails leaves nothing behind.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use forebay::outage::{
 use forebay::runtime::Runtime;
 use forebay::store::late::Late;
 use forebay::store::{Caps, Store};
-use forebay_drivers::postgres::OpenError;
+use forebay_drivers::postgres::{Known, OpenError};
 use futures_util::future::BoxFuture;
 
 use crate::database;
@@ -19,16 +20,16 @@ use crate::settings::{Drain, Settings};
 /// The database that `settings` name, behind a gate.
 pub async fn open(settings: &Settings, runtime: &Runtime) -> Result<Gate, CommandError> {
     let mapping = mapping(settings);
-    let (journal, found) = open_journal(settings, runtime, &mapping).await?;
-    if found.pending_count > 0 && found.description.mapping != mapping {
-        return Err(CommandError::OtherMapping {
-            journal: settings.journal.clone(),
-            pending: found.pending_count,
-            mapping: found.description.mapping,
-        });
-    }
-    report(&found);
-    let (store, opens_late) = open_store(settings, &found).await?;
+    let early = match settings.journal.exists() {
+        true => Some(open_journal(settings, runtime, &mapping).await?),
+        false => None,
+    };
+    let left = early.as_ref().map_or_else(Left::default, |(_, found)| Left::of(found));
+    let (store, opens_late) = open_store(settings, left).await?;
+    let (journal, found) = match early {
+        Some(opened) => opened,
+        None => open_journal(settings, runtime, &mapping).await?,
+    };
     let gate = GateOptions {
         runtime: runtime.clone(),
         store,
@@ -38,7 +39,26 @@ pub async fn open(settings: &Settings, runtime: &Runtime) -> Result<Gate, Comman
         mapping,
         opens_late,
     };
-    Ok(Gate::open(gate)?)
+    let gate = Gate::open(gate)?;
+    gate.start_remembering();
+    Ok(gate)
+}
+
+/// What an earlier run has left in the journal, as far as it matters to how the database is opened.
+#[derive(Default)]
+struct Left {
+    pending: u64,
+    known: Known,
+}
+
+impl Left {
+    fn of(found: &Found) -> Left {
+        let acknowledged = found.remembered.acknowledged.clone();
+        // A journal that was moved away since says nothing of incarnations.
+        let newest = acknowledged.iter().map(|id| id.0.incarnation).max().unwrap_or(0);
+        let incarnation = incarnation_of(&found.description).max(newest);
+        Left { pending: found.pending_count, known: Known { incarnation, acknowledged } }
+    }
 }
 
 fn gate_settings(settings: &Settings) -> GateSettings {
@@ -74,7 +94,16 @@ async fn open_journal(settings: &Settings, runtime: &Runtime, mapping: &str) -> 
         let folder = RealFolder::new(&path)?;
         Ok(Journal::open(own, Arc::new(folder), options))
     });
-    Ok(opened.await.map_err(folder)??)
+    let (journal, found) = opened.await.map_err(folder)??;
+    if found.pending_count > 0 && found.description.mapping != mapping {
+        return Err(CommandError::OtherMapping {
+            journal: settings.journal.clone(),
+            pending: found.pending_count,
+            mapping: found.description.mapping,
+        });
+    }
+    report(&found);
+    Ok((journal, found))
 }
 
 /// Says what an operator should know of the journal.
@@ -96,16 +125,17 @@ fn report(found: &Found) {
 }
 
 /// The database, or what stands for it until it can be reached.
-async fn open_store(settings: &Settings, found: &Found) -> Result<(Arc<dyn Store>, bool), CommandError> {
-    let error = match database::open(settings).await {
+async fn open_store(settings: &Settings, left: Left) -> Result<(Arc<dyn Store>, bool), CommandError> {
+    let Left { pending, known } = left;
+    let error = match database::open(settings, known.clone()).await {
         Ok(database) => return Ok((Arc::new(database), false)),
         Err(error) => error,
     };
     let unreachable = matches!(error, CommandError::Database(OpenError::Unreachable { .. }));
-    if !unreachable || !(settings.start_in_failed || found.pending_count > 0) {
+    if !unreachable || !(settings.start_in_failed || pending > 0) {
         return Err(error);
     }
-    if found.pending_count == 0 && incarnation_of(&found.description) == 0 {
+    if pending == 0 && known.incarnation == 0 {
         return Err(CommandError::NeverReached { journal: settings.journal.clone(), why: error.to_string() });
     }
     tracing::warn!(%error, "starting without the database: writes are buffered until it can be reached");
@@ -113,9 +143,9 @@ async fn open_store(settings: &Settings, found: &Found) -> Result<(Arc<dyn Store
     let name = format!("postgres (not reached yet) {}", database::options(settings)?.address.place());
     let settings = Arc::new(settings.clone());
     let open = move || -> BoxFuture<'static, Result<Arc<dyn Store>, String>> {
-        let settings = settings.clone();
+        let (settings, known) = (settings.clone(), known.clone());
         Box::pin(async move {
-            match database::open(&settings).await {
+            match database::open(&settings, known).await {
                 Ok(database) => Ok(Arc::new(database) as Arc<dyn Store>),
                 Err(error) => Err(error.to_string()),
             }

@@ -3,12 +3,13 @@
 mod picture;
 mod sql;
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
-use forebay::graph::{Graph, Groups, POWERSET_VERTICES_MAX, Scorer, VERTICES_MAX, Vertex, VertexSet};
+use forebay::graph::{Graph, Groups, POWERSET_VERTICES_MAX, Scorer, VertexSet};
+use forebay_server::graphs::{TYPES_BYTES_MAX, read_types};
 
 use crate::error::CommandError;
 use crate::node;
@@ -16,12 +17,6 @@ use crate::output::Output;
 
 /// Groups that are listed; of more only the number is shown.
 const GROUPS_SHOWN_MAX: usize = 64;
-
-/// Most types in a file.
-const TYPES_MAX: usize = 1000;
-
-/// Largest file.
-const FILE_BYTES_MAX: u64 = 16 << 20;
 
 const EXAMPLES: &str = "\
 A vertex is an access; an edge leads to it from each access that determines its
@@ -61,7 +56,7 @@ Examples:
 /// What can be typed after `forebay graph`.
 #[derive(Args, Clone, Debug)]
 struct GraphArgs {
-    /// Transaction types, in TOML or annotated SQL (.sql)
+    /// Transaction types, in TOML or annotated SQL (.sql); of a folder all files that end in .toml
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Draw them into this file, which is replaced
@@ -92,67 +87,19 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     drawing.finish().map(drop)
 }
 
-/// The types of a file, by name.
+/// The types of a file, or of all files of a folder that end in `.toml`, by name.
 pub fn read(path: &Path) -> Result<Vec<(String, Graph)>, CommandError> {
-    let wrong = |why: String| CommandError::Usage(format!("{}: {why}", path.display()));
-    let size = std::fs::metadata(path).map_err(|error| wrong(error.to_string()))?.len();
-    if size > FILE_BYTES_MAX {
-        return Err(wrong(format!("{size} bytes are more than {FILE_BYTES_MAX}, too many for transaction types")));
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(error.to_string()))?;
     let is_sql = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("sql"));
-    if is_sql { sql::parse(&text) } else { parse(&text) }.map_err(wrong)
-}
-
-fn parse(text: &str) -> Result<Vec<(String, Graph)>, String> {
-    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
-    if let Some(other) = table.keys().find(|key| *key != "type") {
-        return Err(format!("'{other}' is not known; types stand under [[type]]"));
+    if !is_sql || path.is_dir() {
+        return read_types(path).map_err(|error| CommandError::Usage(error.to_string()));
     }
-    let types = table.get("type").and_then(toml::Value::as_array).ok_or("no transaction type; begin with [[type]]")?;
-    if types.len() > TYPES_MAX {
-        return Err(format!("{} types are more than {TYPES_MAX}", types.len()));
+    let wrong = |why: String| CommandError::Usage(format!("{}: {why}", path.display()));
+    let (file, mut text) = (std::fs::File::open(path).map_err(|error| wrong(error.to_string()))?, String::new());
+    file.take(TYPES_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| wrong(error.to_string()))?;
+    if text.len() as u64 > TYPES_BYTES_MAX {
+        return Err(wrong(format!("more bytes than types_bytes_max {TYPES_BYTES_MAX}")));
     }
-    types.iter().map(parse_type).collect()
-}
-
-fn name_of<'a>(value: &'a toml::Value, what: &str) -> Result<&'a str, String> {
-    value.get("name").and_then(toml::Value::as_str).ok_or(format!("a {what} without name = \"..\""))
-}
-
-fn parse_type(value: &toml::Value) -> Result<(String, Graph), String> {
-    let name = name_of(value, "type")?;
-    let inside = |why: String| format!("type '{name}': {why}");
-    let none = Vec::new();
-    let entries = value.get("vertex").and_then(toml::Value::as_array).unwrap_or(&none);
-    if entries.is_empty() || entries.len() > VERTICES_MAX {
-        return Err(inside(format!("{} vertices; give 1 to {VERTICES_MAX} as [[type.vertex]]", entries.len())));
-    }
-    let mut vertices: Vec<Vertex> = Vec::new();
-    for entry in entries {
-        let known = ["name", "after", "writes"];
-        if let Some(other) = entry.as_table().and_then(|table| table.keys().find(|key| !known.contains(&key.as_str())))
-        {
-            return Err(inside(format!("a vertex has {}, not '{other}'", known.join(", "))));
-        }
-        let vertex = name_of(entry, "vertex").map_err(inside)?;
-        if vertices.iter().any(|known| known.name == vertex) {
-            return Err(inside(format!("two vertices have the name '{vertex}'")));
-        }
-        let writes = entry.get("writes").and_then(toml::Value::as_bool).unwrap_or(false);
-        vertices.push(Vertex { name: vertex.to_owned(), writes });
-    }
-    let mut edges = Vec::new();
-    for (to, entry) in entries.iter().enumerate() {
-        for before in entry.get("after").and_then(toml::Value::as_array).unwrap_or(&none) {
-            let from = vertices.iter().position(|vertex| Some(vertex.name.as_str()) == before.as_str());
-            let from =
-                from.ok_or_else(|| inside(format!("after = {before:?} in '{}': no such vertex", vertices[to].name)))?;
-            edges.push((from as u16, to as u16));
-        }
-    }
-    let graph = Graph::new(vertices, &edges).map_err(|error| inside(error.to_string()))?;
-    Ok((name.to_owned(), graph))
+    sql::parse(&text).map_err(wrong)
 }
 
 fn names(graph: &Graph, set: &VertexSet) -> String {
@@ -185,6 +132,7 @@ fn described(name: &str, graph: &Graph) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forebay_server::graphs::parse_types as parse;
 
     const FIGURE_6A: &str = "[[type]]\nname = 'T'\n[[type.vertex]]\nname = 'd'\nafter = ['c']\n[[type.vertex]]\n\
         name = 'a'\n[[type.vertex]]\nname = 'b'\nafter = ['a']\n[[type.vertex]]\nname = 'c'\nafter = ['a']\n";
@@ -216,23 +164,6 @@ mod tests {
                     assert!(graphs.is_empty() && why.contains("no transaction type"), "{}: {why}", workload.name)
                 }
             }
-        }
-    }
-
-    #[test]
-    fn says_what_is_wrong() {
-        for (text, why) in [
-            ("", "no transaction type"),
-            ("typ = 1", "'typ' is not known"),
-            ("[[type]]\nname = 'T'", "type 'T': 0 vertices"),
-            ("[[type]]\nname = 'T'\n[[type.vertex]]\nafter = []", "a vertex without name"),
-            ("[[type]]\nname = 'T'\n[[type.vertex]]\nname = 'a'\nbefore = 1", "not 'before'"),
-            ("[[type]]\nname = 'T'\n[[type.vertex]]\nname = 'a'\nafter = ['x']", "no such vertex"),
-            ("[[type]]\nname = 'T'\n[[type.vertex]]\nname = 'a'\nafter = ['a']", "'a' depends on itself"),
-            ("[[type]]\nname = 'T'\n[[type.vertex]]\nname = 'a'\n[[type.vertex]]\nname = 'a'", "two vertices"),
-        ] {
-            let error = parse(text).expect_err(text);
-            assert!(error.contains(why), "{text}: {error}");
         }
     }
 }

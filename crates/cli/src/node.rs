@@ -67,6 +67,9 @@ impl Node {
             checked.map_err(|error| CommandError::TraceFolder { folder: folder.clone(), error })?;
         }
         raise_descriptors(settings.server.clients_max as u64);
+        if let Some(path) = &settings.graphs {
+            forebay_server::graphs::read_types(path).map_err(|error| CommandError::Usage(error.to_string()))?;
+        }
         // What may refuse the start comes before the store, which is made if it is not there.
         let runtime = runtime::tokio::runtime(tokio::runtime::Handle::current());
         let (access, tls) = (open_access(settings)?, open_tls(settings, runtime.now_ms())?);
@@ -99,6 +102,13 @@ impl Node {
             ServerOptions { engine, limits: settings.server, threads, access, tls, trace_dir, gate: gate.clone() };
         let server = Server::bind(plain, options)?;
         let shared = server.shared();
+        if settings.measure_thr {
+            shared.engine.cache().measure_transactions();
+        }
+        if let Some(path) = &settings.graphs {
+            let registered = shared.read_graphs(path).map_err(CommandError::Usage)?;
+            tracing::info!(types = registered.new, "read the graphs of transaction types");
+        }
         // Before the store may go away; if it is away already, the first who gives an id tries again.
         if let Err(error) = shared.given.load(&**shared.engine.store(), shared.engine.runtime().elapsed()).await {
             tracing::debug!(%error, "ids that clients gave before the start are not known yet");
@@ -238,7 +248,7 @@ async fn open_store(
         #[cfg(feature = "postgres")]
         StoreChoice::Postgres(_) => {
             return match settings.on_outage {
-                OnOutage::Refuse => Ok((Arc::new(crate::database::open(settings).await?), None)),
+                OnOutage::Refuse => Ok((Arc::new(crate::database::open(settings, Default::default()).await?), None)),
                 OnOutage::Buffer => {
                     let gate = crate::gate::open(settings, runtime).await?;
                     Ok((Arc::new(gate.clone()), Some(gate)))

@@ -17,7 +17,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
 async fn serve(settings: &Settings) -> Result<(), CommandError> {
     let mut signals = StopSignals::new()?;
     let node = Node::start(settings).await?;
-    node::print(&node.banner(settings, "SET user:1 hello"));
+    node::print(&node.banner(settings, &first_command(settings)));
     let shared = node.shared.clone();
     for address in [node.server.address(), node.server.tls_address()].into_iter().flatten() {
         tracing::info!(%address, "listening");
@@ -40,6 +40,16 @@ async fn serve(settings: &Settings) -> Result<(), CommandError> {
     node.run().await?;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// What to try first.
+fn first_command(settings: &Settings) -> String {
+    #[cfg(feature = "postgres")]
+    if let Some(mapping) = settings.maps.first() {
+        return mapping.first_command();
+    }
+    let _ = settings;
+    "SET user:1 hello".to_owned()
 }
 
 /// What an operator should know who serves more than this machine.

@@ -11,9 +11,10 @@ use forebay::policy::{POLICIES, PolicyError, Unit};
 use forebay_sim::ahead::Prefetch;
 use forebay_sim::catalog::Sample;
 use forebay_sim::cell::{Contender, OFFLINE};
-use forebay_sim::figures;
+use forebay_sim::figures::{self, Row};
 use forebay_sim::hints::HintTypes;
 use forebay_sim::lab::{Goal, Lab, LabError, LabOptions, Progress, Silent, Size};
+use forebay_sim::like_server::{self, LikeServerOptions};
 use forebay_sim::machine::Division;
 use forebay_sim::report::{Least, OfTrace};
 use forebay_trace::TraceOptions;
@@ -40,6 +41,8 @@ Examples:
       round trips of transactions, by what they ask for after what
   forebay sim pages.htr --policy lru,clic,clic-g --count reads --per-client
       what hints of clients are worth, and to whom
+  forebay sim shop.fbt --like-server --policy lru,detox --size 256MiB --graphs shop.toml
+      the server's own cache over what CACHE TRACE recorded: what it had, and what it would have
 
 A trace is any that `forebay trace describe` can read: CSV with a column `key`
 will do (docs/trace-format.md has all formats); a running server records one
@@ -61,6 +64,23 @@ The same trace, policies and seed give the same figures, except for CPU times.
 
 /// Width of the list of policies.
 const HELP_COLUMNS: usize = 92;
+
+/// What a server's cache has no say in.
+const LAB_ONLY: [&str; 13] = [
+    "unit",
+    "count",
+    "warmup",
+    "sample",
+    "seed",
+    "per_client",
+    "writes",
+    "prefetch",
+    "partition",
+    "hint_types",
+    "at_hit_ratio",
+    "at_thr",
+    "report",
+];
 
 /// How figures are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -150,6 +170,13 @@ pub struct SimArgs {
     /// Graphs of transaction types, as `forebay graph` reads them
     #[arg(long, value_name = "FILE")]
     pub graphs: Option<PathBuf>,
+    /// Run the server's own cache over a trace that CACHE TRACE recorded: sizes are its budget in bytes, and all reads
+    /// count
+    #[arg(long, conflicts_with_all = LAB_ONLY)]
+    pub like_server: bool,
+    /// Partitions of the server's cache
+    #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(15), requires = "like_server")]
+    pub partitions: NonZeroUsize,
     /// Give each client a cache of its own: equal parts, or some shares and the others what is left (1=0.5,2=20%)
     #[arg(long, value_name = "equal|CLIENT=SHARE,..", value_parser = Division::parse)]
     pub partition: Option<Division>,
@@ -233,6 +260,9 @@ fn listed() -> String {
 /// Runs it.
 pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     let args = SimArgs::from_arg_matches(matches).map_err(|error| CommandError::Failed(error.to_string()))?;
+    if args.like_server {
+        return run_like_server(&args);
+    }
     let options = options(&args)?;
     let progress: &dyn Progress =
         if args.quiet || !std::io::stderr().is_terminal() { &Silent } else { &Bar::default() };
@@ -286,6 +316,41 @@ fn simulate(
     Ok(OfTrace::new(lab.name(), lab.catalog(), lab.skipped(), rows, least))
 }
 
+/// The server's own cache instead of bare policies.
+fn run_like_server(args: &SimArgs) -> Result<(), CommandError> {
+    let refused = |error: String| CommandError::Usage(error);
+    let choice = |text: &String| match Contender::parse(text).map_err(|error| refused(helped(text, &error)))? {
+        Contender::Online(choice) => Ok(choice),
+        Contender::Offline(name, _) => Err(refused(format!("no server has policy {name}, which knows the future"))),
+    };
+    let policies = policies(&args.policy).iter().map(choice).collect::<Result<Vec<_>, _>>()?;
+    let options = LikeServerOptions {
+        policies,
+        sizes: like_server::sizes(&args.size).map_err(|error| refused(error.to_string()))?,
+        partitions: args.partitions.get(),
+        graphs: args.graphs.as_deref().map_or(Ok(Vec::new()), graph::read)?,
+        trace: TraceOptions { format: args.trace_format.clone(), lenient: args.lenient },
+        threads: threads(args),
+    };
+    let progress: &dyn Progress =
+        if args.quiet || !std::io::stderr().is_terminal() { &Silent } else { &Bar::default() };
+    let mut rows: Vec<Row> = Vec::new();
+    for trace in &args.traces {
+        let of_trace = like_server::run(trace, &options, progress);
+        rows.extend(of_trace.map_err(|error| CommandError::Failed(error.to_string()))?);
+    }
+    node::print(&match args.format {
+        OutputForm::Csv => figures::csv(&rows),
+        OutputForm::Json => figures::json(&rows),
+        OutputForm::Table => figures::table(&rows),
+    });
+    Ok(())
+}
+
+fn threads(args: &SimArgs) -> NonZeroUsize {
+    args.threads.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN)
+}
+
 fn options(args: &SimArgs) -> Result<LabOptions, CommandError> {
     let refused = |error: String| CommandError::Usage(error);
     let unit = if args.unit == UnitChoice::Objects { Unit::Entries } else { Unit::Bytes };
@@ -318,7 +383,7 @@ fn options(args: &SimArgs) -> Result<LabOptions, CommandError> {
             None => HintTypes::ALL,
         },
         trace: TraceOptions { format: args.trace_format.clone(), lenient: args.lenient },
-        threads: args.threads.or_else(|| std::thread::available_parallelism().ok()).unwrap_or(NonZeroUsize::MIN),
+        threads: threads(args),
     })
 }
 

@@ -1,6 +1,6 @@
 //! What a write does to one document. A write travels as changes, never as "the new blob", so that it can be buffered,
 //! merged and replayed. A change holds no condition, no clock and no random choice: those are decided under the lock,
-//! before a change exists.
+//! before a change exists. (But for [`Change::RemoveExpired`], whose condition nobody could decide then.)
 
 mod apply;
 pub mod codec;
@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use thiserror::Error;
 
 pub use apply::{apply, apply_all};
-pub use merge::{compact, compact_fields, merge};
+pub use merge::{compact, compact_fields, join_unseen, merge};
 pub use number::{is_float, parse_integer};
 
 use crate::value::{Blob, Kind, Value};
@@ -27,6 +27,9 @@ pub enum Change {
     ExpireAt(u64),
     /// Clears the expiry.
     Persist,
+    /// Removes the document if it had expired by this moment, ms since the Unix epoch. It stands before changes that were
+    /// made then to a document that nobody could see, while the store was away: what they found is known only later.
+    RemoveExpired(u64),
     /// Adds to the integer that the document (`field: None`) or a field of it holds; an absent one counts as 0.
     AddInteger {
         /// The field of a hash, or the document itself.

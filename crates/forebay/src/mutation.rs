@@ -72,6 +72,8 @@ pub enum Fault {
     WholeDocumentDrained,
     /// What the store refuses is sent again instead of being set aside (hole 16).
     PoisonRetried,
+    /// What was sent without an answer is given up without a tombstone for its id.
+    DroppedWithoutTombstone,
     /// Who asks what became of a commit is told that it was not applied, and it may be applied later.
     OutcomeWithoutTombstone,
     /// An id is forgotten when others have come, though its commit may be sent again.

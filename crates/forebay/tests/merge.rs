@@ -4,7 +4,7 @@ mod naive;
 
 use std::sync::LazyLock;
 
-use forebay::change::{ApplyError, Change, End, apply, apply_all, compact, compact_fields, merge};
+use forebay::change::{ApplyError, Change, End, apply, apply_all, compact, compact_fields, join_unseen, merge};
 use forebay::value::{Blob, DOCUMENT_BYTES_MAX, Data, Value, blob_bytes};
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -74,6 +74,24 @@ proptest! {
         let (mut left, mut right) = (start.clone(), start);
         let (apart, merged) = (apply_all(&mut left, &changes), apply_all(&mut right, &compact_fields(changes)));
         prop_assert_eq!(apart.is_ok(), merged.is_ok(), "{:?} {:?}", apart, merged);
+        prop_assert!(apart.is_err() || left == right, "{:?} {:?}", left, right);
+    }
+
+    #[test]
+    fn joining_what_nobody_saw_alters_nothing_but_for_a_second(
+        start in naive::document(),
+        old in naive::changes(1..12),
+        new in naive::changes(1..12),
+        moments in (1..4u64, 1..4u64),
+        expires in prop::option::of(1..4u64),
+    ) {
+        let start = start.map(|value| Value { expires_at_ms: expires.map(|second| second * 1000 - 500), ..value });
+        let unseen = |second, changes| [vec![Change::RemoveExpired(second * 1000)], changes].concat();
+        let (old, new) = (unseen(moments.0, old), unseen(moments.0.max(moments.1), new));
+        let (mut left, mut right) = (start.clone(), start);
+        let apart = apply_all(&mut left, &[old.clone(), new.clone()].concat());
+        let joined = apply_all(&mut right, &compact_fields(join_unseen(old, new)));
+        prop_assert!(apart.is_err() || joined.is_ok(), "{:?} {:?}", apart, joined);
         prop_assert!(apart.is_err() || left == right, "{:?} {:?}", left, right);
     }
 
@@ -209,6 +227,9 @@ fn what_can_be_merged_is() {
     assert_merges(put("a"), ExpireAt(3), Put(Value { expires_at_ms: Some(3), ..Value::bytes(*b"a") }));
     assert_merges(ExpireAt(3), Persist, Persist);
     assert_merges(ExpireAt(3), Delete, Delete);
+    assert_merges(RemoveExpired(3), Delete, Delete);
+    assert_merges(RemoveExpired(3), RemoveExpired(5), RemoveExpired(5));
+    assert_merges(Put(Value { expires_at_ms: Some(3), ..Value::bytes(*b"a") }), RemoveExpired(3), Delete);
     assert_merges(add(None, 2), add(None, 3), add(None, 5));
     assert_merges(add(Some("f"), -2), add(Some("f"), -3), add(Some("f"), -5));
     assert_merges(Append(blob("a")), Append(blob("b")), Append(blob("ab")));
@@ -236,10 +257,24 @@ fn fields_set_again_and_again_are_kept_once() {
 }
 
 #[test]
+fn what_is_set_unseen_again_and_again_takes_no_more_room() {
+    let set = |field: &str, value: u64| Change::SetField(blob(field), blob(&value.to_string()));
+    let rounds = (0..1000).map(|n| vec![Change::RemoveExpired(n * 700), set("a", n), set("b", n / 2)]);
+    let kept = rounds.fold(Vec::new(), |old, new| compact_fields(join_unseen(old, new)));
+    assert_eq!(kept, [Change::RemoveExpired(999 * 700), set("a", 999), set("b", 499)]);
+    let added = (0..1000).map(|n| vec![Change::RemoveExpired(n * 10), add(None, 1)]);
+    let kept = added.fold(Vec::new(), |old, new| compact_fields(join_unseen(old, new)));
+    assert_eq!(kept.len(), 20, "a moment and a sum for each second: {kept:?}");
+}
+
+#[test]
 fn what_must_stay_apart_does() {
     use Change::*;
     let apart = [
         (SetField(blob("f"), blob("a")), Delete),
+        (SetField(blob("f"), blob("a")), RemoveExpired(3)),
+        (RemoveExpired(3), Persist),
+        (RemoveExpired(3), add(None, 1)),
         (Append(blob("a")), put("b")),
         (add(None, 2), add(None, -2)),
         (add(None, i64::MAX), add(None, 1)),

@@ -6,8 +6,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub const MONITORS: u32 = 1;
 /// Clients are paused (CLIENT PAUSE).
 pub const PAUSED: u32 = 2;
-/// Accesses are recorded (CACHE TRACE).
-pub const TRACED: u32 = 4;
 
 /// A set of the bits above.
 #[derive(Debug, Default)]

@@ -112,12 +112,12 @@ impl Given {
         Ok(())
     }
 
-    /// Takes in what is buffered since before the start: these transactions have ended, under these tickets.
-    pub fn restore<'a>(&self, buffered: impl Iterator<Item = (&'a GivenId, u64)>, now: Duration) {
+    /// Takes in what was buffered before the start, or given up: these transactions have ended, under these tickets.
+    pub fn restore(&self, buffered: Vec<(GivenId, u64)>, now: Duration) {
         let mut users = self.users();
         for (GivenId { user, id }, ticket) in buffered {
-            let user: Arc<str> = String::from_utf8_lossy(user).into();
-            users.entry(user).or_default().end(*id, Some(Ended::Buffered(ticket)), now);
+            let user: Arc<str> = String::from_utf8_lossy(&user).into();
+            users.entry(user).or_default().end(id, Some(Ended::Buffered(ticket)), now);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Names that clients give to transaction types, vertices and hint sets, and the numbers that policies and traces know
 //! them by. Numbers are given out once per server and never taken back, so each kind has a limit.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -35,7 +36,7 @@ pub const HINT_BYTES_MAX: usize = 16 << 20;
 #[derive(Default)]
 pub struct Labels {
     types: Mutex<Names>,
-    vertices: Mutex<Names>,
+    vertices: Mutex<VertexNames>,
     hints: Mutex<HintNames>,
     /// Hint schemas and sets that were refused because a limit was met.
     hints_refused: AtomicU64,
@@ -72,6 +73,17 @@ struct HintNames {
     bytes: usize,
 }
 
+/// A vertex: the number of its transaction type, 0 for none, its own, from 1 within the type, and its name.
+pub type VertexLabel = (u16, u16, Box<[u8]>);
+
+#[derive(Default)]
+struct VertexNames {
+    /// In the order in which they were named.
+    list: Vec<VertexLabel>,
+    /// By type: names with their numbers.
+    types: BTreeMap<u16, hashbrown::HashMap<Box<[u8]>, u16, foldhash::quality::RandomState>>,
+}
+
 #[derive(Default)]
 struct Names {
     names: Vec<Box<[u8]>>,
@@ -84,9 +96,23 @@ impl Labels {
         number(&self.types, name, "txn_types_max", TXN_TYPES_MAX)
     }
 
-    /// The number of a vertex, from 1.
-    pub fn vertex(&self, name: &[u8]) -> Result<u16, Reply> {
-        number(&self.vertices, name, "vertices_max", VERTICES_MAX)
+    /// The number of a vertex of a transaction type, from 1; type 0 is for transactions that name none.
+    pub fn vertex(&self, txn_type: u16, name: &[u8]) -> Result<u16, Reply> {
+        if name.len() > LABEL_BYTES_MAX {
+            return Err(limit("label_bytes_max", LABEL_BYTES_MAX));
+        }
+        let mut vertices = lock(&self.vertices);
+        if let Some(number) = vertices.types.get(&txn_type).and_then(|names| names.get(name)) {
+            return Ok(*number);
+        }
+        if vertices.list.len() >= VERTICES_MAX {
+            return Err(limit("vertices_max", VERTICES_MAX));
+        }
+        let names = vertices.types.entry(txn_type).or_default();
+        let number = names.len() as u16 + 1;
+        names.insert(name.into(), number);
+        vertices.list.push((txn_type, number, name.into()));
+        Ok(number)
     }
 
     /// The names of transaction types from number `from` on; the first has number 1.
@@ -94,9 +120,9 @@ impl Labels {
         lock(&self.types).names.iter().skip(from.saturating_sub(1)).cloned().collect()
     }
 
-    /// The names of vertices from number `from` on; the first has number 1.
-    pub fn vertices(&self, from: usize) -> Vec<Box<[u8]>> {
-        lock(&self.vertices).names.iter().skip(from.saturating_sub(1)).cloned().collect()
+    /// The vertices that were named behind the first `known`.
+    pub fn vertices(&self, known: usize) -> Vec<VertexLabel> {
+        lock(&self.vertices).list.iter().skip(known).cloned().collect()
     }
 
     /// The number of a hint schema, from 1. The same name with other types is refused.
@@ -261,8 +287,10 @@ mod tests {
         let labels = Labels::default();
         assert_eq!(labels.txn_type(b"checkout"), Ok(1));
         assert_eq!((labels.txn_type(b"browse"), labels.txn_type(b"checkout")), (Ok(2), Ok(1)));
-        assert_eq!(labels.vertex(b"checkout"), Ok(1));
-        assert!(labels.vertex(&[0; LABEL_BYTES_MAX + 1]).is_err());
+        assert_eq!((labels.vertex(1, b"cart"), labels.vertex(1, b"pay")), (Ok(1), Ok(2)));
+        assert_eq!((labels.vertex(2, b"pay"), labels.vertex(1, b"pay")), (Ok(1), Ok(2)));
+        assert_eq!(labels.vertices(2), [(2, 1, b"pay".as_slice().into())]);
+        assert!(labels.vertex(0, &[0; LABEL_BYTES_MAX + 1]).is_err());
         for n in labels.txn_types(1).len()..TXN_TYPES_MAX {
             labels.txn_type(n.to_string().as_bytes()).unwrap();
         }

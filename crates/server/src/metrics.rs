@@ -201,6 +201,9 @@ const METRICS: &[Metric] = &[
     gauge("forebay_outage_suspended", "1 if nothing is carried over until an operator says so", |view| {
         view.outage(|state| usize::from(state.suspended.is_some()))
     }),
+    gauge("forebay_outage_journal_failed", "1 if nothing more is buffered until forebay is started anew", |view| {
+        view.outage(|state| usize::from(state.closed.is_some()))
+    }),
     gauge("forebay_outage_losses", "Losses of acknowledged writes that the journal has found in itself", |view| {
         view.outage(|state| state.losses.len())
     }),
@@ -277,6 +280,21 @@ const METRICS: &[Metric] = &[
         "Hint schemas and sets that were refused, mostly because a limit was met",
         |view| view.shared.labels.hints_refused() as f64,
     ),
+    Metric {
+        name: "forebay_critical_length_total",
+        kind: Kind::Counter,
+        help: "Round trips of committed transactions if nothing were cached, where they are counted (--measure-thr)",
+        value: Value::Maybe(|view| Some(view.shared.engine.cache().meter()?.metered().thr.length as f64)),
+    },
+    Metric {
+        name: "forebay_transactional_hits_total",
+        kind: Kind::Counter,
+        help: "Round trips of committed transactions that caching saved, where they are counted (--measure-thr)",
+        value: Value::Maybe(|view| Some(view.shared.engine.cache().meter()?.metered().thr.hits as f64)),
+    },
+    gauge("forebay_graphs", "Transaction types whose graph is known", |view| {
+        view.shared.graphs.figures().graphs as f64
+    }),
     Metric {
         name: "forebay_trace_dropped",
         kind: Kind::Gauge,

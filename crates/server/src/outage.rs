@@ -112,6 +112,9 @@ pub fn summary(state: Option<&GateState>) -> String {
     if state.suspended.is_some() {
         line.push_str(" | suspended: compare, then CACHE DRAIN RESUME");
     }
+    if state.closed.is_some() {
+        line.push_str(" | the journal has failed: nothing more is buffered");
+    }
     line
 }
 
@@ -161,6 +164,7 @@ mod tests {
             oldest_ms: None,
             why: String::new(),
             suspended: None,
+            closed: None,
             losses: Vec::new(),
             counts: Counts::default(),
             outage: Counts::default(),
@@ -176,6 +180,9 @@ mod tests {
         (state.amount.quarantined, state.suspended) = (2, Some("restored".to_owned()));
         let more = " | 2 quarantined: see CACHE QUARANTINE LIST | suspended: compare, then CACHE DRAIN RESUME";
         assert_eq!(summary(Some(&state)), format!("{line}{more}"));
+        state.closed = Some("removed".to_owned());
+        let failed = " | the journal has failed: nothing more is buffered";
+        assert_eq!(summary(Some(&state)), format!("{line}{more}{failed}"));
         assert_eq!(summary(None), "mode normal | nothing is buffered here");
     }
 

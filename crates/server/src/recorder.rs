@@ -1,26 +1,26 @@
 //! CACHE TRACE: what clients access, written to a file in forebay's own format (`docs/trace-format.md`).
 //!
-//! Sessions put accesses into a bounded queue; a task takes them out, many at a time, and writes them where it holds up
-//! nobody. When the queue is full, accesses are left out and counted: recording never makes a client wait. About once a
-//! second all is handed to the machine, so a killed server loses no more than that.
+//! The cache tells of accesses as its policy hears of them ([`Watcher`]), with what it charges for each entry: so a trace
+//! holds all that the same cache needs to decide the same again (`forebay sim --like-server`). They go into a bounded
+//! queue; a task takes them out, many at a time, and writes them where it holds up nobody. When the queue is full,
+//! accesses are left out and counted: recording never makes a client wait. About once a second all is handed to the
+//! machine, so a killed server loses no more than that.
 
 use std::fs::File;
 use std::io::BufWriter;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay::cache::Context;
-use forebay::key::KeyRef;
+use forebay::cache::{AccessKind, Accessed, Cache, Context, Watcher};
+use forebay::hint::HintSet;
 use forebay::runtime::Runtime;
 use forebay_trace::fbt::{HintSchema, HintSetDefinition, Writer};
 use forebay_trace::{Kind, Record, TraceError, TraceKey};
 use futures_channel::oneshot;
 
-use crate::attention::TRACED;
 use crate::state::Shared;
 
 /// Records that wait to be written.
@@ -42,7 +42,6 @@ const FLUSH_PAUSE: Duration = Duration::from_secs(1);
 pub struct Recorder {
     directory: Option<PathBuf>,
     state: Mutex<State>,
-    next_txn: AtomicU64,
 }
 
 #[derive(Default)]
@@ -60,8 +59,21 @@ struct Running {
     until: Option<Duration>,
     /// It is to end, and these are to be told.
     stop: Option<Vec<oneshot::Sender<Trace>>>,
-    queue: Vec<Record>,
+    queue: Vec<Entry>,
     queue_bytes: usize,
+}
+
+/// What waits to be written.
+enum Entry {
+    Record(Record),
+    /// From here on so many hint sets are known: a policy may charge for them.
+    HintSets(u32),
+}
+
+/// Is told by the cache what to record.
+struct Tap {
+    recorder: Arc<Recorder>,
+    runtime: Runtime,
 }
 
 /// A trace, as CACHE TRACE STATUS shows it.
@@ -88,59 +100,38 @@ pub struct Status {
     pub elapsed_ms: u64,
 }
 
-/// One access, or the end of a transaction, before it is a record.
-pub struct Event<'a> {
-    /// What was done.
-    pub kind: Kind,
-    /// To which key; `None` for an end.
-    pub key: Option<KeyRef<'a>>,
-    /// Bytes of key and value, where there is a value.
-    pub size: Option<u32>,
-}
-
 impl Recorder {
     pub(crate) fn new(directory: Option<PathBuf>) -> Recorder {
-        Recorder { directory, state: Mutex::default(), next_txn: AtomicU64::new(1) }
+        Recorder { directory, state: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A number for a transaction.
-    pub fn txn(&self) -> u64 {
-        self.next_txn.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Records `events`, all of them or none, in the name of `context`.
-    pub fn add(&self, runtime: &Runtime, context: &Context, events: &[Event<'_>]) {
+    /// Queues a record; `make` is told the time since the trace began, in microseconds.
+    fn add(&self, runtime: &Runtime, key_bytes: usize, make: impl FnOnce(u64) -> Record) {
         let now = runtime.elapsed();
         let mut state = self.lock();
         let Some(running) = &mut state.running else { return };
-        let bytes: usize = events.iter().filter_map(|event| event.key).map(|key| key.name.len()).sum();
-        let full = running.queue.len() + events.len() > TRACE_QUEUE_RECORDS_MAX
-            || running.queue_bytes + bytes > TRACE_QUEUE_BYTES_MAX;
+        let full =
+            running.queue.len() >= TRACE_QUEUE_RECORDS_MAX || running.queue_bytes + key_bytes > TRACE_QUEUE_BYTES_MAX;
         if full || running.stop.is_some() {
-            running.trace.dropped += events.len() as u64;
+            running.trace.dropped += 1;
             return;
         }
-        running.queue_bytes += bytes;
-        running.trace.records += events.len() as u64;
+        running.queue_bytes += key_bytes;
+        running.trace.records += 1;
         let time_us = now.saturating_sub(running.began).as_micros() as u64;
-        running.queue.extend(events.iter().map(|event| Record {
-            time_us: Some(time_us),
-            kind: event.kind,
-            key: event.key.map_or(TraceKey::None, |key| TraceKey::Bytes(Bytes::copy_from_slice(key.name))),
-            space: event.key.map_or(0, |key| key.space),
-            size: event.size,
-            cost_us: None,
-            client: context.client,
-            txn: context.txn,
-            txn_type: context.txn_type,
-            level: context.level,
-            vertex: context.vertex,
-            hints: context.hints.0,
-        }));
+        running.queue.push(Entry::Record(make(time_us)));
+    }
+
+    fn add_hint_sets(&self, known: u32) {
+        if let Some(running) = &mut self.lock().running
+            && running.queue.len() < TRACE_QUEUE_RECORDS_MAX
+        {
+            running.queue.push(Entry::HintSets(known));
+        }
     }
 
     /// Begins a trace in a new file. With `duration` it ends by itself.
@@ -172,9 +163,11 @@ impl Recorder {
                 queue_bytes: 0,
             });
         }
-        shared.attention.set(TRACED, true);
-        let task =
-            Task { shared: Arc::downgrade(shared), runtime: runtime.clone(), writer, defined: Defined::default() };
+        let tap: Arc<dyn Watcher> = Arc::new(Tap { recorder: recorder.clone(), runtime: runtime.clone() });
+        shared.engine.cache().watch(tap.clone());
+        recorder.add_hint_sets(shared.labels.hints_len().1 as u32);
+        let (cache, defined) = (shared.engine.cache().clone(), Defined::default());
+        let task = Task { shared: Arc::downgrade(shared), cache, tap, runtime: runtime.clone(), writer, defined };
         runtime.spawn(task.run());
         Ok(())
     }
@@ -200,7 +193,7 @@ impl Recorder {
     }
 
     /// What waits to be written, and whether it is the last.
-    fn take(&self, now: Duration) -> (Vec<Record>, bool) {
+    fn take(&self, now: Duration) -> (Vec<Entry>, bool) {
         let mut state = self.lock();
         let Some(running) = &mut state.running else { return (Vec::new(), true) };
         running.queue_bytes = 0;
@@ -257,6 +250,8 @@ struct Defined {
 
 struct Task {
     shared: Weak<Shared>,
+    cache: Cache,
+    tap: Arc<dyn Watcher>,
     runtime: Runtime,
     writer: Output,
     defined: Defined,
@@ -268,22 +263,15 @@ impl Task {
         loop {
             self.runtime.sleep(DRAIN_PAUSE).await;
             let now = self.runtime.elapsed();
-            let Some(shared) = self.shared.upgrade() else { return };
-            let (records, last) = shared.recorder.take(now);
+            let Some(shared) = self.shared.upgrade() else { return self.cache.unwatch(&self.tap) };
+            let (entries, last) = shared.recorder.take(now);
             let flush = now.saturating_sub(flushed) >= FLUSH_PAUSE;
             if flush {
                 flushed = now;
             }
             let (mut writer, mut defined, labels) = (self.writer, self.defined, shared.clone());
             let written = self.runtime.blocking(move || {
-                define(&mut writer, &labels, &mut defined)?;
-                for record in &records {
-                    match writer.append(record) {
-                        // A key too long for a trace; it leaves the trace as it was.
-                        Ok(()) | Err(TraceError::Limit { .. }) => {}
-                        Err(error) => return Err(error),
-                    }
-                }
+                write(&mut writer, &labels, &mut defined, entries)?;
                 if flush {
                     writer.flush()?;
                 }
@@ -295,46 +283,114 @@ impl Task {
             let written: Result<_, TraceError> = written.await;
             match written {
                 Ok(Some((writer, defined))) => (self.writer, self.defined) = (writer, defined),
-                Ok(None) => return end(&shared, None),
+                Ok(None) => {
+                    self.cache.unwatch(&self.tap);
+                    return shared.recorder.ended(None);
+                }
                 Err(error) => {
                     tracing::error!(%error, "the trace ends early");
-                    return end(&shared, Some(error.to_string()));
+                    self.cache.unwatch(&self.tap);
+                    return shared.recorder.ended(Some(error.to_string()));
                 }
             }
         }
     }
 }
 
-fn end(shared: &Shared, error: Option<String>) {
-    shared.attention.set(TRACED, false);
-    shared.recorder.ended(error);
-}
-
-/// Says what numbers mean that the trace does not know yet. Labels are given their numbers before the first access that
-/// carries them, so all that the records just taken carry are there.
-fn define(writer: &mut Output, shared: &Shared, defined: &mut Defined) -> Result<(), TraceError> {
+/// Writes what has come, and before it what its numbers mean. Labels are given their numbers before the first access
+/// that carries them, so all that the entries carry are there.
+fn write(writer: &mut Output, shared: &Shared, defined: &mut Defined, entries: Vec<Entry>) -> Result<(), TraceError> {
     let labels = &shared.labels;
     for name in labels.txn_types(defined.types + 1) {
         defined.types += 1;
         writer.define_type(defined.types as u16, Bytes::copy_from_slice(&name))?;
     }
-    for name in labels.vertices(defined.vertices + 1) {
+    for (txn_type, number, name) in labels.vertices(defined.vertices) {
         defined.vertices += 1;
-        writer.define_vertex(0, defined.vertices as u16, Bytes::copy_from_slice(&name))?;
+        writer.define_vertex(txn_type, number, Bytes::copy_from_slice(&name))?;
+    }
+    for entry in entries {
+        match entry {
+            Entry::HintSets(known) => define_hints(writer, shared, defined, known)?,
+            Entry::Record(record) => {
+                define_hints(writer, shared, defined, record.hints)?;
+                match writer.append(&record) {
+                    // A key too long for a trace; it leaves the trace as it was.
+                    Ok(()) | Err(TraceError::Limit { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Says what hint sets mean, up to number `known`.
+fn define_hints(writer: &mut Output, shared: &Shared, defined: &mut Defined, known: u32) -> Result<(), TraceError> {
+    if known as usize <= defined.sets {
+        return Ok(());
     }
     let copies = |names: &[Box<[u8]>]| names.iter().map(|name| Bytes::copy_from_slice(name)).collect();
-    for schema in labels.hint_schemas(defined.schemas as u32 + 1) {
+    for schema in shared.labels.hint_schemas(defined.schemas as u32 + 1) {
         defined.schemas += 1;
         let name = Bytes::copy_from_slice(&schema.name);
-        writer
-            .define_hint_schema(defined.schemas as u32, HintSchema { client: 0, name, types: copies(&schema.types) })?;
+        let schema = HintSchema { client: 0, name, types: copies(&schema.types) };
+        writer.define_hint_schema(defined.schemas as u32, schema)?;
     }
-    for set in labels.hint_sets(defined.sets as u32 + 1) {
+    let news = known as usize - defined.sets;
+    for set in shared.labels.hint_sets(defined.sets as u32 + 1).into_iter().take(news) {
         defined.sets += 1;
         let definition = HintSetDefinition { schema: set.schema, values: copies(&set.values) };
         writer.define_hint_set(defined.sets as u32, definition)?;
     }
     Ok(())
+}
+
+/// What a record takes from the request that it is for.
+fn record(context: &Context, kind: Kind, time_us: u64) -> Record {
+    Record {
+        time_us: Some(time_us),
+        kind,
+        client: context.client,
+        txn: context.txn,
+        txn_type: context.txn_type,
+        level: context.level,
+        vertex: context.vertex,
+        hints: context.hints.0,
+        ..Record::default()
+    }
+}
+
+impl Watcher for Tap {
+    fn accessed(&self, accessed: &Accessed<'_>) {
+        let kind = match accessed.kind {
+            Some(AccessKind::Read) => Kind::Read,
+            Some(AccessKind::Prefetch) => Kind::Prefetch,
+            Some(AccessKind::Demote) => Kind::Demote,
+            // A write that leaves the document absent.
+            Some(AccessKind::Write) if accessed.size.is_none() && accessed.charged.is_some() => Kind::Delete,
+            Some(AccessKind::Write) => Kind::Write,
+            None => Kind::Delete,
+        };
+        let (key, context) = (accessed.key, accessed.context);
+        self.recorder.add(&self.runtime, key.name.len(), |time_us| Record {
+            key: TraceKey::Bytes(Bytes::copy_from_slice(key.name)),
+            space: key.space,
+            size: accessed.size,
+            charged: accessed.charged,
+            cost_us: (context.cost_us > 0).then_some(context.cost_us),
+            ..record(context, kind, time_us)
+        });
+    }
+
+    fn ended(&self, context: &Context, committed: bool) {
+        let kind = if committed { Kind::Committed } else { Kind::Aborted };
+        self.recorder.add(&self.runtime, 0, |time_us| record(context, kind, time_us));
+    }
+
+    fn hints_defined(&self, set: HintSet) {
+        self.recorder.add_hint_sets(set.0);
+    }
 }
 
 #[cfg(test)]

@@ -17,7 +17,6 @@ mod multi;
 mod open;
 mod planned;
 mod run;
-mod traced;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -35,7 +34,6 @@ pub use identity::{Identity, reason};
 pub use multi::{Multi, Queue};
 pub use open::{Deadline, Open};
 pub use planned::{in_order, planned};
-pub use traced::Traced;
 
 use crate::command::{Command, Effect, Flag, Run, txn_error};
 use crate::monitor::Monitor;
@@ -82,8 +80,8 @@ pub struct Session {
     pub blind: bool,
     /// CACHE NOTIFY.
     pub notice: Option<Arc<Notice>>,
-    /// CACHE TRACE: what it has recorded of the open transaction.
-    pub traced: Traced,
+    /// Number of the transaction that the batch at hand is, if it only reads and somebody follows transactions.
+    batch_txn: u64,
     /// Figures that are not in the server's yet.
     pub pending: Pending,
 }
@@ -124,7 +122,7 @@ impl Session {
             strict: false,
             blind: false,
             notice: None,
-            traced: Traced::default(),
+            batch_txn: 0,
             pending: Pending::default(),
         };
         session.publish_user();
@@ -156,6 +154,7 @@ impl Session {
         let mut ahead = Ahead::default();
         let mut looked_ahead = false;
         let mut found = LookedUp::new();
+        self.begin_reads(batch);
         // When the request before the one at hand was done, if the clock was read then: it need not be read again.
         let mut ended = None;
         for at in 0..batch.len() {
@@ -201,6 +200,7 @@ impl Session {
             }
             self.run(command, frame, &mut ahead).await;
         }
+        self.end_reads();
         if away {
             let figures = &self.shared.figures;
             figures.away_requests.fetch_add(batch.len() as u64, Ordering::Relaxed);
@@ -304,7 +304,7 @@ impl Session {
     /// What the policy is told with the reads of the next command.
     pub fn context(&self) -> Context {
         let hints = self.hints.now();
-        Context { client: self.client.id as u32, hints, ..Context::default() }
+        Context { client: self.client.id as u32, hints, txn: self.batch_txn, ..Context::default() }
     }
 
     /// A random number for a command that chooses at random.
@@ -377,7 +377,6 @@ impl Session {
     /// Rolls the open transaction back; the client's next command is told why.
     fn roll_back(&mut self, reason: &str) {
         self.open.abort(reason, &self.shared);
-        self.traced.ended(&self.shared, false);
         self.publish_state();
     }
 
@@ -397,10 +396,10 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
+        self.end_reads();
         self.stop_monitor();
         self.notify(false);
         self.pending.flush(&self.shared.tally);
-        self.traced.ended(&self.shared, false);
         self.open.drop_transaction(&self.shared);
     }
 }

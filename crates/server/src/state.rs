@@ -10,11 +10,12 @@ use forebay::outage::Gate;
 use forebay::txn::Engine;
 use futures_util::task::AtomicWaker;
 
-use crate::access::{Access, Source};
+use crate::access::Access;
 use crate::attention::Attention;
 use crate::command::{self, Table};
 use crate::cursors::Cursors;
 use crate::given::Given;
+use crate::graphs::Graphs;
 use crate::labels::Labels;
 use crate::limits::ServerLimits;
 use crate::listener::Reserved;
@@ -77,6 +78,8 @@ pub struct Shared {
     pub clients: Clients,
     /// Names of transaction types and vertices.
     pub labels: Labels,
+    /// What transaction types look like.
+    pub graphs: Graphs,
     /// Figures of the server.
     pub figures: Figures,
     /// Threads that serve.
@@ -105,8 +108,10 @@ pub struct Shared {
     pub pause: Pause,
     /// Where SCANs stand.
     pub cursors: Cursors,
+    /// Where graphs of transaction types are read from, if they are.
+    pub graphs_path: OnceLock<PathBuf>,
     /// CACHE TRACE.
-    pub recorder: Recorder,
+    pub recorder: Arc<Recorder>,
     /// CACHE NOTIFY.
     pub modes: Arc<Modes>,
     /// TXN BEGIN ID.
@@ -392,7 +397,7 @@ impl Shared {
         }
         let given = Arc::new(Given::default());
         if let Some(gate) = &options.gate {
-            gate.with_buffer(|buffer| given.restore(buffer.given(), options.engine.runtime().elapsed()));
+            given.restore(gate.given_ids(), options.engine.runtime().elapsed());
         }
         Shared {
             engine: options.engine,
@@ -402,6 +407,7 @@ impl Shared {
             access: options.access,
             clients: Clients::default(),
             labels: Labels::default(),
+            graphs: Graphs::default(),
             figures: Figures::default(),
             threads: options.threads,
             started_ms,
@@ -416,28 +422,10 @@ impl Shared {
             latency: Latency::default(),
             pause: Pause::default(),
             cursors: Cursors::default(),
-            recorder: Recorder::new(options.trace_dir),
+            graphs_path: OnceLock::new(),
+            recorder: Arc::new(Recorder::new(options.trace_dir)),
             modes,
             given,
-        }
-    }
-
-    /// Reads the files again that say who may come in, and those of TLS. What can't be read stays as it is.
-    pub async fn reload(&self) {
-        let runtime = self.engine.runtime();
-        if *self.access.source() != Source::None {
-            match self.access.reload(runtime).await {
-                Ok(removed) => {
-                    removed.iter().for_each(|user| self.clients.kill_user(user.id));
-                    tracing::info!(users = self.access.all().len(), "read the users again");
-                }
-                Err(error) => tracing::error!(%error, "the users stay as they were"),
-            }
-        }
-        if let Some(tls) = self.tls.get()
-            && let Err(error) = tls.reload(runtime.now_ms())
-        {
-            tracing::error!(%error, "serving on with the certificate that was read before");
         }
     }
 }

@@ -1,10 +1,14 @@
 //! What clients and operators see of a store that is away, through sessions on the real gate with a real journal.
 
+#[path = "outage/dropped.rs"]
+mod dropped;
 #[path = "outage/picky.rs"]
 mod picky;
 #[path = "outage/priority.rs"]
 mod priority;
 mod support;
+#[path = "outage/unseen.rs"]
+mod unseen;
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;

@@ -161,12 +161,12 @@ async fn a_trace_holds_what_clients_accessed() {
         (Committed, "", 0, 0, 0),
         (Read, "a", 0, 1, 0),
         (Read, "b", 1, 1, 0),
-        (Write, "c", 1, 1, 0),
+        (Write, "c", 2, 1, 0),
         (Committed, "", 1, 1, 0),
         (Read, "a", 0, 0, 0),
         (Aborted, "", 0, 0, 0),
         (Read, "a", 0, 0, 0),
-        (Write, "d", 0, 0, 0),
+        (Write, "d", 1, 0, 0),
         (Committed, "", 0, 0, 0),
     ];
     let found: Vec<_> = records.iter().map(essence).collect();
@@ -182,7 +182,7 @@ async fn a_trace_holds_what_clients_accessed() {
     assert_eq!(dictionary.hint_schema(1).unwrap().types, ["table"]);
     assert_eq!(dictionary.hint_set(1).unwrap().values, ["orders"]);
     assert_eq!(dictionary.txn_type(records[6].txn_type).unwrap(), "checkout");
-    assert_eq!(dictionary.vertex(0, 1).unwrap(), "cart");
+    assert_eq!(dictionary.vertex(records[6].txn_type, 1).unwrap(), "cart");
     assert!(peer.say("CACHE TRACE START shop.fbt").await.starts_with("-ERR there is a trace of this name"));
 }
 

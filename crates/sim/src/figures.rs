@@ -60,6 +60,32 @@ const COLUMNS: &str = "trace,policy,unit,size_given,size,requests,hits,hit_ratio
                        metadata_bytes,cpu_ns_per_request";
 
 impl Row {
+    /// A row of a replay like the server's.
+    pub(crate) fn like_server(trace: &str, policy: String, given: &str, size: u64, tally: Tally) -> Row {
+        let row = Row {
+            trace: trace.to_owned(),
+            policy,
+            unit: "bytes",
+            size_given: given.to_owned(),
+            size,
+            requests: 0,
+            hits: 0,
+            hit_ratio: 0.0,
+            byte_hit_ratio: 0.0,
+            thr: None,
+            unhelpful_keys: None,
+            metadata_bytes: 0,
+            cpu_ns_per_request: 0.0,
+            client: None,
+            hit_ratio_error: None,
+            levels: Vec::new(),
+            level_hit_ratio: None,
+            prefetch: None,
+            learned: Vec::new(),
+        };
+        row.with(tally)
+    }
+
     /// The rows of a cell: of all clients, then of each.
     pub(crate) fn of(
         trace: &str,

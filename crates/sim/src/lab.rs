@@ -103,7 +103,7 @@ impl Size {
     }
 
     /// Objects or bytes of the whole trace.
-    fn units(&self, whole: u64) -> u64 {
+    pub(crate) fn units(&self, whole: u64) -> u64 {
         match self.value {
             SizeValue::Share(share) => ((whole as f64 * share) as u64).max(1),
             SizeValue::Units(units) => units,
@@ -400,7 +400,7 @@ impl<'a> Lab<'a> {
 
 /// A type's graph with its number and with vertices as the trace numbers them: vertex v of an access is v - 1. `None`
 /// where the trace has no such type. A vertex that the trace does not name keeps its number if that is free.
-fn as_numbered(
+pub(crate) fn as_numbered(
     name: &str,
     graph: &Graph,
     dictionary: Option<&Dictionary>,
@@ -409,7 +409,8 @@ fn as_numbered(
     let of_type = named.map(|(number, _)| number).or_else(|| name.parse().ok())?;
     let number_of = |vertex: &Vertex| {
         let mut known = dictionary?.vertices();
-        let (key, _) = known.find(|(key, known)| key.0 == of_type && ***known == *vertex.name.as_bytes())?;
+        let same = |key: (u16, u16), known: &[u8]| [of_type, 0].contains(&key.0) && *known == *vertex.name.as_bytes();
+        let (key, _) = known.find(|(key, known)| same(*key, known))?;
         Some(key.1.saturating_sub(1))
     };
     let numbers: Vec<Option<u16>> = graph.vertices().iter().map(number_of).collect();
@@ -417,17 +418,10 @@ fn as_numbered(
     let mut free = (0..).filter(|&number| !taken(number));
     let numbers: Vec<u16> =
         numbers.iter().map(|number| number.unwrap_or_else(|| free.next().unwrap_or(u16::MAX))).collect();
-    let count = numbers.iter().map(|&number| usize::from(number) + 1).max().unwrap_or(0);
-    let mut vertices = vec![Vertex { name: String::new(), writes: false }; count];
-    for (vertex, &number) in graph.vertices().iter().zip(&numbers) {
-        vertices[usize::from(number)] = vertex.clone();
-    }
-    let edges: Vec<(u16, u16)> =
-        graph.edges().iter().map(|&(from, to)| (numbers[usize::from(from)], numbers[usize::from(to)])).collect();
-    Some(Graph::new(vertices, &edges).map(|graph| (of_type, Arc::new(graph))))
+    Some(graph.clone().named(name).renumbered(&numbers).map(|graph| (of_type, Arc::new(graph))))
 }
 
-fn trace_name(path: &Path) -> String {
+pub(crate) fn trace_name(path: &Path) -> String {
     path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
 }
 

@@ -18,6 +18,7 @@ pub mod figures;
 pub mod hints;
 pub mod lab;
 pub mod levels;
+pub mod like_server;
 pub mod machine;
 pub mod offline;
 pub mod optimum;

@@ -15,6 +15,8 @@ pub struct Record {
     pub space: u8,
     /// Bytes of key and value, as the traced system counted them.
     pub size: Option<u32>,
+    /// Bytes that forebay's cache charges for the entry, but for its policy's part, as a recorded trace says them.
+    pub charged: Option<u32>,
     /// What fetching the key cost or would cost, in microseconds.
     pub cost_us: Option<u32>,
     /// Which client.

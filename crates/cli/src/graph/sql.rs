@@ -13,7 +13,7 @@ use forebay::graph::{Graph, VERTICES_MAX, Vertex};
 use sqlparser::dialect::GenericDialect;
 use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer, Whitespace};
 
-use super::TYPES_MAX;
+use forebay_server::graphs::TYPES_MAX;
 use statement::Statement;
 
 const ANNOTATIONS: &str = "@transaction, @name, @after, @let";

@@ -94,6 +94,24 @@ impl Form<Option<PathBuf>> for FileOrOff {
     }
 }
 
+/// A file or a folder with several, or `off`.
+pub struct FilesOrOff;
+
+impl Form<Option<PathBuf>> for FilesOrOff {
+    const VALUE: &'static str = "FILE|FOLDER|off";
+
+    fn read(text: &str) -> Result<Option<PathBuf>, String> {
+        match text {
+            "" => Err("give a file or a folder, or off".into()),
+            text => FolderOrOff::read(text),
+        }
+    }
+
+    fn show(value: &Option<PathBuf>) -> String {
+        FolderOrOff::show(value)
+    }
+}
+
 /// A folder.
 pub struct Folder;
 

@@ -26,8 +26,9 @@ pub use error::SettingsError;
 #[cfg(feature = "postgres")]
 use form::OutsideWord;
 use form::{
-    AddressOrOff, Bytes, Count, CountOrZero, DrainWord, DurabilityWord, FileOrOff, Folder, FolderOrOff, Form,
-    LogFormatWord, LogLevelWord, OnConflictWord, OnOutageWord, OnWriteWord, PolicyName, Store, Switch, ThreadCount,
+    AddressOrOff, Bytes, Count, CountOrZero, DrainWord, DurabilityWord, FileOrOff, FilesOrOff, Folder, FolderOrOff,
+    Form, LogFormatWord, LogLevelWord, OnConflictWord, OnOutageWord, OnWriteWord, PolicyName, Store, Switch,
+    ThreadCount,
 };
 #[cfg(feature = "postgres")]
 use map::Maps;
@@ -109,6 +110,10 @@ pub struct Settings {
     pub policy: Choice,
     /// Parts of the cache, each with a lock and an order of its own.
     pub partitions: usize,
+    /// Graphs of transaction types.
+    pub graphs: Option<PathBuf>,
+    /// Whether transactional hits are counted whatever the policy.
+    pub measure_thr: bool,
     /// Where recorded traces go.
     pub trace_dir: Option<PathBuf>,
     /// How log lines look.
@@ -248,6 +253,8 @@ impl Default for Settings {
             memory: 256 << 20,
             policy: choose("s3-fifo").expect("the default policy is in the table"),
             partitions: 16,
+            graphs: None,
+            measure_thr: false,
             trace_dir: None,
             log: LogFormat::Text,
             log_level: LogLevel::Info,
@@ -311,6 +318,7 @@ form_of! {
     DurabilityWord: Durability,
     FileOrOff: Option<PathBuf>,
     Folder: PathBuf,
+    FilesOrOff: Option<PathBuf>,
     FolderOrOff: Option<PathBuf>,
     LogFormatWord: LogFormat,
     LogLevelWord: LogLevel,

@@ -3,6 +3,7 @@
 //! A group is one transaction of the database: all ids, then all changes, in order. One that the database refuses is
 //! halved until the commit is alone that can't be; what stands before it is applied, what stands behind it is not.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
@@ -228,12 +229,13 @@ impl Inner {
             session.client.execute(sql::TOMBSTONES, &[&sorted]).await.map_err(|error| told(&error))?;
             let rows = session.client.query(sql::KNOWN, &[&sorted]).await.map_err(|error| told(&error))?;
             let known: HashMap<TxnId, bool> = rows.iter().map(known_id).collect::<Result<_, _>>()?;
+            // One of them: what was entered just now is the newest, if anything was.
+            if let Some((id, _)) = known.iter().min_by_key(|(id, applied)| (**applied, Reverse(**id))) {
+                self.identity.acknowledge(*id);
+            }
             writer.give_back();
             let resolve = |id: &TxnId| match known.get(id) {
-                Some(true) => {
-                    self.identity.acknowledge(*id);
-                    Ok(Resolved::Applied)
-                }
+                Some(true) => Ok(Resolved::Applied),
                 Some(false) => Ok(Resolved::NotApplied),
                 None => Err(below_floor(*id)),
             };

@@ -91,6 +91,17 @@ pub struct PostgresOptions {
     pub outside: OutsideBy,
     /// Pause between two looks at what others have written.
     pub outside_pause: Duration,
+    /// What is known of it since an earlier opening.
+    pub known: Known,
+}
+
+/// What an earlier opening of a database has left: by this a later one sees whether it was put back since.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// Its incarnation then; 0 if it was never opened.
+    pub incarnation: u64,
+    /// The newest commits that it had acknowledged ([`Store::acknowledged`]).
+    pub acknowledged: Vec<TxnId>,
 }
 
 impl PostgresOptions {
@@ -105,6 +116,7 @@ impl PostgresOptions {
             mappings: Vec::new(),
             outside: OutsideBy::Triggers,
             outside_pause: Duration::from_millis(50),
+            known: Known::default(),
         }
     }
 }
@@ -134,12 +146,12 @@ impl Postgres {
     /// Opens the database, making forebay's schema if it is not there. To be called in the context of a tokio runtime,
     /// which has to live as long as the store.
     pub async fn open(options: PostgresOptions) -> Result<Postgres, OpenError> {
-        let PostgresOptions { address, password, timeout, readers, writers, mappings, outside, outside_pause } =
-            options;
+        let PostgresOptions { address, password, timeout, readers, writers, mappings, outside, .. } = options;
+        let (outside_pause, known) = (options.outside_pause, options.known);
         let tls = Tls::open(&address)?;
         let config = open::config_of(&address, password.as_deref(), timeout);
         let keeper = open::connect(&address, &config, &tls, "forebay opening", timeout).await?;
-        let opened = open::open(keeper, &address).await?;
+        let opened = open::open(keeper, &address, &known).await?;
         let mut rows = match mappings.is_empty() {
             true => None,
             false => Some(open::look_up(&opened.keeper.client, &address, &mappings).await?),
@@ -150,7 +162,7 @@ impl Postgres {
         }
         let prepared = rows.as_ref().map_or_else(Vec::new, Rows::prepared);
         let plan = Plan { readers, writers, prepared };
-        let identity = Arc::new(Identity::new(opened.incarnation));
+        let identity = Arc::new(Identity::new(opened.incarnation, &known, opened.went_back, writers));
         let inner = Arc::new(Inner {
             pool: Pool::new(config, tls, identity.clone(), plan),
             identity,
@@ -290,6 +302,14 @@ impl Store for Postgres {
 
     fn refuses(&self, commit: &Commit) -> Option<String> {
         self.inner.rows.as_ref().and_then(|rows| rows.refuses(commit))
+    }
+
+    fn acknowledged(&self) -> Vec<TxnId> {
+        self.inner.identity.acknowledged()
+    }
+
+    fn went_back(&self) -> bool {
+        self.inner.identity.went_back()
     }
 
     fn ping(&self) -> BoxFuture<'_, Result<(), Unavailable>> {

@@ -10,12 +10,13 @@ use tokio_postgres::{Client, Config, Error};
 use super::address::Address;
 use super::classify::told;
 use super::decoding::slot;
+use super::identity::RAISE;
 use super::mapping::Mapping;
 use super::mapping::rows::{self, Rows};
 use super::outside::OutsideBy;
 use super::session::Session;
 use super::tls::Tls;
-use super::{OpenError, ids, sql};
+use super::{Known, OpenError, ids, sql};
 
 /// How long a forebay that has just ended may take to give the database up.
 const TAKE_OVER_MS_MAX: u64 = 5_000;
@@ -32,6 +33,8 @@ pub(super) struct Opened {
     pub(super) keeper: Session,
     pub(super) incarnation: u64,
     pub(super) floor: Version,
+    /// It is in an earlier state than was known.
+    pub(super) went_back: bool,
     /// `postgres 15.18`.
     pub(super) server: String,
 }
@@ -69,8 +72,8 @@ pub(super) async fn connect(
     }
 }
 
-/// Takes the database.
-pub(super) async fn open(keeper: Session, address: &Address) -> Result<Opened, OpenError> {
+/// Takes the database, of which an earlier opening has left `known`.
+pub(super) async fn open(keeper: Session, address: &Address, known: &Known) -> Result<Opened, OpenError> {
     let client = &keeper.client;
     let broken = |error: Error| OpenError::Failed { place: address.place(), why: told(&error) };
     let row = client.query_one("SELECT current_setting('server_version_num')::int, version()", &[]).await;
@@ -82,24 +85,52 @@ pub(super) async fn open(keeper: Session, address: &Address) -> Result<Opened, O
     }
     lock(client, address).await?;
     schema(client, address).await?;
-    let row = client.query_one("SELECT format, floor FROM forebay.meta", &[]).await;
-    let row = row.map_err(|error| rights(address, &error))?;
-    let (format, floor): (i32, Vec<u8>) =
-        row.try_get(0).and_then(|format| Ok((format, row.try_get(1)?))).map_err(broken)?;
+    let Meta { format, floor, incarnation: found, there } = meta(client, address, known).await?;
     if format != sql::FORMAT {
         return Err(OpenError::Format { place: address.place(), format });
     }
-    let row = client
-        .query_one("UPDATE forebay.meta SET incarnation = incarnation + 1 RETURNING incarnation", &[])
-        .await
-        .map_err(|error| rights(address, &error))?;
+    // Versions and ids of what was lost are never given again.
+    let row = client.query_one(RAISE, &[&(known.incarnation as i64)]).await;
+    let row = row.map_err(|error| rights(address, &error))?;
     let incarnation = row.try_get::<_, i64>(0).map_err(broken)? as u64;
+    let went_back = !there || found < known.incarnation;
+    if went_back {
+        tracing::error!(
+            place = address.place(),
+            incarnation,
+            found,
+            known = known.incarnation,
+            newest = known.acknowledged.iter().max().map(|id| id.to_string()),
+            "the database does not know commits that it had acknowledged to an earlier forebay with this journal: it \
+             was restored from a backup, a standby that lagged took over, forebay's schema was dropped, or it is \
+             another database; going on from what it holds"
+        );
+    }
     end_earlier(client, address, incarnation).await?;
-    let floor = ids::version(&floor).unwrap_or(Version::ZERO);
     let name = format!("SET application_name = 'forebay {incarnation}.keeper'");
     client.batch_execute(&name).await.map_err(broken)?;
     warn_of_durability(client).await.map_err(broken)?;
-    Ok(Opened { keeper, incarnation, floor, server })
+    Ok(Opened { keeper, incarnation, floor, went_back, server })
+}
+
+/// What forebay's schema says of itself.
+struct Meta {
+    format: i32,
+    floor: Version,
+    incarnation: u64,
+    /// All that was known to be acknowledged is there.
+    there: bool,
+}
+
+async fn meta(client: &Client, address: &Address, known: &Known) -> Result<Meta, OpenError> {
+    let newest: Vec<Vec<u8>> = known.acknowledged.iter().copied().map(ids::bytes).collect();
+    let row = client.query_one(sql::META, &[&newest]).await.map_err(|error| rights(address, &error))?;
+    let read = || -> Result<Meta, Error> {
+        let floor = ids::version(row.try_get(1)?).unwrap_or(Version::ZERO);
+        let incarnation = row.try_get::<_, i64>(2)? as u64;
+        Ok(Meta { format: row.try_get(0)?, floor, incarnation, there: row.try_get(3)? })
+    };
+    read().map_err(|error| OpenError::Failed { place: address.place(), why: told(&error) })
 }
 
 /// Takes the lock of the database, which the session then holds.

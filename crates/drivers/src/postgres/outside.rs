@@ -24,6 +24,13 @@ use super::{Inner, sql};
 /// Own transactions that are remembered, so that what they wrote is not taken for another's.
 const OWN_MAX: usize = 16_384;
 
+/// How long nobody may know what others write until all that is cached is suspect, again and again until it is known.
+pub(super) const SUSPECT: Duration = Duration::from_secs(1);
+
+/// Wait behind a look that failed. A server that stops ends its connections one by one: by then it is known to be away,
+/// and what is cached is not dropped when it is about to be all there is.
+pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(250);
+
 /// Looks after which old notes are removed.
 const REMOVE_EVERY: u32 = 100;
 
@@ -71,6 +78,8 @@ struct Last {
     /// The snapshot of the last look; without one, nothing is known of what was before.
     snapshot: Option<String>,
     looks: u32,
+    /// When looks fail: when everything was said to be suspect last.
+    suspect: Option<Instant>,
 }
 
 /// Our own transactions and what they wrote.
@@ -100,7 +109,7 @@ impl Own {
 pub(super) fn told_keys(outside: &Outside) -> usize {
     match outside {
         Outside::Keys(keys) => keys.len(),
-        Outside::Everything => 0,
+        _ => 0,
     }
 }
 
@@ -143,10 +152,14 @@ impl Watch {
         seen.within_us.store(within, Ordering::Relaxed);
     }
 
-    /// A look has failed. Whether that is news.
-    pub(super) fn failed(&self) -> bool {
+    /// A look has failed. Whether that is news; then it is logged.
+    pub(super) fn failed(&self, why: &str) -> bool {
         self.seen.failures.fetch_add(1, Ordering::Relaxed);
-        !self.seen.failing.swap(true, Ordering::Relaxed)
+        let news = !self.seen.failing.swap(true, Ordering::Relaxed);
+        if news {
+            tracing::warn!(why, "what others write to PostgreSQL can't be seen; the cache is dropped until it can");
+        }
+        news
     }
 
     /// So much is kept in the database for our next look.
@@ -213,12 +226,13 @@ impl Inner {
                 Ok(Outside::Keys(keys)) if keys.is_empty() => {}
                 Ok(outside) => return outside,
                 Err(why) => {
-                    self.watch.failed();
-                    if last.snapshot.take().is_some() {
-                        tracing::warn!(why, "what others write to PostgreSQL can't be seen; the cache is dropped then");
-                        return Outside::Everything;
+                    last.snapshot = None;
+                    self.watch.failed(&why);
+                    sleep(LOOK_AGAIN).await;
+                    if last.suspect.is_none_or(|since| since.elapsed() >= SUSPECT) {
+                        last.suspect = Some(Instant::now());
+                        return Outside::OutOfSight;
                     }
-                    sleep(self.timeout).await;
                 }
             }
         }
@@ -229,7 +243,7 @@ impl Inner {
         let rows = session.client.query(sql::OUTSIDE, &[&last.snapshot]).await.map_err(|error| told(&error))?;
         let now: Option<String> = rows.first().map(|row| row.try_get(0)).transpose().map_err(|error| told(&error))?;
         let first = last.snapshot.is_none();
-        last.snapshot = now;
+        (last.snapshot, last.suspect) = (now, None);
         last.looks += 1;
         if last.looks >= REMOVE_EVERY {
             last.looks = 0;

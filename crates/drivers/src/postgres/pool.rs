@@ -16,7 +16,7 @@ use tokio_postgres::{Config, Error};
 use super::classify::told;
 use super::session::Session;
 use super::tls::Tls;
-use super::{identity::Identity, sql};
+use super::{identity::Identity, ids, sql};
 
 /// Connections that were given up and whose backends may still be at work; with more, no new one is made.
 const LOST_MAX: usize = 1024;
@@ -96,8 +96,7 @@ impl Pool {
         let name = format!("{}{number}", self.identity.prefix());
         let connected = Session::connect(&self.config, self.tls.clone(), name).await;
         let session = connected.map_err(|error| told(&error))?;
-        let newest = self.identity.newest();
-        let newest = newest.map(|id| id.0.to_bytes().to_vec());
+        let newest: Vec<Vec<u8>> = self.identity.acknowledged().into_iter().map(ids::bytes).collect();
         let greeting = async { session.client.query_one(sql::GREET, &[&newest]).await };
         let (statements, greeted) = join(Session::prepare(&session.client, own, &self.prepared), greeting).await;
         let greeted = greeted.map_err(|error| told(&error))?;

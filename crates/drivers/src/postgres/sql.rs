@@ -92,13 +92,22 @@ pub(super) const SESSION_OPTIONS: &str = "-c enable_seqscan=off -c enable_hashjo
      -c client_encoding=UTF8 -c datestyle=ISO -c intervalstyle=postgres -c timezone=UTC -c extra_float_digits=1 \
      -c bytea_output=hex -c default_transaction_isolation=read\\ committed";
 
-/// What every new session asks first: whether this is still the database that was opened, and ours; `$1` is the newest
-/// acknowledged id. And commits are durable, whatever the role's default: what is more than `on` stays.
+/// What every new session asks first: whether this is still the database that was opened, and ours; `$1` are the
+/// newest acknowledged ids, of which those up to the floor are forgotten. And commits are durable, whatever the role's
+/// default: what is more than `on` stays.
 pub(super) const GREET: &str = "\
 SELECT incarnation,
-    $1::bytea IS NULL OR EXISTS (SELECT FROM forebay.applied WHERE id = $1),
+    NOT EXISTS (SELECT FROM unnest($1::bytea[]) AS newest
+        WHERE newest > floor AND NOT EXISTS (SELECT FROM forebay.applied WHERE id = newest)),
     set_config('synchronous_commit', CASE current_setting('synchronous_commit')
         WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false)
+FROM forebay.meta";
+
+/// What opening asks, before it changes anything: the same, with the form of the schema.
+pub(super) const META: &str = "\
+SELECT format, floor, incarnation,
+    NOT EXISTS (SELECT FROM unnest($1::bytea[]) AS newest
+        WHERE newest > floor AND NOT EXISTS (SELECT FROM forebay.applied WHERE id = newest))
 FROM forebay.meta";
 
 /// The statements that a session prepares, by their places in [`PREPARED`].

@@ -12,40 +12,40 @@ use crate::mapping::{USERS, World, add, commit, commit_of, field, get, key, set,
 use crate::server::{Server, Stop, psql};
 use crate::{open, tokio_runtime};
 
-const MAP: &str = "user:{id} -> users(id) version(none)";
+pub const MAP: &str = "user:{id} -> users(id) version(none)";
 
 /// Nothing is added to the tables.
-fn world(tables: &str, maps: &[&str]) -> World {
+pub fn world(tables: &str, maps: &[&str]) -> World {
     let mut world = World::new(tables, maps);
     world.options.outside = OutsideBy::Decoding;
     world
 }
 
-fn opened(world: &World) -> (Postgres, Mint) {
+pub fn opened(world: &World) -> (Postgres, Mint) {
     let store = open(&world.runtime, world.options.clone()).expect("it opens");
     let mint = Mint::new(store.incarnation());
     (store, mint)
 }
 
 /// Up to the next time that everything is suspect.
-fn until_everything(store: &Postgres) {
+pub fn until_everything(store: &Postgres) {
     while block_on(store.outside()) != Some(Outside::Everything) {}
 }
 
 /// From when on what is written is told: everything is suspect at a beginning, once more if transactions were open
 /// then, and while there is no connection.
-fn until_watched(world: &World, store: &Postgres) {
+pub fn until_watched(world: &World, store: &Postgres) {
     loop {
         world.sql("INSERT INTO users (id, name) SELECT 1000 + count(*), 'x' FROM users");
         match block_on(store.outside()) {
             Some(Outside::Keys(_)) => return,
-            Some(Outside::Everything) => {}
+            Some(_) => {}
             None => panic!("it is watched"),
         }
     }
 }
 
-fn slots(world: &World) -> String {
+pub fn slots(world: &World) -> String {
     world.sql("SELECT count(*) FROM pg_replication_slots")
 }
 

@@ -1,6 +1,7 @@
 //! The driver over a real PostgreSQL, which each test starts for itself.
 
 mod decoding;
+mod decoding_faults;
 mod faults;
 mod groups;
 mod mapping;

@@ -348,7 +348,10 @@ fn a_column_is_a_list() {
         }
     };
     assert_eq!(with_after(pushes, Some(list_of(&["4", "5", "6", "8"]))), ["4", "5", "6", "7", "8"]);
-    assert_eq!(with_after(vec![Change::Pop(End::Left)], Some(list_of(&["5", "6"]))), ["5", "6"]);
+    // A pop takes what is there by then; what else happens to a list replaces it.
+    assert_eq!(with_after(vec![Change::Pop(End::Left)], Some(list_of(&["5", "6"]))), ["5", "6", "7", "8"]);
+    let whole = list_of(&["5", "6"]);
+    assert_eq!(with_after(vec![Change::Put(whole.clone())], Some(whole)), ["5", "6"]);
     // Nor by a removal.
     world.sql("UPDATE members SET friends = friends || 9 WHERE id = 1");
     let removal = |count, element: &str| Change::RemoveEqual { count, element: blob(element) };
@@ -359,6 +362,21 @@ fn a_column_is_a_list() {
     assert_eq!(with_after(vec![Change::Delete], None), Vec::<String>::new());
     assert_eq!(world.sql("SELECT friends FROM members"), "{}");
     assert!(refused(&store, &mint, "friends:1", vec![push(End::Left, "x")]).contains("22P02"));
+    // Of rows that nobody has seen, those that are not there included.
+    let unseen = |key: &str, changes: Vec<Change>| {
+        let mut commit = commit_of(&mint, &[(key, changes)], &[]);
+        (commit.writes[0].unseen, commit.writes[0].after) = (true, None);
+        let outcome = block_on(store.commit(&[commit])).remove(0);
+        assert!(matches!(outcome, CommitOutcome::Committed(_)), "{outcome:?}");
+        list(&get(&store, key))
+    };
+    world.sql("UPDATE members SET friends = '[0:2]={1,2,3}' WHERE id = 1");
+    assert_eq!(unseen("friends:1", vec![Change::Pop(End::Right), push(End::Right, "4")]), ["1", "2", "4"]);
+    assert_eq!(unseen("friends:1", vec![Change::Pop(End::Left), Change::Pop(End::Left)]), ["4"]);
+    assert_eq!(unseen("friends:1", vec![Change::Pop(End::Left), Change::Pop(End::Right)]), Vec::<String>::new());
+    assert_eq!(unseen("friends:7", vec![Change::Pop(End::Left)]), Vec::<String>::new());
+    assert_eq!(world.sql("SELECT count(*) FROM members WHERE id = 7"), "0");
+    assert_eq!(unseen("friends:7", vec![Change::Pop(End::Left), push(End::Left, "8")]), ["8"]);
 }
 
 #[test]

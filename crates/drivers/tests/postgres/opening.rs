@@ -5,7 +5,7 @@ use forebay::store::suite::{block_on, write};
 use forebay::store::{Commit, CommitOutcome, Store};
 use forebay::version::Mint;
 use forebay::{Key, TxnId, Value};
-use forebay_drivers::postgres::{OpenError, PostgresOptions};
+use forebay_drivers::postgres::{Known, OpenError, PostgresOptions};
 
 use crate::server::{Server, Stop};
 use crate::{open, options, tokio_runtime};
@@ -73,6 +73,45 @@ fn a_restored_database_is_recognised() {
     assert!(store.incarnation() > before);
 }
 
+/// The last answer that came need not be to what stands last in the log: whatever is missing of what was acknowledged
+/// lately says that it is an earlier state; and so does the next opening, by what it is told.
+#[test]
+fn an_older_commit_that_is_missing_is_noticed() {
+    let server = Server::start();
+    let database = server.database();
+    let runtime = tokio_runtime();
+    let store = open(&runtime, options(&server, &database)).expect("it opens");
+    let (mint, before) = (Mint::new(store.incarnation()), store.incarnation());
+    let commits = [put(&mint, b"a"), put(&mint, b"b"), put(&mint, b"c")];
+    for commit in &commits {
+        assert_eq!(block_on(store.commit(std::slice::from_ref(commit))), [CommitOutcome::Committed(Vec::new())]);
+    }
+    let known = Known { incarnation: before, acknowledged: store.acknowledged() };
+    assert_eq!(known.acknowledged, commits.each_ref().map(|commit| commit.id));
+    drop(store);
+    let again = |known: &Known| {
+        let options = PostgresOptions { known: known.clone(), ..options(&server, &database) };
+        open(&runtime, options).expect("it opens again")
+    };
+    let store = again(&known);
+    assert_eq!((store.went_back(), store.incarnation()), (false, before + 1), "all of it is there");
+    assert_eq!(store.acknowledged(), known.acknowledged, "it is still by these that it is recognised");
+    let first = "DELETE FROM forebay.applied WHERE id = (SELECT id FROM forebay.applied ORDER BY id LIMIT 1)";
+    server.sql(&database, first);
+    server.stop(Stop::Fast);
+    server.start_again();
+    (0..100).find_map(|_| block_on(store.get(&[Key::new(0, b"a")])).ok()).expect("it can be read");
+    assert!(store.incarnation() > before + 1 && store.acknowledged().is_empty());
+    drop(store);
+    let store = again(&known);
+    assert!(store.went_back() && store.acknowledged().is_empty());
+    drop(store);
+    // One that was opened less often than is known is older; nothing is minted again.
+    let future = Known { incarnation: 1_000, acknowledged: Vec::new() };
+    let store = again(&future);
+    assert!(store.went_back() && store.incarnation() == 1_001);
+}
+
 /// More commits than ids are remembered: the last answer as before, the first are refused, never applied anew.
 #[test]
 fn ids_are_forgotten_below_a_floor() {
@@ -94,7 +133,9 @@ fn ids_are_forgotten_below_a_floor() {
     assert!(block_on(store.outcome(commits[0].id)).is_err(), "what became of it is not known any more");
     assert_eq!(block_on(store.commit(&commits[79_999..])), [CommitOutcome::Committed(Vec::new())]);
     drop(store);
-    let store = open(&runtime, options(&server, &database)).expect("it opens again");
+    let known = Known { incarnation: 1, acknowledged: vec![commits[0].id, commits[79_999].id] };
+    let store = open(&runtime, PostgresOptions { known, ..options(&server, &database) }).expect("it opens again");
+    assert!(!store.went_back(), "what is forgotten was there");
     let first = block_on(store.commit(&commits[..1])).remove(0);
     assert!(matches!(first, CommitOutcome::Refused(_)), "{first:?}");
 }

@@ -9,5 +9,5 @@ pub use super::entry::ENTRY_OVERHEAD_BYTES;
 
 /// Bytes charged for an entry.
 pub fn charge(key: &Key, read: &Read, policy: &Policy) -> usize {
-    ENTRY_OVERHEAD_BYTES + policy.entry_bytes + Record::heap_bytes(key, read)
+    ENTRY_OVERHEAD_BYTES + policy.entry_bytes + Record::heap_bytes(key.name().len(), read)
 }

@@ -19,19 +19,27 @@
 mod budget;
 mod entry;
 mod fence;
+mod likeness;
+mod options;
 mod partition;
+mod show;
 mod slab;
 mod slot;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod transactions;
+mod watch;
 
 use std::sync::{Arc, PoisonError};
 
 pub use budget::{ENTRY_OVERHEAD_BYTES, charge};
 pub use fence::{Begin, Fill, Follow};
+pub use likeness::document_charged;
+pub use options::{CacheOptions, Context, Look};
 pub use partition::Word;
 pub use stats::CacheStats;
+pub use watch::{Accessed, Watcher};
 
 // What an access was is said to the cache as it is to the policy.
 pub use crate::policy::AccessKind;
@@ -42,54 +50,13 @@ use crate::mutation::{self, Fault};
 use crate::policy::{Access, Learned, Policy, Settings, Slot, Unit};
 use crate::read::Read;
 use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
+use crate::version::Version;
 use partition::Partition;
 use smallvec::SmallVec;
+use transactions::Following;
 
 /// Keys that one look without locks may take together; a larger read takes locks.
 pub const LOOK_KEYS_MAX: usize = 1024;
-
-/// What a cache is made with.
-#[derive(Clone)]
-pub struct CacheOptions {
-    /// Bytes for entries: keys, values, index, policy metadata.
-    pub budget_bytes: usize,
-    /// Number of partitions. One makes decisions that follow from the order of accesses alone.
-    pub partitions: usize,
-    /// Who decides what stays.
-    pub policy: &'static Policy,
-    /// The policy's parameters; empty for its defaults.
-    pub policy_values: Vec<f64>,
-}
-
-/// What the cache knows of the request for which it is asked; becomes part of the policy's [`Access`].
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Context {
-    /// Which client.
-    pub client: u32,
-    /// Hints that came with the request.
-    pub hints: HintSet,
-    /// Number of the transaction.
-    pub txn: u64,
-    /// Its registered type, 0 for none.
-    pub txn_type: u16,
-    /// Level within the transaction, from 0.
-    pub level: u16,
-    /// Vertex of the transaction graph, 0 for none.
-    pub vertex: u16,
-    /// What the fetch cost, in microseconds, once known.
-    pub cost_us: u32,
-}
-
-/// What a look without locks found.
-#[derive(Clone, Debug)]
-pub enum Look {
-    /// The last published value, and the word by which a later change is seen.
-    Hit(Read, Word),
-    /// The key is being published: look again.
-    Marked,
-    /// Not cached.
-    Miss,
-}
 
 /// The cache; cheap to clone.
 #[derive(Clone)]
@@ -108,6 +75,7 @@ struct Inner {
     /// What each partition's order is made with.
     settings: Settings,
     next_fill: AtomicU64,
+    following: Following,
 }
 
 /// How a value comes in.
@@ -143,9 +111,11 @@ impl Cache {
                 learned_bytes: AtomicUsize::new(0),
                 settings,
                 next_fill: AtomicU64::new(0),
+                following: Following::default(),
             }),
         };
         cache.charge_learned();
+        cache.follow_policy();
         cache
     }
 
@@ -266,7 +236,7 @@ impl Cache {
                     let entering = Entering { context: &context_of(at), kind: AccessKind::Write, marked: true };
                     self.install(&mut partition, *hash, key, read, entering);
                 }
-                None => self.remove(key),
+                None => self.remove_written(key, &context_of(at)),
             }
         }
         for ((key, _), hash) in group.iter().zip(&hashes) {
@@ -275,15 +245,60 @@ impl Cache {
     }
 
     /// Someone else wrote `key`: drops what is older than `version` and ends the fills begun before.
-    pub fn invalidate(&self, key: &Key, version: crate::version::Version) {
+    pub fn invalidate(&self, key: &Key, version: Version) {
         let freed = self.inner.partition(key.borrow()).invalidate(key, version);
         self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
     }
 
     /// Drops `key` and ends the fills begun before.
     pub fn remove(&self, key: &Key) {
-        let freed = self.inner.partition(key.borrow()).remove(key);
+        let mut partition = self.inner.partition(key.borrow());
+        partition.tell_gone(key.borrow(), None);
+        let freed = partition.remove(key);
         self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
+    }
+
+    /// The same for a key that was written, and nobody knows or wants what came of it.
+    fn remove_written(&self, key: &Key, context: &Context) {
+        let mut partition = self.inner.partition(key.borrow());
+        partition.tell_gone(key.borrow(), Some(context));
+        let freed = partition.remove(key);
+        self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
+    }
+
+    /// The value that is cached under the version `shown` has the version `stored`: its fills end. Nothing, if another
+    /// is cached by now.
+    pub fn restamp(&self, key: &Key, shown: Version, stored: Version) {
+        self.inner.partition(key.borrow()).restamp(key, shown, stored);
+    }
+
+    /// The store holds `read` for `key`: what is cached of it gets that version if it is the same, or goes. Whether it
+    /// goes.
+    pub fn compare(&self, key: &Key, read: &Read) -> bool {
+        let mut partition = self.inner.partition(key.borrow());
+        let Some(cached) = partition.peek(key.borrow()).filter(|cached| cached != read) else { return false };
+        let same = cached.value == read.value;
+        let freed = match same {
+            true => {
+                partition.restamp(key, cached.version, read.version);
+                0
+            }
+            false => partition.remove(key),
+        };
+        self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
+        !same
+    }
+
+    /// Ends all fills: what they read may be out of date. What is cached stays.
+    pub fn end_fills(&self) {
+        for partition in &self.inner.partitions {
+            lock(partition).end_fills(&|_| true);
+        }
+    }
+
+    /// The keys that are cached in one partition; `None` beyond the last.
+    pub fn keys_of(&self, partition: usize) -> Option<Vec<Key>> {
+        Some(lock(self.inner.partitions.get(partition)?).keys())
     }
 
     /// Drops all entries of the spaces for which `of` is true, and ends their fills.
@@ -297,13 +312,16 @@ impl Cache {
     /// Drops all entries, ends all fills and has the policy begin anew: no ghost, frequency or statistic of what went
     /// before decides about what comes. The counted figures go on.
     pub fn reset(&self) {
-        for partition in &self.inner.partitions {
+        // With all of them at a stand, so that nothing of before is taught any more, and the new orders begin as those of
+        // a new cache. Nobody who holds one waits for another.
+        let mut partitions: Vec<_> = self.inner.partitions.iter().map(lock).collect();
+        self.inner.learned.forget();
+        for partition in &mut partitions {
             let order = (self.inner.policy.order)(&self.inner.settings, self.inner.learned.clone());
-            let freed = lock(partition).reset(order);
+            let freed = partition.reset(order);
             self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
         }
-        // Last, because partitions that were not reset yet went on teaching.
-        self.inner.learned.forget();
+        drop(partitions);
         self.charge_learned();
     }
 
@@ -311,11 +329,7 @@ impl Cache {
     pub fn define_hints(&self, set: HintSet, meaning: &HintMeaning) {
         self.inner.learned.define_hints(set, meaning);
         self.charge_learned();
-    }
-
-    /// What the policy has learned, as names with values, for `CACHE STATS`.
-    pub fn learned(&self, lines_max: usize) -> Vec<(String, String)> {
-        self.inner.learned.report(lines_max)
+        self.tell_hints(set);
     }
 
     /// Charges what is learned over all partitions; whether that has changed.
@@ -340,29 +354,6 @@ impl Cache {
         self.inner.partition(key).unpin(key);
     }
 
-    /// What `CACHE EXPLAIN` says of a cached key: bytes charged and the policy's view.
-    pub fn explain(&self, key: KeyRef<'_>) -> Option<(Read, usize, String)> {
-        self.inner.partition(key).explain(key)
-    }
-
-    /// Figures over all partitions.
-    pub fn stats(&self) -> CacheStats {
-        let mut stats = CacheStats::default();
-        for partition in &self.inner.partitions {
-            lock(partition).add_to(&mut stats);
-        }
-        stats.used_bytes = self.inner.used_bytes.load(Ordering::Relaxed) as u64;
-        stats.budget_bytes = self.inner.budget_bytes as u64;
-        stats
-    }
-
-    /// Sets the counted figures back to zero.
-    pub fn reset_stats(&self) {
-        for partition in &self.inner.partitions {
-            lock(partition).reset_stats();
-        }
-    }
-
     /// Panics if the structure contradicts itself; for tests and fuzzing.
     pub fn validate(&self) {
         let used: usize = self.inner.partitions.iter().map(|partition| lock(partition).validate()).sum();
@@ -380,6 +371,7 @@ impl Cache {
         if partition.flight(key, id).is_none() && !mutation::on(Fault::OvertakenFill) {
             return false;
         }
+        partition.tell(key.borrow(), read, kind, false, context);
         self.install(&mut partition, hash, key, read, Entering { context, kind, marked: false });
         true
     }
@@ -387,6 +379,9 @@ impl Cache {
     /// Puts a value in, making room first; an entry that can't or may not have room is left out, and what was cached
     /// of it is dropped, since it is older.
     fn install(&self, partition: &mut Partition, hash: u64, key: &Key, read: &Read, entering: Entering<'_>) {
+        if entering.kind == AccessKind::Write {
+            partition.tell(key.borrow(), read, entering.kind, false, entering.context);
+        }
         let charged = charge(key, read, self.inner.policy);
         let slot = partition.slot(hash, key.borrow());
         let old = slot.map_or(0, |slot| partition.charged(slot));

@@ -1,6 +1,7 @@
 //! One partition: index, entries, fences and the policy's order, all under one lock.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use futures_channel::oneshot;
 use hashbrown::HashTable;
@@ -9,7 +10,7 @@ use super::entry::Entry;
 use super::fence::{Begin, Fence, Fill, Flight, Follow};
 use super::slab::{CHUNK, Slab};
 use super::slot::prefetch_record;
-use super::{Cache, CacheStats, Context, Look};
+use super::{Cache, CacheStats, Context, Look, Watcher};
 use crate::key::{Key, KeyRef};
 use crate::mutation::{self, Fault};
 use crate::policy::{Access, AccessKind, Hits, Order, Policy, Slot, Why};
@@ -30,11 +31,11 @@ pub struct Word {
 
 pub(super) struct Partition {
     index: HashTable<Slot>,
-    entries: Slab<Entry>,
+    pub(super) entries: Slab<Entry>,
     /// The order's tables are for so many slots.
     slots: usize,
-    order: Box<dyn Order>,
-    policy: &'static Policy,
+    pub(super) order: Box<dyn Order>,
+    pub(super) policy: &'static Policy,
     fences: HashMap<Key, Fence, foldhash::quality::RandomState>,
     /// How often each pinned slot is pinned.
     pins: HashMap<Slot, u32, foldhash::fast::RandomState>,
@@ -43,6 +44,8 @@ pub(super) struct Partition {
     /// What is charged for the policy's metadata beyond its entries.
     policy_bytes: usize,
     stats: CacheStats,
+    /// Who is told of accesses; nobody, as a rule.
+    pub(super) watchers: Vec<Arc<dyn Watcher>>,
 }
 
 impl Partition {
@@ -59,6 +62,7 @@ impl Partition {
             tick: 0,
             policy_bytes: 0,
             stats: CacheStats::default(),
+            watchers: Vec::new(),
         }
     }
 
@@ -161,6 +165,9 @@ impl Partition {
 
     fn touch_slot(&mut self, slot: Slot, hash: u64, context: &Context) {
         self.stats.hits += 1;
+        if !self.watchers.is_empty() {
+            self.tell_hit(slot, context);
+        }
         match self.policy.hits {
             Hits::Marks => {
                 if let Some(entry) = self.entries.get_mut(slot) {
@@ -346,18 +353,47 @@ impl Partition {
         self.end_overtaken(key);
         let Some(slot) = self.find(key.borrow()) else { return 0 };
         let older = self.entries.get(slot).is_some_and(|entry| entry.record.version() < version);
+        if older {
+            self.tell_gone(key.borrow(), None);
+        }
         if older { self.take(slot, Why::Invalidated) } else { 0 }
     }
 
-    pub(super) fn clear(&mut self, of: &impl Fn(u8) -> bool) -> usize {
+    pub(super) fn restamp(&mut self, key: &Key, shown: Version, stored: Version) {
+        self.end_overtaken(key);
+        let Some(entry) = self.find(key.borrow()).and_then(|slot| self.entries.get_mut(slot)) else { return };
+        let read = entry.record.read();
+        if read.version == shown {
+            self.next_sequence += 1;
+            entry.replace(key, &Read { version: stored, ..read }, self.next_sequence);
+        }
+    }
+
+    /// The cached keys, in the order of their names: what comes of them must not hang on the seed of a table.
+    pub(super) fn keys(&self) -> Vec<Key> {
+        let key = |entry: &Entry| KeyRef { space: entry.space(), name: entry.record.name() }.to_key();
+        let mut keys: Vec<Key> = self.entries.iter().map(|(_, entry)| key(entry)).collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    /// Ends the fills of the spaces for which `of` is true.
+    pub(super) fn end_fills(&mut self, of: &impl Fn(u8) -> bool) {
         let mut keys: Vec<Key> = self.fences.keys().filter(|key| of(key.space())).cloned().collect();
         // Followers wake in an order that the seed of a table has nothing to do with: one seed is one run.
         keys.sort_unstable();
         for key in keys {
             self.end_overtaken(&key);
         }
+    }
+
+    pub(super) fn clear(&mut self, of: &impl Fn(u8) -> bool) -> usize {
+        self.end_fills(of);
         let slots: Vec<Slot> =
             self.entries.iter().filter(|(_, entry)| of(entry.space())).map(|(slot, _)| slot).collect();
+        for entry in slots.iter().filter_map(|slot| self.entries.get(*slot)).filter(|_| !self.watchers.is_empty()) {
+            self.tell_gone(entry.record.key(entry.space()).borrow(), None);
+        }
         slots.into_iter().map(|slot| self.take(slot, Why::Invalidated)).sum()
     }
 
@@ -402,6 +438,11 @@ impl Partition {
         let slot = self.find(key)?;
         let entry = self.entries.get(slot)?;
         Some((entry.record.read(), entry.charged(self.policy), self.order.explain(slot)))
+    }
+
+    /// What the policy says of a key that is not cached.
+    pub(super) fn explain_absent(&self, key: KeyRef<'_>) -> Option<String> {
+        self.order.explain_absent(key.hash64())
     }
 
     pub(super) fn add_to(&self, stats: &mut CacheStats) {

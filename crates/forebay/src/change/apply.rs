@@ -22,6 +22,11 @@ pub fn apply(document: &mut Option<Value>, change: &Change) -> Result<(), ApplyE
                 value.expires_at_ms = None;
             }
         }
+        Change::RemoveExpired(by_ms) => {
+            if document.as_ref().is_some_and(|value| value.expired(*by_ms)) {
+                *document = None;
+            }
+        }
         Change::AddInteger { field, delta } => update(document, field.as_ref(), |old| add_integer(old, *delta))?,
         Change::AddFloat { field, delta } => update(document, field.as_ref(), |old| add_float(old, delta))?,
         Change::Append(bytes) => append(document, bytes)?,

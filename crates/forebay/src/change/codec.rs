@@ -29,6 +29,7 @@ const POP_RIGHT: u8 = 15;
 const REMOVE_EQUAL: u8 = 16;
 const ADD_MEMBER: u8 = 17;
 const REMOVE_MEMBER: u8 = 18;
+const REMOVE_EXPIRED: u8 = 19;
 
 /// Appends the encoding of `change` to `out`.
 pub fn encode_change(change: &Change, out: &mut Vec<u8>) {
@@ -46,6 +47,10 @@ pub fn encode_change(change: &Change, out: &mut Vec<u8>) {
             out.extend_from_slice(&at_ms.to_le_bytes());
         }
         Change::Persist => out.push(PERSIST),
+        Change::RemoveExpired(by_ms) => {
+            out.push(REMOVE_EXPIRED);
+            out.extend_from_slice(&by_ms.to_le_bytes());
+        }
         Change::AddInteger { field, delta } => {
             write_tag_and_field(ADD_INTEGER, ADD_INTEGER_FIELD, field.as_ref(), out);
             write_signed(*delta, out);
@@ -108,6 +113,7 @@ fn read_change(reader: &mut Reader<'_>) -> Result<Change, CodecError> {
         REMOVE_EQUAL => Change::RemoveEqual { count: read_signed(reader)?, element: reader.string()? },
         ADD_MEMBER => Change::AddMember(reader.string()?),
         REMOVE_MEMBER => Change::RemoveMember(reader.string()?),
+        REMOVE_EXPIRED => Change::RemoveExpired(reader.fixed()?),
         tag => return Err(CodecError::UnknownTag { what: "change", tag }),
     })
 }
@@ -166,6 +172,6 @@ mod tests {
     fn a_put_of_nothing_is_a_delete() {
         let nothing = Value { data: Data::Hash(Hash::default()), expires_at_ms: Some(1) };
         assert_eq!(decode_change(&encoded(&Change::Put(nothing))), Ok(Change::Delete));
-        assert_eq!(decode_change(&[1, 19]), Err(CodecError::UnknownTag { what: "change", tag: 19 }));
+        assert_eq!(decode_change(&[1, 99]), Err(CodecError::UnknownTag { what: "change", tag: 99 }));
     }
 }

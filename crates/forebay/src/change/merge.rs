@@ -78,6 +78,42 @@ pub fn compact_fields(changes: Vec<Change>) -> Vec<Change> {
     compacted
 }
 
+/// `new` behind `old`, both made to one document of which nobody knows when it expires. What is set before the moment of
+/// `new` and again behind it is left out before it, and two moments within one second become the later: a document may
+/// then count as expired for a change that came less than a second before it did. So a hash whose fields are set again
+/// and again takes no more room, and other documents one moment a second. Where all of `old` and `new` can be made, the
+/// result can, too, and is the same but for that second.
+pub fn join_unseen(mut old: Vec<Change>, mut new: Vec<Change>) -> Vec<Change> {
+    if let Some(Change::RemoveExpired(moment)) = new.first().cloned() {
+        let set = |change: &Change| matches!(change, Change::SetField(..));
+        let again: Vec<&Blob> = new[1..]
+            .iter()
+            .take_while(|change| field_of(change).is_some())
+            .filter(|change| set(change))
+            .filter_map(field_of)
+            .collect();
+        let passes = |change: &Change| field_of(change).is_some() || matches!(change, Change::RemoveExpired(_));
+        let begin = old.iter().rposition(|change| !passes(change)).map_or(0, |at| at + 1);
+        let mut at = 0;
+        old.retain(|change| {
+            at += 1;
+            at <= begin || field_of(change).is_none_or(|field| !again.contains(&field))
+        });
+        // Unless something between says when it expires.
+        let settles =
+            |change: &Change| matches!(change, Change::Put(_) | Change::Delete | Change::ExpireAt(_) | Change::Persist);
+        let mut back = old.iter_mut().rev().take_while(|change| !settles(change));
+        if let Some(Change::RemoveExpired(last)) = back.find(|change| matches!(change, Change::RemoveExpired(_)))
+            && *last / 1000 == moment / 1000
+        {
+            *last = moment.max(*last);
+            new.remove(0);
+        }
+    }
+    old.append(&mut new);
+    old
+}
+
 /// The field that is there, whatever was before, if the change can be made.
 fn field_of(change: &Change) -> Option<&Blob> {
     match change {
@@ -98,6 +134,8 @@ fn merged(previous: &Change, next: &Change) -> Option<Merged> {
     use Change::*;
     match (previous, next) {
         (ExpireAt(_) | Persist, Put(_) | Delete | ExpireAt(_) | Persist) => Some(Merged::Next),
+        (RemoveExpired(_), Put(_) | Delete) => Some(Merged::Next),
+        (RemoveExpired(first), RemoveExpired(second)) => Some(Merged::New(RemoveExpired(*first.max(second)))),
         (AddInteger { field: left, delta: a }, AddInteger { field: right, delta: b }) if left == right => {
             // Of one sign: the value moves one way, so it overflows on the way exactly if it does at the end.
             let one_way = (*a >= 0) == (*b >= 0) || *a == 0 || *b == 0;

@@ -51,6 +51,8 @@ pub struct Vertex {
 /// none, vertex `v` is `v + 1`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Graph {
+    /// The type's name, for people; empty where nobody gave one.
+    name: String,
     vertices: Vec<Vertex>,
     edges: Vec<(u16, u16)>,
     successors: Vec<Vec<u16>>,
@@ -82,6 +84,32 @@ pub enum GraphError {
 }
 
 impl Graph {
+    /// The same graph under the name of its type.
+    pub fn named(self, name: &str) -> Graph {
+        Graph { name: name.to_owned(), ..self }
+    }
+
+    /// The type's name, empty where nobody gave one.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The same graph with vertex v under the number `numbers[v]`, which no two have; numbers between that no vertex
+    /// has are vertices without a name that nothing asks for.
+    pub fn renumbered(&self, numbers: &[u16]) -> Result<Graph, GraphError> {
+        let count = numbers.iter().map(|&number| usize::from(number) + 1).max().unwrap_or(0);
+        if count > VERTICES_MAX {
+            return Err(GraphError::Vertices(count));
+        }
+        let mut vertices = vec![Vertex { name: String::new(), writes: false }; count];
+        for (vertex, &number) in self.vertices.iter().zip(numbers) {
+            vertices[usize::from(number)] = vertex.clone();
+        }
+        let number = |v: u16| numbers.get(usize::from(v)).copied().unwrap_or(u16::MAX);
+        let edges: Vec<(u16, u16)> = self.edges.iter().map(|&(from, to)| (number(from), number(to))).collect();
+        Ok(Graph::new(vertices, &edges)?.named(&self.name))
+    }
+
     /// A graph of these vertices. An edge (p, t) says that access p determines access t.
     pub fn new(vertices: Vec<Vertex>, edges: &[(u16, u16)]) -> Result<Graph, GraphError> {
         let count = vertices.len();
@@ -114,7 +142,7 @@ impl Graph {
         if let Some(stuck) = waits.iter().position(|&waits| waits > 0) {
             return Err(GraphError::Cycle(vertices[stuck].name.clone()));
         }
-        Ok(Graph { vertices, edges, successors, predecessors, order })
+        Ok(Graph { name: String::new(), vertices, edges, successors, predecessors, order })
     }
 
     /// A graph of `count` vertices that read, named by their numbers.

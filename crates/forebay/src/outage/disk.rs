@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,6 +16,9 @@ pub trait Folder: Send + Sync + 'static {
 
     /// Opens `name` for reading and writing; none if it is not there.
     fn open(&self, name: &str) -> io::Result<Option<Arc<dyn DiskFile>>>;
+
+    /// Which file `name` is now; none if it is not there.
+    fn identity(&self, name: &str) -> io::Result<Option<FileIdentity>>;
 
     /// Makes `name`, empty; what was there is gone.
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
@@ -33,8 +37,20 @@ pub trait Folder: Send + Sync + 'static {
     fn boot(&self) -> Option<u128>;
 }
 
+/// Which file of the system's it is, whatever its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileIdentity {
+    /// Differs between files that are there at the same time.
+    pub number: u128,
+    /// How many names it has; without one nobody will ever open it again.
+    pub names: u64,
+}
+
 /// A file that grows at its end.
 pub trait DiskFile: Send + Sync {
+    /// Which one it is.
+    fn identity(&self) -> io::Result<FileIdentity>;
+
     /// Its length in bytes.
     fn bytes(&self) -> io::Result<u64>;
 
@@ -58,6 +74,10 @@ pub struct RealFolder {
 }
 
 const LOCK_NAME: &str = "lock";
+
+fn identity_of(metadata: &fs::Metadata) -> FileIdentity {
+    FileIdentity { number: u128::from(metadata.dev()) << 64 | u128::from(metadata.ino()), names: metadata.nlink() }
+}
 
 impl RealFolder {
     /// The folder `path`, which is made if it is not there (its parent must be).
@@ -95,6 +115,14 @@ impl Folder for RealFolder {
         }
     }
 
+    fn identity(&self, name: &str) -> io::Result<Option<FileIdentity>> {
+        match fs::metadata(self.path.join(name)) {
+            Ok(metadata) => Ok(Some(identity_of(&metadata))),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let path = self.path.join(name);
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
@@ -123,6 +151,10 @@ impl Folder for RealFolder {
 }
 
 impl DiskFile for File {
+    fn identity(&self) -> io::Result<FileIdentity> {
+        Ok(identity_of(&self.metadata()?))
+    }
+
     fn bytes(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
     }

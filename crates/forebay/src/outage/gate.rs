@@ -14,6 +14,7 @@
 //! up.
 
 mod commits;
+mod memory;
 mod operator;
 #[cfg(feature = "testing")]
 mod print;
@@ -30,7 +31,7 @@ use super::journal::{AppendError, Found, Journal, OpenError};
 use super::lanes::LaneRule;
 use super::mode::{BreakerSettings, Mode};
 use super::pending::{Amount, BATCH_COMMITS_MAX, Buffer};
-use super::record::{Description, Loss};
+use super::record::{Description, Dropped, Loss};
 use super::recovery;
 use super::state::{Counts, State};
 use super::tickets::Tickets;
@@ -44,6 +45,8 @@ use crate::store::{Caps, Commit, CommitOutcome, GivenId, Outside, ReadError, Res
 use crate::tier::Tier;
 use crate::value::Value;
 use crate::version::{TxnId, Version};
+
+pub use operator::{DropError, GivenUp};
 
 /// Sequence numbers above the newest known one that are left out, since an earlier process may have given them out:
 /// more than any process commits.
@@ -140,6 +143,8 @@ pub struct GateState {
     pub why: String,
     /// Why nothing is carried over.
     pub suspended: Option<String>,
+    /// Why nothing more is buffered, whatever the room.
+    pub closed: Option<String>,
     /// What was acknowledged and may be lost with a part of the journal, oldest first.
     pub losses: Vec<Loss>,
     /// What was counted since the start.
@@ -160,6 +165,8 @@ pub(super) struct Inner {
     pub(super) journal: Arc<dyn Tier>,
     /// What it may have lost, oldest first.
     losses: Vec<Loss>,
+    /// Ids from clients of what had been given up before the start, with their tickets.
+    dropped: Vec<(GivenId, u64)>,
     pub(super) settings: GateSettings,
     mapping: String,
     /// The newest version that an earlier process is known to have given out.
@@ -184,7 +191,11 @@ impl Gate {
         store.keep_ids_from(buffer.oldest_id());
         let mut state = State::new(buffer, settings.breaker, store.incarnation());
         state.tickets = Tickets::new(found.losses.clone(), found.next_number);
+        found.dropped.iter().for_each(|dropped| state.tickets.dropped(dropped.number, &dropped.reason));
+        let ids = |dropped: Dropped| dropped.given.into_iter().map(move |given| (given, dropped.number));
+        let dropped = found.dropped.into_iter().flat_map(ids).collect();
         (state.opens_late, state.write_back) = (opens_late, settings.write_back_ms.is_some());
+        state.remembered = Some(found.remembered);
         if opens_late {
             state.writes.trip("it could not be reached at the start");
             state.reads.trip("it could not be reached at the start");
@@ -196,15 +207,20 @@ impl Gate {
             store,
             journal,
             losses: found.losses,
+            dropped,
             settings,
             mapping,
             newest,
             state,
             outside,
         });
-        inner.settle(&mut inner.state());
-        if !opens_late {
-            inner.describe();
+        {
+            let mut state = inner.state();
+            inner.suspend_if_earlier(&mut state, false);
+            inner.settle(&mut state);
+            if !opens_late {
+                inner.describe(&mut state);
+            }
         }
         recovery::start(&inner);
         Ok(Gate { inner })
@@ -236,12 +252,23 @@ impl Gate {
         let mut state = self.inner.state();
         let was = state.suspended.take().is_some();
         self.inner.settle(&mut state);
+        if was {
+            let inner = self.inner.clone();
+            self.inner.runtime.spawn(async move { inner.remember().await });
+        }
         was
     }
 
     /// Looks at what is buffered.
     pub fn with_buffer<T>(&self, look: impl FnOnce(&Buffer) -> T) -> T {
         look(&self.inner.state().buffer)
+    }
+
+    /// The ids that clients gave to what is buffered or had been given up before the start, each with its ticket.
+    pub fn given_ids(&self) -> Vec<(GivenId, u64)> {
+        let pending =
+            |buffer: &Buffer| buffer.given().map(|(given, number)| (given.clone(), number)).collect::<Vec<_>>();
+        [self.inner.dropped.clone(), self.with_buffer(pending)].concat()
     }
 
     /// Panics if it contradicts itself; for tests.
@@ -251,7 +278,9 @@ impl Gate {
 
     /// Makes what is journaled safe, and ends it.
     pub async fn close(&self) -> Result<(), AppendError> {
-        self.inner.journal.close().await
+        self.inner.remember().await;
+        let closed = self.inner.journal.close().await;
+        self.inner.unless_empty(closed)
     }
 }
 
@@ -289,16 +318,9 @@ impl Inner {
         }
     }
 
-    /// Notes in the journal what its changes mean, and in which incarnation the store is.
-    pub(super) fn describe(&self) {
-        let (journal, incarnation) = (self.journal.clone(), self.store.incarnation());
-        let description =
-            Description { mapping: self.mapping.clone(), catalogue: format!("incarnation {incarnation}") };
-        self.runtime.spawn(async move {
-            if let Err(error) = journal.describe(description).await {
-                tracing::error!(%error, "the journal could not be described");
-            }
-        });
+    /// What the tier answers when it is to be made safe: of nothing nothing can be lost.
+    fn unless_empty(&self, answer: Result<(), AppendError>) -> Result<(), AppendError> {
+        if self.state().buffer.is_empty() { Ok(()) } else { answer }
     }
 
     fn look(&self) -> GateState {
@@ -331,6 +353,7 @@ impl Inner {
             oldest_ms: state.buffer.oldest_ms(),
             why: state.writes.why().to_owned(),
             suspended: state.suspended.clone(),
+            closed: self.journal.closed().map(|why| why.to_string()),
             losses: self.losses.clone(),
             counts: state.counts,
             outage,
@@ -378,6 +401,10 @@ impl Store for Gate {
 
     fn outcome(&self, id: TxnId) -> BoxFuture<'_, Result<Resolved, Unavailable>> {
         self.inner.store.outcome(id)
+    }
+
+    fn outcomes<'a>(&'a self, ids: &'a [TxnId]) -> BoxFuture<'a, Result<Vec<Resolved>, Unavailable>> {
+        self.inner.store.outcomes(ids)
     }
 
     fn given(&self) -> BoxFuture<'_, Result<Vec<(GivenId, Version)>, Unavailable>> {
@@ -467,7 +494,8 @@ impl Store for Gate {
 
     fn flush(&self) -> BoxFuture<'_, Result<(), Unavailable>> {
         Box::pin(async {
-            self.inner.journal.flush().await.map_err(|error| Unavailable(error.to_string()))?;
+            let flushed = self.inner.journal.flush().await;
+            self.inner.unless_empty(flushed).map_err(|error| Unavailable(error.to_string()))?;
             match self.inner.check_up("the store can't be flushed") {
                 // What it has not got is in the journal.
                 Err(_) => Ok(()),

@@ -5,6 +5,7 @@
 //! * `frame`: how they stand in the file; how a torn tail is told from damage.
 //! * `index`: which of them still mean something.
 //! * `scan`: reading it. `log`: the file itself. `tier`: its face to the gate.
+//! * `remembered`: by what the store is recognised, in a file of its own.
 //!
 //! **Groups.** [`Journal::append`] takes a record's place in the order at once. One task at a time takes what waits,
 //! writes it with one write and, as durability says, one sync, and answers.
@@ -23,6 +24,9 @@
 //! What can't be known: whether the last group of records under `always` was acknowledged, if the disk lied about its
 //! sync, or if it was damaged before another one followed; then it looks like a tail that was never written.
 //!
+//! **Somebody removes or moves it.** Before each group, and every second, it is asked whether the file still has its
+//! name. If not, it is closed: what is written to it no start would find.
+//!
 //! **Rewriting.** When records that mean nothing any more are more than half of the file, what is pending is written
 //! to a new one, synced, and renamed over the old.
 
@@ -31,6 +35,7 @@ mod error;
 mod frame;
 mod index;
 mod log;
+mod remembered;
 mod scan;
 mod tier;
 
@@ -46,10 +51,10 @@ pub use crate::tier::{AppendError, RECORD_BYTES_MAX};
 use self::index::Live;
 use self::log::{Log, Opened, Work};
 use super::disk::{DiskFile, Folder};
-use super::record::{Description, Epoch, Loss, Pending, Record};
+use super::record::{Description, Dropped, Epoch, Loss, Pending, Record};
 use crate::runtime::Runtime;
 use crate::store::embedded::Durability;
-use crate::tier::{Appending, Tier};
+use crate::tier::{Appending, Remembered, Tier};
 
 /// Transactions pending at most.
 pub const PENDING_MAX: usize = 1 << 22;
@@ -84,12 +89,16 @@ pub struct Found {
     /// What the pending transactions were written under. Not the options' if that differs and something is pending:
     /// whoever opens decides, and calls [`Journal::describe`].
     pub description: Description,
+    /// By what the store is to be recognised.
+    pub remembered: Remembered,
     /// The number that the next buffered transaction gets, at least.
     pub next_number: u64,
     /// Transactions pending.
     pub pending_count: u64,
     /// The pending ones, in order of their numbers, read from the file as they are asked for.
     pub pending: PendingRecords,
+    /// The last that operators gave up, oldest first.
+    pub dropped: Vec<Dropped>,
     /// The file ended in something that was not written to its end, or not all of it reached the disk. It was cut off.
     pub torn: Option<Torn>,
     /// A loss of acknowledged transactions that this opening found; it is the last of `losses`.
@@ -150,7 +159,7 @@ pub struct JournalStat {
     /// Appended and not known to be on disk.
     pub unsynced_bytes: u64,
     /// Why it is closed, if it is.
-    pub closed: Option<String>,
+    pub closed: Option<AppendError>,
 }
 
 /// The journal; cheap to clone.
@@ -192,15 +201,17 @@ impl Journal {
         folder: Arc<dyn Folder>,
         options: JournalOptions,
     ) -> Result<(Journal, Found), OpenError> {
-        let Opened { log, created, torn, lost, floor } = Log::open(&runtime, folder, &options)?;
+        let Opened { log, created, torn, lost, floor, remembered } = Log::open(&runtime, folder, &options)?;
         let header = log.header();
         let found = Found {
             epoch: header.epoch,
             created,
             description: header.description.clone(),
+            remembered,
             next_number: floor.saturating_add(1),
             pending_count: log.index().count() as u64,
             pending: log.pending(),
+            dropped: log.dropped()?,
             torn,
             lost,
             losses: header.losses.clone(),
@@ -350,7 +361,7 @@ impl Shared {
 impl Front {
     fn admits(&self, bytes: usize, room: u64, bytes_max: u64) -> Result<(), AppendError> {
         if let Some(why) = &self.stat.closed {
-            return Err(AppendError::Closed { why: why.clone() });
+            return Err(why.clone());
         }
         let full = |what, limit| Err(AppendError::Full { what, limit });
         if self.waiting_bytes + bytes > WAITING_BYTES_MAX {

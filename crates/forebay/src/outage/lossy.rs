@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::disk::{DiskFile, Folder};
+use super::disk::{DiskFile, FileIdentity, Folder};
 use crate::store::survivors::Unsynced;
 
 #[derive(Clone, Debug)]
@@ -89,6 +89,11 @@ impl State {
         self.namings.push(naming);
     }
 
+    fn identity(&self, inode: usize) -> FileIdentity {
+        let names = self.names.values().filter(|named| **named == inode).count();
+        FileIdentity { number: inode as u128, names: names as u64 }
+    }
+
     /// Of a write of `bytes` to `inode` at `offset`, how many find room.
     fn room(&self, inode: usize, offset: u64, bytes: usize) -> usize {
         let Some(max) = self.bytes_max else { return bytes };
@@ -128,6 +133,16 @@ impl Lossy {
         state.inodes.push(Inode { synced: bytes.clone(), seen: bytes, pending: Vec::new() });
         state.names.insert(name.to_owned(), inode);
         state.synced_names = state.names.clone();
+    }
+
+    /// Another process removes `name`.
+    pub fn remove(&self, name: &str) {
+        self.state().name(Naming::Removed(name.to_owned()));
+    }
+
+    /// Another process gives `from` the name `to`.
+    pub fn rename(&self, from: &str, to: &str) {
+        self.state().name(Naming::Renamed(from.to_owned(), to.to_owned()));
     }
 
     /// Writes, changes of length and of names that a crash may forget now.
@@ -219,6 +234,11 @@ impl Folder for Handle {
         Ok(state.names.get(name).map(opened).map(|opened| Arc::new(opened) as Arc<dyn DiskFile>))
     }
 
+    fn identity(&self, name: &str) -> io::Result<Option<FileIdentity>> {
+        let state = self.disk.alive(self.life)?;
+        Ok(state.names.get(name).map(|inode| state.identity(*inode)))
+    }
+
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let mut state = self.disk.alive(self.life)?;
         state.count_down()?;
@@ -258,6 +278,10 @@ impl Folder for Handle {
 }
 
 impl DiskFile for Opened {
+    fn identity(&self) -> io::Result<FileIdentity> {
+        Ok(self.disk.alive(self.life)?.identity(self.inode))
+    }
+
     fn bytes(&self) -> io::Result<u64> {
         Ok(self.disk.alive(self.life)?.inodes[self.inode].seen.len() as u64)
     }

@@ -24,12 +24,13 @@ mod recovery;
 mod state;
 mod tickets;
 
-pub use disk::{DiskFile, Folder, RealFolder};
-pub use gate::{Gate, GateOptions, GateSettings, GateState, OnConflict, incarnation_of};
+pub use crate::tier::Remembered;
+pub use disk::{DiskFile, FileIdentity, Folder, RealFolder};
+pub use gate::{DropError, Gate, GateOptions, GateSettings, GateState, GivenUp, OnConflict, incarnation_of};
 pub use journal::{AppendError, Found, Journal, JournalOptions, OpenError};
 pub use lanes::LaneRule;
 pub use mode::{BreakerSettings, Mode};
 pub use news::ModeChanges;
-pub use record::{Buffered, Description, Epoch, Loss, Pending, Record, Standing, Written};
+pub use record::{Buffered, Description, Dropped, Epoch, Loss, Pending, Record, Standing, Written};
 pub use state::Counts;
 pub use tickets::TicketState;

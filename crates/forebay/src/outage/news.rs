@@ -42,8 +42,7 @@ impl Gate {
 
     /// What `ticket` stands for.
     pub fn ticket(&self, ticket: u64) -> TicketState {
-        let state = self.inner.state();
-        state.tickets.state(ticket, &state.buffer)
+        self.inner.state().ticket(ticket)
     }
 
     /// What `ticket` stands for, once it is not pending any more, or after `time`.
@@ -52,7 +51,7 @@ impl Gate {
         loop {
             let changed = {
                 let mut state = self.inner.state();
-                match state.tickets.state(ticket, &state.buffer) {
+                match state.ticket(ticket) {
                     TicketState::Pending if !time.is_zero() => state.tickets.next_change(ticket),
                     told => return told,
                 }

@@ -20,17 +20,20 @@ mod look;
 #[cfg(feature = "testing")]
 mod print;
 mod restamped;
+mod tied;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use hashbrown::HashMap;
 
 use charge::{entry_bytes, row_bytes};
+pub use drain::Applied;
 use restamped::Restamped;
+use tied::Tied;
 
 use super::lanes::{Lane, Ties};
 use super::record::{Buffered, Record};
-use crate::change::{Change, compact, compact_fields};
+use crate::change::{Change, apply_all, compact, compact_fields, join_unseen};
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::read::Read;
@@ -65,6 +68,7 @@ pub struct Buffer {
     next_number: u64,
     entries: BTreeMap<u64, Entry>,
     rows: HashMap<Key, Row, foldhash::quality::RandomState>,
+    tied: Tied,
     lanes: HashMap<Lane, LaneState, foldhash::quality::RandomState>,
     bytes: usize,
     quarantined: usize,
@@ -176,6 +180,7 @@ impl Buffer {
             next_number: next_number.max(1),
             entries: BTreeMap::new(),
             rows: HashMap::default(),
+            tied: Tied::default(),
             lanes: HashMap::default(),
             bytes: 0,
             quarantined: 0,
@@ -208,11 +213,11 @@ impl Buffer {
         }
         let replaces = if merge && !sent { self.mergeable(&buffered, &ties) } else { None };
         if let Some(old) = replaces.and_then(|old| self.entries.get(&old)) {
-            let changes = old.buffered.writes.iter().flat_map(|write| write.changes.iter().cloned());
+            let changes = old.buffered.writes.iter().flat_map(|write| write.changes.iter().cloned()).collect();
             let written = &mut buffered.writes[0];
             if !stands_alone(&written.changes) {
                 // Each was made to the document as it was shown, far from its limit.
-                let all: Vec<Change> = changes.chain(std::mem::take(&mut written.changes)).collect();
+                let all = join_unseen(changes, std::mem::take(&mut written.changes));
                 written.changes = if all.len() <= FIELDS_MAX { compact_fields(all) } else { compact(all) };
             }
             buffered.given.extend(old.buffered.given.iter().cloned());
@@ -264,6 +269,7 @@ impl Buffer {
         }
         self.bytes += entry.bytes;
         self.ids.insert(entry.buffered.id);
+        self.tied.add(number, &entry.ties);
         self.entries.insert(number, entry);
     }
 
@@ -306,8 +312,12 @@ impl Buffer {
             if let Some(row) = self.rows.get_mut(&write.key) {
                 self.bytes -= row.bytes;
                 row.given_up &= !stands_alone(&write.changes);
-                let known = !write.unseen && !row.given_up;
-                row.latest = known.then(|| write.after.clone().map(Value::compact));
+                row.latest = match (row.given_up, write.unseen) {
+                    (true, _) => None,
+                    (false, false) => Some(write.after.clone().map(Value::compact)),
+                    // It has become known since its transaction looked.
+                    (false, true) => row.latest.take().and_then(|value| changed(value, &write.changes)),
+                };
                 row.version = version;
                 row.recharge(&write.key);
                 self.bytes += row.bytes;
@@ -320,33 +330,6 @@ impl Buffer {
             self.sort_out();
         }
         replaces
-    }
-
-    /// Waiting, or behind one that is quarantined.
-    fn settle_stage(&mut self, number: u64) {
-        let Some(entry) = self.entries.get(&number) else { return };
-        let stuck = |other: &&u64| {
-            let stage = self.entries.get(other).map(|entry| &entry.stage);
-            **other < number && matches!(stage, Some(Stage::Quarantined(_) | Stage::Behind(_)))
-        };
-        let keys = entry.buffered.writes.iter().map(|write| &write.key).chain(&entry.ties.follows);
-        let rows = keys.filter(|_| self.quarantined > 0).filter_map(|key| self.rows.get(key));
-        let behind = rows.flat_map(|row| &row.queue).filter(stuck).min().copied();
-        let lanes = entry.ties.lanes.clone();
-        if let Some(entry) = self.entries.get_mut(&number) {
-            self.behind -= usize::from(matches!(entry.stage, Stage::Behind(_)));
-            self.behind += usize::from(behind.is_some());
-            entry.stage = behind.map_or(Stage::Waiting, Stage::Behind);
-        }
-        for lane in lanes {
-            let waiting = &mut self.lanes.entry(lane).or_default().waiting;
-            match behind.is_some() {
-                true => drop(waiting.remove(&number)),
-                false if mutation::on(Fault::LaneForgotten) => {}
-                false => drop(waiting.insert(number)),
-            }
-        }
-        self.forget_idle_lanes(number);
     }
 
     /// Transaction `number` did not reach the journal: it was never there.
@@ -367,6 +350,7 @@ impl Buffer {
         let Some(entry) = self.entries.remove(&number) else { return Vec::new() };
         self.bytes -= entry.bytes;
         self.ids.remove(&entry.buffered.id);
+        self.tied.remove(number, &entry.ties);
         match entry.stage {
             Stage::Quarantined(_) => self.quarantined -= 1,
             Stage::Behind(_) => self.behind -= 1,
@@ -399,6 +383,14 @@ impl Buffer {
             }
             row.recharge(&write.key);
             self.bytes += row.bytes;
+        }
+        for key in taken_along(&entry).filter(|_| stored.is_some()) {
+            if let Some(row) = self.rows.get_mut(key) {
+                self.bytes -= row.bytes;
+                row.stored = None;
+                row.recharge(key);
+                self.bytes += row.bytes;
+            }
         }
         emptied
     }
@@ -463,6 +455,21 @@ impl Row {
     fn recharge(&mut self, key: &Key) {
         self.bytes = self.charge(key);
     }
+}
+
+/// `value` with `changes`; none if they do not fit.
+fn changed(mut value: Option<Value>, changes: &[Change]) -> Option<Option<Value>> {
+    apply_all(&mut value, changes).ok().map(|()| value)
+}
+
+/// Documents that go with one which `entry` deletes, and that it does not write itself.
+fn taken_along(entry: &Entry) -> impl Iterator<Item = &Key> {
+    entry.ties.takes_along.iter().filter(|key| !writes(entry, key))
+}
+
+/// Whether `entry` writes the document of `key`.
+fn writes(entry: &Entry, key: &Key) -> bool {
+    entry.buffered.writes.iter().any(|write| write.key == *key)
 }
 
 /// Whether the document behind `changes` does not depend on the one before.

@@ -70,12 +70,7 @@ pub enum Record {
         number: u64,
     },
     /// The operator gave it up; it will never be applied.
-    Dropped {
-        /// Which.
-        number: u64,
-        /// The operator's words.
-        reason: String,
-    },
+    Dropped(Dropped),
     /// One stands for several from now on, all of them pending. Its number is one of theirs, or above all before.
     Merged {
         /// What is to be applied instead. Its id is new.
@@ -93,6 +88,17 @@ pub enum Record {
         /// What is known of it.
         read: Read,
     },
+}
+
+/// A transaction that an operator gave up: remembered for those who ask.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    /// Which.
+    pub number: u64,
+    /// The operator's words.
+    pub reason: String,
+    /// Ids that clients gave it.
+    pub given: Vec<GivenId>,
 }
 
 /// What a pending transaction waits for.

@@ -4,6 +4,7 @@
 //! batch is one group for the store. What it refuses is set aside, alone: everything before it in its lanes is applied
 //! by then, and what is behind goes on. What it does not answer is sent again, under the same ids, in smaller batches.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use futures_util::future::select;
 use super::gate::{Inner, OnConflict};
 use super::journal::AppendError;
 use super::mode::Mode;
-use super::pending::{BATCH_COMMITS_MAX, Batch, Work};
+use super::pending::{Applied, BATCH_COMMITS_MAX, Batch, Work};
 use super::record::Record;
 use super::state::{State, due_in};
 use crate::error::Unavailable;
@@ -151,19 +152,12 @@ impl Inner {
             return;
         }
         state.incarnation = incarnation;
-        self.describe();
-        if std::mem::take(&mut state.opens_late) {
-            return state.buffer.tie_anew(|buffered| buffered.ties(self.settings.lanes, &*self.store));
+        let first = std::mem::take(&mut state.opens_late);
+        if first {
+            state.buffer.tie_anew(|buffered| buffered.ties(self.settings.lanes, &*self.store));
         }
-        if state.buffer.amount().transactions == 0 {
-            return;
-        }
-        if !mutation::on(Fault::RestoredStoreDrained) {
-            let why = "the store was found in an earlier state, perhaps restored from a backup: compare it with CACHE \
-                       PENDING, then CACHE DRAIN RESUME carries over what is buffered";
-            tracing::error!(why);
-            state.suspended = Some(why.to_owned());
-        }
+        self.suspend_if_earlier(state, !first);
+        self.describe(state);
     }
 
     /// Asks the store whether it is there.
@@ -247,8 +241,15 @@ impl Inner {
             numbers.sort_unstable();
             self.note(&Record::Applied(numbers))
         };
-        noted.await?;
-        self.journal.flush().await
+        let noted = match noted.await {
+            Ok(()) => self.journal.flush().await,
+            Err(error) => Err(error),
+        };
+        match noted {
+            // No start will bring these transactions back, and what is in memory is all there is of the others.
+            Err(AppendError::Removed { .. }) => Ok(()),
+            noted => noted,
+        }
     }
 
     /// Takes out of the buffer what the store has of a batch, and looks at what `stopped` it.
@@ -259,9 +260,12 @@ impl Inner {
             state.tickets.applied(*number, commit.version);
         }
         state.counts.applied += changed.len() as u64;
-        let emptied = state.buffer.applied(&batch, &changed);
+        let Applied { emptied, restamped } = state.buffer.applied(&batch, &changed);
         if !self.store.caps().owned {
-            state.invalidate(emptied.into_iter().chain(changed.into_iter().flatten().map(|(key, _)| key)));
+            let same: HashSet<Key> = restamped.iter().map(|(key, ..)| key.clone()).collect();
+            let others = emptied.into_iter().chain(changed.into_iter().flatten().map(|(key, _)| key));
+            state.invalidate(others.filter(|key| !same.contains(key)));
+            state.restamped(restamped);
         }
         let may_have = matches!(stopped, Some((_, CommitOutcome::Unknown(_))));
         state.buffer.finish(batch, may_have);

@@ -9,9 +9,11 @@ use futures_channel::oneshot;
 use super::mode::{Breaker, BreakerSettings, Mode};
 use super::pace::Pace;
 use super::pending::{Amount, BATCH_COMMITS_MAX, Buffer};
-use super::tickets::Tickets;
+use super::tickets::{TicketState, Tickets};
 use crate::key::Key;
 use crate::store::Outside;
+use crate::tier::Remembered;
+use crate::version::Version;
 
 /// Documents whose invalidation is remembered one by one; beyond, all go.
 const INVALID_KEYS_MAX: usize = 65_536;
@@ -59,6 +61,8 @@ pub(super) struct State {
     pub(super) failed_until: Option<Duration>,
     /// Why nothing is carried over until an operator says so.
     pub(super) suspended: Option<String>,
+    /// What the journal was told of the store last; none if it could not be.
+    pub(super) remembered: Option<Remembered>,
     /// Quarantined transactions about which an operator has decided, until the journal has it.
     pub(super) decided: BTreeSet<u64>,
     /// Batches on their way to the store.
@@ -78,6 +82,10 @@ pub(super) struct State {
     /// All that is cached was given up for being older than allowed.
     pub(super) stale_dropped: bool,
     invalid: Option<Outside>,
+    /// Documents that are in the store as they were shown: key, version shown, version there.
+    restamped: Vec<(Key, Version, Version)>,
+    /// The outages after which what is cached was said to be doubtful.
+    doubted: u64,
     waiting: Vec<oneshot::Sender<()>>,
     /// Those who wait for another mode.
     modes: Vec<oneshot::Sender<()>>,
@@ -107,6 +115,7 @@ impl State {
             counts: Counts::default(),
             failed_until: None,
             suspended: None,
+            remembered: None,
             decided: BTreeSet::new(),
             carried: 0,
             batch_max: BATCH_COMMITS_MAX,
@@ -117,10 +126,17 @@ impl State {
             write_back: false,
             stale_dropped: false,
             invalid: None,
+            restamped: Vec::new(),
+            doubted: 0,
             waiting: Vec::new(),
             modes: Vec::new(),
             calls: Vec::new(),
         }
+    }
+
+    /// What `ticket` stands for. About what an operator has decided nothing is known until that is done.
+    pub(super) fn ticket(&self, ticket: u64) -> TicketState {
+        self.tickets.state(ticket, &self.buffer, &self.decided)
     }
 
     /// Whether an operator wants the store to count as away.
@@ -195,9 +211,9 @@ impl State {
     /// What is cached of `keys` may be out of date.
     pub(super) fn invalidate(&mut self, keys: impl IntoIterator<Item = Key>) {
         let mut all = match self.invalid.take() {
-            Some(Outside::Everything) => return self.invalid = Some(Outside::Everything),
             Some(Outside::Keys(all)) => all,
             None => Vec::new(),
+            Some(all) => return self.invalid = Some(all),
         };
         all.extend(keys);
         self.invalid = match all.len() {
@@ -212,8 +228,28 @@ impl State {
         self.invalid = Some(Outside::Everything);
     }
 
-    /// What may be out of date since this was asked last.
-    pub(super) fn take_invalid(&mut self) -> Option<Outside> {
+    /// These documents are in the store as they were shown, under another version.
+    pub(super) fn restamped(&mut self, documents: Vec<(Key, Version, Version)>) {
+        if self.restamped.len() + documents.len() <= INVALID_KEYS_MAX {
+            return self.restamped.extend(documents);
+        }
+        self.invalidate(documents.into_iter().map(|(key, ..)| key));
+    }
+
+    /// What may be out of date since this was asked last, or is in the store under another version.
+    pub(super) fn take_news(&mut self) -> Option<Outside> {
+        if self.invalid.is_none() && !self.restamped.is_empty() {
+            return Some(Outside::Restamped(std::mem::take(&mut self.restamped)));
+        }
         self.invalid.take()
+    }
+
+    /// What it comes to that the store can be watched again: in an outage that is expected, and behind it once.
+    pub(super) fn doubt(&mut self, now: Duration) -> Outside {
+        let known = std::mem::replace(&mut self.doubted, self.counts.outages) != self.counts.outages;
+        match known || self.failing(now) {
+            true => Outside::Doubtful,
+            false => Outside::Everything,
+        }
     }
 }

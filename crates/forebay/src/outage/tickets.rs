@@ -1,6 +1,6 @@
 //! What became of buffered transactions, for those who hold a ticket.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures_channel::oneshot;
 
@@ -99,11 +99,12 @@ impl Tickets {
         receiver
     }
 
-    /// What became of `number`.
-    pub(super) fn state(&self, number: u64, buffer: &Buffer) -> TicketState {
+    /// What became of `number`. One about which an operator has `decided` is not what it was before that.
+    pub(super) fn state(&self, number: u64, buffer: &Buffer, decided: &BTreeSet<u64>) -> TicketState {
         let number = self.resolve(number);
         match (buffer.standing(number), self.ended.get(&number)) {
             (Some(Standing::Waiting | Standing::Behind(_)), _) => TicketState::Pending,
+            (Some(Standing::Quarantined(_)), _) if decided.contains(&number) => TicketState::Pending,
             (Some(Standing::Quarantined(why)), _) => TicketState::Quarantined(why),
             (None, Some(End::Applied(version))) => TicketState::Applied(*version),
             (None, Some(End::Dropped(reason))) => TicketState::Dropped(reason.clone()),

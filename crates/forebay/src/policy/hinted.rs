@@ -101,7 +101,7 @@ proptest! {
     /// Those that have no model of their whole keep their structure, their capacity and their word.
     #[test]
     fn any_sequence_with_hints(events in events(400), capacity in 1u64..16) {
-        let names = ["clic-tree:window=30,sample=64", "clic-g:window=30,sample=64", "clic-g:window=20,past=1,samples=3",
+        let names = ["clic-tree:window=30,sample=64", "clic-g:window=30,sample=64", "clic-g:window=20,past=1,leaves=3",
             "clic-top-k:k=2,window=20,decay=0.5"];
         for name in names {
             let choice = choose(name).expect("in the table");

@@ -99,6 +99,11 @@ impl Lists {
         some(self.ends[list as usize].oldest)
     }
 
+    /// The slot that was put into the list last.
+    pub fn newest(&self, list: u32) -> Option<Slot> {
+        some(self.ends[list as usize].newest)
+    }
+
     /// The neighbour of `slot` that was put into its list after it.
     pub fn newer(&self, slot: Slot) -> Option<Slot> {
         some(self.nodes[slot as usize].newer)
@@ -171,6 +176,11 @@ impl Lists {
     pub fn set_note(&mut self, slot: Slot, note: u8) {
         let node = &mut self.nodes[slot as usize];
         node.list_and_note = node.list() | u32::from(note) << NOTE_SHIFT;
+    }
+
+    /// The weight of a slot that is in.
+    pub fn weight_of(&self, slot: Slot) -> u32 {
+        self.nodes[slot as usize].weight
     }
 
     /// Gives a slot that is in another weight.

@@ -30,6 +30,7 @@ mod lirs;
 mod list;
 mod lru;
 mod lru_k;
+mod meter;
 #[cfg(test)]
 mod models;
 mod mq;
@@ -47,10 +48,13 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::graph::Graph;
 use crate::hint::{HintMeaning, HintSet};
 
 pub use choice::{Choice, choose, markdown_table};
+pub use meter::{METERED_LEVELS_MAX, METERED_OPEN_MAX, Meter, Metered};
+
+// What a transaction type looks like, as a policy is told.
+pub use crate::graph::Graph;
 
 /// All policies, the table from which help texts, documents and checks of names are made.
 pub const POLICIES: &[&Policy] = &[
@@ -310,6 +314,13 @@ pub trait Order: Send {
     /// One line on why `slot` stands where it stands, for `CACHE EXPLAIN`.
     fn explain(&self, slot: Slot) -> String;
 
+    /// The same for a key that is not in, by its hash: what is remembered of it, and what would let it in. `None`:
+    /// nothing is remembered.
+    fn explain_absent(&self, hash: u64) -> Option<String> {
+        let _ = hash;
+        None
+    }
+
     /// Panics if the structure contradicts itself; for tests and fuzzing.
     fn validate(&self);
 }
@@ -340,6 +351,17 @@ pub trait Learned: Send + Sync + Any {
     /// Says what a hint set stands for, before the first access that has it. A set never changes its meaning.
     fn define_hints(&self, set: HintSet, meaning: &HintMeaning) {
         let _ = (set, meaning);
+    }
+
+    /// Whether transactions matter to it: accesses then carry their transaction's number, and [`Order::ended`] is
+    /// called. Else nobody pays for either.
+    fn follows_transactions(&self) -> bool {
+        false
+    }
+
+    /// Hashes of the keys that an open transaction has asked for: the orders that hold them are told of its end.
+    fn asked_by(&self, txn: u64, tell: &mut dyn FnMut(u64)) {
+        let _ = (txn, tell);
     }
 
     /// Forgets all that accesses taught. What was declared, as the meaning of hint sets, stays.

@@ -148,15 +148,15 @@ impl Record {
     }
 
     /// Heap bytes of the record that [`Record::new`] makes of these, as allocated.
-    pub(crate) fn heap_bytes(key: &Key, read: &Read) -> usize {
+    pub(crate) fn heap_bytes(name_bytes: usize, read: &Read) -> usize {
         match packable(read) {
             Some((bytes, expires_at_ms)) => {
                 let expiry = if expires_at_ms.is_some() { EXPIRY_BYTES } else { 0 };
-                blob_bytes(HEADER_BYTES + expiry + key.name().len() + bytes.len())
+                blob_bytes(HEADER_BYTES + expiry + name_bytes + bytes.len())
             }
             None => {
                 let value = read.value.as_ref().map_or(0, Value::size);
-                allocated_bytes(size_of::<Apart>()) + key.heap_bytes() + value
+                allocated_bytes(size_of::<Apart>()) + blob_bytes(name_bytes) + value
             }
         }
     }
@@ -173,7 +173,7 @@ impl Record {
     pub(crate) fn charged_bytes(&self) -> usize {
         match self {
             Record::Packed(packed) => blob_bytes(packed.len()),
-            Record::Apart(apart) => Record::heap_bytes(&apart.key, &apart.read),
+            Record::Apart(apart) => Record::heap_bytes(apart.key.name().len(), &apart.read),
         }
     }
 
@@ -308,7 +308,7 @@ mod tests {
             prop_assert_eq!((record.read(), record.version()), (read.clone(), read.version));
             prop_assert_eq!((record.key(space), record.name()), (key.clone(), &name[..]));
             prop_assert!(record.is_named(key.borrow()));
-            prop_assert_eq!(Record::heap_bytes(&key, &read), record.charged_bytes());
+            prop_assert_eq!(Record::heap_bytes(key.name().len(), &read), record.charged_bytes());
             // What was handed out goes in again as well: as the record that it was, or under another version as one of
             // its own.
             let again = Record::new(&record.key(space), &record.read());

@@ -64,6 +64,14 @@ macro_rules! figures_of_inner {
             self.inner.keep_ids_from(oldest);
         }
 
+        fn acknowledged(&self) -> Vec<$crate::version::TxnId> {
+            self.inner.acknowledged()
+        }
+
+        fn went_back(&self) -> bool {
+            self.inner.went_back()
+        }
+
         fn outside(&self) -> futures_util::future::BoxFuture<'_, Option<$crate::store::Outside>> {
             self.inner.outside()
         }

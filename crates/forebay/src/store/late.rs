@@ -108,6 +108,10 @@ impl Store for Late {
         Box::pin(async move { self.inner()?.outcome(id).await })
     }
 
+    fn outcomes<'a>(&'a self, ids: &'a [TxnId]) -> BoxFuture<'a, Result<Vec<Resolved>, Unavailable>> {
+        Box::pin(async move { self.inner()?.outcomes(ids).await })
+    }
+
     fn given(&self) -> BoxFuture<'_, Result<Vec<(GivenId, Version)>, Unavailable>> {
         Box::pin(async move { self.inner()?.given().await })
     }
@@ -174,6 +178,14 @@ impl Store for Late {
         if let Some(store) = self.opened.get() {
             store.keep_ids_from(oldest);
         }
+    }
+
+    fn acknowledged(&self) -> Vec<TxnId> {
+        self.opened.get().map_or_else(Vec::new, |store| store.acknowledged())
+    }
+
+    fn went_back(&self) -> bool {
+        self.opened.get().is_some_and(|store| store.went_back())
     }
 
     fn figures(&self) -> Option<StoreFigures> {

@@ -162,11 +162,11 @@ pub enum ReadError {
         why: String,
     },
     /// The store has no place for such a key.
-    #[error("{key}: {why}")]
+    #[error("{why}")]
     Refused {
         /// Which key.
         key: Key,
-        /// Why it names nothing.
+        /// Why it names nothing, for people.
         why: String,
     },
 }
@@ -176,8 +176,18 @@ pub enum ReadError {
 pub enum Outside {
     /// These documents.
     Keys(Vec<Key>),
-    /// Nobody knows which: the store could not be watched for a while, or a whole table went.
+    /// Nobody knows which: the store could not be watched for a while, or a whole table went. From now on nothing is
+    /// missed.
     Everything,
+    /// The store can't be watched any more: nobody knows what others write. When it can, [`Outside::Everything`] says
+    /// so.
+    OutOfSight,
+    /// Nobody knows which, but that the store was away was known, and what was cached had to do meanwhile: it is
+    /// compared with what the store holds now, where [`Outside::Everything`] would drop it. Only from an outage's gate.
+    Doubtful,
+    /// None, but these documents, shown under the first version while the store was away, stand there under the second
+    /// as they were shown. Only from an outage's gate.
+    Restamped(Vec<(Key, Version, Version)>),
 }
 
 /// What a store can do.
@@ -295,6 +305,17 @@ pub trait Store: Send + Sync + 'static {
     /// whether they were applied must not be forgotten. `None`: none is kept any more.
     fn keep_ids_from(&self, oldest: Option<TxnId>) {
         let _ = oldest;
+    }
+
+    /// The newest commits that it has acknowledged, oldest first, as far as it takes to recognise it when it is opened
+    /// again: where one of them is missing then, it was put back to an earlier state. Empty from a store that can't be.
+    fn acknowledged(&self) -> Vec<TxnId> {
+        Vec::new()
+    }
+
+    /// It was opened in an earlier state than its opener knew ([`Store::acknowledged`]). Constant once it is open.
+    fn went_back(&self) -> bool {
+        false
     }
 
     /// At most `limit` keys of `space` in the store's order, after `after`, and none after their names pass

@@ -23,10 +23,19 @@ pub enum AppendError {
         bytes: u64,
     },
     /// The journal failed before. Surely not written.
-    #[error("the journal is closed: {why}; nothing is buffered until the disk is mended and forebay started anew")]
+    #[error("the journal is closed: {why}; nothing is buffered until that is mended and forebay started anew")]
     Closed {
         /// What happened.
         why: String,
+    },
+    /// Somebody has removed the journal: no start will ever find what is in it. Surely not written.
+    #[error(
+        "the journal {file} was removed while forebay runs, so nothing more is buffered until forebay is started anew; \
+         what is buffered is in memory alone: let it be carried over first (CACHE STATE)"
+    )]
+    Removed {
+        /// Which file.
+        file: String,
     },
     /// The journal failed with this record on its way: the next start may find it, or not.
     #[error("the journal failed: {why}; whether this transaction is in it will be known at the next start")]

@@ -1,9 +1,12 @@
 //! A tier in memory, for what may be lost with the process, and for tests: it is what all tiers have to be.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{AppendError, Appending, Description, Effect, Entry, Kept, RECORD_BYTES_MAX, Tier};
+use super::{
+    AppendError, Appending, Description, ENDED_BYTES_MAX, ENDED_MAX, Effect, Entry, Kept, RECORD_BYTES_MAX, Remembered,
+    Tier,
+};
 
 /// What is kept; cheap to clone. It outlives its owners.
 #[derive(Clone)]
@@ -22,8 +25,10 @@ struct State {
     owner: u64,
     closed: bool,
     description: Description,
+    remembered: Remembered,
     last_number: u64,
     live: BTreeMap<u64, Live>,
+    ended: VecDeque<Vec<u8>>,
 }
 
 #[derive(Default)]
@@ -46,9 +51,17 @@ impl Live {
 impl Memory {
     /// Nothing, and room for so many bytes of what is added.
     pub fn new(bytes_max: usize) -> Memory {
-        let (description, live) = (Description::default(), BTreeMap::new());
-        let state = State { bytes_max, bytes: 0, owner: 0, closed: false, description, last_number: 0, live };
-        Memory(Arc::new(Mutex::new(state)))
+        Memory(Arc::new(Mutex::new(State {
+            bytes_max,
+            bytes: 0,
+            owner: 0,
+            closed: false,
+            description: Description::default(),
+            remembered: Remembered::default(),
+            last_number: 0,
+            live: BTreeMap::new(),
+            ended: VecDeque::new(),
+        })))
     }
 
     /// Takes it over from whoever had it. Where nothing is kept it means what `description` says.
@@ -60,8 +73,10 @@ impl Memory {
         }
         let kept = Kept {
             description: state.description.clone(),
+            remembered: state.remembered.clone(),
             next_number: state.last_number + 1,
             entries: state.live.values().map(|live| live.bodies().cloned().collect()).collect(),
+            ended: state.ended.iter().cloned().collect(),
         };
         (Owned { memory: self.clone(), owner: state.owner }, kept)
     }
@@ -101,6 +116,14 @@ impl State {
                 self.insert(into, body);
             }
             Effect::Gone(numbers) => numbers.iter().for_each(|number| self.remove(*number)),
+            Effect::Ended(number) => {
+                self.remove(number);
+                self.ended.push_back(body);
+                let mut bytes: usize = self.ended.iter().map(Vec::len).sum();
+                while self.ended.len() > ENDED_MAX || bytes as u64 > ENDED_BYTES_MAX {
+                    bytes -= self.ended.pop_front().map_or(0, |oldest| oldest.len());
+                }
+            }
             Effect::SetAside(number) => self.change(number, |live| live.set_aside = Some(body)),
             Effect::Retried(number) => self.change(number, |live| live.set_aside = None),
             Effect::Known(number) => self.change(number, |live| live.known.push(body)),
@@ -133,12 +156,19 @@ impl State {
 impl Owned {
     fn with(&self, work: impl FnOnce(&mut State) -> Result<(), AppendError>) -> Appending {
         let mut state = self.memory.state();
-        let closed = |why: &str| Appending::ready(Err(AppendError::Closed { why: why.to_owned() }));
-        match (state.owner == self.owner, state.closed) {
-            (false, _) => closed("another owner has taken it over"),
-            (true, true) => closed("its owner has closed it"),
-            (true, false) => Appending::ready(work(&mut state)),
-        }
+        Appending::ready(match self.closed_in(&state) {
+            Some(why) => Err(why),
+            None => work(&mut state),
+        })
+    }
+
+    fn closed_in(&self, state: &State) -> Option<AppendError> {
+        let why = match (state.owner == self.owner, state.closed) {
+            (false, _) => "another owner has taken it over",
+            (true, true) => "its owner has closed it",
+            (true, false) => return None,
+        };
+        Some(AppendError::Closed { why: why.to_owned() })
     }
 }
 
@@ -152,6 +182,21 @@ impl Tier for Owned {
             state.description = description;
             Ok(())
         })
+    }
+
+    fn remember(&self, remembered: Remembered) -> Appending {
+        self.with(|state| {
+            state.remembered = remembered;
+            Ok(())
+        })
+    }
+
+    fn look(&self) -> Appending {
+        self.with(|_| Ok(()))
+    }
+
+    fn closed(&self) -> Option<AppendError> {
+        self.closed_in(&self.memory.state())
     }
 
     fn flush(&self) -> Appending {

@@ -23,9 +23,19 @@ use std::task::{Context, Poll};
 use futures_channel::oneshot;
 
 pub use self::error::AppendError;
+use crate::version::TxnId;
 
 /// Bytes that one entry takes at most.
 pub const RECORD_BYTES_MAX: usize = 64 << 20;
+
+/// Ids that a tier remembers at most.
+pub const REMEMBERED_IDS_MAX: usize = 200;
+
+/// Entries that are kept only for saying how others ended; the oldest go first.
+pub const ENDED_MAX: usize = 1000;
+
+/// Bytes of these.
+pub const ENDED_BYTES_MAX: u64 = 4 << 20;
 
 /// What an entry does to those before it. Numbers are the owner's: each names one thing that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +44,9 @@ pub enum Effect {
     Added(u64),
     /// What is kept under these, if anything, is not needed any more.
     Gone(Vec<u64>),
+    /// What is kept under this one, if anything, is not needed any more, but this entry, which says how it ended. Of such
+    /// the last [`ENDED_MAX`] are kept, and no more than [`ENDED_BYTES_MAX`].
+    Ended(u64),
     /// It says why this one is not to be used for now, in place of what said so before.
     SetAside(u64),
     /// That is not so any more.
@@ -69,15 +82,30 @@ pub struct Description {
     pub catalogue: String,
 }
 
+/// What an owner tells the next one about the store that the entries are for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Remembered {
+    /// The newest commits that the store has acknowledged, by which it is recognised; the last
+    /// [`REMEMBERED_IDS_MAX`] of them.
+    pub acknowledged: Vec<TxnId>,
+    /// The store was found in an earlier state, and nobody has said yet that entries are to be carried over all the
+    /// same.
+    pub suspended: bool,
+}
+
 /// What a tier held when it was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
     /// What it means.
     pub description: Description,
+    /// What the owner before had remembered.
+    pub remembered: Remembered,
     /// The number of the next that is added, at least.
     pub next_number: u64,
     /// In the order of their numbers: the bodies of each, first what added it, then what belongs to it.
     pub entries: Vec<Vec<Vec<u8>>>,
+    /// The bodies of entries that say how others ended, oldest first.
+    pub ended: Vec<Vec<u8>>,
 }
 
 /// Keeps entries for one owner.
@@ -88,6 +116,15 @@ pub trait Tier: Send + Sync + 'static {
 
     /// Says what it all means from now on; safe when done.
     fn describe(&self, description: Description) -> Appending;
+
+    /// Keeps this for the next owner, in place of what was remembered before.
+    fn remember(&self, remembered: Remembered) -> Appending;
+
+    /// Looks whether what is kept is still where the next owner will look for it. If it is not, nothing more is kept.
+    fn look(&self) -> Appending;
+
+    /// Why nothing more is kept, if so.
+    fn closed(&self) -> Option<AppendError>;
 
     /// Makes all that was appended before as safe as the tier can.
     fn flush(&self) -> Appending;

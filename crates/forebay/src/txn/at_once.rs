@@ -51,10 +51,17 @@ impl Engine {
         let mut table = inner.locks.elide(wanted)?;
         let mut documents = Documents::with_clock(&inner.runtime);
         documents.reserve(wanted.len());
-        inner.load_cached(wanted, context, &mut documents)?;
+        let numbered = inner.numbered(context);
+        // What is written is a level of its own behind what is read.
+        let reads = u16::from(wanted.iter().any(|wanted| wanted.load));
+        let writing = Context { level: numbered.context.level + reads, ..numbered.context };
+        inner.load_cached(wanted, &numbered.context, &mut documents)?;
         let answer = match body(&mut documents) {
             Ok(answer) => answer,
-            Err(answer) => return Some(Ok((answer, None))),
+            Err(answer) => {
+                numbered.end(inner, false);
+                return Some(Ok((answer, None)));
+            }
         };
         let version = inner.mint.next();
         let record = began.map(|began| Record {
@@ -72,13 +79,13 @@ impl Engine {
             table.half_done = true;
             guard.armed.set(true);
             let commit = Commit::new(TxnId(version), version, writes);
-            let now = inner
-                .committer
-                .apply_now(commit, Caching { uncached: inner.on_write == OnWrite::Invalidate, context: *context });
+            let uncached = inner.on_write == OnWrite::Invalidate;
+            let now = inner.committer.apply_now(commit, &Caching { uncached, context: writing, vertices: Vec::new() });
             table.half_done = matches!(now, Now::Unknown);
             now
         };
         drop(table);
+        numbered.end(inner, matches!(now, Now::Published));
         let done = match now {
             Now::Published => Ok((answer, wrote)),
             Now::Failed(failure) => Err(failure.into()),

@@ -274,10 +274,14 @@ impl Documents {
         };
         let document = &mut self.list[at];
         let stale = document.current.is_none() && document.base.as_ref().is_some_and(|base| base.value.is_some());
-        let removes_expired = document.changes.is_empty() && stale && !blind;
-        if removes_expired {
-            document.changes.push(Change::Delete);
-        }
+        let removes = match document.changes.is_empty() && !blind {
+            true if stale => Some(Change::Delete),
+            // Whether it had expired by now will be seen when it is seen.
+            true if document.unseen && self.fronted.is_none() => Some(Change::RemoveExpired(self.clock.now_ms())),
+            _ => None,
+        };
+        let removes_expired = removes.is_some();
+        document.changes.extend(removes);
         if let Err(error) = apply(&mut document.current, &change) {
             // Only the removal that stands there for this change's sake: an own DELETE before it stays.
             if removes_expired {
@@ -393,7 +397,7 @@ mod tests {
         documents.load(key("a"), read("40", None));
         assert_eq!(documents.value(key("a").borrow()).unwrap(), Some(&Value::bytes(*b"42")));
         let writes = documents.take_writes();
-        assert!(!writes[0].unseen && writes[0].changes.as_slice() == [add(2)]);
+        assert!(!writes[0].unseen && writes[0].changes.as_slice() == [Change::RemoveExpired(10), add(2)]);
     }
 
     #[test]

@@ -41,7 +41,7 @@ use crate::read::Read;
 use crate::runtime::{self, Runtime};
 use crate::store::{Commit, CommitOutcome, Resolved, Store, Write};
 use crate::sync::{Mutex, MutexGuard};
-use crate::version::Mint;
+use crate::version::{Mint, TxnId};
 use last::LastReads;
 pub(super) use now::Now;
 
@@ -129,6 +129,7 @@ impl Committer {
         if let Some(why) = refused {
             let failed = Settlement::Failed(Failure::Unavailable(why));
             drop(queue);
+            self.cache.ended(&submission.caching.context, false);
             self.locks.release(submission.owner, &submission.held);
             settle.tell(failed);
             return settled;
@@ -264,9 +265,8 @@ impl Committer {
                 }
                 CommitOutcome::Unknown(why) => {
                     self.publish(mem::take(&mut published));
-                    if let Some(placed) = self.resolve(placed, why, &mut group).await {
-                        published.push((placed, Vec::new(), None));
-                    }
+                    group.push_front((placed, CommitOutcome::Unknown(why)));
+                    self.resolve(&mut group).await;
                 }
             }
         }
@@ -316,51 +316,41 @@ impl Committer {
         }
     }
 
-    /// Asks until the store knows whether the commit was applied; gives it back if it was. `behind` came with it.
-    async fn resolve(
-        &self,
-        placed: Placed,
-        why: String,
-        behind: &mut VecDeque<(Placed, CommitOutcome)>,
-    ) -> Option<Placed> {
-        let place = placed.place;
-        let applied = self.ask(placed, why, behind).await;
-        self.queue().unknown.remove(&place);
-        applied
-    }
-
-    async fn ask(
-        &self,
-        mut placed: Placed,
-        why: String,
-        behind: &mut VecDeque<(Placed, CommitOutcome)>,
-    ) -> Option<Placed> {
-        let id = placed.commit.id;
-        tracing::warn!(%id, %why, "the outcome of a commit is unknown; asking the store");
-        for write in &placed.commit.writes {
-            self.cache.remove(&write.key);
-            self.store.beside(&write.key).iter().for_each(|key| self.cache.remove(key));
+    /// Asks until the store knows of all commits of `group` whose outcome is unknown, at once, whether they were
+    /// applied.
+    async fn resolve(&self, group: &mut VecDeque<(Placed, CommitOutcome)>) {
+        let unknown = |outcome: &CommitOutcome| matches!(outcome, CommitOutcome::Unknown(_));
+        let mut asked: Vec<_> = group.iter_mut().filter(|(_, outcome)| unknown(outcome)).collect();
+        for (placed, outcome) in &asked {
+            tracing::warn!(id = %placed.commit.id, ?outcome, "what became of a commit is unknown; asking the store");
+            for write in &placed.commit.writes {
+                self.cache.remove(&write.key);
+                self.store.beside(&write.key).iter().for_each(|key| self.cache.remove(key));
+            }
         }
+        let ids: Vec<TxnId> = asked.iter().map(|(placed, _)| placed.commit.id).collect();
         let mut attempt = 0;
-        loop {
-            match self.store.outcome(id).await {
-                Ok(Resolved::Applied) => return Some(placed),
-                Ok(Resolved::NotApplied) => {
-                    self.fail(placed, Failure::Unavailable(why));
-                    return None;
-                }
+        let resolved = loop {
+            match self.store.outcomes(&ids).await {
+                Ok(resolved) => break resolved,
                 Err(error) => {
-                    tracing::error!(%id, %error, "the store can't say what became of a commit");
-                    let unknown = |outcome: &CommitOutcome| matches!(outcome, CommitOutcome::Unknown(_));
-                    let behind = behind.iter_mut().filter(|(_, outcome)| unknown(outcome));
-                    let mut all: Vec<_> = std::iter::once(&mut placed).chain(behind.map(|(other, _)| other)).collect();
-                    let places = all.iter().map(|placed| placed.place);
-                    self.refuse_placed(places, &format!("{error}; the outcome of commit {id} is unknown"));
-                    all.iter_mut().for_each(|placed| placed.tell_unknown());
+                    tracing::error!(?ids, %error, "the store can't say what became of commits");
+                    let places = asked.iter().map(|(placed, _)| placed.place);
+                    let first = ids.first().map(TxnId::to_string).unwrap_or_default();
+                    self.refuse_placed(places, &format!("{error}; the outcome of commit {first} is unknown"));
+                    asked.iter_mut().for_each(|(placed, _)| placed.tell_unknown());
                     self.runtime.sleep(RESOLVE_PAUSES[attempt]).await;
                     attempt = (attempt + 1).min(RESOLVE_PAUSES.len() - 1);
                 }
             }
+        };
+        let mut queue = self.queue();
+        for ((placed, outcome), resolved) in asked.into_iter().zip(resolved) {
+            queue.unknown.remove(&placed.place);
+            *outcome = match (resolved, std::mem::replace(outcome, CommitOutcome::Committed(Vec::new()))) {
+                (Resolved::NotApplied, CommitOutcome::Unknown(why)) => CommitOutcome::Unavailable(why),
+                (_, _) => CommitOutcome::Committed(Vec::new()),
+            };
         }
     }
 
@@ -380,6 +370,7 @@ impl Committer {
     /// Takes back what was handed on of a commit that was not applied.
     fn fail(&self, placed: Placed, failure: Failure) {
         self.cache.release(placed.commit.writes.iter().map(|write| &write.key));
+        self.cache.ended(&placed.caching.context, false);
         self.locks.settle(placed.commit.writes.iter().map(|write| (&write.key, placed.place)));
         self.settle(vec![(placed, Settlement::Failed(failure))]);
     }
@@ -409,10 +400,11 @@ impl Committer {
                 // cache.
                 let known = actual.or_else(|| (owned && !unseen).then_some(Read { value: after, version }));
                 let read = known.filter(|_| !placed.caching.uncached);
+                let written = placed.caching.context_of(&key);
                 let at = last.set(key, read);
                 match contexts.get_mut(at) {
-                    Some(context) => *context = placed.caching.context,
-                    None => contexts.push(placed.caching.context),
+                    Some(context) => *context = written,
+                    None => contexts.push(written),
                 }
                 results.push((at, placed.place));
             }
@@ -435,6 +427,7 @@ impl Committer {
             last.iter_mut().for_each(|(_, read)| *read = None);
         }
         self.cache.publish_group(&last, &contexts, false);
+        settled.iter().for_each(|(placed, _)| self.cache.ended(&placed.caching.context, true));
         self.cache.release(results.iter().map(|(at, _)| &last[*at].0));
         if !current(&*self.store) {
             last.iter().for_each(|(key, _)| self.cache.remove(key));

@@ -4,18 +4,18 @@
 
 mod held;
 mod taking;
+mod told;
 
 use std::sync::Arc;
 
 use held::Held;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::ahead::Ahead;
 use super::documents::Documents;
 use super::group::{Now, Submission};
 use super::history::Record;
 use super::locks::{Mode, Owner, Pending};
-use super::placed::Caching;
 use super::settled::{Landed, Settled, Settlement};
 use super::{Inner, OnWrite, Plan, PlannedLock, TxnError, Watched};
 use crate::cache::{AccessKind, Begin, Context, Fill, Follow};
@@ -56,6 +56,12 @@ pub struct Transaction {
     incarnation: u64,
     /// Its locks are the committer's now.
     handed_over: bool,
+    /// Its end is to be told, and told here.
+    ends: bool,
+    /// The cache was asked for something in its name.
+    asked: bool,
+    /// As which vertex of its type it wrote its keys.
+    vertices: Vec<(Key, u16)>,
     /// What it writes is not wanted in the cache.
     uncached: bool,
     /// What it writes must not be kept for later.
@@ -169,7 +175,7 @@ impl Committing {
 }
 
 impl Transaction {
-    pub(super) fn new(inner: Arc<Inner>, owner: Owner, kind: TxnKind, context: Context) -> Transaction {
+    pub(super) fn new(inner: Arc<Inner>, owner: Owner, kind: TxnKind, context: Context, ends: bool) -> Transaction {
         let mut documents = inner.documents();
         if matches!(kind, TxnKind::ReadOnly | TxnKind::ReadOnlyChecked) {
             documents.set_read_only();
@@ -189,6 +195,9 @@ impl Transaction {
             began,
             incarnation,
             handed_over: false,
+            ends,
+            asked: false,
+            vertices: Vec::new(),
             uncached,
             strict: false,
             priority: Priority::Normal,
@@ -249,6 +258,7 @@ impl Transaction {
     /// Locks and loads `locks` for one command of an interactive transaction: a key to be written is locked for update,
     /// so that others may go on reading it until the commit. After an error the transaction is to be dropped.
     pub async fn prepare_command(&mut self, locks: &[PlannedLock], ahead: &mut Ahead) -> Result<(), TxnError> {
+        self.note_vertices(locks);
         for lock in locks {
             let mode = if lock.mode == Mode::Exclusive { Mode::Update } else { lock.mode };
             self.lock(&lock.key, mode).await?;
@@ -267,7 +277,10 @@ impl Transaction {
             }
             if let Some(pending) = self.inner.locks.pending(key) {
                 self.load_pending(key, pending)?;
-            } else if let Some(read) = self.inner.cache.get(key.borrow(), &self.context) {
+                continue;
+            }
+            self.asked = true;
+            if let Some(read) = self.inner.cache.get(key.borrow(), &self.context) {
                 self.documents.load(key.clone(), read);
             } else if let Some(read) = ahead.take(key, &self.context) {
                 self.documents.load(key.clone(), read);
@@ -278,9 +291,8 @@ impl Transaction {
         while !missing.is_empty() {
             let asked = self.blind.then(|| missing.clone());
             missing = match (self.fetch(missing).await, asked) {
-                (Err(TxnError::StoreDown(_)), Some(unseen)) => {
-                    let unknown = unseen.into_iter().filter(|key| !self.documents.loaded(key.borrow()));
-                    unknown.collect::<Vec<_>>().into_iter().for_each(|key| self.documents.load_unseen(key));
+                (Err(TxnError::StoreDown(_)), Some(asked)) => {
+                    self.load_each(asked).await?;
                     break;
                 }
                 (fetched, _) => fetched?,
@@ -289,6 +301,24 @@ impl Transaction {
         if mutation::on(Fault::AbsentNotLocked) {
             let absent = self.documents.reads().filter(|(_, _, present)| !present).map(|(key, ..)| key.clone());
             self.inner.locks.release(self.owner, &absent.collect::<Vec<_>>());
+        }
+        Ok(())
+    }
+
+    /// Loads each of `keys` by itself, since together they can't be: what is known of some, since it is buffered, must not
+    /// be taken for unknown because others are. Those that can't be loaded may be changed unseen.
+    async fn load_each(&mut self, keys: SmallVec<[Key; 4]>) -> Result<(), TxnError> {
+        let several = keys.len() > 1;
+        for key in keys {
+            while several && !self.documents.loaded(key.borrow()) {
+                match self.fetch(smallvec![key.clone()]).await {
+                    Err(TxnError::StoreDown(_)) => break,
+                    fetched => drop(fetched?),
+                }
+            }
+            if !self.documents.loaded(key.borrow()) {
+                self.documents.load_unseen(key);
+            }
         }
         Ok(())
     }
@@ -336,8 +366,9 @@ impl Transaction {
             let cost_us = (self.inner.runtime.elapsed() - asked).as_micros().min(u128::from(u32::MAX)) as u32;
             let context = Context { cost_us, ..self.context };
             for ((key, fill), read) in wanted.into_iter().zip(fills).zip(reads) {
-                if let Some(fill) = fill {
-                    fill.complete(&read, &context, AccessKind::Read);
+                match fill {
+                    Some(fill) => drop(fill.complete(&read, &context, AccessKind::Read)),
+                    None => self.inner.cache.read_beside(key.borrow(), &read, &context),
                 }
                 self.documents.load(key, read);
             }
@@ -345,7 +376,10 @@ impl Transaction {
         let mut again = SmallVec::new();
         for (key, follow) in follows {
             match follow.read().await {
-                Some(read) => self.documents.load(key, read),
+                Some(read) => {
+                    self.inner.cache.read_beside(key.borrow(), &read, &self.context);
+                    self.documents.load(key, read);
+                }
                 None => again.push(key),
             }
         }
@@ -414,6 +448,7 @@ impl Transaction {
         let depends = std::mem::take(&mut self.depends);
         let writes = self.documents.take_writes();
         if writes.is_empty() {
+            self.tell_end(true);
             return Ok(Committing { published: None, commit: None, depends, record });
         }
         let given = self.given.take().into_iter().collect();
@@ -424,14 +459,15 @@ impl Transaction {
             given,
             ..Commit::new(TxnId(version), version, writes)
         };
-        let caching = Caching { uncached: self.uncached, context: self.context };
+        let caching = self.caching();
         if depends.is_empty() {
             // A panic in there may leave the commit half published: then its keys stay locked until the restart.
-            self.handed_over = true;
-            let now = self.inner.committer.commit_now(commit, caching);
+            (self.handed_over, self.asked) = (true, true);
+            let now = self.inner.committer.commit_now(commit, &caching);
             self.handed_over = matches!(now, Now::Unknown);
             commit = match now {
                 Now::Published => {
+                    self.tell_end(true);
                     let published = Some(Landed { version, ticket: None });
                     return Ok(Committing { published, commit: None, depends, record });
                 }
@@ -441,7 +477,8 @@ impl Transaction {
             };
         }
         let held = std::mem::take(&mut self.held).keys.into_vec();
-        self.handed_over = true;
+        // Whoever publishes it tells its end.
+        (self.handed_over, self.ends) = (true, false);
         let submission = Submission { owner: self.owner, held, commit, depends: depends.clone(), caching };
         let settled = self.inner.committer.submit(submission);
         Ok(Committing { commit: Some((TxnId(version), settled)), depends, record, published: None })
@@ -459,6 +496,7 @@ impl Transaction {
 
 impl Drop for Transaction {
     fn drop(&mut self) {
+        self.tell_end(false);
         if !self.handed_over {
             self.inner.locks.release(self.owner, &self.held.keys);
         }

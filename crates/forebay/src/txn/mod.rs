@@ -9,6 +9,7 @@
 
 mod ahead;
 mod at_once;
+mod compare;
 mod documents;
 mod freshness;
 mod group;
@@ -16,6 +17,7 @@ pub mod history;
 mod limits;
 mod locking;
 mod locks;
+mod numbered;
 mod outside;
 mod placed;
 mod plan;
@@ -72,8 +74,8 @@ pub enum TxnError {
     /// The store can't be asked, and there is no room to keep what it should get. Nothing was changed.
     #[error("{0}")]
     BufferFull(String),
-    /// The store refuses the change. Nothing was changed.
-    #[error("the store refuses the change: {0}")]
+    /// The store refuses the change, or has no place for what was asked for. Nothing was changed.
+    #[error("the store refuses it: {0}")]
     Refused(String),
     /// What the store holds can't be understood. Nothing was changed.
     #[error("{0}")]
@@ -144,6 +146,8 @@ struct Inner {
     fronted: Option<Arc<dyn Store>>,
     /// Cached copies that are to leave at some moment.
     freshness: Arc<AtomicU64>,
+    /// Comparisons of what is cached with the store that were begun; only the last goes on.
+    comparisons: AtomicU64,
     history: Option<Arc<History>>,
 }
 
@@ -170,6 +174,7 @@ impl Engine {
             at_once,
             fronted,
             freshness: Arc::new(AtomicU64::new(0)),
+            comparisons: AtomicU64::new(0),
             history,
         };
         Engine { inner: Arc::new(inner) }
@@ -224,7 +229,9 @@ impl Engine {
     /// Begins a transaction that is counted as `number`: a rerun keeps its number.
     fn begin_as(&self, number: u64, kind: TxnKind, context: Context) -> Transaction {
         let owner = self.inner.next_owner.fetch_add(1, Ordering::Relaxed);
-        Transaction::new(self.inner.clone(), owner, kind, Context { txn: number, ..context })
+        let ends = context.txn == 0;
+        let txn = if ends { number } else { context.txn };
+        Transaction::new(self.inner.clone(), owner, kind, Context { txn, ..context }, ends)
     }
 
     /// The documents of `keys` without any lock, if all are cached and none is being published: a read-only transaction
@@ -233,7 +240,7 @@ impl Engine {
     pub fn read_published(&self, keys: &[KeyRef<'_>], context: &Context) -> Option<Documents> {
         let began = self.inner.history.as_ref().map(|history| history.tick());
         let mut documents = self.inner.documents();
-        let reads = self.look_at_all(keys, context)?;
+        let reads = self.look_and_end(keys, context)?;
         documents.reserve(reads.len());
         keys.iter().zip(reads).for_each(|(key, read)| documents.load(key.to_key(), read));
         if let (Some(history), Some(began)) = (&self.inner.history, began) {
@@ -247,8 +254,10 @@ impl Engine {
     pub fn published<'a>(&'a self, keys: &'a [KeyRef<'a>], context: &Context) -> Option<Published<'a>> {
         let began = self.inner.history.as_ref().map(|history| history.tick());
         let reads = match keys {
-            [key] => smallvec![self.inner.cache.get_published(*key, context)?],
-            keys => self.look_at_all(keys, context)?,
+            [key] if !self.inner.cache.follows_transactions() => {
+                smallvec![self.inner.cache.get_published(*key, context)?]
+            }
+            keys => self.look_and_end(keys, context)?,
         };
         if let (Some(history), Some(began)) = (&self.inner.history, began) {
             let read = |(key, read): (&KeyRef<'_>, &Read)| (key.to_key(), read.version, read.value.is_some());
@@ -388,6 +397,33 @@ impl Engine {
             Executed::Done(watched, committing) => Ok((watched, committing)),
             Executed::WatchFailed => Err(TxnError::Conflict("a watched key has changed".into())),
         }
+    }
+
+    /// Has `work` done while nobody else reads or writes `keys`, and then forgets what is cached of them. Goes on to its
+    /// end even if the caller does not wait for it.
+    pub async fn alone_with<T: Send + 'static>(
+        &self,
+        keys: &[Key],
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, TxnError> {
+        let mut keys = keys.to_vec();
+        keys.sort_unstable();
+        keys.dedup();
+        let (done, told) = futures_channel::oneshot::channel();
+        let engine = self.clone();
+        self.inner.runtime.spawn(async move {
+            let mut holder = engine.begin(TxnKind::Interactive, Context::default());
+            let locked = holder.lock_alone(&keys).await;
+            let _ = done.send(match locked {
+                Ok(()) => {
+                    let answer = work.await;
+                    holder.forget_cached();
+                    Ok(answer)
+                }
+                Err(error) => Err(error),
+            });
+        });
+        told.await.unwrap_or_else(|_| Err(TxnError::StoreDown("the server is stopping".into())))
     }
 
     /// Removes all documents of `spaces` from store and cache, alone in these spaces. Goes on to its end even if the

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Engine;
+use super::compare::compare;
 use crate::cache::Cache;
 use crate::store::Outside;
 
@@ -18,25 +19,33 @@ impl Engine {
                 let Some(outside) = store.outside().await else { return };
                 let Some(inner) = inner.upgrade() else { return };
                 let unsettled = inner.committer.unsettled();
-                drop_from(&inner.cache, &outside);
-                if unsettled.is_empty() {
+                heed(&inner.cache, &outside);
+                let doubtful = outside == Outside::Doubtful;
+                if unsettled.is_empty() && !doubtful {
                     continue;
                 }
-                let cache = inner.cache.clone();
-                inner.runtime.spawn(async move {
+                let (weak, cache, runtime) = (Arc::downgrade(&inner), inner.cache.clone(), inner.runtime.clone());
+                runtime.spawn(async move {
                     for settled in unsettled {
                         settled.wait().await;
                     }
-                    drop_from(&cache, &outside);
+                    match doubtful {
+                        true => compare(weak).await,
+                        false => heed(&cache, &outside),
+                    }
                 });
             }
         });
     }
 }
 
-fn drop_from(cache: &Cache, outside: &Outside) {
+fn heed(cache: &Cache, outside: &Outside) {
     match outside {
         Outside::Keys(keys) => keys.iter().for_each(|key| cache.remove(key)),
-        Outside::Everything => cache.clear(|_| true),
+        Outside::Everything | Outside::OutOfSight => cache.clear(|_| true),
+        Outside::Doubtful => cache.end_fills(),
+        Outside::Restamped(documents) => {
+            documents.iter().for_each(|(key, shown, stored)| cache.restamp(key, *shown, *stored));
+        }
     }
 }

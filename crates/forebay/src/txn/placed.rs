@@ -7,12 +7,22 @@ use crate::key::Key;
 use crate::store::Commit;
 
 /// What is to become of a commit's keys in the cache when it is published.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Caching {
     /// They leave the cache.
     pub(super) uncached: bool,
     /// What the policy may know of the writes.
     pub(super) context: Context,
+    /// As which vertex of its type the transaction has written a key; of several for one key the last counts.
+    pub(super) vertices: Vec<(Key, u16)>,
+}
+
+impl Caching {
+    /// What the policy may know of the write of `key`.
+    pub(super) fn context_of(&self, key: &Key) -> Context {
+        let vertex = self.vertices.iter().rev().find(|(other, _)| other == key).map(|(_, vertex)| *vertex);
+        Context { vertex: vertex.unwrap_or(self.context.vertex), ..self.context }
+    }
 }
 
 /// A commit in the hands of the committer.

@@ -4,10 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay::outage::lossy::Lossy;
-use forebay::outage::{AppendError, Buffered, Description, Journal, OpenError, RealFolder, Record, Standing, Written};
+use forebay::outage::{
+    AppendError, Buffered, Description, Dropped, Journal, OpenError, RealFolder, Record, Remembered, Standing, Written,
+};
 use forebay::runtime::simulated::{Simulation, SplitMix};
+use forebay::store::GivenId;
 use forebay::store::embedded::Durability;
-use forebay::{Change, Key};
+use forebay::tier::{ENDED_MAX, Tier};
+use forebay::{Blob, Change, Key, TxnId, Version};
 
 use crate::naive::buffered;
 use crate::{BYTES_MAX, Life, options};
@@ -35,6 +39,28 @@ fn what_waits_shares_one_sync() {
     assert_eq!(life.journal.stat().unsynced_bytes, 0);
 }
 
+/// What operators gave up is remembered, through rewriting too, but not for ever.
+#[test]
+fn the_last_that_were_given_up_are_remembered() {
+    let disk = Lossy::new();
+    let most = ENDED_MAX as u64;
+    let life = Life::open(&disk, 1, options(Durability::Never)).unwrap();
+    let given = |number| vec![GivenId { user: Blob::from(*b"ann"), id: number as u128 }];
+    let dropped = |number| Dropped { number, reason: format!("reason {number}"), given: given(number) };
+    for number in 1..=most + 10 {
+        let records = vec![Record::Buffered(sized(number, 200)), Record::Dropped(dropped(number))];
+        assert!(life.append(records).iter().all(Result::is_ok));
+    }
+    let description = options(Durability::Never).description;
+    assert_eq!(life.run(|journal| async move { journal.describe(description).await }), Ok(()));
+    assert_eq!((life.journal.stat().pending, life.journal.stat().pending_bytes), (0, 0), "it takes nobody's room");
+    drop(life);
+    disk.kill();
+    let mut life = Life::open(&disk, 2, options(Durability::Never)).unwrap();
+    let remembered = life.pending().unwrap().1;
+    assert_eq!(remembered, (11..=most + 10).map(dropped).collect::<Vec<_>>());
+}
+
 #[test]
 fn a_failed_sync_or_write_ends_it_and_nothing_is_written_again() {
     for step in 0..2 {
@@ -58,6 +84,61 @@ fn a_failed_sync_or_write_ends_it_and_nothing_is_written_again() {
         let numbers: Vec<u64> = life.pending().unwrap().0.into_keys().collect();
         assert!(numbers.starts_with(&[1]) && !numbers.contains(&4), "{numbers:?}");
     }
+}
+
+/// Somebody removes the file, or moves it, while it is in use: what is written to it then no start would find.
+#[test]
+fn a_file_that_lost_its_name_takes_nothing_more() {
+    for durability in [Durability::Always, Durability::Never] {
+        let disk = Lossy::new();
+        let life = Life::open(&disk, 1, options(durability)).unwrap();
+        assert_eq!(life.append(vec![plain(1)]), [Ok(())]);
+        assert_eq!(life.run(|journal| async move { journal.look().await }), Ok(()));
+        disk.remove("journal");
+        let removed = AppendError::Removed { file: "lossy/journal".to_owned() };
+        assert_eq!(life.append(vec![plain(2)]), [Err(removed.clone())]);
+        assert_eq!(life.journal.stat().closed, Some(removed.clone()));
+        assert_eq!(life.append(vec![plain(3)]), [Err(removed.clone())]);
+        assert_eq!(life.flush(), Err(removed));
+        let disk = Lossy::new();
+        let life = Life::open(&disk, 1, options(durability)).unwrap();
+        assert_eq!(life.append(vec![plain(1)]), [Ok(())]);
+        disk.rename("journal", "elsewhere");
+        let looked = life.run(|journal| async move { journal.look().await });
+        assert!(matches!(&looked, Err(AppendError::Closed { why }) if why.contains("moved")), "{looked:?}");
+        assert_eq!(life.append(vec![plain(2)]), [looked]);
+        drop(life);
+        disk.kill();
+        disk.rename("elsewhere", "journal");
+        let mut life = Life::open(&disk, 2, options(durability)).unwrap();
+        assert_eq!(life.pending().unwrap().0.into_keys().collect::<Vec<_>>(), [1]);
+    }
+}
+
+/// By what the store is recognised is there at the next start, whatever becomes of the journal itself.
+#[test]
+fn what_is_remembered_of_the_store_outlives_the_process() {
+    let disk = Lossy::new();
+    let id = |sequence| TxnId(Version { incarnation: 3, sequence });
+    let told = [
+        Remembered { acknowledged: vec![id(7), id(5)], suspended: true },
+        Remembered { acknowledged: vec![id(8)], suspended: false },
+    ];
+    for (nth, remembered) in told.into_iter().enumerate() {
+        let life = Life::open(&disk, nth as u64, options(Durability::Always)).unwrap();
+        let tell = remembered.clone();
+        assert_eq!(life.run(|journal| async move { journal.remember(tell).await }), Ok(()));
+        drop(life);
+        disk.crash(|_| None);
+        let life = Life::open(&disk, nth as u64 + 10, options(Durability::Always)).unwrap();
+        assert_eq!(life.found.as_ref().unwrap().remembered, remembered);
+        drop(life);
+        disk.kill();
+    }
+    disk.remove("journal");
+    let life = Life::open(&disk, 20, options(Durability::Always)).unwrap();
+    let found = life.found.as_ref().unwrap();
+    assert!(found.created && found.remembered.acknowledged == [id(8)]);
 }
 
 #[test]

@@ -69,7 +69,8 @@ impl Life {
     fn pending(&mut self) -> Result<Naive, OpenError> {
         let found = self.found.take().expect("asked once");
         let pending: Result<Vec<_>, OpenError> = found.pending.collect();
-        Ok(Naive(pending?.into_iter().map(|pending| (pending.buffered.number, pending)).collect()))
+        let pending = pending?.into_iter().map(|pending| (pending.buffered.number, pending));
+        Ok(Naive(pending.collect(), found.dropped))
     }
 
     fn lost(&self) -> Option<Loss> {

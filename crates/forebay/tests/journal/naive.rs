@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use forebay::change::End;
-use forebay::outage::{Buffered, Pending, Record, Standing, Written};
+use forebay::outage::{Buffered, Dropped, Pending, Record, Standing, Written};
 use forebay::runtime::simulated::SplitMix;
 use forebay::store::GivenId;
 use forebay::{Blob, Change, Key, Read, TxnId, Value, Version};
@@ -11,16 +11,19 @@ use forebay::{Blob, Change, Key, Read, TxnId, Value, Version};
 /// As many stay below the bytes that the tests allow.
 const PENDING_MAX: usize = 10;
 
-/// The transactions that are pending.
+/// The transactions that are pending, and those that were given up.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Naive(pub BTreeMap<u64, Pending>);
+pub struct Naive(pub BTreeMap<u64, Pending>, pub Vec<Dropped>);
 
 impl Naive {
     pub fn apply(&mut self, record: &Record) {
         match record {
             Record::Buffered(buffered) => self.insert(buffered),
             Record::Applied(numbers) => self.0.retain(|number, _| !numbers.contains(number)),
-            Record::Dropped { number, .. } => drop(self.0.remove(number)),
+            Record::Dropped(dropped) => {
+                self.0.remove(&dropped.number);
+                self.1.push(dropped.clone());
+            }
             Record::Quarantined { number, reason } => {
                 let standing = Standing::Quarantined(reason.clone());
                 self.0.entry(*number).and_modify(|pending| pending.standing = standing);
@@ -63,7 +66,7 @@ impl Naive {
             8 => Record::Applied(pending.iter().copied().filter(|_| random.below(2) == 0).collect()),
             9 => Record::Quarantined { number: any(random), reason: text(random) },
             10 => Record::Retried { number: any(random) },
-            11 => Record::Dropped { number: any(random), reason: text(random) },
+            11 => Record::Dropped(Dropped { number: any(random), reason: text(random), given: few_given(random) }),
             12 => {
                 let at = random.below(pending.len() as u64) as usize;
                 let from: Vec<u64> = pending.iter().copied().skip(at).take(2).collect();
@@ -98,13 +101,18 @@ pub fn buffered(number: u64, random: &mut SplitMix) -> Buffered {
         number,
         id: TxnId(version(random)),
         version: version(random),
-        given: few(random, 2).map(|_| GivenId { user: blob(random, 9), id: u128::from(random.draw()) << 60 }).collect(),
+        given: few_given(random),
         sent: random.below(3) == 0,
         buffered_at_ms: random.draw() >> 20,
         checks: few(random, 3).map(|_| (key(random), version(random))).collect(),
         known: keys.iter().skip(random.below(3) as usize).map(|key| (key.clone(), read(random))).collect(),
         writes: keys.into_iter().map(|key| written(key, random)).collect(),
     }
+}
+
+fn few_given(random: &mut SplitMix) -> Vec<GivenId> {
+    let few = 0..random.below(3);
+    few.map(|_| GivenId { user: blob(random, 9), id: u128::from(random.draw()) << 60 }).collect()
 }
 
 fn key(random: &mut SplitMix) -> Key {
@@ -133,7 +141,7 @@ fn change(random: &mut SplitMix) -> Change {
     let field = (random.below(2) == 0).then(|| blob(random, 9));
     let element = blob(random, 300);
     let end = if random.below(2) == 0 { End::Left } else { End::Right };
-    match random.below(15) {
+    match random.below(16) {
         0 => Change::Put(Value::bytes(element.to_vec())),
         1 => Change::Delete,
         2 => Change::ExpireAt(random.draw()),
@@ -148,6 +156,7 @@ fn change(random: &mut SplitMix) -> Change {
         11 => Change::Pop(end),
         12 => Change::RemoveEqual { count: random.draw() as i64, element },
         13 => Change::AddMember(element),
+        14 => Change::RemoveExpired(random.draw()),
         _ => Change::RemoveMember(element),
     }
 }

@@ -15,8 +15,10 @@ fn append(owner: &Owned, record: &Record) -> Result<(), AppendError> {
 }
 
 fn pending(kept: Kept) -> Naive {
-    let found: Result<Vec<_>, OpenError> = Found::in_tier(kept).pending.collect();
-    Naive(found.expect("it can be read").into_iter().map(|pending| (pending.buffered.number, pending)).collect())
+    let found = Found::in_tier(kept);
+    let pending: Result<Vec<_>, OpenError> = found.pending.collect();
+    let pending = pending.expect("it can be read").into_iter().map(|pending| (pending.buffered.number, pending));
+    Naive(pending.collect(), found.dropped)
 }
 
 fn described(mapping: &str) -> Description {

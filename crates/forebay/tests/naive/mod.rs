@@ -60,7 +60,7 @@ fn kind(content: &Content) -> Kind {
 
 fn kind_needed(change: &Change) -> Option<Kind> {
     match change {
-        Change::Put(_) | Change::Delete | Change::ExpireAt(_) | Change::Persist => None,
+        Change::Put(_) | Change::Delete | Change::ExpireAt(_) | Change::Persist | Change::RemoveExpired(_) => None,
         Change::AddInteger { field: Some(_), .. } | Change::AddFloat { field: Some(_), .. } => Some(Kind::Hash),
         Change::SetField(..) | Change::UnsetField(_) => Some(Kind::Hash),
         Change::AddInteger { .. } | Change::AddFloat { .. } | Change::Append(_) | Change::WriteAt { .. } => {
@@ -78,6 +78,10 @@ pub fn apply(document: &Document, change: &Change) -> Result<Document, ApplyErro
         Change::Delete => return Ok(None),
         Change::ExpireAt(at) => return Ok(document.clone().map(|(content, _)| (content, Some(*at)))),
         Change::Persist => return Ok(document.clone().map(|(content, _)| (content, None))),
+        Change::RemoveExpired(by) => {
+            let living = |(_, expiry): &(Content, Option<u64>)| expiry.is_none_or(|at| at > *by);
+            return Ok(document.clone().filter(living));
+        }
         Change::WriteAt { bytes, .. } if bytes.is_empty() && document.is_none() => return Ok(None),
         _ => {}
     }
@@ -286,6 +290,7 @@ pub fn change() -> impl Strategy<Value = Change> {
         1 => Just(Change::Delete),
         1 => (0..4u64).prop_map(Change::ExpireAt),
         1 => Just(Change::Persist),
+        1 => (0..4u64).prop_map(Change::RemoveExpired),
         3 => (field(), delta()).prop_map(|(field, delta)| Change::AddInteger { field, delta }),
         2 => (field(), quarters).prop_map(|(field, delta)| Change::AddFloat { field, delta }),
         2 => text().prop_map(Change::Append),

@@ -88,6 +88,17 @@ struct Told {
     follows: Vec<usize>,
 }
 
+impl Told {
+    /// Whether it waits for `other`, which is set aside and came before.
+    fn waits_for(&self, other: &Told) -> bool {
+        let writes = |key: &usize| other.writes.iter().any(|(written, _)| written == key);
+        let deletes = |(_, changes): &&(usize, Vec<Change>)| changes.contains(&Change::Delete);
+        let mut deleted = self.writes.iter().filter(deletes).map(|(key, _)| key);
+        self.writes.iter().map(|(key, _)| key).chain(&self.follows).any(writes)
+            || deleted.any(|key| other.follows.contains(key))
+    }
+}
+
 struct World {
     buffer: Buffer,
     /// What the store holds, and the ids that it has applied.
@@ -333,17 +344,16 @@ impl World {
         self.check_who_is_held_back();
     }
 
-    /// Behind what is quarantined waits whatever writes one of its documents, or names one; behind that as well.
+    /// Behind what is quarantined waits whatever writes one of its documents, names one, or deletes one that it names;
+    /// behind that as well.
     fn check_who_is_held_back(&self) {
         let mut told: Vec<&Told> = self.told.iter().collect();
         told.sort_unstable_by_key(|txn| txn.number);
-        let mut stuck: Vec<(u64, usize)> = Vec::new();
+        let mut stuck: Vec<&Told> = Vec::new();
         for txn in told {
-            let keys = txn.writes.iter().map(|(key, _)| key).chain(&txn.follows);
-            let behind =
-                keys.clone().flat_map(|key| stuck.iter().filter(move |(_, other)| other == key)).map(|(n, _)| *n);
+            let behind = stuck.iter().filter(|other| txn.waits_for(other)).map(|other| other.number).min();
             let standing = self.buffer.standing(txn.number).expect("it waits");
-            match (&standing, behind.min()) {
+            match (&standing, behind) {
                 (Standing::Quarantined(_), _) => {}
                 (Standing::Behind(other), Some(first)) => assert_eq!(*other, first, "{}", txn.number),
                 (Standing::Waiting, None) => continue,
@@ -351,8 +361,7 @@ impl World {
                 (Standing::Waiting, Some(_)) if txn.writes.iter().any(|(key, _)| self.is_locked(*key)) => {}
                 wrong => panic!("{}: {wrong:?}", txn.number),
             }
-            let writes = txn.writes.iter().map(|(key, _)| (txn.number, *key));
-            stuck.extend(writes);
+            stuck.push(txn);
         }
     }
 

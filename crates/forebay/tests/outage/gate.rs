@@ -1,7 +1,8 @@
 //! The gate's rules that need a store of their own to be seen.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use forebay::change::End;
@@ -27,6 +28,18 @@ struct Database {
     inner: Faulty,
     incarnation: AtomicU64,
     owned: bool,
+    /// What it is about to say of others.
+    others: Mutex<VecDeque<Outside>>,
+    /// It was opened in an earlier state than was known.
+    went_back: AtomicBool,
+}
+
+impl Database {
+    fn new(runtime: &Runtime, owned: bool) -> Arc<Database> {
+        let inner = Faulty::new(runtime.clone(), Arc::new(store::memory::Memory::new()), Faults::default(), 1);
+        let (incarnation, went_back) = (AtomicU64::new(1), AtomicBool::new(false));
+        Arc::new(Database { inner, incarnation, owned, others: Mutex::default(), went_back })
+    }
 }
 
 impl Store for Database {
@@ -42,6 +55,15 @@ impl Store for Database {
         self.incarnation.load(Ordering::SeqCst)
     }
 
+    fn went_back(&self) -> bool {
+        self.went_back.load(Ordering::SeqCst)
+    }
+
+    /// As many as its incarnation: so it is news.
+    fn acknowledged(&self) -> Vec<TxnId> {
+        (0..self.incarnation()).map(|sequence| TxnId(Version { incarnation: 1, sequence })).collect()
+    }
+
     fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
         self.inner.get(keys)
     }
@@ -51,7 +73,10 @@ impl Store for Database {
     }
 
     fn outside(&self) -> BoxFuture<'_, Option<Outside>> {
-        Box::pin(std::future::pending())
+        match self.others.lock().unwrap().pop_front() {
+            Some(outside) => Box::pin(std::future::ready(Some(outside))),
+            None => Box::pin(std::future::pending()),
+        }
     }
 
     /// `row:x` and `list:x` are one row.
@@ -67,8 +92,7 @@ impl Store for Database {
 }
 
 fn open(runtime: &Runtime, owned: bool, change: impl FnOnce(&mut GateSettings)) -> (Arc<Database>, Gate) {
-    let inner = Faulty::new(runtime.clone(), Arc::new(store::memory::Memory::new()), Faults::default(), 1);
-    let database = Arc::new(Database { inner, incarnation: AtomicU64::new(1), owned });
+    let database = Database::new(runtime, owned);
     let description = Description { mapping: String::new(), catalogue: String::new() };
     let options = JournalOptions { durability: Durability::Always, bytes_max: 1 << 20, description };
     let (journal, found) = Journal::open(runtime.clone(), Lossy::new().handle(), options).expect("a new journal");
@@ -79,6 +103,16 @@ fn open(runtime: &Runtime, owned: bool, change: impl FnOnce(&mut GateSettings)) 
     let (runtime, store) = (runtime.clone(), database.clone());
     let options = GateOptions { runtime, store, journal, found, settings, mapping, opens_late };
     (database, Gate::open(options).expect("nothing is pending"))
+}
+
+/// A gate over what `memory` keeps.
+fn open_in(memory: &Memory, runtime: &Runtime, database: &Arc<Database>) -> Gate {
+    let (journal, kept) = memory.open(Description::default());
+    let breaker = BreakerSettings { failures_to_open: 1, successes_to_close: 1, pause_ms: 5, pause_ms_max: 20 };
+    let settings = GateSettings { breaker, ..GateSettings::default() };
+    let (runtime, store, found) = (runtime.clone(), database.clone(), Found::in_tier(kept));
+    let (mapping, opens_late) = (String::new(), false);
+    Gate::open(GateOptions { runtime, store, journal, found, settings, mapping, opens_late }).expect("it opens")
 }
 
 fn put(sequence: u64, name: &str) -> Commit {
@@ -131,6 +165,48 @@ fn a_restored_store_waits_for_an_operator() {
     a_restored_store(false);
 }
 
+/// The same of a store that was put back while no gate was there. What is undecided stays so over further starts, and
+/// what is decided, too; what the store has acknowledged is told to the tier when it is news.
+fn a_store_restored_before_the_start(expected: bool) {
+    simulated(|runtime| async move {
+        let (memory, database) = (Memory::new(1 << 20), Database::new(&runtime, true));
+        let gate = open_in(&memory, &runtime, &database);
+        gate.start_remembering();
+        database.incarnation.store(3, Ordering::SeqCst);
+        runtime.sleep(Duration::from_secs(2)).await;
+        database.inner.set_down(true);
+        assert!(matches!(commit(&gate, put(2, "a")).await, CommitOutcome::Buffered(_)));
+        drop(gate);
+        let remembered = memory.open(Description::default()).1.remembered;
+        assert_eq!((remembered.acknowledged.len(), remembered.suspended), (3, false));
+        database.inner.set_down(false);
+        database.went_back.store(true, Ordering::SeqCst);
+        let gate = open_in(&memory, &runtime, &database);
+        runtime.sleep(Duration::from_secs(5)).await;
+        assert_eq!((gate.state().suspended.is_some(), gate.state().amount.transactions == 1), (expected, expected));
+        drop(gate);
+        database.went_back.store(false, Ordering::SeqCst);
+        let gate = open_in(&memory, &runtime, &database);
+        runtime.sleep(Duration::from_secs(5)).await;
+        assert_eq!(gate.state().suspended.is_some(), expected, "a start decides nothing");
+        assert_eq!(gate.resume(), expected);
+        runtime.sleep(Duration::from_secs(5)).await;
+        drop(gate);
+        let gate = open_in(&memory, &runtime, &database);
+        runtime.sleep(Duration::from_secs(5)).await;
+        assert_eq!((gate.state().suspended, gate.state().amount.transactions), (None, 0));
+        gate.close().await.expect("it is up");
+        assert!(!memory.open(Description::default()).1.remembered.suspended);
+    });
+}
+
+#[test]
+fn a_store_that_was_restored_before_the_start_waits_for_an_operator() {
+    a_store_restored_before_the_start(true);
+    let _on = mutation::put_back(Some(Fault::RestoredStoreDrained));
+    a_store_restored_before_the_start(false);
+}
+
 /// What is cached of a store that others write to is given up when it could not be asked for too long, once.
 #[test]
 fn what_is_too_old_is_given_up() {
@@ -141,6 +217,34 @@ fn what_is_too_old_is_given_up() {
         let began = runtime.elapsed();
         assert_eq!(gate.outside().await, Some(Outside::Everything));
         assert!(runtime.elapsed() - began >= Duration::from_millis(900));
+    });
+}
+
+/// That a store is out of sight is no news in an outage. That it can be watched again is, even where that comes before
+/// the breaker has closed: what is cached is compared then, once, and given up when it was lost from sight otherwise.
+#[test]
+fn what_was_cached_in_an_outage_is_doubtful() {
+    simulated(|runtime| async move {
+        let (database, gate) = open(&runtime, false, |_| {});
+        let says = |outside: Outside| database.others.lock().unwrap().push_back(outside);
+        says(Outside::Everything);
+        assert_eq!(gate.outside().await, Some(Outside::Everything));
+        database.inner.set_down(true);
+        assert!(matches!(commit(&gate, put(1, "a")).await, CommitOutcome::Buffered(_)));
+        for _ in 0..2 {
+            says(Outside::OutOfSight);
+            says(Outside::Everything);
+            assert_eq!(gate.outside().await, Some(Outside::Doubtful));
+        }
+        database.inner.set_down(false);
+        while gate.state().mode != Mode::Normal {
+            runtime.sleep(Duration::from_millis(1)).await;
+        }
+        says(Outside::OutOfSight);
+        assert_eq!(gate.outside().await, Some(Outside::Keys(vec![Key::new(0, b"a")])), "it was carried over");
+        assert_eq!(gate.outside().await, Some(Outside::OutOfSight));
+        says(Outside::Everything);
+        assert_eq!(gate.outside().await, Some(Outside::Everything));
     });
 }
 
@@ -253,19 +357,8 @@ fn documents_of_one_row_keep_their_order() {
 fn what_is_buffered_may_lie_in_another_tier() {
     simulated(|runtime| async move {
         let memory = Memory::new(1 << 20);
-        let database = Arc::new(Database {
-            inner: Faulty::new(runtime.clone(), Arc::new(store::memory::Memory::new()), Faults::default(), 1),
-            incarnation: AtomicU64::new(1),
-            owned: true,
-        });
-        let open = || {
-            let (journal, kept) = memory.open(Description::default());
-            let breaker = BreakerSettings { failures_to_open: 1, successes_to_close: 1, pause_ms: 5, pause_ms_max: 20 };
-            let settings = GateSettings { breaker, ..GateSettings::default() };
-            let (runtime, store, found) = (runtime.clone(), database.clone(), Found::in_tier(kept));
-            let (mapping, opens_late) = (String::new(), false);
-            Gate::open(GateOptions { runtime, store, journal, found, settings, mapping, opens_late }).expect("it opens")
-        };
+        let database = Database::new(&runtime, true);
+        let open = || open_in(&memory, &runtime, &database);
         let first = open();
         database.inner.set_down(true);
         for (sequence, name) in [(1, "a"), (2, "b"), (3, "a")] {

@@ -2,3 +2,4 @@
 
 mod buffer;
 mod gate;
+mod taken_along;

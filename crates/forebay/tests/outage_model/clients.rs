@@ -73,13 +73,25 @@ impl Client {
     }
 }
 
-/// What the gate says may be out of date is dropped from the cache.
+/// What the gate says may be out of date is dropped from the cache. What is doubtful too: to compare it is the engine's
+/// work, of which the simulation knows.
 pub async fn forget(gate: Gate, book: Arc<Mutex<Book>>) {
     while let Some(outside) = gate.outside().await {
         let mut book = book.lock().unwrap();
         for document in [0, 1] {
-            if !matches!(&outside, Outside::Keys(keys) if !keys.contains(&key_of(document))) {
-                book.cached[document] = None;
+            let key = key_of(document);
+            let cached = &mut book.cached[document];
+            match &outside {
+                Outside::Keys(keys) if !keys.contains(&key) => {}
+                Outside::Keys(_) | Outside::Everything | Outside::OutOfSight | Outside::Doubtful => *cached = None,
+                Outside::Restamped(documents) => {
+                    for (_, shown, stored) in documents.iter().filter(|(named, ..)| *named == key) {
+                        match cached {
+                            Some(read) if read.version == *shown => read.version = *stored,
+                            _ => {}
+                        }
+                    }
+                }
             }
         }
     }

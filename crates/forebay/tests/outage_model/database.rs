@@ -90,6 +90,10 @@ impl Database {
         self.state().mended = true;
     }
 
+    pub fn is_mended(&self) -> bool {
+        self.state().mended
+    }
+
     /// The next process, or a backup, opens it under another number.
     pub fn reopen(&self) {
         self.state().incarnation += 1;

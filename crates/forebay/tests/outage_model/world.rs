@@ -8,7 +8,7 @@ use forebay::change::apply_all;
 use forebay::mutation::{self, Fault};
 use forebay::outage::lossy::Lossy;
 use forebay::outage::{
-    BreakerSettings, Description, Gate, GateOptions, GateSettings, Journal, JournalOptions, LaneRule,
+    BreakerSettings, Description, Gate, GateOptions, GateSettings, GivenUp, Journal, JournalOptions, LaneRule,
 };
 use forebay::store::embedded::Durability;
 use forebay::store::{Store, Write};
@@ -292,6 +292,9 @@ impl World {
             if !self.given_up {
                 events.push(Event::GivenUp);
             }
+        } else if self.given_up && !self.database.is_mended() && !self.database.calls().is_empty() {
+            // What was given up may have been sent before, and land when it is fit to.
+            events.push(Event::Mended);
         }
         if gate.state().suspended.is_some() {
             events.push(Event::Resumed);
@@ -403,7 +406,7 @@ impl World {
                 tell(Told::Nothing);
                 self.machine.spawn(async move {
                     let gone = gate.give_up(number, "drill").await;
-                    tell(if gone == Ok(true) { Told::GivenUp } else { Told::Acknowledged });
+                    tell(if gone == Ok(GivenUp::Dropped) { Told::GivenUp } else { Told::Acknowledged });
                 });
             }
         }

@@ -9,6 +9,7 @@ use futures_util::future::BoxFuture;
 
 use super::family::{self, Sub, SubRun, is, text};
 use super::{Command, Flag, Group, Keys, Run, outage};
+use crate::graphs::{GraphFigures, TypeFigures};
 use crate::recorder::{Recorder, Trace};
 use crate::session::Session;
 
@@ -41,7 +42,7 @@ pub(super) const SUBS: &[Sub] = &[
     Sub {
         name: "explain",
         syntax: "key",
-        summary: "Whether a key is cached, with which version, and what the policy thinks of it",
+        summary: "Whether a key is cached, with which version, and why: what the policy thinks or remembers of it",
         arity: 3,
         flags: &[],
         run: SubRun::Session(explain),
@@ -103,6 +104,8 @@ fn stats(session: &mut Session, _: Frame<'_>) -> Reply {
         figures.push(number("outside_within_us", outside.within_us));
         figures.push(number("outside_backlog", outside.backlog));
     }
+    figures.extend(transactional(session));
+    let engine = &session.shared.engine;
     let learned = engine.cache().learned(LEARNED_LINES_MAX);
     if !learned.is_empty() {
         let line = |(name, value): (String, String)| (text(name), text(value));
@@ -111,13 +114,58 @@ fn stats(session: &mut Session, _: Frame<'_>) -> Reply {
     Reply::Map(figures)
 }
 
+/// Transactional hits, where they are counted, and the graphs of transaction types, where there are any.
+fn transactional(session: &Session) -> Vec<(Reply, Reply)> {
+    let shared = &session.shared;
+    let number = |name: &str, value: u64| (text(name), Reply::Integer(value.min(i64::MAX as u64) as i64));
+    let ratio = |name: &str, part: u64, whole: u64| {
+        let ratio = if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+        (text(name), Reply::Double(ratio))
+    };
+    let mut figures = Vec::new();
+    if let Some(metered) = shared.engine.cache().meter().map(|meter| meter.metered()) {
+        figures.extend([
+            ratio("thr", metered.thr.hits, metered.thr.length),
+            ratio("ohr", metered.reads_hit, metered.reads),
+            number("transactions", metered.transactions),
+            number("transactions_by_graph", metered.by_graph),
+            number("critical_length", metered.thr.length),
+            number("transactional_hits", metered.thr.hits),
+            number("levels", metered.levels),
+            number("levels_complete", metered.levels_hit),
+        ]);
+    }
+    let graphs = shared.graphs.figures();
+    if graphs != GraphFigures::default() {
+        figures.extend([
+            number("graphs", graphs.graphs),
+            number("complete_groups", graphs.complete_groups),
+            number("graphs_replaced", graphs.replaced),
+            number("graphs_refused", graphs.refused),
+            number("types_without_graph", graphs.begun_without),
+            number("wrong_vertices", graphs.wrong_vertices),
+        ]);
+        let line = |of_type: TypeFigures| {
+            let groups = of_type.complete_groups.map_or("very many".to_owned(), |groups| groups.to_string());
+            let TypeFigures { name, vertices, critical_length, begun, .. } = of_type;
+            let value =
+                format!("begun {begun}, accesses {vertices}, critical length {critical_length}, groups {groups}");
+            (text(name), text(value))
+        };
+        let types = shared.graphs.types(LEARNED_LINES_MAX).into_iter().map(line);
+        figures.push((text("types"), Reply::Map(types.collect())));
+    }
+    figures
+}
+
 /// `hit | version 1-8812 | size 212 B | ..`; what is cached as absent begins with `absent`.
 fn explain(session: &mut Session, frame: Frame<'_>) -> Reply {
     let key = KeyRef { space: session.space, name: frame.arg(2) };
     let cache = session.shared.engine.cache();
     let policy = cache.policy();
     let Some((read, charged, reason)) = cache.explain(key) else {
-        return text(format!("not cached | policy {}", policy.name));
+        let why = cache.explain_absent(key).map_or_else(String::new, |why| format!(": {why}"));
+        return text(format!("not cached | policy {}{why}", policy.name));
     };
     debug_assert_eq!(charged, charge(&key.to_key(), &read, policy));
     let now_ms = session.shared.engine.runtime().now_ms();

@@ -197,7 +197,6 @@ fn auth<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply> 
 }
 
 fn reset(session: &mut Session, _: Frame<'_>) -> Reply {
-    session.traced.ended(&session.shared, false);
     session.reset();
     Reply::Simple("RESET".into())
 }

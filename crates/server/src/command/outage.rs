@@ -6,13 +6,14 @@ mod brief;
 use std::time::Duration;
 
 use forebay::key::{Key, KeyRef};
-use forebay::outage::{Gate, GateState, Loss, Mode, Standing, TicketState};
+use forebay::outage::pending::Buffer;
+use forebay::outage::{DropError, Gate, GateState, GivenUp, Loss, Mode, Standing, TicketState};
 use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Frame, Protocol, Reply, errors};
 use futures_util::future::{BoxFuture, Either, select};
 
 use super::family::{Sub, SubRun, is, text};
-use super::{Flag, family};
+use super::{Flag, family, txn_error};
 use crate::outage::summary;
 use crate::replies::LastWrite;
 use crate::session::Session;
@@ -184,6 +185,7 @@ fn figures(state: &GateState) -> Vec<(Reply, Reply)> {
         (text("full"), count(outage.full)),
         (text("why"), maybe(&state.why)),
         (text("suspended"), state.suspended.as_deref().map_or(Reply::Nil, text)),
+        (text("closed"), state.closed.as_deref().map_or(Reply::Nil, text)),
         (text("lost"), state.losses.last().map_or(Reply::Nil, |loss| text(lost(loss)))),
     ]
 }
@@ -207,6 +209,7 @@ fn nothing(session: &Session) -> Vec<(Reply, Reply)> {
         oldest_ms: None,
         why: String::new(),
         suspended: None,
+        closed: None,
         losses: Vec::new(),
         counts: Default::default(),
         outage: Default::default(),
@@ -288,17 +291,35 @@ async fn quarantine(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Re
         }
         (action, 5) if is(action, "drop") => {
             let (ticket, reason) = (ticket(frame.arg(3))?, reason(frame.arg(4))?);
-            match gate(session)?.give_up(ticket, &reason).await {
-                Ok(true) => {}
-                Ok(false) => return Err(not_quarantined(ticket)),
-                Err(error) => return Err(Reply::error(format!("ERR {error}"))),
-            }
+            given_up(session, ticket, &reason).await?;
             let (user, client) = (session.identity.name(), &session.client.address);
             tracing::warn!(ticket, %user, client, reason, "a buffered transaction was dropped");
             Ok(Reply::OK)
         }
         (action, _) if ["retry", "drop"].iter().any(|word| is(action, word)) => Err(wrong()),
         (action, _) => Err(errors::unknown_subcommand("CACHE QUARANTINE", action)),
+    }
+}
+
+/// Gives `ticket` up while nobody else is at its documents: whoever has read them is to be done before, and who reads
+/// them next finds them without it.
+async fn given_up(session: &Session, ticket: u64, reason: &str) -> Result<(), Reply> {
+    let gate = gate(session)?.clone();
+    let written = |buffer: &Buffer| {
+        let writes = buffer.buffered(ticket).map(|buffered| buffered.writes.iter().map(|write| write.key.clone()));
+        writes.into_iter().flatten().collect::<Vec<_>>()
+    };
+    let keys = gate.with_buffer(written);
+    let reason = reason.to_owned();
+    let work = async move { gate.give_up(ticket, &reason).await };
+    match session.shared.engine.alone_with(&keys, work).await.map_err(|error| txn_error(&error))? {
+        Ok(GivenUp::Dropped) => Ok(()),
+        Ok(GivenUp::NotQuarantined) => Err(not_quarantined(ticket)),
+        Ok(GivenUp::Landed(version)) => {
+            Err(Reply::error(format!("ERR ticket {ticket} is in the store after all: APPLIED {version}")))
+        }
+        Err(DropError::Away(why)) => Err(Reply::error(format!("STOREDOWN {why}"))),
+        Err(error) => Err(Reply::error(format!("ERR {error}"))),
     }
 }
 

@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 
 use super::{Call, Command, Effect, Flag, Group, Keys, Known, Run, txn_error};
 use crate::given::{Begun, Claim, Ended};
+use crate::graphs::{Registered, parse_types};
 use crate::session::{Queue, Session, any_unseen, in_order, not_seen, planned, tell_nothing};
 use crate::state::Shared;
 
@@ -72,7 +73,7 @@ pub(super) const COMMANDS: &[Command] = &[
     Command {
         name: "txn",
         syntax: "BEGIN [READONLY [CHECKED]] [TYPE name] [ID uuid] [PRIORITY low|normal|high] | STEP name | COMMIT \
-                 | ABORT",
+                 | ABORT | TYPE toml",
         summary: "An interactive transaction: reads inside, one commit to the store at its end",
         group: Group::Transactions,
         arity: -2,
@@ -155,22 +156,16 @@ fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, Reply> {
         let context = session.context();
         let shared = session.shared.clone();
         let mut ahead = Ahead::default();
-        let mut accessed = session.accessed();
         // Of what is not known nobody can say whether it has changed.
         let may_be_blind =
             plan.watched.is_empty() && queue.commands.iter().any(|queued| session.takes_blind(queued.command));
         let executed = loop {
-            let body = |documents: &mut Documents| {
-                let answer = run_queue(session, &queue, documents);
-                accessed.note(&plan, documents, answer.is_ok());
-                answer
-            };
+            let body = |documents: &mut Documents| run_queue(session, &queue, documents);
             match shared.engine.execute_locked(&plan, context, &mut ahead, body).await {
                 Err(TxnError::StoreDown(_)) if !plan.blind && may_be_blind => plan.blind = true,
                 executed => break executed,
             }
         };
-        session.trace_accessed(accessed, &context);
         match executed {
             Ok(Executed::Done(reply, committing)) => {
                 session.committing = Some((committing, false));
@@ -202,7 +197,7 @@ fn plan(queue: &Queue) -> Vec<PlannedLock> {
 /// Serves a script whose keys nobody else uses over a store that never waits, at once.
 fn exec_at_once(session: &mut Session, queue: &Queue) -> Option<Reply> {
     let shared = session.shared.clone();
-    if session.is_traced() || !shared.engine.commits_at_once() {
+    if !shared.engine.commits_at_once() {
         return None;
     }
     let mut wanted = SmallVec::<[Wanted<'_>; 8]>::new();
@@ -283,9 +278,6 @@ fn exec_published(session: &mut Session, queue: &Queue) -> Option<Reply> {
     keys.dedup();
     let context = session.context();
     let mut documents = session.shared.engine.read_published(&keys, &context)?;
-    if session.is_traced() {
-        session.trace_reads_alone(&keys, &documents, &context);
-    }
     Some(run_queue(session, queue, &mut documents).unwrap_or_else(|error| error))
 }
 
@@ -296,7 +288,8 @@ fn txn<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply> {
             b"step" if frame.len() == 3 => step(session, frame),
             b"commit" if frame.len() == 2 => commit(session).await,
             b"abort" if frame.len() == 2 => abort(session),
-            b"step" | b"commit" | b"abort" => errors::wrong_arguments("txn"),
+            b"type" if frame.len() == 3 => types(session, frame),
+            b"step" | b"commit" | b"abort" | b"type" => errors::wrong_arguments("txn"),
             _ => errors::unknown_subcommand("TXN", frame.arg(1)),
         }
     })
@@ -327,7 +320,10 @@ async fn begin(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> 
     }
     // Names are few: one is taken for good, so only now.
     match txn_type.map(|name| session.shared.labels.txn_type(name)) {
-        Some(Ok(number)) => context.txn_type = number,
+        Some(Ok(number)) => {
+            context.txn_type = number;
+            session.shared.graphs.begun(number);
+        }
         Some(Err(error)) => return Err(error),
         None => {}
     }
@@ -417,11 +413,37 @@ fn step(session: &mut Session, frame: Frame<'_>) -> Reply {
         return Reply::error("ERR TXN STEP without TXN BEGIN");
     };
     // Names are few: one is taken for good, so only now.
-    match session.shared.labels.vertex(frame.arg(2)) {
-        Ok(vertex) => transaction.context_mut().vertex = vertex,
-        Err(error) => return error,
+    let context = transaction.context_mut();
+    match session.shared.graphs.vertex(&session.shared.labels, context.txn_type, frame.arg(2)) {
+        Ok(vertex) => {
+            context.vertex = vertex;
+            Reply::OK
+        }
+        Err(error) => {
+            // What follows is no access of the vertex before.
+            context.vertex = 0;
+            error
+        }
     }
-    Reply::OK
+}
+
+/// Registers what transaction types look like, for policies that score by it.
+fn types(session: &mut Session, frame: Frame<'_>) -> Reply {
+    let text = std::str::from_utf8(frame.arg(2)).map_err(|_| "the types are no UTF-8".to_owned());
+    let types = match text.and_then(parse_types) {
+        Ok(types) => types,
+        Err(why) => {
+            session.shared.graphs.count_refused();
+            return Reply::error(format!("ERR {}", why.replace(['\r', '\n'], " ")));
+        }
+    };
+    let shared = &session.shared;
+    match shared.graphs.register(types, &shared.labels, shared.engine.cache()) {
+        Ok(Registered { new, replaced, same }) => {
+            Reply::Simple(format!("OK {new} new, {replaced} replaced, {same} as before").into())
+        }
+        Err(error) => error,
+    }
 }
 
 async fn commit(session: &mut Session) -> Reply {
@@ -441,10 +463,8 @@ async fn commit(session: &mut Session) -> Reply {
     if let Some(claim) = &claim {
         transaction.set_given(claim.given_id());
     }
-    session.traced.writes(&session.shared, transaction.documents());
     let wrote = transaction.documents().written().next().is_some();
     let committed = transaction.commit().await;
-    session.traced.ended(&session.shared, committed.is_ok());
     match committed {
         Ok(committing) => {
             if let Some(claim) = claim {
@@ -469,7 +489,6 @@ fn abort(session: &mut Session) -> Reply {
     if !session.open.is_open() && session.open.aborted().is_none() {
         return Reply::error("ERR TXN ABORT without TXN BEGIN");
     }
-    session.traced.ended(&session.shared, false);
     session.open.drop_transaction(&session.shared);
     Reply::OK
 }

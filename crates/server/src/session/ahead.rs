@@ -66,6 +66,33 @@ impl Session {
         }
     }
 
+    /// A batch of reads only counts as one transaction of one level, for who follows transactions.
+    pub(super) fn begin_reads(&mut self, batch: &Batch) {
+        let alone = batch.len() < 2 || self.open.is_open() || self.multi.queue.is_some();
+        if alone || !self.shared.engine.cache().follows_transactions() {
+            return;
+        }
+        let reads = |at: usize| {
+            let frame = batch.frame(at);
+            let command = self.shared.table.find_numbered(frame.arg(0));
+            command.is_some_and(|(_, command)| {
+                command.arity_fits(frame.len()) && command.effect(frame) == Some(Effect::Read)
+            })
+        };
+        if (0..batch.len()).all(reads) {
+            self.batch_txn = self.shared.engine.number();
+        }
+    }
+
+    /// The batch is served.
+    pub(super) fn end_reads(&mut self) {
+        if self.batch_txn != 0 {
+            let context = self.context();
+            self.batch_txn = 0;
+            self.shared.engine.ended(&context, true);
+        }
+    }
+
     /// The keys that the rest of the batch, from `start`, will miss: of plain commands, up to the first that changes
     /// how others are to be read.
     pub(super) fn missing_ahead(&self, batch: &Batch, start: usize) -> Vec<Key> {

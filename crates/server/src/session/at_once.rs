@@ -32,14 +32,8 @@ impl Session {
                 &several
             }
         };
-        let answer = if self.is_traced() {
-            let Some(mut documents) = engine.read_published(keys, &context) else { return false };
-            self.trace_reads_alone(keys, &documents, &context);
-            body(&mut Call { frame, space, known: Known::Documents(&mut documents), random })
-        } else {
-            let Some(published) = engine.published(keys, &context) else { return false };
-            body(&mut Call { frame, space, known: Known::Published(&published), random })
-        };
+        let Some(published) = engine.published(keys, &context) else { return false };
+        let answer = body(&mut Call { frame, space, known: Known::Published(&published), random });
         let reply = answer.unwrap_or_else(|error| error);
         self.hints.used();
         self.answer(&reply);
@@ -57,7 +51,7 @@ impl Session {
     ) -> Option<Duration> {
         let body = command.body()?;
         let large = frame.args_bytes() > ARGS_BYTES_MAX;
-        if large || self.open.is_open() || self.is_traced() || !self.shared.engine.commits_at_once() {
+        if large || self.open.is_open() || !self.shared.engine.commits_at_once() {
             return None;
         }
         let began = began.unwrap_or_else(|| self.shared.engine.runtime().elapsed());

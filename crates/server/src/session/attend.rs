@@ -10,7 +10,7 @@ use futures_util::future::{Either, select};
 
 use super::Session;
 use super::open::WHOLE_TIME_UP;
-use crate::attention::{MONITORS, PAUSED, TRACED};
+use crate::attention::{MONITORS, PAUSED};
 use crate::command::{Command, Effect, Flag};
 use crate::monitor;
 
@@ -97,11 +97,6 @@ impl Session {
             self.shared.latency.add(runtime.now_ms() / 1000, us / 1000);
         }
         now
-    }
-
-    /// Whether accesses are recorded.
-    pub fn is_traced(&self) -> bool {
-        self.shared.attention.get() & TRACED != 0
     }
 
     /// Done when there is something that MONITOR or CACHE NOTIFY is to show. For the session's own connection only.

@@ -7,7 +7,6 @@ use forebay_protocol::{Frame, Reply};
 use smallvec::SmallVec;
 
 use super::{ARG_BYTES_COUNTED, Session, any_unseen, in_order, not_seen, tell_nothing};
-use crate::attention::TRACED;
 use crate::command::{Answer, Call, Command, Effect, Known, txn_error};
 
 impl Session {
@@ -24,12 +23,10 @@ impl Session {
         let (space, random) = (self.space, self.random_for(command));
         let context = self.context();
         let shared = self.shared.clone();
-        let mut accessed = self.accessed();
         let executed = loop {
             let executed = shared.engine.execute_locked(&plan, context, ahead, |documents| {
                 let unseen = plan.blind && any_unseen(command, frame, space, documents);
                 let answer = body(&mut Call { frame, space, known: Known::Documents(documents), random });
-                accessed.note(&plan, documents, answer.is_ok());
                 if unseen { tell_nothing(answer) } else { answer }
             });
             match executed.await {
@@ -37,7 +34,6 @@ impl Session {
                 executed => break executed,
             }
         };
-        self.trace_accessed(accessed, &context);
         match executed {
             Ok(Executed::Done(reply, committing)) => {
                 self.committing = Some((committing, false));
@@ -76,10 +72,8 @@ impl Session {
         let new: SmallVec<[Key; 2]> = locks.iter().filter(read).map(|lock| lock.key.clone()).collect();
         if let Err(error) = transaction.prepare_command(locks, ahead).await {
             self.open.abort(&error.to_string(), &self.shared);
-            self.traced.ended(&self.shared, false);
             return txn_error(&error);
         }
-        let context = *transaction.context_mut();
         let documents = transaction.documents_mut();
         let unseen = any_unseen(command, frame, space, documents);
         if unseen
@@ -93,9 +87,6 @@ impl Session {
         let answer = if unseen { tell_nothing(answer) } else { answer };
         if answer.is_err() {
             documents.roll_back();
-        }
-        if self.shared.attention.get() & TRACED != 0 {
-            self.traced.reads(&self.shared, locks, documents, &context);
         }
         let sizes = new.iter().filter_map(|key| documents.value(key.borrow()).ok().flatten()).map(Value::size);
         let loaded: usize = sizes.sum();

@@ -24,7 +24,7 @@ const FIELD_CLIENT: u8 = 8;
 const FIELD_TXN: u8 = 16;
 const FIELD_POSITION: u8 = 32;
 const FIELD_HINTS: u8 = 64;
-const FIELD_RESERVED: u8 = 128;
+const FIELD_CHARGED: u8 = 128;
 
 /// What a record takes over from the record before it in its block; all zero at a block's start.
 #[derive(Clone, Debug, Default)]
@@ -67,6 +67,10 @@ pub(super) fn encode_record(out: &mut Vec<u8>, context: &mut Context, record: &R
     if let Some(cost_us) = record.cost_us {
         fields |= FIELD_COST;
         put(out, u64::from(cost_us));
+    }
+    if let Some(charged) = record.charged {
+        fields |= FIELD_CHARGED;
+        put(out, u64::from(charged));
     }
     if record.client != context.client {
         fields |= FIELD_CLIENT;
@@ -197,7 +201,7 @@ impl<'a> Entries<'a> {
         let kind = *Kind::ALL
             .get(usize::from(tag & TAG_RECORD_KIND))
             .ok_or_else(|| format!("kind {} is not known", tag & TAG_RECORD_KIND))?;
-        if tag & TAG_RECORD_RESERVED != 0 || fields & FIELD_RESERVED != 0 {
+        if tag & TAG_RECORD_RESERVED != 0 {
             return Err("reserved bits of a record are not 0".to_owned());
         }
         if tag & TAG_RECORD_SPACE != 0 {
@@ -213,6 +217,9 @@ impl<'a> Entries<'a> {
         }
         if fields & FIELD_COST != 0 {
             record.cost_us = Some(self.number("cost")?);
+        }
+        if fields & FIELD_CHARGED != 0 {
+            record.charged = Some(self.number("charge")?);
         }
         if fields & FIELD_CLIENT != 0 {
             context.client = self.number("client")?;

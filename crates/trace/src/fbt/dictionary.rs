@@ -79,6 +79,11 @@ impl Dictionary {
         self.sets.iter().map(|(&id, set)| (id, set))
     }
 
+    /// Hint sets from number `id` on.
+    pub fn hint_sets_from(&self, id: u32) -> impl Iterator<Item = (u32, &HintSetDefinition)> {
+        self.sets.range(id..).map(|(&id, set)| (id, set))
+    }
+
     /// All transaction types by number.
     pub fn txn_types(&self) -> impl Iterator<Item = (u16, &Bytes)> {
         self.types.iter().map(|(&id, name)| (id, name))

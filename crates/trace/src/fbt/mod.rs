@@ -21,7 +21,9 @@ use crate::{Format, Records};
 /// First bytes of every file. The high bit and the line ends show a transfer that took it for text.
 pub const MAGIC: [u8; 8] = *b"\x89FBT\r\n\x1a\n";
 /// Version that is written, and the latest that is read.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
+/// The earliest version that is read.
+const VERSION_MIN: u16 = 1;
 /// Longest key in bytes.
 pub const KEY_BYTES_MAX: usize = 64 * 1024;
 /// Longest name or hint value in bytes.
@@ -155,7 +157,7 @@ fn decode_header(bytes: &[u8; HEADER_BYTES]) -> Result<u64, TraceError> {
         return Err(malformed(0, "this is no forebay trace, its first 8 bytes are others"));
     }
     let found = u16::from_le_bytes([bytes[8], bytes[9]]);
-    if found != VERSION {
+    if !(VERSION_MIN..=VERSION).contains(&found) {
         return Err(TraceError::Version { found, known: VERSION });
     }
     let [_, _, _, _, _, _, _, _, _, _, flags_low, flags_high, start @ .., a, b, c, d] = *bytes;
@@ -264,13 +266,15 @@ mod tests {
         writer.define_vertex(2, 3, "cart".into()).unwrap();
         let key = crate::TraceKey::Bytes("k".into());
         let record = crate::Record { key, kind: crate::Kind::Write, time_us: Some(100), txn: 1, ..Default::default() };
-        writer.append(&crate::Record { size: Some(300), space: 1, txn_type: 2, vertex: 3, ..record }).unwrap();
+        writer
+            .append(&crate::Record { size: Some(300), charged: Some(352), space: 1, txn_type: 2, vertex: 3, ..record })
+            .unwrap();
         let bytes = writer.finish().unwrap();
-        let content = *b"\x04\x02\x03\x04cart\xb1\x33\x01\xc8\x01\xac\x02\x02\x02\x00\x03\x01k";
-        assert_eq!(bytes[..20], *b"\x89FBT\r\n\x1a\n\x01\0\0\0\x04\x03\x02\x01\0\0\0\0");
-        assert_eq!(bytes[24..40], [1, 0, 0, 0, 21, 0, 0, 0, 21, 0, 0, 0, 2, 0, 0, 0]);
-        assert_eq!(bytes[44..65], content);
-        assert_eq!(bytes[65..81], [2, 0, 0, 0, 8, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(bytes[85..], 1_u64.to_le_bytes());
+        let content = *b"\x04\x02\x03\x04cart\xb1\xb3\x01\xc8\x01\xac\x02\xe0\x02\x02\x02\x00\x03\x01k";
+        assert_eq!(bytes[..20], *b"\x89FBT\r\n\x1a\n\x02\0\0\0\x04\x03\x02\x01\0\0\0\0");
+        assert_eq!(bytes[24..40], [1, 0, 0, 0, 23, 0, 0, 0, 23, 0, 0, 0, 2, 0, 0, 0]);
+        assert_eq!(bytes[44..67], content);
+        assert_eq!(bytes[67..83], [2, 0, 0, 0, 8, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes[87..], 1_u64.to_le_bytes());
     }
 }

@@ -35,11 +35,8 @@ use self::line::Said;
 use self::slot::{NotMade, Source};
 use super::Inner;
 use super::classify::told;
-use super::outside::{Own, told_keys};
+use super::outside::{LOOK_AGAIN, Own, SUSPECT, told_keys};
 use super::session::Session;
-
-/// How long a look may take until all that is cached is suspect, again and again until it ends.
-const SUSPECT: Duration = Duration::from_secs(1);
 
 /// Most time for one look; then the connection is given up, and what the log has by then is passed over.
 const LOOK_TIME_MAX: Duration = Duration::from_secs(120);
@@ -102,6 +99,8 @@ struct Written {
 #[derive(Default)]
 pub(super) struct Decoder {
     slot: String,
+    /// Up to where we took the log out of it.
+    place: String,
     session: Option<Session>,
     sources: Vec<Source>,
     /// The snapshot behind the last look.
@@ -217,15 +216,11 @@ impl Inner {
                 Err(why) => {
                     // What the connection has of the log, it has taken.
                     *decoding = Decoding::default();
-                    if self.watch.failed() {
-                        tracing::warn!(
-                            why,
-                            "what others write to PostgreSQL can't be seen; the cache is dropped until it can"
-                        );
-                    } else {
-                        sleep(self.timeout).await;
+                    if !self.watch.failed(&why) {
+                        sleep(self.timeout.min(SUSPECT)).await;
                     }
-                    return Outside::Everything;
+                    sleep(LOOK_AGAIN).await;
+                    return Outside::OutOfSight;
                 }
             }
         }
@@ -237,6 +232,10 @@ impl Inner {
             return self.begin(decoder).await.map(|()| Outside::Everything);
         };
         let (began, client) = (Instant::now(), &session.client);
+        // Somebody may have dropped it, made it anew, or read it in our place: what that took we shall never see.
+        if self.place(client, &decoder.slot).await? != decoder.place {
+            return Err(format!("somebody else has read or made the replication slot {}", decoder.slot));
+        }
         let sources = self.sources(client).await?;
         // Rows may have come and gone with a table, and lines may have been read as what they no longer are.
         let moved = sources != decoder.sources;
@@ -246,14 +245,24 @@ impl Inner {
         decoder.sources = sources;
         let decoded = self.read_log(decoder).await?;
         let now = snapshot(client).await?;
-        if let Ok(Some(state)) = slot::state(client, &decoder.slot).await {
-            self.watch.retains(state.retained_bytes);
-        }
+        let place = self.place(client, &decoder.slot).await?;
         let outside = decoder.take(decoded, now, &self.watch.own());
+        decoder.place = place;
         decoder.took = began.elapsed();
         let outside = if moved { Outside::Everything } else { outside };
         self.watch.looked(began, told_keys(&outside));
         Ok(outside)
+    }
+
+    /// Where the slot stands, of which something is known then.
+    async fn place(&self, client: &Client, slot: &str) -> Result<String, String> {
+        let state = slot::state(client, slot).await.map_err(|error| told(&error))?;
+        let state = state.ok_or_else(|| format!("somebody has dropped the replication slot {slot}"))?;
+        if state.lost {
+            return Err(format!("the server gave up the log that it kept for the replication slot {slot}"));
+        }
+        self.watch.retains(state.retained_bytes);
+        Ok(state.place)
     }
 
     /// Where rows lie now, all of it in the log.
@@ -312,6 +321,7 @@ impl Inner {
             "SELECT pg_replication_slot_advance(slot_name, greatest(confirmed_flush_lsn, pg_current_wal_lsn()))
             FROM pg_replication_slots WHERE slot_name = $1::text";
         client.execute(advance, &[&decoder.slot]).await.map_err(|error| told(&error))?;
+        decoder.place = self.place(client, &decoder.slot).await?;
         decoder.sources = self.sources(client).await?;
         decoder.snapshot = snapshot(client).await?;
         decoder.open = decoder.snapshot.open.iter().copied().collect();

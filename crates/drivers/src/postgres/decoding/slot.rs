@@ -18,7 +18,7 @@ const NAME: &str = "SELECT 'forebay_' || oid FROM pg_database WHERE datname = cu
 
 const STATE: &str = "\
 SELECT plugin::text, database::text = current_database(), coalesce(active_pid, 0), coalesce(wal_status, '') = 'lost',
-    coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint
+    coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint, coalesce(confirmed_flush_lsn::text, '')
 FROM pg_replication_slots WHERE slot_name = $1::text";
 
 /// What stands in the way of a slot, as the server says it.
@@ -28,8 +28,12 @@ SELECT current_setting('wal_level'), r.rolsuper OR r.rolreplication OR EXISTS (S
     current_user::text,
     current_setting('max_replication_slots')::bigint > (SELECT count(*) FROM pg_replication_slots
         WHERE slot_name <> $1::text),
-    current_setting('max_replication_slots'), current_setting('max_slot_wal_keep_size')
+    current_setting('max_slot_wal_keep_size')
 FROM pg_roles r WHERE r.rolname = current_user";
+
+/// What to do where no slot can be made.
+const SLOTS_TAKEN: &str = "all replication slots are in use; raise max_replication_slots and start the server again, \
+    drop one that nobody reads, or use --outside triggers";
 
 /// Time for making a slot at once: it waits for all transactions that write.
 pub(super) const MAKE_MS_MAX: u32 = 2_000;
@@ -44,6 +48,8 @@ pub(super) struct State {
     pub(super) lost: bool,
     /// Bytes of the log that are kept for it.
     pub(super) retained_bytes: u64,
+    /// Up to where the log was taken out of it: by us, or by whoever else may read the log.
+    pub(super) place: String,
 }
 
 /// The slot's name in this database.
@@ -60,6 +66,7 @@ pub(super) async fn state(client: &Client, name: &str) -> Result<Option<State>, 
         active: Some(active).filter(|active| *active != 0),
         lost: row.try_get(3)?,
         retained_bytes: u64::try_from(row.try_get::<_, i64>(4)?).unwrap_or(0),
+        place: row.try_get(5)?,
     }))
 }
 
@@ -85,7 +92,7 @@ pub(super) async fn make(client: &Client, name: &str) -> Result<(), NotMade> {
             tracing::warn!(slot = name, "the server gave up the log that it kept for the slot; it is made anew");
             client.execute("SELECT pg_drop_replication_slot($1::text)", &[&name]).await.map_err(waits)?;
         }
-        Some(_) => return Ok(()),
+        Some(_) => return readable(client, name).await,
         None => {}
     }
     client.batch_execute(&format!("SET statement_timeout = {MAKE_MS_MAX}")).await.map_err(waits)?;
@@ -95,12 +102,30 @@ pub(super) async fn make(client: &Client, name: &str) -> Result<(), NotMade> {
         Ok(_) => Ok(()),
         Err(error) => Err(match error.code().map(|code| code.code()) {
             Some("57014") => NotMade::Waits(open_transactions(client, name).await),
-            Some("58P01") => NotMade::Never(format!(
-                "the server has no plugin {PLUGIN}; install the package of PostgreSQL that has its contrib modules"
-            )),
-            Some("42501" | "53400" | "55000") => NotMade::Never(told(&error)),
-            _ => NotMade::Waits(told(&error)),
+            _ => not_made(&error),
         }),
+    }
+}
+
+/// Whether the server can decode what it keeps for a slot that is there: its plugin may have gone since it was made.
+async fn readable(client: &Client, name: &str) -> Result<(), NotMade> {
+    // Up to the very beginning of the log: no more than the first record is read.
+    let peek = "SELECT count(*) FROM pg_logical_slot_peek_changes($1::text, '0/1', 1)";
+    match client.query_one(peek, &[&name]).await {
+        Ok(_) => Ok(()),
+        Err(error) => Err(not_made(&error)),
+    }
+}
+
+fn not_made(error: &Error) -> NotMade {
+    match error.code().map(|code| code.code()) {
+        Some("58P01") => NotMade::Never(format!(
+            "the server has no plugin {PLUGIN}; install the package of PostgreSQL that has its contrib modules, or use \
+             --outside triggers"
+        )),
+        Some("53400") => NotMade::Never(SLOTS_TAKEN.into()),
+        Some("42501" | "55000") => NotMade::Never(told(error)),
+        _ => NotMade::Waits(told(error)),
     }
 }
 
@@ -135,11 +160,7 @@ pub(in crate::postgres) async fn problems(client: &Client, tables: &[Table]) -> 
         ));
     }
     if !row.try_get::<_, bool>(3)? {
-        let slots: String = row.try_get(4)?;
-        lines.push(format!(
-            "all {slots} replication slots are in use; raise max_replication_slots and start the server again, or drop \
-             one that nobody reads"
-        ));
+        lines.push(SLOTS_TAKEN.into());
     }
     lines.extend(sources(client, tables).await?.iter().filter_map(Source::unlogged));
     Ok(lines)
@@ -156,7 +177,7 @@ pub(in crate::postgres) async fn notes(client: &Client) -> Result<Vec<String>, E
         )],
         _ => vec![format!("the replication slot {name} is not there yet; `forebay serve` makes it")],
     };
-    let keep: String = client.query_one(SERVER, &[&name]).await?.try_get(5)?;
+    let keep: String = client.query_one(SERVER, &[&name]).await?.try_get(4)?;
     if keep == "-1" {
         lines.push(
             "max_slot_wal_keep_size is -1: while no forebay reads its slot the server's log grows without end; set it, \

@@ -129,7 +129,7 @@ impl Table {
         Ok(())
     }
 
-    /// Pushes and removals of an element travel as such; what else happens to a list replaces it, under the row's lock
+    /// Pushes, pops and removals of an element travel as such; what else happens to a list replaces it, under the row's lock
     /// and after the check that it is still what was read.
     fn list_change(&self, write: &Write, values: &mut Values) -> Result<RowChange<'_>, String> {
         let Some(column) = self.fields.first() else { return Err("the list has no column".into()) };
@@ -137,7 +137,8 @@ impl Table {
         if !column.writable {
             return Err(format!("{} of {} is read-only", column.name, self.name));
         }
-        let travels = |change: &Change| matches!(change, Change::Push(..) | Change::RemoveEqual { .. });
+        let travels =
+            |change: &Change| matches!(change, Change::Push(..) | Change::RemoveEqual { .. } | Change::Pop(_));
         let expression = if write.changes.iter().all(travels) {
             let mut expression = Expression {
                 of_row: format!("coalesce(t.{}, '{{}}'::{element}[])", quoted(&column.name)),
@@ -149,6 +150,11 @@ impl Table {
                     Change::RemoveEqual { count, .. } => without(base, value, *count),
                     _ => format!("array_append({base}, {value})"),
                 };
+                if let Change::Pop(end) = change {
+                    let (of_row, of_nothing) = (popped(&expression.of_row, *end), popped(&expression.of_nothing, *end));
+                    expression = Expression { of_row, of_nothing };
+                    continue;
+                }
                 let (Change::Push(_, blob) | Change::RemoveEqual { element: blob, .. }) = change else { continue };
                 let of_type = if matches!(change, Change::Push(..)) { element } else { "text" };
                 let value = values.place(utf8(blob)?.to_owned(), of_type)?;
@@ -221,6 +227,15 @@ fn without(base: &str, value: &str, count: i64) -> String {
         "ARRAY(SELECT r.e FROM (SELECT u.e, u.o, row_number() OVER (PARTITION BY u.e::text ORDER BY u.o {order}) AS n \
          FROM unnest({base}) WITH ORDINALITY AS u(e, o)) AS r \
          WHERE (r.e::text = {value} AND r.n <= {most}) IS NOT TRUE ORDER BY r.o)"
+    )
+}
+
+/// The array `base` without the element at one end.
+fn popped(base: &str, end: End) -> String {
+    let beside = if end == End::Left { "lag" } else { "lead" };
+    format!(
+        "ARRAY(SELECT r.e FROM (SELECT u.e, u.o, {beside}(u.o) OVER (ORDER BY u.o) AS n \
+         FROM unnest({base}) WITH ORDINALITY AS u(e, o)) AS r WHERE r.n IS NOT NULL ORDER BY r.o)"
     )
 }
 

@@ -137,6 +137,15 @@ impl Mapping {
         self.pattern.join(values)
     }
 
+    /// A command that shows a document of it, if there is one with these values: the first that somebody may try.
+    pub fn first_command(&self) -> String {
+        let name = self.pattern.join(&vec!["1"; self.key.len()]).unwrap_or_default();
+        match self.list {
+            Some(_) => format!("LRANGE {name} 0 -1"),
+            None => format!("GET {name}"),
+        }
+    }
+
     /// The same with versions from elsewhere: from `mode` if that is said, else, if it does not say itself, from
     /// `unsaid`.
     pub fn with_version(self, mode: Option<VersionMode>, unsaid: VersionMode) -> Mapping {

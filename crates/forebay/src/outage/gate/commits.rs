@@ -13,11 +13,11 @@ use crate::outage::mode::Mode;
 use crate::outage::pending::Merged;
 use crate::outage::record::Record;
 use crate::outage::state::{State, due_in};
-use crate::read::Read;
 use crate::store::{Buffering, Commit, CommitOutcome, Priority};
 use crate::tier::Appending;
 
-/// With so many transactions left in its lanes, a write waits for the drain instead of queueing behind it.
+/// With so few transactions left at all, they will be gone before it matters: a write that has to queue waits for the
+/// drain instead. With more it is buffered at once, which takes no longer than it did in the outage.
 const WAIT_BELOW: usize = 64;
 
 /// How long it waits at most.
@@ -78,13 +78,11 @@ impl Inner {
             }
         }
         let high = group.iter().all(|commit| commit.priority == Priority::High);
-        let most = if high { usize::MAX } else { WAIT_BELOW };
+        let few = high || state.buffer.amount().waiting <= WAIT_BELOW;
         // Behind what is quarantined alone there is nothing to wait for.
         match waiting {
             None => Way::Direct(state.next_outage()),
-            Some(1..) if waiting <= Some(most) && may_wait && state.suspended.is_none() => {
-                Way::Wait(state.next_change())
-            }
+            Some(1..) if few && may_wait && state.suspended.is_none() => Way::Wait(state.next_change()),
             Some(_) => match self.hold(&mut state) {
                 Duration::ZERO => Way::Buffer,
                 time => Way::Hold(time),
@@ -220,15 +218,12 @@ impl Inner {
                     state.counts.merged += 1;
                 }
                 state.counts.buffered += 1;
-                let read = |write: &crate::store::Write| {
-                    (write.key.clone(), Read { value: write.after.clone(), version: commit.version })
-                };
                 // Unless it was computed with what has been given up.
-                let known = |write: &&crate::store::Write| match state.buffer.merged(&write.key) {
-                    Merged::Known(read) => read.version == commit.version,
-                    _ => false,
+                let known = |write: &crate::store::Write| match state.buffer.merged(&write.key) {
+                    Merged::Known(read) if read.version == commit.version => Some((write.key.clone(), read)),
+                    _ => None,
                 };
-                let reads = commit.writes.iter().filter(known).map(read).collect();
+                let reads = commit.writes.iter().filter_map(known).collect();
                 CommitOutcome::Buffered(Buffering { ticket: number, reads })
             }
             Err(error) => {

@@ -4,10 +4,38 @@
 use std::sync::Arc;
 
 use futures_channel::oneshot;
+use thiserror::Error;
 
 use super::{Gate, Inner};
+use crate::error::Unavailable;
+use crate::mutation::{self, Fault};
 use crate::outage::journal::AppendError;
-use crate::outage::record::{Record, Standing};
+use crate::outage::record::{Buffered, Dropped, Record, Standing};
+use crate::store::Resolved;
+use crate::version::{TxnId, Version};
+
+/// What became of a transaction that was to be given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GivenUp {
+    /// It will never be applied.
+    Dropped,
+    /// It had reached the store after all, late, and is there under this version.
+    Landed(Version),
+    /// It is not quarantined, or something else is being decided about it.
+    NotQuarantined,
+}
+
+/// Why a transaction can't be given up.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DropError {
+    /// The store has to say something first; again when it is back.
+    #[error(transparent)]
+    Away(#[from] Unavailable),
+    /// The journal can't keep the decision.
+    #[error(transparent)]
+    Journal(#[from] AppendError),
+}
 
 impl Gate {
     /// Has quarantined transactions tried again: this one, or all that nobody else decides about. Answers how many.
@@ -32,6 +60,7 @@ impl Gate {
                 };
                 let mut state = inner.state();
                 state.decided.remove(&number);
+                state.tickets.wake(number);
                 match noted {
                     Ok(()) => drop(state.buffer.retry(number)),
                     Err(error) => tracing::error!(number, %error, "a buffered transaction can't be tried again"),
@@ -42,42 +71,84 @@ impl Gate {
         tried
     }
 
-    /// Gives a quarantined transaction up, for `reason`; false if it is not quarantined, or is being tried again.
-    pub async fn give_up(&self, number: u64, reason: &str) -> Result<bool, AppendError> {
+    /// Gives a quarantined transaction up, for `reason`. Whoever may change its documents meanwhile builds on what goes:
+    /// their locks are to be held.
+    pub async fn give_up(&self, number: u64, reason: &str) -> Result<GivenUp, DropError> {
         let (inner, reason) = (self.inner.clone(), reason.to_owned());
         let (sender, done) = oneshot::channel();
         // To its end, whoever waits for it: what the journal has given up must not stay here.
         self.inner.runtime.spawn(async move {
             let _ = sender.send(inner.give_up(number, &reason).await);
         });
-        done.await.unwrap_or_else(|_| Err(AppendError::Unknown { why: "its runtime has ended".to_owned() }))
+        let ended = || Err(AppendError::Unknown { why: "its runtime has ended".to_owned() }.into());
+        done.await.unwrap_or_else(|_| ended())
     }
 }
 
 impl Inner {
-    async fn give_up(self: Arc<Inner>, number: u64, reason: &str) -> Result<bool, AppendError> {
-        let noted = {
+    async fn give_up(self: Arc<Inner>, number: u64, reason: &str) -> Result<GivenUp, DropError> {
+        let (id, version, sent, given) = {
             let mut state = self.state();
             let quarantined = matches!(state.buffer.standing(number), Some(Standing::Quarantined(_)));
+            let Some(Buffered { id, version, sent, given, .. }) = state.buffer.buffered(number).cloned() else {
+                return Ok(GivenUp::NotQuarantined);
+            };
             if !quarantined || !state.decided.insert(number) {
-                return Ok(false);
+                return Ok(GivenUp::NotQuarantined);
             }
-            self.note(&Record::Dropped { number, reason: reason.to_owned() })
+            (id, version, sent, given)
         };
-        // Before anything is written in its place: a restart must not bring it back.
-        let noted = match noted.await {
-            Ok(()) => self.journal.flush().await,
-            Err(error) => Err(error),
+        let landed = match sent && !mutation::on(Fault::DroppedWithoutTombstone) {
+            true => self.has_landed(id).await,
+            false => Ok(false),
+        };
+        let noted = match landed {
+            Ok(landed) => {
+                let record = match landed {
+                    true => Record::Applied(vec![number]),
+                    false => Record::Dropped(Dropped { number, reason: reason.to_owned(), given }),
+                };
+                let noted = self.note(&record);
+                // Before anything is written in its place: a restart must not bring it back.
+                match noted.await {
+                    Ok(()) => self.journal.flush().await.map(|()| landed).map_err(DropError::from),
+                    Err(error) => Err(error.into()),
+                }
+            }
+            Err(ref away) => Err(away.clone().into()),
         };
         let mut state = self.state();
         state.decided.remove(&number);
-        noted?;
-        let Some(keys) = state.buffer.give_up(number) else { return Ok(false) };
-        tracing::warn!(number, reason, "a buffered transaction was given up by an operator");
-        state.tickets.dropped(number, reason);
-        state.counts.dropped += 1;
+        state.tickets.wake(number);
+        let Some(keys) = (match noted? {
+            true => state.buffer.landed(number),
+            false => state.buffer.give_up(number),
+        }) else {
+            return Ok(GivenUp::NotQuarantined);
+        };
         state.invalidate(keys);
+        let ended = match landed {
+            Ok(true) => {
+                tracing::warn!(number, "a quarantined transaction was found to have landed in the store");
+                state.tickets.applied(number, version);
+                state.counts.applied += 1;
+                GivenUp::Landed(version)
+            }
+            _ => {
+                tracing::warn!(number, reason, "a buffered transaction was given up by an operator");
+                state.tickets.dropped(number, reason);
+                state.counts.dropped += 1;
+                GivenUp::Dropped
+            }
+        };
         self.settle(&mut state);
-        Ok(true)
+        Ok(ended)
+    }
+
+    /// Whether the commit `id`, which the store may have seen, is in it; if not, it never will be: a late arrival finds
+    /// its id taken.
+    async fn has_landed(&self, id: TxnId) -> Result<bool, Unavailable> {
+        self.check_up("it may have been sent, and only the store can say that it will never be applied")?;
+        Ok(self.store.outcome(id).await? == Resolved::Applied)
     }
 }

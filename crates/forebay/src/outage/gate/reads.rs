@@ -108,7 +108,7 @@ impl Inner {
                     Merged::Known(read) if read.version == *version => {}
                     Merged::Known(_) => overtaken.push(key.clone()),
                     Merged::Unknown => return Err(self.away(&state, &format!("{key} waits for the store")).into()),
-                    Merged::Nothing => asked.push((key.clone(), *version)),
+                    Merged::Nothing => asked.push((key.clone(), state.buffer.stored_version(key, *version))),
                 }
             }
         }

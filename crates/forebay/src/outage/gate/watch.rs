@@ -7,15 +7,17 @@ use crate::error::Unavailable;
 use crate::store::Outside;
 
 impl Inner {
-    /// Waits for what others wrote. That a store which went away can't be watched is not news: what is cached is all
-    /// there is, until it is too old. When it is back it says that everything may have changed.
+    /// Waits for what others wrote. That a store which went away is out of sight is not news: what is cached is all there
+    /// is, until it is too old. When the store can be watched again, perhaps before the breaker has closed, what is
+    /// cached is compared in place of being dropped, or a database that has just come back would be read by everybody at
+    /// once.
     pub(super) async fn outside(&self) -> Option<Outside> {
         let mut slot = self.outside.lock().await;
         loop {
             let changed = {
                 let mut state = self.state();
-                if let Some(invalid) = state.take_invalid() {
-                    return Some(invalid);
+                if let Some(news) = state.take_news() {
+                    return Some(news);
                 }
                 state.next_change()
             };
@@ -24,7 +26,10 @@ impl Inner {
             match select(call, changed).await {
                 Either::Right((_, call)) => *slot = Some(call),
                 Either::Left((None, _)) => *slot = Some(Box::pin(std::future::pending())),
-                Either::Left((Some(Outside::Everything), _)) if !self.is_up().await => {}
+                Either::Left((Some(Outside::OutOfSight), _)) if !self.is_up().await => {}
+                Either::Left((Some(Outside::Everything), _)) => {
+                    return Some(self.state().doubt(self.runtime.elapsed()));
+                }
                 Either::Left((outside, _)) => return outside,
             }
         }

@@ -4,6 +4,7 @@
 //! ```text
 //! record   = version:1 kind:1 content
 //! buffered = number, id:16, version:16, sent:1, time, [given], [check], [written], [known]
+//! dropped  = number, reason, [given]
 //! given    = user, id:16        check = key, version:16        key = space:1, name
 //! written  = key, [change]      known = key, version:16, document or an empty string
 //! ```
@@ -11,7 +12,7 @@
 use super::NUMBERS_MAX;
 use crate::change::codec::{decode_change, encode_change};
 use crate::key::{KEY_BYTES_MAX, Key, SPACES};
-use crate::outage::record::{Buffered, Description, Epoch, Loss, Record, Written};
+use crate::outage::record::{Buffered, Description, Dropped, Epoch, Loss, Record, Written};
 use crate::read::Read;
 use crate::store::GivenId;
 use crate::tier::Effect;
@@ -26,6 +27,8 @@ const DROPPED: u8 = 4;
 const MERGED: u8 = 5;
 const KNOWN: u8 = 6;
 const MARK: u8 = 7;
+/// As `DROPPED`, which has no ids and is only read, with those that clients gave.
+const DROPPED_GIVEN: u8 = 8;
 
 /// Longest reason in bytes; what is beyond is left out.
 const REASON_BYTES_MAX: usize = 4096;
@@ -71,7 +74,7 @@ pub(super) fn effect_of(record: &Record) -> Effect {
         Record::Applied(numbers) => Effect::Gone(numbers.clone()),
         Record::Quarantined { number, .. } => Effect::SetAside(*number),
         Record::Retried { number } => Effect::Retried(*number),
-        Record::Dropped { number, .. } => Effect::Gone(vec![*number]),
+        Record::Dropped(dropped) => Effect::Ended(dropped.number),
         Record::Merged { into, from } => Effect::Replaced { into: into.number, from: from.clone() },
         Record::Known { number, .. } => Effect::Known(*number),
     }
@@ -93,7 +96,10 @@ pub(super) fn encode_record(record: &Record) -> Vec<u8> {
             out.push(RETRIED);
             write_number(*number, &mut out);
         }
-        Record::Dropped { number, reason } => write_reason(DROPPED, *number, reason, &mut out),
+        Record::Dropped(Dropped { number, reason, given }) => {
+            write_reason(DROPPED_GIVEN, *number, reason, &mut out);
+            write_given(given, &mut out);
+        }
         Record::Merged { into, from } => {
             out.push(MERGED);
             write_numbers(from, &mut out);
@@ -142,7 +148,11 @@ pub(super) fn decode_entry(bytes: &[u8]) -> Result<Entry, CodecError> {
         APPLIED => Record::Applied(read_numbers(reader)?),
         QUARANTINED => Record::Quarantined { number: reader.number()?, reason: read_text(reader)? },
         RETRIED => Record::Retried { number: reader.number()? },
-        DROPPED => Record::Dropped { number: reader.number()?, reason: read_text(reader)? },
+        kind @ (DROPPED | DROPPED_GIVEN) => {
+            let (number, reason) = (reader.number()?, read_text(reader)?);
+            let given = if kind == DROPPED { Vec::new() } else { read_given(reader)? };
+            Record::Dropped(Dropped { number, reason, given })
+        }
         MERGED => {
             let from = read_numbers(reader)?;
             Record::Merged { into: read_buffered(reader)?, from }
@@ -188,11 +198,7 @@ fn write_buffered(buffered: &Buffered, out: &mut Vec<u8>) {
     out.extend_from_slice(&buffered.version.to_bytes());
     out.push(u8::from(buffered.sent));
     write_number(buffered.buffered_at_ms, out);
-    write_number(buffered.given.len() as u64, out);
-    for given in &buffered.given {
-        write_string(&given.user, out);
-        out.extend_from_slice(&given.id.to_le_bytes());
-    }
+    write_given(&buffered.given, out);
     write_number(buffered.checks.len() as u64, out);
     for (key, version) in &buffered.checks {
         write_key(key, out);
@@ -228,7 +234,7 @@ fn read_buffered(reader: &mut Reader<'_>) -> Result<Buffered, CodecError> {
         version,
         sent,
         buffered_at_ms: reader.number()?,
-        given: read_list(reader, |reader| Ok(GivenId { user: reader.string()?, id: read_word(reader)? }))?,
+        given: read_given(reader)?,
         checks: read_list(reader, |reader| Ok((read_key(reader)?, read_version(reader)?)))?,
         writes: read_list(reader, |reader| {
             let key = read_key(reader)?;
@@ -237,6 +243,18 @@ fn read_buffered(reader: &mut Reader<'_>) -> Result<Buffered, CodecError> {
         })?,
         known: read_list(reader, read_known)?,
     })
+}
+
+fn write_given(given: &[GivenId], out: &mut Vec<u8>) {
+    write_number(given.len() as u64, out);
+    for given in given {
+        write_string(&given.user, out);
+        out.extend_from_slice(&given.id.to_le_bytes());
+    }
+}
+
+fn read_given(reader: &mut Reader<'_>) -> Result<Vec<GivenId>, CodecError> {
+    read_list(reader, |reader| Ok(GivenId { user: reader.string()?, id: read_word(reader)? }))
 }
 
 fn write_known(key: &Key, read: &Read, out: &mut Vec<u8>) {

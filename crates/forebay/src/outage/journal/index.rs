@@ -1,9 +1,9 @@
 //! Which records of the file still mean something: those of pending transactions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::frame::Place;
-use crate::tier::Effect;
+use crate::tier::{ENDED_BYTES_MAX, ENDED_MAX, Effect};
 
 /// The highest number; nobody counts that far.
 const NUMBER_MAX: u64 = u64::MAX >> 8;
@@ -28,6 +28,9 @@ struct More {
 pub(super) struct Index {
     live: BTreeMap<u64, Live>,
     bytes: u64,
+    /// Records of how the last ended that were given up, oldest first.
+    ended: VecDeque<(u64, Place)>,
+    ended_bytes: u64,
     last_number: u64,
 }
 
@@ -61,9 +64,19 @@ impl Index {
         self.live.len()
     }
 
-    /// Bytes of the records that still mean something, as they stand in the file.
+    /// Bytes of the records of pending transactions, as they stand in the file.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Bytes of all records that still mean something.
+    pub(super) fn kept_bytes(&self) -> u64 {
+        self.bytes + self.ended_bytes
+    }
+
+    /// What says how others ended: their numbers, and where it stands.
+    pub(super) fn ended(&self) -> impl Iterator<Item = (u64, Place)> {
+        self.ended.iter().copied()
     }
 
     /// The highest number ever given.
@@ -98,6 +111,15 @@ impl Index {
                 self.insert(*into, place);
             }
             Effect::Gone(numbers) => numbers.iter().for_each(|number| self.remove(*number)),
+            Effect::Ended(number) => {
+                self.remove(*number);
+                self.ended_bytes += u64::from(place.bytes);
+                self.ended.push_back((*number, place));
+                while self.ended.len() > ENDED_MAX || self.ended_bytes > ENDED_BYTES_MAX {
+                    let oldest = self.ended.pop_front().map_or(0, |(_, place)| place.bytes);
+                    self.ended_bytes -= u64::from(oldest);
+                }
+            }
             Effect::SetAside(number) => self.change(*number, |more| more.quarantine = Some(place)),
             Effect::Retried(number) => self.change(*number, |more| more.quarantine = None),
             Effect::Known(number) => self.change(*number, |more| more.known.push(place)),

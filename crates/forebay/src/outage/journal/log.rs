@@ -6,14 +6,15 @@ use std::sync::Arc;
 use super::codec::{Header, Mark, alone, encode_mark};
 use super::frame::{self, HEAD_BYTES, HEADER_BYTES_MAX, Place};
 use super::index::Index;
-use super::scan::{Scan, read_live, scan};
+use super::remembered::Memo;
+use super::scan::{Scan, read_dropped, read_live, scan};
 use super::{AppendError, JournalOptions, LOSSES_MAX, OpenError, PendingRecords, Source, Torn};
 use crate::mutation::{self, Fault};
 use crate::outage::disk::{DiskFile, Folder};
-use crate::outage::record::{Description, Epoch, Loss, Pending};
+use crate::outage::record::{Description, Dropped, Epoch, Loss, Pending};
 use crate::runtime::Runtime;
 use crate::store::embedded::{Durability, UNFLUSHED_BYTES_MAX};
-use crate::tier::Effect;
+use crate::tier::{Effect, Remembered};
 
 const NAME: &str = "journal";
 /// The file that takes its place, while it is written.
@@ -39,6 +40,10 @@ pub(super) enum Work {
     Tick,
     /// Sync, and write a new header.
     Describe(Description),
+    /// Have the next owner know this of the store.
+    Remember(Remembered),
+    /// Look whether the file still has its name.
+    Look,
     /// Sync, note that nothing comes after, and close.
     Close,
 }
@@ -49,6 +54,7 @@ impl Work {
         let content = match self {
             Work::Append { body, .. } => body.len(),
             Work::Describe(description) => description.mapping.len() + description.catalogue.len(),
+            Work::Remember(remembered) => size_of_val(&*remembered.acknowledged),
             _ => 0,
         };
         content + size_of::<Work>()
@@ -60,7 +66,8 @@ pub(super) struct Log {
     _lock: Box<dyn Send>,
     /// None once it failed or was closed: it is never written again.
     file: Option<Arc<dyn DiskFile>>,
-    closed: Option<String>,
+    closed: Option<AppendError>,
+    memo: Memo,
     header: Header,
     index: Index,
     /// Where the next frame goes, and where the first one stands.
@@ -83,6 +90,7 @@ pub(super) struct Opened {
     pub(super) lost: Option<Loss>,
     /// No number up to this one may be given.
     pub(super) floor: u64,
+    pub(super) remembered: Remembered,
 }
 
 impl Log {
@@ -104,11 +112,13 @@ impl Log {
             None => Scan::empty(draw_header(runtime, options.description.clone())),
         };
         let lost = scan.loss(folder.boot());
+        let (memo, remembered) = Memo::open(&*folder).map_err(io)?;
         let mut log = Log {
             folder: Arc::clone(&folder),
             _lock: lock,
             file,
             closed: None,
+            memo,
             header: scan.header,
             end: scan.end,
             begin: scan.begin,
@@ -127,7 +137,7 @@ impl Log {
         });
         let floor = log.index.last_number().max(scan.seen).max(lost.map_or(0, |loss| loss.up_to));
         log.begin_session(runtime, options, lost, torn.is_some(), floor).map_err(io)?;
-        Ok(Opened { log, created, torn, lost, floor })
+        Ok(Opened { log, created, torn, lost, floor, remembered })
     }
 
     /// Makes the file ready to be appended to.
@@ -201,36 +211,41 @@ impl Log {
         self.end - self.synced
     }
 
-    pub(super) fn closed(&self) -> Option<&String> {
+    pub(super) fn closed(&self) -> Option<&AppendError> {
         self.closed.as_ref()
     }
 
     /// Does `batch` with one write and at most one sync; answers each.
     pub(super) fn run(&mut self, batch: &[Work]) -> Vec<Result<(), AppendError>> {
         let Some(file) = self.file.clone() else {
-            let why = self.closed.clone().unwrap_or_default();
-            return vec![Err(AppendError::Closed { why }); batch.len()];
+            return vec![Err(self.why_closed()); batch.len()];
         };
+        if let Err(gone) = self.still_there(&*file) {
+            self.close(gone);
+            return vec![Err(self.why_closed()); batch.len()];
+        }
         let before = self.end;
         let mut buffer = Vec::new();
         let mut answers: Vec<Result<(), AppendError>> =
             batch.iter().map(|work| self.stage(work, before, &mut buffer)).collect();
         let sync = self.wants_sync(batch, before, &mut buffer);
         if let Err(why) = self.write(&*file, before, &buffer, sync) {
-            self.close(format!("{}: {why}", self.folder.show(NAME)));
-            let why = self.closed.clone().unwrap_or_default();
+            let why = format!("{}: {why}", self.folder.show(NAME));
+            self.close(AppendError::Closed { why: why.clone() });
             for answer in answers.iter_mut().filter(|answer| answer.is_ok()) {
                 *answer = Err(AppendError::Unknown { why: why.clone() });
             }
             return answers;
         }
         for (work, answer) in batch.iter().zip(&mut answers) {
-            if let Work::Describe(description) = work {
-                *answer = self.describe(description.clone());
+            match work {
+                Work::Describe(description) => *answer = self.describe(description.clone()),
+                Work::Remember(remembered) => *answer = self.remember(remembered),
+                _ => {}
             }
         }
         match batch.iter().any(|work| matches!(work, Work::Close)) {
-            true => self.close("it was closed".to_owned()),
+            true => (self.file, self.closed) = (None, Some(AppendError::Closed { why: "it was closed".to_owned() })),
             false => self.rewrite_if_worthwhile(),
         }
         answers
@@ -287,11 +302,39 @@ impl Log {
         Ok(())
     }
 
-    fn close(&mut self, why: String) {
+    /// Ends it for good.
+    fn close(&mut self, why: AppendError) {
         if self.closed.is_none() {
+            tracing::error!(%why, "writes are refused while the database is down");
             self.closed = Some(why);
         }
         self.file = None;
+    }
+
+    fn why_closed(&self) -> AppendError {
+        self.closed.clone().unwrap_or(AppendError::Closed { why: "it was closed".to_owned() })
+    }
+
+    /// Whether the next start would find `file`.
+    fn still_there(&self, file: &dyn DiskFile) -> Result<(), AppendError> {
+        let path = || self.folder.show(NAME);
+        let looked = file.identity().and_then(|own| Ok((own, self.folder.identity(NAME)?)));
+        let (own, named) = looked.map_err(|why| AppendError::Closed { why: format!("{}: {why}", path()) })?;
+        match named {
+            Some(named) if named.number == own.number => Ok(()),
+            _ if own.names == 0 => Err(AppendError::Removed { file: path() }),
+            _ => {
+                let why = format!("{} is not there any more, somebody has moved it; put it back", path());
+                Err(AppendError::Closed { why })
+            }
+        }
+    }
+
+    fn remember(&mut self, remembered: &Remembered) -> Result<(), AppendError> {
+        let sync = self.durability != Durability::Never;
+        self.memo
+            .write(&*self.folder, remembered, sync)
+            .map_err(|why| AppendError::NotRewritten { why: why.to_string() })
     }
 
     fn describe(&mut self, description: Description) -> Result<(), AppendError> {
@@ -307,7 +350,7 @@ impl Log {
     }
 
     fn rewrite_if_worthwhile(&mut self) {
-        let live = self.index.bytes();
+        let live = self.index.kept_bytes();
         let superseded = (self.end - self.begin).saturating_sub(live);
         let noise = self.rewrite_bytes_min.max(MARK_BYTES_MAX).max(self.rewrite_above);
         if superseded <= live || superseded <= noise {
@@ -335,7 +378,7 @@ impl Log {
         let placed = self.folder.rename(NEW_NAME, NAME).and_then(|()| self.folder.sync());
         if let Err(why) = placed {
             // Which of the two files a crash would leave is not known, so neither may be written to.
-            self.close(format!("{}: {why}", self.folder.show(NAME)));
+            self.close(AppendError::Closed { why: format!("{}: {why}", self.folder.show(NAME)) });
             return Err((why, true));
         }
         let raised = self.index.last_number();
@@ -350,6 +393,12 @@ impl Log {
         let mut buffer = frame::prelude(header);
         let begin = buffer.len() as u64;
         let (mut written, mut index) = (0u64, Index::default());
+        for (number, from) in self.index.ended() {
+            let body = self.body(from)?;
+            let place = Place { offset: buffer.len() as u64, bytes: (HEAD_BYTES + body.len()) as u32 };
+            index.apply(&Effect::Ended(number), place).map_err(io::Error::other)?;
+            frame::write(header.marker, place.offset, 0, &body, &mut buffer);
+        }
         for (number, live) in self.index.iter() {
             let places = live.places().enumerate();
             for (nth, from) in places {
@@ -398,6 +447,13 @@ impl Log {
         PendingRecords(Source::File { file: self.file.clone(), name, marker, live: live.into_iter() })
     }
 
+    /// How the last ended that were given up, oldest first.
+    pub(super) fn dropped(&self) -> Result<Vec<Dropped>, OpenError> {
+        let (name, marker) = (self.folder.show(NAME), self.header.marker);
+        let Some(file) = self.file.as_deref() else { return Ok(Vec::new()) };
+        self.index.ended().map(|(_, place)| read_dropped(file, &name, marker, place)).collect()
+    }
+
     /// Reads one that is pending.
     pub(super) fn read(&self, number: u64) -> Result<Option<Pending>, OpenError> {
         let name = self.folder.show(NAME);
@@ -405,7 +461,7 @@ impl Log {
             (None, _) => Ok(None),
             (Some(live), Some(file)) => read_live(&**file, &name, self.header.marker, live).map(Some),
             (Some(_), None) => {
-                let why = io::Error::other(self.closed.clone().unwrap_or_default());
+                let why = io::Error::other(self.why_closed());
                 Err(OpenError::Io { file: name, why })
             }
         }

@@ -7,7 +7,7 @@ use super::frame::{self, Next, Place, Scanner};
 use super::index::{Index, Live};
 use super::{OpenError, PENDING_MAX};
 use crate::outage::disk::DiskFile;
-use crate::outage::record::{Loss, Pending, Record, Standing};
+use crate::outage::record::{Dropped, Loss, Pending, Record, Standing};
 use crate::tier::Effect;
 
 /// What reading a file through told.
@@ -76,18 +76,28 @@ impl Scan {
     }
 }
 
+fn read_record(file: &dyn DiskFile, name: &str, marker: u64, place: Place) -> Result<Record, OpenError> {
+    let body = frame::read(file, name, marker, place)?;
+    let why = match decode_entry(&body) {
+        Ok(Entry::Record(record)) => return Ok(record),
+        Ok(Entry::Mark(_)) => "a mark stands in place of a record".to_owned(),
+        Err(why) => why.to_string(),
+    };
+    Err(OpenError::Damaged { file: name.to_owned(), offset: place.offset, why })
+}
+
+/// Reads how one ended that was given up.
+pub(super) fn read_dropped(file: &dyn DiskFile, name: &str, marker: u64, place: Place) -> Result<Dropped, OpenError> {
+    let why = "another kind of record was expected".to_owned();
+    match read_record(file, name, marker, place)? {
+        Record::Dropped(dropped) => Ok(dropped),
+        _ => Err(OpenError::Damaged { file: name.to_owned(), offset: place.offset, why }),
+    }
+}
+
 /// Reads what `live` names.
 pub(super) fn read_live(file: &dyn DiskFile, name: &str, marker: u64, live: &Live) -> Result<Pending, OpenError> {
-    let read = |place: Place| {
-        let body = frame::read(file, name, marker, place)?;
-        let entry = decode_entry(&body);
-        let why = match entry {
-            Ok(Entry::Record(record)) => return Ok(record),
-            Ok(Entry::Mark(_)) => "a mark stands in place of a record".to_owned(),
-            Err(why) => why.to_string(),
-        };
-        Err(OpenError::Damaged { file: name.to_owned(), offset: place.offset, why })
-    };
+    let read = |place: Place| read_record(file, name, marker, place);
     let records: Result<Vec<Record>, OpenError> = live.places().map(read).collect();
     assembled(records?).ok_or_else(|| OpenError::Damaged {
         file: name.to_owned(),

@@ -4,7 +4,7 @@ use super::codec::{self, Entry as Decoded, effect_of};
 use super::scan::assembled;
 use super::{Found, Journal, NUMBERS_MAX, OpenError, PendingRecords, Source, Work};
 use crate::outage::record::{Description, Epoch, Pending, Record};
-use crate::tier::{AppendError, Appending, Effect, Entry, Kept, RECORD_BYTES_MAX, Tier};
+use crate::tier::{AppendError, Appending, Effect, Entry, Kept, RECORD_BYTES_MAX, Remembered, Tier};
 
 /// `record` as a tier keeps it.
 pub(in crate::outage) fn entry(record: &Record) -> Result<Entry, AppendError> {
@@ -34,6 +34,18 @@ impl Tier for Journal {
         self.0.ask(Work::Describe(description), 0)
     }
 
+    fn remember(&self, remembered: Remembered) -> Appending {
+        self.0.ask(Work::Remember(remembered), 0)
+    }
+
+    fn look(&self) -> Appending {
+        self.0.ask(Work::Look, 0)
+    }
+
+    fn closed(&self) -> Option<AppendError> {
+        self.0.front().stat.closed.clone()
+    }
+
     fn flush(&self) -> Appending {
         self.0.ask(Work::Sync, 0)
     }
@@ -51,14 +63,21 @@ impl Tier for Journal {
 impl Found {
     /// What a tier other than the journal held. Such a one has no epochs, and reports no losses.
     pub fn in_tier(kept: Kept) -> Found {
+        let dropped = |body: &Vec<u8>| match codec::decode_entry(body) {
+            Ok(Decoded::Record(Record::Dropped(dropped))) => Some(dropped),
+            _ => None,
+        };
         let pending_count = kept.entries.len() as u64;
         Found {
             epoch: Epoch(0),
             created: false,
             description: kept.description,
+            remembered: kept.remembered,
             next_number: kept.next_number,
             pending_count,
             pending: PendingRecords(Source::Bodies(kept.entries.into_iter())),
+            // One that can't be read is one of which less is known.
+            dropped: kept.ended.iter().filter_map(dropped).collect(),
             torn: None,
             lost: None,
             losses: Vec::new(),

@@ -1,8 +1,10 @@
 //! What the store refuses is set aside until an operator decides, and what is built on it waits behind.
 
 use super::{Buffer, Entry, Stage};
+use crate::change::Change;
 use crate::key::Key;
-use crate::outage::record::Standing;
+use crate::mutation::{self, Fault};
+use crate::outage::record::{Standing, Written};
 
 impl Buffer {
     /// Sets transaction `number` aside, and what is built on it; all before it in its lanes is applied or set aside.
@@ -29,6 +31,37 @@ impl Buffer {
         for number in numbers {
             self.settle_stage(number);
         }
+    }
+
+    /// Waiting, or behind one that is quarantined.
+    pub(super) fn settle_stage(&mut self, number: u64) {
+        let Some(entry) = self.entries.get(&number) else { return };
+        let stuck = |other: &&u64| {
+            let stage = self.entries.get(other).map(|entry| &entry.stage);
+            **other < number && matches!(stage, Some(Stage::Quarantined(_) | Stage::Behind(_)))
+        };
+        let keys = entry.buffered.writes.iter().map(|write| &write.key).chain(&entry.ties.follows);
+        let rows = keys.filter(|_| self.quarantined > 0).filter_map(|key| self.rows.get(key));
+        // A row that one of them names must not go before.
+        let deletes = |write: &&Written| self.quarantined > 0 && write.changes.contains(&Change::Delete);
+        let deleted = entry.buffered.writes.iter().filter(deletes);
+        let named = deleted.flat_map(|write| self.tied.naming(&write.key));
+        let behind = rows.flat_map(|row| &row.queue).chain(named).filter(stuck).min().copied();
+        let lanes = entry.ties.lanes.clone();
+        if let Some(entry) = self.entries.get_mut(&number) {
+            self.behind -= usize::from(matches!(entry.stage, Stage::Behind(_)));
+            self.behind += usize::from(behind.is_some());
+            entry.stage = behind.map_or(Stage::Waiting, Stage::Behind);
+        }
+        for lane in lanes {
+            let waiting = &mut self.lanes.entry(lane).or_default().waiting;
+            match behind.is_some() {
+                true => drop(waiting.remove(&number)),
+                false if mutation::on(Fault::LaneForgotten) => {}
+                false => drop(waiting.insert(number)),
+            }
+        }
+        self.forget_idle_lanes(number);
     }
 
     /// Has transaction `number` tried again; false if it is not quarantined.
@@ -63,6 +96,27 @@ impl Buffer {
                         entry.buffered.known.retain(|(known, _)| known != key);
                     }
                 }
+            }
+        }
+        self.sort_out();
+        Some(keys)
+    }
+
+    /// Quarantined transaction `number` was found to be in the store. Answers its documents, of which nobody knows what
+    /// the store holds of them; nothing if it is not quarantined.
+    pub fn landed(&mut self, number: u64) -> Option<Vec<Key>> {
+        let entry = self.entries.get(&number)?;
+        if !matches!(entry.stage, Stage::Quarantined(_)) {
+            return None;
+        }
+        let keys: Vec<Key> = entry.buffered.writes.iter().map(|write| write.key.clone()).collect();
+        self.remove(number, None);
+        for key in &keys {
+            if let Some(row) = self.rows.get_mut(key) {
+                self.bytes -= row.bytes;
+                row.stored = None;
+                row.recharge(key);
+                self.bytes += row.bytes;
             }
         }
         self.sort_out();

@@ -10,6 +10,9 @@ use crate::value::{Value, blob_bytes};
 const ENTRY_BYTES: usize = 256;
 const ROW_BYTES: usize = 192;
 
+/// Charged per document that a transaction names, for finding it by that: a key, and a set with one number.
+const TIED_BYTES: usize = 128;
+
 pub(super) fn row_bytes(key: &Key, latest: Option<&Value>) -> usize {
     ROW_BYTES + key.heap_bytes() + latest.map_or(0, Value::size)
 }
@@ -25,7 +28,9 @@ pub(super) fn entry_bytes(buffered: &Buffered, ties: &Ties) -> usize {
 
 /// The part of it that hangs on what is known of the store's tables.
 pub(super) fn follows_bytes(ties: &Ties) -> usize {
-    ties.follows.iter().chain(&ties.takes_along).map(|key| key.heap_bytes() + size_of::<Key>()).sum()
+    let named = ties.follows.iter().chain(&ties.takes_along);
+    // In its list, and where it is found by them.
+    named.map(|key| key.heap_bytes() + size_of::<Key>() + TIED_BYTES).sum()
 }
 
 fn change_bytes(change: &Change) -> usize {
@@ -40,7 +45,7 @@ fn change_bytes(change: &Change) -> usize {
         Change::AddFloat { field, delta } => {
             field.as_ref().map_or(0, |field| blob_bytes(field.len())) + blob_bytes(delta.len())
         }
-        Change::Delete | Change::ExpireAt(_) | Change::Persist | Change::Pop(_) => 0,
+        Change::Delete | Change::ExpireAt(_) | Change::Persist | Change::RemoveExpired(_) | Change::Pop(_) => 0,
     };
     size_of::<Change>() + held
 }

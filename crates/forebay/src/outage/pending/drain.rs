@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use hashbrown::HashMap;
 
-use super::{BATCH_BYTES_MAX, BATCH_COMMITS_MAX, Batch, Buffer, Entry, Stage, Work, stands_alone};
+use super::{BATCH_BYTES_MAX, BATCH_COMMITS_MAX, Batch, Buffer, Entry, Stage, Work, stands_alone, taken_along};
 use crate::change::{Change, apply_all};
 use crate::key::Key;
 use crate::mutation::{self, Fault};
@@ -15,6 +15,14 @@ use crate::read::Read;
 use crate::store::Commit;
 use crate::value::Value;
 use crate::version::Version;
+
+/// What became of documents when transactions were applied.
+pub struct Applied {
+    /// Those that nothing waits for any more.
+    pub emptied: Vec<Key>,
+    /// Those of them that are in the store as they were shown: key, version shown, version there.
+    pub restamped: Vec<(Key, Version, Version)>,
+}
 
 impl Buffer {
     /// Hands out at most `commits_max` transactions that can go to the store now; nothing if all that waits is on its
@@ -88,14 +96,15 @@ impl Buffer {
 
     /// The commits of `numbers`, each with its documents as they are behind it; the key of one that is not known.
     fn build(&self, numbers: &[u64]) -> Result<Vec<Commit>, Key> {
-        let mut values: HashMap<&Key, Option<Value>, foldhash::quality::RandomState> = HashMap::default();
+        // What they hold behind those before; none if that is not known.
+        let mut values: HashMap<&Key, Option<Option<Value>>, foldhash::quality::RandomState> = HashMap::default();
         let mut commits = Vec::with_capacity(numbers.len());
         for number in numbers {
             let Some(entry) = self.entries.get(number) else { continue };
             let mut commit = entry.buffered.to_commit();
             for (written, write) in entry.buffered.writes.iter().zip(&mut commit.writes) {
                 let before = match values.remove(&written.key) {
-                    Some(value) => Some(value),
+                    Some(value) => value,
                     None => self.rows.get(&written.key).and_then(|row| row.stored.clone()),
                 };
                 match self.after(entry, written, before) {
@@ -105,12 +114,13 @@ impl Buffer {
                             let whole = after.clone().map_or(Change::Delete, Change::Put);
                             write.changes = [whole].into_iter().collect();
                         }
-                        values.insert(&written.key, after);
+                        values.insert(&written.key, Some(after));
                     }
                     None if self.computed => return Err(written.key.clone()),
                     None => write.unseen = true,
                 }
             }
+            values.extend(taken_along(entry).map(|key| (key, None)));
             commits.push(commit);
         }
         Ok(commits)
@@ -140,7 +150,7 @@ impl Buffer {
             }
         }
         let mut results: HashMap<&Key, Option<&Value>, foldhash::quality::RandomState> = HashMap::default();
-        for (commit, changed) in batch.commits.iter().zip(changed) {
+        for ((number, commit), changed) in batch.numbers.iter().zip(&batch.commits).zip(changed) {
             for write in &commit.writes {
                 match write.unseen {
                     true => drop(results.remove(&write.key)),
@@ -148,11 +158,18 @@ impl Buffer {
                 }
             }
             results.extend(changed.iter().map(|(key, read)| (key, read.value.as_ref())));
+            for key in self.entries.get(number).into_iter().flat_map(taken_along) {
+                results.remove(key);
+            }
         }
         let mut heads = Vec::new();
         for (key, value) in results {
             let Some(row) = self.rows.get(key) else { continue };
             let Some(number) = row.queue.iter().find(|number| !applied.contains(number)).copied() else { continue };
+            // Something that takes the document along comes between.
+            if self.tied.taking(key).any(|other| *other < number && !applied.contains(other)) {
+                continue;
+            }
             let Some(entry) = self.entries.get_mut(&number) else { continue };
             let buffered = &mut entry.buffered;
             // What the store holds now may have this one in it already.
@@ -175,10 +192,9 @@ impl Buffer {
         heads
     }
 
-    /// The store has applied the first of `batch`, as many as `changed` has lists, and the journal says so. Answers the
-    /// documents that nothing waits for any more.
-    pub fn applied(&mut self, batch: &Batch, changed: &[Vec<(Key, Read)>]) -> Vec<Key> {
-        let mut emptied = Vec::new();
+    /// The store has applied the first of `batch`, as many as `changed` has lists, and the journal says so.
+    pub fn applied(&mut self, batch: &Batch, changed: &[Vec<(Key, Read)>]) -> Applied {
+        let (mut emptied, mut restamped) = (Vec::new(), Vec::new());
         for ((number, commit), changed) in batch.numbers.iter().zip(&batch.commits).zip(changed) {
             let mut stored = commit.writes.clone();
             for write in &mut stored {
@@ -187,7 +203,7 @@ impl Buffer {
                     write.unseen = false;
                 }
             }
-            self.restamp(*number, changed);
+            self.restamp(*number, changed, &mut restamped);
             emptied.extend(self.remove(*number, Some(&stored)));
         }
         for (key, _) in changed.iter().flatten() {
@@ -203,18 +219,24 @@ impl Buffer {
                 }
             }
         }
-        emptied
+        Applied { emptied, restamped }
     }
 
     /// Remembers under which versions the store has the last documents of transaction `number`, if they are what was
     /// shown of them: else another program has changed them, and who read them is overtaken.
-    fn restamp(&mut self, number: u64, changed: &[(Key, Read)]) {
+    fn restamp(&mut self, number: u64, changed: &[(Key, Read)], restamped: &mut Vec<(Key, Version, Version)>) {
         for (key, read) in changed {
             let Some(row) = self.rows.get(key) else { continue };
             if row.queue.len() == 1 && row.queue.front() == Some(&number) && row.latest.as_ref() == Some(&read.value) {
                 self.restamped.add(key, row.version, read.version);
+                restamped.push((key.clone(), row.version, read.version));
             }
         }
+    }
+
+    /// The version in the store of the document of `key` that was shown under `version`.
+    pub fn stored_version(&self, key: &Key, version: Version) -> Version {
+        self.restamped.stored(key, version)
     }
 
     /// The store has answered for `batch`, or not: what of it is still here waits again, to be sent under the same

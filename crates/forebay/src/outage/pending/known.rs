@@ -1,12 +1,12 @@
 //! How the buffer comes to know: from the journal at the start, from the store where a document has become unknown.
 
 use super::charge::{entry_bytes, follows_bytes};
-use super::{Buffer, Entry, Row, Stage, another, stands_alone};
+use super::{Buffer, Entry, Row, Stage, another, stands_alone, taken_along};
 use crate::change::{Change, apply_all};
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::outage::lanes::Ties;
-use crate::outage::record::{Buffered, Pending as Found, Standing};
+use crate::outage::record::{Buffered, Pending as Found, Standing, Written};
 use crate::read::Read;
 use crate::value::{Blob, Data, Value};
 
@@ -18,8 +18,8 @@ impl Buffer {
         if row.latest.is_some() && row.stored.is_some() {
             return true;
         }
-        let seen = |entry: &Entry| entry.buffered.sent || entry.stage == Stage::Carried;
-        if self.shown(row).any(seen) {
+        let seen = |(entry, _): (&Entry, _)| entry.buffered.sent || entry.stage == Stage::Carried;
+        if self.story(key).any(seen) {
             return false;
         }
         let Read { value, version } = self.on_top_of(key, read.clone());
@@ -32,21 +32,31 @@ impl Buffer {
         true
     }
 
-    /// What waits for a document and is in the journal, in order.
-    fn shown(&self, row: &Row) -> impl Iterator<Item = &Entry> {
-        let entries = row.queue.iter().filter_map(|number| self.entries.get(number));
-        entries.filter(|entry| !matches!(entry.stage, Stage::Writing { .. }))
+    /// What waits for a document and is in the journal, in order, with what each makes of it; with nothing those that
+    /// take it along with another which they delete.
+    fn story<'a>(&'a self, key: &'a Key) -> impl Iterator<Item = (&'a Entry, Option<&'a Written>)> {
+        let queue = self.rows.get(key).into_iter().flat_map(|row| &row.queue);
+        let mut numbers: Vec<u64> = queue.chain(self.tied.taking(key)).copied().collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let entries = numbers.into_iter().filter_map(|number| self.entries.get(&number));
+        let shown = entries.filter(|entry| !matches!(entry.stage, Stage::Writing { .. }));
+        shown.filter_map(|entry| match entry.buffered.writes.iter().find(|write| write.key == *key) {
+            None if entry.ties.takes_along.contains(key) => Some((entry, None)),
+            None => None,
+            written => Some((entry, written)),
+        })
     }
 
     /// `read` with all that waits for its document; right only if the store has seen nothing of that.
     pub fn on_top_of(&self, key: &Key, mut read: Read) -> Read {
-        let Some(row) = self.rows.get(key) else { return read };
-        for entry in self.shown(row) {
-            if let Some(write) = entry.buffered.writes.iter().find(|write| write.key == *key) {
+        for (entry, written) in self.story(key) {
+            match written {
                 // What does not fit is what the store will refuse.
-                let _ = apply_all(&mut read.value, &write.changes);
-                read.version = entry.buffered.version;
+                Some(written) => drop(apply_all(&mut read.value, &written.changes)),
+                None => read.value = None,
             }
+            read.version = entry.buffered.version;
         }
         read
     }
@@ -54,12 +64,15 @@ impl Buffer {
     /// What `field` of the hash of `key` holds, if that follows from what is buffered alone: some do although the hash
     /// is not known whole. `Some(None)`: it has none.
     pub fn field(&self, key: &Key, field: &[u8]) -> Option<Option<Blob>> {
-        let row = self.rows.get(key)?;
+        self.rows.get(key)?;
         // The hash with this field alone; none while nobody knows.
         let mut alone: Option<Option<Value>> = None;
-        for entry in self.shown(row) {
-            let Some(write) = entry.buffered.writes.iter().find(|write| write.key == *key) else { continue };
-            for change in &write.changes {
+        for (_, written) in self.story(key) {
+            let Some(written) = written else {
+                alone = Some(None);
+                continue;
+            };
+            for change in &written.changes {
                 let about = match change {
                     Change::SetField(name, _) | Change::UnsetField(name) => &**name == field,
                     Change::AddInteger { field: Some(name), .. } | Change::AddFloat { field: Some(name), .. } => {
@@ -135,7 +148,7 @@ impl Buffer {
     /// What is kept of documents that go with one that transaction `number` deletes is not what they are from then on.
     pub(super) fn forget_taken_along(&mut self, number: u64) {
         let Some(entry) = self.entries.get(&number) else { return };
-        for key in entry.ties.takes_along.iter().filter(|key| !writes(entry, key)) {
+        for key in taken_along(entry) {
             if let Some(row) = self.rows.get_mut(key) {
                 self.bytes -= row.bytes;
                 row.latest = None;
@@ -149,11 +162,13 @@ impl Buffer {
     /// its way to it.
     pub fn tie_anew(&mut self, ties_of: impl Fn(&Buffered) -> Ties) {
         self.lanes.clear();
+        self.tied.clear();
         for (number, entry) in &mut self.entries {
             debug_assert!(entry.stage != Stage::Carried);
             let ties = ties_of(&entry.buffered);
             let bytes = entry.bytes - follows_bytes(&entry.ties) + follows_bytes(&ties);
             self.bytes = self.bytes - entry.bytes + bytes;
+            self.tied.add(*number, &ties);
             (entry.ties, entry.bytes) = (ties, bytes);
             if !matches!(entry.stage, Stage::Behind(_) | Stage::Quarantined(_)) {
                 for lane in &entry.ties.lanes {
@@ -163,8 +178,4 @@ impl Buffer {
         }
         self.sort_out();
     }
-}
-
-fn writes(entry: &Entry, key: &Key) -> bool {
-    entry.buffered.writes.iter().any(|write| write.key == *key)
 }

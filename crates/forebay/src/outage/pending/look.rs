@@ -1,7 +1,10 @@
 //! What people and the gate ask of the buffer.
 
-use super::{Amount, Buffer, Stage};
+use std::collections::BTreeSet;
+
+use super::{Amount, Buffer, Entry, Stage};
 use crate::key::Key;
+use crate::outage::lanes::Ties;
 use crate::outage::record::Buffered;
 use crate::store::GivenId;
 use crate::version::TxnId;
@@ -84,5 +87,10 @@ impl Buffer {
         assert_eq!(self.quarantined, quarantined);
         assert_eq!(self.behind, self.entries.values().filter(|entry| matches!(entry.stage, Stage::Behind(_))).count());
         assert_eq!(self.ids.len(), self.entries.len());
+        let tied = |keys: fn(&Ties) -> &Vec<Key>| {
+            let distinct = |entry: &Entry| keys(&entry.ties).iter().collect::<BTreeSet<_>>().len();
+            self.entries.values().map(distinct).sum::<usize>()
+        };
+        assert_eq!(self.tied.counts(), [tied(|ties| &ties.follows), tied(|ties| &ties.takes_along)]);
     }
 }

@@ -68,6 +68,47 @@ impl Histogram {
     }
 }
 
+/// Parts of the ages of a class, at most.
+pub(super) const PARTS_MAX: usize = 4;
+
+/// A dip that is not deeper than this, as a share of its bottom, is noise.
+const DIP_MIN: f32 = 0.1;
+
+/// Dips before this bin concern few pages: as many as it is old.
+const DIP_BIN_MIN: usize = 16;
+
+/// The ages at which a curve has its deepest dips, ascending: between them, before the first and after the last it
+/// rises and then falls, or nearly so. Places that are not needed are `u32::MAX`.
+pub(super) fn dips(curve: &[f32; BINS]) -> [u32; PARTS_MAX - 1] {
+    let mut found = valleys(curve);
+    found.retain(|&(at, depth)| at >= DIP_BIN_MIN && depth > DIP_MIN * curve[at]);
+    let share = |&(at, depth): &(usize, f32)| depth / (depth + curve[at]);
+    found.sort_by(|a, b| share(b).total_cmp(&share(a)).then(a.0.cmp(&b.0)));
+    let mut ages = [u32::MAX; PARTS_MAX - 1];
+    for (age, (at, _)) in ages.iter_mut().zip(found) {
+        *age = start(at).ceil() as u32;
+    }
+    ages.sort_unstable();
+    ages
+}
+
+/// The first bin of each valley, with how deep it lies below the lower one of the two hills beside it.
+fn valleys(curve: &[f32; BINS]) -> Vec<(usize, f32)> {
+    let hill = |bottom: f32, side: &mut dyn Iterator<Item = &f32>| {
+        side.take_while(|&&worth| worth >= bottom).copied().fold(bottom, f32::max)
+    };
+    let valley = |at: usize| {
+        let bottom = curve[at];
+        if bottom >= curve[at - 1] {
+            return None;
+        }
+        let (before, after) = (hill(bottom, &mut curve[..at].iter().rev()), hill(bottom, &mut curve[at + 1..].iter()));
+        let depth = before.min(after) - bottom;
+        (depth > 0.0).then_some((at, depth))
+    };
+    (1..BINS).filter_map(valley).collect()
+}
+
 /// What is assumed before anything is known: the older, the less.
 pub(super) fn unknown() -> [f32; BINS] {
     std::array::from_fn(|at| (1.0 / middle(at)) as f32)
@@ -96,7 +137,32 @@ mod tests {
         assert!(curve[21..].iter().all(|&worth| worth == 0.0));
     }
 
+    #[test]
+    fn a_dip_between_two_hills_is_found() {
+        let mut histogram = Histogram::EMPTY;
+        (histogram.hits[10], histogram.hits[34], histogram.ends[34]) = (50.0, 50.0, 1.0);
+        let ages = dips(&histogram.curve());
+        assert!(ages[0] == u32::MAX, "hits at 32 are before the first bin that counts: {ages:?}");
+        let mut curve = [1.0; BINS];
+        (curve[20], curve[21], curve[30], curve[38]) = (0.5, 0.4, 0.0, 0.95);
+        assert_eq!(dips(&curve), [1536, 32_768, u32::MAX]);
+        assert_eq!(dips(&unknown()), [u32::MAX; 3]);
+    }
+
     proptest! {
+        /// Cut at all valleys, each part rises and then falls.
+        #[test]
+        fn parts_between_valleys_have_one_hill(numbers in prop::collection::vec(0u8..6, BINS)) {
+            let curve: [f32; BINS] = std::array::from_fn(|at| f32::from(numbers[at]));
+            let mut cuts: Vec<usize> = valleys(&curve).into_iter().map(|(at, _)| at).collect();
+            cuts.insert(0, 0);
+            cuts.push(BINS);
+            for part in cuts.windows(2).map(|pair| &curve[pair[0]..pair[1]]) {
+                let fall = part.windows(2).position(|pair| pair[1] < pair[0]).unwrap_or(part.len());
+                prop_assert!(part[fall.min(part.len() - 1)..].windows(2).all(|pair| pair[1] <= pair[0]), "{:?}", part);
+            }
+        }
+
         /// More hits are never worth less, more ends never more; and one page's hit and time are a share of all's.
         #[test]
         fn moves_the_right_way(

@@ -92,17 +92,19 @@ impl Meanings {
         }
     }
 
-    /// The values of a set, its schema first. A set that nobody defined is defined now, as itself.
+    /// The values of a set, its schema first. A set that nobody defined is defined now, as itself; one beyond the limit
+    /// is that of no hints.
     pub fn vector(&mut self, set: u32) -> &[u32] {
+        let set = if set < SETS_MAX { set } else { 0 };
         if !self.is_defined(set) {
             let begin = self.vectors.len();
             let undefined = self.value(u32::MAX, 0, b"", || "undefined".into());
             let name = || if set == 0 { "no hints".into() } else { format!("hint set {set}") };
             let itself = self.value(u32::MAX, 1, &set.to_be_bytes(), name);
             self.vectors.extend([undefined, itself]);
-            self.place(set.min(SETS_MAX), begin);
+            self.place(set, begin);
         }
-        let (begin, columns) = self.sets[set.min(SETS_MAX) as usize];
+        let (begin, columns) = self.sets[set as usize];
         &self.vectors[begin as usize..][..usize::from(columns)]
     }
 
@@ -149,6 +151,8 @@ impl Meanings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
 
     fn meaning(schema: u32, types: &[&str], values: &[&str]) -> HintMeaning {
         let boxed = |texts: &[&str]| texts.iter().map(|text| text.as_bytes().into()).collect();
@@ -182,5 +186,55 @@ mod tests {
             (seven.clone(), seven[1], 0)
         );
         assert_eq!((meanings.describe(0), meanings.describe(9)), ("no hints".into(), "hint set 9".into()));
+    }
+
+    proptest! {
+        /// Clients share no value, whatever their values read; a client's own are one number each in each type, and
+        /// what a set meant first is what it means.
+        #[test]
+        fn name_spaces_are_apart(
+            definitions in prop::collection::vec((1u32..30, 1u32..4, prop::collection::vec(0u8..3, 0..4)), 1..60),
+        ) {
+            let (mut meanings, mut first) = (Meanings::new(), BTreeMap::new());
+            for (set, schema, values) in &definitions {
+                let texts: Vec<String> = values.iter().map(u8::to_string).collect();
+                let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+                meanings.define(*set, &meaning(*schema, &["a", "b", "c"][..texts.len()], &texts));
+                first.entry(*set).or_insert((*schema, values.clone()));
+            }
+            for (set, (schema, values)) in &first {
+                let numbers = meanings.vector(*set).to_vec();
+                prop_assert_eq!(numbers.len(), 1 + values.len());
+                for (other, (other_schema, other_values)) in &first {
+                    let others = meanings.vector(*other).to_vec();
+                    if schema != other_schema {
+                        prop_assert!(numbers.iter().all(|number| !others.contains(number)), "{} and {}", set, other);
+                        continue;
+                    }
+                    for (at, (value, of_other)) in values.iter().zip(other_values).enumerate() {
+                        prop_assert_eq!(value == of_other, numbers[at + 1] == others[at + 1]);
+                        prop_assert_eq!(numbers[at + 1], meanings.column(*set, at + 1));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Beyond the limits a set is a category of its own, without values, or counts as no hints.
+    #[test]
+    fn limits_hold() {
+        let mut meanings = Meanings::new();
+        let long = "x".repeat(1 << 20);
+        for set in 1..200 {
+            let value = format!("{set}{long}");
+            meanings.define(set, &meaning(1, &["t"], &[&value]));
+        }
+        // A value is kept twice, and as a name; the last one that is let in may be what exceeds the bound.
+        assert!(meanings.bytes() <= BYTES_MAX + (3 << 20), "{}", meanings.bytes());
+        assert_eq!(meanings.describe(1).len(), "t=1".len() + long.len());
+        assert_eq!(meanings.describe(199), "hint set 199");
+        meanings.define(SETS_MAX + 5, &meaning(1, &["t"], &["a"]));
+        assert_eq!(meanings.vector(SETS_MAX + 5).to_vec(), meanings.vector(0).to_vec());
+        assert!(meanings.sets.len() <= SETS_MAX as usize);
     }
 }

@@ -8,20 +8,21 @@
 //! | `ranked.rs`: replacement in constant time | 4, figure 4 |
 //! | `space_saving.rs`: only the k most frequent hint sets | 5 |
 //! | `tree.rs`, `sample.rs`: hint sets in groups | left open in 6.3 and 8 |
-//! | `curve.rs`, `sampled.rs`: what a page is worth at its age | beyond it |
+//! | `curve.rs`, `aged.rs`, `minima.rs`: what a page is worth at its age | beyond it |
 //! | `meanings.rs`, `cells.rs`: what hint sets stand for | 2 |
 //!
 //! `clic` and `clic-top-k` are the paper to the letter. Two things it leaves open: a page that enters the outqueue
 //! again moves to its newest end; and a demote or a write is a write re-reference, a prefetch a read one.
 
+mod aged;
 mod cells;
 mod curve;
 mod learned;
 mod meanings;
+mod minima;
 mod outqueue;
 mod ranked;
 mod sample;
-mod sampled;
 mod space_saving;
 mod tracker;
 mod tree;
@@ -29,10 +30,10 @@ mod tree;
 use std::sync::Arc;
 
 use super::{Hits, Order, Parameter, Policy, Settings};
+use aged::{Aged, Shape};
 use cells::Cells;
 use learned::{Config, Hints, Method};
 use ranked::Ranked;
-use sampled::{Sampled, Shape};
 use tracker::Tracker;
 
 const SOURCE: &str = "Liu, Aboulnaga, Li, Salem: CLIC, client-informed caching for storage servers, FAST 2009";
@@ -167,19 +168,14 @@ pub static CLIC_G: Policy = Policy {
     summary: "groups of hint sets, and what a page is worth at its age; the best of this family",
     source: "CLIC's hints, with the ages of Beckmann, Chen, Cidon: LHD, NSDI 2018, as an index of Gittins",
     hits: Hits::Accesses,
-    entry_bytes: sampled::ENTRY_BYTES,
+    entry_bytes: aged::ENTRY_BYTES,
     parameters: AGED,
     learned: |settings| Arc::new(Hints::new(config(settings, AGED, Method::Aged))),
     order: |settings, learned| {
         let value = |name| value(settings, AGED, name);
-        let shape = Shape {
-            charge: value("charge"),
-            out: value("out"),
-            samples: value("samples") as usize,
-            seed: value("seed") as u64,
-        };
+        let shape = Shape { charge: value("charge"), out: value("out") };
         let tracker = Tracker::new(learned, config(settings, AGED, Method::Aged));
-        Box::new(Sampled::new(settings, shape, tracker))
+        Box::new(Aged::new(settings, shape, tracker))
     },
 };
 const AGED: &[Parameter] = &[
@@ -194,12 +190,6 @@ const AGED: &[Parameter] = &[
         range: (0.0, 0.999),
     },
     LEAVES,
-    Parameter {
-        name: "samples",
-        summary: "new entries looked at for each victim",
-        default: 16.0,
-        range: (1.0, 1024.0),
-    },
     Parameter {
         name: "past",
         summary: "1: how often and how long ago a page was asked for are hints, too; 0: only those of clients",

@@ -51,6 +51,14 @@ impl Outqueue {
         Outqueue { index: HashTable::new(), places: VecDeque::new(), first: 0 }
     }
 
+    /// A page's last request.
+    pub fn get(&self, hash: u64) -> Option<Request> {
+        let (places, first, print) = (&self.places, self.first, fingerprint(hash));
+        let same = |number: &&u32| places[number.wrapping_sub(first) as usize].print == print;
+        let number = self.index.find(spread(print), |number| same(&number))?;
+        Some(places[number.wrapping_sub(first) as usize].request)
+    }
+
     /// Takes a page's last request out.
     pub fn take(&mut self, hash: u64) -> Option<Request> {
         self.take_print(fingerprint(hash))

@@ -200,6 +200,10 @@ impl Order for Ranked {
         self.tracker.bytes() + self.lists_len as usize * super::super::list::LIST_BYTES + self.filled.bytes()
     }
 
+    fn explain_absent(&self, hash: u64) -> Option<String> {
+        self.tracker.remembered(hash)
+    }
+
     fn explain(&self, slot: Slot) -> String {
         let Some(list) = self.lists.list_of(slot) else { return "not in".into() };
         let page = self.pages[slot as usize];

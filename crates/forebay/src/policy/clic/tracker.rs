@@ -170,6 +170,17 @@ impl Tracker {
         self.hints.describe(cell)
     }
 
+    /// For people: what is remembered of a page that is not cached.
+    pub fn remembered(&self, hash: u64) -> Option<String> {
+        let request = self.outqueue.get(hash)?;
+        let (age, hints) = (self.age(request), self.describe(request.cell));
+        let priority = self.table.priorities.get(self.class(request.cell) as usize).copied().unwrap_or_default();
+        Some(format!(
+            "in the outqueue: last asked for {age} requests ago with {hints}, whose priority is {priority:.3e}; it \
+             comes in with a set of a higher priority than the least cached"
+        ))
+    }
+
     /// Bytes that it occupies.
     pub fn bytes(&self) -> usize {
         self.outqueue.bytes() + self.events.capacity() * size_of::<Event>()

@@ -16,11 +16,18 @@ const OPEN_MAX: usize = 16_384;
 /// Most accesses of one transaction that are followed; later ones are not scored.
 const TOUCHES_MAX: usize = 16_384;
 
+/// Most accesses of all transactions together that are followed; of more, the transaction that began first is forgotten.
+const TOUCHES_ALL_MAX: usize = 1 << 20;
+
 /// Most types with a graph.
 const TYPES_MAX: usize = 4_096;
 
 /// Vertices up to which complete groups are listed, where their frequency is not the least of their keys'.
 const LISTED_VERTICES_MAX: usize = 12;
+
+/// What a vertex and an edge of a graph cost in a scorer, roughly: lists of neighbours, order, shape.
+const VERTEX_BYTES: usize = 160;
+const EDGE_BYTES: usize = 16;
 
 /// No slot.
 pub(super) const NONE: Slot = u32::MAX;
@@ -89,6 +96,23 @@ struct State {
     touches: usize,
     /// Lists of touches to be used again.
     spare: Vec<Vec<Touch>>,
+    /// Bytes of the graphs.
+    types_bytes: usize,
+    counts: Counts,
+}
+
+/// What is shown of the transactions that committed.
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    /// Scored by the graph of their type.
+    by_graph: u64,
+    /// Scored by levels, or as a whole.
+    by_level: u64,
+    /// Those of them that have a type with a graph, but an access names no vertex of it.
+    astray: u64,
+    aborted: u64,
+    /// Forgotten before they ended, for want of room.
+    forgotten: u64,
 }
 
 impl Learned for Transactions {
@@ -96,7 +120,7 @@ impl Learned for Transactions {
         let state = self.lock();
         let spare: usize = state.spare.iter().map(Vec::capacity).sum();
         let tables = state.open.capacity() * size_of::<(u64, Open)>() + state.began.capacity() * size_of::<u64>();
-        (state.touches + spare) * size_of::<Touch>() + tables
+        (state.touches + spare) * size_of::<Touch>() + tables + state.types_bytes
     }
 
     fn register_graph(&self, txn_type: u16, graph: &Arc<Graph>) {
@@ -104,14 +128,50 @@ impl Learned for Transactions {
         if state.types.len() < TYPES_MAX || state.types.contains_key(&txn_type) {
             let listed = (self.rule != GroupFrequency::Min).then(|| Groups::of(graph, LISTED_VERTICES_MAX));
             let known = Type { scorer: Scorer::new(graph.clone()), groups: listed.flatten() };
-            state.types.insert(txn_type, known);
+            let before = state.types.insert(txn_type, known);
+            let before = before.map_or(0, |known| graph_bytes(known.scorer.graph()));
+            state.types_bytes = state.types_bytes + graph_bytes(graph) - before;
         }
+    }
+
+    fn follows_transactions(&self) -> bool {
+        true
+    }
+
+    fn asked_by(&self, txn: u64, tell: &mut dyn FnMut(u64)) {
+        let state = self.lock();
+        let open = state.open.get(&txn).map(|open| &open.touches);
+        let touches = open.or(state.ended.get(&txn).map(|ended| &ended.touches));
+        touches.into_iter().flatten().for_each(|touch| tell(touch.hash));
+    }
+
+    fn report(&self, lines_max: usize) -> Vec<(String, String)> {
+        let state = self.lock();
+        let Counts { by_graph, by_level, astray, aborted, forgotten } = state.counts;
+        if by_graph + by_level + aborted == 0 && state.types.is_empty() {
+            return Vec::new();
+        }
+        let mut lines = vec![
+            ("scored_by_graph".to_owned(), by_graph.to_string()),
+            ("scored_by_level".to_owned(), by_level.to_string()),
+            ("outside_their_graph".to_owned(), astray.to_string()),
+            ("aborted".to_owned(), aborted.to_string()),
+            ("forgotten".to_owned(), forgotten.to_string()),
+            ("open".to_owned(), state.open.len().to_string()),
+            ("age".to_owned(), format!("{:.3e}", self.age())),
+            ("graphs".to_owned(), state.types.len().to_string()),
+        ];
+        let mut types: Vec<_> = state.types.iter().collect();
+        types.sort_unstable_by_key(|(number, _)| **number);
+        lines.extend(types.into_iter().map(|(number, known)| type_line(*number, known.scorer.graph())));
+        lines.truncate(lines_max);
+        lines
     }
 
     fn forget(&self) {
         let mut state = self.lock();
-        let types = std::mem::take(&mut state.types);
-        *state = State { types, ..State::default() };
+        let (types, types_bytes) = (std::mem::take(&mut state.types), state.types_bytes);
+        *state = State { types, types_bytes, ..State::default() };
         self.age.store(0f64.to_bits(), Ordering::Relaxed);
     }
 }
@@ -152,9 +212,10 @@ impl Transactions {
         let mut state = self.lock();
         let state = &mut *state;
         if !state.open.contains_key(&txn) {
-            while state.open.len() >= OPEN_MAX {
+            while state.open.len() >= OPEN_MAX || state.touches >= TOUCHES_ALL_MAX {
                 let Some(first) = state.began.pop_front() else { break };
                 if let Some(open) = state.open.remove(&first) {
+                    state.counts.forgotten += 1;
                     state.recycle(open.touches);
                 }
             }
@@ -185,8 +246,9 @@ impl Transactions {
         let mut state = self.lock();
         let state = &mut *state;
         if let Some(mut open) = state.open.remove(&txn) {
-            if committed {
-                self.score(state, &mut open);
+            match committed {
+                true => self.score(state, &mut open),
+                false => state.counts.aborted += 1,
             }
             let mut waiting: Vec<u32> = Vec::new();
             for touch in &open.touches {
@@ -215,7 +277,7 @@ impl Transactions {
 
     /// Instance scores of a transaction's reads.
     fn score(&self, state: &mut State, open: &mut Open) {
-        let State { types, scratch, loads, frequencies, .. } = state;
+        let State { types, scratch, loads, frequencies, counts, .. } = state;
         let by_graph = match types.get(&open.txn_type) {
             Some(known) if self.grouping == Grouping::Groups => {
                 self.score_by_graph(known, &mut open.touches, scratch, loads)
@@ -223,8 +285,11 @@ impl Transactions {
             _ => false,
         };
         if by_graph {
+            counts.by_graph += 1;
             return;
         }
+        counts.by_level += 1;
+        counts.astray += u64::from(types.contains_key(&open.txn_type) && self.grouping == Grouping::Groups);
         let whole = self.grouping == Grouping::Transaction;
         // A stable sort by level: accesses of a level stay in their order.
         open.touches.sort_by_key(|touch| touch.level);
@@ -256,12 +321,19 @@ impl Transactions {
     ) -> bool {
         let graph = known.scorer.graph();
         let count = graph.len();
-        if touches.iter().any(|touch| touch.vertex == 0 || usize::from(touch.vertex) > count) {
+        // A client that names the vertices of its reads only has its writes under the last of them, or none.
+        let writes = |touch: &Touch| {
+            let vertex = usize::from(touch.vertex).checked_sub(1).and_then(|v| graph.vertices().get(v));
+            vertex.is_some_and(|vertex| vertex.writes)
+        };
+        let unnamed = |touch: &Touch| !touch.reads && !writes(touch);
+        let outside = |touch: &Touch| touch.vertex == 0 || usize::from(touch.vertex) > count;
+        if touches.iter().any(|touch| outside(touch) && !unnamed(touch)) {
             return false;
         }
         loads.clear();
         loads.resize(count, Load::Absent);
-        for touch in touches.iter() {
+        for touch in touches.iter().filter(|touch| !unnamed(touch)) {
             let load = &mut loads[usize::from(touch.vertex) - 1];
             let (touched, weight) = (f64::from(touch.frequency), u64::from(touch.weight));
             *load = match *load {
@@ -296,10 +368,25 @@ impl Transactions {
                 &by_list
             }
         };
-        for touch in touches.iter_mut() {
+        for touch in touches.iter_mut().filter(|touch| touch.reads) {
             touch.score = scores[usize::from(touch.vertex) - 1] as f32;
         }
         true
+    }
+
+    /// For people: what an access has to be cached together with to save a round trip.
+    pub fn helps_with(&self, txn_type: u16, vertex: u16, level: u16, in_transaction: bool) -> String {
+        if !in_transaction {
+            return "helps by itself".to_owned();
+        }
+        let state = self.lock();
+        let known = state.types.get(&txn_type).filter(|_| self.grouping == Grouping::Groups);
+        let graph = known.map(|known| known.scorer.graph());
+        match graph.filter(|graph| vertex > 0 && usize::from(vertex) <= graph.len()) {
+            Some(graph) => company(graph, txn_type, usize::from(vertex) - 1),
+            None if self.grouping == Grouping::Transaction => "helps with all of its transaction".to_owned(),
+            None => format!("helps with all that its transaction asks for at the same time (level {level})"),
+        }
     }
 
     pub fn validate(&self) {
@@ -310,6 +397,55 @@ impl Transactions {
         let ended = state.ended.values().map(|ended| ended.touches.len());
         assert_eq!(touches.chain(ended).sum::<usize>(), state.touches, "the number of touches");
         assert!(self.age().is_finite() && self.age() >= 0.0, "the age is a number");
+    }
+}
+
+/// Bytes of a graph and what is made of it, roughly.
+fn graph_bytes(graph: &Graph) -> usize {
+    let names: usize = graph.vertices().iter().map(|vertex| vertex.name.len()).sum();
+    size_of::<(u16, Type)>() + names + graph.len() * VERTEX_BYTES + graph.edges().len() * EDGE_BYTES
+}
+
+fn type_name(number: u16, graph: &Graph) -> String {
+    if graph.name().is_empty() { format!("type {number}") } else { graph.name().to_owned() }
+}
+
+fn type_line(number: u16, graph: &Graph) -> (String, String) {
+    let counted = |count: Option<u128>| count.map_or("very many".to_owned(), |count| count.to_string());
+    let length = graph.critical_length(&VertexSet::EMPTY);
+    let groups = counted(graph.complete_groups_count());
+    let classes = counted(graph.compressed_groups_count());
+    let value = format!(
+        "{} accesses, critical length {length}, {groups} complete groups, {classes} where interchangeable ones are one",
+        graph.len()
+    );
+    (format!("type {}", type_name(number, graph)), value)
+}
+
+/// The least that has to be cached with `vertex` so that it saves something: a complete group with it, made from all
+/// vertices that read by leaving out what is not needed.
+fn company(graph: &Graph, txn_type: u16, vertex: usize) -> String {
+    let (name, own) = (type_name(txn_type, graph), &graph.vertices()[vertex].name);
+    let length = |group: &VertexSet| graph.critical_length(group);
+    let mut group = graph.readers();
+    let needed = |group: &VertexSet| length(&group.without(&VertexSet::EMPTY.with(vertex))) > length(group);
+    let others: Vec<usize> = graph.readers().iter().filter(|&other| other != vertex).collect();
+    for other in others {
+        let without = group.without(&VertexSet::EMPTY.with(other));
+        if needed(&without) {
+            group = without;
+        }
+    }
+    let mates: Vec<&str> = group
+        .iter()
+        .filter(|&v| v != vertex)
+        .map(|v| graph.vertices()[v].name.as_str())
+        .filter(|n| !n.is_empty())
+        .collect();
+    match (needed(&group), mates.as_slice()) {
+        (false, _) => format!("{own} of {name} saves nothing: others take as long"),
+        (true, []) => format!("{own} of {name} saves a round trip by itself"),
+        (true, mates) => format!("{own} of {name} saves a round trip together with {}", mates.join(", ")),
     }
 }
 

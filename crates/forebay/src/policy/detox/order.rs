@@ -1,5 +1,7 @@
 //! The part of one partition: figures of its entries, candidates, and keys that left.
 
+mod explain;
+
 use std::sync::Arc;
 
 use super::learned::{NONE, Touch, Transactions};
@@ -39,8 +41,10 @@ struct Entry {
     txn: u32,
     /// Place among the candidates.
     place: u32,
-    /// The level at which it did.
+    /// The level at which it did, as which vertex of which type.
     level: u16,
+    txn_type: u16,
+    vertex: u16,
     state: State,
 }
 
@@ -52,6 +56,8 @@ const OUT: Entry = Entry {
     txn: 0,
     place: NONE,
     level: 0,
+    txn_type: 0,
+    vertex: 0,
     state: State::Out,
 };
 
@@ -283,6 +289,9 @@ impl Order for Detox {
             self.touch(access, slot, entry.weight, &entry.known, counted);
         }
         (entry.txn, entry.level) = (txn_print(access.txn), access.level);
+        if counted {
+            (entry.txn_type, entry.vertex) = (access.txn_type, access.vertex);
+        }
         self.entries[slot as usize] = entry;
     }
 
@@ -335,6 +344,8 @@ impl Order for Detox {
             txn: if access.kind == AccessKind::Read { txn_print(access.txn) } else { 0 },
             place: NONE,
             level: access.level,
+            txn_type: access.txn_type,
+            vertex: access.vertex,
             state: State::In,
         };
         if slot as usize >= self.entries.len() {
@@ -415,22 +426,15 @@ impl Order for Detox {
     fn set_capacity(&mut self, _: u64) {}
 
     fn ghost_bytes(&self) -> usize {
-        let shared = if self.number == 0 { crate::policy::Learned::bytes(&*self.transactions) } else { 0 };
-        self.remembered.bytes() + shared
+        self.remembered.bytes()
     }
 
     fn explain(&self, slot: Slot) -> String {
-        let Some(entry) = self.entries.get(slot as usize).filter(|entry| entry.state != State::Out) else {
-            return "not in".into();
-        };
-        let groups = self.aggregate(&entry.known);
-        let pinned = if entry.state == State::Pinned { ", pinned" } else { "" };
-        format!(
-            "score {:.4}: groups {groups:.4}, age {:.4}; asked for {} times{pinned}",
-            self.worth(slot),
-            entry.score - groups,
-            entry.known.frequency,
-        )
+        self.explained(slot)
+    }
+
+    fn explain_absent(&self, hash: u64) -> Option<String> {
+        self.explained_absent(hash)
     }
 
     fn validate(&self) {

@@ -67,6 +67,7 @@ fn changes() -> impl Strategy<Value = Change> {
         2 => Just(Change::Delete),
         1 => (0u64..1_000).prop_map(Change::ExpireAt),
         1 => Just(Change::Persist),
+        1 => (0u64..1_000).prop_map(Change::RemoveExpired),
         1 => (prop::option::of(field.clone()), -9i64..9).prop_map(|(field, delta)| Change::AddInteger { field, delta }),
         2 => blobs().prop_map(Change::Append),
         2 => (0usize..40_000, blobs()).prop_map(|(offset, bytes)| Change::WriteAt { offset, bytes }),

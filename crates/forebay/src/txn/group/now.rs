@@ -27,7 +27,7 @@ pub(in crate::txn) enum Now {
 impl Committer {
     /// Commits and publishes at once, if the store never waits and nothing is on its way: what is may be earlier
     /// results of the same keys. The keys are locked, and stay so; if `uncached` they leave the cache.
-    pub(in crate::txn) fn commit_now(&self, commit: Commit, caching: Caching) -> Now {
+    pub(in crate::txn) fn commit_now(&self, commit: Commit, caching: &Caching) -> Now {
         if !self.is_idle() {
             return Now::Later(commit);
         }
@@ -59,7 +59,7 @@ impl Committer {
 
     /// As [`Committer::commit_now`], for who has asked whether the committer is idle. Takes no lock of the committer's:
     /// its caller may hold the lock table's, which is taken under the committer's elsewhere.
-    pub(in crate::txn) fn apply_now(&self, mut commit: Commit, caching: Caching) -> Now {
+    pub(in crate::txn) fn apply_now(&self, mut commit: Commit, caching: &Caching) -> Now {
         let version = commit.version;
         for Write { key, after, .. } in &mut commit.writes {
             // Store and cache each keep a record of it: so it will be one and the same.
@@ -73,7 +73,13 @@ impl Committer {
                     let read = actual.unwrap_or(Read { value: after, version });
                     group.push((key, (!caching.uncached).then_some(read)));
                 }
-                self.cache.publish_locked(&group, &caching.context);
+                match caching.vertices.is_empty() {
+                    true => self.cache.publish_locked(&group, &caching.context),
+                    false => {
+                        let contexts: Vec<_> = group.iter().map(|(key, _)| caching.context_of(key)).collect();
+                        self.cache.publish_group(&group, &contexts, true);
+                    }
+                }
                 Now::Published
             }
             Some(CommitOutcome::Conflict(keys)) => Now::Failed(Failure::Conflict(conflict(&keys))),

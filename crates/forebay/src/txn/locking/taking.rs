@@ -78,6 +78,19 @@ impl Transaction {
         Ok(())
     }
 
+    /// Locks `keys`, which ascend, against everybody.
+    pub(in crate::txn) async fn lock_alone(&mut self, keys: &[Key]) -> Result<(), TxnError> {
+        for key in keys {
+            self.lock(key, Mode::Exclusive).await?;
+        }
+        Ok(())
+    }
+
+    /// Forgets what is cached of what it has locked.
+    pub(in crate::txn) fn forget_cached(&self) {
+        self.held.keys.iter().for_each(|key| self.inner.cache.remove(key));
+    }
+
     /// Compares all that was read with the store, if that was asked for.
     pub(super) async fn check_reads(&self) -> Result<(), TxnError> {
         let checks = if self.kind == TxnKind::ReadOnlyChecked { self.checks() } else { Vec::new() };

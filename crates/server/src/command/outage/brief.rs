@@ -85,6 +85,7 @@ fn brief_change(change: &Change) -> String {
         Change::Delete => "delete".to_owned(),
         Change::ExpireAt(at_ms) => format!("expire at {at_ms} ms"),
         Change::Persist => "persist".to_owned(),
+        Change::RemoveExpired(by_ms) => format!("remove if expired by {by_ms} ms"),
         Change::AddInteger { field, .. } | Change::AddFloat { field, .. } => match field {
             Some(_) => "add to a field".to_owned(),
             None => "add".to_owned(),

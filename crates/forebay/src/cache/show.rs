@@ -1,0 +1,44 @@
+//! What operators see of a cache.
+
+use super::{Cache, CacheStats, lock};
+use crate::key::KeyRef;
+use crate::read::Read;
+use crate::sync::Ordering;
+
+impl Cache {
+    /// What the policy has learned, as names with values, for `CACHE STATS`.
+    pub fn learned(&self, lines_max: usize) -> Vec<(String, String)> {
+        self.inner.learned.report(lines_max)
+    }
+
+    /// What `CACHE EXPLAIN` says of a cached key: bytes charged and the policy's view.
+    pub fn explain(&self, key: KeyRef<'_>) -> Option<(Read, usize, String)> {
+        self.inner.partition(key).explain(key)
+    }
+
+    /// What the policy remembers of a key that is not cached, and what would let it in; `None`: nothing.
+    pub fn explain_absent(&self, key: KeyRef<'_>) -> Option<String> {
+        self.inner.partition(key).explain_absent(key)
+    }
+
+    /// Figures over all partitions.
+    pub fn stats(&self) -> CacheStats {
+        let mut stats = CacheStats::default();
+        for partition in &self.inner.partitions {
+            lock(partition).add_to(&mut stats);
+        }
+        stats.used_bytes = self.inner.used_bytes.load(Ordering::Relaxed) as u64;
+        stats.budget_bytes = self.inner.budget_bytes as u64;
+        stats
+    }
+
+    /// Sets the counted figures back to zero.
+    pub fn reset_stats(&self) {
+        for partition in &self.inner.partitions {
+            lock(partition).reset_stats();
+        }
+        if let Some(meter) = self.meter() {
+            meter.reset();
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! What a cache tells of transactions: to its policy, if that follows them, and to who watches.
+//!
+//! A policy for single objects is told nothing, and where nobody watches either, no transaction gets a number for its
+//! sake: all that it costs is one relaxed load.
+
+use std::sync::{Arc, OnceLock, PoisonError};
+
+use super::partition::Partition;
+use super::{AccessKind, Accessed, Cache, Context, ENTRY_OVERHEAD_BYTES, Watcher, lock};
+use crate::hint::HintSet;
+use crate::key::KeyRef;
+use crate::policy::{Access, Graph, Meter, Slot};
+use crate::read::Read;
+use crate::read::record::Record;
+use crate::sync::{AtomicUsize, Mutex, Ordering};
+
+/// Partitions whose bits stand in one word; of more, all are told of an end.
+const PARTITIONS_TOLD_MAX: usize = 64;
+
+/// Who follows transactions.
+#[derive(Default)]
+pub(super) struct Following {
+    /// Watchers, and one more for a policy that follows transactions.
+    count: AtomicUsize,
+    watchers: Mutex<Vec<Arc<dyn Watcher>>>,
+    meter: OnceLock<Arc<Meter>>,
+}
+
+/// Has transactional hits counted.
+struct Metering(Arc<Meter>);
+
+impl Watcher for Metering {
+    fn accessed(&self, accessed: &Accessed<'_>) {
+        let Some(kind) = accessed.kind else { return };
+        let Context { client, hints, txn, txn_type, level, vertex, cost_us } = *accessed.context;
+        let access = Access { kind, client, hints, txn, txn_type, level, vertex, cost_us, ..Access::read(0, 0) };
+        self.0.access(&access, accessed.hit);
+    }
+
+    fn ended(&self, context: &Context, committed: bool) {
+        self.0.ended(context.txn, committed);
+    }
+}
+
+impl Cache {
+    /// Whether anybody wants to know which accesses belong together: contexts then need a transaction's number, and
+    /// [`Cache::ended`] is to be called.
+    pub fn follows_transactions(&self) -> bool {
+        self.inner.following.count.load(Ordering::Relaxed) > 0
+    }
+
+    pub(super) fn follow_policy(&self) {
+        if self.inner.learned.follows_transactions() {
+            self.inner.following.count.fetch_add(1, Ordering::Relaxed);
+            self.measure_transactions();
+        }
+    }
+
+    /// Counts transactional hits from now on; done already where the policy follows transactions.
+    pub fn measure_transactions(&self) -> &Arc<Meter> {
+        self.inner.following.meter.get_or_init(|| {
+            let meter = Arc::new(Meter::default());
+            self.watch(Arc::new(Metering(meter.clone())));
+            meter
+        })
+    }
+
+    /// What counts transactional hits, if anything does.
+    pub fn meter(&self) -> Option<&Arc<Meter>> {
+        self.inner.following.meter.get()
+    }
+
+    /// Has `watcher` told of all that follows.
+    pub fn watch(&self, watcher: Arc<dyn Watcher>) {
+        self.watchers().push(watcher.clone());
+        self.inner.following.count.fetch_add(1, Ordering::Relaxed);
+        for partition in &self.inner.partitions {
+            lock(partition).add_watcher(watcher.clone());
+        }
+    }
+
+    /// Has it told no more.
+    pub fn unwatch(&self, watcher: &Arc<dyn Watcher>) {
+        let mut watchers = self.watchers();
+        let before = watchers.len();
+        watchers.retain(|other| !Arc::ptr_eq(other, watcher));
+        let removed = before - watchers.len();
+        drop(watchers);
+        self.inner.following.count.fetch_sub(removed, Ordering::Relaxed);
+        for partition in &self.inner.partitions {
+            lock(partition).remove_watcher(watcher);
+        }
+    }
+
+    fn watchers(&self) -> crate::sync::MutexGuard<'_, Vec<Arc<dyn Watcher>>> {
+        self.inner.following.watchers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn tell_hints(&self, set: HintSet) {
+        self.watchers().iter().for_each(|watcher| watcher.hints_defined(set));
+    }
+
+    /// A transaction has ended: of all that it asked for and wrote the cache has heard. A rerun keeps its number, and
+    /// each of its runs ends.
+    pub fn ended(&self, context: &Context, committed: bool) {
+        if context.txn == 0 || !self.follows_transactions() {
+            return;
+        }
+        let inner = &*self.inner;
+        if inner.learned.follows_transactions() {
+            let mut told = 0u64;
+            let wide = inner.partitions.len() > PARTITIONS_TOLD_MAX;
+            inner.learned.asked_by(context.txn, &mut |hash| told |= 1 << (inner.index(hash) % PARTITIONS_TOLD_MAX));
+            for (at, partition) in inner.partitions.iter().enumerate() {
+                if told >> (at % PARTITIONS_TOLD_MAX) & 1 == 1 || wide && told != 0 {
+                    lock(partition).ended(context.txn, committed);
+                }
+            }
+            self.charge_learned();
+        }
+        self.watchers().iter().for_each(|watcher| watcher.ended(context, committed));
+    }
+
+    /// Tells the policy, and what counts transactional hits, what a transaction type looks like.
+    pub fn register_graph(&self, txn_type: u16, graph: &Arc<Graph>) {
+        self.inner.learned.register_graph(txn_type, graph);
+        self.charge_learned();
+        if let Some(meter) = self.meter() {
+            meter.register_graph(txn_type, graph);
+        }
+    }
+
+    /// Bytes that the policy takes, for entries and beyond.
+    pub fn metadata_bytes(&self) -> usize {
+        let of = |partition: &crate::sync::Mutex<Partition>| lock(partition).metadata_bytes();
+        self.inner.partitions.iter().map(of).sum::<usize>() + self.inner.learned.bytes()
+    }
+
+    /// A read was answered that no fill stands for: beside a commit on its way, or by another's fetch.
+    pub(crate) fn read_beside(&self, key: KeyRef<'_>, read: &Read, context: &Context) {
+        if self.follows_transactions() {
+            self.inner.partition(key).tell(key, read, AccessKind::Read, false, context);
+        }
+    }
+}
+
+impl Partition {
+    pub(super) fn add_watcher(&mut self, watcher: Arc<dyn Watcher>) {
+        self.watchers.push(watcher);
+    }
+
+    pub(super) fn remove_watcher(&mut self, watcher: &Arc<dyn Watcher>) {
+        self.watchers.retain(|other| !Arc::ptr_eq(other, watcher));
+    }
+
+    fn metadata_bytes(&self) -> usize {
+        let entries = self.entries.iter().count();
+        entries * self.policy.entry_bytes + self.order.ghost_bytes()
+    }
+
+    pub(super) fn ended(&mut self, txn: u64, committed: bool) {
+        self.order.ended(txn, committed);
+    }
+
+    /// Tells of an access to a document in the state `read`.
+    pub(super) fn tell(&self, key: KeyRef<'_>, read: &Read, kind: AccessKind, hit: bool, context: &Context) {
+        if self.watchers.is_empty() {
+            return;
+        }
+        let charged = ENTRY_OVERHEAD_BYTES + Record::heap_bytes(key.name.len(), read);
+        self.tell_all(&Accessed {
+            key,
+            kind: Some(kind),
+            hit,
+            size: size(key, read),
+            charged: Some(charged.min(u32::MAX as usize) as u32),
+            context,
+        });
+    }
+
+    /// Tells of a hit.
+    #[cold]
+    pub(super) fn tell_hit(&self, slot: Slot, context: &Context) {
+        let Some(entry) = self.entries.get(slot) else { return };
+        let (key, read) = (KeyRef { space: entry.space(), name: entry.record.name() }, entry.record.read());
+        let charged = ENTRY_OVERHEAD_BYTES + entry.record.charged_bytes();
+        self.tell_all(&Accessed {
+            key,
+            kind: Some(AccessKind::Read),
+            hit: true,
+            size: size(key, &read),
+            charged: Some(charged.min(u32::MAX as usize) as u32),
+            context,
+        });
+    }
+
+    /// Tells of a key that leaves: written by a transaction, with its context, or changed elsewhere.
+    pub(super) fn tell_gone(&self, key: KeyRef<'_>, written: Option<&Context>) {
+        if !self.watchers.is_empty() {
+            let (kind, none) = (written.map(|_| AccessKind::Write), Context::default());
+            let context = written.unwrap_or(&none);
+            self.tell_all(&Accessed { key, kind, hit: false, size: None, charged: None, context });
+        }
+    }
+
+    fn tell_all(&self, accessed: &Accessed<'_>) {
+        self.watchers.iter().for_each(|watcher| watcher.accessed(accessed));
+    }
+}
+
+/// Bytes of key and value, if there is a value.
+fn size(key: KeyRef<'_>, read: &Read) -> Option<u32> {
+    let value = read.value.as_ref()?;
+    Some((key.name.len() + value.size()).min(u32::MAX as usize) as u32)
+}

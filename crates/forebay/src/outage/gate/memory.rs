@@ -1,0 +1,101 @@
+//! What the tier is told beside what is buffered, for whoever opens it next: what changes mean, and by what the
+//! store is recognised.
+//!
+//! A store that was put back to an earlier state while nobody looked (a restored backup, a standby that lagged) lacks
+//! commits that it had acknowledged. So the newest of these are remembered every second where there are new ones, and
+//! at an orderly end; a start compares. Not with each commit: its acknowledgement would wait for another disk. What is
+//! missed by that is the loss of nothing but the last second before a forebay that was killed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Gate, Inner};
+use crate::mutation::{self, Fault};
+use crate::outage::journal::AppendError;
+use crate::outage::record::Description;
+use crate::outage::state::State;
+use crate::tier::Remembered;
+
+/// Pause between two looks.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+impl Gate {
+    /// Has the tier told of the store, and asked whether it is still there, every second from now on.
+    pub fn start_remembering(&self) {
+        let (weak, runtime) = (Arc::downgrade(&self.inner), self.inner.runtime.clone());
+        runtime.clone().spawn(async move {
+            loop {
+                runtime.sleep(LOOK_EVERY).await;
+                let Some(inner) = weak.upgrade() else { return };
+                // It has said why, once.
+                if inner.journal.look().await.is_err() && inner.journal.closed().is_some() {
+                    return;
+                }
+                inner.remember().await;
+            }
+        });
+    }
+}
+
+impl Inner {
+    /// Has the tier note what its changes mean, in which incarnation the store is, and by what it is recognised.
+    pub(in crate::outage) fn describe(&self, state: &mut State) {
+        let (journal, incarnation) = (self.journal.clone(), self.store.incarnation());
+        let description =
+            Description { mapping: self.mapping.clone(), catalogue: format!("incarnation {incarnation}") };
+        let news = self.news(state);
+        self.runtime.spawn(async move {
+            let described = journal.describe(description);
+            // Behind it at once: one group has both.
+            let remembered = news.map(|news| journal.remember(news));
+            if let Err(error) = described.await {
+                tracing::error!(%error, "the journal could not be described");
+            }
+            if let Some(remembered) = remembered {
+                complain(remembered.await);
+            }
+        });
+    }
+
+    /// Has the tier remember the store as it is now.
+    pub(super) async fn remember(&self) {
+        let news = self.news(&mut self.state());
+        let Some(news) = news else { return };
+        let answer = self.journal.remember(news).await;
+        if answer.is_err() {
+            self.state().remembered = None;
+        }
+        complain(answer);
+    }
+
+    /// What the tier has to be told of the store, if that is new; from now on it is not.
+    fn news(&self, state: &mut State) -> Option<Remembered> {
+        let known = || state.remembered.as_ref().map(|known| known.acknowledged.clone()).unwrap_or_default();
+        // A store that was not reached yet says nothing of itself.
+        let acknowledged = if state.opens_late { known() } else { self.store.acknowledged() };
+        let now = Remembered { acknowledged, suspended: state.suspended.is_some() };
+        let new = state.remembered.as_ref() != Some(&now);
+        state.remembered = Some(now.clone());
+        new.then_some(now)
+    }
+
+    /// A store that was found in an earlier state, `just_now` or by what the tier remembers, may have lost what pending
+    /// writes were built on, and ids of those that had landed: an operator decides.
+    pub(in crate::outage) fn suspend_if_earlier(&self, state: &mut State, just_now: bool) {
+        let undecided = state.remembered.as_ref().is_some_and(|known| known.suspended);
+        let earlier = just_now || undecided || self.store.went_back();
+        if !earlier || state.buffer.is_empty() || mutation::on(Fault::RestoredStoreDrained) {
+            return;
+        }
+        let why = "the store was found in an earlier state, perhaps restored from a backup: compare it with CACHE \
+                   PENDING, then CACHE DRAIN RESUME carries over what is buffered";
+        tracing::error!(why);
+        state.suspended = Some(why.to_owned());
+    }
+}
+
+fn complain(answer: Result<(), AppendError>) {
+    if let Err(error) = answer {
+        tracing::warn!(%error, "by what the store is recognised at the next start can't be noted");
+    }
+}

@@ -1,0 +1,70 @@
+//! Which of many numbers is the least: a tree of minima, with a number changed in as many steps as it has levels.
+
+/// The numbers, infinite at first.
+pub(super) struct Minima {
+    /// Node n has the nodes 2n and 2n + 1 below it; the numbers themselves are the second half.
+    nodes: Vec<f32>,
+}
+
+impl Minima {
+    /// For `len` numbers.
+    pub fn new(len: usize) -> Minima {
+        Minima { nodes: vec![f32::INFINITY; 2 * len.next_power_of_two()] }
+    }
+
+    /// Changes a number.
+    pub fn set(&mut self, at: usize, number: f32) {
+        let mut node = self.nodes.len() / 2 + at;
+        self.nodes[node] = number;
+        while node > 1 {
+            let least = self.nodes[node].min(self.nodes[node ^ 1]);
+            node /= 2;
+            if self.nodes[node] == least {
+                break;
+            }
+            self.nodes[node] = least;
+        }
+    }
+
+    /// The first of the least numbers.
+    pub fn first(&self) -> usize {
+        let (mut node, half) = (1, self.nodes.len() / 2);
+        while node < half {
+            node *= 2;
+            node += usize::from(self.nodes[node + 1] < self.nodes[node]);
+        }
+        node - half
+    }
+
+    /// A number.
+    pub fn get(&self, at: usize) -> f32 {
+        self.nodes[self.nodes.len() / 2 + at]
+    }
+
+    /// Bytes that it occupies.
+    pub fn bytes(&self) -> usize {
+        self.nodes.len() * size_of::<f32>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn equals_a_vector(len in 1usize..40, steps in prop::collection::vec((0usize..40, 0u8..9), 0..100)) {
+            let (mut minima, mut model) = (Minima::new(len), vec![f32::INFINITY; len]);
+            for (at, number) in steps {
+                let number = if number == 8 { f32::INFINITY } else { f32::from(number) };
+                minima.set(at % len, number);
+                model[at % len] = number;
+                let least = model.iter().copied().fold(f32::INFINITY, f32::min);
+                prop_assert_eq!(minima.get(at % len), number);
+                prop_assert_eq!(model.get(minima.first()).copied(), Some(least));
+                prop_assert_eq!(Some(minima.first()), model.iter().position(|&number| number == least));
+            }
+        }
+    }
+}

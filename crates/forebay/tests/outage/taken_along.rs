@@ -1,0 +1,136 @@
+//! Documents that share their place: with one that is deleted the others go. And who waits behind what is quarantined.
+
+use forebay::change::{Change, apply_all};
+use forebay::outage::Standing;
+use forebay::outage::lanes::{Lane, Ties};
+use forebay::outage::pending::{Buffer, Merged, Work};
+use forebay::store::{Caps, Commit, Write};
+use forebay::{Blob, Key, Read, TxnId, Value, Version};
+
+fn key(name: &str) -> Key {
+    Key::new(0, name.as_bytes())
+}
+
+fn set(field: &str, value: &str) -> Change {
+    Change::SetField(Blob::from(field.as_bytes()), Blob::from(value.as_bytes()))
+}
+
+/// A store of others' rows.
+struct World {
+    buffer: Buffer,
+    sequence: u64,
+}
+
+impl World {
+    fn new() -> World {
+        World { buffer: Buffer::new(1 << 20, Caps { ordered: false, owned: false, applies: true }, 1), sequence: 0 }
+    }
+
+    /// One change of `name`, unseen, is buffered and journaled.
+    fn take(&mut self, name: &str, change: Change, ties: Ties) -> u64 {
+        self.sequence += 1;
+        let version = Version { incarnation: 1, sequence: self.sequence };
+        let mut after = None;
+        apply_all(&mut after, std::slice::from_ref(&change)).expect("it fits");
+        let unseen = !matches!(change, Change::Delete);
+        let writes = vec![Write { key: key(name), changes: vec![change].into(), after, unseen }];
+        let commit = Commit::new(TxnId(version), version, writes);
+        let (number, _) = self.buffer.take(&commit, ties, false, false, 0).expect("there is room");
+        self.buffer.written(number, &commit.writes);
+        self.buffer.validate();
+        number
+    }
+
+    /// What is buffered of `field`.
+    fn field(&self, name: &str, field: &str) -> Option<Option<Blob>> {
+        self.buffer.field(&key(name), field.as_bytes())
+    }
+}
+
+/// `row` and `beside` are two documents of one row.
+fn ties(name: &str, deletes: bool) -> Ties {
+    let other = if name == "row" { "beside" } else { "row" };
+    let takes_along = if deletes { vec![key(other)] } else { Vec::new() };
+    Ties { lanes: [Lane::Together(1)].into_iter().collect(), follows: vec![key(other)], takes_along }
+}
+
+#[test]
+fn what_is_buffered_of_a_field_goes_with_the_row() {
+    let mut world = World::new();
+    world.take("beside", set("a", "1"), ties("beside", false));
+    assert_eq!(world.field("beside", "a"), Some(Some(Blob::from(*b"1"))));
+    let delete = world.take("row", Change::Delete, ties("row", true));
+    assert_eq!((world.field("beside", "a"), world.field("beside", "b")), (Some(None), Some(None)));
+    world.take("beside", set("b", "2"), ties("beside", false));
+    assert_eq!(world.field("beside", "b"), Some(Some(Blob::from(*b"2"))));
+    assert_eq!(world.field("beside", "a"), Some(None));
+    let stored = || Read { value: Some(hash(&[("a", "0"), ("c", "0")])), version: Version::ZERO };
+    assert_eq!(world.buffer.on_top_of(&key("beside"), stored()).value, Some(hash(&[("b", "2")])));
+    // Given up, it takes nothing along.
+    world.buffer.quarantine(delete, "refused".into());
+    world.buffer.give_up(delete).expect("it is quarantined");
+    assert_eq!(world.field("beside", "a"), Some(Some(Blob::from(*b"1"))));
+    let fields = [("a", "1"), ("b", "2"), ("c", "0")];
+    assert_eq!(world.buffer.on_top_of(&key("beside"), stored()).value, Some(hash(&fields)));
+    world.buffer.validate();
+}
+
+fn hash(fields: &[(&str, &str)]) -> Value {
+    let mut value = None;
+    let sets: Vec<Change> = fields.iter().map(|(field, value)| set(field, value)).collect();
+    apply_all(&mut value, &sets).expect("it fits");
+    value.expect("it has fields")
+}
+
+/// What the store told of a document does not outlive the row, neither for who reads nor for the next process.
+#[test]
+fn what_the_store_told_goes_with_the_row() {
+    for together in [true, false] {
+        let mut world = World::new();
+        world.take("beside", set("a", "1"), ties("beside", false));
+        world.take("row", Change::Delete, ties("row", true));
+        let last = world.take("beside", set("b", "2"), ties("beside", false));
+        let told = |value| vec![(key("beside"), Read { value: Some(value), version: Version::ZERO })];
+        let Some(Work::Carry(batch)) = world.buffer.next_work(if together { 2 } else { 1 }) else { panic!("it goes") };
+        let mut changed = vec![told(hash(&[("a", "1"), ("c", "0")]))];
+        changed.extend(together.then(Vec::new));
+        let heads = world.buffer.heads(&batch, &changed);
+        assert!(heads.iter().all(|(number, ..)| *number != last), "{heads:?}");
+        world.buffer.applied(&batch, &changed);
+        world.buffer.finish(batch, false);
+        world.buffer.validate();
+        match world.buffer.merged(&key("beside")) {
+            Merged::Known(read) => assert_eq!(read.value, Some(hash(&[("b", "2")])), "together: {together}"),
+            other => assert_eq!(other, Merged::Unknown, "together: {together}"),
+        }
+        // In one batch with what comes behind the deletion.
+        let Some(Work::Carry(batch)) = world.buffer.next_work(9) else { panic!("the rest goes") };
+        let commit = batch.commits.last().expect("it is there");
+        assert!(commit.writes[0].unseen || commit.writes[0].after == Some(hash(&[("b", "2")])), "{commit:?}");
+    }
+}
+
+/// The database refuses a child whose parent is gone: so a parent's deletion waits for what names it, as children wait
+/// for a parent.
+#[test]
+fn a_parent_waits_for_a_child_that_is_set_aside() {
+    let mut world = World::new();
+    let lanes = || [Lane::Together(1)].into_iter().collect();
+    let child = Ties { lanes: lanes(), follows: vec![key("parent")], takes_along: Vec::new() };
+    let child = world.take("child", set("parent", "1"), child);
+    world.buffer.quarantine(child, "it refuses the child".into());
+    let alone = || Ties { lanes: lanes(), ..Ties::default() };
+    let changed = world.take("parent", set("name", "x"), alone());
+    let delete = world.take("parent", Change::Delete, alone());
+    let other = world.take("other", Change::Delete, alone());
+    assert_eq!(world.buffer.standing(changed), Some(Standing::Waiting), "a change of it bothers no child");
+    assert_eq!(world.buffer.standing(delete), Some(Standing::Behind(child)));
+    assert_eq!(world.buffer.standing(other), Some(Standing::Waiting));
+    assert!(world.buffer.retry(child));
+    assert_eq!(world.buffer.standing(delete), Some(Standing::Waiting));
+    world.buffer.quarantine(child, "again".into());
+    assert_eq!(world.buffer.standing(delete), Some(Standing::Behind(child)));
+    world.buffer.give_up(child).expect("it is quarantined");
+    assert_eq!(world.buffer.standing(delete), Some(Standing::Waiting));
+    world.buffer.validate();
+}

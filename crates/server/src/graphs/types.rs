@@ -1,0 +1,154 @@
+//! Transaction types in TOML, from files and from the wire.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use forebay::graph::{Graph, VERTICES_MAX, Vertex};
+use thiserror::Error;
+
+/// Most types of one file or request.
+pub const TYPES_MAX: usize = 1000;
+
+/// Most bytes of one file or request.
+pub const TYPES_BYTES_MAX: u64 = 1 << 20;
+
+/// Most files of a folder.
+pub const TYPE_FILES_MAX: usize = 256;
+
+/// Most edges of one type.
+pub const EDGES_MAX: usize = 4096;
+
+/// Why a file's types can't be used.
+#[derive(Debug, Error)]
+#[error("{}: {why}", path.display())]
+pub struct TypesError {
+    /// Which file or folder.
+    path: PathBuf,
+    /// What is wrong, and what would be right.
+    why: String,
+}
+
+/// The types of a file, or of all files of a folder that end in `.toml`, in the order of their names.
+pub fn read_types(path: &Path) -> Result<Vec<(String, Graph)>, TypesError> {
+    let wrong = |path: &Path, why: String| TypesError { path: path.to_owned(), why };
+    if !path.is_dir() {
+        return read_file(path).map_err(|why| wrong(path, why));
+    }
+    let unreadable = |error: std::io::Error| wrong(path, error.to_string());
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(unreadable)? {
+        let file = entry.map_err(unreadable)?.path();
+        if file.extension().is_some_and(|ending| ending == "toml") {
+            files.push(file);
+        }
+        if files.len() > TYPE_FILES_MAX {
+            return Err(wrong(path, format!("more files than type_files_max {TYPE_FILES_MAX}")));
+        }
+    }
+    files.sort_unstable();
+    let mut types: Vec<(String, Graph)> = Vec::new();
+    for file in files {
+        for (name, graph) in read_file(&file).map_err(|why| wrong(&file, why))? {
+            if types.iter().any(|(known, _)| *known == name) {
+                return Err(wrong(&file, format!("type '{name}' stands in another file of the folder, too")));
+            }
+            types.push((name, graph));
+        }
+        if types.len() > TYPES_MAX {
+            return Err(wrong(&file, format!("with it there are more types than types_max {TYPES_MAX}")));
+        }
+    }
+    Ok(types)
+}
+
+fn read_file(path: &Path) -> Result<Vec<(String, Graph)>, String> {
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+    file.take(TYPES_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    parse_types(&text)
+}
+
+/// Reads transaction types in TOML, as `forebay graph --help` shows them: names with graphs.
+pub fn parse_types(text: &str) -> Result<Vec<(String, Graph)>, String> {
+    if text.len() as u64 > TYPES_BYTES_MAX {
+        return Err(format!("more bytes than types_bytes_max {TYPES_BYTES_MAX}"));
+    }
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
+    if let Some(other) = table.keys().find(|key| *key != "type") {
+        return Err(format!("'{other}' is not known; types stand under [[type]]"));
+    }
+    let types = table.get("type").and_then(toml::Value::as_array).ok_or("no transaction type; begin with [[type]]")?;
+    if types.len() > TYPES_MAX {
+        return Err(format!("{} types are more than {TYPES_MAX}", types.len()));
+    }
+    let types = types.iter().map(parse_type).collect::<Result<Vec<_>, _>>()?;
+    let twice = (1..types.len()).find(|&at| types[..at].iter().any(|(name, _)| *name == types[at].0));
+    match twice {
+        Some(at) => Err(format!("two types have the name '{}'", types[at].0)),
+        None => Ok(types),
+    }
+}
+
+fn name_of<'a>(value: &'a toml::Value, what: &str) -> Result<&'a str, String> {
+    value.get("name").and_then(toml::Value::as_str).ok_or(format!("a {what} without name = \"..\""))
+}
+
+fn parse_type(value: &toml::Value) -> Result<(String, Graph), String> {
+    let name = name_of(value, "type")?;
+    let inside = |why: String| format!("type '{name}': {why}");
+    let none = Vec::new();
+    let entries = value.get("vertex").and_then(toml::Value::as_array).unwrap_or(&none);
+    if entries.is_empty() || entries.len() > VERTICES_MAX {
+        return Err(inside(format!("{} vertices; give 1 to {VERTICES_MAX} as [[type.vertex]]", entries.len())));
+    }
+    let mut vertices: Vec<Vertex> = Vec::new();
+    for entry in entries {
+        let known = ["name", "after", "writes"];
+        if let Some(other) = entry.as_table().and_then(|table| table.keys().find(|key| !known.contains(&key.as_str())))
+        {
+            return Err(inside(format!("a vertex has {}, not '{other}'", known.join(", "))));
+        }
+        let vertex = name_of(entry, "vertex").map_err(inside)?;
+        if vertices.iter().any(|known| known.name == vertex) {
+            return Err(inside(format!("two vertices have the name '{vertex}'")));
+        }
+        let writes = entry.get("writes").and_then(toml::Value::as_bool).unwrap_or(false);
+        vertices.push(Vertex { name: vertex.to_owned(), writes });
+    }
+    let mut edges = Vec::new();
+    for (to, entry) in entries.iter().enumerate() {
+        for before in entry.get("after").and_then(toml::Value::as_array).unwrap_or(&none) {
+            let from = vertices.iter().position(|vertex| Some(vertex.name.as_str()) == before.as_str());
+            let from =
+                from.ok_or_else(|| inside(format!("after = {before:?} in '{}': no such vertex", vertices[to].name)))?;
+            edges.push((from as u16, to as u16));
+        }
+    }
+    if edges.len() > EDGES_MAX {
+        return Err(inside(format!("{} edges are more than edges_max {EDGES_MAX}", edges.len())));
+    }
+    let graph = Graph::new(vertices, &edges).map_err(|error| inside(error.to_string()))?;
+    Ok((name.to_owned(), graph))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_what_is_wrong() {
+        for (text, why) in [
+            ("", "no transaction type"),
+            ("typ = 1", "'typ' is not known"),
+            ("[[type]]\nname = 'T'", "type 'T': 0 vertices"),
+            ("[[type]]\nname = 'T'\n[[type.vertex]]\nafter = []", "a vertex without name"),
+            ("[[type]]\nname = 'T'\n[[type.vertex]]\nname = 'a'\nbefore = 1", "not 'before'"),
+            ("[[type]]\nname = 'T'\n[[type.vertex]]\nname = 'a'\nafter = ['x']", "no such vertex"),
+            ("[[type]]\nname = 'T'\n[[type.vertex]]\nname = 'a'\nafter = ['a']", "'a' depends on itself"),
+            ("[[type]]\nname = 'T'\n[[type.vertex]]\nname = 'a'\n[[type.vertex]]\nname = 'a'", "two vertices"),
+        ] {
+            let error = parse_types(text).expect_err(text);
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+}

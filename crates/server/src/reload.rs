@@ -1,0 +1,47 @@
+//! Files that are read again while the server runs.
+
+use std::path::Path;
+
+use forebay_protocol::Reply;
+
+use crate::access::Source;
+use crate::graphs::{Registered, read_types};
+use crate::state::Shared;
+
+impl Shared {
+    /// Reads transaction types from a file or folder, now and whenever files are read again.
+    pub fn read_graphs(&self, path: &Path) -> Result<Registered, String> {
+        let types = read_types(path).map_err(|error| error.to_string())?;
+        let registered = self.graphs.register(types, &self.labels, self.engine.cache());
+        let _ = self.graphs_path.set(path.to_owned());
+        registered.map_err(|refused| match refused {
+            Reply::Error(text) => format!("{}: {}", path.display(), String::from_utf8_lossy(&text)),
+            _ => format!("{}: refused", path.display()),
+        })
+    }
+
+    /// Reads the files again that say who may come in, and those of TLS. What can't be read stays as it is.
+    pub async fn reload(&self) {
+        let runtime = self.engine.runtime();
+        if *self.access.source() != Source::None {
+            match self.access.reload(runtime).await {
+                Ok(removed) => {
+                    removed.iter().for_each(|user| self.clients.kill_user(user.id));
+                    tracing::info!(users = self.access.all().len(), "read the users again");
+                }
+                Err(error) => tracing::error!(%error, "the users stay as they were"),
+            }
+        }
+        if let Some(tls) = self.tls.get()
+            && let Err(error) = tls.reload(runtime.now_ms())
+        {
+            tracing::error!(%error, "serving on with the certificate that was read before");
+        }
+        if let Some(path) = self.graphs_path.get() {
+            match self.read_graphs(path) {
+                Ok(Registered { new, replaced, same }) => tracing::info!(new, replaced, same, "read the graphs again"),
+                Err(error) => tracing::error!(%error, "the graphs of transaction types stay as they were"),
+            }
+        }
+    }
+}
