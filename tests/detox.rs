@@ -183,13 +183,7 @@ fn the_table_of_benchmarks() {
     let bank = Run { reads_only: true, ..Run::of("smallbank", 0.667) };
     assert_table(
         bank,
-        &[
-            ("lru", 0.25, 17.7),
-            (GDSF, 0.25, 18.6),
-            ("detox", 0.25, 30.7),
-            ("lru", 0.40, 31.3),
-            ("detox", 0.40, 48.6),
-        ],
+        &[("lru", 0.25, 17.7), (GDSF, 0.25, 18.6), ("detox", 0.25, 30.7), ("lru", 0.40, 31.3), ("detox", 0.40, 48.6)],
     );
     assert_table(
         Run::of("epinions", 0.625),

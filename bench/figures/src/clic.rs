@@ -13,7 +13,7 @@ use forebay::policy::{Access, Unit, choose};
 use forebay_sim::catalog::{Catalog, Event, Sample};
 use forebay_sim::cell::Contender;
 use forebay_sim::figures::Row;
-use forebay_sim::hints::{HintSets, HintTypes};
+use forebay_sim::hints::{HintSets, HintTypes, Priority};
 use forebay_sim::lab::{Lab, LabOptions, Silent, Size};
 use forebay_sim::machine::Division;
 use forebay_trace::describe::Description;
@@ -189,12 +189,9 @@ pub fn priorities(args: &Args) -> Result<()> {
     }
     let mut csv = String::from("hint_set,priority,requests_percent,read_again_percent,after_requests\n");
     let mut points = Vec::new();
-    for (name, value) in cache.report(usize::MAX) {
-        let numbers: Vec<f64> = value
-            .split_whitespace()
-            .filter_map(|part| part.split_once('=')?.1.trim_end_matches('%').parse().ok())
-            .collect();
-        let [priority, share, again, after] = numbers[..] else { return Err("a report of four figures".into()) };
+    for line in cache.report(usize::MAX) {
+        let Priority { name, priority, requests_percent: share, read_again_percent: again, after_requests: after } =
+            Priority::read(&line).ok_or("a report of four figures")?;
         writeln!(csv, "{name},{priority},{share},{again},{after}")?;
         points.push((share, priority));
     }

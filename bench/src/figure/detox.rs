@@ -82,7 +82,8 @@ fn oltp(scale: Scale) -> Vec<Chart> {
     let mut with_prefetch = bank.lines(&policies, &shares, thr);
     let ends: [(&str, fn(&PrefetchTally) -> u64); 3] =
         [("used", |of| of.used), ("late", |of| of.late), ("unused", |of| of.unused)];
-    let mut fetched = ends.map(|(name, _)| Series { name: name.to_owned(), points: Vec::new() }).to_vec();
+    let mut fetched =
+        ends.map(|(name, _)| Series { name: name.to_owned(), points: Vec::new(), ..Series::default() }).to_vec();
     let prefetches = [
         (Prefetch::Detox, "lru", "lru + detox"),
         (Prefetch::Detox, "detox", "detox + detox"),
@@ -130,7 +131,7 @@ fn microseconds(mut call: impl FnMut()) -> f64 {
 }
 
 fn grouping(scale: Scale) -> Vec<Chart> {
-    let series = |name: &str| Series { name: name.to_owned(), points: Vec::new() };
+    let series = |name: &str| Series { name: name.to_owned(), points: Vec::new(), ..Series::default() };
     let mut scoring = [series("complete groups, listed"), series("groups"), series("levels")];
     let mut compiling = [series("complete groups, listed"), series("groups")];
     for vertices in [4u16, 6, 8, 10, 12, 15, 20, 30, 45, 60] {
@@ -170,7 +171,7 @@ fn grouping(scale: Scale) -> Vec<Chart> {
         x: "policy",
         y: THR,
         names: policies.map(str::to_owned).to_vec(),
-        series: vec![Series { name: "THR".to_owned(), points }],
+        series: vec![Series { name: "THR".to_owned(), points, ..Series::default() }],
         ..Chart::default()
     };
     vec![chart("scoring one transaction", &scoring), chart("compiling its type", &compiling), gained]
@@ -220,7 +221,7 @@ fn latency(scale: Scale) -> Vec<Chart> {
     let series = |(policy, of): (&&str, &Vec<Outcome>)| {
         let relative = |store| (store, 100.0 * latency(of, store) / latency(&outcomes[0], store));
         let points = [1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0].map(relative);
-        Series { name: (*policy).to_owned(), points: points.to_vec() }
+        Series { name: (*policy).to_owned(), points: points.to_vec(), ..Series::default() }
     };
     vec![Chart {
         title: "mix B, cache of 25 %".to_owned(),
@@ -237,7 +238,8 @@ fn memory(scale: Scale) -> Vec<Chart> {
     let shares: Vec<f64> = (1..=40).map(|step| f64::from(step) * 0.025).collect();
     let policies = ["lru", "gdsf", "s3-fifo", "life"];
     let workloads = ["mix-a", "mix-c", "epinions", "smallbank"];
-    let mut series = policies.map(|name| Series { name: name.to_owned(), points: Vec::new() }).to_vec();
+    let mut series =
+        policies.map(|name| Series { name: name.to_owned(), points: Vec::new(), ..Series::default() }).to_vec();
     for (at, workload) in workloads.into_iter().enumerate() {
         let run = Run::of(workload, scale, SHARE);
         let run = Run { reads_only: workload == "smallbank", ..run };
@@ -258,6 +260,7 @@ fn memory(scale: Scale) -> Vec<Chart> {
     let line = |name: &str, of: fn(&Outcome) -> f64| Series {
         name: name.to_owned(),
         points: ghosts.iter().zip(&outcomes).map(|(&ghosts, outcome)| (f64::from(ghosts), of(outcome))).collect(),
+        ..Series::default()
     };
     vec![
         Chart {

@@ -3,7 +3,6 @@
 //! A new figure is a record in its paper's file and stands in [`FIGURES`] by that.
 
 mod detox;
-mod draw;
 mod runs;
 mod tardis;
 
@@ -11,6 +10,8 @@ use std::error::Error;
 use std::io;
 use std::path::Path;
 use std::sync::LazyLock;
+
+pub use forebay_sim::draw::{Chart, Series};
 
 /// Why a figure can't be measured.
 pub type Failed = Box<dyn Error>;
@@ -34,34 +35,6 @@ pub struct Figure {
     pub make: fn(Scale) -> Result<Vec<Chart>, Failed>,
 }
 
-/// One chart: lines over numbers, or bars over names where all x are whole and `names` says what they stand for.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Chart {
-    /// What it shows.
-    pub title: String,
-    /// What x counts.
-    pub x: &'static str,
-    /// What y counts.
-    pub y: &'static str,
-    /// Names of x = 0, 1, ..; empty for numbers.
-    pub names: Vec<String>,
-    /// Whether y grows by factors.
-    pub logarithmic: bool,
-    /// Lines, or bars of one colour.
-    pub series: Vec<Series>,
-    /// Parts of x that are shaded, with a word for each: from, to, word.
-    pub marks: Vec<(f64, f64, String)>,
-}
-
-/// One line of a chart.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Series {
-    /// Its name.
-    pub name: String,
-    /// Its points by x.
-    pub points: Vec<(f64, f64)>,
-}
-
 /// All figures.
 pub static FIGURES: LazyLock<Vec<&'static Figure>> =
     LazyLock::new(|| detox::FIGURES.iter().chain(&tardis::FIGURES).collect());
@@ -71,7 +44,7 @@ pub fn write(folder: &Path, figure: &Figure, charts: &[Chart]) -> io::Result<()>
     std::fs::create_dir_all(folder)?;
     std::fs::write(folder.join(format!("{}.csv", figure.name)), csv(charts))?;
     std::fs::write(folder.join(format!("{}.md", figure.name)), tables(charts))?;
-    std::fs::write(folder.join(format!("{}.svg", figure.name)), draw::svg(figure.summary, charts))
+    std::fs::write(folder.join(format!("{}.svg", figure.name)), forebay_sim::draw::svg(figure.summary, charts))
 }
 
 /// One line for each point.
@@ -132,16 +105,16 @@ mod tests {
     #[test]
     fn data_and_pictures_hold_every_point() {
         let points = vec![(0.0, 1.0), (1.0, 3.0)];
-        let line = Series { name: "lru & co".into(), points };
+        let line = Series { name: "lru & co".into(), points, ..Series::default() };
         let lines = Chart { title: "t".into(), x: "size", y: "thr", series: vec![line.clone()], ..Chart::default() };
         let bars = Chart { names: vec!["one".into(), "two".into()], series: vec![line], ..lines.clone() };
         let charts = [lines, bars];
         assert_eq!(csv(&charts).lines().count(), 5);
         assert!(tables(&charts).contains("| two | 3 |\n"), "{}", tables(&charts));
         assert!(csv(&charts).contains("\"t\",\"lru & co\",two,3\n"));
-        let svg = draw::svg("a <figure>", &charts);
+        let svg = forebay_sim::draw::svg("a <figure>", &charts);
         assert!(svg.contains("lru &amp; co") && svg.contains("a &lt;figure&gt;"), "{svg}");
-        assert_eq!((svg.matches("<polyline").count(), svg.matches("<rect class=\"bar").count()), (1, 2), "{svg}");
+        assert_eq!((svg.matches("<polyline").count(), svg.matches("<rect class=\"bar").count()), (1, 2 + 1), "{svg}");
     }
 
     #[test]

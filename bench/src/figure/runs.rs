@@ -73,8 +73,10 @@ impl Run {
     /// Each policy's transactional hit rate in percent, for every so many transactions by itself; x is in thousands of
     /// transactions.
     pub fn over_time(&self, policies: &[&str], share: f64, every: u64) -> Vec<Series> {
-        let mut series: Vec<Series> =
-            policies.iter().map(|policy| Series { name: (*policy).to_owned(), points: Vec::new() }).collect();
+        let mut series: Vec<Series> = policies
+            .iter()
+            .map(|policy| Series { name: (*policy).to_owned(), points: Vec::new(), ..Series::default() })
+            .collect();
         let mut before = vec![Thr::default(); policies.len()];
         Run { warmup: 0.0, ..*self }.replay(policies, &[share], every, |transactions, cells| {
             for ((series, before), (_, cell)) in series.iter_mut().zip(&mut before).zip(cells) {
@@ -151,5 +153,6 @@ impl Run {
 
 /// One line over cache sizes in percent.
 pub(super) fn line(name: &str, shares: &[f64], values: impl Iterator<Item = f64>) -> Series {
-    Series { name: name.to_owned(), points: shares.iter().map(|share| 100.0 * share).zip(values).collect() }
+    let points = shares.iter().map(|share| 100.0 * share).zip(values).collect();
+    Series { name: name.to_owned(), points, ..Series::default() }
 }

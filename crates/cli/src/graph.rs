@@ -1,22 +1,26 @@
 //! `forebay graph`: transaction types, their groups, and a picture of them.
 
 mod picture;
+mod sql;
 
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use forebay::graph::{Graph, Groups, POWERSET_VERTICES_MAX, Scorer, VertexSet};
-use forebay_server::graphs::read_types;
+use forebay_server::graphs::{TYPES_BYTES_MAX, read_types};
 
 use crate::error::CommandError;
 use crate::node;
+use crate::output::Output;
 
 /// Groups that are listed; of more only the number is shown.
 const GROUPS_SHOWN_MAX: usize = 64;
 
 const EXAMPLES: &str = "\
-A file of transaction types, in TOML:
+A vertex is an access; an edge leads to it from each access that determines its
+key, or what it writes. A file of transaction types is TOML:
   [[type]]
   name = \"Balance\"
   [[type.vertex]]
@@ -25,22 +29,34 @@ A file of transaction types, in TOML:
   name = \"savings\"
   after = [\"account\"]
   [[type.vertex]]
-  name = \"balance\"
+  name = \"w:savings\"
   after = [\"savings\"]
   writes = true
 
-A vertex is an access, `after` names what determines its key or value. Vertices
-may stand in any order.
+or, where it ends in .sql, SQL with annotations as comments:
+  -- @transaction Deposit(:name, :amount)
+  SELECT custid FROM account WHERE name = :name;
+  SELECT bal FROM savings WHERE custid = :custid;
+  -- @name w:savings
+  UPDATE savings SET bal = :bal + :amount WHERE custid = :custid;
+
+Each statement is a vertex, named after its table or by @name. A :name is a
+parameter of the transaction, or a column that an earlier statement selects or
+returns, by its name or AS another; the latter makes the edge. What SQL does not
+show: '-- @let :new = :bal - :amount' computes a value between statements,
+'-- @after account' adds an edge. One table for each statement: a join or a query
+inside another is several accesses, so write several statements.
 
 Examples:
   forebay graph bank.toml                 which accesses have to be cached together
-  forebay graph bank.toml --svg bank.svg  the same as a picture
-  forebay sim bank.fbt --graphs bank.toml --policy detox,lru --size 25%";
+  forebay graph bank.sql --svg bank.svg   the same as a picture
+  forebay sim bank.fbt --graphs bank.sql --policy detox,lru --size 25%
+      with names of types and accesses as the trace has them";
 
 /// What can be typed after `forebay graph`.
 #[derive(Args, Clone, Debug)]
 struct GraphArgs {
-    /// Transaction types, in TOML; of a folder all files that end in .toml
+    /// Transaction types, in TOML or annotated SQL (.sql); of a folder all files that end in .toml
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Draw them into this file, which is replaced
@@ -61,19 +77,29 @@ pub fn command() -> Command {
 pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     let args = GraphArgs::from_arg_matches(matches).map_err(|error| CommandError::Failed(error.to_string()))?;
     let types = read(&args.file)?;
+    let drawing = args.svg.as_deref().map(Output::replace).transpose()?;
     for (name, graph) in &types {
         node::print(&described(name, graph));
     }
-    if let Some(path) = &args.svg {
-        std::fs::write(path, picture::svg(&types))
-            .map_err(|error| CommandError::Failed(format!("can't write {}: {error}", path.display())))?;
-    }
-    Ok(())
+    let Some(mut drawing) = drawing else { return Ok(()) };
+    let written = drawing.write_all(picture::svg(&types).as_bytes());
+    written.map_err(|error| CommandError::Failed(format!("can't write the picture: {error}")))?;
+    drawing.finish().map(drop)
 }
 
 /// The types of a file, or of all files of a folder that end in `.toml`, by name.
 pub fn read(path: &Path) -> Result<Vec<(String, Graph)>, CommandError> {
-    read_types(path).map_err(|error| CommandError::Usage(error.to_string()))
+    let is_sql = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("sql"));
+    if !is_sql || path.is_dir() {
+        return read_types(path).map_err(|error| CommandError::Usage(error.to_string()));
+    }
+    let wrong = |why: String| CommandError::Usage(format!("{}: {why}", path.display()));
+    let (file, mut text) = (std::fs::File::open(path).map_err(|error| wrong(error.to_string()))?, String::new());
+    file.take(TYPES_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| wrong(error.to_string()))?;
+    if text.len() as u64 > TYPES_BYTES_MAX {
+        return Err(wrong(format!("more bytes than types_bytes_max {TYPES_BYTES_MAX}")));
+    }
+    sql::parse(&text).map_err(wrong)
 }
 
 fn names(graph: &Graph, set: &VertexSet) -> String {

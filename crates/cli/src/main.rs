@@ -15,6 +15,7 @@ mod gate;
 mod graph;
 mod log;
 mod node;
+mod output;
 mod password;
 mod progress;
 mod replay;

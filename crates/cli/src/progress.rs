@@ -2,6 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use forebay_sim::lab;
 use forebay_workload::{live, replay};
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
@@ -62,6 +63,24 @@ impl replay::Progress for Bar {
                 bar.inc(done);
             }
         });
+    }
+
+    fn end(&self) {
+        self.clear();
+    }
+}
+
+impl lab::Progress for Bar {
+    fn begin(&self, pass: &str, records: Option<u64>) {
+        let (bar, template) = match records {
+            Some(records) => (ProgressBar::new(records), COUNTED),
+            None => (ProgressBar::new_spinner(), UNKNOWN),
+        };
+        self.start(bar.with_message(pass.to_owned()), template);
+    }
+
+    fn advance(&self, records: u64) {
+        replay::Progress::advance(self, records);
     }
 
     fn end(&self) {

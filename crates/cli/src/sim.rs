@@ -1,31 +1,36 @@
 //! `forebay sim`: a trace over many policies at many sizes.
 
+mod report;
+
 use std::io::IsTerminal;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::path::{Path, PathBuf};
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum};
-use forebay::policy::Unit;
+use forebay::policy::{POLICIES, PolicyError, Unit};
 use forebay_sim::ahead::Prefetch;
 use forebay_sim::catalog::Sample;
-use forebay_sim::cell::Contender;
+use forebay_sim::cell::{Contender, OFFLINE};
 use forebay_sim::figures::{self, Row};
 use forebay_sim::hints::HintTypes;
-use forebay_sim::lab::{Goal, Lab, LabOptions, Progress, Silent, Size};
+use forebay_sim::lab::{Goal, Lab, LabError, LabOptions, Progress, Silent, Size};
 use forebay_sim::like_server::{self, LikeServerOptions};
 use forebay_sim::machine::Division;
+use forebay_sim::report::{Least, OfTrace};
 use forebay_trace::TraceOptions;
 use forebay_workload::replay::format_names;
-use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::error::CommandError;
-use crate::{graph, node};
+use crate::output::Output;
+use crate::progress::Bar;
+use crate::{graph, node, trace};
 
 const EXAMPLES: &str = "\
 Examples:
+  forebay sim OLTP.lis.zst --report oltp.html
+      a page with charts: which policy, and how much memory
   forebay sim OLTP.lis.zst --policy lru,arc,s3-fifo,belady --size 1%,10%,25%
-      which policy, and how much memory
+      the same as a table
   forebay sim requests.csv --policy gdsf,w-tinylfu --size 64MiB,1GiB --unit bytes --format csv
       sizes in bytes, for a spreadsheet
   forebay sim requests.fbt --policy s3-fifo,lirs --at-hit-ratio 0.9
@@ -34,8 +39,14 @@ Examples:
       an estimate from 1 % of the keys, with its error (two standard errors)
   forebay sim bank.fbt --graphs bank.toml --policy lru,detox --prefetch detox --size 25%
       round trips of transactions, by what they ask for after what
+  forebay sim pages.htr --policy lru,clic,clic-g --count reads --per-client
+      what hints of clients are worth, and to whom
   forebay sim shop.fbt --like-server --policy lru,detox --size 256MiB --graphs shop.toml
       the server's own cache over what CACHE TRACE recorded: what it had, and what it would have
+
+A trace is any that `forebay trace describe` can read: CSV with a column `key`
+will do (docs/trace-format.md has all formats); a running server records one
+(CACHE TRACE START), `forebay workload` makes one up.
 
 A percentage is of the unique keys, or with --unit bytes of the footprint: the sum
 of the keys' sizes. Each request is a read that inserts on a miss, writes too; an
@@ -49,10 +60,14 @@ looked up together. The transactional hit ratio is the share of round trips that
 caching saves: a level costs one unless all that it reads is cached, one that
 writes costs one always. With --graphs it is the share of the critical length.
 
-The same trace, policies and seed give the same figures, except for CPU times.";
+The same trace, policies and seed give the same figures, except for CPU times.
+--help lists the policies.";
+
+/// Width of the list of policies.
+const HELP_COLUMNS: usize = 92;
 
 /// What a server's cache has no say in.
-const LAB_ONLY: [&str; 13] = [
+const LAB_ONLY: [&str; 14] = [
     "optimum",
     "unit",
     "count",
@@ -66,11 +81,12 @@ const LAB_ONLY: [&str; 13] = [
     "hint_types",
     "at_hit_ratio",
     "at_thr",
+    "report",
 ];
 
 /// How figures are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Output {
+pub enum OutputForm {
     /// Policies in lines and sizes in columns, for people
     Table,
     /// One line for each policy at each size
@@ -136,7 +152,7 @@ pub struct SimArgs {
     #[arg(long, value_name = "WHICH", value_enum, default_value_t = Count::All)]
     pub count: Count,
     /// Share of the requests at the start that only warms the caches
-    #[arg(long, value_name = "SHARE", default_value = "0%", value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value = "0%", value_parser = warmup)]
     pub warmup: f64,
     /// Simulate this share of the keys and estimate the rest (SHARDS)
     #[arg(long, value_name = "SHARE", default_value = "1", value_parser = sample)]
@@ -188,8 +204,11 @@ pub struct SimArgs {
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,
     /// How the figures are printed
-    #[arg(long, value_name = "HOW", value_enum, default_value_t = Output::Table)]
-    pub format: Output,
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = OutputForm::Table)]
+    pub format: OutputForm,
+    /// Also write a page with charts, one file that needs nothing else; what is there is replaced
+    #[arg(long, value_name = "FILE.html")]
+    pub report: Option<PathBuf>,
     /// Show no progress
     #[arg(long)]
     pub quiet: bool,
@@ -204,6 +223,10 @@ fn share(text: &str) -> Result<f64, String> {
     }
 }
 
+fn warmup(text: &str) -> Result<f64, String> {
+    share(text).and_then(|share| if share < 1.0 { Ok(share) } else { Err("that leaves nothing to count".into()) })
+}
+
 fn sample(text: &str) -> Result<f64, String> {
     share(text).and_then(|share| if share > 0.0 { Ok(share) } else { Err("give a share above 0".into()) })
 }
@@ -214,6 +237,29 @@ pub fn command() -> Command {
         .about("Simulate a trace over many policies and cache sizes; report what each gains")
         .long_about(None)
         .after_help(EXAMPLES)
+        .after_long_help(format!("{EXAMPLES}\n\n{}", listed()))
+}
+
+/// Policies with a line each.
+fn listed() -> String {
+    let mut list = String::from("Policies (docs/policies.md has their parameters):\n");
+    for policy in POLICIES {
+        let (mut line, indent) = (format!("  {:<20}", policy.name), " ".repeat(22));
+        for word in policy.summary.split_whitespace() {
+            if line.len() + 1 + word.len() > HELP_COLUMNS {
+                list += &std::mem::replace(&mut line, indent.clone());
+                list.push('\n');
+            }
+            line.push(' ');
+            line += word;
+        }
+        list += &line;
+        list.push('\n');
+    }
+    for (name, _) in OFFLINE {
+        list += &format!("  {name:<20} knows the future: a bound that no server reaches\n");
+    }
+    list
 }
 
 /// Runs it.
@@ -225,32 +271,63 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     let options = options(&args)?;
     let progress: &dyn Progress =
         if args.quiet || !std::io::stderr().is_terminal() { &Silent } else { &Bar::default() };
-    let mut rows: Vec<Row> = Vec::new();
+    args.traces.iter().try_for_each(|trace| can_be_read(trace))?;
+    let page = args.report.as_deref().map(Output::replace).transpose()?;
     let goal = args.at_hit_ratio.map(Goal::HitRatio).or(args.at_thr.map(Goal::TransactionalHitRate));
+    let (mut rows, mut pages) = (Vec::new(), Vec::new());
     for trace in &args.traces {
-        let lab = Lab::open(trace, &options, progress).map_err(|error| CommandError::Failed(error.to_string()))?;
-        let of_trace = match goal {
-            Some(goal) => lab.least_memory(goal),
-            None => lab.curves(),
-        };
-        let optimum = if args.optimum { lab.optimum() } else { Ok(Vec::new()) };
-        for some in [of_trace, optimum] {
-            rows.extend(some.map_err(|error| CommandError::Failed(error.to_string()))?);
-        }
+        let of = simulate(trace, &options, goal, (page.is_some(), args.optimum), progress)?;
+        trace::say_skipped(of.skipped);
+        rows.extend(of.least.as_ref().map_or(&of.rows, |least| &least.rows).iter().cloned());
+        pages.push(of);
     }
     node::print(&match (args.format, goal) {
-        (Output::Csv, _) => figures::csv(&rows),
-        (Output::Json, _) => figures::json(&rows),
-        (Output::Table, Some(goal)) => figures::least_memory_table(&rows, goal, &options.contenders),
-        (Output::Table, None) => figures::table(&rows),
+        (OutputForm::Csv, _) => figures::csv(&rows),
+        (OutputForm::Json, _) => figures::json(&rows),
+        (OutputForm::Table, Some(_)) => pages.iter().map(figures::least_memory_table).collect(),
+        (OutputForm::Table, None) => figures::table(&rows),
     });
-    Ok(())
+    page.map_or(Ok(()), |page| report::write(page, &args, &options, &pages))
+}
+
+/// Known of all traces before the first of them takes its time.
+fn can_be_read(trace: &Path) -> Result<(), CommandError> {
+    let why = match std::fs::File::open(trace) {
+        Ok(_) if trace.is_dir() => "is a folder; name the traces in it".to_owned(),
+        Ok(_) => return Ok(()),
+        Err(error) => error.to_string(),
+    };
+    Err(CommandError::Usage(format!("{}: {why}", trace.display())))
+}
+
+/// One trace: for a goal the least memory, else all sizes; for a page all sizes in either case; the optimum if wanted.
+fn simulate(
+    trace: &Path,
+    options: &LabOptions,
+    goal: Option<Goal>,
+    (for_page, optimum): (bool, bool),
+    progress: &dyn Progress,
+) -> Result<OfTrace, CommandError> {
+    let failed = |error: LabError| CommandError::Failed(error.to_string());
+    let lab = Lab::open(trace, options, progress).map_err(failed)?;
+    if let (Some(Goal::TransactionalHitRate(_)), false) = (goal, lab.catalog().has_transactions) {
+        let why = "has no transactions, so no transactional hit ratio; use --at-hit-ratio";
+        return Err(CommandError::Failed(format!("{}: {why}", trace.display())));
+    }
+    let policies = || options.contenders.iter().map(Contender::to_string).collect();
+    let least = |goal| Ok(Least { goal, rows: lab.least_memory(goal)?, policies: policies() });
+    let least = goal.map(least).transpose().map_err(failed)?;
+    let mut rows = if least.is_none() || for_page { lab.curves().map_err(failed)? } else { Vec::new() };
+    if optimum {
+        rows.extend(lab.optimum().map_err(failed)?);
+    }
+    Ok(OfTrace::new(lab.name(), lab.catalog(), lab.skipped(), rows, least))
 }
 
 /// The server's own cache instead of bare policies.
 fn run_like_server(args: &SimArgs) -> Result<(), CommandError> {
     let refused = |error: String| CommandError::Usage(error);
-    let choice = |text: &String| match Contender::parse(text).map_err(|error| refused(error.to_string()))? {
+    let choice = |text: &String| match Contender::parse(text).map_err(|error| refused(helped(text, &error)))? {
         Contender::Online(choice) => Ok(choice),
         Contender::Offline(name, _) => Err(refused(format!("no server has policy {name}, which knows the future"))),
     };
@@ -271,9 +348,9 @@ fn run_like_server(args: &SimArgs) -> Result<(), CommandError> {
         rows.extend(of_trace.map_err(|error| CommandError::Failed(error.to_string()))?);
     }
     node::print(&match args.format {
-        Output::Csv => figures::csv(&rows),
-        Output::Json => figures::json(&rows),
-        Output::Table => figures::table(&rows),
+        OutputForm::Csv => figures::csv(&rows),
+        OutputForm::Json => figures::json(&rows),
+        OutputForm::Table => figures::table(&rows),
     });
     Ok(())
 }
@@ -285,14 +362,19 @@ fn threads(args: &SimArgs) -> NonZeroUsize {
 fn options(args: &SimArgs) -> Result<LabOptions, CommandError> {
     let refused = |error: String| CommandError::Usage(error);
     let unit = if args.unit == UnitChoice::Objects { Unit::Entries } else { Unit::Bytes };
-    let contenders: Result<Vec<Contender>, _> =
-        policies(&args.policy).iter().map(|text| Contender::parse(text)).collect();
     if args.optimum && (unit == Unit::Bytes || args.sample < 1.0) {
         return Err(refused("--optimum counts objects, all of them: leave out --unit bytes and --sample".into()));
     }
-    let sizes: Result<Vec<Size>, _> = args.size.split(',').map(|text| Size::parse(text, unit)).collect();
+    let contenders: Result<Vec<Contender>, _> = policies(&args.policy)
+        .iter()
+        .map(|text| Contender::parse(text).map_err(|error| helped(text, &error)))
+        .collect();
+    let sizes: Result<Vec<Size>, _> = once(args.size.split(',').map(|text| text.trim().to_owned()))
+        .iter()
+        .map(|text| Size::parse(text, unit))
+        .collect();
     Ok(LabOptions {
-        contenders: contenders.map_err(|error| refused(error.to_string()))?,
+        contenders: contenders.map_err(refused)?,
         sizes: sizes.map_err(|error| refused(error.to_string()))?,
         unit,
         reads_only: args.count == Count::Reads,
@@ -316,6 +398,32 @@ fn options(args: &SimArgs) -> Result<LabOptions, CommandError> {
     })
 }
 
+/// What is wrong with a policy, with the name that may have been meant.
+fn helped(text: &str, error: &PolicyError) -> String {
+    let PolicyError::Unknown { name, known } = error else { return format!("--policy '{text}': {error}") };
+    let near = names().min_by_key(|known| strsim::damerau_levenshtein(known, name));
+    match near.filter(|near| strsim::damerau_levenshtein(near, name) * 3 <= name.len().max(3)) {
+        Some(near) => format!("--policy: no policy '{name}'; did you mean '{near}'?"),
+        None => format!("--policy: no policy '{name}'; choose one of {known}"),
+    }
+}
+
+/// Policies of the server, then those that know the future.
+fn names() -> impl Iterator<Item = &'static str> {
+    POLICIES.iter().map(|policy| policy.name).chain(OFFLINE.iter().map(|(name, _)| *name))
+}
+
+/// What is there twice counts once.
+fn once(words: impl Iterator<Item = String>) -> Vec<String> {
+    let mut met = Vec::new();
+    for word in words {
+        if !met.contains(&word) {
+            met.push(word);
+        }
+    }
+    met
+}
+
 /// Policies separated by commas; what has `=` but no `:` is a further parameter of the policy before it.
 fn policies(text: &str) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
@@ -328,38 +436,7 @@ fn policies(text: &str) -> Vec<String> {
             _ => names.push(part.to_owned()),
         }
     }
-    names
-}
-
-/// A bar on a terminal, one for each pass.
-#[derive(Default)]
-struct Bar {
-    bar: Mutex<Option<ProgressBar>>,
-}
-
-impl Progress for Bar {
-    fn begin(&self, pass: &str, records: Option<u64>) {
-        let (bar, template) = match records {
-            Some(records) => (ProgressBar::new(records), "{msg:12} {wide_bar} {human_pos}/{human_len} ETA {eta:>4}"),
-            None => (ProgressBar::new_spinner(), "{msg:12} {spinner} {human_pos} records {elapsed}"),
-        };
-        // A template that does not parse would only cost its looks.
-        bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
-        bar.set_message(pass.to_owned());
-        *self.bar.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar);
-    }
-
-    fn advance(&self, records: u64) {
-        if let Some(bar) = &*self.bar.lock().unwrap_or_else(PoisonError::into_inner) {
-            bar.inc(records);
-        }
-    }
-
-    fn end(&self) {
-        if let Some(bar) = self.bar.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            bar.finish_and_clear();
-        }
-    }
+    once(names.into_iter())
 }
 
 #[cfg(test)]
@@ -368,7 +445,7 @@ mod tests {
 
     #[test]
     fn parameters_stay_with_their_policy() {
-        let names = policies("lru,s3-fifo:small=0.2,ghost=0.5,arc, 2q:in=0.5");
+        let names = policies("lru,s3-fifo:small=0.2,ghost=0.5,arc, 2q:in=0.5,arc");
         assert_eq!(names, ["lru", "s3-fifo:small=0.2,ghost=0.5", "arc", "2q:in=0.5"]);
     }
 
@@ -376,5 +453,6 @@ mod tests {
     fn shares_are_read() {
         assert_eq!((share("20%"), share("0.2"), share("1")), (Ok(0.2), Ok(0.2), Ok(1.0)));
         assert!(share("-1").is_err() && share("101%").is_err() && share("x").is_err() && sample("0").is_err());
+        assert!(warmup("100%").is_err() && warmup("99%").is_ok());
     }
 }

@@ -1,17 +1,17 @@
 //! `forebay trace`: what a trace is like, and traces made of traces.
 
-use std::fs::File;
-use std::io::BufWriter;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use forebay_trace::describe::Description;
 use forebay_trace::tools::{self, Noise};
-use forebay_trace::{Records, TraceError, TraceOptions, fbt};
+use forebay_trace::{Record, Records, TraceError, TraceOptions, TraceReader, fbt};
 use forebay_workload::replay::format_names;
 
 use crate::error::CommandError;
 use crate::node;
+use crate::output::Output;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -96,6 +96,45 @@ impl Reading {
         let options = TraceOptions { format: self.trace_format.clone(), lenient: self.lenient };
         forebay_trace::open_with(path, &options).map_err(|error| failed(path, &error))
     }
+
+    /// So that it is known in which of them a record was malformed.
+    fn open_all(&self, paths: &[PathBuf], failures: &Failures) -> Result<Vec<Records>, CommandError> {
+        let watched = |path: &PathBuf| -> Result<Records, CommandError> {
+            Ok(Box::new(Watched { records: self.open(path)?, path: path.clone(), failures: failures.clone() }))
+        };
+        paths.iter().map(watched).collect()
+    }
+}
+
+/// The trace that could not be read any further, if one could not.
+type Failures = Arc<Mutex<Option<PathBuf>>>;
+
+struct Watched {
+    records: Records,
+    path: PathBuf,
+    failures: Failures,
+}
+
+impl Iterator for Watched {
+    type Item = Result<Record, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.records.next();
+        if let Some(Err(_)) = &next {
+            *self.failures.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.path.clone());
+        }
+        next
+    }
+}
+
+impl TraceReader for Watched {
+    fn dictionary(&self) -> Option<&fbt::Dictionary> {
+        self.records.dictionary()
+    }
+
+    fn skipped(&self) -> u64 {
+        self.records.skipped()
+    }
 }
 
 /// The subcommand, to be put into the whole command line.
@@ -112,19 +151,10 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     match TraceCommand::from_arg_matches(matches).map_err(|error| CommandError::Failed(error.to_string()))? {
         TraceCommand::Describe { trace, how } => describe(&trace, &how),
         TraceCommand::Convert { trace, out, how } => convert(&trace, &out, &how),
-        TraceCommand::Mix { traces, out, how } => {
-            let opened: Result<Vec<Records>, _> = traces.iter().map(|trace| how.open(trace)).collect();
-            let mut opened = opened?;
-            write(&out, |writer| tools::mix(&mut opened, writer))?;
-            say_skipped(&opened);
-            Ok(())
-        }
+        TraceCommand::Mix { traces, out, how } => made(&traces, &out, &how, tools::mix),
         TraceCommand::Noise { trace, types, domain, zipf, seed, out, how } => {
-            let mut opened = how.open(&trace)?;
             let noise = Noise { types, domain, zipf, seed };
-            write(&out, |writer| tools::add_noise(&mut opened, noise, writer))?;
-            say_skipped(&[opened]);
-            Ok(())
+            made(&[trace], &out, &how, |records, writer| tools::add_noise(&mut records[0], noise, writer))
         }
     }
 }
@@ -136,38 +166,43 @@ fn describe(trace: &Path, how: &Reading) -> Result<(), CommandError> {
         description.name_hints(dictionary);
     }
     node::print(&description.to_table(records.dictionary()));
-    say_skipped(&[records]);
+    say_skipped(records.skipped());
     Ok(())
 }
 
 fn convert(trace: &Path, out: &Path, how: &Reading) -> Result<(), CommandError> {
-    let mut records = how.open(trace)?;
-    if out.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("csv")) {
-        let mut output = BufWriter::new(create(out)?);
-        let count = tools::to_csv(&mut records, &mut output).map_err(|error| failed(trace, &error))?;
-        node::print(&format!("{count} requests in {}\n", out.display()));
-    } else {
-        write(out, |writer| tools::convert(&mut records, writer))?;
+    if !out.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("csv")) {
+        return made(&[trace.to_owned()], out, how, |records, writer| tools::convert(&mut records[0], writer));
     }
-    say_skipped(&[records]);
+    let mut records = how.open(trace)?;
+    let mut output = Output::create(out)?;
+    let count = tools::to_csv(&mut records, &mut output).map_err(|error| match error {
+        TraceError::Write { .. } => failed(out, &error),
+        _ => failed(trace, &error),
+    })?;
+    output.finish()?;
+    node::print(&format!("{count} requests in {}\n", out.display()));
+    say_skipped(records.skipped());
     Ok(())
 }
 
-fn create(out: &Path) -> Result<File, CommandError> {
-    let why = |error| format!("can't write {}: {error}; choose a file that does not exist yet", out.display());
-    File::create_new(out).map_err(|error| CommandError::Usage(why(error)))
-}
-
-/// Writes a trace of forebay's own format.
-fn write(
+/// Makes a trace of forebay's own format of others.
+fn made(
+    traces: &[PathBuf],
     out: &Path,
-    fill: impl FnOnce(&mut fbt::Writer<BufWriter<File>>) -> Result<u64, TraceError>,
+    how: &Reading,
+    fill: impl FnOnce(&mut [Records], &mut fbt::Writer<Output>) -> Result<u64, TraceError>,
 ) -> Result<(), CommandError> {
-    let output = BufWriter::new(create(out)?);
-    let mut writer = fbt::Writer::create(output, 0).map_err(|error| failed(out, &error))?;
-    let count = fill(&mut writer).map_err(|error| failed(out, &error))?;
-    writer.finish().map_err(|error| failed(out, &error))?;
+    let failures = Failures::default();
+    let mut records = how.open_all(traces, &failures)?;
+    let mut writer = fbt::Writer::create(Output::create(out)?, 0).map_err(|error| failed(out, &error))?;
+    let count = fill(&mut records, &mut writer).map_err(|error| {
+        let unread = failures.lock().unwrap_or_else(PoisonError::into_inner);
+        failed(unread.as_deref().unwrap_or(out), &error)
+    })?;
+    writer.finish().map_err(|error| failed(out, &error))?.finish()?;
     node::print(&format!("{count} records in {}\n", out.display()));
+    say_skipped(records.iter().map(|records| records.skipped()).sum());
     Ok(())
 }
 
@@ -175,9 +210,11 @@ fn failed(path: &Path, error: &TraceError) -> CommandError {
     CommandError::Failed(format!("{}: {error}", path.display()))
 }
 
-fn say_skipped(traces: &[Records]) {
-    let skipped: u64 = traces.iter().map(|trace| trace.skipped()).sum();
-    if skipped > 0 {
-        eprintln!("forebay: {skipped} malformed records were passed over");
+/// Says on stderr how many malformed records were passed over, if any.
+pub fn say_skipped(skipped: u64) {
+    match skipped {
+        0 => {}
+        1 => eprintln!("forebay: 1 malformed record was passed over"),
+        _ => eprintln!("forebay: {skipped} malformed records were passed over"),
     }
 }

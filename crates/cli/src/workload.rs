@@ -1,8 +1,7 @@
 //! `forebay workload`: a generated workload as a trace.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use forebay_trace::fbt;
@@ -10,6 +9,7 @@ use forebay_workload::generate::{self, Options, WORKLOADS};
 
 use crate::error::CommandError;
 use crate::node;
+use crate::output::Output;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -73,19 +73,18 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
         scale: args.scale.unwrap_or(scale),
         seed: args.seed,
     };
+    let mut output = Output::create(&args.out)?;
     if let Some(path) = &args.graphs {
-        let written = create(path)?.write_all(generate::types_toml(workload, options.scale).as_bytes());
+        let mut graphs = Output::create(path)?;
+        let written = graphs.write_all(generate::types_toml(workload, options.scale).as_bytes());
         written.map_err(|error| CommandError::Failed(format!("{}: {error}", path.display())))?;
+        graphs.finish()?;
     }
     let failed = |error| CommandError::Failed(format!("{}: {error}", args.out.display()));
-    let mut writer = fbt::Writer::create(BufWriter::new(create(&args.out)?), 0).map_err(failed)?;
+    let mut writer = fbt::Writer::create(&mut output, 0).map_err(failed)?;
     let count = generate::write(workload, &options, &mut writer).map_err(failed)?;
     writer.finish().map_err(failed)?;
+    output.finish()?;
     node::print(&format!("{count} records of {} transactions in {}\n", options.transactions, args.out.display()));
     Ok(())
-}
-
-fn create(path: &Path) -> Result<File, CommandError> {
-    let why = |error| format!("can't write {}: {error}; choose a file that does not exist yet", path.display());
-    File::create_new(path).map_err(|error| CommandError::Usage(why(error)))
 }

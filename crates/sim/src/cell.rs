@@ -40,7 +40,13 @@ impl Contender {
     pub fn parse(text: &str) -> Result<Contender, PolicyError> {
         match OFFLINE.iter().find(|(name, _)| *name == text.trim()) {
             Some(&(name, rule)) => Ok(Contender::Offline(name, rule)),
-            None => choose(text).map(Contender::Online),
+            None => choose(text).map(Contender::Online).map_err(|error| match error {
+                PolicyError::Unknown { name, known } => {
+                    let offline: Vec<&str> = OFFLINE.iter().map(|(name, _)| *name).collect();
+                    PolicyError::Unknown { name, known: format!("{known}, {}", offline.join(", ")) }
+                }
+                other => other,
+            }),
         }
     }
 

@@ -6,8 +6,8 @@ use serde::Serialize;
 use crate::ahead::PrefetchTally;
 use crate::catalog::Catalog;
 use crate::cell::{Cell, Contender, OTHER_CLIENTS, Tally};
-use crate::lab::Goal;
 use crate::levels::LevelTally;
+use crate::report::{Least, OfTrace};
 
 /// One policy at one size on one trace, for all clients or for one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -48,7 +48,13 @@ pub struct Row {
     pub level_hit_ratio: Option<f64>,
     /// What became of what was fetched ahead.
     pub prefetch: Option<PrefetchTally>,
+    /// What the policy has learned at the end, as lines of name and value; for reports.
+    #[serde(skip)]
+    pub learned: Vec<(String, String)>,
 }
+
+/// Lines of what a policy has learned.
+const LEARNED_MAX: usize = 1000;
 
 const COLUMNS: &str = "trace,policy,unit,size_given,size,requests,hits,hit_ratio,byte_hit_ratio,thr,unhelpful_keys,\
                        metadata_bytes,cpu_ns_per_request";
@@ -75,6 +81,7 @@ impl Row {
             levels: Vec::new(),
             level_hit_ratio: None,
             prefetch: None,
+            learned: Vec::new(),
         };
         row.with(tally)
     }
@@ -108,8 +115,10 @@ impl Row {
             levels: cell.levels().to_vec(),
             level_hit_ratio: (all_levels.0 > 0).then(|| all_levels.1 as f64 / all_levels.0 as f64),
             prefetch: cell.prefetched(),
+            learned: cell.report(LEARNED_MAX),
         };
         let mut rows = vec![all.clone().with(cell.tally())];
+        let all = Row { learned: Vec::new(), levels: Vec::new(), ..all };
         for (&client, &tally) in cell.clients() {
             let client = if client == OTHER_CLIENTS { "other".to_owned() } else { client.to_string() };
             let row = Row {
@@ -117,7 +126,6 @@ impl Row {
                 thr: None,
                 unhelpful_keys: None,
                 hit_ratio_error: None,
-                levels: Vec::new(),
                 level_hit_ratio: None,
                 prefetch: None,
                 ..all.clone()
@@ -277,28 +285,19 @@ fn grid(rows: &[&Row], corner: &str, show: impl Fn(&Row) -> String) -> String {
     text
 }
 
-/// The least memory of each policy for a hit ratio, the cheapest first.
-pub fn least_memory_table(rows: &[Row], goal: Goal, contenders: &[Contender]) -> String {
-    let mut text = String::new();
-    for of_trace in rows.chunk_by(|a, b| a.trace == b.trace) {
-        let (of, least) = match goal {
-            Goal::HitRatio(least) => ("hit ratio", least),
-            Goal::TransactionalHitRate(least) => ("transactional hit ratio", least),
-        };
-        text += &format!("{}: least memory for a {of} of {:.2} %\n", of_trace[0].trace, 100.0 * least);
-        let mut sorted: Vec<&Row> = of_trace.iter().collect();
-        sorted.sort_by_key(|row| row.size);
-        for row in sorted {
-            let reached = match goal {
-                Goal::HitRatio(_) => row.hit_ratio,
-                Goal::TransactionalHitRate(_) => row.thr.unwrap_or_default(),
-            };
-            text += &format!("{:<20} {:>16} {}  ({:.2} %)\n", row.policy, row.size, row.unit, 100.0 * reached);
-        }
-        let missing = contenders.iter().map(Contender::to_string);
-        for policy in missing.filter(|policy| of_trace.iter().all(|row| row.policy != *policy)) {
-            text += &format!("{policy:<20} {:>16}\n", "never");
-        }
+/// The least memory of each policy for a goal, the cheapest first; nothing where no goal was given.
+pub fn least_memory_table(of: &OfTrace) -> String {
+    let Some(Least { goal, rows, policies }) = &of.least else { return String::new() };
+    let (what, least) = goal.named();
+    let mut text = format!("{}: least memory for a {what} of {:.2} %\n", of.name, 100.0 * least);
+    let mut sorted: Vec<&Row> = rows.iter().collect();
+    sorted.sort_by_key(|row| row.size);
+    for row in &sorted {
+        let reached = 100.0 * goal.reaches(row);
+        text += &format!("{:<20} {:>16} {}  ({reached:.2} %)\n", row.policy, row.size, row.unit);
+    }
+    for policy in policies.iter().filter(|policy| sorted.iter().all(|row| row.policy != **policy)) {
+        text += &format!("{policy:<20} {:>16}\n", "never");
     }
     text
 }
@@ -327,6 +326,7 @@ mod tests {
             levels: Vec::new(),
             level_hit_ratio: None,
             prefetch: None,
+            learned: Vec::new(),
         }
     }
 

@@ -6,6 +6,39 @@ use forebay::hint::{HintMeaning, HintSet};
 use forebay_trace::fbt::Dictionary;
 use hashbrown::HashMap;
 
+/// What a policy of CLIC's family has learned of a hint set, or of a group of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Priority {
+    /// What the set's hints are.
+    pub name: String,
+    /// What a page with it is worth: read hits for each request that it stays.
+    pub priority: f64,
+    /// Share of the requests that had it, in percent.
+    pub requests_percent: f64,
+    /// Share of those whose page was read again, in percent.
+    pub read_again_percent: f64,
+    /// Requests from one to the next, on average.
+    pub after_requests: f64,
+}
+
+impl Priority {
+    /// Reads a line of what was learned ([`crate::cell::Cell::report`]); `None` for another policy's.
+    pub fn read((name, value): &(String, String)) -> Option<Priority> {
+        let mut numbers = value.split_whitespace().map(|part| part.split_once('=').unwrap_or_default());
+        let mut number = |of: &str| {
+            let (_, number) = numbers.next().filter(|(name, _)| *name == of)?;
+            number.trim_end_matches('%').parse::<f64>().ok()
+        };
+        Some(Priority {
+            name: name.clone(),
+            priority: number("priority")?,
+            requests_percent: number("requests")?,
+            read_again_percent: number("read_again")?,
+            after_requests: number("after")?,
+        })
+    }
+}
+
 /// Which hint types policies get to see; none named: all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HintTypes {

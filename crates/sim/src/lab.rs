@@ -183,6 +183,7 @@ pub struct Lab<'a> {
     progress: &'a dyn Progress,
     catalog: Catalog,
     records: u64,
+    skipped: u64,
     /// By transaction type, with vertices as the trace numbers them.
     graphs: Vec<(u16, Arc<Graph>)>,
 }
@@ -197,11 +198,24 @@ pub enum Goal {
 }
 
 impl Goal {
-    fn reached(self, row: &Row) -> bool {
+    /// What it is, and how much of it.
+    pub fn named(self) -> (&'static str, f64) {
         match self {
-            Goal::HitRatio(least) => row.hit_ratio >= least,
-            Goal::TransactionalHitRate(least) => row.thr.is_some_and(|thr| thr >= least),
+            Goal::HitRatio(least) => ("hit ratio", least),
+            Goal::TransactionalHitRate(least) => ("transactional hit ratio", least),
         }
+    }
+
+    /// How much of it a row has; below zero where it can't have any.
+    pub fn reaches(self, row: &Row) -> f64 {
+        match self {
+            Goal::HitRatio(_) => row.hit_ratio,
+            Goal::TransactionalHitRate(_) => row.thr.unwrap_or(-1.0),
+        }
+    }
+
+    fn reached(self, row: &Row) -> bool {
+        self.reaches(row) >= self.named().1
     }
 }
 
@@ -209,7 +223,7 @@ impl<'a> Lab<'a> {
     /// Meets the trace's keys.
     pub fn open(path: &'a Path, options: &'a LabOptions, progress: &'a dyn Progress) -> Result<Lab<'a>, LabError> {
         let failed = |error| LabError::Trace { path: path.to_owned(), error };
-        progress.begin("reading keys", None);
+        progress.begin(&format!("{}: its keys", trace_name(path)), None);
         let mut records = 0;
         let offline = options.contenders.iter().any(Contender::is_offline);
         let mut trace = forebay_trace::open_with(path, &options.trace).map_err(failed)?;
@@ -229,7 +243,8 @@ impl<'a> Lab<'a> {
             Some(numbered.map_err(|error| LabError::Graph { name: name.clone(), error }))
         });
         let graphs = numbered.collect::<Result<Vec<_>, _>>()?;
-        Ok(Lab { path, options, progress, catalog, records, graphs })
+        let skipped = trace.skipped();
+        Ok(Lab { path, options, progress, catalog, records, skipped, graphs })
     }
 
     /// All keys, or the bytes of all, as the whole trace would have them.
@@ -355,10 +370,10 @@ impl<'a> Lab<'a> {
             Cell::new(contender, machine, room.1, counting, &self.graphs)
         };
         let mut cells: Vec<Cell> = runs.iter().map(new).collect();
-        self.progress.begin("replaying", Some(self.records));
+        self.progress.begin(&format!("{}: {} caches", self.name(), runs.len()), Some(self.records));
         self.replay(&mut cells).map_err(|error| LabError::Trace { path: self.path.to_owned(), error })?;
         self.progress.end();
-        let name = trace_name(self.path);
+        let name = self.name();
         let rows = runs.iter().zip(&mut cells).flat_map(|(&(contender, size, given), cell)| {
             Row::of(&name, contender, (options.unit, given, size), &self.catalog, cell)
         });
@@ -422,6 +437,16 @@ impl<'a> Lab<'a> {
         }
         send(&mut batch);
         Ok(())
+    }
+
+    /// The trace's file name.
+    pub fn name(&self) -> String {
+        trace_name(self.path)
+    }
+
+    /// Malformed records that were passed over.
+    pub fn skipped(&self) -> u64 {
+        self.skipped
     }
 
     /// Keys, requests and bytes of the trace, or of the sample.

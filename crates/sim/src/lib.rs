@@ -4,6 +4,7 @@
 //!   [`hints`] what its hint sets stand for, [`cell`] is one policy at one size, [`machine`] its cache, [`offline`] has
 //!   those that know the future, [`levels`] follows transactions, [`ahead`] fetches what they will ask for, [`optimum`]
 //!   is the best that any policy could do on small instances, [`figures`] are the results.
+//! * [`report`]: the same results as a page of charts; [`draw`] draws them, and other figures.
 //! * [`bare`]: a policy alone over `(key hash, size)` requests; what the reference hit counts are checked with.
 //! * [`like_server`]: a recorded trace through the server's own cache, partitions and charges included.
 //! * [`replay`]: a trace through the live cache, with its keys, values and fills; what a server's hit ratio is compared
@@ -13,6 +14,7 @@ pub mod ahead;
 pub mod bare;
 pub mod catalog;
 pub mod cell;
+pub mod draw;
 pub mod figures;
 pub mod hints;
 pub mod lab;
@@ -22,3 +24,4 @@ pub mod machine;
 pub mod offline;
 pub mod optimum;
 pub mod replay;
+pub mod report;

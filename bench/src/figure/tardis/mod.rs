@@ -40,7 +40,7 @@ fn scaled<T>(scale: Scale, reduced: T, full: T) -> T {
 }
 
 fn series(name: &str, points: Vec<(f64, f64)>) -> Series {
-    Series { name: name.to_owned(), points }
+    Series { name: name.to_owned(), points, ..Series::default() }
 }
 
 /// A series of bars.

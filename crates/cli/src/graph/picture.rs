@@ -1,10 +1,11 @@
 //! Transaction types as a picture: a column for each level, arrows for what determines what.
 
 use forebay::graph::{Graph, VertexSet};
+use forebay_sim::draw::escaped;
 
-const COLUMN: usize = 150;
+const COLUMN: usize = 166;
 const ROW: usize = 56;
-const BOX_WIDTH: usize = 110;
+const BOX_WIDTH: usize = 124;
 const BOX_HEIGHT: usize = 34;
 const MARGIN: usize = 24;
 const TITLE: usize = 40;
@@ -92,10 +93,6 @@ fn shortened(name: &str) -> String {
         Some((end, _)) if name.chars().count() > 14 => format!("{}..", &name[..end]),
         _ => name.to_owned(),
     }
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

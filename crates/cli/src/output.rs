@@ -1,0 +1,95 @@
+//! Files that a command makes: whole or not at all. Whether they can be written is known at the start.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use tempfile::{Builder, NamedTempFile};
+
+use crate::error::CommandError;
+
+/// Bytes gathered for one write.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// A file that takes its name when it is finished; dropped before, it leaves nothing behind.
+pub struct Output {
+    path: PathBuf,
+    replaces: bool,
+    written: BufWriter<NamedTempFile>,
+}
+
+impl Output {
+    /// One that must not exist yet.
+    pub fn create(path: &Path) -> Result<Output, CommandError> {
+        if path.symlink_metadata().is_ok() {
+            let why = format!("{} exists; choose a file that does not, or remove it first", path.display());
+            return Err(CommandError::Usage(why));
+        }
+        Output::beside(path, false)
+    }
+
+    /// One that replaces what is there.
+    pub fn replace(path: &Path) -> Result<Output, CommandError> {
+        if path.is_dir() {
+            return Err(CommandError::Usage(format!("{} is a folder; name a file", path.display())));
+        }
+        Output::beside(path, true)
+    }
+
+    fn beside(path: &Path, replaces: bool) -> Result<Output, CommandError> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let mut builder = Builder::new();
+        builder.prefix(".forebay-");
+        // As other new files are, not for the owner alone.
+        #[cfg(unix)]
+        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+        let why =
+            |error| CommandError::Usage(format!("can't write {}: {error}; is there such a folder?", path.display()));
+        let written = BufWriter::with_capacity(BUFFER_BYTES, builder.tempfile_in(folder).map_err(why)?);
+        Ok(Output { path: path.to_owned(), replaces, written })
+    }
+
+    /// Gives it its name.
+    pub fn finish(self) -> Result<File, CommandError> {
+        let failed = |error: io::Error| CommandError::Failed(format!("can't write {}: {error}", self.path.display()));
+        let written = self.written.into_inner().map_err(|error| failed(error.into_error()))?;
+        let named = if self.replaces { written.persist(&self.path) } else { written.persist_noclobber(&self.path) };
+        named.map_err(|error| failed(error.error))
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.written.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.written.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_whole_or_not_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.txt");
+        let names = || std::fs::read_dir(folder.path()).expect("readable").count();
+        assert!(Output::replace(folder.path()).is_err() && Output::create(&folder.path().join("no/such")).is_err());
+        let mut output = Output::create(&path).expect("it can be");
+        output.write_all(b"half").expect("written");
+        drop(output);
+        assert_eq!(names(), 0);
+        let mut output = Output::create(&path).expect("it can be");
+        output.write_all(b"whole").expect("written");
+        output.finish().expect("named");
+        assert!(Output::create(&path).is_err());
+        let mut output = Output::replace(&path).expect("it can be");
+        output.write_all(b"other").expect("written");
+        assert_eq!(std::fs::read(&path).expect("there"), b"whole");
+        output.finish().expect("named");
+        assert_eq!((std::fs::read(&path).expect("there").as_slice(), names()), (&b"other"[..], 1));
+    }
+}

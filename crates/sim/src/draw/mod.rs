@@ -1,0 +1,241 @@
+//! Charts as SVG, for reports and figures: readable on light and dark pages, and without colours.
+//!
+//! A series has a colour, a shape of its dots and, beyond eight of them, a broken line. [`svg`] makes a picture that
+//! stands for itself, with its style inside; [`panel`] and [`Heatmap::panel`] make parts of a page that has [`STYLE`].
+
+mod axis;
+mod heat;
+mod lines;
+
+pub use heat::Heatmap;
+
+use axis::{Axis, shown};
+
+const WIDTH: f64 = 400.0;
+const LEFT: f64 = 56.0;
+const TOP: f64 = 44.0;
+const PLOT_WIDTH: f64 = 328.0;
+const PLOT_HEIGHT: f64 = 196.0;
+/// From the plot to the first line of the legend.
+const BELOW: f64 = 46.0;
+const LEGEND_ROW: f64 = 18.0;
+const LEGEND_LEFT: f64 = 14.0;
+const LEGEND_COLUMNS_MAX: usize = 3;
+/// Line and dot before a name in the legend, and the space behind the name.
+const SWATCH: f64 = 34.0;
+const TITLE: f64 = 36.0;
+/// About the width of a letter.
+const LETTER: f64 = 6.6;
+
+/// Classes of colours that [`STYLE`] has: `s0` and so on.
+const COLOURS: usize = 8;
+
+/// What pictures need of a page's style. Colours come in pairs, for light pages and for dark ones.
+pub const STYLE: &str = include_str!("style.css");
+
+/// One chart: lines over numbers, or bars over names where all x are whole and `names` says what they stand for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Chart {
+    /// What it shows.
+    pub title: String,
+    /// What x counts.
+    pub x: &'static str,
+    /// What y counts.
+    pub y: &'static str,
+    /// Names of x = 0, 1, ..; empty for numbers.
+    pub names: Vec<String>,
+    /// Whether y grows by factors.
+    pub logarithmic: bool,
+    /// Whether x grows by factors.
+    pub logarithmic_x: bool,
+    /// Whether y may begin above zero where all values are far from it.
+    pub loose: bool,
+    /// Dots alone.
+    pub scatter: bool,
+    /// Marks on the axis of x with their words; none for round numbers.
+    pub ticks: Vec<(f64, String)>,
+    /// Lines, or bars of one colour.
+    pub series: Vec<Series>,
+    /// Parts of x that are shaded, with a word for each: from, to, word.
+    pub marks: Vec<(f64, f64, String)>,
+}
+
+/// One line of a chart.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Series {
+    /// Its name.
+    pub name: String,
+    /// Its points by x.
+    pub points: Vec<(f64, f64)>,
+    /// What is shown of each point where a reader points at it; its numbers where there is none.
+    pub labels: Vec<String>,
+    /// How far each point may be off, up and down; shown where there are any.
+    pub spreads: Vec<f64>,
+}
+
+/// All charts beside each other, two in a row, as a picture of its own.
+pub fn svg(title: &str, charts: &[Chart]) -> String {
+    let columns = charts.len().clamp(1, 2);
+    let tall = charts.iter().map(height).fold(0.0, f64::max);
+    let (width, height) = (WIDTH * columns as f64, TITLE + tall * charts.len().div_ceil(columns) as f64);
+    let mut text = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
+         height=\"{height}\">\n<style>{STYLE}</style>\n<rect class=\"page\" width=\"{width}\" height=\"{height}\"/>\n\
+         <text class=\"title\" x=\"12\" y=\"24\">{}</text>\n",
+        escaped(title)
+    );
+    for (at, chart) in charts.iter().enumerate() {
+        let (x, y) = (WIDTH * (at % columns) as f64, TITLE + tall * (at / columns) as f64);
+        text += &format!("<g transform=\"translate({x} {y})\">\n{}</g>\n", one(chart));
+    }
+    text + "</svg>\n"
+}
+
+/// One chart as part of a page.
+pub fn panel(chart: &Chart) -> String {
+    let height = height(chart);
+    format!(
+        "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" role=\"img\" aria-label=\"{}\">\n\
+         {}</svg>\n",
+        escaped(&format!("{}: {} by {}", chart.title, chart.y, chart.x)),
+        one(chart)
+    )
+}
+
+/// Text as it may stand in HTML and SVG, between tags or in quotes.
+pub fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;").replace('\'', "&#39;")
+}
+
+/// As much of a name as fits into so many letters.
+fn shortened(name: &str, letters: usize) -> String {
+    match name.char_indices().nth(letters.saturating_sub(2)) {
+        Some((end, _)) if name.chars().count() > letters => format!("{}..", &name[..end]),
+        _ => name.to_owned(),
+    }
+}
+
+/// Columns of the legend, and their width.
+fn legend(chart: &Chart) -> (usize, f64) {
+    let longest = chart.series.iter().map(|series| series.name.chars().count()).max().unwrap_or(0);
+    let room = WIDTH - LEGEND_LEFT;
+    let columns = (room / (SWATCH + 10.0 + LETTER * longest as f64)) as usize;
+    let columns = columns.clamp(1, LEGEND_COLUMNS_MAX);
+    (columns, room / columns as f64)
+}
+
+fn height(chart: &Chart) -> f64 {
+    let rows = chart.series.len().div_ceil(legend(chart).0);
+    TOP + PLOT_HEIGHT + BELOW + LEGEND_ROW * rows as f64 + 8.0
+}
+
+fn one(chart: &Chart) -> String {
+    let points = chart.series.iter().flat_map(|series| series.points.iter().copied());
+    let y = Axis::of_values(points.clone().map(|point| point.1), chart.logarithmic, chart.loose);
+    let x = Axis::along(points.map(|point| point.0), chart.logarithmic_x, !chart.ticks.is_empty());
+    let down = |value: f64| TOP + PLOT_HEIGHT * (1.0 - y.place(value));
+    let title = shortened(&chart.title, 54);
+    let mut text = format!("<text class=\"head\" x=\"{LEGEND_LEFT}\" y=\"16\">{}</text>\n", escaped(&title));
+    text += &format!("<text class=\"note\" x=\"{LEGEND_LEFT}\" y=\"34\">{}</text>\n", escaped(chart.y));
+    for tick in y.ticks() {
+        let at = down(tick);
+        text += &format!("<path class=\"grid\" d=\"M{LEFT} {at:.1}h{PLOT_WIDTH}\"/>\n");
+        text +=
+            &format!("<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\n", LEFT - 6.0, at + 4.0, shown(tick));
+    }
+    text += &format!("<path class=\"axis\" d=\"M{LEFT} {TOP}v{PLOT_HEIGHT}h{PLOT_WIDTH}\"/>\n");
+    text += &if chart.names.is_empty() { lines::lines(chart, &x, down) } else { bars(chart, down) };
+    let below = TOP + PLOT_HEIGHT;
+    text += &format!(
+        "<text class=\"note\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\n",
+        LEFT + PLOT_WIDTH,
+        below + 34.0,
+        escaped(chart.x)
+    );
+    let (columns, width) = legend(chart);
+    for (at, series) in chart.series.iter().enumerate() {
+        let left = LEGEND_LEFT + width * (at % columns) as f64;
+        let middle = below + BELOW + 6.0 + LEGEND_ROW * (at / columns) as f64;
+        text += &format!("<g class=\"s{}\">{}", at % COLOURS, lines::swatch(chart, at, left, middle));
+        let name = shortened(&series.name, ((width - SWATCH) / LETTER) as usize);
+        let (left, line) = (left + SWATCH, middle + 4.0);
+        text += &format!("<text x=\"{left:.1}\" y=\"{line:.1}\">{}</text></g>\n", escaped(&name));
+    }
+    text
+}
+
+fn bars(chart: &Chart, down: impl Fn(f64) -> f64) -> String {
+    let group = PLOT_WIDTH / chart.names.len().max(1) as f64;
+    let bar = group * 0.8 / chart.series.len().max(1) as f64;
+    let mut text = String::new();
+    for (at, series) in chart.series.iter().enumerate() {
+        text += &format!("<g class=\"s{}\">\n", at % COLOURS);
+        for &(x, y) in &series.points {
+            let left = LEFT + group * (x + 0.1) + bar * at as f64;
+            // From zero, or where no zero can be shown from the bottom.
+            let zero = if chart.logarithmic { TOP + PLOT_HEIGHT } else { down(0.0) };
+            let (top, height) = (down(y).min(zero), (down(y) - zero).abs());
+            text += &format!(
+                "<rect class=\"bar\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{bar:.1}\" height=\"{height:.1}\"/>\n"
+            );
+        }
+        text += "</g>\n";
+    }
+    for (at, name) in chart.names.iter().enumerate() {
+        let (middle, below) = (LEFT + group * (at as f64 + 0.5), TOP + PLOT_HEIGHT + 16.0);
+        // Words that are longer than their bars are wide are written smaller.
+        let size = (12.0 * group / (name.len() as f64 * LETTER)).clamp(8.0, 12.0);
+        text += &format!(
+            "<text x=\"{middle:.1}\" y=\"{below}\" text-anchor=\"middle\" style=\"font-size:{size:.1}px\">{}</text>\n",
+            escaped(name)
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chart(names: usize) -> Chart {
+        let series = |at: usize| Series {
+            name: format!("policy <{at}>"),
+            points: vec![(1.0, 10.0), (100.0, 20.0 + at as f64)],
+            spreads: vec![0.5],
+            ..Series::default()
+        };
+        let ticks = vec![(1.0, "1 & more".to_owned()), (100.0, "100".to_owned())];
+        Chart { title: "\"t\"".into(), ticks, series: (0..names).map(series).collect(), ..Chart::default() }
+    }
+
+    #[test]
+    fn series_differ_without_colours() {
+        let looks: std::collections::BTreeSet<String> =
+            (0..32).map(|at| lines::swatch(&chart(32), at, 0.0, 0.0)).collect();
+        assert_eq!(looks.len(), 32);
+        let text = panel(&chart(32));
+        assert_eq!((text.matches("<polyline").count(), text.matches("class=\"dot").count()), (32, 64 + 32), "{text}");
+        assert_eq!(text.matches("class=\"spread").count(), 32);
+    }
+
+    #[test]
+    fn nothing_of_a_name_is_markup() {
+        let text = svg("<script>", &[chart(2)]);
+        assert!(text.contains("policy &lt;1&gt;") && text.contains("1 &amp; more") && text.contains("&quot;t&quot;"));
+        assert!(!text.contains("<script>") && !text.contains("policy <"), "{text}");
+        assert_eq!(escaped("a'b"), "a&#39;b");
+        assert_eq!(shortened("s3-fifo:small=0.2", 9), "s3-fifo..");
+    }
+
+    #[test]
+    fn no_value_breaks_a_chart() {
+        for points in [vec![], vec![(0.0, 0.0)], vec![(5.0, f64::NAN)], vec![(1.0, 1e12), (1e9, -3.0)]] {
+            for logarithmic in [false, true] {
+                let series = vec![Series { points: points.clone(), ..Series::default() }];
+                let text =
+                    panel(&Chart { logarithmic, logarithmic_x: logarithmic, loose: true, series, ..Chart::default() });
+                assert!(!text.contains("inf") && text.len() < 20_000, "{text}");
+            }
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Results as one page of HTML that needs nothing beside itself: charts as SVG, tables, and how they came about.
+//!
+//! Whatever comes from files and command lines is escaped; the page forbids itself to load or run anything. Apart from
+//! CPU times the same run makes the same page, byte for byte.
+
+mod charts;
+mod page;
+mod tables;
+
+use crate::catalog::Catalog;
+use crate::figures::Row;
+use crate::lab::Goal;
+
+/// How the figures came about.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Run {
+    /// The command that repeats it.
+    pub command: String,
+    /// The program's name and version.
+    pub program: String,
+    /// What was chosen, or is so by default: name and value.
+    pub settings: Vec<(&'static str, String)>,
+}
+
+/// One trace, and what was found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OfTrace {
+    /// The trace's file name.
+    pub name: String,
+    /// Requests, in the sample or not.
+    pub requests: u64,
+    /// Requests that were simulated.
+    pub requests_simulated: u64,
+    /// Different keys that were met.
+    pub keys: u64,
+    /// Bytes of those keys.
+    pub footprint_bytes: u64,
+    /// Clients.
+    pub clients: u64,
+    /// Malformed records that were passed over.
+    pub skipped: u64,
+    /// Every policy at every size.
+    pub rows: Vec<Row>,
+    /// The least memory of each policy, if a goal was given.
+    pub least: Option<Least>,
+}
+
+/// The least memory for a goal.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Least {
+    /// The goal.
+    pub goal: Goal,
+    /// Policies that reach it, each at its least memory.
+    pub rows: Vec<Row>,
+    /// All that were asked.
+    pub policies: Vec<String>,
+}
+
+impl OfTrace {
+    /// A trace of this name, with what its catalog counted.
+    pub fn new(name: String, catalog: &Catalog, skipped: u64, rows: Vec<Row>, least: Option<Least>) -> OfTrace {
+        OfTrace {
+            name,
+            requests: catalog.requests_of_trace,
+            requests_simulated: catalog.requests,
+            keys: catalog.len() as u64,
+            footprint_bytes: catalog.footprint_bytes,
+            clients: catalog.clients.len() as u64,
+            skipped,
+            rows,
+            least,
+        }
+    }
+
+    /// Rows for all clients together.
+    fn whole(&self) -> Vec<&Row> {
+        self.rows.iter().filter(|row| row.client.is_none()).collect()
+    }
+}
+
+/// The page.
+pub fn html(run: &Run, traces: &[OfTrace]) -> String {
+    page::page(run, traces).into_string()
+}
+
+/// A share in percent, with its unit.
+fn percent(share: f64) -> String {
+    format!("{:.2} %", 100.0 * share)
+}
+
+/// A whole number with thin spaces between thousands.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let first = digits.len() % 3;
+    let mut text = digits[..first].to_owned();
+    for at in (first..digits.len()).step_by(3) {
+        if at > 0 {
+            text.push('\u{2009}');
+        }
+        text += &digits[at..at + 3];
+    }
+    text
+}
+
+/// Bytes in the largest unit that leaves something before the point.
+fn bytes(number: u64) -> String {
+    let (mut value, mut unit) = (number as f64, 0);
+    while value >= 1024.0 && unit < 4 {
+        value /= 1024.0;
+        unit += 1;
+    }
+    match unit {
+        0 => format!("{number} B"),
+        _ => format!("{value:.1} {}", ["B", "KiB", "MiB", "GiB", "TiB"][unit]),
+    }
+}
+
+/// A size as it was given, and what that is.
+fn size(row: &Row) -> String {
+    let units = if row.unit == "bytes" { bytes(row.size) } else { grouped(row.size) };
+    if row.size_given == row.size.to_string() { units } else { format!("{} = {units}", row.size_given) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ahead::PrefetchTally;
+    use crate::levels::LevelTally;
+
+    fn row(policy: &str, size: u64, hit_ratio: f64) -> Row {
+        Row {
+            trace: "t".into(),
+            policy: policy.into(),
+            unit: "objects",
+            size_given: format!("{}%", size / 10),
+            size,
+            requests: 1000,
+            hits: (1000.0 * hit_ratio) as u64,
+            hit_ratio,
+            byte_hit_ratio: hit_ratio,
+            thr: None,
+            unhelpful_keys: None,
+            metadata_bytes: 16 * size,
+            cpu_ns_per_request: 50.0,
+            client: None,
+            hit_ratio_error: None,
+            levels: Vec::new(),
+            level_hit_ratio: None,
+            prefetch: None,
+            learned: Vec::new(),
+        }
+    }
+
+    fn of(rows: Vec<Row>) -> OfTrace {
+        OfTrace { name: "a <b> & 'c'.lis".into(), requests: 1000, keys: 1000, rows, ..OfTrace::default() }
+    }
+
+    fn plain() -> Vec<Row> {
+        vec![row("lru", 10, 0.2), row("lru", 100, 0.4), row("belady", 10, 0.5), row("belady", 100, 0.7)]
+    }
+
+    #[test]
+    fn a_page_needs_nothing_and_escapes_all() {
+        let run = Run { command: "forebay sim '<x>' && y".into(), program: "forebay 1".into(), settings: vec![] };
+        let page = html(&run, &[of(plain())]);
+        assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>"), "{page}");
+        for part in ["a &lt;b&gt; &amp; 'c'.lis", "&lt;x&gt;", "default-src 'none'", "prefers-color-scheme:dark"] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+        for part in ["<b>", "<x>", "http://", "https://", "<script", "src=", "href=\"h", "url("] {
+            assert!(!page.contains(part), "{part}: {page}");
+        }
+        assert_eq!(page.matches("<svg").count(), 2, "a curve and a heatmap; bytes are as objects");
+    }
+
+    #[test]
+    fn there_is_a_chart_for_each_thing_that_is_known() {
+        let charts = |change: &dyn Fn(&mut Row)| {
+            let mut rows = plain();
+            rows.iter_mut().for_each(change);
+            html(&Run::default(), &[of(rows)]).matches("<svg").count()
+        };
+        assert_eq!(charts(&|row| row.byte_hit_ratio = 0.1), 3);
+        assert_eq!(charts(&|row| row.thr = Some(0.1)), 2 + 3);
+        let levels = vec![LevelTally { levels: 9, hits: 3 }; 2];
+        assert_eq!(charts(&|row| (row.thr, row.levels) = (Some(0.1), levels.clone())), 5 + 2);
+        let line = ("pool=<x>".to_owned(), "priority=1e-3 requests=0.5% read_again=20.00% after=70".to_owned());
+        assert_eq!(charts(&|row| row.learned = if row.policy == "lru" { vec![line.clone()] } else { vec![] }), 3);
+        assert_eq!(charts(&|row| row.learned = vec![("a".into(), "anything else".into())]), 2);
+        let tally = PrefetchTally { issued: 9, used: 5, late: 1, unused: 3 };
+        assert_eq!(charts(&|row| row.prefetch = Some(tally)), 2);
+    }
+
+    #[test]
+    fn clients_are_beside_each_other() {
+        let mut rows = plain();
+        for (client, ratio) in [("7", 0.1), ("other", 0.9)] {
+            rows.extend(plain().into_iter().map(|row| Row { client: Some(client.into()), hit_ratio: ratio, ..row }));
+        }
+        let page = html(&Run::default(), &[of(rows)]);
+        assert!(page.contains("<title>lru, 7: 10.00</title>") && page.contains("<title>belady, other: 90.00</title>"));
+    }
+
+    #[test]
+    fn the_buyer_is_answered() {
+        let goal = Goal::HitRatio(0.4);
+        let least = Least { goal, rows: vec![row("lru", 100, 0.4)], policies: vec!["lru".into(), "fifo".into()] };
+        let page = html(&Run::default(), &[OfTrace { least: Some(least), ..of(plain()) }]);
+        assert!(page.contains("Least memory for a hit ratio of 40.00 %") && page.contains("never"), "{page}");
+    }
+
+    #[test]
+    fn numbers_can_be_read() {
+        assert_eq!(
+            ["1", "12", "123", "1234", "1234567"].map(|n| grouped(n.parse().unwrap_or(0)).replace('\u{2009}', " ")),
+            ["1", "12", "123", "1 234", "1 234 567"]
+        );
+        assert_eq!((bytes(1000), bytes(1 << 20), bytes(1536)), ("1000 B".into(), "1.0 MiB".into(), "1.5 KiB".into()));
+    }
+}

@@ -1,0 +1,411 @@
+//! The laboratory through the real binary: `sim`, `trace` and `graph`, over the small traces of `testdata/`.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use common::process::forebay_command;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A line of CSV that stands for a policy at a size.
+type Row = BTreeMap<String, String>;
+
+/// A folder to work in.
+struct Lab(TempDir);
+
+impl Lab {
+    fn new() -> Lab {
+        Lab(tempfile::tempdir().expect("a temporary folder"))
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// A file of the folder, made of this text.
+    fn file(&self, name: &str, text: &str) -> String {
+        fs::write(self.path().join(name), text).expect("written");
+        name.to_owned()
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path().join(name)).expect("it was written")
+    }
+
+    /// Exit code, stdout, stderr.
+    fn run(&self, line: &[&str]) -> (Option<i32>, String, String) {
+        let output = forebay_command().current_dir(self.path()).args(line).output().expect("the binary runs");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    }
+
+    /// What it prints; nothing may be said on stderr.
+    fn ok(&self, line: &[&str]) -> String {
+        let (code, stdout, stderr) = self.run(line);
+        assert_eq!((code, stderr.as_str()), (Some(0), ""), "{line:?}");
+        stdout
+    }
+
+    /// The one line of why it was refused, code 2, or failed, code 1. Nothing is printed.
+    fn refused(&self, code: i32, line: &[&str]) -> String {
+        let (ended, stdout, stderr) = self.run(line);
+        assert_eq!((ended, stdout.as_str(), stderr.lines().count()), (Some(code), "", 1), "{line:?}: {stderr}");
+        stderr.strip_prefix("forebay: ").expect("it says who").trim_end().to_owned()
+    }
+
+    fn csv(&self, line: &[&str]) -> Vec<Row> {
+        rows(&self.ok(&[line, &["--format", "csv"]].concat()))
+    }
+}
+
+fn rows(text: &str) -> Vec<Row> {
+    let mut lines = text.lines();
+    let names: Vec<&str> = lines.next().expect("a header").split(',').collect();
+    let row =
+        |line: &str| names.iter().map(|name| (*name).to_owned()).zip(line.split(',').map(str::to_owned)).collect();
+    lines.map(row).collect()
+}
+
+fn testdata(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(name)
+}
+
+fn trace(name: &str) -> String {
+    testdata("traces").join(name).to_str().expect("UTF-8").to_owned()
+}
+
+/// 40 requests over 6 keys of 100 bytes, the last 20 of client 2; key 0 comes every second time.
+fn small() -> String {
+    let line = |at: usize| {
+        let key = if at.is_multiple_of(2) { 0 } else { at % 10 };
+        format!("{at},k{key},100,{}\n", 1 + at / 20)
+    };
+    "time,key,size,client\n".to_owned() + &(0..40).map(line).collect::<String>()
+}
+
+/// Three lines are sound, line 4 is not.
+const MALFORMED: &str = "time,key,size\n1,a,10\n2,b,20\n3,c,lots\n4,a,10\n";
+
+#[test]
+fn every_form_shows_the_same_figures() {
+    let lab = Lab::new();
+    let name = lab.file("small.csv", &small());
+    let line = ["sim", &name, "--policy", "lru,belady", "--size", "2,50%"];
+    let text = lab.ok(&[&line[..], &["--format", "csv"]].concat());
+    let header = "trace,policy,unit,size_given,size,requests,hits,hit_ratio,byte_hit_ratio,thr,unhelpful_keys,\
+                  metadata_bytes,cpu_ns_per_request";
+    assert_eq!(text.lines().next(), Some(header));
+    let rows = rows(&text);
+    let cells: Vec<(&str, &str, &str)> =
+        rows.iter().map(|row| (&*row["policy"], &*row["size_given"], &*row["size"])).collect();
+    assert_eq!(cells, [("lru", "2", "2"), ("lru", "50%", "3"), ("belady", "2", "2"), ("belady", "50%", "3")]);
+    // Of two places one is for the key that comes every second time: 19 of its 20 requests hit.
+    assert_eq!((&*rows[0]["requests"], &*rows[0]["hits"], &*rows[0]["hit_ratio"]), ("40", "19", "0.475000"));
+    let json: Value = serde_json::from_str(&lab.ok(&[&line[..], &["--format", "json"]].concat())).expect("JSON");
+    for (row, object) in rows.iter().zip(json.as_array().expect("an array")) {
+        for (name, value) in
+            row.iter().filter(|(name, _)| ["policy", "size", "requests", "hits"].contains(&name.as_str()))
+        {
+            let of_json = &object[name];
+            let of_json = of_json.as_str().map_or_else(|| of_json.to_string(), str::to_owned);
+            assert_eq!(of_json, *value, "{name}");
+        }
+    }
+    let table = lab.ok(&line);
+    assert!(table.starts_with("small.csv: 40 requests, hit ratio in % by size in objects\n"), "{table}");
+    assert!(table.lines().any(|line| line.starts_with("lru ") && line.contains(" 47.50")), "{table}");
+}
+
+#[test]
+fn a_report_stands_alone_and_trusts_no_name() {
+    let lab = Lab::new();
+    let name = lab.file("a<b>&'c\".csv", &small());
+    let line = ["sim", &name, "--policy", "lru,arc,belady", "--size", "1,2,3", "--per-client", "--report", "out.html"];
+    lab.file("out.html", "what was there before");
+    let told = lab.ok(&line);
+    assert_eq!(told, lab.ok(&line[..line.len() - 2]), "what is printed stays");
+    let page = lab.read("out.html");
+    assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>") && page.contains("a&lt;b&gt;&amp;"));
+    for part in ["<b>", "http:", "https:", "<script", "<link", "<img", "src=", "@import", "url("] {
+        assert!(!page.contains(part), "{part}");
+    }
+    for part in ["Hit ratio by policy and size", "Clients, cache of 1", "In short", "All numbers", "How it was run"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    assert!(page.contains("<title>lru, 2: 47.50</title>") && page.contains("--per-client"), "{page}");
+    // A curve, a heatmap, and one of the clients at each size; every tag that opens closes.
+    assert_eq!((page.matches("<svg").count(), page.matches("</svg>").count()), (5, 5));
+    for tag in ["g", "text", "table", "tr", "td", "figure", "section", "details"] {
+        let opened = page.matches(&format!("<{tag} ")).count() + page.matches(&format!("<{tag}>")).count();
+        assert_eq!(opened, page.matches(&format!("</{tag}>")).count(), "{tag}");
+    }
+    assert_eq!(fs::read_dir(lab.path()).expect("readable").count(), 2, "nothing else is left");
+    let refused = lab.refused(2, &["sim", &name, "--report", "no/such/folder.html"]);
+    assert!(refused.starts_with("can't write no/such/folder.html"), "{refused}");
+    assert!(lab.refused(2, &["sim", &name, "--report", "."]).contains("is a folder"));
+}
+
+#[test]
+fn reports_draw_transactions_hints_and_the_buyers_answer() {
+    let lab = Lab::new();
+    lab.ok(&["workload", "smallbank", "--transactions", "400", "--scale", "100", "--out", "bank.fbt"]);
+    let line = ["sim", "bank.fbt", "--policy", "lru,detox", "--size", "10%,50%", "--report", "bank.html"];
+    let told = lab.ok(&[&line[..], &["--at-thr", "0.99"]].concat());
+    assert!(told.starts_with("bank.fbt: least memory for a transactional hit ratio of 99.00 %"), "{told}");
+    assert_eq!(told.lines().filter(|line| line.ends_with(" never")).count(), 2, "levels that write never hit: {told}");
+    let page = lab.read("bank.html");
+    for part in ["Transactions against objects", "round trips saved in %", "Levels of transactions, cache of 50%"] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(page.contains("Least memory for a transactional hit ratio of 99.00 %") && page.contains(">never<"));
+    let hinted = trace("hinted/pgc_c10-head.htr.zst");
+    lab.ok(&["sim", &hinted, "--policy", "clic:window=10000,lru", "--size", "10%", "--report", "hints.html"]);
+    let page = lab.read("hints.html");
+    assert!(page.contains("Priorities of hint sets, clic:window=10000") && page.contains("reqtype=read"));
+    assert!(page.contains("Hint sets worth most to clic:window=10000") && !page.contains("worth most to lru"));
+}
+
+#[test]
+fn sizes_reach_beyond_all_keys() {
+    let lab = Lab::new();
+    let name = lab.file("small.csv", &small());
+    for (unit, sizes) in [("objects", "6,100%,200%,5000"), ("bytes", "600,100%,200%,1MiB")] {
+        // Each of 6 keys misses once.
+        for row in lab.csv(&["sim", &name, "--policy", "lru,s3-fifo,arc,detox,opt", "--size", sizes, "--unit", unit]) {
+            let all_but_first = row["hits"].parse::<u64>().expect("a number");
+            assert!(all_but_first <= 34 && (row["policy"] != "lru" || all_but_first == 34), "{row:?}");
+        }
+    }
+    for size in ["0", "0%", "-5", "ten", "64MiB", ""] {
+        let line = format!("--size={size}");
+        assert!(lab.refused(2, &["sim", &name, &line]).starts_with(&format!("size '{size}': give a share")), "{size}");
+    }
+}
+
+#[test]
+fn the_least_memory_is_found_or_said_not_to_exist() {
+    let lab = Lab::new();
+    let name = lab.file("small.csv", &small());
+    let rows = lab.csv(&["sim", &name, "--policy", "lru,fifo", "--at-hit-ratio", "0.47"]);
+    assert_eq!((&*rows[0]["policy"], &*rows[0]["size"]), ("lru", "2"));
+    let text = lab.ok(&["sim", &name, "--policy", "lru,fifo", "--at-hit-ratio", "99%"]);
+    assert_eq!(text.lines().filter(|line| line.trim_end().ends_with("never")).count(), 2, "{text}");
+    let why = lab.refused(1, &["sim", &name, "--at-thr", "0.5"]);
+    assert!(why.starts_with("small.csv: has no transactions"), "{why}");
+}
+
+#[test]
+fn what_cannot_be_simulated_is_said_before_it_begins() {
+    let lab = Lab::new();
+    let name = lab.file("small.csv", &small());
+    let why = lab.refused(2, &["sim", &name, "missing.csv"]);
+    assert!(why.starts_with("missing.csv: No such file"), "{why}");
+    assert_eq!(lab.refused(2, &["sim", "."]), ".: is a folder; name the traces in it");
+    let why = lab.refused(2, &["sim", &name, "--policy", "lru,w-tinylfo"]);
+    assert_eq!(why, "--policy: no policy 'w-tinylfo'; did you mean 'w-tinylfu'?");
+    let why = lab.refused(2, &["sim", &name, "--policy", "mine"]);
+    assert!(why.contains("choose one of lru, fifo, ") && why.ends_with(", belady, opt, transactional-belady"), "{why}");
+    let why = lab.refused(2, &["sim", &name, "--policy", "2q:in=7"]);
+    assert!(why.contains("2q") && why.contains("in"), "{why}");
+    assert!(lab.refused(2, &["sim", &name, "--graphs", "none.toml"]).starts_with("none.toml: "));
+    let empty = lab.file("empty.csv", "key\n");
+    assert!(lab.refused(1, &["sim", &empty]).starts_with("empty.csv: no requests"));
+    let odd = lab.file("odd.bin", "\0\u{1}\u{2}?");
+    assert!(
+        lab.refused(1, &["sim", &odd]).contains("cannot tell the format of trace odd.bin; name it, one of: fbt, csv")
+    );
+}
+
+#[test]
+fn malformed_records_are_named_or_passed_over() {
+    let lab = Lab::new();
+    let bad = lab.file("bad.csv", MALFORMED);
+    let why = "bad.csv: line 4, column size: 'lots' is not a decimal number below 2^64 (at byte 28); ";
+    for line in [
+        &["sim", &bad][..],
+        &["trace", "describe", &bad],
+        &["trace", "convert", &bad, "out.fbt"],
+        &["trace", "convert", &bad, "out.csv"],
+        &["trace", "noise", &bad, "--types", "1", "--out", "out.fbt"],
+    ] {
+        assert!(lab.refused(1, line).starts_with(why), "{line:?}");
+        let (code, _, said) = lab.run(&[line, &["--lenient"]].concat());
+        assert_eq!((code, said.as_str()), (Some(0), "forebay: 1 malformed record was passed over\n"), "{line:?}");
+        let _ = fs::remove_file(lab.path().join("out.fbt"));
+        let _ = fs::remove_file(lab.path().join("out.csv"));
+    }
+    // Of several traces the one that is malformed is named, and nothing half made is left.
+    let good = lab.file("good.csv", &small());
+    assert!(lab.refused(1, &["trace", "mix", &good, &bad, "--out", "mixed.fbt"]).starts_with(why));
+    assert_eq!(fs::read_dir(lab.path()).expect("readable").count(), 2);
+    let (_, table, said) =
+        lab.run(&["sim", &bad, "--lenient", "--policy", "lru", "--size", "100%", "--report", "bad.html"]);
+    assert!(said.contains("1 malformed record was passed over") && table.contains("bad.csv: 3 requests"), "{table}");
+    assert!(lab.read("bad.html").contains("malformed records passed over: 1"));
+    fs::write(lab.path().join("cut.be32"), [0, 0, 0, 1, 0, 0, 0, 1, 0, 0]).expect("written");
+    let rows = lab.csv(&["sim", "cut.be32", "--policy", "lru", "--size", "1"]);
+    assert_eq!((&*rows[0]["requests"], &*rows[0]["hits"]), ("2", "1"), "what is whole was read");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes() {
+    let lab = Lab::new();
+    let name = trace("arc/OLTP-head.lis.zst");
+    let policies = "lru,hyperbolic,lecar,cacheus,s3-fifo,belady";
+    let line = ["sim", &name, "--policy", policies, "--size", "5%,20%"];
+    let with = |more: &[&str]| {
+        let mut rows = lab.csv(&[&line[..], more].concat());
+        rows.iter_mut().for_each(|row| assert!(row.remove("cpu_ns_per_request").is_some()));
+        rows
+    };
+    assert_eq!(with(&["--threads", "1"]), with(&["--threads", "3"]));
+    let sampled = with(&["--sample", "0.2", "--seed", "7"]);
+    assert!(sampled.iter().all(|row| row["hit_ratio_error"].parse::<f64>().is_ok_and(|error| error > 0.0)));
+    assert_eq!(sampled, with(&["--sample", "0.2", "--seed", "7"]));
+    assert_ne!(sampled, with(&["--sample", "0.2", "--seed", "8"]));
+    // A page differs in its times alone.
+    let page = || {
+        lab.ok(&["sim", &name, "--policy", "lru,arc", "--size", "5%", "--report", "a.html", "--quiet"]);
+        let page = lab.read("a.html");
+        let (head, tail) = page.split_once("CPU ns/request").expect("a column of times");
+        let rows: Vec<&str> =
+            tail.split("</tr>").map(|row| row.rsplit_once("<td").map_or(row, |cells| cells.0)).collect();
+        (head.to_owned(), rows.join("\n"))
+    };
+    assert_eq!(page(), page());
+}
+
+#[test]
+fn compressed_traces_are_read_as_they_are() {
+    let lab = Lab::new();
+    let plain = small();
+    lab.file("plain.csv", &plain);
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    packed.write_all(plain.as_bytes()).expect("in memory");
+    fs::write(lab.path().join("plain.csv.gz"), packed.finish().expect("in memory")).expect("written");
+    // Also where the name does not say so.
+    fs::copy(lab.path().join("plain.csv.gz"), lab.path().join("packed")).expect("copied");
+    let figures = |name: &str| {
+        let rows = lab.csv(&["sim", name, "--policy", "lru,arc", "--size", "2,4"]);
+        rows.into_iter().map(|row| (row["policy"].clone(), row["hits"].clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(figures("plain.csv"), figures("plain.csv.gz"));
+    assert_eq!(figures("plain.csv"), figures("packed"));
+    let (zstd, fbt) = (trace("cloudphysics/w92_cloudPhysicsIO.csv.zst"), "w92.fbt");
+    let told = lab.ok(&["trace", "convert", &zstd, fbt]);
+    assert!(told.ends_with("records in w92.fbt\n"), "{told}");
+    assert_eq!(figures(&zstd), figures(fbt));
+}
+
+#[test]
+fn traces_are_described_and_converted() {
+    let lab = Lab::new();
+    let name = lab.file("small.csv", &small());
+    let about = |name: &str| {
+        let text = lab.ok(&["trace", "describe", name]);
+        let value = |of: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(of)).unwrap_or_else(|| panic!("{of}: {text}"));
+            line.trim().to_owned()
+        };
+        ["requests", "unique keys", "footprint", "clients"].map(value)
+    };
+    assert_eq!(about(&name), ["40", "6", "600 bytes", "2"]);
+    assert_eq!(lab.ok(&["trace", "convert", &name, "small.fbt"]), "40 records in small.fbt\n");
+    assert_eq!(lab.ok(&["trace", "convert", "small.fbt", "again.csv"]), "40 requests in again.csv\n");
+    assert_eq!((about("small.fbt"), about("again.csv")), (about(&name), about(&name)));
+    let why = lab.refused(2, &["trace", "convert", &name, "again.csv"]);
+    assert!(why.starts_with("again.csv exists; choose"), "{why}");
+    assert!(lab.refused(1, &["trace", "describe", "missing.csv"]).contains("missing.csv"));
+    let hinted = lab.ok(&["trace", "describe", &trace("hinted/pgc_c10-head.htr.zst")]);
+    assert!(hinted.contains("distinct hint sets") && hinted.contains("reqtype"), "{hinted}");
+}
+
+#[test]
+fn traces_are_mixed_and_noise_is_drawn_from_a_seed() {
+    let lab = Lab::new();
+    let name = lab.file("small.csv", &small());
+    let hinted = trace("hinted/pgc_c10-head.htr.zst");
+    assert_eq!(lab.ok(&["trace", "mix", &name, &hinted, "--out", "mixed.fbt"]), "80 records in mixed.fbt\n");
+    let clients: Vec<String> = lab
+        .csv(&["sim", "mixed.fbt", "--policy", "lru", "--size", "50%", "--per-client"])
+        .into_iter()
+        .map(|row| row["client"].clone())
+        .collect();
+    assert_eq!(clients.len(), 4, "all, two of the first trace and one of the second: {clients:?}");
+    let noise = |seed: &str, out: &str| {
+        lab.ok(&["trace", "noise", "mixed.fbt", "--types", "2", "--seed", seed, "--out", out]);
+        fs::read(lab.path().join(out)).expect("written")
+    };
+    assert_eq!(noise("1", "a.fbt"), noise("1", "b.fbt"));
+    assert_ne!(noise("1", "c.fbt"), noise("2", "d.fbt"));
+    let told = lab.ok(&["trace", "describe", "a.fbt"]);
+    assert!(told.contains("noise0") && told.contains("noise1"), "{told}");
+}
+
+#[test]
+fn graphs_are_read_from_both_forms() {
+    let lab = Lab::new();
+    let sql = testdata("sql/smallbank.sql");
+    let sql = sql.to_str().expect("UTF-8");
+    let line = ["workload", "smallbank", "--transactions", "2000", "--scale", "300", "--out", "bank.fbt"];
+    lab.ok(&[&line[..], &["--graphs", "bank.toml"]].concat());
+    let told = lab.ok(&["graph", sql, "--svg", "bank.svg"]);
+    for part in ["Balance: 3 accesses, critical length 2\n", "saves 1 of 2: {A}\n", "saves 1 of 2: {C, S}\n"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    let picture = lab.read("bank.svg");
+    assert!(picture.starts_with("<svg ") && picture.matches("class=\"title\"").count() == 6, "{picture}");
+    let lines =
+        |text: String| text.lines().filter(|line| line.contains("critical")).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(lines(told), lines(lab.ok(&["graph", "bank.toml"])));
+    let thr = |graphs: &str| {
+        let line =
+            ["sim", "bank.fbt", "--graphs", graphs, "--policy", "lru,detox", "--size", "30%", "--writes", "update"];
+        lab.csv(&line).into_iter().map(|row| row["thr"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(thr("bank.toml"), thr(sql));
+    assert!(thr(sql).iter().all(|thr| thr.parse::<f64>().is_ok_and(|thr| thr > 0.0)));
+}
+
+#[test]
+fn graphs_that_are_not_understood_are_refused_with_their_line() {
+    let lab = Lab::new();
+    let head = "-- @transaction T(:id)\n";
+    for (name, text, why) in [
+        ("a.sql", "SELECT a FROM t WHERE id = 1;", "a.sql: line 1: a statement before any -- @transaction"),
+        (
+            "b.sql",
+            &format!("{head}SELECT a FROM t\n  JOIN u USING (id) WHERE id = :id;"),
+            "b.sql: line 2: reads several",
+        ),
+        ("c.sql", &format!("{head}\nSELECT a FROM t WHERE id = :b;"), "c.sql: line 3: ':b' is neither a parameter nor"),
+        ("d.sql", &format!("{head}SELECT a\nFRM t WHERE id = 1;"), "d.sql: line 3: Expected: "),
+        ("e.toml", "[[type]]\nname = 'T'\nvertex = 'x'\n[[typ]]\n", "e.toml: 'typ' is not known"),
+        ("f.toml", "[[type]\n", "f.toml: "),
+    ] {
+        lab.file(name, text);
+        let said = lab.refused(2, &["graph", name]);
+        assert!(said.starts_with(why), "{said}");
+        assert_eq!(said, lab.refused(2, &["sim", "--graphs", name, &lab.file("small.csv", &small())]));
+    }
+    assert!(lab.refused(2, &["graph", "none.sql"]).starts_with("none.sql: No such file"));
+    let sound = lab.file("g.sql", &format!("{head}SELECT a FROM t WHERE id = :id;"));
+    assert!(lab.refused(2, &["graph", &sound, "--svg", "no/such.svg"]).starts_with("can't write no/such.svg"));
+}
+
+#[test]
+fn help_teaches() {
+    let lab = Lab::new();
+    let help = lab.ok(&["sim", "--help"]);
+    for word in ["--report oltp.html", "clic-g", "belady", "--at-thr", "CACHE TRACE START", "of the unique keys"] {
+        assert!(help.contains(word), "{word}: {help}");
+    }
+    let help = lab.ok(&["graph", "--help"]);
+    assert!(help.contains("@transaction") && help.contains("[[type.vertex]]"), "{help}");
+    let (code, _, said) = lab.run(&["sim"]);
+    assert!(code == Some(2) && said.contains("<TRACE>"), "{said}");
+}
