@@ -104,6 +104,18 @@ fn finds_structure_in_smallbank_and_fetches_it_ahead() {
     assert!(used > 0 && late > 0 && used + late + unused == issued, "{issued} {used} {late} {unused}");
 }
 
+/// LIFE goes by the size of levels alone: good where those that pay are the small ones, and blind where all are large.
+#[test]
+fn life_goes_by_the_size_of_levels() {
+    let policies = ["lru", "life", "life-artifact", "detox"];
+    let small = Run::of("mix-b", 0.5).sized(12_000, 2_500).thr(&policies, 0.25);
+    let large = Run::of("mix-a", 0.5).sized(12_000, 2_500).thr(&policies, 0.25);
+    for life in ["life", "life-artifact"] {
+        assert!(small[life] > small["lru"] + 15.0, "{life}: {small:?}");
+        assert!(large[life] < large["detox"] - 15.0, "{life}: {large:?}");
+    }
+}
+
 #[test]
 fn groups_gain_where_levels_are_contaminated() {
     let thr = Run::of("micro2", 0.5).sized(25_000, 2_000).thr(&["detox", "detox-levels", "t-detox"], 0.02);
@@ -144,19 +156,28 @@ fn the_table_of_mixes() {
         &[
             ("lru", 0.10, 41.5),
             ("gdsf", 0.10, 51.9),
+            ("life-artifact", 0.10, 38.6),
             ("detox", 0.10, 60.0),
             ("lru", 0.25, 54.1),
             ("lfu", 0.25, 59.8),
             ("gdsf", 0.25, 60.2),
+            ("life-artifact", 0.25, 49.3),
             ("detox", 0.25, 85.1),
             ("lru", 0.40, 60.8),
             ("gdsf", 0.40, 63.2),
+            ("life-artifact", 0.40, 55.2),
             ("detox", 0.40, 85.1),
         ],
     );
     assert_table(
         Run::of("mix-b", 0.6),
-        &[("lru", 0.25, 42.7), ("lfu", 0.25, 46.5), ("gdsf", 0.25, 47.6), ("detox", 0.25, 85.1)],
+        &[
+            ("lru", 0.25, 42.7),
+            ("lfu", 0.25, 46.5),
+            ("gdsf", 0.25, 47.6),
+            ("life-artifact", 0.25, 85.1),
+            ("detox", 0.25, 85.1),
+        ],
     );
     assert_table(
         Run::of("mix-c", 0.6),
@@ -164,10 +185,12 @@ fn the_table_of_mixes() {
             ("lru", 0.25, 44.8),
             ("lfu", 0.25, 49.7),
             ("gdsf", 0.25, 50.0),
+            ("life-artifact", 0.25, 60.1),
             ("detox", 0.25, 64.1),
             ("lru", 0.40, 49.0),
             ("lfu", 0.40, 50.0),
             ("gdsf", 0.40, 50.0),
+            ("life-artifact", 0.40, 82.9),
             ("detox", 0.40, 82.7),
         ],
     );
@@ -178,7 +201,17 @@ fn the_table_of_mixes() {
 #[ignore = "long: minutes, optimised; part of make nightly"]
 fn the_table_of_benchmarks() {
     let bank = Run { reads_only: true, ..Run::of("smallbank", 0.667) };
-    assert_table(bank, &[("lru", 0.25, 17.7), ("detox", 0.25, 30.7), ("lru", 0.40, 31.3), ("detox", 0.40, 48.6)]);
+    assert_table(
+        bank,
+        &[
+            ("lru", 0.25, 17.7),
+            ("life-artifact", 0.25, 18.8),
+            ("detox", 0.25, 30.7),
+            ("lru", 0.40, 31.3),
+            ("life-artifact", 0.40, 31.8),
+            ("detox", 0.40, 48.6),
+        ],
+    );
     assert_table(
         Run::of("micro2", 0.6),
         &[

@@ -26,6 +26,7 @@ mod history;
 mod hyperbolic;
 mod lecar;
 mod lfu;
+mod life;
 mod lirs;
 mod list;
 mod lru;
@@ -39,6 +40,8 @@ mod sieve;
 mod sketch;
 mod slru;
 mod tq;
+#[cfg(test)]
+mod transactional;
 mod two_q;
 mod w_tinylfu;
 
@@ -67,6 +70,8 @@ pub const POLICIES: &[&Policy] = &[
     &lirs::LIRS,
     &lru_k::LRU_K,
     &camp::CAMP,
+    &life::LIFE,
+    &detox::LIFE_ARTIFACT,
     &hyperbolic::HYPERBOLIC,
     &lecar::LECAR,
     &cacheus::CACHEUS,

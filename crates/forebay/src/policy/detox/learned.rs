@@ -225,6 +225,12 @@ impl Transactions {
         if by_graph {
             return;
         }
+        if self.grouping == Grouping::LastLevel {
+            let last = open.touches.iter().filter(|touch| touch.reads).map(|touch| touch.level).max();
+            let of_last = |touch: &&Touch| touch.counted && Some(touch.level) == last && touch.slot != NONE;
+            let score = 1.0 / (open.touches.iter().filter(of_last).count() as f32 + 1.0);
+            return open.touches.iter_mut().for_each(|touch| touch.score = score);
+        }
         let whole = self.grouping == Grouping::Transaction;
         // A stable sort by level: accesses of a level stay in their order.
         open.touches.sort_by_key(|touch| touch.level);

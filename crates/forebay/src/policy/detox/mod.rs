@@ -34,6 +34,9 @@ enum Grouping {
     Levels,
     /// All keys of the transaction: the paper's T-DeToX.
     Transaction,
+    /// All keys of the transaction, by the number of those of its last level that are cached: the LIFE of the paper's
+    /// artifact.
+    LastLevel,
 }
 
 /// How instance scores become one (section 8.4).
@@ -43,6 +46,8 @@ enum Aggregate {
     Max,
     Min,
     Median,
+    /// What the last transaction gave; what none has given one yet is not looked at as long as anything else is there.
+    Last,
 }
 
 /// The values of the parameters, which all forms share.
@@ -115,6 +120,23 @@ pub(super) static POLICIES: [Policy; 5] = [
     },
 ];
 
+/// `score = 1 / (S + 1)`, S the keys of the last level that are cached when its transaction ends; no age, nothing
+/// remembered, the same pool and samples: what the paper compares with under the name of LIFE.
+pub(super) static LIFE_ARTIFACT: Policy = Policy {
+    name: "life-artifact",
+    summary: "LIFE as DeToX' authors built it: what was asked for with many others goes first; to compare with",
+    source: SOURCE,
+    hits: Hits::Accesses,
+    entry_bytes: SLOT_BYTES,
+    parameters: &[
+        parameter("pool", "candidates kept between evictions; 0: only the sample", 16.0, (0.0, 64.0)),
+        parameter("sample", "entries looked at for each victim", 10.0, (1.0, 1024.0)),
+        parameter("seed", "seed of the samples", 0.0, (0.0, 1.0e9)),
+    ],
+    learned: |_| Arc::new(Transactions::new(Grouping::LastLevel, GroupFrequency::Min)),
+    order: |settings, learned| order_of(settings, Tuning::of_life(settings), learned, false),
+};
+
 static PARAMETERS: [Parameter; 9] = parameters(0.9, 16.0, 3.0);
 static LITERAL: [Parameter; 9] = parameters(1.0, 0.0, 0.0);
 
@@ -168,15 +190,36 @@ impl Tuning {
     }
 }
 
+impl Tuning {
+    fn of_life(settings: &Settings) -> Tuning {
+        let value = |place: usize| settings.values.get(place).copied();
+        Tuning {
+            factor: 0.0,
+            pool: value(0).unwrap_or(LIFE_ARTIFACT.parameters[0].default) as usize,
+            sample: value(1).unwrap_or(LIFE_ARTIFACT.parameters[1].default) as usize,
+            ghosts: 0.0,
+            frequency: GroupFrequency::Min,
+            aggregate: Aggregate::Last,
+            logarithmic: false,
+            half_life: 0.0,
+            seed: value(2).unwrap_or(0.0) as u64,
+        }
+    }
+}
+
 fn transactions(settings: &Settings, grouping: Grouping) -> Arc<dyn Learned> {
     Arc::new(Transactions::new(grouping, Tuning::of(settings).frequency))
 }
 
 fn order(settings: &Settings, learned: Arc<dyn Learned>, admits: bool) -> Box<dyn Order> {
+    order_of(settings, Tuning::of(settings), learned, admits)
+}
+
+fn order_of(settings: &Settings, tuning: Tuning, learned: Arc<dyn Learned>, admits: bool) -> Box<dyn Order> {
     let any: Arc<dyn Any + Send + Sync> = learned;
     // Who hands over another policy's part gets an order that knows no transaction but its own.
     let transactions = any
         .downcast::<Transactions>()
         .unwrap_or_else(|_| Arc::new(Transactions::new(Grouping::Levels, GroupFrequency::Min)));
-    Box::new(Detox::new(settings, Tuning::of(settings), transactions, admits))
+    Box::new(Detox::new(settings, tuning, transactions, admits))
 }

@@ -18,6 +18,9 @@ const TICK_ACCESSES: u32 = 64;
 const LOG_EXACT: f32 = 5.0;
 const LOG_FACTOR: f64 = 0.1;
 
+/// Above every score of [`Aggregate::Last`].
+const UNSCORED: f64 = 2.0;
+
 /// How far an estimated median moves with each score, as a share.
 const MEDIAN_STEP: f32 = 0.05;
 
@@ -153,7 +156,7 @@ impl Detox {
             Aggregate::Median if known.total > 0.0 && score > known.total => known.total * (1.0 + MEDIAN_STEP),
             Aggregate::Median if known.total > 0.0 && score < known.total => known.total / (1.0 + MEDIAN_STEP),
             Aggregate::Median if known.total > 0.0 => known.total,
-            Aggregate::Min | Aggregate::Median => score,
+            Aggregate::Min | Aggregate::Median | Aggregate::Last => score,
         };
     }
 
@@ -161,7 +164,16 @@ impl Detox {
     fn aggregate(&self, known: &Known) -> f64 {
         match self.tuning.aggregate {
             Aggregate::Average => f64::from(known.total) / f64::from(known.frequency).max(f64::MIN_POSITIVE),
-            Aggregate::Max | Aggregate::Min | Aggregate::Median => f64::from(known.total),
+            Aggregate::Last if known.total == 0.0 => UNSCORED,
+            Aggregate::Max | Aggregate::Min | Aggregate::Median | Aggregate::Last => f64::from(known.total),
+        }
+    }
+
+    /// The instance score of an access outside transactions.
+    fn alone(&self, known: &Known, weight: u32) -> f32 {
+        match self.tuning.aggregate {
+            Aggregate::Last => 0.5,
+            _ => known.frequency / weight as f32,
         }
     }
 
@@ -273,7 +285,7 @@ impl Order for Detox {
             let mut known = entry.known;
             self.count(&mut known);
             if access.txn == 0 {
-                let alone = known.frequency / entry.weight as f32;
+                let alone = self.alone(&known, entry.weight);
                 self.learn(&mut known, alone);
                 entry.score = self.aged(&known);
             }
@@ -320,7 +332,7 @@ impl Order for Detox {
         };
         self.remembered.take(access.hash);
         if access.txn == 0 && access.kind == AccessKind::Read {
-            let alone = known.frequency / weight as f32;
+            let alone = self.alone(&known, weight);
             self.learn(&mut known, alone);
         }
         if access.txn != 0 && access.kind == AccessKind::Read {
