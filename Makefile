@@ -15,7 +15,7 @@ FUZZ_TARGETS := decoder commands store_file traces trace_tools mappings users jo
 # Of `make soak`.
 SOAK_SECONDS ?= 1800
 
-.PHONY: help setup setup-run run test check format lint deny docs nightly forever fuzz soak bench bench-full \
+.PHONY: help setup setup-run run test check format lint deny docs nightly forever fuzz soak bench bench-full bench-sim \
 	setup-bench doc clean figure figures
 
 help: ## this list
@@ -94,6 +94,10 @@ bench-full: setup-bench ## all of them, also 1 KiB, two threads, an hour of chur
 	target/dist/entries --markdown target/bench-entries.md
 	target/dist/memory --forebay target/dist/forebay --memory-mib 64,512 --seconds 900
 	target/dist/postgres --runs 7 --markdown target/bench-postgres.md
+
+bench-sim: setup-bench ## the simulator beside libCacheSim, on the traces in FOREBAY_TRACES
+	cargo build --profile dist --locked -p forebay-bench-sim
+	target/dist/sim --markdown target/bench-sim.md
 
 BENCH_BUILD = cargo build --profile dist --locked -p forebay-cli -p forebay-bench
 

@@ -4,7 +4,8 @@
 #
 #   scripts/setup.sh run    what building needs: a C compiler, curl, Rust
 #   scripts/setup.sh test   that, and what the tests run or compare with: redis-server, redis-cli, PostgreSQL, Python
-#   scripts/setup.sh bench  that of run, and what benchmarks compare with: redis-server, memcached, PostgreSQL
+#   scripts/setup.sh bench  that of run, and what benchmarks compare with: redis-server, memcached, PostgreSQL, and
+#                           libCacheSim's package for Python, under target/peers
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -92,9 +93,18 @@ install_rust
 if [ "$what" = bench ]; then
     if have apt-get; then
         # taskset comes with util-linux.
-        packages redis-server memcached postgresql procps util-linux
+        packages redis-server memcached postgresql procps util-linux python3 python3-venv
     else
-        for tool in redis-server memcached pg_ctl pgrep taskset; do have "$tool" || fail "please install $tool"; done
+        for tool in redis-server memcached pg_ctl pgrep taskset python3; do
+            have "$tool" || fail "please install $tool"
+        done
+    fi
+    peer=target/peers/libcachesim
+    if ! "$peer/bin/python" -c 'import libcachesim' >/dev/null 2>&1; then
+        say "installing libcachesim into $peer"
+        python3 -m venv "$peer"
+        "$peer/bin/pip" install --quiet 'libcachesim==0.3.5' ||
+            say "libcachesim could not be installed: target/dist/sim needs --alone then"
     fi
 fi
 if [ "$what" = test ]; then

@@ -13,6 +13,9 @@ use super::{Chart, Figure, Scale, Series};
 const SIZE: &str = "cache size in % of the keys";
 const THR: &str = "transactional hit rate in %";
 
+/// One of the counts of what was fetched ahead.
+type CountOf = fn(&PrefetchTally) -> u64;
+
 /// Share of the default transactions and scale at reduced scale.
 const SHARE: f64 = 0.1;
 
@@ -80,8 +83,7 @@ fn oltp(scale: Scale) -> Vec<Chart> {
     let epinions = Run::of("epinions", scale, SHARE).lines(&policies, &shares, thr);
     let bank = Run { warmup: 0.667, reads_only: true, ..Run::of("smallbank", scale, SHARE) };
     let mut with_prefetch = bank.lines(&policies, &shares, thr);
-    let ends: [(&str, fn(&PrefetchTally) -> u64); 3] =
-        [("used", |of| of.used), ("late", |of| of.late), ("unused", |of| of.unused)];
+    let ends: [(&str, CountOf); 3] = [("used", |of| of.used), ("late", |of| of.late), ("unused", |of| of.unused)];
     let mut fetched =
         ends.map(|(name, _)| Series { name: name.to_owned(), points: Vec::new(), ..Series::default() }).to_vec();
     let prefetches = [

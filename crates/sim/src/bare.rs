@@ -4,6 +4,12 @@
 
 use forebay::policy::bare::{Bare, Served};
 use forebay::policy::{Policy, Settings};
+use forebay_trace::{TraceError, TraceReader};
+
+use crate::catalog::hash_of;
+
+/// Records that are read at once.
+const BATCH_RECORDS: usize = 1024;
 
 /// What a replay counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,21 +40,52 @@ impl Counts {
 
 /// Replays requests, each a key's hash and a size in bytes, over an empty cache.
 pub fn replay(policy: &'static Policy, settings: &Settings, requests: impl IntoIterator<Item = (u64, u32)>) -> Counts {
-    let mut cache = Bare::new(policy, settings);
-    let mut counts = Counts::default();
-    for (hash, size) in requests {
-        counts.requests += 1;
-        counts.bytes += u64::from(size);
-        match cache.request(hash, size) {
+    let mut replay = Replay::new(policy, settings);
+    requests.into_iter().for_each(|(hash, size)| replay.request(hash, size));
+    replay.counts
+}
+
+/// Replays a trace in one pass, every access as a read; where it tells no size, of 1 byte.
+pub fn replay_trace(
+    policy: &'static Policy,
+    settings: &Settings,
+    trace: &mut dyn TraceReader,
+) -> Result<Counts, TraceError> {
+    let (mut replay, mut batch) = (Replay::new(policy, settings), Vec::new());
+    loop {
+        trace.fill(&mut batch, BATCH_RECORDS)?;
+        if batch.is_empty() {
+            return Ok(replay.counts);
+        }
+        for record in batch.iter().filter(|record| record.kind.is_access()) {
+            replay.request(hash_of(record), record.size.unwrap_or(1));
+        }
+        batch.clear();
+    }
+}
+
+struct Replay {
+    cache: Bare,
+    counts: Counts,
+}
+
+impl Replay {
+    fn new(policy: &'static Policy, settings: &Settings) -> Replay {
+        Replay { cache: Bare::new(policy, settings), counts: Counts::default() }
+    }
+
+    fn request(&mut self, hash: u64, size: u32) {
+        self.counts.requests += 1;
+        self.counts.bytes += u64::from(size);
+        match self.cache.request(hash, size) {
             Served::Hit => {
-                counts.hits += 1;
-                counts.bytes_hit += u64::from(size);
+                self.counts.hits += 1;
+                self.counts.bytes_hit += u64::from(size);
             }
             Served::Inserted => {}
-            Served::Refused => counts.refused += 1,
+            Served::Refused => self.counts.refused += 1,
         }
     }
-    counts
 }
 
 #[cfg(test)]
@@ -63,5 +100,14 @@ mod tests {
         let counts = replay(choice.policy, &choice.settings(Unit::Bytes, 100), requests);
         assert_eq!(counts, Counts { requests: 6, hits: 2, refused: 1, bytes: 340, bytes_hit: 20 });
         assert_eq!(Counts::default().hit_ratio(), 0.0);
+        let lines: String = requests.iter().map(|(key, size)| format!("0,{key},{size}\n")).collect();
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("trace.csv");
+        std::fs::write(&path, format!("time,key,size\n{lines}")).expect("written");
+        let mut trace = forebay_trace::open(&path, None).expect("sound");
+        assert_eq!(
+            replay_trace(choice.policy, &choice.settings(Unit::Bytes, 100), &mut *trace).expect("sound"),
+            counts
+        );
     }
 }

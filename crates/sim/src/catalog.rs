@@ -4,21 +4,31 @@
 //! happens once in 500 traces. With a sample rate below 1 only keys whose hash falls into the sample are met at all
 //! (SHARDS: Waldspurger et al., FAST 2015).
 
+mod plain;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use forebay::hint::{HintMeaning, HintSet};
 use forebay::policy::{Access, AccessKind};
-use forebay_trace::{Kind, Record, TraceError, TraceKey};
+use forebay_trace::{Kind, Record, TraceError, TraceKey, TraceReader};
 use hashbrown::HashMap;
 
 use crate::cell::CLIENTS_MAX;
+use plain::Plain;
+pub use plain::PlainRequests;
 
 /// Most different keys in one run.
 pub const KEYS_MAX: usize = 1 << 30;
 
 /// Most requests of a trace, after sampling, whose future an offline policy can be told: 4 bytes each.
 pub const FUTURE_REQUESTS_MAX: usize = u32::MAX as usize - 1;
+
+/// Most requests that are kept in memory, 4 bytes each, so that a plain trace need not be read again.
+pub const PLAIN_REQUESTS_MAX: usize = 1 << 26;
+
+/// Records that are read at once.
+const BATCH_RECORDS: usize = 1024;
 
 /// No further request.
 pub const NEVER: u32 = u32::MAX;
@@ -93,9 +103,12 @@ pub struct Catalog {
     pub footprint_bytes: u64,
     /// Clients, as far as [`CLIENTS_MAX`].
     pub clients: BTreeSet<u32>,
+    /// Who asked last.
+    client: Option<u32>,
     /// Whether any request belongs to a transaction.
     pub has_transactions: bool,
     future: Future,
+    plain: Option<Plain>,
 }
 
 #[derive(Default)]
@@ -169,6 +182,14 @@ impl Future {
         }
     }
 
+    /// The request at `place`, with what comes next.
+    #[inline]
+    fn request(&self, access: Access, key: u32, place: usize) -> Request {
+        let next = self.next.get(place).copied().unwrap_or(NEVER);
+        let next_whole = self.next_whole.get(place).copied().unwrap_or(NEVER);
+        Request { access, key, next, next_reads: next != NEVER && self.reads(next), next_whole }
+    }
+
     fn reads(&self, place: u32) -> bool {
         self.reads.get(place as usize / 64).is_some_and(|bits| bits >> (place % 64) & 1 == 1)
     }
@@ -183,35 +204,78 @@ impl Catalog {
         with_future: bool,
         mut met: impl FnMut(),
     ) -> Result<Catalog, TraceError> {
-        let mut catalog = Catalog {
-            keys: HashMap::default(),
-            sample,
-            requests: 0,
-            requests_of_trace: 0,
-            footprint_bytes: 0,
-            clients: BTreeSet::new(),
-            has_transactions: false,
-            future: Future::default(),
-        };
+        let mut catalog = Catalog::new(sample);
         for record in records {
             let record = match record {
                 Err(error) if error.is_truncated() => break,
                 other => other?,
             };
             met();
-            if record.kind.is_access() && record.kind != Kind::Delete {
-                catalog.requests_of_trace += 1;
-                let hash = hash_of(&record);
-                if sample.takes(hash) {
-                    catalog.meet(hash, &record, with_future)?;
-                }
+            catalog.meet_record(&record, with_future)?;
+        }
+        Ok(catalog.resolved(with_future))
+    }
+
+    /// As [`Catalog::of`], of a trace that is read many records at a time; `met` hears how many.
+    pub fn read(
+        trace: &mut dyn TraceReader,
+        sample: Sample,
+        with_future: bool,
+        mut met: impl FnMut(usize),
+    ) -> Result<Catalog, TraceError> {
+        let (mut catalog, mut batch) = (Catalog::new(sample), Vec::with_capacity(BATCH_RECORDS));
+        loop {
+            let result = trace.fill(&mut batch, BATCH_RECORDS);
+            for record in &batch {
+                catalog.meet_record(record, with_future)?;
+            }
+            met(batch.len());
+            match result {
+                Err(error) if !error.is_truncated() => return Err(error),
+                Ok(()) if !batch.is_empty() => batch.clear(),
+                _ => return Ok(catalog.resolved(with_future)),
             }
         }
-        let keys = catalog.keys.len();
-        if with_future {
-            catalog.future.resolve(keys);
+    }
+
+    fn new(sample: Sample) -> Catalog {
+        Catalog {
+            keys: HashMap::default(),
+            sample,
+            requests: 0,
+            requests_of_trace: 0,
+            footprint_bytes: 0,
+            clients: BTreeSet::new(),
+            client: None,
+            has_transactions: false,
+            future: Future::default(),
+            plain: Some(Plain::default()),
         }
-        Ok(catalog)
+    }
+
+    fn meet_record(&mut self, record: &Record, with_future: bool) -> Result<(), TraceError> {
+        self.plain.take_if(|plain| !plain.suits(record));
+        if record.kind.is_access() && record.kind != Kind::Delete {
+            self.requests_of_trace += 1;
+            let hash = hash_of(record);
+            if self.sample.takes(hash) {
+                self.meet(hash, record, with_future)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// All is met.
+    fn resolved(mut self, with_future: bool) -> Catalog {
+        let keys = self.keys.len();
+        if with_future {
+            self.future.resolve(keys);
+        }
+        if let Some(plain) = &mut self.plain {
+            plain.keys.resize(keys, (0, 0));
+            self.keys.iter().for_each(|(&hash, known)| plain.keys[known.number as usize] = (hash, known.size));
+        }
+        self
     }
 
     fn meet(&mut self, hash: u64, record: &Record, with_future: bool) -> Result<(), TraceError> {
@@ -226,10 +290,13 @@ impl Catalog {
         let key = known.number;
         limit("keys_max", KEYS_MAX, self.keys.len())?;
         self.requests += 1;
-        if self.clients.last() != Some(&record.client) && self.clients.len() < CLIENTS_MAX {
+        if self.client.replace(record.client) != Some(record.client) && self.clients.len() < CLIENTS_MAX {
             self.clients.insert(record.client);
         }
         self.has_transactions |= record.txn != 0;
+        if let Some(plain) = &mut self.plain {
+            plain.push(key, record);
+        }
         if with_future {
             limit("future_requests_max", FUTURE_REQUESTS_MAX, self.future.next.len())?;
             self.future.push(key, reads(record.kind));
@@ -237,6 +304,11 @@ impl Catalog {
             of_level.whole &= reads(record.kind) && key < of_level.keys_before;
         }
         Ok(())
+    }
+
+    /// The requests of the trace, if they can be had without reading it again.
+    pub fn plain(&self) -> Option<PlainRequests<'_>> {
+        self.plain.as_ref().map(|plain| PlainRequests::new(plain, &self.future))
     }
 
     /// Number of different keys in the sample.
@@ -265,8 +337,7 @@ impl Catalog {
             return self.sample.takes(hash).then_some(Event::Delete { hash });
         }
         let Known { number, size } = *self.keys.get(&hash)?;
-        let next = self.future.next.get(*place as usize).copied().unwrap_or(NEVER);
-        let next_whole = self.future.next_whole.get(*place as usize).copied().unwrap_or(NEVER);
+        let place_now = *place as usize;
         *place += 1;
         let access = Access {
             kind: kind_of(record.kind),
@@ -279,13 +350,7 @@ impl Catalog {
             vertex: record.vertex,
             ..Access::read(hash, size)
         };
-        Some(Event::Request(Request {
-            access,
-            key: number,
-            next,
-            next_reads: next != NEVER && self.future.reads(next),
-            next_whole,
-        }))
+        Some(Event::Request(self.future.request(access, number, place_now)))
     }
 }
 
@@ -355,6 +420,35 @@ mod tests {
                 prop_assert_eq!(request.next, next.map_or(NEVER, |next| next as u32));
                 prop_assert_eq!(request.next_reads, next.is_some_and(|next| trace[next].1));
             }
+            prop_assert!(are_events(&catalog, &records));
+        }
+    }
+
+    /// Whether what is kept of a plain trace is what reading it again would give.
+    fn are_events(catalog: &Catalog, records: &[Record]) -> bool {
+        let mut place = 0;
+        let mut read = records.iter().filter_map(|record| match catalog.event(record, &mut place) {
+            Some(Event::Request(request)) => Some(format!("{request:?}")),
+            _ => None,
+        });
+        let plain = catalog.plain().expect("nothing but requests");
+        let mut kept = plain.range(0..plain.len()).map(|request| format!("{request:?}"));
+        read.by_ref().eq(kept.by_ref()) && plain.len() == place as usize
+    }
+
+    #[test]
+    fn only_plain_traces_are_kept() {
+        let of = |records: &[Record]| Catalog::of(records.iter().cloned().map(Ok), ALL, false, || ()).expect("sound");
+        let client = |client| Record { client, ..record(3, Kind::Read, 5) };
+        let records = [record(1, Kind::Write, 2), client(0), client(7), client(0), record(1, Kind::Read, 9)];
+        assert!(are_events(&of(&records), &records));
+        for other in [
+            record(1, Kind::Delete, 2),
+            Record { hints: 1, ..client(0) },
+            Record { txn: 1, ..client(0) },
+            Record { cost_us: Some(1), ..client(0) },
+        ] {
+            assert!(of(&[client(1), other, client(1)]).plain().is_none());
         }
     }
 

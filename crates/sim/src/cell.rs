@@ -1,14 +1,16 @@
 //! One policy at one size: the cache, and what is counted over a replay.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use forebay::graph::{Graph, Thr};
+use forebay::policy::bare::Served;
 use forebay::policy::{Access, AccessKind, Choice, PolicyError, choose};
 
 use crate::ahead::{Ahead, Prefetch, PrefetchTally, Prefetcher};
-use crate::catalog::{Catalog, Event, Request};
+use crate::catalog::{Catalog, Event, PlainRequests, Request};
 use crate::levels::{LevelTally, Levels};
 use crate::machine::Machine;
 use crate::offline::Rule;
@@ -197,6 +199,26 @@ impl Cell {
         self.cpu += begun.elapsed();
     }
 
+    /// Replays requests of a trace that is in memory.
+    pub fn replay_plain(&mut self, plain: PlainRequests<'_>, range: Range<usize>) {
+        let begun = std::time::Instant::now();
+        let mut hits = std::mem::take(&mut self.pending_hits);
+        hits.clear();
+        match &mut self.machine {
+            Machine::Numbered(cache, _) => {
+                let serve = |(place, number)| cache.serve(number, || plain.access(place, number)) == Served::Hit;
+                hits.extend(plain.numbers(range.clone()).map(serve));
+            }
+            machine => {
+                let allocate = self.counting.writes_allocate;
+                hits.extend(plain.range(range.clone()).map(|request| machine.access(&request, allocate)));
+            }
+        }
+        plain.range(range).zip(&hits).for_each(|(request, &hit)| self.count(&request, hit));
+        self.pending_hits = hits;
+        self.cpu += begun.elapsed();
+    }
+
     /// The trace is over.
     pub fn finish(&mut self) {
         self.close_level();
@@ -277,6 +299,7 @@ impl Cell {
         hit
     }
 
+    #[inline]
     fn count(&mut self, request: &Request, hit: bool) {
         let access = &request.access;
         self.seen += 1;

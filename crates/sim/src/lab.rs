@@ -1,7 +1,8 @@
 //! Many policies at many sizes in one pass over a trace, on all cores.
 //!
 //! A first pass meets the keys ([`Catalog`]); in the second one thread reads and the others replay, each the same
-//! events over its own share of the cells, so that the result does not depend on how threads run.
+//! events over its own share of the cells, so that the result does not depend on how threads run. A trace of requests
+//! and nothing else is kept in memory by the first pass, as numbers of keys, and not read again.
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use forebay_trace::{TraceError, TraceOptions};
 use thiserror::Error;
 
 use crate::ahead::Prefetch;
-use crate::catalog::{Catalog, Event, Sample};
+use crate::catalog::{Catalog, Event, PlainRequests, Sample};
 use crate::cell::{Cell, Contender, Counting};
 use crate::figures::Row;
 use crate::hints::{HintSets, HintTypes};
@@ -24,6 +25,10 @@ use crate::optimum;
 
 /// Events handed to a thread at once.
 const BATCH_EVENTS: usize = 4096;
+/// Requests that a cell gets at once where all are in memory.
+const PLAIN_BATCH_REQUESTS: usize = 16_384;
+/// Most bytes of tables by key number, of all cells together; with more, keys are searched for by their hashes.
+const NUMBERED_BYTES_MAX: usize = 1 << 30;
 /// Batches that wait for a thread.
 const BATCHES_MAX: usize = 8;
 /// Records between two calls of the progress.
@@ -227,13 +232,11 @@ impl<'a> Lab<'a> {
         let mut records = 0;
         let offline = options.contenders.iter().any(Contender::is_offline);
         let mut trace = forebay_trace::open_with(path, &options.trace).map_err(failed)?;
-        let met = || {
-            records += 1;
-            if records % PROGRESS_RECORDS == 0 {
-                progress.advance(PROGRESS_RECORDS);
-            }
+        let met = |count: usize| {
+            records += count as u64;
+            progress.advance(count as u64);
         };
-        let catalog = Catalog::of(&mut trace, options.sample, offline, met).map_err(failed)?;
+        let catalog = Catalog::read(&mut *trace, options.sample, offline, met).map_err(failed)?;
         progress.end();
         if catalog.requests == 0 {
             return Err(LabError::Empty(path.to_owned()));
@@ -363,10 +366,13 @@ impl<'a> Lab<'a> {
         };
         // A sample of the keys needs the same sample of the memory.
         let capacity = |size: u64| ((size as f64 * options.sample.rate).round() as u64).max(1);
+        // Tables by key number are worth their memory while there are few of them.
+        let tables = self.catalog.len().saturating_mul(runs.len() * size_of::<u32>());
+        let numbered = (self.plain().is_some() && tables <= NUMBERED_BYTES_MAX).then(|| self.catalog.len());
         let new = |&(contender, size, _): &(&Contender, u64, &str)| {
             let clients = self.catalog.clients.iter().copied();
             let room = (options.unit, capacity(size));
-            let machine = Machine::divided(contender, room, &options.division, clients);
+            let machine = Machine::divided(contender, room, &options.division, clients, numbered);
             Cell::new(contender, machine, room.1, counting, &self.graphs)
         };
         let mut cells: Vec<Cell> = runs.iter().map(new).collect();
@@ -380,6 +386,11 @@ impl<'a> Lab<'a> {
         Ok(rows.collect())
     }
 
+    /// The requests, where they are in memory and nothing is done but to ask for them.
+    fn plain(&self) -> Option<PlainRequests<'_>> {
+        self.catalog.plain().filter(|_| self.options.prefetch == Prefetch::None)
+    }
+
     /// Feeds all events to all cells.
     fn replay(&self, cells: &mut [Cell]) -> Result<(), TraceError> {
         let threads = self.options.threads.get().min(cells.len()).max(1);
@@ -387,6 +398,10 @@ impl<'a> Lab<'a> {
         let mut shares: Vec<Vec<&mut Cell>> = (0..threads).map(|_| Vec::new()).collect();
         for (at, cell) in cells.iter_mut().enumerate() {
             shares[at % threads].push(cell);
+        }
+        if let Some(plain) = self.plain() {
+            self.replay_plain(plain, shares);
+            return Ok(());
         }
         std::thread::scope(|scope| {
             let mut senders = Vec::new();
@@ -402,6 +417,28 @@ impl<'a> Lab<'a> {
             }
             self.feed(&senders)
         })
+    }
+
+    /// Each thread walks over all requests by itself.
+    fn replay_plain(&self, plain: PlainRequests<'_>, shares: Vec<Vec<&mut Cell>>) {
+        let walk = |mut share: Vec<&mut Cell>, shows: bool| {
+            for begin in (0..plain.len()).step_by(PLAIN_BATCH_REQUESTS) {
+                let end = plain.len().min(begin + PLAIN_BATCH_REQUESTS);
+                share.iter_mut().for_each(|cell| cell.replay_plain(plain, begin..end));
+                if shows {
+                    self.progress.advance((end - begin) as u64);
+                }
+            }
+            share.iter_mut().for_each(|cell| cell.finish());
+        };
+        let mut shares = shares.into_iter();
+        let first = shares.next().unwrap_or_default();
+        std::thread::scope(|scope| {
+            for share in shares {
+                scope.spawn(|| walk(share, false));
+            }
+            walk(first, true);
+        });
     }
 
     fn feed(&self, senders: &[SyncSender<Arc<Vec<Event>>>]) -> Result<(), TraceError> {

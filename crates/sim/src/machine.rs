@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use forebay::graph::Graph;
 use forebay::hint::{HintMeaning, HintSet};
-use forebay::policy::bare::{Bare, Served};
-use forebay::policy::{AccessKind, Unit};
+use forebay::policy::bare::{Bare, Numbered, Served};
+use forebay::policy::{AccessKind, Learned, Unit};
 
 use crate::catalog::Request;
 use crate::cell::Contender;
@@ -51,6 +51,8 @@ impl Division {
 pub enum Machine {
     /// Of a policy that the server has too; with the policy's bytes per entry.
     Online(Box<Bare>, usize),
+    /// The same, where keys are known by their numbers alone.
+    Numbered(Box<Bare<Numbered>>, usize),
     /// Of one that knows the future.
     Offline(Offline),
     /// One for each client; the last for those that have none of their own.
@@ -60,25 +62,36 @@ pub enum Machine {
 impl Machine {
     /// An empty cache of `capacity` units.
     pub fn new(contender: &Contender, unit: Unit, capacity: u64) -> Machine {
+        Machine::of(contender, (unit, capacity), None)
+    }
+
+    fn of(contender: &Contender, (unit, capacity): (Unit, u64), keys: Option<usize>) -> Machine {
         match contender {
             Contender::Online(choice) => {
-                let cache = Bare::new(choice.policy, &choice.settings(unit, capacity));
-                Machine::Online(Box::new(cache), choice.policy.entry_bytes)
+                let (settings, entry_bytes) = (choice.settings(unit, capacity), choice.policy.entry_bytes);
+                match keys {
+                    None => Machine::Online(Box::new(Bare::new(choice.policy, &settings)), entry_bytes),
+                    Some(keys) => {
+                        Machine::Numbered(Box::new(Bare::numbered(choice.policy, &settings, keys)), entry_bytes)
+                    }
+                }
             }
             Contender::Offline(_, rule) => Machine::Offline(Offline::new(*rule, unit, capacity)),
         }
     }
 
-    /// Empty caches of `capacity` units together for these clients.
+    /// Empty caches of `capacity` units together for these clients. With a number of `keys` they know keys by their
+    /// numbers alone: then they are only asked for keys, and never told of a delete.
     pub fn divided(
         contender: &Contender,
         (unit, capacity): (Unit, u64),
         division: &Division,
         clients: impl ExactSizeIterator<Item = u32>,
+        keys: Option<usize>,
     ) -> Machine {
-        let part = |share: f64| Machine::new(contender, unit, ((capacity as f64 * share) as u64).max(1));
+        let part = |share: f64| Machine::of(contender, (unit, ((capacity as f64 * share) as u64).max(1)), keys);
         match division {
-            Division::Shared => Machine::new(contender, unit, capacity),
+            Division::Shared => Machine::of(contender, (unit, capacity), keys),
             Division::Equal => {
                 let share = 1.0 / clients.len().max(1) as f64;
                 Machine::Divided(clients.map(|client| (client, part(share))).collect(), Box::new(part(share)))
@@ -93,9 +106,19 @@ impl Machine {
 
     /// Before the first access: whether a write of what is not cached lets it in, and graphs by transaction type.
     pub fn prepare(&mut self, writes_allocate: bool, graphs: &[(u16, Arc<Graph>)]) {
-        self.each(&mut |cache| {
-            cache.set_writes_allocate(writes_allocate);
-            graphs.iter().for_each(|(of_type, graph)| cache.learned().register_graph(*of_type, graph));
+        let register = |learned: &Arc<dyn Learned>| {
+            graphs.iter().for_each(|(of_type, graph)| learned.register_graph(*of_type, graph));
+        };
+        self.each(&mut |part| match part {
+            Machine::Online(cache, _) => {
+                cache.set_writes_allocate(writes_allocate);
+                register(cache.learned());
+            }
+            Machine::Numbered(cache, _) => {
+                cache.set_writes_allocate(writes_allocate);
+                register(cache.learned());
+            }
+            Machine::Offline(_) | Machine::Divided(..) => {}
         });
     }
 
@@ -104,6 +127,7 @@ impl Machine {
     pub fn access(&mut self, request: &Request, writes_allocate: bool) -> bool {
         match self {
             Machine::Online(cache, _) => cache.access(request.access) == Served::Hit,
+            Machine::Numbered(cache, _) => cache.serve(request.key, || request.access) == Served::Hit,
             Machine::Offline(cache) => match writes_allocate || request.access.kind != AccessKind::Write {
                 true => cache.access(request),
                 false => cache.contains(request.key),
@@ -114,37 +138,46 @@ impl Machine {
         }
     }
 
-    fn each(&mut self, act: &mut dyn FnMut(&mut Bare)) {
+    /// All that are no divided ones.
+    fn each(&mut self, act: &mut dyn FnMut(&mut Machine)) {
         match self {
-            Machine::Online(cache, _) => act(cache),
-            Machine::Offline(_) => {}
             Machine::Divided(parts, rest) => {
                 parts.values_mut().chain([&mut **rest]).for_each(|part| part.each(act));
             }
+            one => act(one),
         }
+    }
+
+    fn each_online(&mut self, act: &mut dyn FnMut(&mut Bare)) {
+        self.each(&mut |part| {
+            if let Machine::Online(cache, _) = part {
+                act(cache);
+            }
+        });
     }
 
     /// A key is deleted.
     pub fn delete(&mut self, hash: u64) {
-        self.each(&mut |cache| {
+        self.each_online(&mut |cache| {
             cache.invalidate(hash);
         });
     }
 
     /// A transaction ended.
     pub fn ended(&mut self, txn: u64, committed: bool) {
-        self.each(&mut |cache| cache.ended(txn, committed));
+        self.each_online(&mut |cache| cache.ended(txn, committed));
     }
 
     /// What a hint set stands for.
     pub fn define_hints(&mut self, set: HintSet, meaning: &Arc<HintMeaning>) {
-        self.each(&mut |cache| cache.define_hints(set, meaning));
+        self.each_online(&mut |cache| cache.define_hints(set, meaning));
     }
 
     /// Whether a key, by hash and number, is cached.
     pub fn contains(&self, hash: u64, key: u32) -> bool {
         match self {
             Machine::Online(cache, _) => cache.contains(hash),
+            Machine::Numbered(cache, _) => cache.holds(key),
             Machine::Offline(cache) => cache.contains(key),
             Machine::Divided(parts, rest) => parts.values().chain([&**rest]).any(|part| part.contains(hash, key)),
         }
@@ -156,6 +189,9 @@ impl Machine {
             Machine::Online(cache, entry_bytes) => {
                 (cache.len() * entry_bytes + cache.ghost_bytes() + cache.learned_bytes()) as u64
             }
+            Machine::Numbered(cache, entry_bytes) => {
+                (cache.len() * entry_bytes + cache.ghost_bytes() + cache.learned_bytes()) as u64
+            }
             Machine::Offline(_) => 0,
             Machine::Divided(parts, rest) => parts.values().chain([&**rest]).map(Machine::metadata_bytes).sum(),
         }
@@ -165,6 +201,7 @@ impl Machine {
     pub fn report(&self, lines_max: usize) -> Vec<(String, String)> {
         match self {
             Machine::Online(cache, _) => cache.report(lines_max),
+            Machine::Numbered(cache, _) => cache.report(lines_max),
             Machine::Offline(_) => Vec::new(),
             Machine::Divided(parts, rest) => parts.values().next().unwrap_or(rest).report(lines_max),
         }
@@ -194,7 +231,7 @@ mod tests {
         };
         let contender = Contender::parse("lru").expect("known");
         let hits = |division: Division| {
-            let mut machine = Machine::divided(&contender, (Unit::Entries, 4), &division, [1, 2].into_iter());
+            let mut machine = Machine::divided(&contender, (Unit::Entries, 4), &division, [1, 2].into_iter(), None);
             // One client has two pages, the other scans.
             let trace = (0..60).flat_map(|at| [request(1, at % 2), request(2, 10 + at)]);
             trace.filter(|request| machine.access(request, true)).count()

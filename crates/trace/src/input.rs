@@ -15,6 +15,9 @@ pub const LINE_BYTES_MAX: usize = 128 * 1024;
 /// Bytes at the start of a trace by which its format may be recognised.
 pub const HEAD_BYTES: usize = 512;
 
+/// Bytes that are read at once.
+const BUFFER_BYTES: usize = 64 * 1024;
+
 const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
 const MAGIC_BYTES_MAX: usize = 4;
@@ -58,7 +61,7 @@ pub struct Source {
 impl Source {
     /// Reads `reader` as it is.
     pub fn new(reader: impl Read + Send + 'static) -> Source {
-        let reader = Box::new(BufReader::with_capacity(64 * 1024, reader));
+        let reader = Box::new(BufReader::with_capacity(BUFFER_BYTES, reader));
         Source { reader, offset: 0, line: 0, line_offset: 0, lenient: false }
     }
 
@@ -98,7 +101,7 @@ impl Source {
         }
         head.truncate(filled);
         let rest = std::mem::replace(&mut self.reader, Box::new(std::io::empty()));
-        self.reader = Box::new(BufReader::new(Cursor::new(head.clone()).chain(rest)));
+        self.reader = Box::new(BufReader::with_capacity(BUFFER_BYTES, Cursor::new(head.clone()).chain(rest)));
         head
     }
 
@@ -134,6 +137,30 @@ impl Source {
             count if count == buffer.len() => Ok(true),
             _ => Err(TraceError::Truncated { offset: self.offset, what: "in the middle of a record" }),
         }
+    }
+
+    /// Hands over at most so many fixed-size records that are in memory already, or else the next one; how many, 0 at
+    /// the end.
+    pub fn records<const BYTES: usize>(
+        &mut self,
+        most: usize,
+        mut each: impl FnMut(&[u8; BYTES]),
+    ) -> Result<usize, TraceError> {
+        let (ready, _) = self.reader.fill_buf().unwrap_or_default().as_chunks::<BYTES>();
+        let count = ready.len().min(most);
+        ready[..count].iter().for_each(&mut each);
+        if count > 0 {
+            self.reader.consume(count * BYTES);
+            self.offset += (count * BYTES) as u64;
+            return Ok(count);
+        }
+        // The next one lies across two buffers, or cannot be read.
+        let mut record = [0; BYTES];
+        let found = self.fill_record(&mut record)?;
+        if found {
+            each(&record);
+        }
+        Ok(usize::from(found))
     }
 
     /// Puts the next line into `line`, without its line end; false at the end.
@@ -190,6 +217,17 @@ pub(crate) trait Next {
     /// The next record, `None` at the end.
     fn next_record(&mut self) -> Result<Option<Record>, TraceError>;
 
+    /// Appends at most so many records, none at the end. Those before an error are appended.
+    fn next_records(&mut self, batch: &mut Vec<Record>, most: usize) -> Result<(), TraceError> {
+        for _ in 0..most {
+            match self.next_record()? {
+                Some(record) => batch.push(record),
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
     /// Where it reads from, if after a malformed record it can go on with the next.
     fn source(&self) -> Option<&Source> {
         None
@@ -215,6 +253,13 @@ impl<R> Stream<R> {
     }
 }
 
+impl<R: Next> Stream<R> {
+    /// Whether a malformed record is counted and no error.
+    fn passes_over(&self) -> bool {
+        self.reader.source().is_some_and(|source| source.lenient)
+    }
+}
+
 impl<R: Next + Send + 'static> Stream<R> {
     pub(crate) fn boxed(reader: R) -> crate::Records {
         Box::new(Stream::new(reader))
@@ -232,7 +277,7 @@ impl<R: Next> Iterator for Stream<R> {
             let next = self.reader.next_record().transpose();
             if let Some(Err(error)) = &next
                 && error.is_about_one_record()
-                && self.reader.source().is_some_and(|source| source.lenient)
+                && self.passes_over()
             {
                 self.skipped += 1;
                 continue;
@@ -244,6 +289,22 @@ impl<R: Next> Iterator for Stream<R> {
 }
 
 impl<R: Next + Send> TraceReader for Stream<R> {
+    fn fill(&mut self, batch: &mut Vec<Record>, most: usize) -> Result<(), TraceError> {
+        let begun = batch.len();
+        while !self.done && batch.len() - begun < most {
+            let before = batch.len();
+            match self.reader.next_records(batch, most - (before - begun)) {
+                Err(error) if error.is_about_one_record() && self.passes_over() => self.skipped += 1,
+                Err(error) => {
+                    self.done = true;
+                    return Err(error);
+                }
+                Ok(()) => self.done = batch.len() == before,
+            }
+        }
+        Ok(())
+    }
+
     fn dictionary(&self) -> Option<&Dictionary> {
         self.reader.dictionary()
     }

@@ -66,6 +66,17 @@ pub type Records = Box<dyn TraceReader>;
 
 /// What reads a trace.
 pub trait TraceReader: Iterator<Item = Result<Record, TraceError>> + Send {
+    /// Appends at most so many records, none at the end. Those before an error are appended.
+    fn fill(&mut self, batch: &mut Vec<Record>, most: usize) -> Result<(), TraceError> {
+        for _ in 0..most {
+            match self.next() {
+                Some(record) => batch.push(record?),
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
     /// What numbers of hint sets, transaction types and vertices mean, as far as it was read.
     fn dictionary(&self) -> Option<&fbt::Dictionary> {
         None

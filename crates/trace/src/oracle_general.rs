@@ -23,19 +23,33 @@ pub(crate) fn open(source: Source) -> Result<Records, TraceError> {
 
 struct OracleGeneral(Source);
 
+const RECORD_BYTES: usize = 24;
+
+fn record(bytes: &[u8; RECORD_BYTES]) -> Record {
+    let &[a, b, c, d, ref key @ .., e, f, g, h, _, _, _, _, _, _, _, _] = bytes;
+    Record {
+        time_us: Some(u64::from(u32::from_le_bytes([a, b, c, d])) * 1_000_000),
+        key: TraceKey::Number(u64::from_le_bytes(*key)),
+        size: Some(u32::from_le_bytes([e, f, g, h])),
+        ..Record::default()
+    }
+}
+
 impl Next for OracleGeneral {
     fn next_record(&mut self) -> Result<Option<Record>, TraceError> {
-        let mut bytes = [0; 24];
-        if !self.0.fill_record(&mut bytes)? {
-            return Ok(None);
+        let mut bytes = [0; RECORD_BYTES];
+        Ok(self.0.fill_record(&mut bytes)?.then(|| record(&bytes)))
+    }
+
+    fn next_records(&mut self, batch: &mut Vec<Record>, most: usize) -> Result<(), TraceError> {
+        let mut left = most;
+        while left > 0 {
+            match self.0.records(left, |bytes| batch.push(record(bytes)))? {
+                0 => break,
+                count => left -= count,
+            }
         }
-        let [a, b, c, d, key @ .., e, f, g, h, _, _, _, _, _, _, _, _] = bytes;
-        Ok(Some(Record {
-            time_us: Some(u64::from(u32::from_le_bytes([a, b, c, d])) * 1_000_000),
-            key: TraceKey::Number(u64::from_le_bytes(key)),
-            size: Some(u32::from_le_bytes([e, f, g, h])),
-            ..Record::default()
-        }))
+        Ok(())
     }
 }
 
@@ -61,5 +75,24 @@ mod tests {
         assert_eq!(records.next().unwrap().unwrap(), expected);
         let error = records.next().unwrap().unwrap_err();
         assert!(matches!(error, TraceError::Truncated { offset: 47, .. }), "{error}");
+    }
+
+    /// Many at a time, as one by one, also where a buffer ends within a record.
+    #[test]
+    fn batches_are_the_records() {
+        let bytes: Vec<u8> = (0..24 * 9001_u32).map(|at| (at / 5) as u8).chain([7; 5]).collect();
+        let open = || open(Source::new(std::io::Cursor::new(bytes.clone()))).unwrap();
+        let one_by_one: Vec<String> = open().map(|record| format!("{record:?}")).collect();
+        let (mut trace, mut batch) = (open(), Vec::new());
+        while batch.len() < 9001 {
+            let before = batch.len();
+            let result = trace.fill(&mut batch, 500);
+            assert_eq!(result.is_err(), batch.len() == 9001, "cut after the last record");
+            assert!(batch.len() > before && batch.len() <= before + 500);
+        }
+        let batched: Vec<String> =
+            batch.into_iter().map(|record| format!("{:?}", Ok::<_, TraceError>(record))).collect();
+        assert_eq!(one_by_one[..9001], batched);
+        assert!(trace.next().is_none() && trace.fill(&mut Vec::new(), 1).is_ok(), "an error is the end");
     }
 }

@@ -120,7 +120,8 @@ impl Order for ArcOrder {
     fn removed(&mut self, slot: Slot, hash: u64, why: Why) {
         let weight = self.lists.remove(slot);
         if why == Why::Evicted && !std::mem::take(&mut self.without_ghost) {
-            self.ghosts[self.home(slot) as usize].push(hash, weight, ());
+            // What is cached is no ghost: `admit` took it out.
+            self.ghosts[self.home(slot) as usize].push_new(hash, weight, ());
             self.trim();
         }
     }

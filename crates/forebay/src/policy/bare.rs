@@ -10,8 +10,74 @@ use hashbrown::HashMap;
 use super::{Access, AccessKind, Hits, Learned, MARKS_MAX, NothingLearned, Order, Policy, Settings, Slot, Unit, Why};
 use crate::hint::{HintMeaning, HintSet};
 
+/// How a request's key leads to its slot.
+pub trait Index {
+    /// By which a request names its key.
+    type Key: Copy;
+
+    /// Where the key is cached.
+    fn find(&self, key: Self::Key) -> Option<Slot>;
+
+    /// The key, of this hash, is cached there from now on.
+    fn insert(&mut self, key: Self::Key, hash: u64, slot: Slot);
+
+    /// What was cached there, under a key of this hash, is not any more.
+    fn remove(&mut self, hash: u64, slot: Slot);
+}
+
+/// Keys are known by their hashes.
+#[derive(Default)]
+pub struct Hashed(HashMap<u64, Slot, foldhash::fast::FixedState>);
+
+impl Index for Hashed {
+    type Key = u64;
+
+    fn find(&self, key: u64) -> Option<Slot> {
+        self.0.get(&key).copied()
+    }
+
+    fn insert(&mut self, key: u64, _: u64, slot: Slot) {
+        self.0.insert(key, slot);
+    }
+
+    fn remove(&mut self, hash: u64, _: Slot) {
+        self.0.remove(&hash);
+    }
+}
+
+/// Keys are known by numbers below a bound that is known beforehand, so that nothing has to be searched for.
+pub struct Numbered {
+    /// By number, [`NOWHERE`] for those that are not cached.
+    slots: Vec<Slot>,
+    /// By slot.
+    numbers: Vec<u32>,
+}
+
+/// No slot.
+const NOWHERE: Slot = Slot::MAX;
+
+impl Index for Numbered {
+    type Key = u32;
+
+    fn find(&self, number: u32) -> Option<Slot> {
+        self.slots.get(number as usize).copied().filter(|&slot| slot != NOWHERE)
+    }
+
+    fn insert(&mut self, number: u32, _: u64, slot: Slot) {
+        self.slots[number as usize] = slot;
+        match self.numbers.get_mut(slot as usize) {
+            Some(place) => *place = number,
+            None => self.numbers.push(number),
+        }
+    }
+
+    fn remove(&mut self, _: u64, slot: Slot) {
+        self.slots[self.numbers[slot as usize] as usize] = NOWHERE;
+    }
+}
+
 /// One policy over one partition.
-pub struct Bare {
+pub struct Bare<I = Hashed> {
     hits: Hits,
     unit: Unit,
     capacity: u64,
@@ -21,7 +87,9 @@ pub struct Bare {
     writes_allocate: bool,
     entries: Vec<Option<Entry>>,
     free: Vec<Slot>,
-    slots: HashMap<u64, Slot, foldhash::fast::FixedState>,
+    slots: I,
+    /// Number of entries.
+    len: usize,
     tick: u64,
     evicted: Vec<u64>,
 }
@@ -55,6 +123,77 @@ impl Bare {
 
     /// An empty cache over an order that is in no table, as a test's model is.
     pub fn with_order(hits: Hits, settings: &Settings, order: Box<dyn Order>) -> Bare {
+        Bare::with(hits, settings, order, Hashed::default())
+    }
+
+    /// A read of `hash`, which is inserted with `size` bytes on a miss; a hit leaves its size as it is.
+    pub fn request(&mut self, hash: u64, size: u32) -> Served {
+        self.serve(hash, || Access::read(hash, size))
+    }
+
+    /// As [`Bare::request`], with the whole context. Slot and tick are filled in here.
+    pub fn access(&mut self, access: Access) -> Served {
+        self.serve(access.hash, || access)
+    }
+
+    /// Invalidates `hash`; whether it was in.
+    pub fn invalidate(&mut self, hash: u64) -> bool {
+        let slot = self.slots.find(hash);
+        slot.map(|slot| self.leave(slot, Why::Invalidated)).is_some()
+    }
+
+    /// Gives `hash` another size, in bytes, and evicts what does not fit any more; whether it was in.
+    pub fn resize(&mut self, hash: u64, size: u32) -> bool {
+        let Some(slot) = self.slots.find(hash) else { return false };
+        if let Some(entry) = &mut self.entries[slot as usize] {
+            self.used = self.used - u64::from(self.unit.weight(entry.size)) + u64::from(self.unit.weight(size));
+            entry.size = size;
+        }
+        self.order.resized(slot, size);
+        self.shrink();
+        true
+    }
+
+    /// Pins `hash`, or lets it go again, and then evicts what only pins had kept; whether it was in and not so already.
+    pub fn pin(&mut self, hash: u64, pinned: bool) -> bool {
+        let Some(slot) = self.slots.find(hash) else { return false };
+        let Some(entry) = &mut self.entries[slot as usize] else { return false };
+        if std::mem::replace(&mut entry.pinned, pinned) == pinned {
+            return false;
+        }
+        self.evicted.clear();
+        if pinned {
+            self.order.withdraw(slot);
+        } else {
+            self.order.restore(slot);
+            self.shrink();
+        }
+        true
+    }
+
+    /// Whether `hash` is cached.
+    pub fn contains(&self, hash: u64) -> bool {
+        self.slots.find(hash).is_some()
+    }
+
+    /// Why `hash` stands where it stands, if it is cached.
+    pub fn explain(&self, hash: u64) -> Option<String> {
+        self.slots.find(hash).map(|slot| self.order.explain(slot))
+    }
+}
+
+impl Bare<Numbered> {
+    /// An empty cache for keys with numbers below `keys`.
+    pub fn numbered(policy: &'static Policy, settings: &Settings, keys: usize) -> Bare<Numbered> {
+        let learned = (policy.learned)(settings);
+        let order = (policy.order)(settings, learned.clone());
+        let index = Numbered { slots: vec![NOWHERE; keys], numbers: Vec::new() };
+        Bare { learned, ..Bare::with(policy.hits, settings, order, index) }
+    }
+}
+
+impl<I: Index> Bare<I> {
+    fn with(hits: Hits, settings: &Settings, order: Box<dyn Order>, slots: I) -> Bare<I> {
         Bare {
             hits,
             unit: settings.unit,
@@ -65,33 +204,33 @@ impl Bare {
             writes_allocate: true,
             entries: Vec::new(),
             free: Vec::new(),
-            slots: HashMap::with_hasher(foldhash::fast::FixedState::default()),
+            slots,
+            len: 0,
             tick: 0,
             evicted: Vec::new(),
         }
     }
 
-    /// A read of `hash`, which is inserted with `size` bytes on a miss; a hit leaves its size as it is.
-    pub fn request(&mut self, hash: u64, size: u32) -> Served {
-        self.access(Access::read(hash, size))
+    /// A request for `key`, whose hash stands in the access. That is asked for when a policy wants to see it; slot and
+    /// tick are filled in here.
+    #[inline]
+    pub fn serve(&mut self, key: I::Key, access: impl FnOnce() -> Access) -> Served {
+        self.tick += 1;
+        self.evicted.clear();
+        let Some(slot) = self.slots.find(key) else {
+            return self.miss(key, &Access { tick: self.tick, ..access() });
+        };
+        match (self.hits, &mut self.entries[slot as usize]) {
+            (Hits::Marks, Some(entry)) => entry.marks = (entry.marks + 1).min(MARKS_MAX),
+            _ => self.order.access(slot, &Access { tick: self.tick, slot: Some((slot, 0)), ..access() }),
+        }
+        Served::Hit
     }
 
-    /// As [`Bare::request`], with the whole context. Slot and tick are filled in here.
-    pub fn access(&mut self, mut access: Access) -> Served {
-        self.evicted.clear();
-        self.tick += 1;
-        access.tick = self.tick;
-        if let Some(&slot) = self.slots.get(&access.hash) {
-            access.slot = Some((slot, 0));
-            match (self.hits, &mut self.entries[slot as usize]) {
-                (Hits::Marks, Some(entry)) => entry.marks = (entry.marks + 1).min(MARKS_MAX),
-                _ => self.order.access(slot, &access),
-            }
-            return Served::Hit;
-        }
+    fn miss(&mut self, key: I::Key, access: &Access) -> Served {
         let weight = u64::from(self.unit.weight(access.size));
         let allocates = self.writes_allocate || access.kind != AccessKind::Write;
-        if weight > self.capacity || !self.order.admit(&access) || !allocates || !self.make_room(&access, weight) {
+        if weight > self.capacity || !self.order.admit(access) || !allocates || !self.make_room(access, weight) {
             return Served::Refused;
         }
         let entry = Entry { hash: access.hash, size: access.size, marks: 0, pinned: false };
@@ -100,9 +239,10 @@ impl Bare {
             Some(place) => *place = Some(entry),
             None => self.entries.push(Some(entry)),
         }
-        self.slots.insert(access.hash, slot);
+        self.slots.insert(key, access.hash, slot);
+        self.len += 1;
         self.used += weight;
-        self.order.inserted(slot, &access);
+        self.order.inserted(slot, access);
         Served::Inserted
     }
 
@@ -131,11 +271,17 @@ impl Bare {
 
     fn leave(&mut self, slot: Slot, why: Why) {
         if let Some(entry) = self.entries[slot as usize].take() {
-            self.slots.remove(&entry.hash);
+            self.slots.remove(entry.hash, slot);
+            self.len -= 1;
             self.used -= u64::from(self.unit.weight(entry.size));
             self.free.push(slot);
             self.order.removed(slot, entry.hash, why);
         }
+    }
+
+    /// Whether the key is cached.
+    pub fn holds(&self, key: I::Key) -> bool {
+        self.slots.find(key).is_some()
     }
 
     /// What the policy learns over all partitions, of which there is one here.
@@ -153,41 +299,6 @@ impl Bare {
         self.order.ended(txn, committed);
     }
 
-    /// Invalidates `hash`; whether it was in.
-    pub fn invalidate(&mut self, hash: u64) -> bool {
-        let slot = self.slots.get(&hash).copied();
-        slot.map(|slot| self.leave(slot, Why::Invalidated)).is_some()
-    }
-
-    /// Gives `hash` another size, in bytes, and evicts what does not fit any more; whether it was in.
-    pub fn resize(&mut self, hash: u64, size: u32) -> bool {
-        let Some(&slot) = self.slots.get(&hash) else { return false };
-        if let Some(entry) = &mut self.entries[slot as usize] {
-            self.used = self.used - u64::from(self.unit.weight(entry.size)) + u64::from(self.unit.weight(size));
-            entry.size = size;
-        }
-        self.order.resized(slot, size);
-        self.shrink();
-        true
-    }
-
-    /// Pins `hash`, or lets it go again, and then evicts what only pins had kept; whether it was in and not so already.
-    pub fn pin(&mut self, hash: u64, pinned: bool) -> bool {
-        let Some(&slot) = self.slots.get(&hash) else { return false };
-        let Some(entry) = &mut self.entries[slot as usize] else { return false };
-        if std::mem::replace(&mut entry.pinned, pinned) == pinned {
-            return false;
-        }
-        self.evicted.clear();
-        if pinned {
-            self.order.withdraw(slot);
-        } else {
-            self.order.restore(slot);
-            self.shrink();
-        }
-        true
-    }
-
     /// Another capacity; what is too much goes, as far as it is not pinned.
     pub fn set_capacity(&mut self, capacity: u64) {
         self.order.set_capacity(capacity);
@@ -201,11 +312,6 @@ impl Bare {
         self.make_room(&Access { slot: Some((0, 0)), ..Access::read(0, 0) }, 0);
     }
 
-    /// Whether `hash` is cached.
-    pub fn contains(&self, hash: u64) -> bool {
-        self.slots.contains_key(&hash)
-    }
-
     /// Hashes that the last request, resize, unpinning or new capacity evicted, in order.
     pub fn evicted(&self) -> &[u64] {
         &self.evicted
@@ -213,12 +319,12 @@ impl Bare {
 
     /// Number of entries.
     pub fn len(&self) -> usize {
-        self.slots.len()
+        self.len
     }
 
     /// Whether nothing is cached.
     pub fn is_empty(&self) -> bool {
-        self.slots.is_empty()
+        self.len == 0
     }
 
     /// Weight of all entries, in the unit of the settings.
@@ -246,16 +352,38 @@ impl Bare {
         self.learned.report(lines_max)
     }
 
-    /// Why `hash` stands where it stands, if it is cached.
-    pub fn explain(&self, hash: u64) -> Option<String> {
-        self.slots.get(&hash).map(|&slot| self.order.explain(slot))
-    }
-
     /// Panics if the order or the accounts contradict themselves.
     pub fn validate(&self) {
         self.order.validate();
         let weights = self.entries.iter().flatten().map(|entry| u64::from(self.unit.weight(entry.size)));
         assert_eq!(weights.sum::<u64>(), self.used, "used is the sum of the weights");
-        assert_eq!(self.slots.len() + self.free.len(), self.entries.len(), "each slot is live or free");
+        assert_eq!(self.len + self.free.len(), self.entries.len(), "each slot is live or free");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::choose;
+
+    /// Whether keys are searched for or numbered changes no decision.
+    #[test]
+    fn numbers_and_hashes_are_served_alike() {
+        for name in ["lru", "s3-fifo", "arc", "w-tinylfu", "gdsf", "clic"] {
+            let choice = choose(name).expect("in the table");
+            let settings = choice.settings(Unit::Bytes, 400);
+            let mut hashed = Bare::new(choice.policy, &settings);
+            let mut numbered = Bare::numbered(choice.policy, &settings, 97);
+            for at in 0..20_000_u64 {
+                let number = (at * at / 7 % 97).min(at * 31 % 97) as u32;
+                let access = Access::read(u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15), 1 + number % 40);
+                assert_eq!(hashed.access(access), numbered.serve(number, || access), "{name}: request {at}");
+                assert_eq!(hashed.evicted(), numbered.evicted(), "{name}: request {at}");
+            }
+            numbered.validate();
+            assert!((0..97).all(|number| {
+                hashed.contains(u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15)) == numbered.holds(number)
+            }));
+        }
     }
 }

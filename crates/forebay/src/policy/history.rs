@@ -36,6 +36,11 @@ impl<T: Copy> History<T> {
     /// Remembers a key as the newest; what was remembered of it before is replaced. Beyond `KEYS_MAX` the oldest goes.
     pub fn push(&mut self, hash: u64, weight: u32, item: T) {
         self.take(hash);
+        self.push_new(hash, weight, item);
+    }
+
+    /// The same for a key that is surely not remembered.
+    pub fn push_new(&mut self, hash: u64, weight: u32, item: T) {
         if self.len() >= KEYS_MAX {
             self.pop_oldest();
         }
@@ -65,8 +70,10 @@ impl<T: Copy> History<T> {
 
     /// Forgets the oldest key; its hash, and what was remembered.
     pub fn pop_oldest(&mut self) -> Option<(u64, T)> {
-        let hash = self.nodes.get(self.oldest as usize)?.hash;
-        self.take(hash).map(|item| (hash, item))
+        let oldest = self.oldest;
+        let hash = self.nodes.get(oldest as usize)?.hash;
+        let (place, _) = self.index.find_entry(hash, |&at| at == oldest).ok()?.remove();
+        Some((hash, self.unlink(place)))
     }
 
     /// Forgets the oldest until what is left weighs at most `weight_max`.
@@ -149,6 +156,10 @@ mod tests {
                         while model.iter().map(|key| key.1).sum::<u32>() > weight_max {
                             model.remove(0);
                         }
+                    }
+                    4 if known.is_none() => {
+                        history.push_new(hash, weight, item);
+                        model.push((hash, weight, item));
                     }
                     _ => {
                         history.push(hash, weight, item);

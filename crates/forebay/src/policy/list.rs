@@ -94,6 +94,11 @@ impl Lists {
         self.ends[list as usize].weight
     }
 
+    /// What a slot that is in weighs.
+    pub fn weight_of(&self, slot: Slot) -> u32 {
+        self.nodes[slot as usize].weight
+    }
+
     /// The slot that was put into the list first.
     pub fn oldest(&self, list: u32) -> Option<Slot> {
         some(self.ends[list as usize].oldest)
@@ -145,6 +150,33 @@ impl Lists {
     pub fn remove(&mut self, slot: Slot) -> u32 {
         let node = std::mem::replace(&mut self.nodes[slot as usize], OUT);
         assert_ne!(node.list(), NO_LIST, "slot {slot} is in no list");
+        self.unlink(&node);
+        node.weight
+    }
+
+    /// Moves a slot to the newest end of `list`, which may be its own; its note stays.
+    pub fn move_to(&mut self, list: u32, slot: Slot) {
+        let mut node = self.nodes[slot as usize];
+        if node.newer == NONE && node.list() == list {
+            return;
+        }
+        assert_ne!(node.list(), NO_LIST, "slot {slot} is in no list");
+        self.unlink(&node);
+        let ends = &mut self.ends[list as usize];
+        (node.older, node.newer) = (ends.newest, NONE);
+        node.list_and_note = list | (node.list_and_note & !NO_LIST);
+        self.nodes[slot as usize] = node;
+        match some(ends.newest) {
+            Some(newest) => self.nodes[newest as usize].newer = slot,
+            None => ends.oldest = slot,
+        }
+        ends.newest = slot;
+        ends.len += 1;
+        ends.weight += u64::from(node.weight);
+    }
+
+    /// Joins the neighbours of a node, whose slot is then in no list.
+    fn unlink(&mut self, node: &Node) {
         let ends = &mut self.ends[node.list() as usize];
         match some(node.older) {
             Some(older) => self.nodes[older as usize].newer = node.newer,
@@ -156,15 +188,6 @@ impl Lists {
         }
         ends.len -= 1;
         ends.weight -= u64::from(node.weight);
-        node.weight
-    }
-
-    /// Moves a slot to the newest end of `list`, which may be its own; its note stays.
-    pub fn move_to(&mut self, list: u32, slot: Slot) {
-        let note = self.note(slot);
-        let weight = self.remove(slot);
-        self.push(list, slot, weight);
-        self.set_note(slot, note);
     }
 
     /// What the owner noted of a slot that is in; 0 at first.
@@ -176,11 +199,6 @@ impl Lists {
     pub fn set_note(&mut self, slot: Slot, note: u8) {
         let node = &mut self.nodes[slot as usize];
         node.list_and_note = node.list() | u32::from(note) << NOTE_SHIFT;
-    }
-
-    /// The weight of a slot that is in.
-    pub fn weight_of(&self, slot: Slot) -> u32 {
-        self.nodes[slot as usize].weight
     }
 
     /// Gives a slot that is in another weight.

@@ -1,5 +1,6 @@
 //! Naive models: the same decisions as the policies, written with scans over one vector.
 
+mod cacheus;
 pub mod frame;
 mod learned;
 mod queues;
@@ -56,6 +57,7 @@ pub const FRAMED: &[(&str, Hits, MakeOrder)] = &[
     ("camp", Hits::Accesses, |settings| frame::order(settings, learned::Camp::default())),
     ("hyperbolic", Hits::Accesses, |settings| frame::order(settings, learned::Hyperbolic::new())),
     ("lecar", Hits::Accesses, |settings| frame::order(settings, learned::Lecar::new())),
+    ("cacheus", Hits::Accesses, |settings| frame::order(settings, cacheus::Cacheus::new(settings.capacity))),
 ];
 
 /// A bare cache that decides by the model.

@@ -46,6 +46,8 @@ struct S3Fifo {
     unit: Unit,
     shares: Shares,
     capacity: u64,
+    /// What the small queue may weigh.
+    small_max: u64,
     lists: Lists,
     ghosts: Ghosts,
     /// The key that was just found among the ghosts, from `admit` until it is inserted.
@@ -61,6 +63,12 @@ struct Shares {
     bypass: bool,
 }
 
+impl Shares {
+    fn small_max(&self, capacity: u64) -> u64 {
+        ((capacity as f64 * self.small) as u64).max(1)
+    }
+}
+
 impl S3Fifo {
     fn new(settings: &Settings) -> S3Fifo {
         let value = |index: usize| settings.values.get(index).copied().unwrap_or(S3_FIFO.parameters[index].default);
@@ -68,6 +76,7 @@ impl S3Fifo {
         S3Fifo {
             unit: settings.unit,
             ghosts: Ghosts::new((settings.capacity as f64 * shares.ghost) as u64),
+            small_max: shares.small_max(settings.capacity),
             shares,
             capacity: settings.capacity,
             lists: Lists::new(3),
@@ -76,12 +85,8 @@ impl S3Fifo {
         }
     }
 
-    fn small_max(&self) -> u64 {
-        ((self.capacity as f64 * self.shares.small) as u64).max(1)
-    }
-
     fn main_max(&self) -> u64 {
-        self.capacity.saturating_sub(self.small_max())
+        self.capacity.saturating_sub(self.small_max)
     }
 
     /// Moves what was touched enough from small to main, up to the first entry that was not.
@@ -125,12 +130,12 @@ impl S3Fifo {
 impl Order for S3Fifo {
     fn admit(&mut self, access: &Access) -> bool {
         self.returning = self.ghosts.remove(access.hash).then_some(access.hash);
-        self.returning.is_some() || !self.shares.bypass || u64::from(self.unit.weight(access.size)) < self.small_max()
+        self.returning.is_some() || !self.shares.bypass || u64::from(self.unit.weight(access.size)) < self.small_max
     }
 
     fn inserted(&mut self, slot: Slot, access: &Access) {
         let returns = self.returning.take() == Some(access.hash) || self.ghosts.remove(access.hash);
-        let fills = !self.was_full && self.lists.weight(SMALL) >= self.small_max();
+        let fills = !self.was_full && self.lists.weight(SMALL) >= self.small_max;
         let (queue, note) = if returns || fills { (MAIN, IN_MAIN) } else { (SMALL, 0) };
         self.lists.push(queue, slot, self.unit.weight(access.size));
         self.lists.set_note(slot, note);
@@ -174,6 +179,7 @@ impl Order for S3Fifo {
 
     fn set_capacity(&mut self, capacity: u64) {
         self.capacity = capacity;
+        self.small_max = self.shares.small_max(capacity);
         self.ghosts.set_weight_max((capacity as f64 * self.shares.ghost) as u64);
     }
 
@@ -185,7 +191,7 @@ impl Order for S3Fifo {
         let Some(list) = self.lists.list_of(slot) else { return "not in".into() };
         let (queue, max) = match self.home(slot) {
             MAIN => ("main", self.main_max()),
-            _ => ("small", self.small_max()),
+            _ => ("small", self.small_max),
         };
         let weight = self.lists.weight(self.home(slot));
         let pinned = if list == PINNED { ", pinned" } else { "" };

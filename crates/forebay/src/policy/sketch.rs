@@ -58,14 +58,15 @@ impl Sketch {
     pub fn add(&mut self, hash: u64) {
         self.sample += 1;
         if self.knock(hash) {
-            let least = self.least(hash);
+            let places: [(usize, u32); ROWS as usize] = std::array::from_fn(|row| self.counter(hash, row as u64));
+            let count = |row: usize| (self.rows[row][places[row].0] >> places[row].1) & COUNTER_MAX;
+            let counts: [u64; ROWS as usize] = std::array::from_fn(count);
+            let least = counts.into_iter().min().unwrap_or(0);
             if least < COUNTER_MAX {
-                for row in 0..ROWS {
-                    let (word, shift) = self.counter(hash, row);
-                    let table = &mut self.rows[row as usize];
+                for (row, (word, shift)) in places.into_iter().enumerate() {
                     // Only counters at the minimum rise: the others count other keys too.
-                    if (table[word] >> shift) & COUNTER_MAX == least {
-                        table[word] += 1 << shift;
+                    if counts[row] == least {
+                        self.rows[row][word] += 1 << shift;
                     }
                 }
             }

@@ -57,6 +57,9 @@ struct WTinyLfu {
     /// Whether hits in the window count.
     bursts: bool,
     capacity: u64,
+    /// What the window and the protected part may weigh.
+    window_max: u64,
+    protected_max: u64,
     lists: Lists,
     entries: Vec<Entry>,
     len: usize,
@@ -72,26 +75,29 @@ impl WTinyLfu {
             Unit::Entries => settings.capacity.min(SKETCH_ENTRIES_AT_START_MAX) as usize,
             Unit::Bytes => 0,
         };
-        WTinyLfu {
+        let mut order = WTinyLfu {
             unit: settings.unit,
             window_share: value(0),
             protected_share: value(1),
             bursts: value(2) >= 0.5,
             capacity: settings.capacity,
+            window_max: 0,
+            protected_max: 0,
             lists: Lists::new(4),
             entries: Vec::new(),
             len: 0,
             sketch: Sketch::new(entries),
             winner: None,
-        }
+        };
+        order.share();
+        order
     }
 
-    fn window_max(&self) -> u64 {
-        ((self.capacity as f64 * self.window_share) as u64).max(1)
-    }
-
-    fn protected_max(&self) -> u64 {
-        (self.capacity.saturating_sub(self.window_max()) as f64 * self.protected_share) as u64
+    /// Divides the capacity.
+    fn share(&mut self) {
+        self.window_max = ((self.capacity as f64 * self.window_share) as u64).max(1);
+        let main = self.capacity.saturating_sub(self.window_max);
+        self.protected_max = (main as f64 * self.protected_share) as u64;
     }
 
     /// What the main part gives up next.
@@ -110,7 +116,7 @@ impl WTinyLfu {
 
     /// Passes on what window and protected part have too much of.
     fn overflow(&mut self) {
-        for (list, max) in [(WINDOW, self.window_max()), (PROTECTED, self.protected_max())] {
+        for (list, max) in [(WINDOW, self.window_max), (PROTECTED, self.protected_max)] {
             while self.lists.weight(list) > max {
                 let Some(slot) = self.lists.oldest(list) else { break };
                 self.move_to(PROBATION, slot);
@@ -145,7 +151,7 @@ impl Order for WTinyLfu {
 
     fn inserted(&mut self, slot: Slot, access: &Access) {
         let weight = self.unit.weight(access.size);
-        let list = if u64::from(weight) <= self.window_max() { WINDOW } else { PROBATION };
+        let list = if u64::from(weight) <= self.window_max { WINDOW } else { PROBATION };
         let entry = Entry { hash: access.hash, home: list as u8 };
         if slot as usize >= self.entries.len() {
             self.entries.resize(slot as usize + 1, entry);
@@ -181,9 +187,9 @@ impl Order for WTinyLfu {
             return Some(victim);
         }
         let weight = u64::from(self.unit.weight(incoming.size));
-        if weight <= self.window_max() {
+        if weight <= self.window_max {
             // What the newcomer pushes out of the window contends for a place in the main part.
-            let pushes_out = self.lists.weight(WINDOW) + weight > self.window_max();
+            let pushes_out = self.lists.weight(WINDOW) + weight > self.window_max;
             let loses = pushes_out && self.frequency(candidate) <= self.frequency(victim);
             return Some(if loses { candidate } else { victim });
         }
@@ -206,6 +212,7 @@ impl Order for WTinyLfu {
 
     fn set_capacity(&mut self, capacity: u64) {
         self.capacity = capacity;
+        self.share();
         self.overflow();
     }
 
@@ -233,7 +240,7 @@ impl Order for WTinyLfu {
             let at_home = self.lists.iter(list).all(|slot| u32::from(self.entries[slot as usize].home) == list);
             assert!(at_home, "list {list}: a slot from elsewhere");
         }
-        assert!(self.lists.weight(WINDOW) <= self.window_max(), "the window overflows");
-        assert!(self.lists.weight(PROTECTED) <= self.protected_max(), "the protected part overflows");
+        assert!(self.lists.weight(WINDOW) <= self.window_max, "the window overflows");
+        assert!(self.lists.weight(PROTECTED) <= self.protected_max, "the protected part overflows");
     }
 }

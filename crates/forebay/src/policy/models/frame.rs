@@ -90,6 +90,11 @@ pub trait Rule: Send {
         let _ = (rows, slot, pinned);
     }
 
+    /// A transaction has ended.
+    fn ended(&mut self, rows: &mut Rows, txn: u64, committed: bool) {
+        let _ = (rows, txn, committed);
+    }
+
     /// Weights or the capacity have changed.
     fn settle(&mut self, rows: &mut Rows) {
         let _ = rows;
@@ -157,6 +162,10 @@ impl<R: Rule> Order for Naive<R> {
         let list = self.rows.rows[at].list;
         self.rows.place(at, list);
         self.rule.pinned(&mut self.rows, slot, false);
+    }
+
+    fn ended(&mut self, txn: u64, committed: bool) {
+        self.rule.ended(&mut self.rows, txn, committed);
     }
 
     fn set_capacity(&mut self, capacity: u64) {
