@@ -296,6 +296,11 @@ impl Cache {
         }
     }
 
+    /// How many partitions there are.
+    pub fn partitions(&self) -> usize {
+        self.inner.partitions.len()
+    }
+
     /// The keys that are cached in one partition; `None` beyond the last.
     pub fn keys_of(&self, partition: usize) -> Option<Vec<Key>> {
         Some(lock(self.inner.partitions.get(partition)?).keys())

@@ -453,7 +453,10 @@ impl Store for Gate {
     }
 
     fn ping(&self) -> BoxFuture<'_, Result<(), Unavailable>> {
-        self.inner.store.ping()
+        match self.inner.check_up("not asked") {
+            Ok(()) => self.inner.store.ping(),
+            Err(away) => Box::pin(std::future::ready(Err(away))),
+        }
     }
 
     fn lane(&self, key: &Key) -> Option<u32> {

@@ -244,6 +244,11 @@ impl State {
         self.invalid.take()
     }
 
+    /// Whether an outage was not followed by [`State::doubt`] yet.
+    pub(super) fn is_doubted(&self) -> bool {
+        self.doubted != self.counts.outages
+    }
+
     /// What it comes to that the store can be watched again: in an outage that is expected, and behind it once.
     pub(super) fn doubt(&mut self, now: Duration) -> Outside {
         let known = std::mem::replace(&mut self.doubted, self.counts.outages) != self.counts.outages;

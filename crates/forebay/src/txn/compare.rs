@@ -16,8 +16,9 @@ use std::time::Duration;
 use super::Inner;
 use crate::key::Key;
 use crate::read::Read;
+use crate::runtime::Runtime;
 use crate::store::ReadError;
-use crate::sync::Ordering;
+use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 
 /// Documents that are asked for at once.
 const COMPARED_AT_ONCE: usize = 250;
@@ -37,45 +38,90 @@ enum Compared {
     Away,
 }
 
+/// Where the comparison stands.
+#[derive(Debug, Default)]
+pub(super) struct Comparison {
+    /// Comparisons that were begun; only the last goes on.
+    begun: AtomicU64,
+    /// The last that came to its end.
+    ended: AtomicU64,
+    /// The partition that comes next. A comparison begins where the one before was left, and goes once round: so every
+    /// partition has its turn, however often the store goes away.
+    next: AtomicUsize,
+}
+
+impl Comparison {
+    /// Begins one; its number.
+    pub fn begin(&self) -> u64 {
+        self.begun.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Whether something is cached that was not compared yet.
+    pub fn goes_on(&self) -> bool {
+        self.begun.load(Ordering::Relaxed) != self.ended.load(Ordering::Relaxed)
+    }
+}
+
 /// Compares all that is cached, half of the time: the other half is for those who work. Ends early when a later
-/// comparison begins, or with the engine.
-pub(super) async fn compare(engine: Weak<Inner>) {
+/// comparison than `number` begins, or with the engine.
+pub(super) async fn compare(engine: Weak<Inner>, number: u64) {
     let Some(inner) = engine.upgrade() else { return };
     let (runtime, began) = (inner.runtime.clone(), inner.runtime.elapsed());
-    let number = inner.comparisons.fetch_add(1, Ordering::Relaxed) + 1;
+    let (partitions, first) = (inner.cache.partitions(), inner.comparison.next.load(Ordering::Relaxed));
     drop(inner);
-    let (mut partition, mut compared, mut dropped, mut tries) = (0, 0, 0, 0);
-    while let Some(keys) = engine.upgrade().and_then(|inner| inner.cache.keys_of(partition)) {
-        let mut rest = keys.chunks(COMPARED_AT_ONCE);
-        let mut next = rest.next();
-        while let Some(chunk) = next {
-            let asked = runtime.elapsed();
-            let Some(inner) = engine.upgrade() else { return };
-            if inner.comparisons.load(Ordering::Relaxed) != number {
-                return;
-            }
-            match inner.compare_some(chunk, tries >= TRIES).await {
-                Compared::Dropped(count) => {
-                    tries = 0;
-                    (compared, dropped) = (compared + chunk.len(), dropped + count);
-                    next = rest.next();
-                    drop(inner);
-                    runtime.sleep(runtime.elapsed().saturating_sub(asked)).await;
-                }
-                Compared::Away => {
-                    tries = if inner.store.ping().await.is_ok() { tries + 1 } else { 0 };
-                    drop(inner);
-                    runtime.sleep(AWAY_PAUSE).await;
-                }
-            }
+    let (mut compared, mut dropped) = (0, 0);
+    for partition in (first..first + partitions).map(|at| at % partitions) {
+        let Some(keys) = engine.upgrade().and_then(|inner| inner.cache.keys_of(partition)) else { return };
+        for chunk in keys.chunks(COMPARED_AT_ONCE) {
+            let Some(gone) = compare_chunk(&engine, &runtime, number, chunk).await else { return };
+            (compared, dropped) = (compared + chunk.len(), dropped + gone);
         }
-        partition += 1;
+        let Some(inner) = engine.upgrade() else { return };
+        inner.comparison.next.store((partition + 1) % partitions, Ordering::Relaxed);
     }
+    let Some(inner) = engine.upgrade() else { return };
+    inner.comparison.ended.fetch_max(number, Ordering::Relaxed);
     let took_ms = runtime.elapsed().saturating_sub(began).as_millis() as u64;
     tracing::info!(compared, dropped, took_ms, "what was cached in the outage is compared with the store");
 }
 
+/// Compares `chunk`, whatever time that takes, and rests as long; how many documents went. `None` if comparison
+/// `number` is over.
+async fn compare_chunk(engine: &Weak<Inner>, runtime: &Runtime, number: u64, chunk: &[Key]) -> Option<usize> {
+    let mut tries = 0;
+    loop {
+        let (inner, asked) = (engine.upgrade()?, runtime.elapsed());
+        if inner.comparison.begun.load(Ordering::Relaxed) != number {
+            return None;
+        }
+        match inner.compare_some(chunk, tries >= TRIES).await {
+            Compared::Dropped(count) => {
+                drop(inner);
+                runtime.sleep(runtime.elapsed().saturating_sub(asked)).await;
+                return Some(count);
+            }
+            Compared::Away => {
+                tries = if inner.store.ping().await.is_ok() { tries + 1 } else { 0 };
+                drop(inner);
+                runtime.sleep(AWAY_PAUSE).await;
+            }
+        }
+    }
+}
+
 impl Inner {
+    /// Compares those of `keys` that are cached with what the store holds now, if something may be out of date: for a
+    /// transaction that will build on them. A server that lost commits gives their versions out again, so that their
+    /// check alone would let it overwrite what was written since. While the store is away they are all there is.
+    pub(super) async fn settle_doubts(&self, keys: impl Iterator<Item = &Key>) {
+        if self.comparison.goes_on() {
+            let cached: Vec<Key> = keys.filter(|key| self.cache.peek(key.borrow()).is_some()).cloned().collect();
+            if !cached.is_empty() {
+                let _ = self.compare_some(&cached, false).await;
+            }
+        }
+    }
+
     async fn compare_some(&self, keys: &[Key], one_by_one: bool) -> Compared {
         match self.store.get(keys).await {
             Ok(reads) => {
@@ -90,6 +136,7 @@ impl Inner {
                     let read = self.store.get(std::slice::from_ref(key)).await;
                     match read.as_deref() {
                         Ok([read]) => dropped += usize::from(self.cache.compare(key, read)),
+                        Err(ReadError::Unavailable(_)) if self.store.ping().await.is_err() => return Compared::Away,
                         _ => {
                             self.cache.remove(key);
                             dropped += 1;

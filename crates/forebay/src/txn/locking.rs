@@ -268,7 +268,12 @@ impl Transaction {
 
     /// Loads the keys that are not loaded yet, all locked: from the results beside their locks, from the cache, and the
     /// rest in one store round trip, but for what was fetched ahead.
-    async fn load<'a>(&mut self, keys: impl Iterator<Item = &'a Key>, ahead: &mut Ahead) -> Result<(), TxnError> {
+    async fn load<'a>(
+        &mut self,
+        keys: impl Iterator<Item = &'a Key> + Clone,
+        ahead: &mut Ahead,
+    ) -> Result<(), TxnError> {
+        self.inner.settle_doubts(keys.clone()).await;
         let mut missing: SmallVec<[Key; 4]> = SmallVec::new();
         // A key that stands twice is missed twice; its second fetch follows the first.
         for key in keys {

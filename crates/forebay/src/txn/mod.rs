@@ -146,8 +146,8 @@ struct Inner {
     fronted: Option<Arc<dyn Store>>,
     /// Cached copies that are to leave at some moment.
     freshness: Arc<AtomicU64>,
-    /// Comparisons of what is cached with the store that were begun; only the last goes on.
-    comparisons: AtomicU64,
+    /// Of what is cached with the store, after an outage.
+    comparison: compare::Comparison,
     history: Option<Arc<History>>,
 }
 
@@ -174,7 +174,7 @@ impl Engine {
             at_once,
             fronted,
             freshness: Arc::new(AtomicU64::new(0)),
-            comparisons: AtomicU64::new(0),
+            comparison: compare::Comparison::default(),
             history,
         };
         Engine { inner: Arc::new(inner) }

@@ -19,9 +19,9 @@ impl Engine {
                 let Some(outside) = store.outside().await else { return };
                 let Some(inner) = inner.upgrade() else { return };
                 let unsettled = inner.committer.unsettled();
+                let doubtful = (outside == Outside::Doubtful).then(|| inner.comparison.begin());
                 heed(&inner.cache, &outside);
-                let doubtful = outside == Outside::Doubtful;
-                if unsettled.is_empty() && !doubtful {
+                if unsettled.is_empty() && doubtful.is_none() {
                     continue;
                 }
                 let (weak, cache, runtime) = (Arc::downgrade(&inner), inner.cache.clone(), inner.runtime.clone());
@@ -30,8 +30,8 @@ impl Engine {
                         settled.wait().await;
                     }
                     match doubtful {
-                        true => compare(weak).await,
-                        false => heed(&cache, &outside),
+                        Some(number) => compare(weak, number).await,
+                        None => heed(&cache, &outside),
                     }
                 });
             }

@@ -1,8 +1,7 @@
 //! The gate's rules that need a store of their own to be seen.
 
-use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use forebay::change::End;
@@ -21,24 +20,33 @@ use forebay::store::{Caps, Commit, CommitOutcome, Outside, Priority, ReadError, 
 use forebay::tier::memory::Memory;
 use forebay::value::Blob;
 use forebay::{Change, Key, Read, TxnId, Value, Version};
+use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
+use futures_util::lock::Mutex as AsyncMutex;
 
 /// A database that may go away, may come back in an earlier state, and that others may write to.
-struct Database {
-    inner: Faulty,
+pub struct Database {
+    pub inner: Faulty,
     incarnation: AtomicU64,
     owned: bool,
     /// What it is about to say of others.
-    others: Mutex<VecDeque<Outside>>,
+    others: (UnboundedSender<Outside>, AsyncMutex<UnboundedReceiver<Outside>>),
     /// It was opened in an earlier state than was known.
     went_back: AtomicBool,
 }
 
 impl Database {
+    /// Says so next.
+    pub fn says(&self, outside: Outside) {
+        self.others.0.unbounded_send(outside).expect("the database is there");
+    }
+
     fn new(runtime: &Runtime, owned: bool) -> Arc<Database> {
         let inner = Faulty::new(runtime.clone(), Arc::new(store::memory::Memory::new()), Faults::default(), 1);
+        let (sender, receiver) = unbounded();
         let (incarnation, went_back) = (AtomicU64::new(1), AtomicBool::new(false));
-        Arc::new(Database { inner, incarnation, owned, others: Mutex::default(), went_back })
+        Arc::new(Database { inner, incarnation, owned, others: (sender, AsyncMutex::new(receiver)), went_back })
     }
 }
 
@@ -73,10 +81,7 @@ impl Store for Database {
     }
 
     fn outside(&self) -> BoxFuture<'_, Option<Outside>> {
-        match self.others.lock().unwrap().pop_front() {
-            Some(outside) => Box::pin(std::future::ready(Some(outside))),
-            None => Box::pin(std::future::pending()),
-        }
+        Box::pin(async { self.others.1.lock().await.next().await })
     }
 
     /// `row:x` and `list:x` are one row.
@@ -91,7 +96,7 @@ impl Store for Database {
     forebay::rest_of_store!(inner);
 }
 
-fn open(runtime: &Runtime, owned: bool, change: impl FnOnce(&mut GateSettings)) -> (Arc<Database>, Gate) {
+pub fn open(runtime: &Runtime, owned: bool, change: impl FnOnce(&mut GateSettings)) -> (Arc<Database>, Gate) {
     let database = Database::new(runtime, owned);
     let description = Description { mapping: String::new(), catalogue: String::new() };
     let options = JournalOptions { durability: Durability::Always, bytes_max: 1 << 20, description };
@@ -115,7 +120,7 @@ fn open_in(memory: &Memory, runtime: &Runtime, database: &Arc<Database>) -> Gate
     Gate::open(GateOptions { runtime, store, journal, found, settings, mapping, opens_late }).expect("it opens")
 }
 
-fn put(sequence: u64, name: &str) -> Commit {
+pub fn put(sequence: u64, name: &str) -> Commit {
     let version = Version { incarnation: 1, sequence };
     let value = Value::bytes(sequence.to_string().as_bytes());
     let changes = [Change::Put(value.clone())].into_iter().collect();
@@ -123,11 +128,11 @@ fn put(sequence: u64, name: &str) -> Commit {
     Commit::new(TxnId(version), version, writes)
 }
 
-async fn commit(gate: &Gate, commit: Commit) -> CommitOutcome {
+pub async fn commit(gate: &Gate, commit: Commit) -> CommitOutcome {
     gate.commit(std::slice::from_ref(&commit)).await.remove(0)
 }
 
-fn simulated<F: Future<Output = ()> + Send + 'static>(work: impl FnOnce(Runtime) -> F) {
+pub fn simulated<F: Future<Output = ()> + Send + 'static>(work: impl FnOnce(Runtime) -> F) {
     let simulation = Simulation::new(7);
     let runtime = simulation.runtime();
     assert_eq!(simulation.run(work(runtime)), Ended::Done);
@@ -226,7 +231,7 @@ fn what_is_too_old_is_given_up() {
 fn what_was_cached_in_an_outage_is_doubtful() {
     simulated(|runtime| async move {
         let (database, gate) = open(&runtime, false, |_| {});
-        let says = |outside: Outside| database.others.lock().unwrap().push_back(outside);
+        let says = |outside: Outside| database.says(outside);
         says(Outside::Everything);
         assert_eq!(gate.outside().await, Some(Outside::Everything));
         database.inner.set_down(true);

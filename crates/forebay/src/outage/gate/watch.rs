@@ -1,10 +1,16 @@
 //! What others write to a store that may be away.
 
+use std::time::Duration;
+
 use futures_util::future::{Either, select};
 
 use super::Inner;
 use crate::error::Unavailable;
 use crate::store::Outside;
+
+/// How long behind an outage a watch may take to begin again until what is cached is given up: decoding has to pass over
+/// what was written meanwhile.
+const WATCHED_AGAIN_MAX: Duration = Duration::from_secs(60);
 
 impl Inner {
     /// Waits for what others wrote. That a store which went away is out of sight is not news: what is cached is all there
@@ -26,13 +32,19 @@ impl Inner {
             match select(call, changed).await {
                 Either::Right((_, call)) => *slot = Some(call),
                 Either::Left((None, _)) => *slot = Some(Box::pin(std::future::pending())),
-                Either::Left((Some(Outside::OutOfSight), _)) if !self.is_up().await => {}
+                Either::Left((Some(Outside::OutOfSight), _)) if !self.is_up().await || self.still_looks_for_it() => {}
                 Either::Left((Some(Outside::Everything), _)) => {
                     return Some(self.state().doubt(self.runtime.elapsed()));
                 }
                 Either::Left((outside, _)) => return outside,
             }
         }
+    }
+
+    /// Whether the store is back since a moment, and is yet to be watched again.
+    fn still_looks_for_it(&self) -> bool {
+        let state = self.state();
+        state.is_doubted() && self.runtime.elapsed().saturating_sub(state.since) < WATCHED_AGAIN_MAX
     }
 
     /// Asks the store whether it is there.
