@@ -25,3 +25,4 @@ pub mod offline;
 pub mod optimum;
 pub mod replay;
 pub mod report;
+mod size;

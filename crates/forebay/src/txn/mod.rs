@@ -11,6 +11,7 @@ mod ahead;
 mod at_once;
 mod compare;
 mod documents;
+mod error;
 mod freshness;
 mod group;
 pub mod history;
@@ -30,7 +31,6 @@ mod space;
 use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
-use thiserror::Error;
 
 pub use ahead::Ahead;
 pub use documents::{DocumentError, Documents};
@@ -48,42 +48,18 @@ use crate::key::{Key, KeyRef, SPACES};
 use crate::mutation::{self, Fault};
 use crate::read::Read;
 use crate::runtime::Runtime;
-use crate::store::{ReadError, Store};
+use crate::store::Store;
 use crate::sync::{AtomicU64, Ordering};
-use crate::version::{Mint, TxnId, Version};
+use crate::version::{Mint, Version};
 use at_once::AT_ONCE_KEYS_MAX;
+pub use error::TxnError;
 use group::Committer;
 use history::History;
 use locks::Locks;
 use published::Reads;
-use settled::Failure;
 
 /// Looks without locks before a reader takes them.
 const LOOKS_MAX: usize = 3;
-
-/// Why a transaction ended without committing, or is not known to have committed.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum TxnError {
-    /// Another transaction was in the way; to run it again may succeed. Nothing was changed.
-    #[error("{0}, retry")]
-    Conflict(String),
-    /// The store can't be asked. Nothing was changed.
-    #[error("{0}")]
-    StoreDown(String),
-    /// The store can't be asked, and there is no room to keep what it should get. Nothing was changed.
-    #[error("{0}")]
-    BufferFull(String),
-    /// The store refuses the change, or has no place for what was asked for. Nothing was changed.
-    #[error("the store refuses it: {0}")]
-    Refused(String),
-    /// What the store holds can't be understood. Nothing was changed.
-    #[error("{0}")]
-    Damaged(String),
-    /// It may have committed; the store can't say yet. Its keys stay locked until it can.
-    #[error("the outcome of commit {0} is unknown")]
-    Unknown(TxnId),
-}
 
 /// How a run of a command or script ended.
 #[derive(Debug)]
@@ -481,27 +457,6 @@ impl Drop for Spaces<'_> {
     fn drop(&mut self) {
         for space in &self.held {
             self.locks.release_space(*space, true);
-        }
-    }
-}
-
-impl From<ReadError> for TxnError {
-    fn from(error: ReadError) -> TxnError {
-        match error {
-            ReadError::Unavailable(Unavailable(why)) => TxnError::StoreDown(why),
-            damaged @ ReadError::Damaged { .. } => TxnError::Damaged(damaged.to_string()),
-            refused @ ReadError::Refused { .. } => TxnError::Refused(refused.to_string()),
-        }
-    }
-}
-
-impl From<Failure> for TxnError {
-    fn from(failure: Failure) -> TxnError {
-        match failure {
-            Failure::Conflict(why) => TxnError::Conflict(why),
-            Failure::Refused(why) => TxnError::Refused(why),
-            Failure::Unavailable(why) => TxnError::StoreDown(why),
-            Failure::BufferFull(why) => TxnError::BufferFull(why),
         }
     }
 }

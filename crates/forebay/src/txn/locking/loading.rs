@@ -1,0 +1,138 @@
+//! How documents come to a transaction that has locked them: from a commit on its way, the cache, the store.
+
+use smallvec::{SmallVec, smallvec};
+
+use super::{Transaction, TxnError};
+use crate::cache::{AccessKind, Begin, Context, Fill, Follow};
+use crate::key::Key;
+use crate::mutation::{self, Fault};
+use crate::txn::ahead::Ahead;
+use crate::txn::locks::Pending;
+use crate::txn::settled::Settlement;
+
+impl Transaction {
+    /// Loads the keys that are not loaded yet, all locked: from the results beside their locks, from the cache, and the
+    /// rest in one store round trip, but for what was fetched ahead.
+    pub(super) async fn load<'a>(
+        &mut self,
+        keys: impl Iterator<Item = &'a Key> + Clone,
+        ahead: &mut Ahead,
+    ) -> Result<(), TxnError> {
+        self.inner.settle_doubts(keys.clone()).await;
+        let mut missing: SmallVec<[Key; 4]> = SmallVec::new();
+        // A key that stands twice is missed twice; its second fetch follows the first.
+        for key in keys {
+            if self.documents.loaded(key.borrow()) {
+                continue;
+            }
+            if let Some(pending) = self.inner.locks.pending(key) {
+                self.load_pending(key, pending)?;
+                continue;
+            }
+            self.asked = true;
+            if let Some(read) = self.inner.cache.get(key.borrow(), &self.context) {
+                self.documents.load(key.clone(), read);
+            } else if let Some(read) = ahead.take(key, &self.context) {
+                self.documents.load(key.clone(), read);
+            } else {
+                missing.push(key.clone());
+            }
+        }
+        while !missing.is_empty() {
+            let asked = self.blind.then(|| missing.clone());
+            missing = match (self.fetch(missing).await, asked) {
+                (Err(TxnError::StoreDown(_)), Some(asked)) => {
+                    self.load_each(asked).await?;
+                    break;
+                }
+                (fetched, _) => fetched?,
+            };
+        }
+        if mutation::on(Fault::AbsentNotLocked) {
+            let absent = self.documents.reads().filter(|(_, _, present)| !present).map(|(key, ..)| key.clone());
+            self.inner.locks.release(self.owner, &absent.collect::<Vec<_>>());
+        }
+        Ok(())
+    }
+
+    /// Loads each of `keys` by itself, since together they can't be: what is known of some, since it is buffered, must not
+    /// be taken for unknown because others are. Those that can't be loaded may be changed unseen.
+    async fn load_each(&mut self, keys: SmallVec<[Key; 4]>) -> Result<(), TxnError> {
+        let several = keys.len() > 1;
+        for key in keys {
+            while several && !self.documents.loaded(key.borrow()) {
+                match self.fetch(smallvec![key.clone()]).await {
+                    Err(TxnError::StoreDown(_)) => break,
+                    fetched => drop(fetched?),
+                }
+            }
+            if !self.documents.loaded(key.borrow()) {
+                self.documents.load_unseen(key);
+            }
+        }
+        Ok(())
+    }
+
+    fn load_pending(&mut self, key: &Key, pending: Pending) -> Result<(), TxnError> {
+        if let Some(Settlement::Unknown(id)) = pending.settled.told() {
+            let why = format!("{key} waits for commit {id}, whose outcome is unknown");
+            return Err(TxnError::StoreDown(why));
+        }
+        if pending.read.version.incarnation != self.incarnation && !mutation::on(Fault::VersionFenceOff) {
+            return Err(TxnError::Conflict("the store was reopened".into()));
+        }
+        self.documents.load(key.clone(), pending.read);
+        if !mutation::on(Fault::PendingShown) {
+            self.depends.push(pending.settled);
+        }
+        Ok(())
+    }
+
+    /// Fetches missing keys: leads the fills that nobody leads, then waits for those that others lead. Gives back the
+    /// keys whose leader gave up. All own fills are completed before the first wait, so no two wait for each other.
+    async fn fetch(&mut self, missing: SmallVec<[Key; 4]>) -> Result<SmallVec<[Key; 4]>, TxnError> {
+        let mut wanted: Vec<Key> = Vec::new();
+        let mut fills: Vec<Option<Fill>> = Vec::new();
+        let mut follows: Vec<(Key, Follow)> = Vec::new();
+        for key in missing {
+            match self.inner.cache.begin_fill(&key) {
+                Begin::Lead(fill) => fills.push(Some(fill)),
+                Begin::Held => fills.push(None),
+                Begin::Follow(follow) => {
+                    follows.push((key, follow));
+                    continue;
+                }
+            }
+            wanted.push(key);
+        }
+        if !wanted.is_empty() {
+            let asked = self.inner.runtime.elapsed();
+            let reads = self.inner.store.get(&wanted).await?;
+            // Reading may have reopened a store that lost something: what is cached, and was read, may be lost too.
+            self.inner.committer.follow_incarnation();
+            if self.inner.mint.incarnation() != self.incarnation && !mutation::on(Fault::VersionFenceOff) {
+                return Err(TxnError::Conflict("the store was reopened".into()));
+            }
+            let cost_us = (self.inner.runtime.elapsed() - asked).as_micros().min(u128::from(u32::MAX)) as u32;
+            let context = Context { cost_us, ..self.context };
+            for ((key, fill), read) in wanted.into_iter().zip(fills).zip(reads) {
+                match fill {
+                    Some(fill) => drop(fill.complete(&read, &context, AccessKind::Read)),
+                    None => self.inner.cache.read_beside(key.borrow(), &read, &context),
+                }
+                self.documents.load(key, read);
+            }
+        }
+        let mut again = SmallVec::new();
+        for (key, follow) in follows {
+            match follow.read().await {
+                Some(read) => {
+                    self.inner.cache.read_beside(key.borrow(), &read, &self.context);
+                    self.documents.load(key, read);
+                }
+                None => again.push(key),
+            }
+        }
+        Ok(again)
+    }
+}
