@@ -16,6 +16,7 @@ use super::documents::Documents;
 use super::group::{Now, Submission};
 use super::history::Record;
 use super::locks::{Mode, Owner, Pending};
+use super::placed::Vertices;
 use super::settled::{Landed, Settled, Settlement};
 use super::{Inner, OnWrite, Plan, PlannedLock, TxnError, Watched};
 use crate::cache::{AccessKind, Begin, Context, Fill, Follow};
@@ -61,7 +62,7 @@ pub struct Transaction {
     /// The cache was asked for something in its name.
     asked: bool,
     /// As which vertex of its type it wrote its keys.
-    vertices: Vec<(Key, u16)>,
+    vertices: Option<Box<Vertices>>,
     /// What it writes is not wanted in the cache.
     uncached: bool,
     /// What it writes must not be kept for later.
@@ -197,7 +198,7 @@ impl Transaction {
             handed_over: false,
             ends,
             asked: false,
-            vertices: Vec::new(),
+            vertices: None,
             uncached,
             strict: false,
             priority: Priority::Normal,
