@@ -292,9 +292,7 @@ const METRICS: &[Metric] = &[
         help: "Round trips of committed transactions that caching saved, where they are counted (--measure-thr)",
         value: Value::Maybe(|view| Some(view.shared.engine.cache().meter()?.metered().thr.hits as f64)),
     },
-    gauge("forebay_graphs", "Transaction types whose graph is known", |view| {
-        view.shared.graphs.figures().graphs as f64
-    }),
+    gauge("forebay_graphs", "Transaction types whose graph is known", |view| view.shared.graphs.count() as f64),
     Metric {
         name: "forebay_trace_dropped",
         kind: Kind::Gauge,

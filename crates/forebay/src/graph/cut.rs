@@ -19,6 +19,18 @@ struct Arc {
     capacity: u64,
 }
 
+#[cfg(test)]
+thread_local! {
+    /// Arcs that this thread has looked at, in all cuts.
+    pub(super) static STEPS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+#[inline]
+fn count_step() {
+    #[cfg(test)]
+    STEPS.set(STEPS.get() + 1);
+}
+
 /// Dinic's maximum flow. Arc `2 n + 1` is the reverse of arc `2 n`.
 #[derive(Default)]
 struct Flow {
@@ -49,6 +61,7 @@ impl Flow {
         while let Some(&node) = queue.get(next) {
             next += 1;
             for &arc in &self.out[node as usize] {
+                count_step();
                 let Arc { to, capacity } = self.arcs[arc as usize];
                 if capacity > 0 && self.level[to as usize] == NONE {
                     self.level[to as usize] = self.level[node as usize] + 1;
@@ -64,6 +77,7 @@ impl Flow {
     fn push(&mut self) -> u64 {
         let (mut path, mut node): (Vec<u32>, usize) = (Vec::new(), SOURCE);
         while node != SINK {
+            count_step();
             let Some(&arc) = self.out[node].get(self.next[node]) else {
                 // A dead end: back, and past the arc that led here.
                 let Some(arc) = path.pop() else { return 0 };

@@ -7,6 +7,9 @@ use super::{Graph, VertexSet};
 /// Most vertices of a graph whose subsets are all tried.
 pub const POWERSET_VERTICES_MAX: usize = 20;
 
+/// Most subsets of primes' units that are tried where it has to be quick: one prime of 12 units, or several smaller ones.
+pub const TRIES_MAX: u64 = 1 << 12;
+
 /// A complete group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group {
@@ -136,18 +139,32 @@ impl Graph {
     /// Number of complete groups without the empty one; `None` if there is a prime part of more than
     /// [`POWERSET_VERTICES_MAX`] units, or if the number does not fit.
     pub fn complete_groups_count(&self) -> Option<u128> {
-        self.count(false)
+        self.count(false, u64::MAX)
+    }
+
+    /// The same, for who has little time: `None` also where more than [`TRIES_MAX`] subsets would have to be tried.
+    pub fn complete_groups_count_if_quick(&self) -> Option<u128> {
+        self.count(false, TRIES_MAX)
     }
 
     /// Number of groups that are left where any unit stands for those that are interchangeable with it (section 5.1).
     pub fn compressed_groups_count(&self) -> Option<u128> {
-        self.count(true)
+        self.count(true, u64::MAX)
+    }
+
+    /// The same, for who has little time: `None` also where more than [`TRIES_MAX`] subsets would have to be tried.
+    pub fn compressed_groups_count_if_quick(&self) -> Option<u128> {
+        self.count(true, TRIES_MAX)
     }
 
     /// Counts complete groups by the critical length that they leave; `compressed`: of the units of one series only how
     /// many of them are in it matters.
-    fn count(&self, compressed: bool) -> Option<u128> {
+    fn count(&self, compressed: bool, tries_max: u64) -> Option<u128> {
         let shape = Shape::of(self);
+        let tries = shape.primes().map(|prime| 1u64.checked_shl(prime.units.len() as u32).unwrap_or(u64::MAX));
+        if tries.fold(0, u64::saturating_add) > tries_max {
+            return None;
+        }
         let mut counts: Vec<Vec<u128>> = Vec::new();
         for piece in &shape.pieces {
             let by_length = match piece {
@@ -226,4 +243,34 @@ fn beside(one: &[u128], other: &[u128]) -> Option<Vec<u128>> {
         };
     }
     Some(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Letters N one after the other: so many primes of 4 units.
+    fn letters(count: u16) -> Graph {
+        let letter = |at: u16| [(0, 2), (1, 2), (1, 3)].map(|(from, to)| (4 * at + from, 4 * at + to));
+        let between = |at: u16| (0..4).flat_map(move |from| (4..8).map(move |to| (4 * at + from, 4 * at + to)));
+        let edges: Vec<_> = (0..count).flat_map(letter).chain((1..count).flat_map(|at| between(at - 1))).collect();
+        Graph::plain(4 * usize::from(count), &edges).expect("edges lead forwards")
+    }
+
+    #[test]
+    fn who_has_little_time_tries_few_subsets() {
+        let chains = |half: u16| {
+            let edges = (1..half).flat_map(|at| [(at - 1, at), (half + at - 1, half + at), (at - 1, half + at)]);
+            Graph::plain(2 * usize::from(half), &edges.collect::<Vec<_>>()).expect("edges lead forwards")
+        };
+        let quick = |graph: &Graph| (graph.complete_groups_count_if_quick(), graph.compressed_groups_count_if_quick());
+        for graph in [chains(6), letters(3), Graph::levels(&[1; 60]).expect("a graph")] {
+            assert_eq!(quick(&graph), (graph.complete_groups_count(), graph.compressed_groups_count()));
+            assert!(quick(&graph).0.is_some() && quick(&graph).1.is_some());
+        }
+        // 14 units or more: not one subset is tried.
+        assert_eq!(quick(&chains(7)), (None, None));
+        assert_eq!(quick(&chains(128)), (None, None));
+        assert!(chains(7).complete_groups_count().is_some());
+    }
 }

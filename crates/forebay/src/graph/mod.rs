@@ -29,8 +29,8 @@ mod score;
 mod set;
 mod shape;
 
-pub use groups::{Group, GroupFrequency, Groups, POWERSET_VERTICES_MAX};
-pub use score::{Load, Pick, Scorer, Scratch};
+pub use groups::{Group, GroupFrequency, Groups, POWERSET_VERTICES_MAX, TRIES_MAX};
+pub use score::{ARCS_MAX, Load, Pick, Scorer, Scratch};
 pub use set::VertexSet;
 
 use thiserror::Error;

@@ -11,6 +11,10 @@ use super::cut::NEVER;
 use super::shape::Shape;
 use super::{Graph, VERTICES_MAX, VertexSet};
 
+/// Most arcs of cuts ([`Scorer::arcs_max`]) with which a transaction can be scored while others wait: about a
+/// millisecond. Graphs that come apart in series and parallel have none, those with a prime of up to 12 units fewer.
+pub const ARCS_MAX: u64 = 1 << 18;
+
 /// What one transaction asked for at one vertex.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Load {
@@ -92,6 +96,13 @@ impl Scorer {
     pub fn new(graph: Arc<Graph>) -> Scorer {
         let shape = Shape::of(&graph);
         Scorer { graph, shape }
+    }
+
+    /// A bound of the arcs of all cuts that one transaction's scores can take: as many rounds as the critical length, in
+    /// each as many thresholds as there are units, for each of them the cuts of all primes. 0 without primes.
+    pub fn arcs_max(&self) -> u64 {
+        let rounds = u64::from(self.graph.critical_length(&VertexSet::EMPTY));
+        rounds.saturating_mul(self.shape.units.len() as u64).saturating_mul(self.shape.arcs())
     }
 
     /// The graph.
@@ -267,4 +278,73 @@ fn most(chosen: &Chosen, curve: &[u64]) -> Option<(f64, usize)> {
         }
     }
     best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::cut::STEPS;
+
+    /// An arc is looked at more than once; on the other hand fewer rounds and thresholds are tried than there could be.
+    const STEPS_PER_ARC_MAX: u64 = 4;
+
+    fn random(seed: u64) -> impl FnMut() -> u64 {
+        let mut state = seed * 2 + 1;
+        move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        }
+    }
+
+    /// Two chains, each vertex of one before the next of the other: a prime as long as one of so many units can be.
+    fn ladder(units: u16) -> Graph {
+        let half = units / 2;
+        let edges = (1..half).flat_map(|at| [(at - 1, at), (half + at - 1, half + at), (at - 1, half + at)]);
+        Graph::plain(usize::from(units), &edges.collect::<Vec<_>>()).expect("edges lead forwards")
+    }
+
+    /// A random order of so many vertices.
+    fn tangle(vertices: u16, edges_percent: u64, next: &mut impl FnMut() -> u64) -> Graph {
+        let pairs = (0..vertices).flat_map(|to| (0..to).map(move |from| (from, to)));
+        let edges: Vec<(u16, u16)> = pairs.filter(|_| next() % 100 < edges_percent).collect();
+        Graph::plain(usize::from(vertices), &edges).expect("edges lead forwards")
+    }
+
+    #[test]
+    fn scoring_looks_at_few_more_arcs_than_is_told_beforehand() {
+        let mut with_primes = 0;
+        for seed in 1..=60 {
+            let mut next = random(seed);
+            let units = 4 + 2 * (next() % 5) as u16;
+            let percent = 15 + next() % 50;
+            let graph = if seed % 4 == 0 { ladder(units) } else { tangle(units, percent, &mut next) };
+            let (scorer, mut scratch) = (Scorer::new(Arc::new(graph)), Scratch::default());
+            with_primes += u32::from(scorer.arcs_max() > 0);
+            for _ in 0..4 {
+                let mut load = |_| Load::Keys { frequency: 1.0 + (next() % 1000) as f64, size: 1 + next() % 1000 };
+                let loads: Vec<Load> = (0..units).map(&mut load).collect();
+                STEPS.set(0);
+                scorer.score(&loads, &mut scratch);
+                let bound = STEPS_PER_ARC_MAX * scorer.arcs_max();
+                assert!(STEPS.get() <= bound, "seed {seed}: {} steps, {bound} at most", STEPS.get());
+            }
+        }
+        assert!(with_primes > 30, "{with_primes} graphs had a prime");
+    }
+
+    #[test]
+    fn what_comes_apart_is_never_too_costly_and_a_large_prime_is() {
+        let arcs = |graph: Graph| Scorer::new(Arc::new(graph)).arcs_max();
+        assert_eq!(arcs(Graph::levels(&[1; VERTICES_MAX]).expect("a graph")), 0);
+        // 60 accesses one after the other, but for a letter N among them.
+        let (chain, n) = ((1..57).map(|at| (at - 1, at)), [(56, 58), (57, 58), (57, 59), (55, 56), (55, 57)]);
+        let long = Graph::plain(60, &chain.filter(|edge| edge.1 < 56).chain(n).collect::<Vec<_>>()).expect("a graph");
+        assert!((1..=ARCS_MAX).contains(&arcs(long)), "60 accesses with a small prime");
+        assert!(arcs(ladder(12)) <= ARCS_MAX, "a prime of 12 units");
+        assert!(arcs(ladder(40)) > ARCS_MAX, "a prime of 40 units");
+        // All that a client may give: 256 vertices, 4,000 edges.
+        assert!(arcs(tangle(VERTICES_MAX as u16, 12, &mut random(1))) > 1000 * ARCS_MAX);
+    }
 }

@@ -38,6 +38,19 @@ pub(super) struct Prime {
     pub edges: Vec<(u16, u16)>,
 }
 
+impl Prime {
+    /// Critical length with nothing cached.
+    fn length(&self) -> u64 {
+        let mut until = vec![1; self.units.len()];
+        // Edges are sorted by where they begin, and lead forwards.
+        for &(from, to) in &self.edges {
+            let (from, to) = (usize::from(from), usize::from(to));
+            until[to] = until[to].max(until[from] + 1);
+        }
+        until.into_iter().max().unwrap_or(0)
+    }
+}
+
 struct Builder {
     /// By unit, all units after it and before it.
     after: Vec<VertexSet>,
@@ -74,6 +87,24 @@ impl Shape {
             builder.build((0..units.len()).collect());
         }
         Shape { units, unit_of, pieces: builder.pieces }
+    }
+
+    /// Arcs of all cuts that the curves of all pieces take once, with nothing for free: one for each length that a prime
+    /// can be brought down to.
+    pub fn arcs(&self) -> u64 {
+        let of_prime = |prime: &Prime| {
+            let (units, edges, length) = (prime.units.len() as u64, prime.edges.len() as u64, prime.length());
+            (0..length).map(|target| units * (4 * target + 1) + edges * target).sum::<u64>()
+        };
+        self.primes().map(of_prime).sum()
+    }
+
+    /// Its primes.
+    pub fn primes(&self) -> impl Iterator<Item = &Prime> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Prime(prime) => Some(prime),
+            _ => None,
+        })
     }
 
     /// Units that are children of the same series: any can stand for any other (definition 9).

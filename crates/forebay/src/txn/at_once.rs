@@ -80,7 +80,7 @@ impl Engine {
             guard.armed.set(true);
             let commit = Commit::new(TxnId(version), version, writes);
             let uncached = inner.on_write == OnWrite::Invalidate;
-            let now = inner.committer.apply_now(commit, &Caching { uncached, context: writing, vertices: Vec::new() });
+            let now = inner.committer.apply_now(commit, &Caching { uncached, context: writing, vertices: None });
             table.half_done = matches!(now, Now::Unknown);
             now
         };

@@ -17,6 +17,7 @@ use super::documents::Documents;
 use super::group::{Now, Submission};
 use super::history::Record;
 use super::locks::{Mode, Owner};
+use super::placed::Vertices;
 use super::settled::{Landed, Settled, Settlement};
 use super::{Inner, OnWrite, Plan, PlannedLock, TxnError, Watched};
 use crate::cache::Context;
@@ -62,7 +63,7 @@ pub struct Transaction {
     /// The cache was asked for something in its name.
     asked: bool,
     /// As which vertex of its type it wrote its keys.
-    vertices: Vec<(Key, u16)>,
+    vertices: Option<Box<Vertices>>,
     /// What it writes is not wanted in the cache.
     uncached: bool,
     /// What it writes must not be kept for later.
@@ -198,7 +199,7 @@ impl Transaction {
             handed_over: false,
             ends,
             asked: false,
-            vertices: Vec::new(),
+            vertices: None,
             uncached,
             strict: false,
             priority: Priority::Normal,

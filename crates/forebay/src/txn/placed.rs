@@ -1,10 +1,15 @@
 //! A commit that has its place in the commit order.
 
+use hashbrown::HashMap;
+
 use super::locks::Owner;
 use super::settled::{self, Settled, Settlement, Teller};
 use crate::cache::Context;
 use crate::key::Key;
 use crate::store::Commit;
+
+/// As which vertex of its type a transaction has written each key; of several for one key the last counts.
+pub(super) type Vertices = HashMap<Key, u16, foldhash::quality::RandomState>;
 
 /// What is to become of a commit's keys in the cache when it is published.
 #[derive(Clone, Debug, Default)]
@@ -13,14 +18,14 @@ pub(super) struct Caching {
     pub(super) uncached: bool,
     /// What the policy may know of the writes.
     pub(super) context: Context,
-    /// As which vertex of its type the transaction has written a key; of several for one key the last counts.
-    pub(super) vertices: Vec<(Key, u16)>,
+    /// There only if the transaction named vertices: few do, and the others shall not pay for it.
+    pub(super) vertices: Option<Box<Vertices>>,
 }
 
 impl Caching {
     /// What the policy may know of the write of `key`.
     pub(super) fn context_of(&self, key: &Key) -> Context {
-        let vertex = self.vertices.iter().rev().find(|(other, _)| other == key).map(|(_, vertex)| *vertex);
+        let vertex = self.vertices.as_ref().and_then(|vertices| vertices.get(key)).copied();
         Context { vertex: vertex.unwrap_or(self.context.vertex), ..self.context }
     }
 }
@@ -64,5 +69,23 @@ impl Rest {
     pub(super) fn join(self, commit: Commit) -> Placed {
         let Rest { place, depends, settle, locked, caching } = self;
         Placed { commit, place, depends, settle, locked, caching }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_has_one_entry_and_its_last_vertex_counts() {
+        let key = |name: &str| Key::new(0, name.as_bytes());
+        let mut vertices = Box::<Vertices>::default();
+        (1..=1000).for_each(|vertex| vertices.extend([(key("a"), vertex), (key("b"), vertex / 2)]));
+        assert_eq!(vertices.len(), 2, "a key that is written again takes no further room");
+        let context = Context { vertex: 7, ..Context::default() };
+        let caching = Caching { context, vertices: Some(vertices), ..Caching::default() };
+        let of = |name: &str| caching.context_of(&key(name)).vertex;
+        assert_eq!((of("a"), of("b"), of("c")), (1000, 500, 7));
+        assert_eq!(Caching { context, ..Caching::default() }.context_of(&key("a")).vertex, 7);
     }
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use forebay::cache::Cache;
-use forebay::graph::{Graph, VertexSet};
+use forebay::graph::{ARCS_MAX, Graph, Scorer, VertexSet};
 use forebay_protocol::Reply;
 
 use crate::labels::Labels;
@@ -41,7 +41,16 @@ struct State {
 
 struct Known {
     graph: Arc<Graph>,
+    /// Complete groups, counted once; `None` for very many.
+    complete_groups: Option<u128>,
     begun: u64,
+}
+
+/// A type with the numbers that its names have here, and what is computed of it while nobody waits.
+struct Numbered {
+    number: u16,
+    graph: Arc<Graph>,
+    complete_groups: Option<u128>,
 }
 
 #[derive(Default)]
@@ -113,40 +122,31 @@ impl Graphs {
     }
 
     fn take(&self, types: Vec<(String, Graph)>, labels: &Labels, cache: &Cache) -> Result<Registered, Reply> {
+        // Before the lock is taken, since it takes long. Numbers of names stay as they are.
+        let numbered = types.into_iter().map(|(name, graph)| numbered(&name, graph, labels));
+        let numbered = numbered.collect::<Result<Vec<Numbered>, Reply>>()?;
         let mut state = self.lock();
-        let mut numbered = Vec::with_capacity(types.len());
-        for (name, graph) in types {
-            let number = labels.txn_type(name.as_bytes())?;
-            let vertex = |vertex: &forebay::graph::Vertex| Ok(labels.vertex(number, vertex.name.as_bytes())? - 1);
-            let vertices = graph.vertices().iter().map(vertex).collect::<Result<Vec<u16>, Reply>>()?;
-            let graph = graph.named(&name).renumbered(&vertices);
-            let graph = graph.map_err(|error| {
-                let why = format!("ERR type '{name}' with the vertices that it had before: {error}");
-                Reply::error(why)
-            })?;
-            numbered.push((number, Arc::new(graph)));
-        }
-        let replaced = |number: &u16| state.known.get(number).map_or(0, |known| bytes(&known.graph));
-        let after = state.bytes + numbered.iter().map(|(_, graph)| bytes(graph)).sum::<usize>();
-        let after = after - numbered.iter().map(|(number, _)| replaced(number)).sum::<usize>();
+        let replaced = |of: &Numbered| state.known.get(&of.number).map_or(0, |known| bytes(&known.graph));
+        let after = state.bytes + numbered.iter().map(|of| bytes(&of.graph)).sum::<usize>();
+        let after = after - numbered.iter().map(replaced).sum::<usize>();
         if after > GRAPHS_BYTES_MAX {
             return Err(Reply::error(format!("LIMIT graphs_bytes_max {GRAPHS_BYTES_MAX}")));
         }
         state.bytes = after;
         let mut registered = Registered::default();
-        for (number, graph) in numbered {
+        for Numbered { number, graph, complete_groups } in numbered {
             match state.known.get_mut(&number) {
                 Some(known) if known.graph == graph => {
                     registered.same += 1;
                     continue;
                 }
                 Some(known) => {
-                    known.graph = graph.clone();
+                    (known.graph, known.complete_groups) = (graph.clone(), complete_groups);
                     registered.replaced += 1;
                     self.counts.replaced.fetch_add(1, Ordering::Relaxed);
                 }
                 None => {
-                    state.known.insert(number, Known { graph: graph.clone(), begun: 0 });
+                    state.known.insert(number, Known { graph: graph.clone(), complete_groups, begun: 0 });
                     registered.new += 1;
                 }
             }
@@ -181,10 +181,15 @@ impl Graphs {
         labels.vertex(txn_type, name)
     }
 
+    /// Number of types with a graph.
+    pub fn count(&self) -> usize {
+        self.lock().known.len()
+    }
+
     /// Figures of all of them.
     pub fn figures(&self) -> GraphFigures {
         let state = self.lock();
-        let groups = state.known.values().filter_map(|known| known.graph.complete_groups_count());
+        let groups = state.known.values().filter_map(|known| known.complete_groups);
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         GraphFigures {
             graphs: state.known.len() as u64,
@@ -202,11 +207,39 @@ impl Graphs {
             name: known.graph.name().to_owned(),
             vertices: known.graph.vertices().iter().filter(|vertex| !vertex.name.is_empty()).count(),
             critical_length: known.graph.critical_length(&VertexSet::EMPTY),
-            complete_groups: known.graph.complete_groups_count(),
+            complete_groups: known.complete_groups,
             begun: known.begun,
         };
         self.lock().known.values().take(types_max).map(figures).collect()
     }
+}
+
+/// Numbers a type and looks at what it takes to use it.
+fn numbered(name: &str, graph: Graph, labels: &Labels) -> Result<Numbered, Reply> {
+    // First of all, since the names of a type that is refused should not stay.
+    check_arcs(name, &graph)?;
+    let number = labels.txn_type(name.as_bytes())?;
+    let vertex = |vertex: &forebay::graph::Vertex| Ok(labels.vertex(number, vertex.name.as_bytes())? - 1);
+    let vertices = graph.vertices().iter().map(vertex).collect::<Result<Vec<u16>, Reply>>()?;
+    let complete_groups = graph.complete_groups_count_if_quick();
+    let graph = graph.named(name).renumbered(&vertices);
+    let graph = graph.map_err(|error| {
+        let why = format!("ERR type '{name}' with the vertices that it had before: {error}");
+        Reply::error(why)
+    })?;
+    // Accesses that the type had before can make it a little more.
+    check_arcs(name, &graph)?;
+    Ok(Numbered { number, graph: Arc::new(graph), complete_groups })
+}
+
+/// Refuses a type whose transactions take long to score, while others wait.
+fn check_arcs(name: &str, graph: &Graph) -> Result<(), Reply> {
+    let arcs = Scorer::new(Arc::new(graph.clone())).arcs_max();
+    if arcs > ARCS_MAX {
+        let why = format!("LIMIT arcs_max {ARCS_MAX}: type '{name}' takes {arcs} to score a transaction");
+        return Err(Reply::error(format!("{why}; give accesses that go together one vertex, or leave edges out")));
+    }
+    Ok(())
 }
 
 fn bytes(graph: &Graph) -> usize {
@@ -272,5 +305,45 @@ mod tests {
         let Some(Reply::Error(text)) = refused else { panic!("an error") };
         assert!(String::from_utf8_lossy(&text).contains("vertices_max 256"), "{text:?}");
         assert_eq!((graphs.figures().refused, graphs.figures().graphs), (1, 1));
+    }
+
+    /// A type of two chains, each vertex of one before the next of the other.
+    fn ladder(name: &str, half: usize) -> String {
+        let vertex = |at: usize| match at {
+            0 => "[[type.vertex]]\nname = 'a0'\n[[type.vertex]]\nname = 'b0'\n".to_owned(),
+            at => {
+                let before = at - 1;
+                format!("[[type.vertex]]\nname = 'a{at}'\nafter = ['a{before}']\n")
+                    + &format!("[[type.vertex]]\nname = 'b{at}'\nafter = ['a{before}', 'b{before}']\n")
+            }
+        };
+        format!("[[type]]\nname = '{name}'\n{}", (0..half).map(vertex).collect::<String>())
+    }
+
+    #[test]
+    fn a_type_that_takes_too_long_to_score_is_refused_and_none_of_its_company_is_taken() {
+        let (graphs, labels, cache) = (Graphs::default(), Labels::default(), cache());
+        let text = format!("{BALANCE}{}", ladder("Tangle", 128));
+        let refused = graphs.register(parse_types(&text).unwrap(), &labels, &cache);
+        let Err(Reply::Error(why)) = refused else { panic!("an error") };
+        let why = String::from_utf8_lossy(&why).into_owned();
+        assert!(why.starts_with("LIMIT arcs_max 262144: type 'Tangle' takes "), "{why}");
+        assert_eq!((graphs.count(), graphs.figures().refused), (0, 1));
+        let small = parse_types(&ladder("Tangle", 6)).unwrap();
+        assert_eq!(graphs.register(small, &labels, &cache), Ok(Registered { new: 1, ..Registered::default() }));
+    }
+
+    #[test]
+    fn groups_are_counted_once_and_only_where_that_is_quick() {
+        let (graphs, labels, cache) = (Graphs::default(), Labels::default(), cache());
+        let text = format!("{}{}", ladder("Small", 4), ladder("Large", 7));
+        let types = parse_types(&text).unwrap();
+        let counted = types[0].1.complete_groups_count();
+        graphs.register(types, &labels, &cache).unwrap();
+        let shown: Vec<_> = graphs.types(9).into_iter().map(|of| (of.name, of.complete_groups)).collect();
+        assert_eq!(shown, [("Small".to_owned(), counted), ("Large".to_owned(), None)]);
+        assert!(counted.is_some_and(|groups| graphs.figures().complete_groups == groups as u64));
+        graphs.lock().known.values_mut().for_each(|known| known.complete_groups = Some(9));
+        assert_eq!((graphs.figures().complete_groups, graphs.types(9)[1].complete_groups), (18, Some(9)));
     }
 }

@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use hashbrown::HashMap;
 
 use super::Grouping;
-use crate::graph::{Graph, GroupFrequency, Groups, Load, Scorer, Scratch, VertexSet};
-use crate::policy::{Access, Learned, Slot};
+use super::shown::{company, shown, type_name};
+use crate::graph::{ARCS_MAX, Graph, GroupFrequency, Groups, Load, Scorer, Scratch, VertexSet};
+use crate::policy::{Learned, Slot};
 
 /// Most transactions that are followed at the same time; of more, the one that began first is forgotten.
 const OPEN_MAX: usize = 16_384;
@@ -16,8 +17,8 @@ const OPEN_MAX: usize = 16_384;
 /// Most accesses of one transaction that are followed; later ones are not scored.
 const TOUCHES_MAX: usize = 16_384;
 
-/// Most accesses of all transactions together that are followed; of more, the transaction that began first is
-/// forgotten.
+/// Most accesses of all transactions together that are followed. At so many a new transaction takes the room of the one
+/// that began first; further accesses of those that are open are not followed.
 const TOUCHES_ALL_MAX: usize = 1 << 20;
 
 /// Most types with a graph.
@@ -53,39 +54,6 @@ pub(super) struct Touch {
     pub score: f32,
 }
 
-/// The level that an order is being asked for, as far as it is known.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Asking {
-    txn: u64,
-    level: u16,
-    /// Whether its score can be told already.
-    is_told: bool,
-    least: f32,
-    weight: u64,
-}
-
-impl Asking {
-    /// One more access, perhaps of another level; of that `is_told` says whether it goes by levels.
-    pub fn take(&mut self, access: &Access, touch: &Touch, is_told: impl FnOnce() -> bool) {
-        if (self.txn, self.level) != (access.txn, access.level) {
-            *self =
-                Asking { is_told: is_told(), txn: access.txn, level: access.level, least: f32::INFINITY, weight: 0 };
-        }
-        // A level that writes saves nothing.
-        self.least = self.least.min(if touch.reads { touch.frequency } else { 0.0 });
-        self.weight += if touch.counted { u64::from(touch.weight) } else { 0 };
-    }
-
-    /// What `incoming`'s level scores as far as it is known: more keys only make it less. Boundless where that can't be
-    /// told before the transaction has ended.
-    pub fn worth(&self, incoming: &Access) -> f64 {
-        match self.is_told && (self.txn, self.level) == (incoming.txn, incoming.level) {
-            true => f64::from(self.least) / self.weight.max(1) as f64,
-            false => f64::INFINITY,
-        }
-    }
-}
-
 #[derive(Default)]
 struct Open {
     txn_type: u16,
@@ -102,6 +70,8 @@ struct Type {
     scorer: Scorer,
     /// All complete groups, if the graph is small.
     groups: Option<Groups>,
+    /// What is shown of it.
+    shown: String,
 }
 
 /// See the module.
@@ -147,6 +117,8 @@ struct Counts {
     aborted: u64,
     /// Forgotten before they ended, for want of room.
     forgotten: u64,
+    /// Graphs by which nothing is scored, since it would take too long ([`ARCS_MAX`]).
+    too_costly: u64,
 }
 
 impl Learned for Transactions {
@@ -158,13 +130,21 @@ impl Learned for Transactions {
     }
 
     fn register_graph(&self, txn_type: u16, graph: &Arc<Graph>) {
+        // All that takes long, before anybody has to wait.
+        let scorer = Scorer::new(graph.clone());
+        let is_quick = scorer.arcs_max() <= ARCS_MAX;
+        let listed = (is_quick && self.rule != GroupFrequency::Min).then(|| Groups::of(graph, LISTED_VERTICES_MAX));
+        let known = is_quick.then(|| Type { shown: shown(graph), scorer, groups: listed.flatten() });
         let mut state = self.lock();
-        if state.types.len() < TYPES_MAX || state.types.contains_key(&txn_type) {
-            let listed = (self.rule != GroupFrequency::Min).then(|| Groups::of(graph, LISTED_VERTICES_MAX));
-            let known = Type { scorer: Scorer::new(graph.clone()), groups: listed.flatten() };
-            let before = state.types.insert(txn_type, known);
-            let before = before.map_or(0, |known| graph_bytes(known.scorer.graph()));
-            state.types_bytes = state.types_bytes + graph_bytes(graph) - before;
+        let before = state.types.remove(&txn_type);
+        state.types_bytes -= before.map_or(0, |known| graph_bytes(known.scorer.graph()));
+        match known {
+            Some(known) if state.types.len() < TYPES_MAX => {
+                state.types_bytes += graph_bytes(graph);
+                state.types.insert(txn_type, known);
+            }
+            Some(_) => {}
+            None => state.counts.too_costly += 1,
         }
     }
 
@@ -181,8 +161,8 @@ impl Learned for Transactions {
 
     fn report(&self, lines_max: usize) -> Vec<(String, String)> {
         let state = self.lock();
-        let Counts { by_graph, by_level, astray, aborted, forgotten } = state.counts;
-        if by_graph + by_level + aborted == 0 && state.types.is_empty() {
+        let Counts { by_graph, by_level, astray, aborted, forgotten, too_costly } = state.counts;
+        if by_graph + by_level + aborted + too_costly == 0 && state.types.is_empty() {
             return Vec::new();
         }
         let mut lines = vec![
@@ -195,9 +175,14 @@ impl Learned for Transactions {
             ("age".to_owned(), format!("{:.3e}", self.age())),
             ("graphs".to_owned(), state.types.len().to_string()),
         ];
+        if too_costly > 0 {
+            lines.push(("graphs_too_costly".to_owned(), too_costly.to_string()));
+        }
         let mut types: Vec<_> = state.types.iter().collect();
         types.sort_unstable_by_key(|(number, _)| **number);
-        lines.extend(types.into_iter().map(|(number, known)| type_line(*number, known.scorer.graph())));
+        lines.extend(types.into_iter().map(|(number, known)| {
+            (format!("type {}", type_name(*number, known.scorer.graph())), known.shown.clone())
+        }));
         lines.truncate(lines_max);
         lines
     }
@@ -271,6 +256,7 @@ impl Transactions {
         }
         if let Some(open) = state.open.get_mut(&txn)
             && open.touches.len() < TOUCHES_MAX
+            && state.touches < TOUCHES_ALL_MAX
         {
             open.touches.push(touch);
             state.touches += 1;
@@ -442,6 +428,7 @@ impl Transactions {
         let touches = state.open.values().map(|open| open.touches.len());
         let ended = state.ended.values().map(|ended| ended.touches.len());
         assert_eq!(touches.chain(ended).sum::<usize>(), state.touches, "the number of touches");
+        assert!(state.touches <= TOUCHES_ALL_MAX, "touches beyond their bound");
         assert!(self.age().is_finite() && self.age() >= 0.0, "the age is a number");
     }
 }
@@ -450,49 +437,6 @@ impl Transactions {
 fn graph_bytes(graph: &Graph) -> usize {
     let names: usize = graph.vertices().iter().map(|vertex| vertex.name.len()).sum();
     size_of::<(u16, Type)>() + names + graph.len() * VERTEX_BYTES + graph.edges().len() * EDGE_BYTES
-}
-
-fn type_name(number: u16, graph: &Graph) -> String {
-    if graph.name().is_empty() { format!("type {number}") } else { graph.name().to_owned() }
-}
-
-fn type_line(number: u16, graph: &Graph) -> (String, String) {
-    let counted = |count: Option<u128>| count.map_or("very many".to_owned(), |count| count.to_string());
-    let length = graph.critical_length(&VertexSet::EMPTY);
-    let groups = counted(graph.complete_groups_count());
-    let classes = counted(graph.compressed_groups_count());
-    let value = format!(
-        "{} accesses, critical length {length}, {groups} complete groups, {classes} where interchangeable ones are one",
-        graph.len()
-    );
-    (format!("type {}", type_name(number, graph)), value)
-}
-
-/// The least that has to be cached with `vertex` so that it saves something: a complete group with it, made from all
-/// vertices that read by leaving out what is not needed.
-fn company(graph: &Graph, txn_type: u16, vertex: usize) -> String {
-    let (name, own) = (type_name(txn_type, graph), &graph.vertices()[vertex].name);
-    let length = |group: &VertexSet| graph.critical_length(group);
-    let mut group = graph.readers();
-    let needed = |group: &VertexSet| length(&group.without(&VertexSet::EMPTY.with(vertex))) > length(group);
-    let others: Vec<usize> = graph.readers().iter().filter(|&other| other != vertex).collect();
-    for other in others {
-        let without = group.without(&VertexSet::EMPTY.with(other));
-        if needed(&without) {
-            group = without;
-        }
-    }
-    let mates: Vec<&str> = group
-        .iter()
-        .filter(|&v| v != vertex)
-        .map(|v| graph.vertices()[v].name.as_str())
-        .filter(|n| !n.is_empty())
-        .collect();
-    match (needed(&group), mates.as_slice()) {
-        (false, _) => format!("{own} of {name} saves nothing: others take as long"),
-        (true, []) => format!("{own} of {name} saves a round trip by itself"),
-        (true, mates) => format!("{own} of {name} saves a round trip together with {}", mates.join(", ")),
-    }
 }
 
 impl State {
@@ -520,3 +464,6 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

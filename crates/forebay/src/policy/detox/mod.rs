@@ -12,8 +12,10 @@
 //! nothing of its own transaction's level, and where that level is worth least of all that is looked at, the newcomer
 //! stays out. Writes take no part, as they save no round trip.
 
+mod asking;
 mod learned;
 mod order;
+mod shown;
 
 use std::any::Any;
 use std::sync::Arc;

@@ -4,7 +4,8 @@ mod explain;
 
 use std::sync::Arc;
 
-use super::learned::{Asking, NONE, Touch, Transactions};
+use super::asking::Asking;
+use super::learned::{NONE, Touch, Transactions};
 use super::{Aggregate, Tuning};
 use crate::policy::random::Random;
 use crate::policy::remembered::{Known, Remembered, print};

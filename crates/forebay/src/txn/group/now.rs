@@ -73,9 +73,9 @@ impl Committer {
                     let read = actual.unwrap_or(Read { value: after, version });
                     group.push((key, (!caching.uncached).then_some(read)));
                 }
-                match caching.vertices.is_empty() {
-                    true => self.cache.publish_locked(&group, &caching.context),
-                    false => {
+                match caching.vertices {
+                    None => self.cache.publish_locked(&group, &caching.context),
+                    Some(_) => {
                         let contexts: Vec<_> = group.iter().map(|(key, _)| caching.context_of(key)).collect();
                         self.cache.publish_group(&group, &contexts, true);
                     }

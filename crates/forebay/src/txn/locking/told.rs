@@ -10,7 +10,7 @@ impl Transaction {
         let vertex = self.context.vertex;
         if vertex != 0 && self.inner.cache.follows_transactions() {
             let written = locks.iter().filter(|lock| lock.mode == Mode::Exclusive);
-            self.vertices.extend(written.map(|lock| (lock.key.clone(), vertex)));
+            self.vertices.get_or_insert_default().extend(written.map(|lock| (lock.key.clone(), vertex)));
         }
     }
 
