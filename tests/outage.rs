@@ -16,6 +16,8 @@ mod ids;
 mod journal;
 #[path = "outage/lanes.rs"]
 mod lanes;
+#[path = "outage/lists.rs"]
+mod lists;
 #[path = "outage/minutes.rs"]
 mod minutes;
 #[path = "outage/network.rs"]

@@ -1,6 +1,6 @@
 //! A column as a list.
 
-use forebay::change::{Change, End};
+use forebay::change::{Change, End, apply_all};
 use forebay::store::suite::block_on;
 use forebay::store::{CommitOutcome, Store};
 use forebay::value::Data;
@@ -84,4 +84,48 @@ fn a_list_is_changed_unseen() {
     assert_eq!(unseen("friends:7", vec![Change::Pop(End::Left)]), Vec::<String>::new());
     assert_eq!(world.sql("SELECT count(*) FROM members WHERE id = 7"), "0");
     assert_eq!(unseen("friends:7", vec![Change::Pop(End::Left), push(End::Left, "8")]), ["8"]);
+}
+
+/// What an outage leaves of a busy list in one write, or `LPOP` with a count: PostgreSQL's stack is not its matter. Each
+/// kind is made to a list of 1,000, to one that is shorter than what is popped, and to a row that is not there.
+#[test]
+fn any_number_of_changes_is_one_write() {
+    let world = world();
+    let (store, mint) = world.open();
+    let (left, right) = (|| Change::Pop(End::Left), || Change::Pop(End::Right));
+    let number = |number: usize| number.to_string();
+    let many = |count: usize, of: &dyn Fn(usize) -> Vec<Change>| (0..count).flat_map(of).collect::<Vec<Change>>();
+    let kinds: Vec<(&str, Vec<Change>)> = vec![
+        ("pops", many(500, &|_| vec![left()])),
+        ("pops at both ends", many(300, &|_| vec![left(), right()])),
+        ("pushes", many(1_000, &|at| vec![push(End::Left, &number(at)), push(End::Right, &number(at + 1))])),
+        ("a queue", many(300, &|at| vec![push(End::Right, &number(at)), left()])),
+        ("a stack", many(300, &|at| vec![push(End::Left, &number(at)), push(End::Right, "3"), left(), left()])),
+        (
+            "all ends",
+            many(100, &|at| vec![right(), push(End::Left, &number(at)), right(), push(End::Right, "8"), left()]),
+        ),
+        (
+            "removals",
+            many(300, &|at| {
+                vec![Change::RemoveEqual { count: 1 - (at % 3) as i64, element: blob(&number(at)) }, left()]
+            }),
+        ),
+    ];
+    for (kind, changes) in &kinds {
+        for length in [1_000, 7] {
+            world.sql("TRUNCATE members");
+            world.sql(&format!("INSERT INTO members SELECT 1, array_agg(n) FROM generate_series(1, {length}) AS n"));
+            for key in ["friends:1", "friends:2"] {
+                let mut expected = get(&store, key).value;
+                apply_all(&mut expected, changes).unwrap();
+                let mut commit = commit_of(&mint, &[(key, changes.clone())], &[]);
+                (commit.writes[0].unseen, commit.writes[0].after) = (true, None);
+                let outcome = block_on(store.commit(&[commit])).remove(0);
+                assert!(matches!(outcome, CommitOutcome::Committed(_)), "{kind} of {length}, {key}: {outcome:?}");
+                let expected = list(&Read { value: expected, version: get(&store, key).version });
+                assert_eq!(list(&get(&store, key)), expected, "{kind} of {length}, {key}");
+            }
+        }
+    }
 }

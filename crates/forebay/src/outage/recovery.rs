@@ -71,7 +71,7 @@ async fn run(weak: Weak<Inner>) {
 }
 
 impl Inner {
-    fn next_step(&self) -> Step {
+    fn next_step(self: &Arc<Inner>) -> Step {
         let mut state = self.state();
         let now = self.runtime.elapsed();
         self.drop_stale(&mut state, now);
@@ -143,7 +143,7 @@ impl Inner {
 
     /// A store that was found in an earlier state may have lost what pending writes were built on, and ids of those
     /// that had landed: an operator decides.
-    fn notice_incarnation(&self, state: &mut State) {
+    fn notice_incarnation(self: &Arc<Inner>, state: &mut State) {
         let incarnation = self.store.incarnation();
         if incarnation == state.incarnation {
             return;

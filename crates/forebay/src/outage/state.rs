@@ -61,8 +61,10 @@ pub(super) struct State {
     pub(super) failed_until: Option<Duration>,
     /// Why nothing is carried over until an operator says so.
     pub(super) suspended: Option<String>,
-    /// What the journal was told of the store last; none if it could not be.
+    /// What the journal was told of the store last, or was to be.
     pub(super) remembered: Option<Remembered>,
+    /// It could not take that.
+    pub(super) untold: bool,
     /// Quarantined transactions about which an operator has decided, until the journal has it.
     pub(super) decided: BTreeSet<u64>,
     /// Batches on their way to the store.
@@ -116,6 +118,7 @@ impl State {
             failed_until: None,
             suspended: None,
             remembered: None,
+            untold: false,
             decided: BTreeSet::new(),
             carried: 0,
             batch_max: BATCH_COMMITS_MAX,

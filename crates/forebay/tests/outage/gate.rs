@@ -17,6 +17,7 @@ use forebay::store;
 use forebay::store::embedded::Durability;
 use forebay::store::faulty::{Faults, Faulty};
 use forebay::store::{Caps, Commit, CommitOutcome, Outside, Priority, ReadError, Store, Write};
+use forebay::tier::Remembered;
 use forebay::tier::memory::Memory;
 use forebay::value::Blob;
 use forebay::{Change, Key, Read, TxnId, Value, Version};
@@ -120,6 +121,20 @@ fn open_in(memory: &Memory, runtime: &Runtime, database: &Arc<Database>) -> Gate
     Gate::open(GateOptions { runtime, store, journal, found, settings, mapping, opens_late }).expect("it opens")
 }
 
+/// A gate over the journal on `disk`, once `meanwhile` was done to the disk, and what that journal said of the store.
+fn open_on(disk: &Lossy, runtime: &Runtime, store: &Arc<Database>, meanwhile: impl FnOnce()) -> (Remembered, Gate) {
+    let description = Description { mapping: String::new(), catalogue: String::new() };
+    let options = JournalOptions { durability: Durability::Always, bytes_max: 1 << 20, description };
+    let (journal, found) = Journal::open(runtime.clone(), disk.handle(), options).expect("it can be opened");
+    meanwhile();
+    let remembered = found.remembered.clone();
+    let breaker = BreakerSettings { failures_to_open: 1, successes_to_close: 1, pause_ms: 5, pause_ms_max: 20 };
+    let settings = GateSettings { breaker, ..GateSettings::default() };
+    let (runtime, store, mapping, opens_late) = (runtime.clone(), store.clone(), String::new(), false);
+    let options = GateOptions { runtime, store, journal, found, settings, mapping, opens_late };
+    (remembered, Gate::open(options).expect("it opens"))
+}
+
 pub fn put(sequence: u64, name: &str) -> Commit {
     let version = Version { incarnation: 1, sequence };
     let value = Value::bytes(sequence.to_string().as_bytes());
@@ -210,6 +225,35 @@ fn a_store_that_was_restored_before_the_start_waits_for_an_operator() {
     a_store_restored_before_the_start(true);
     let _on = mutation::put_back(Some(Fault::RestoredStoreDrained));
     a_store_restored_before_the_start(false);
+}
+
+/// The disk is full for a moment at the start: what could not be noted then is noted later, although nothing changes.
+#[test]
+fn what_could_not_be_noted_at_the_start_is_noted_later() {
+    simulated(|runtime| async move {
+        let (disk, database) = (Lossy::new(), Database::new(&runtime, true));
+        let (_, gate) = open_on(&disk, &runtime, &database, || ());
+        runtime.sleep(Duration::from_secs(1)).await;
+        database.inner.set_down(true);
+        assert!(matches!(commit(&gate, put(1, "a")).await, CommitOutcome::Buffered(_)));
+        drop(gate);
+        disk.kill();
+        database.inner.set_down(false);
+        database.went_back.store(true, Ordering::SeqCst);
+        database.incarnation.store(3, Ordering::SeqCst);
+        let (_, gate) = open_on(&disk, &runtime, &database, || disk.hold_at_most(Some(0)));
+        gate.start_remembering();
+        assert!(gate.state().suspended.is_some());
+        runtime.sleep(Duration::from_secs(3)).await;
+        disk.hold_at_most(None);
+        runtime.sleep(Duration::from_secs(3)).await;
+        drop(gate);
+        disk.kill();
+        database.went_back.store(false, Ordering::SeqCst);
+        let (remembered, gate) = open_on(&disk, &runtime, &database, || ());
+        assert_eq!((remembered.acknowledged.len(), remembered.suspended), (3, true));
+        assert!(gate.state().suspended.is_some(), "a start decides nothing");
+    });
 }
 
 /// What is cached of a store that others write to is given up when it could not be asked for too long, once.

@@ -1,64 +1,45 @@
 //! The changes of one document as SQL on its row. An increment travels as an increment; an UPDATE becomes an INSERT
 //! only where there is no row: `INSERT .. ON CONFLICT` would want values of all NOT NULL columns.
 
-use forebay::change::{Change, End};
+use forebay::change::Change;
 use forebay::store::Write;
 use forebay::{Data, Value};
 
 use super::catalogue::{Column, Kind, Table, quoted};
-use super::sql::{array_text, hex};
+use super::sql::hex;
 use super::statement::{Act, Shape, Values};
 
 /// A column's new value: over the row `t`, and where there is no row.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Expression {
-    of_row: String,
-    of_nothing: String,
+pub(super) struct Expression {
+    pub(super) of_row: String,
+    pub(super) of_nothing: String,
 }
 
 /// What a document's changes come to.
 #[derive(Default)]
-struct RowChange<'a> {
+pub(super) struct RowChange<'a> {
     /// The row goes, before anything else.
-    deleted: bool,
+    pub(super) deleted: bool,
     /// A row is made if there is none.
-    inserts: bool,
-    sets: Vec<(&'a Column, Expression)>,
+    pub(super) inserts: bool,
+    pub(super) sets: Vec<(&'a Column, Expression)>,
 }
 
 impl Table {
     /// The statements that `write` comes to, for the row with this key.
     pub(in crate::postgres) fn write(&self, parts: &[&str], write: &Write) -> Result<Vec<(Shape, Values)>, String> {
-        let mut values = Values(parts.iter().map(|part| (*part).to_owned()).collect());
-        let change = match &self.mapping.list {
-            Some(_) => self.list_change(write, &mut values)?,
-            None => self.row_change(parts, &write.changes, &mut values)?,
-        };
-        let mut statements = Vec::new();
-        if change.deleted {
-            let key = Values(values.0[..parts.len()].to_vec());
-            statements.push((Shape { act: Act::Delete, sets: Vec::new(), inserts: Vec::new() }, key));
-        }
-        if change.sets.is_empty() {
+        let values = || Values(parts.iter().map(|part| (*part).to_owned()).collect());
+        if self.mapping.list.is_some() {
+            let mut statements = Vec::new();
+            for change in self.list_changes(write, values)? {
+                statements.extend(statement(parts, change));
+            }
             return Ok(statements);
         }
-        let act = match (change.inserts, change.deleted) {
-            (false, _) => Act::Update,
-            (true, true) => Act::Insert,
-            (true, false) => Act::Upsert,
-        };
-        let (mut sets, mut inserts) = (Vec::new(), Vec::new());
-        for (column, expression) in change.sets {
-            let name = quoted(&column.name);
-            if act != Act::Insert {
-                sets.push(format!("{name} = {}", expression.of_row));
-            }
-            if change.inserts {
-                inserts.push((name, expression.of_nothing));
-            }
-        }
-        statements.push((Shape { act, sets, inserts }, values));
-        Ok(statements)
+        let mut values = values();
+        let change = self.row_change(parts, &write.changes, &mut values)?;
+        Ok(statement(parts, (change, values)))
     }
 
     pub(super) fn field(&self, field: &[u8]) -> Result<&Column, String> {
@@ -128,60 +109,6 @@ impl Table {
         row.inserts = true;
         Ok(())
     }
-
-    /// Pushes, pops and removals of an element travel as such; what else happens to a list replaces it, under the row's lock
-    /// and after the check that it is still what was read.
-    fn list_change(&self, write: &Write, values: &mut Values) -> Result<RowChange<'_>, String> {
-        let Some(column) = self.fields.first() else { return Err("the list has no column".into()) };
-        let Kind::Array(element) = &column.kind else { return Err(format!("{} is no array", column.name)) };
-        if !column.writable {
-            return Err(format!("{} of {} is read-only", column.name, self.name));
-        }
-        let travels =
-            |change: &Change| matches!(change, Change::Push(..) | Change::RemoveEqual { .. } | Change::Pop(_));
-        let expression = if write.changes.iter().all(travels) {
-            let mut expression = Expression {
-                of_row: format!("coalesce(t.{}, '{{}}'::{element}[])", quoted(&column.name)),
-                of_nothing: format!("'{{}}'::{element}[]"),
-            };
-            for change in &write.changes {
-                let made = |base: &str, value: &str| match change {
-                    Change::Push(End::Left, _) => format!("array_prepend({value}, {base})"),
-                    Change::RemoveEqual { count, .. } => without(base, value, *count),
-                    _ => format!("array_append({base}, {value})"),
-                };
-                if let Change::Pop(end) = change {
-                    let (of_row, of_nothing) = (popped(&expression.of_row, *end), popped(&expression.of_nothing, *end));
-                    expression = Expression { of_row, of_nothing };
-                    continue;
-                }
-                let (Change::Push(_, blob) | Change::RemoveEqual { element: blob, .. }) = change else { continue };
-                let of_type = if matches!(change, Change::Push(..)) { element } else { "text" };
-                let value = values.place(utf8(blob)?.to_owned(), of_type)?;
-                let (of_row, of_nothing) = (made(&expression.of_row, &value), made(&expression.of_nothing, &value));
-                expression = Expression { of_row, of_nothing };
-            }
-            expression
-        } else if write.unseen {
-            return Err(format!("what {} of {} holds is not known, so it can't be replaced", column.name, self.name));
-        } else {
-            let whole = match write.after.as_ref().map(|value| (&value.data, value.expires_at_ms)) {
-                None => format!("'{{}}'::{element}[]"),
-                Some((Data::List(list), None)) => {
-                    let elements: Result<Vec<&str>, String> = list.iter().map(|element| utf8(element)).collect();
-                    values.place(array_text(elements?.into_iter().map(Some)), &format!("{element}[]"))?
-                }
-                Some(_) => {
-                    let (list, table) = (&column.name, &self.name);
-                    return Err(format!("{list} of {table} is a list: it takes LPUSH, RPUSH and their kind"));
-                }
-            };
-            Expression { of_row: whole.clone(), of_nothing: whole }
-        };
-        let pushes = write.changes.iter().any(|change| matches!(change, Change::Push(..)));
-        let inserts = write.after.is_some() || (write.unseen && pushes);
-        Ok(RowChange { deleted: false, inserts, sets: vec![(column, expression)] })
-    }
 }
 
 impl<'a> RowChange<'a> {
@@ -216,27 +143,33 @@ impl<'a> RowChange<'a> {
     }
 }
 
-/// The array `base` without elements whose text is `value`: all if `count` is 0, else so many of the first, or of the
-/// last if it is negative.
-fn without(base: &str, value: &str, count: i64) -> String {
-    let (order, most) = match count {
-        0 => ("ASC", i64::MAX as u64),
-        _ => (if count > 0 { "ASC" } else { "DESC" }, count.unsigned_abs()),
+/// The statements that one change of a row with this key comes to.
+fn statement(parts: &[&str], (change, values): (RowChange<'_>, Values)) -> Vec<(Shape, Values)> {
+    let mut statements = Vec::new();
+    if change.deleted {
+        let key = Values(values.0[..parts.len()].to_vec());
+        statements.push((Shape { act: Act::Delete, sets: Vec::new(), inserts: Vec::new() }, key));
+    }
+    if change.sets.is_empty() {
+        return statements;
+    }
+    let act = match (change.inserts, change.deleted) {
+        (false, _) => Act::Update,
+        (true, true) => Act::Insert,
+        (true, false) => Act::Upsert,
     };
-    format!(
-        "ARRAY(SELECT r.e FROM (SELECT u.e, u.o, row_number() OVER (PARTITION BY u.e::text ORDER BY u.o {order}) AS n \
-         FROM unnest({base}) WITH ORDINALITY AS u(e, o)) AS r \
-         WHERE (r.e::text = {value} AND r.n <= {most}) IS NOT TRUE ORDER BY r.o)"
-    )
-}
-
-/// The array `base` without the element at one end.
-fn popped(base: &str, end: End) -> String {
-    let beside = if end == End::Left { "lag" } else { "lead" };
-    format!(
-        "ARRAY(SELECT r.e FROM (SELECT u.e, u.o, {beside}(u.o) OVER (ORDER BY u.o) AS n \
-         FROM unnest({base}) WITH ORDINALITY AS u(e, o)) AS r WHERE r.n IS NOT NULL ORDER BY r.o)"
-    )
+    let (mut sets, mut inserts) = (Vec::new(), Vec::new());
+    for (column, expression) in change.sets {
+        let name = quoted(&column.name);
+        if act != Act::Insert {
+            sets.push(format!("{name} = {}", expression.of_row));
+        }
+        if change.inserts {
+            inserts.push((name, expression.of_nothing));
+        }
+    }
+    statements.push((Shape { act, sets, inserts }, values));
+    statements
 }
 
 fn null() -> Expression {
@@ -254,6 +187,6 @@ fn constant(column: &Column, value: &[u8], values: &mut Values) -> Result<Expres
     Ok(Expression { of_row: place.clone(), of_nothing: place })
 }
 
-fn utf8(value: &[u8]) -> Result<&str, String> {
+pub(super) fn utf8(value: &[u8]) -> Result<&str, String> {
     std::str::from_utf8(value).map_err(|_| "the value is not UTF-8".into())
 }

@@ -18,6 +18,7 @@ pub(super) mod catalogue;
 pub(super) mod changes;
 pub(super) mod foreign;
 mod json;
+mod lists;
 pub(super) mod pattern;
 pub(super) mod rows;
 pub(super) mod sql;

@@ -39,11 +39,12 @@ impl Gate {
 
 impl Inner {
     /// Has the tier note what its changes mean, in which incarnation the store is, and by what it is recognised.
-    pub(in crate::outage) fn describe(&self, state: &mut State) {
+    pub(in crate::outage) fn describe(self: &Arc<Inner>, state: &mut State) {
         let (journal, incarnation) = (self.journal.clone(), self.store.incarnation());
         let description =
             Description { mapping: self.mapping.clone(), catalogue: format!("incarnation {incarnation}") };
         let news = self.news(state);
+        let inner = self.clone();
         self.runtime.spawn(async move {
             let described = journal.describe(description);
             // Behind it at once: one group has both.
@@ -52,7 +53,7 @@ impl Inner {
                 tracing::error!(%error, "the journal could not be described");
             }
             if let Some(remembered) = remembered {
-                complain(remembered.await);
+                inner.remembered(remembered.await);
             }
         });
     }
@@ -62,10 +63,15 @@ impl Inner {
         let news = self.news(&mut self.state());
         let Some(news) = news else { return };
         let answer = self.journal.remember(news).await;
-        if answer.is_err() {
-            self.state().remembered = None;
+        self.remembered(answer);
+    }
+
+    /// What the tier did not take, it is told again at the next look; meanwhile it stays what is known.
+    fn remembered(&self, answer: Result<(), AppendError>) {
+        if let Err(error) = answer {
+            self.state().untold = true;
+            tracing::warn!(%error, "by what the store is recognised at the next start can't be noted");
         }
-        complain(answer);
     }
 
     /// What the tier has to be told of the store, if that is new; from now on it is not.
@@ -74,7 +80,7 @@ impl Inner {
         // A store that was not reached yet says nothing of itself.
         let acknowledged = if state.opens_late { known() } else { self.store.acknowledged() };
         let now = Remembered { acknowledged, suspended: state.suspended.is_some() };
-        let new = state.remembered.as_ref() != Some(&now);
+        let new = std::mem::take(&mut state.untold) || state.remembered.as_ref() != Some(&now);
         state.remembered = Some(now.clone());
         new.then_some(now)
     }
@@ -91,11 +97,5 @@ impl Inner {
                    PENDING, then CACHE DRAIN RESUME carries over what is buffered";
         tracing::error!(why);
         state.suspended = Some(why.to_owned());
-    }
-}
-
-fn complain(answer: Result<(), AppendError>) {
-    if let Err(error) = answer {
-        tracing::warn!(%error, "by what the store is recognised at the next start can't be noted");
     }
 }
