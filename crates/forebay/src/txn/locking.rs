@@ -16,7 +16,6 @@ use super::documents::Documents;
 use super::group::{Now, Submission};
 use super::history::Record;
 use super::locks::{Mode, Owner, Pending};
-use super::placed::Vertices;
 use super::settled::{Landed, Settled, Settlement};
 use super::{Inner, OnWrite, Plan, PlannedLock, TxnError, Watched};
 use crate::cache::{AccessKind, Begin, Context, Fill, Follow};
@@ -62,7 +61,7 @@ pub struct Transaction {
     /// The cache was asked for something in its name.
     asked: bool,
     /// As which vertex of its type it wrote its keys.
-    vertices: Option<Box<Vertices>>,
+    vertices: Option<Box<super::placed::Vertices>>,
     /// What it writes is not wanted in the cache.
     uncached: bool,
     /// What it writes must not be kept for later.
