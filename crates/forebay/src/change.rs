@@ -27,8 +27,9 @@ pub enum Change {
     ExpireAt(u64),
     /// Clears the expiry.
     Persist,
-    /// Removes the document if it had expired by this moment, ms since the Unix epoch. It stands before changes that were
-    /// made then to a document that nobody could see, while the store was away: what they found is known only later.
+    /// Removes the document if it had expired by this moment, ms since the Unix epoch. It stands before changes that
+    /// were made then to a document that nobody could see, while the store was away: what they found is known only
+    /// later.
     RemoveExpired(u64),
     /// Adds to the integer that the document (`field: None`) or a field of it holds; an absent one counts as 0.
     AddInteger {

@@ -86,8 +86,8 @@ fn a_list_is_changed_unseen() {
     assert_eq!(unseen("friends:7", vec![Change::Pop(End::Left), push(End::Left, "8")]), ["8"]);
 }
 
-/// What an outage leaves of a busy list in one write, or `LPOP` with a count: PostgreSQL's stack is not its matter. Each
-/// kind is made to a list of 1,000, to one that is shorter than what is popped, and to a row that is not there.
+/// What an outage leaves of a busy list in one write, or `LPOP` with a count: PostgreSQL's stack is not its matter.
+/// Each kind is made to a list of 1,000, to one that is shorter than what is popped, and to a row that is not there.
 #[test]
 fn any_number_of_changes_is_one_write() {
     let world = world();

@@ -78,11 +78,11 @@ pub fn compact_fields(changes: Vec<Change>) -> Vec<Change> {
     compacted
 }
 
-/// `new` behind `old`, both made to one document of which nobody knows when it expires. What is set before the moment of
-/// `new` and again behind it is left out before it, and two moments within one second become the later: a document may
-/// then count as expired for a change that came less than a second before it did. So a hash whose fields are set again
-/// and again takes no more room, and other documents one moment a second. Where all of `old` and `new` can be made, the
-/// result can, too, and is the same but for that second.
+/// `new` behind `old`, both made to one document of which nobody knows when it expires. What is set before the moment
+/// of `new` and again behind it is left out before it, and two moments within one second become the later: a document
+/// may then count as expired for a change that came less than a second before it did. So a hash whose fields are set
+/// again and again takes no more room, and other documents one moment a second. Where all of `old` and `new` can be
+/// made, the result can, too, and is the same but for that second.
 pub fn join_unseen(mut old: Vec<Change>, mut new: Vec<Change>) -> Vec<Change> {
     if let Some(Change::RemoveExpired(moment)) = new.first().cloned() {
         let set = |change: &Change| matches!(change, Change::SetField(..));

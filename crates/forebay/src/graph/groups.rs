@@ -7,7 +7,8 @@ use super::{Graph, VertexSet};
 /// Most vertices of a graph whose subsets are all tried.
 pub const POWERSET_VERTICES_MAX: usize = 20;
 
-/// Most subsets of primes' units that are tried where it has to be quick: one prime of 12 units, or several smaller ones.
+/// Most subsets of primes' units that are tried where it has to be quick: one prime of 12 units, or several smaller
+/// ones.
 pub const TRIES_MAX: u64 = 1 << 12;
 
 /// A complete group.

@@ -98,8 +98,8 @@ impl Scorer {
         Scorer { graph, shape }
     }
 
-    /// A bound of the arcs of all cuts that one transaction's scores can take: as many rounds as the critical length, in
-    /// each as many thresholds as there are units, for each of them the cuts of all primes. 0 without primes.
+    /// A bound of the arcs of all cuts that one transaction's scores can take: as many rounds as the critical length,
+    /// in each as many thresholds as there are units, for each of them the cuts of all primes. 0 without primes.
     pub fn arcs_max(&self) -> u64 {
         let rounds = u64::from(self.graph.critical_length(&VertexSet::EMPTY));
         rounds.saturating_mul(self.shape.units.len() as u64).saturating_mul(self.shape.arcs())

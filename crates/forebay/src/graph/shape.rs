@@ -89,8 +89,8 @@ impl Shape {
         Shape { units, unit_of, pieces: builder.pieces }
     }
 
-    /// Arcs of all cuts that the curves of all pieces take once, with nothing for free: one for each length that a prime
-    /// can be brought down to.
+    /// Arcs of all cuts that the curves of all pieces take once, with nothing for free: one for each length that a
+    /// prime can be brought down to.
     pub fn arcs(&self) -> u64 {
         let of_prime = |prime: &Prime| {
             let (units, edges, length) = (prime.units.len() as u64, prime.edges.len() as u64, prime.length());

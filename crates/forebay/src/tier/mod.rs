@@ -44,8 +44,8 @@ pub enum Effect {
     Added(u64),
     /// What is kept under these, if anything, is not needed any more.
     Gone(Vec<u64>),
-    /// What is kept under this one, if anything, is not needed any more, but this entry, which says how it ended. Of such
-    /// the last [`ENDED_MAX`] are kept, and no more than [`ENDED_BYTES_MAX`].
+    /// What is kept under this one, if anything, is not needed any more, but this entry, which says how it ended. Of
+    /// such the last [`ENDED_MAX`] are kept, and no more than [`ENDED_BYTES_MAX`].
     Ended(u64),
     /// It says why this one is not to be used for now, in place of what said so before.
     SetAside(u64),

@@ -375,8 +375,8 @@ impl Engine {
         }
     }
 
-    /// Has `work` done while nobody else reads or writes `keys`, and then forgets what is cached of them. Goes on to its
-    /// end even if the caller does not wait for it.
+    /// Has `work` done while nobody else reads or writes `keys`, and then forgets what is cached of them. Goes on to
+    /// its end even if the caller does not wait for it.
     pub async fn alone_with<T: Send + 'static>(
         &self,
         keys: &[Key],

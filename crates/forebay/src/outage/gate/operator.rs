@@ -71,8 +71,8 @@ impl Gate {
         tried
     }
 
-    /// Gives a quarantined transaction up, for `reason`. Whoever may change its documents meanwhile builds on what goes:
-    /// their locks are to be held.
+    /// Gives a quarantined transaction up, for `reason`. Whoever may change its documents meanwhile builds on what
+    /// goes: their locks are to be held.
     pub async fn give_up(&self, number: u64, reason: &str) -> Result<GivenUp, DropError> {
         let (inner, reason) = (self.inner.clone(), reason.to_owned());
         let (sender, done) = oneshot::channel();

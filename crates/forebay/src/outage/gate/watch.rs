@@ -8,15 +8,15 @@ use super::Inner;
 use crate::error::Unavailable;
 use crate::store::Outside;
 
-/// How long behind an outage a watch may take to begin again until what is cached is given up: decoding has to pass over
-/// what was written meanwhile.
+/// How long behind an outage a watch may take to begin again until what is cached is given up: decoding has to pass
+/// over what was written meanwhile.
 const WATCHED_AGAIN_MAX: Duration = Duration::from_secs(60);
 
 impl Inner {
-    /// Waits for what others wrote. That a store which went away is out of sight is not news: what is cached is all there
-    /// is, until it is too old. When the store can be watched again, perhaps before the breaker has closed, what is
-    /// cached is compared in place of being dropped, or a database that has just come back would be read by everybody at
-    /// once.
+    /// Waits for what others wrote. That a store which went away is out of sight is not news: what is cached is all
+    /// there is, until it is too old. When the store can be watched again, perhaps before the breaker has closed, what
+    /// is cached is compared in place of being dropped, or a database that has just come back would be read by
+    /// everybody at once.
     pub(super) async fn outside(&self) -> Option<Outside> {
         let mut slot = self.outside.lock().await;
         loop {

@@ -1,5 +1,5 @@
-//! Which transactions have to do with a document that they do not write: they name it by a foreign key, share its place,
-//! or take it along with another that they delete. So that nobody has to look through all of them.
+//! Which transactions have to do with a document that they do not write: they name it by a foreign key, share its
+//! place, or take it along with another that they delete. So that nobody has to look through all of them.
 
 use std::collections::BTreeSet;
 

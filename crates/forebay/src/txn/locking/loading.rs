@@ -55,8 +55,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Loads each of `keys` by itself, since together they can't be: what is known of some, since it is buffered, must not
-    /// be taken for unknown because others are. Those that can't be loaded may be changed unseen.
+    /// Loads each of `keys` by itself, since together they can't be: what is known of some, since it is buffered, must
+    /// not be taken for unknown because others are. Those that can't be loaded may be changed unseen.
     async fn load_each(&mut self, keys: SmallVec<[Key; 4]>) -> Result<(), TxnError> {
         let several = keys.len() > 1;
         for key in keys {
