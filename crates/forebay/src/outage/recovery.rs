@@ -26,6 +26,9 @@ use crate::store::CommitOutcome;
 /// Batches that a limited drain sends each second, at least.
 const SLICES_PER_SECOND: u64 = 50;
 
+/// Wait before the store is asked again for what it has been asked for in vain.
+const LEARN_PAUSE: Duration = Duration::from_millis(100);
+
 /// What the drain does next.
 enum Step {
     /// Ask the store after this pause.
@@ -44,6 +47,7 @@ pub(super) fn start(inner: &Arc<Inner>) {
 }
 
 async fn run(weak: Weak<Inner>) {
+    let mut learned = Vec::new();
     loop {
         let Some(inner) = weak.upgrade() else { return };
         let runtime = inner.runtime.clone();
@@ -55,10 +59,20 @@ async fn run(weak: Weak<Inner>) {
                 inner.probe().await;
             }
             Step::Carry(batch) => {
+                learned.clear();
                 let carrier = inner.clone();
                 runtime.spawn(async move { carrier.carry(batch).await });
             }
-            Step::Learn(keys) => inner.learn(keys).await,
+            // What the store has just said of them did not help: not without end, and not without a pause.
+            Step::Learn(keys) if keys == learned => {
+                drop(inner);
+                runtime.sleep(LEARN_PAUSE).await;
+                learned.clear();
+            }
+            Step::Learn(keys) => {
+                learned.clone_from(&keys);
+                inner.learn(keys).await;
+            }
             Step::Wait(time, changed) => {
                 drop(inner);
                 match time {
