@@ -85,7 +85,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Bytes by which a hash's likeness may be charged less.
-    const HASH_OFF_MAX: usize = 256;
+    const HASH_OFF_MAX: usize = 2048;
 
     fn charged(name_bytes: usize, value: Option<Value>) -> usize {
         ENTRY_OVERHEAD_BYTES + Record::heap_bytes(name_bytes, &Read { value, version: Version::ZERO })
