@@ -68,20 +68,7 @@ impl Row {
             unit: "bytes",
             size_given: given.to_owned(),
             size,
-            requests: 0,
-            hits: 0,
-            hit_ratio: 0.0,
-            byte_hit_ratio: 0.0,
-            thr: None,
-            unhelpful_keys: None,
-            metadata_bytes: 0,
-            cpu_ns_per_request: 0.0,
-            client: None,
-            hit_ratio_error: None,
-            levels: Vec::new(),
-            level_hit_ratio: None,
-            prefetch: None,
-            learned: Vec::new(),
+            ..Row::default()
         };
         row.with(tally)
     }
@@ -102,20 +89,16 @@ impl Row {
             unit: if unit == Unit::Entries { "objects" } else { "bytes" },
             size_given: given.to_owned(),
             size,
-            requests: 0,
-            hits: 0,
-            hit_ratio: 0.0,
-            byte_hit_ratio: 0.0,
             thr,
             unhelpful_keys: cell.unhelpful_keys(catalog),
             metadata_bytes: cell.metadata_bytes(),
             cpu_ns_per_request: cell.cpu_ns_per_request(),
-            client: None,
             hit_ratio_error: cell.hit_ratio_error(),
             levels: cell.levels().to_vec(),
             level_hit_ratio: (all_levels.0 > 0).then(|| all_levels.1 as f64 / all_levels.0 as f64),
             prefetch: cell.prefetched(),
             learned: cell.report(LEARNED_MAX),
+            ..Row::default()
         };
         let mut rows = vec![all.clone().with(cell.tally())];
         let all = Row { learned: Vec::new(), levels: Vec::new(), ..all };
