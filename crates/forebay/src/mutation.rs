@@ -74,6 +74,8 @@ pub enum Fault {
     PoisonRetried,
     /// What was sent without an answer is given up without a tombstone for its id.
     DroppedWithoutTombstone,
+    /// What is cached in an outage is not compared with the store behind it.
+    DoubtfulKept,
     /// Who asks what became of a commit is told that it was not applied, and it may be applied later.
     OutcomeWithoutTombstone,
     /// An id is forgotten when others have come, though its commit may be sent again.

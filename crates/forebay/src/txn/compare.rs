@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use super::Inner;
 use crate::key::Key;
+use crate::mutation::{self, Fault};
 use crate::read::Read;
 use crate::runtime::Runtime;
 use crate::store::ReadError;
@@ -65,7 +66,7 @@ impl Comparison {
 /// Compares all that is cached, half of the time: the other half is for those who work. Ends early when a later
 /// comparison than `number` begins, or with the engine.
 pub(super) async fn compare(engine: Weak<Inner>, number: u64) {
-    let Some(inner) = engine.upgrade() else { return };
+    let Some(inner) = engine.upgrade().filter(|_| !mutation::on(Fault::DoubtfulKept)) else { return };
     let (runtime, began) = (inner.runtime.clone(), inner.runtime.elapsed());
     let (partitions, first) = (inner.cache.partitions(), inner.comparison.next.load(Ordering::Relaxed));
     drop(inner);

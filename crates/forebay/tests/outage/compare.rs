@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay::cache::{Begin, CacheOptions};
+use forebay::mutation::{self, Fault};
 use forebay::outage::Gate;
 use forebay::policy::choose;
 use forebay::runtime::Runtime;
@@ -61,7 +62,13 @@ async fn written_by_others(database: &Database, number: u64) {
 
 #[test]
 fn only_what_differs_leaves_the_cache() {
-    simulated(|runtime| async move {
+    what_leaves_the_cache(&[0, 7, 1500, DOCUMENTS - 1]);
+    let _on = mutation::put_back(Some(Fault::DoubtfulKept));
+    what_leaves_the_cache(&[]);
+}
+
+fn what_leaves_the_cache(expected: &'static [u64]) {
+    simulated(move |runtime| async move {
         let (database, gate) = open(&runtime, false, |_| {});
         let engine = warmed(&runtime, &database, &gate).await;
         database.inner.set_down(true);
@@ -77,7 +84,7 @@ fn only_what_differs_leaves_the_cache() {
         database.inner.set_down(false);
         runtime.sleep(Duration::from_secs(10)).await;
         assert!(!fill.open(), "what was read before may be out of date");
-        let kept: Vec<u64> = (0..DOCUMENTS).filter(|number| !others.contains(number)).collect();
+        let kept: Vec<u64> = (0..DOCUMENTS).filter(|number| !expected.contains(number)).collect();
         assert!(cached(&engine) == kept, "{} of {} documents are cached", cached(&engine).len(), kept.len());
     });
 }
