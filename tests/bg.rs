@@ -158,8 +158,13 @@ fn an_outage_of_the_database_costs_no_write() {
     // The tables hold a sound network, and the same actions go on there without forebay.
     let report = sound(&[&direct[..], &["--no-load", "--seconds", "1"]].concat());
     assert!(actions(&report, &WRITES).0 > 0 && verdict(&report, WRONG).1 > 0, "{report:#}");
+    let all =
+        |report: &Value| list(&report["actions"]).iter().map(|action| action["failed"].as_u64()).collect::<Vec<_>>();
+    assert!(all(&report).iter().all(|failed| *failed == Some(0)), "{report:#}");
     let report = sound(&[&["--direct", &url, "--workload", "bg-sessions", "--seconds", "1"], &scale[..]].concat());
     assert!(actions(&report, &["PostComment", "DeleteComment"]).0 > 0, "{report:#}");
+    assert!(actions(&report, &["ViewComments"]).0 > 0, "{report:#}");
+    assert!(all(&report).iter().all(|failed| *failed == Some(0)), "{report:#}");
 }
 
 /// Without forebay the same outage costs writes, and nothing else: what was acknowledged is there.

@@ -281,14 +281,6 @@ fn nobody_reading_the_banner_is_no_reason_to_stop() {
 }
 
 /// What a GET on the HTTP address answers.
-fn http(address: &str, path: &str) -> String {
-    let mut stream = TcpStream::connect(address).expect("it listens");
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").expect("written");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("UTF-8");
-    answer
-}
-
 #[test]
 fn serves_http_where_the_banner_says() {
     let folder = folder();
@@ -296,7 +288,7 @@ fn serves_http_where_the_banner_says() {
     let serving = Serving::start(forebay(folder.path(), &line));
     let address = serving.banner.lines().find_map(|line| line.strip_prefix("browser  http://")).expect("an address");
     for path in ["/healthz", "/readyz", "/metrics"] {
-        assert!(http(address, path).starts_with("HTTP/1.1 200 "), "{path}");
+        assert!(common::http(address, path).starts_with("HTTP/1.1 200 "), "{path}");
     }
     let taken = ["serve", "--store", "memory", "--listen", "127.0.0.1:0", "--http", address];
     let text = refusal(forebay(folder.path(), &taken));

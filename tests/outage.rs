@@ -18,6 +18,8 @@ mod journal;
 mod lanes;
 #[path = "outage/lists.rs"]
 mod lists;
+#[path = "outage/lost_table.rs"]
+mod lost_table;
 #[path = "outage/minutes.rs"]
 mod minutes;
 #[path = "outage/network.rs"]

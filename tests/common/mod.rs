@@ -128,3 +128,12 @@ impl Connection {
         }
     }
 }
+
+/// The answer to `GET path`, its head included.
+pub fn http(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").expect("written");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("UTF-8");
+    answer
+}

@@ -76,7 +76,7 @@ fn integer(client: &mut Connection, request: &[&str]) -> i64 {
 fn dependent_rows_arrive_in_order() {
     let (server, database, forebay) = shop(&[]);
     let mut client = Connection::new(forebay.address);
-    cache(&mut client, &["album:1", "album:2", "album:3", "photo:7", "photo:8"]);
+    cache(&mut client, &["album:1", "album:2", "album:3", "album:4", "photo:7", "photo:8", "photo:9"]);
     server.stop(Stop::Immediate);
     assert_eq!(client.call(&["HSET", "album:1", "name", "summer"]), Reply::Integer(0));
     assert_eq!(integer(&mut client, &["HSET", "album:2", "name", "spring"]), 1);
@@ -85,14 +85,32 @@ fn dependent_rows_arrive_in_order() {
     client.call(&["HSET", "album:3", "name", "autumn"]);
     client.call(&["HSET", "photo:8", "album", "3"]);
     assert!(matches!(client.call(&["EXEC"]), Reply::Array(_)));
+    // Neither the order of keys nor that in which they were read is the order of what was done.
+    swap_names(&mut client, ["winter", "autumn"]);
+    client.call(&["TXN", "BEGIN"]);
+    assert_eq!(client.call(&["HGET", "photo:9", "album"]), Reply::Nil);
+    client.call(&["HSET", "album:4", "name", "advent"]);
+    client.call(&["HSET", "photo:9", "album", "4"]);
+    assert!(!matches!(client.call(&["TXN", "COMMIT"]), Reply::Error(_)));
     // What the catalogue can tell is told at once.
     assert!(matches!(client.call(&["HSET", "album:1", "colour", "red"]), Reply::Error(_)));
     server.start_again();
     calm(forebay.address);
     assert_eq!(figure(&mut client, "quarantined"), 0);
     let albums = server.sql(&database, "SELECT id, name FROM albums ORDER BY id");
-    assert_eq!(albums, "1|summer\n2|spring\n3|autumn");
-    assert_eq!(server.sql(&database, "SELECT id, album FROM photos ORDER BY id"), "7|2\n8|3");
+    assert_eq!(albums, "1|autumn\n2|spring\n3|winter\n4|advent");
+    assert_eq!(server.sql(&database, "SELECT id, album FROM photos ORDER BY id"), "7|2\n8|3\n9|4");
+    swap_names(&mut client, ["yule", "winter"]);
+    let albums = server.sql(&database, "SELECT id, name FROM albums ORDER BY id");
+    assert_eq!(albums, "1|winter\n2|spring\n3|yule\n4|advent");
+}
+
+/// Has the third album take the first of these names, and the first one the other, which the third one had.
+fn swap_names(client: &mut Connection, names: [&str; 2]) {
+    client.call(&["MULTI"]);
+    client.call(&["HSET", "album:3", "name", names[0]]);
+    client.call(&["HSET", "album:1", "name", names[1]]);
+    assert!(matches!(client.call(&["EXEC"]), Reply::Array(_)));
 }
 
 /// Fault 20: a change that the database refuses is set aside, what is behind it waits, the others go on; an operator

@@ -74,6 +74,14 @@ fn of_state(answer: &DbError) -> Failure {
     }
 }
 
+/// Why what was asked for can't be answered, if that says nothing of the server: a table is gone, or may not be read.
+pub(super) fn refusal(error: &Error) -> Option<String> {
+    match of_commit(error) {
+        Failure::Refused(why) => Some(why),
+        _ => None,
+    }
+}
+
 /// An error with its causes, in one line.
 pub(super) fn told(error: &Error) -> String {
     if let Some(answer) = error.as_db_error() {

@@ -222,7 +222,11 @@ impl Inner {
                 if error.as_db_error().is_none_or(|_| session.client.is_closed()) {
                     session.give_up();
                 }
-                Err(unavailable(told(&error)))
+                // Other tables are as good as they were.
+                match classify::refusal(&error) {
+                    Some(why) => Err(ReadError::Refused { key: Key::new(0, b""), why }),
+                    None => Err(unavailable(told(&error))),
+                }
             }
             Err(_) => {
                 session.give_up();

@@ -106,7 +106,7 @@ impl Pool {
         if self.lost().len() >= LOST_MAX {
             return Err(format!("{LOST_MAX} backends of broken connections do not end; look at pg_stat_activity"));
         }
-        Ok(session.with(statements.map_err(|error| told(&error))?, own))
+        Ok(session.with(statements.map_err(|error| told(&error))?))
     }
 
     /// A new connection under `name`, with nothing prepared, in place of an older one of that name.

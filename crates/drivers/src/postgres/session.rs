@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join, try_join_all};
 use tokio::task::AbortHandle;
 use tokio_postgres::{Client, Config, Error, Statement};
 
@@ -14,11 +14,18 @@ pub(super) struct Session {
     pub(super) client: Client,
     /// Its `application_name`, by which its backend is found and ended.
     pub(super) name: String,
-    statements: Vec<Statement>,
-    /// How many of the statements are of [`PREPARED`]; those of tables follow.
-    own: usize,
+    statements: Statements,
     broken: AtomicBool,
     task: AbortHandle,
+}
+
+/// What is prepared on a connection.
+#[derive(Default)]
+pub(super) struct Statements {
+    /// Of [`PREPARED`], the first.
+    own: Vec<Statement>,
+    /// Of each mapped table; none of a table that is not as it was when it was mapped.
+    of_tables: Vec<Option<Statement>>,
 }
 
 impl Session {
@@ -33,30 +40,38 @@ impl Session {
                 tracing::debug!(error = super::classify::told(&error), "a connection to PostgreSQL has ended");
             }
         });
-        let (statements, broken, task) = (Vec::new(), AtomicBool::new(false), task.abort_handle());
-        Ok(Session { client, name, statements, own: 0, broken, task })
+        let (statements, broken, task) = (Statements::default(), AtomicBool::new(false), task.abort_handle());
+        Ok(Session { client, name, statements, broken, task })
     }
 
-    /// Prepares statements in one round trip: the first `own` of ours, and `more`.
-    pub(super) async fn prepare(client: &Client, own: usize, more: &[String]) -> Result<Vec<Statement>, Error> {
-        let texts = PREPARED.into_iter().take(own).chain(more.iter().map(String::as_str));
-        try_join_all(texts.map(|text| client.prepare(text))).await
+    /// Prepares statements in one round trip: the first `own` of ours, and those of tables. A table that is gone, or
+    /// has lost a column, does not keep others from being read.
+    pub(super) async fn prepare(client: &Client, own: usize, of_tables: &[String]) -> Result<Statements, Error> {
+        let ours = try_join_all(PREPARED.into_iter().take(own).map(|text| client.prepare(text)));
+        let of_tables = join_all(of_tables.iter().map(|text| client.prepare(text)));
+        let (own, of_tables) = try_join(ours, async { Ok(of_tables.await) }).await?;
+        let unless_refused = |prepared: Result<Statement, Error>| match prepared {
+            Err(error) if super::classify::refusal(&error).is_some() => Ok(None),
+            prepared => prepared.map(Some),
+        };
+        let of_tables: Result<_, Error> = of_tables.into_iter().map(unless_refused).collect();
+        Ok(Statements { own, of_tables: of_tables? })
     }
 
-    /// With its prepared statements, the first `own` of them ours.
-    pub(super) fn with(mut self, statements: Vec<Statement>, own: usize) -> Session {
-        (self.statements, self.own) = (statements, own);
+    /// With its prepared statements.
+    pub(super) fn with(mut self, statements: Statements) -> Session {
+        self.statements = statements;
         self
     }
 
     /// The prepared statement.
     pub(super) fn statement(&self, which: Prepared) -> &Statement {
-        &self.statements[which as usize]
+        &self.statements.own[which as usize]
     }
 
-    /// The statement that reads rows of the mapped table with this number.
-    pub(super) fn statement_of_table(&self, table: usize) -> &Statement {
-        &self.statements[self.own + table]
+    /// The statement that reads rows of the mapped table with this number, if it could be prepared.
+    pub(super) fn statement_of_table(&self, table: usize) -> Option<&Statement> {
+        self.statements.of_tables[table].as_ref()
     }
 
     /// Marks it as not to be used for anything new.

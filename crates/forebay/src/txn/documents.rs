@@ -2,6 +2,7 @@
 //! loaded before. Changes stay here until the commit.
 
 mod clock;
+mod undo;
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::sync::Arc;
 use clock::Clock;
 use smallvec::SmallVec;
 use thiserror::Error;
+use undo::Before;
 
 use crate::change::{ApplyError, Change, Changes, apply, apply_all};
 use crate::key::{Key, KeyRef};
@@ -66,6 +68,8 @@ pub struct Documents {
     fresh_until: Vec<(Key, u64)>,
     /// How many of them there were at the savepoint.
     fresh_before: usize,
+    /// Changes that were made.
+    turns: usize,
 }
 
 #[derive(Debug)]
@@ -79,23 +83,14 @@ struct Document {
     unseen: bool,
     /// The savepoint since which it was changed, and its place in `undo`.
     saved: (u64, usize),
-}
-
-#[derive(Debug)]
-struct Before {
-    index: usize,
-    current: Option<Value>,
-    unseen: bool,
-    /// How many changes there were.
-    changes: usize,
-    /// The changes themselves, if a blind write has taken their place.
-    replaced: Option<Changes>,
+    /// Its place among all that were changed, by the first of its changes.
+    turn: usize,
 }
 
 impl Document {
     /// Of which nothing is known.
     fn new(key: Key) -> Document {
-        Document { key, base: None, current: None, changes: Changes::new(), unseen: false, saved: (0, 0) }
+        Document { key, base: None, current: None, changes: Changes::new(), unseen: false, saved: (0, 0), turn: 0 }
     }
 }
 
@@ -298,39 +293,12 @@ impl Documents {
                 before.replaced = Some(replaced);
             }
         }
+        self.turns += 1;
+        if blind || document.changes.is_empty() || removes_expired {
+            document.turn = self.turns;
+        }
         document.changes.push(change);
         Ok(())
-    }
-
-    /// From here on [`Documents::roll_back`] comes back to here.
-    pub fn savepoint(&mut self) {
-        self.undo = Some(Vec::new());
-        self.savepoint += 1;
-        self.fresh_before = self.fresh_until.len();
-    }
-
-    fn remember(&mut self, at: usize) {
-        let Some(undo) = &mut self.undo else { return };
-        let document = &mut self.list[at];
-        if document.saved.0 == self.savepoint {
-            return;
-        }
-        document.saved = (self.savepoint, undo.len());
-        let (current, changes, unseen) = (document.current.clone(), document.changes.len(), document.unseen);
-        undo.push(Before { index: at, current, unseen, changes, replaced: None });
-    }
-
-    /// Undoes all changes since the savepoint.
-    pub fn roll_back(&mut self) {
-        self.fresh_until.truncate(self.fresh_before);
-        for before in self.undo.take().unwrap_or_default() {
-            let document = &mut self.list[before.index];
-            (document.current, document.unseen) = (before.current, before.unseen);
-            if let Some(replaced) = before.replaced {
-                document.changes = replaced;
-            }
-            document.changes.truncate(before.changes);
-        }
     }
 
     /// Whether anything is to be committed.
@@ -343,16 +311,19 @@ impl Documents {
         self.list.iter().filter(|document| !document.changes.is_empty()).map(|document| &document.key)
     }
 
-    /// The writes to commit; the changes are taken out.
+    /// The writes to commit; the changes are taken out. They stand in the order in which the documents were first
+    /// changed: a row behind the one that it names, a name behind the row that gave it up.
     pub fn take_writes(&mut self) -> Vec<Write> {
-        let changed = self.list.iter_mut().filter(|document| !document.changes.is_empty());
+        let mut changed: SmallVec<[&mut Document; 1]> =
+            self.list.iter_mut().filter(|document| !document.changes.is_empty()).collect();
+        changed.sort_unstable_by_key(|document| document.turn);
         let write = |document: &mut Document| Write {
             key: document.key.clone(),
             changes: std::mem::take(&mut document.changes),
             after: document.current.clone(),
             unseen: document.unseen,
         };
-        changed.map(write).collect()
+        changed.into_iter().map(write).collect()
     }
 
     /// What was read from cache or store, with the version and whether it was there; for histories.
@@ -431,6 +402,19 @@ mod tests {
         let writes = documents.take_writes();
         assert_eq!(writes[0].changes[..], [add(1), add(2)]);
         assert_eq!(writes[0].after, Some(Value::bytes(*b"4")));
+    }
+
+    #[test]
+    fn writes_stand_in_the_order_of_first_changes() {
+        let mut documents = Documents::new(10);
+        ["c", "b", "a"].iter().for_each(|name| documents.load(key(name), read("1", None)));
+        ["a", "c", "a"].iter().for_each(|name| documents.change(key(name).borrow(), add(1)).unwrap());
+        documents.savepoint();
+        documents.change(key("a").borrow(), Change::Delete).unwrap();
+        documents.roll_back();
+        documents.change(key("b").borrow(), add(1)).unwrap();
+        let order: Vec<Key> = documents.take_writes().into_iter().map(|write| write.key).collect();
+        assert_eq!(order, [key("a"), key("c"), key("b")]);
     }
 
     #[test]

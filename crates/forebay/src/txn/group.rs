@@ -279,7 +279,10 @@ impl Committer {
     pub(super) fn follow_incarnation(&self) {
         let incarnation = self.store.incarnation();
         if incarnation > self.mint.incarnation() {
-            tracing::error!(incarnation, "the store was reopened and has lost what was not flushed");
+            tracing::warn!(
+                incarnation,
+                "the store was opened anew: what was not flushed, if it keeps that back, is lost; the cache is given up"
+            );
             // First the cache: a transaction of the new incarnation must not read what the old one has cached.
             self.cache.clear(|_| true);
             self.mint.raise(incarnation);

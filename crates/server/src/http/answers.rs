@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay::key::Key;
 use forebay::outage::Mode;
 use futures_util::future::{Either, select};
 use http_body_util::Full;
@@ -55,7 +54,7 @@ fn is_strict(query: Option<&str>) -> bool {
 }
 
 /// Whether requests would be served, and how. Where the store's absence is bridged, they are in any mode; else, and if
-/// `strict`, the store has to answer a read, in time.
+/// `strict`, the store has to answer, in time.
 async fn ready(shared: &Shared, strict: bool) -> Result<String, String> {
     if shared.stopping.is_set() {
         return Err("the server is stopping".into());
@@ -72,12 +71,10 @@ async fn ready(shared: &Shared, strict: bool) -> Result<String, String> {
     }
 }
 
-/// Whether the store answers a read, in time.
+/// Whether the store answers, in time.
 async fn answers(shared: &Shared) -> Result<(), String> {
     let engine = &shared.engine;
-    let key = [Key::new(0, b"")];
-    let read = engine.store().get(&key);
-    match select(read, engine.runtime().sleep(READY_WAIT)).await {
+    match select(engine.store().ping(), engine.runtime().sleep(READY_WAIT)).await {
         Either::Left((Ok(_), _)) => Ok(()),
         Either::Left((Err(error), _)) => Err(error.to_string()),
         Either::Right(_) => Err(format!("the store has not answered for {} ms", READY_WAIT.as_millis())),

@@ -28,8 +28,8 @@ const MARK_BYTES_MAX: u64 = HEAD_BYTES as u64 + 32;
 /// Superseded bytes for which a file is not rewritten; a sixteenth of the bytes allowed, if that is less.
 const REWRITE_BYTES_MIN: u64 = 1 << 20;
 
-/// Bytes that mean nothing any more, per byte that does, above which a rewrite is worthwhile. At one, a drain would copy
-/// as much again as it carries over, while those who are to be told of it wait; at three it is a third of that.
+/// Bytes that mean nothing any more, per byte that does, above which a rewrite is worthwhile. At one, a drain copies as
+/// much again as it carries over, while what is to be told of it waits; at three it is a third of that.
 const SUPERSEDED_MAX: u64 = 3;
 /// Bytes copied at a time when the file is rewritten.
 const COPY_BYTES: usize = 1 << 20;

@@ -96,7 +96,7 @@ pub(super) async fn read(sql: &mut Sql, data: &Data, step: &Step, shown: u32) ->
         }
         _ => {
             let text = format!(
-                "SELECT u.mid::bigint, {} FROM bg_threads t, unnest(t.comments) AS u(mid) \
+                "SELECT u.mid::bigint, {} FROM bg_threads t CROSS JOIN unnest(t.comments) AS u(mid) \
                  LEFT JOIN bg_comments c ON c.rid = t.rid AND c.mid = u.mid WHERE t.rid = $1",
                 shape(&COMMENT, "c"),
             );

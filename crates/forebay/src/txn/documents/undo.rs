@@ -1,0 +1,51 @@
+//! Savepoints: what documents were before a command changed them.
+
+use super::Documents;
+use crate::change::Changes;
+use crate::value::Value;
+
+/// A document as it was at the savepoint.
+#[derive(Debug)]
+pub(super) struct Before {
+    pub(super) index: usize,
+    pub(super) turn: usize,
+    pub(super) current: Option<Value>,
+    pub(super) unseen: bool,
+    /// How many changes there were.
+    pub(super) changes: usize,
+    /// The changes themselves, if a blind write has taken their place.
+    pub(super) replaced: Option<Changes>,
+}
+
+impl Documents {
+    /// From here on [`Documents::roll_back`] comes back to here.
+    pub fn savepoint(&mut self) {
+        self.undo = Some(Vec::new());
+        self.savepoint += 1;
+        self.fresh_before = self.fresh_until.len();
+    }
+
+    pub(super) fn remember(&mut self, at: usize) {
+        let Some(undo) = &mut self.undo else { return };
+        let document = &mut self.list[at];
+        if document.saved.0 == self.savepoint {
+            return;
+        }
+        document.saved = (self.savepoint, undo.len());
+        let (current, changes, unseen) = (document.current.clone(), document.changes.len(), document.unseen);
+        undo.push(Before { index: at, turn: document.turn, current, unseen, changes, replaced: None });
+    }
+
+    /// Undoes all changes since the savepoint.
+    pub fn roll_back(&mut self) {
+        self.fresh_until.truncate(self.fresh_before);
+        for before in self.undo.take().unwrap_or_default() {
+            let document = &mut self.list[before.index];
+            (document.current, document.unseen, document.turn) = (before.current, before.unseen, before.turn);
+            if let Some(replaced) = before.replaced {
+                document.changes = replaced;
+            }
+            document.changes.truncate(before.changes);
+        }
+    }
+}
