@@ -40,7 +40,8 @@ fn a_lost_table_harms_no_other() {
     // Nor does it keep new connections from being made.
     server.sql(
         &database,
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database()",
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+         WHERE pid <> pg_backend_pid() AND datname = current_database()",
     );
     while mode(&mut client) != "normal" || matches!(client.call(&["HGET", "album:20", "name"]), Reply::Error(_)) {}
     (21..30).for_each(|number| lost(&mut client, number));
