@@ -18,6 +18,8 @@ mod journal;
 mod lanes;
 #[path = "outage/lists.rs"]
 mod lists;
+#[path = "outage/merged.rs"]
+mod merged;
 #[path = "outage/minutes.rs"]
 mod minutes;
 #[path = "outage/network.rs"]

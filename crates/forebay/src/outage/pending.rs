@@ -47,9 +47,11 @@ pub const BATCH_COMMITS_MAX: usize = 1000;
 /// Bytes, as charged, after which a batch ends.
 pub const BATCH_BYTES_MAX: usize = 8 << 20;
 
-/// Changes of one document up to which each is compared with all before it, for one of the same field: beyond, a write
-/// would take too long.
-const FIELDS_MAX: usize = 256;
+/// Changes of one document, ids that clients gave, and bytes as charged, with which a transaction is full: another that
+/// depends on what the document held is not merged into it, but the next begins. For each merge looks through, copies
+/// and journals all of it.
+const MERGED_CHANGES_MAX: usize = 256;
+const MERGED_BYTES_MAX: usize = 64 << 10;
 
 /// Why a transaction can't be buffered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,7 +220,7 @@ impl Buffer {
             if !stands_alone(&written.changes) {
                 // Each was made to the document as it was shown, far from its limit.
                 let all = join_unseen(changes, std::mem::take(&mut written.changes));
-                written.changes = if all.len() <= FIELDS_MAX { compact_fields(all) } else { compact(all) };
+                written.changes = if all.len() <= MERGED_CHANGES_MAX { compact_fields(all) } else { compact(all) };
             }
             buffered.given.extend(old.buffered.given.iter().cloned());
             buffered.buffered_at_ms = old.buffered.buffered_at_ms;
@@ -287,7 +289,11 @@ impl Buffer {
         let last = *self.rows.get(&buffered.writes[0].key)?.queue.back()?;
         let entry = self.entries.get(&last)?;
         let alike = single(&entry.buffered) && !entry.buffered.sent && entry.stage == Stage::Waiting;
-        alike.then_some(last)
+        let grows = !stands_alone(&buffered.writes[0].changes);
+        let changes = if grows { entry.buffered.writes[0].changes.len() } else { 0 };
+        let full =
+            changes.max(entry.buffered.given.len()) >= MERGED_CHANGES_MAX || (grows && entry.bytes >= MERGED_BYTES_MAX);
+        (alike && !full).then_some(last)
     }
 
     /// What a row's charge grows by if its document becomes `after`.

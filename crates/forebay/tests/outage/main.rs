@@ -3,4 +3,5 @@
 mod buffer;
 mod compare;
 mod gate;
+mod merging;
 mod taken_along;
