@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_channel::oneshot;
 use futures_util::future::select;
 
-use super::gate::{Inner, OnConflict};
+use super::gate::{Asker, Inner, OnConflict};
 use super::journal::AppendError;
 use super::mode::Mode;
 use super::pending::{Applied, BATCH_COMMITS_MAX, Batch, Work};
@@ -135,7 +135,9 @@ impl Inner {
     fn not_before(&self, state: &State, now: Duration) -> Option<Duration> {
         let paced = state.paced_until.saturating_sub(now);
         let due = match (self.settings.write_back_ms, state.buffer.oldest_ms()) {
-            (Some(age_ms), Some(oldest_ms)) if state.buffer.amount().bytes < self.settings.bytes_max / 2 => {
+            (Some(age_ms), Some(oldest_ms))
+                if state.hurries == 0 && state.buffer.amount().bytes < self.settings.bytes_max / 2 =>
+            {
                 due_in(oldest_ms, age_ms, self.runtime.now_ms())
             }
             _ => Duration::ZERO,
@@ -193,7 +195,7 @@ impl Inner {
 
     async fn learn(&self, keys: Vec<Key>) {
         let away = self.state().next_outage();
-        let Ok(reads) = self.ask_to_get(&keys, away).await else { return };
+        let Ok(reads) = self.ask_to_get(&keys, away, Asker::Ourselves).await else { return };
         let mut state = self.state();
         for (key, read) in keys.iter().zip(&reads) {
             if !state.buffer.learn(key, read)

@@ -67,6 +67,8 @@ pub(super) struct State {
     pub(super) untold: bool,
     /// Quarantined transactions about which an operator has decided, until the journal has it.
     pub(super) decided: BTreeSet<u64>,
+    /// Reads that wait for what is buffered to be carried over, so that its age does not matter.
+    pub(super) hurries: usize,
     /// Batches on their way to the store.
     pub(super) carried: usize,
     /// Transactions that the next batch may have; a batch that fails halves it.
@@ -120,6 +122,7 @@ impl State {
             remembered: None,
             untold: false,
             decided: BTreeSet::new(),
+            hurries: 0,
             carried: 0,
             batch_max: BATCH_COMMITS_MAX,
             incarnation,

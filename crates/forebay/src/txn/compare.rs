@@ -124,7 +124,7 @@ impl Inner {
     }
 
     async fn compare_some(&self, keys: &[Key], one_by_one: bool) -> Compared {
-        match self.store.get(keys).await {
+        match self.store.peek(keys).await {
             Ok(reads) => {
                 let differs = |(key, read): &(&Key, &Read)| self.cache.compare(key, read);
                 Compared::Dropped(keys.iter().zip(&reads).filter(differs).count())
@@ -134,7 +134,7 @@ impl Inner {
             Err(_) => {
                 let mut dropped = 0;
                 for key in keys {
-                    let read = self.store.get(std::slice::from_ref(key)).await;
+                    let read = self.store.peek(std::slice::from_ref(key)).await;
                     match read.as_deref() {
                         Ok([read]) => dropped += usize::from(self.cache.compare(key, read)),
                         Err(ReadError::Unavailable(_)) if self.store.ping().await.is_err() => return Compared::Away,

@@ -29,7 +29,7 @@ use futures_util::lock::Mutex as AsyncMutex;
 /// A database that may go away, may come back in an earlier state, and that others may write to.
 pub struct Database {
     pub inner: Faulty,
-    incarnation: AtomicU64,
+    pub incarnation: AtomicU64,
     owned: bool,
     /// What it is about to say of others.
     others: (UnboundedSender<Outside>, AsyncMutex<UnboundedReceiver<Outside>>),

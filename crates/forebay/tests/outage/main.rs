@@ -5,3 +5,4 @@ mod compare;
 mod gate;
 mod merging;
 mod taken_along;
+mod waiting;

@@ -134,6 +134,16 @@ impl Buffer {
         })
     }
 
+    /// Whether something that writes `key` is quarantined, or behind what is.
+    pub(in crate::outage) fn is_stuck(&self, key: &Key) -> bool {
+        let stuck = |number: &u64| {
+            self.entries
+                .get(number)
+                .is_some_and(|entry| matches!(entry.stage, Stage::Quarantined(_) | Stage::Behind(_)))
+        };
+        self.quarantined > 0 && self.rows.get(key).is_some_and(|row| row.queue.iter().any(stuck))
+    }
+
     /// Numbers and reasons of what is quarantined.
     pub fn quarantine_list(&self) -> Vec<(u64, String)> {
         let why = |(number, entry): (&u64, &Entry)| match &entry.stage {
