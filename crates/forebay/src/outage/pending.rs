@@ -17,6 +17,7 @@ mod charge;
 mod drain;
 mod known;
 mod look;
+mod named;
 #[cfg(feature = "testing")]
 mod print;
 mod restamped;
@@ -76,6 +77,8 @@ pub struct Buffer {
     quarantined: usize,
     /// Transactions behind quarantined ones.
     behind: usize,
+    /// Of these and those, who delete rows of which is not known what they name.
+    unnamed: BTreeSet<u64>,
     ids: BTreeSet<TxnId>,
     restamped: Restamped,
 }
@@ -87,6 +90,8 @@ struct Entry {
     stage: Stage,
     /// The journal is told that it is applied.
     noted: bool,
+    /// What the rows that it deletes name, once the store was asked; it is while this is set aside.
+    named: Option<Vec<Key>>,
     bytes: usize,
 }
 
@@ -156,6 +161,8 @@ pub enum Work {
     Carry(Batch),
     /// Read these documents and [`Buffer::learn`] what they hold.
     Learn(Vec<Key>),
+    /// Read these documents, of each transaction those that it deletes, and tell what they name ([`Buffer::name`]).
+    Name(Vec<(u64, Vec<Key>)>),
 }
 
 /// How much is buffered.
@@ -187,6 +194,7 @@ impl Buffer {
             bytes: 0,
             quarantined: 0,
             behind: 0,
+            unnamed: BTreeSet::new(),
             ids: BTreeSet::new(),
             restamped: Restamped::default(),
         }
@@ -257,7 +265,7 @@ impl Buffer {
             Some(old) => Record::Merged { into: buffered.clone(), from: vec![old] },
             None => Record::Buffered(buffered.clone()),
         };
-        self.insert(Entry { buffered, ties, stage: Stage::Writing { replaces }, noted: false, bytes });
+        self.insert(Entry { buffered, ties, stage: Stage::Writing { replaces }, noted: false, named: None, bytes });
         Ok((number, record))
     }
 
@@ -357,6 +365,8 @@ impl Buffer {
         self.bytes -= entry.bytes;
         self.ids.remove(&entry.buffered.id);
         self.tied.remove(number, &entry.ties);
+        self.tied.remove_named(number, entry.named.as_deref().unwrap_or_default());
+        self.unnamed.remove(&number);
         match entry.stage {
             Stage::Quarantined(_) => self.quarantined -= 1,
             Stage::Behind(_) => self.behind -= 1,
@@ -426,23 +436,6 @@ impl Buffer {
     fn only_writing(&self, row: &Row) -> bool {
         let writing = |number| self.entries.get(number).is_some_and(|e| matches!(e.stage, Stage::Writing { .. }));
         row.queue.iter().all(writing)
-    }
-
-    /// Number of transactions in these lanes that will go to the store by themselves.
-    pub fn waiting_in(&self, lanes: &[Lane]) -> usize {
-        let count = |lane| self.lanes.get(lane).map_or(0, |state| state.waiting.len());
-        lanes.iter().map(count).max().unwrap_or(0)
-    }
-
-    /// Whether nothing is buffered.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
-    /// Whether a transaction that writes in `lanes` and has `keys` written or read has to queue: something waits there
-    /// that it must not overtake, or that it has read already, quarantined or not.
-    pub fn must_queue<'a>(&self, lanes: &[Lane], mut keys: impl Iterator<Item = &'a Key>) -> bool {
-        lanes.iter().any(|lane| self.lanes.contains_key(lane)) || keys.any(|key| self.rows.contains_key(key))
     }
 }
 
