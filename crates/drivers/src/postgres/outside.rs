@@ -88,12 +88,14 @@ struct Last {
 /// Our own transactions and what they wrote.
 #[derive(Default)]
 pub(super) struct Own {
+    /// Sorted: a batch of the drain is a transaction that writes a thousand.
     keys: HashMap<u64, Vec<Key>>,
     order: VecDeque<u64>,
 }
 
 impl Own {
-    pub(super) fn add(&mut self, number: u64, keys: Vec<Key>) {
+    pub(super) fn add(&mut self, number: u64, mut keys: Vec<Key>) {
+        keys.sort_unstable();
         self.keys.insert(number, keys);
         self.order.push_back(number);
         if self.order.len() > OWN_MAX
@@ -104,7 +106,7 @@ impl Own {
     }
 
     pub(super) fn was_ours(&self, number: u64, key: &Key) -> bool {
-        self.keys.get(&number).is_some_and(|keys| keys.contains(key))
+        self.keys.get(&number).is_some_and(|keys| keys.binary_search(key).is_ok())
     }
 }
 

@@ -27,8 +27,8 @@
 //! **Somebody removes or moves it.** Before each group, and every second, it is asked whether the file still has its
 //! name. If not, it is closed: what is written to it no start would find.
 //!
-//! **Rewriting.** When records that mean nothing any more are more than half of the file, what is pending is written
-//! to a new one, synced, and renamed over the old.
+//! **Rewriting.** When records that mean nothing any more are more than three quarters of the file, what is pending is
+//! written to a new one, synced, and renamed over the old.
 
 mod codec;
 mod error;

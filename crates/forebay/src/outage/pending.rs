@@ -29,6 +29,7 @@ use hashbrown::HashMap;
 
 use charge::{entry_bytes, row_bytes};
 pub use drain::Applied;
+use drain::Stored;
 use restamped::Restamped;
 use tied::Tied;
 
@@ -360,7 +361,7 @@ impl Buffer {
 
     /// Takes a transaction out; `stored` are its documents as the store has them now, where that was told. Answers
     /// the documents that nothing waits for any more.
-    fn remove(&mut self, number: u64, stored: Option<&[Write]>) -> Vec<Key> {
+    fn remove(&mut self, number: u64, stored: Option<Stored<'_>>) -> Vec<Key> {
         let Some(entry) = self.entries.remove(&number) else { return Vec::new() };
         self.bytes -= entry.bytes;
         self.ids.remove(&entry.buffered.id);
@@ -394,8 +395,8 @@ impl Buffer {
                 emptied.push(write.key.clone());
                 continue;
             }
-            if let Some(stored) = stored.and_then(|stored| stored.get(at)) {
-                row.stored = (!stored.unseen).then(|| stored.after.clone());
+            if let Some(stored) = stored {
+                row.stored = stored.at(at);
             }
             row.recharge(&write.key);
             self.bytes += row.bytes;

@@ -4,12 +4,12 @@
 //! batch is one group for the store. What it refuses is set aside, alone: everything before it in its lanes is applied
 //! by then, and what is behind goes on. What it does not answer is sent again, under the same ids, in smaller batches.
 
-use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_channel::oneshot;
 use futures_util::future::select;
+use hashbrown::HashSet;
 
 use super::gate::{Asker, Inner, OnConflict};
 use super::journal::AppendError;
@@ -321,7 +321,8 @@ impl Inner {
         state.counts.applied += changed.len() as u64;
         let Applied { emptied, restamped } = state.buffer.applied(&batch, &changed);
         if !self.store.caps().owned {
-            let same: HashSet<Key> = restamped.iter().map(|(key, ..)| key.clone()).collect();
+            let same: HashSet<Key, foldhash::quality::RandomState> =
+                restamped.iter().map(|(key, ..)| key.clone()).collect();
             let others = emptied.into_iter().chain(changed.into_iter().flatten().map(|(key, _)| key));
             state.invalidate(others.filter(|key| !same.contains(key)));
             state.restamped(restamped);

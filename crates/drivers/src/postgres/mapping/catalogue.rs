@@ -1,5 +1,6 @@
 //! What the database says about a mapped table, and what is wrong with the mapping: one line each, with the fix.
 
+use forebay::value::Blob;
 use tokio_postgres::{Client, Error};
 
 use super::foreign::Reference;
@@ -27,6 +28,8 @@ pub(in crate::postgres) enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::postgres) struct Column {
     pub(in crate::postgres) name: String,
+    /// The name as the field's, which all rows share.
+    pub(in crate::postgres) field: Blob,
     pub(in crate::postgres) kind: Kind,
     /// The type as SQL names it, without a length, and without the length of 1 that some names imply.
     pub(in crate::postgres) type_name: String,
@@ -116,7 +119,8 @@ impl Found {
 
     fn column(&self, writable: bool) -> Column {
         let (name, type_name) = (self.name.clone(), self.sql_type.clone());
-        Column { name, kind: self.kind(), type_name, writable }
+        let field = Blob::from(name.as_bytes());
+        Column { name, field, kind: self.kind(), type_name, writable }
     }
 }
 

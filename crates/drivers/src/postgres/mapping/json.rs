@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     fn column(name: &str, kind: Kind, type_name: &str) -> Column {
-        Column { name: name.into(), kind, type_name: type_name.into(), writable: true }
+        Column { name: name.into(), field: name.as_bytes().into(), kind, type_name: type_name.into(), writable: true }
     }
 
     #[test]

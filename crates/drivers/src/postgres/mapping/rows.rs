@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use forebay::change::Change;
 use forebay::key::KeyRef;
-use forebay::store::{Commit, NAMES_BYTES_MAX, ReadError};
+use forebay::store::{Commit, NAMES_BYTES_MAX, ReadError, Write};
 use forebay::value::{Blob, Data, Hash, List, Value};
 use forebay::{Key, Read, Version};
 use futures_util::future::try_join_all;
@@ -115,7 +115,7 @@ impl Rows {
             for row in rows {
                 let place = place_of(&row).and_then(|place| places.get(place.checked_sub(1)?).copied());
                 let Some(at) = place else { continue };
-                reads[at] = Some(self.decode(*table, &keys[at], &row, identity)?);
+                reads[at] = Some(self.decode(*table, &keys[at], &row, identity, None)?);
             }
         }
         let missing = |key: &Key| ReadError::Damaged { key: key.clone(), why: "the server left it out".into() };
@@ -123,7 +123,15 @@ impl Rows {
         complete.collect()
     }
 
-    fn decode(&self, table: usize, key: &Key, row: &impl Texts, identity: &Identity) -> Result<Read, ReadError> {
+    /// What a row says of `key`; the very value that was `computed`, if it is that.
+    fn decode(
+        &self,
+        table: usize,
+        key: &Key,
+        row: &impl Texts,
+        identity: &Identity,
+        computed: Option<&Value>,
+    ) -> Result<Read, ReadError> {
         let table = &self.tables[table];
         let damaged = |why: &str| ReadError::Damaged { key: key.clone(), why: why.into() };
         let number = |at: usize| row.text(at).and_then(|text| text.parse::<u64>().ok());
@@ -134,6 +142,9 @@ impl Rows {
         let Some(present) = number(1).map(|number| version(2 * number)) else {
             return Ok(Read { value: None, version: absent });
         };
+        if let Some(value) = computed.filter(|value| holds(table, row, value)) {
+            return Ok(Read { value: Some(value.clone()), version: present });
+        }
         if let Some(Kind::Array(_)) =
             table.fields.first().map(|column| &column.kind).filter(|_| table.mapping.list.is_some())
         {
@@ -146,16 +157,14 @@ impl Rows {
             let value = (!list.is_empty()).then_some(Value { data: Data::List(list), expires_at_ms: None });
             return Ok(Read { value, version: present });
         }
-        let mut hash = Hash::default();
-        for (at, column) in table.fields.iter().enumerate() {
-            let Some(text) = row.text(at + 3) else { continue };
-            let value = match column.kind {
-                Kind::Bytes => unhex(text).ok_or_else(|| damaged("its bytes are not hex"))?,
-                _ => text.as_bytes().to_vec(),
-            };
-            hash.insert(Blob::from(column.name.as_bytes()), Blob::from(value));
-        }
-        Ok(Read { value: Some(Value { data: Data::Hash(hash), expires_at_ms: None }), version: present })
+        let fields = table.fields.iter().enumerate().filter_map(|(at, column)| Some((column, row.text(at + 3)?)));
+        let fields = fields.map(|(column, text)| match column.kind {
+            Kind::Bytes => Some((column.field.clone(), Blob::from(unhex(text)?))),
+            _ => Some((column.field.clone(), Blob::from(text.as_bytes()))),
+        });
+        let hash: Option<Hash> = fields.collect();
+        let data = Data::Hash(hash.ok_or_else(|| damaged("its bytes are not hex"))?);
+        Ok(Read { value: Some(Value { data, expires_at_ms: None }), version: present })
     }
 
     /// The other documents of the row that `key` is in.
@@ -225,14 +234,16 @@ impl Rows {
         for message in &answer {
             let SimpleQueryMessage::Row(row) = message else { continue };
             if let Some(number) = row.text(0).and_then(|text| text.strip_prefix('#')?.parse().ok()) {
-                let written = batch.written.iter().map(|(key, ..)| *key);
+                let written = batch.written.iter().map(|written| &written.write.key);
                 let beside = written.clone().flat_map(|key| self.beside(key));
                 watch.is_ours(number, beside.chain(written.cloned()).collect());
             }
-            let Some((key, table, member)) = place_of(row).and_then(|place| batch.written.get(place)) else { continue };
+            let Some(written) = place_of(row).and_then(|place| batch.written.get(place)) else { continue };
+            let Written { write, table, member } = *written;
+            let computed = write.after.as_ref().filter(|_| !write.unseen);
             // It is committed: what can't be read of it is found when it is read next.
-            if let Ok(read) = self.decode(*table, key, row, identity) {
-                changed[*member].push(((*key).clone(), read));
+            if let Ok(read) = self.decode(table, &write.key, row, identity, computed) {
+                changed[member].push((write.key.clone(), read));
             }
         }
         Ok(changed)
@@ -265,7 +276,7 @@ impl Rows {
         let refused =
             |member: usize| move |why: String| Failed { failure: Failure::Refused(why), member: Some(member) };
         let (mut script, mut checks) = (Script::default(), Vec::new());
-        let mut written: Vec<(&Key, usize, usize)> = Vec::new();
+        let mut written: Vec<Written<'_>> = Vec::new();
         let mut rows: BTreeMap<usize, Vec<Row<'_>>> = BTreeMap::new();
         let mut index: HashMap<&Key, usize> = HashMap::new();
         let mut checked: BTreeMap<usize, Vec<Row<'_>>> = BTreeMap::new();
@@ -277,13 +288,13 @@ impl Rows {
                     script.add(place.table, table, shape, values);
                 }
                 if let Some(at) = index.get(&write.key) {
-                    written[*at].2 = member;
+                    written[*at] = Written { write, table: place.table, member };
                     continue;
                 }
                 index.insert(&write.key, written.len());
                 let row = Row { place: written.len(), parts: place.parts, version: None };
                 rows.entry(place.table).or_default().push(row);
-                written.push((&write.key, place.table, member));
+                written.push(Written { write, table: place.table, member });
             }
             for (at, (key, version)) in commit.checks.iter().enumerate() {
                 let place = self.place(key).map_err(refused(member))?;
@@ -384,8 +395,31 @@ struct Batch<'a> {
     text: String,
     /// For each place of a check, the commit that it is of, and which of its checks.
     checks: Vec<(usize, usize)>,
-    /// For each place of a row, its key, its table and the commit that writes it last.
-    written: Vec<(&'a Key, usize, usize)>,
+    /// For each place of a row, what is written to it last.
+    written: Vec<Written<'a>>,
+}
+
+/// The last write of a row.
+#[derive(Clone, Copy)]
+struct Written<'a> {
+    write: &'a Write,
+    table: usize,
+    /// The commit that it is of.
+    member: usize,
+}
+
+/// Whether `row` is `value`, without making one of it. A no may be wrong: where texts differ that mean the same.
+fn holds(table: &Table, row: &impl Texts, value: &Value) -> bool {
+    let Data::Hash(hash) = &value.data else { return false };
+    let mut count = 0;
+    for (at, column) in table.fields.iter().enumerate() {
+        let Some(text) = row.text(at + 3) else { continue };
+        count += 1;
+        if column.kind == Kind::Bytes || hash.get(&column.field).is_none_or(|there| **there != *text.as_bytes()) {
+            return false;
+        }
+    }
+    count == hash.len() && table.mapping.list.is_none() && value.expires_at_ms.is_none()
 }
 
 /// The place that the answer's first column names.

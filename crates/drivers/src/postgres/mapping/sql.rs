@@ -254,6 +254,7 @@ mod tests {
     fn one_row_has_one_key() {
         let column = |type_name: &str| Column {
             name: "id".into(),
+            field: (*b"id").into(),
             kind: Kind::Text,
             type_name: type_name.into(),
             writable: false,

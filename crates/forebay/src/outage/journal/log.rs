@@ -27,6 +27,10 @@ const DESCRIPTION_BYTES_MAX: usize = HEADER_BYTES_MAX / 2;
 const MARK_BYTES_MAX: u64 = HEAD_BYTES as u64 + 32;
 /// Superseded bytes for which a file is not rewritten; a sixteenth of the bytes allowed, if that is less.
 const REWRITE_BYTES_MIN: u64 = 1 << 20;
+
+/// Bytes that mean nothing any more, per byte that does, above which a rewrite is worthwhile. At one, a drain would copy
+/// as much again as it carries over, while those who are to be told of it wait; at three it is a third of that.
+const SUPERSEDED_MAX: u64 = 3;
 /// Bytes copied at a time when the file is rewritten.
 const COPY_BYTES: usize = 1 << 20;
 
@@ -353,7 +357,7 @@ impl Log {
         let live = self.index.kept_bytes();
         let superseded = (self.end - self.begin).saturating_sub(live);
         let noise = self.rewrite_bytes_min.max(MARK_BYTES_MAX).max(self.rewrite_above);
-        if superseded <= live || superseded <= noise {
+        if superseded / SUPERSEDED_MAX <= live || superseded <= noise {
             return;
         }
         let header = Header { last_number: self.index.last_number(), ..self.header.clone() };

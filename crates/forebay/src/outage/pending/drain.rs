@@ -12,7 +12,7 @@ use crate::mutation::{self, Fault};
 use crate::outage::lanes::Lane;
 use crate::outage::record::Written;
 use crate::read::Read;
-use crate::store::Commit;
+use crate::store::{Commit, Write};
 use crate::value::Value;
 use crate::version::Version;
 
@@ -22,6 +22,25 @@ pub struct Applied {
     pub emptied: Vec<Key>,
     /// Those of them that are in the store as they were shown: key, version shown, version there.
     pub restamped: Vec<(Key, Version, Version)>,
+}
+
+/// The documents of a transaction as the store has them now.
+#[derive(Clone, Copy)]
+pub(super) struct Stored<'a> {
+    writes: &'a [Write],
+    /// Those that became other than computed.
+    changed: &'a [(Key, Read)],
+}
+
+impl Stored<'_> {
+    /// What became of the write at this place; none if that is not known.
+    pub(super) fn at(&self, place: usize) -> Option<Option<Value>> {
+        let write = self.writes.get(place)?;
+        match self.changed.iter().find(|(key, _)| *key == write.key) {
+            Some((_, read)) => Some(read.value.clone()),
+            None => (!write.unseen).then(|| write.after.clone()),
+        }
+    }
 }
 
 impl Buffer {
@@ -154,14 +173,17 @@ impl Buffer {
             }
         }
         let mut results: HashMap<&Key, Option<&Value>, foldhash::quality::RandomState> = HashMap::default();
+        // Of most documents one transaction waits.
+        let more_wait = |key: &Key| self.rows.get(key).is_some_and(|row| row.queue.len() > 1);
         for ((number, commit), changed) in batch.numbers.iter().zip(&batch.commits).zip(changed) {
-            for write in &commit.writes {
+            for write in commit.writes.iter().filter(|write| more_wait(&write.key)) {
                 match write.unseen {
                     true => drop(results.remove(&write.key)),
                     false => drop(results.insert(&write.key, write.after.as_ref())),
                 }
             }
-            results.extend(changed.iter().map(|(key, read)| (key, read.value.as_ref())));
+            let changed = changed.iter().filter(|(key, _)| more_wait(key));
+            results.extend(changed.map(|(key, read)| (key, read.value.as_ref())));
             for key in self.entries.get(number).into_iter().flat_map(taken_along) {
                 results.remove(key);
             }
@@ -200,15 +222,8 @@ impl Buffer {
     pub fn applied(&mut self, batch: &Batch, changed: &[Vec<(Key, Read)>]) -> Applied {
         let (mut emptied, mut restamped) = (Vec::new(), Vec::new());
         for ((number, commit), changed) in batch.numbers.iter().zip(&batch.commits).zip(changed) {
-            let mut stored = commit.writes.clone();
-            for write in &mut stored {
-                if let Some((_, read)) = changed.iter().find(|(key, _)| *key == write.key) {
-                    write.after.clone_from(&read.value);
-                    write.unseen = false;
-                }
-            }
             self.restamp(*number, changed, &mut restamped);
-            emptied.extend(self.remove(*number, Some(&stored)));
+            emptied.extend(self.remove(*number, Some(Stored { writes: &commit.writes, changed })));
         }
         for (key, _) in changed.iter().flatten() {
             // What was computed is out of date: what others wrote was merged.
