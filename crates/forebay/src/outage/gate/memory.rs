@@ -59,7 +59,7 @@ impl Inner {
             if let Err(error) = described.await {
                 inner.state().undescribed = true;
                 if !again {
-                    tracing::error!(%error, "the journal can't note which state of the store it belongs to; it will again");
+                    tracing::error!(%error, "the journal can't note in which incarnation the store is; again soon");
                 }
             }
             if let Some(remembered) = remembered {
