@@ -20,6 +20,8 @@ mod lanes;
 mod lists;
 #[path = "outage/lost_table.rs"]
 mod lost_table;
+#[path = "outage/merged.rs"]
+mod merged;
 #[path = "outage/minutes.rs"]
 mod minutes;
 #[path = "outage/network.rs"]
@@ -189,7 +191,7 @@ fn a_full_buffer_refuses_and_loses_nothing() {
             other => panic!("{other:?}"),
         }
     };
-    assert!(kept > 50 && why.starts_with("BUFFERFULL") && why.contains("outage_bytes_max"), "{kept} {why}");
+    assert!(kept > 50 && why.starts_with("BUFFERFULL") && why.contains("--outage-bytes-max"), "{kept} {why}");
     assert_eq!(client.call(&["GET", "key0"]), Reply::bulk(value.as_bytes()));
     server.start_again();
     calm(forebay.address);

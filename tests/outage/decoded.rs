@@ -50,12 +50,23 @@ fn until_shown(server: &Server, database: &str, forebay: &Forebay) {
     }
 }
 
+/// Has something counted; again where the machine is too busy for what it waits for to be carried over in time.
+fn counted(client: &mut Connection, request: &[&str]) {
+    loop {
+        match client.call(request) {
+            Reply::Integer(1..) => return,
+            Reply::Error(text) if text.ends_with(b"try again") => {}
+            other => panic!("{request:?}: {}", said(&other)),
+        }
+    }
+}
+
 /// Many append to the same lists and add to the same rows, another program among them; the database is away for a
 /// while. Nothing is lost, nothing is there twice, each writer's are in order, and what is cached ends up right.
 ///
-/// With write-back the counters are in `apart` rows further down: of a row that has several documents nothing can be
-/// counted while another of them waits for the database.
-fn appends_beside_another_program(more: &[&str], buffers: bool, apart: usize) {
+/// Lists and counters are documents of the same rows: with write-back each waits until what is buffered of the other is
+/// in the table.
+fn appends_beside_another_program(more: &[&str], buffers: bool) {
     let server = Server::start();
     let database = server.database();
     server.sql(&database, TABLE);
@@ -68,19 +79,17 @@ fn appends_beside_another_program(more: &[&str], buffers: bool, apart: usize) {
             scope.spawn(move || {
                 let mut client = Connection::new(address);
                 for nth in 0..APPENDS {
-                    let (list, row) = (format!("friends:{}", 1 + nth % 3), format!("member:{}", 1 + apart + nth % 3));
-                    let pushed = client.call(&["RPUSH", &list, &number(writer, nth).to_string()]);
-                    assert!(matches!(pushed, Reply::Integer(1..)), "{pushed:?}");
-                    let added = client.call(&["HINCRBY", &row, "visits", "1"]);
-                    assert!(matches!(added, Reply::Integer(1..)), "{added:?}");
+                    let (list, row) = (format!("friends:{}", 1 + nth % 3), format!("member:{}", 1 + nth % 3));
+                    counted(&mut client, &["RPUSH", &list, &number(writer, nth).to_string()]);
+                    counted(&mut client, &["HINCRBY", &row, "visits", "1"]);
                 }
             });
         }
         for nth in 0..APPENDS {
-            let (list, row) = (1 + nth % 3, 1 + apart + nth % 3);
-            let append = format!("UPDATE members SET friends = friends || {} WHERE id = {list}", number(0, nth));
+            let id = 1 + nth % 3;
+            let append = format!("UPDATE members SET friends = friends || {} WHERE id = {id}", number(0, nth));
             server.sql(&database, &append);
-            server.sql(&database, &format!("UPDATE members SET visits = visits + 1 WHERE id = {row}"));
+            server.sql(&database, &format!("UPDATE members SET visits = visits + 1 WHERE id = {id}"));
         }
     });
     calm_or_quarantine(&forebay);
@@ -120,12 +129,12 @@ fn calm_or_quarantine(forebay: &Forebay) {
 
 #[test]
 fn appends_go_on_beside_another_program_that_is_decoded() {
-    appends_beside_another_program(&["--retries-max", "200"], false, 0);
+    appends_beside_another_program(&["--retries-max", "200"], false);
 }
 
 #[test]
 fn write_back_goes_on_beside_another_program_that_is_decoded() {
-    appends_beside_another_program(&["--retries-max", "200", "--write-back-ms", "100"], true, 3);
+    appends_beside_another_program(&["--retries-max", "200", "--write-back-ms", "100"], true);
 }
 
 /// The slot goes and can't be made anew, so the log can't be read: what others write is seen all the same, since

@@ -277,3 +277,31 @@ fn a_start_that_fails_makes_no_journal() {
         assert!(!journal.exists(), "{more:?} made the journal's folder");
     }
 }
+
+/// The mapping is changed while nothing is buffered, and the database is away by then: what is buffered belongs to the
+/// new mapping, and the next start takes it for that.
+#[test]
+fn what_is_buffered_belongs_to_the_mapping_that_it_was_written_with() {
+    let server = Server::start();
+    let database = server.database();
+    server
+        .sql(&database, "CREATE TABLE users (id integer PRIMARY KEY, name text); INSERT INTO users VALUES (1, 'Bob')");
+    let mut init = forebay_command();
+    init.args(["store", "init", "--store", &server.url(&database), "--map", "user:{id} -> users(id)"]);
+    assert!(init.status().expect("the binary runs").success());
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let journal = folder.path().join("journal");
+    let journal = ["--journal", journal.to_str().expect("UTF-8")];
+    let mut before = start(&server, &database, &[&["--map", "user:{id} -> users(id)"][..], &journal].concat());
+    assert_eq!(Connection::new(before.address).call(&["HSET", "user:1", "name", "Bo"]), Reply::Integer(0));
+    before.terminate();
+    server.stop(Stop::Immediate);
+    let other = ["--map", "person:{id} -> users(id)", "--start-in-failed"];
+    let mut forebay = start(&server, &database, &[&other[..], &journal].concat());
+    assert_eq!(Connection::new(forebay.address).call(&["HMSET", "person:1", "name", "Ada"]), ok());
+    forebay.restart();
+    assert_eq!(figure(&mut Connection::new(forebay.address), "pending"), 1);
+    server.start_again();
+    calm(forebay.address);
+    assert_eq!(server.sql(&database, "SELECT id, name FROM users"), "1|Ada");
+}

@@ -223,3 +223,66 @@ fn children_of_a_row_that_was_given_up_are_refused_by_the_database() {
     next("lines_order_fkey", 1);
     assert_eq!(figure(&mut client, "pending"), 0);
 }
+
+/// Nor is a row deleted before those that name it are: where their deletion is set aside with something else, that of
+/// what they name waits for it, buffered or new, and after a restart.
+#[test]
+fn a_parent_stays_as_long_as_its_children_do() {
+    let mut world = World::new(SHOP, &SHOP_MAPS);
+    world.sql("INSERT INTO customers VALUES (1, 1), (2, 2), (3, 3); INSERT INTO orders VALUES (1, 1, 7), (2, 2, 7)");
+    world.sql("INSERT INTO lines VALUES (2, 5, 'tea')");
+    let mut client = world.client();
+    away(&mut client, true);
+    assert_eq!(client.call(&["CACHE", "BLIND", "ON"]), ok());
+    for request in [&["MULTI"][..], &["DEL", "order:1", "line:2:5"], &["SET", "customer:9", "{\"credit\": -5}"]] {
+        client.call(request);
+    }
+    assert_eq!(client.call(&["EXEC"]), Reply::Array(vec![Reply::Nil, ok()]));
+    for key in ["order:2", "customer:1", "customer:2", "customer:3"] {
+        assert_eq!(client.call(&["DEL", key]), Reply::Nil, "{key}");
+    }
+    away(&mut client, false);
+    while figure(&mut client, "quarantined") == 0 || figure(&mut client, "waiting") > 0 {}
+    let listed = pending(&mut client);
+    assert!(listed[0].contains("customers_credit_check"), "{listed:?}");
+    let behind = |number: u8| format!("behind it waits for what becomes of {number}");
+    // The line names its order, and that its customer.
+    assert_eq!(listed[1..], [behind(1), behind(1), behind(2)]);
+    assert_eq!(world.sql("SELECT id FROM customers ORDER BY id"), "1\n2");
+    put(&mut client, "customer:3", "{\"credit\": 3}");
+    assert!(said(&client.call(&["CACHE", "OUTCOME"])).starts_with("COMMITTED"));
+    world.forebay.restart();
+    let mut client = world.client();
+    while figure(&mut client, "waiting") > 0 {}
+    assert_eq!((figure(&mut client, "quarantined"), figure(&mut client, "behind")), (1, 3));
+    world.sql("ALTER TABLE customers DROP CONSTRAINT customers_credit_check");
+    assert_eq!(client.call(&["CACHE", "QUARANTINE", "RETRY", "ALL"]), Reply::Integer(1));
+    calm(world.forebay.address);
+    assert_eq!(world.sql("SELECT id FROM customers ORDER BY id"), "3\n9");
+    assert_eq!(world.sql("SELECT (SELECT count(*) FROM orders), (SELECT count(*) FROM lines)"), "0|0");
+}
+
+/// A parent that is deleted while nothing is away, and yet not before its child.
+#[test]
+fn a_new_deletion_waits_for_a_child_that_stays() {
+    let world = World::new(SHOP, &SHOP_MAPS);
+    world.sql("INSERT INTO customers VALUES (1, 1), (2, 2); INSERT INTO orders VALUES (1, 1, 7)");
+    let mut client = world.client();
+    away(&mut client, true);
+    assert_eq!(client.call(&["CACHE", "BLIND", "ON"]), ok());
+    for request in [&["MULTI"][..], &["DEL", "order:1"], &["SET", "customer:9", "{\"credit\": -5}"], &["EXEC"]] {
+        client.call(request);
+    }
+    away(&mut client, false);
+    while figure(&mut client, "quarantined") == 0 || figure(&mut client, "waiting") > 0 {}
+    let mut delete = |key: &str, outcome: &str| {
+        assert_eq!(client.call(&["DEL", key]), Reply::Integer(1), "{key}");
+        assert!(said(&client.call(&["CACHE", "OUTCOME"])).starts_with(outcome), "{key}");
+    };
+    delete("customer:2", "COMMITTED");
+    delete("customer:1", "BUFFERED");
+    assert_eq!(client.call(&["CACHE", "QUARANTINE", "DROP", "1", "it stays"]), ok());
+    while figure(&mut client, "quarantined") == 0 || figure(&mut client, "waiting") > 0 {}
+    let listed = pending(&mut client);
+    assert!(listed.len() == 1 && listed[0].contains("orders_customer_fkey"), "{listed:?}");
+}

@@ -10,7 +10,7 @@ use crate::common::Connection;
 use crate::common::process::Forebay;
 use crate::postgres::{Server, Stop};
 use crate::proxy::Proxy;
-use crate::state::{PATIENCE, calm, mode, said};
+use crate::state::{PATIENCE, calm, figure, mode, said};
 use crate::tables::{cache, shop, shop_behind};
 
 const PHOTOS: std::ops::Range<u32> = 100..600;
@@ -61,6 +61,10 @@ fn what_is_cached_is_compared_with_a_database_that_is_back() {
     network.pass();
     calm(forebay.address);
     compared(&forebay, 1);
+    assert_eq!(figure(&mut client, "uncompared"), 0);
+    // All but those that left the cache before, since others had changed what was carried over.
+    let compared = figure(&mut client, "compared");
+    assert!((490..=501).contains(&compared), "{compared}");
     let before = misses(&forebay);
     for (id, views) in read(&mut client) {
         let expected = match id {

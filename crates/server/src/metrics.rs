@@ -198,6 +198,11 @@ const METRICS: &[Metric] = &[
     gauge("forebay_outage_quarantined_transactions", "Buffered transactions that wait for an operator", |view| {
         view.outage(|state| state.amount.quarantined)
     }),
+    gauge(
+        "forebay_outage_uncompared_documents",
+        "Cached documents not yet compared with a store that was away",
+        |view| view.shared.engine.compared().left as f64,
+    ),
     gauge("forebay_outage_suspended", "1 if nothing is carried over until an operator says so", |view| {
         view.outage(|state| usize::from(state.suspended.is_some()))
     }),

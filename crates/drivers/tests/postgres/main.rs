@@ -10,6 +10,7 @@ mod opening;
 #[path = "../../../../tests/common/postgres.rs"]
 mod server;
 mod suite;
+mod sums;
 
 use std::time::Duration;
 

@@ -46,6 +46,7 @@ use crate::tier::Tier;
 use crate::value::Value;
 use crate::version::{TxnId, Version};
 
+pub(in crate::outage) use reads::Asker;
 pub use settings::{GateSettings, OnConflict};
 
 pub use operator::{DropError, GivenUp};
@@ -342,7 +343,11 @@ impl Store for Gate {
     }
 
     fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
-        Box::pin(self.inner.get(keys))
+        Box::pin(self.inner.get(keys, Asker::Client))
+    }
+
+    fn peek<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
+        Box::pin(self.inner.get(keys, Asker::Ourselves))
     }
 
     fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>> {

@@ -17,6 +17,7 @@ mod charge;
 mod drain;
 mod known;
 mod look;
+mod named;
 #[cfg(feature = "testing")]
 mod print;
 mod restamped;
@@ -48,9 +49,11 @@ pub const BATCH_COMMITS_MAX: usize = 1000;
 /// Bytes, as charged, after which a batch ends.
 pub const BATCH_BYTES_MAX: usize = 8 << 20;
 
-/// Changes of one document up to which each is compared with all before it, for one of the same field: beyond, a write
-/// would take too long.
-const FIELDS_MAX: usize = 256;
+/// Changes of one document, ids that clients gave, and bytes as charged, with which a transaction is full: another that
+/// depends on what the document held is not merged into it, but the next begins. For each merge looks through, copies
+/// and journals all of it.
+const MERGED_CHANGES_MAX: usize = 256;
+const MERGED_BYTES_MAX: usize = 64 << 10;
 
 /// Why a transaction can't be buffered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +78,8 @@ pub struct Buffer {
     quarantined: usize,
     /// Transactions behind quarantined ones.
     behind: usize,
+    /// Of these and those, who delete rows of which is not known what they name.
+    unnamed: BTreeSet<u64>,
     ids: BTreeSet<TxnId>,
     restamped: Restamped,
 }
@@ -86,6 +91,8 @@ struct Entry {
     stage: Stage,
     /// The journal is told that it is applied.
     noted: bool,
+    /// What the rows that it deletes name, once the store was asked; it is while this is set aside.
+    named: Option<Vec<Key>>,
     bytes: usize,
 }
 
@@ -155,6 +162,8 @@ pub enum Work {
     Carry(Batch),
     /// Read these documents and [`Buffer::learn`] what they hold.
     Learn(Vec<Key>),
+    /// Read these documents, of each transaction those that it deletes, and tell what they name ([`Buffer::name`]).
+    Name(Vec<(u64, Vec<Key>)>),
 }
 
 /// How much is buffered.
@@ -186,6 +195,7 @@ impl Buffer {
             bytes: 0,
             quarantined: 0,
             behind: 0,
+            unnamed: BTreeSet::new(),
             ids: BTreeSet::new(),
             restamped: Restamped::default(),
         }
@@ -219,7 +229,7 @@ impl Buffer {
             if !stands_alone(&written.changes) {
                 // Each was made to the document as it was shown, far from its limit.
                 let all = join_unseen(changes, std::mem::take(&mut written.changes));
-                written.changes = if all.len() <= FIELDS_MAX { compact_fields(all) } else { compact(all) };
+                written.changes = if all.len() <= MERGED_CHANGES_MAX { compact_fields(all) } else { compact(all) };
             }
             buffered.given.extend(old.buffered.given.iter().cloned());
             buffered.buffered_at_ms = old.buffered.buffered_at_ms;
@@ -256,7 +266,7 @@ impl Buffer {
             Some(old) => Record::Merged { into: buffered.clone(), from: vec![old] },
             None => Record::Buffered(buffered.clone()),
         };
-        self.insert(Entry { buffered, ties, stage: Stage::Writing { replaces }, noted: false, bytes });
+        self.insert(Entry { buffered, ties, stage: Stage::Writing { replaces }, noted: false, named: None, bytes });
         Ok((number, record))
     }
 
@@ -288,7 +298,11 @@ impl Buffer {
         let last = *self.rows.get(&buffered.writes[0].key)?.queue.back()?;
         let entry = self.entries.get(&last)?;
         let alike = single(&entry.buffered) && !entry.buffered.sent && entry.stage == Stage::Waiting;
-        alike.then_some(last)
+        let grows = !stands_alone(&buffered.writes[0].changes);
+        let changes = if grows { entry.buffered.writes[0].changes.len() } else { 0 };
+        let full =
+            changes.max(entry.buffered.given.len()) >= MERGED_CHANGES_MAX || (grows && entry.bytes >= MERGED_BYTES_MAX);
+        (alike && !full).then_some(last)
     }
 
     /// What a row's charge grows by if its document becomes `after`.
@@ -352,6 +366,8 @@ impl Buffer {
         self.bytes -= entry.bytes;
         self.ids.remove(&entry.buffered.id);
         self.tied.remove(number, &entry.ties);
+        self.tied.remove_named(number, entry.named.as_deref().unwrap_or_default());
+        self.unnamed.remove(&number);
         match entry.stage {
             Stage::Quarantined(_) => self.quarantined -= 1,
             Stage::Behind(_) => self.behind -= 1,
@@ -421,23 +437,6 @@ impl Buffer {
     fn only_writing(&self, row: &Row) -> bool {
         let writing = |number| self.entries.get(number).is_some_and(|e| matches!(e.stage, Stage::Writing { .. }));
         row.queue.iter().all(writing)
-    }
-
-    /// Number of transactions in these lanes that will go to the store by themselves.
-    pub fn waiting_in(&self, lanes: &[Lane]) -> usize {
-        let count = |lane| self.lanes.get(lane).map_or(0, |state| state.waiting.len());
-        lanes.iter().map(count).max().unwrap_or(0)
-    }
-
-    /// Whether nothing is buffered.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
-    /// Whether a transaction that writes in `lanes` and has `keys` written or read has to queue: something waits there
-    /// that it must not overtake, or that it has read already, quarantined or not.
-    pub fn must_queue<'a>(&self, lanes: &[Lane], mut keys: impl Iterator<Item = &'a Key>) -> bool {
-        lanes.iter().any(|lane| self.lanes.contains_key(lane)) || keys.any(|key| self.rows.contains_key(key))
     }
 }
 

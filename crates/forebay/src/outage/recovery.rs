@@ -11,17 +11,19 @@ use futures_channel::oneshot;
 use futures_util::future::select;
 use hashbrown::HashSet;
 
-use super::gate::{Inner, OnConflict};
+use super::gate::{Asker, Inner, OnConflict};
 use super::journal::AppendError;
 use super::mode::Mode;
 use super::pending::{Applied, BATCH_COMMITS_MAX, Batch, Work};
 use super::record::Record;
 use super::state::{State, due_in};
+use crate::change::Change;
 use crate::error::Unavailable;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::read::Read;
-use crate::store::CommitOutcome;
+use crate::store::{CommitOutcome, ReadError};
+use crate::value::{Data, Value};
 
 /// Batches that a limited drain sends each second, at least.
 const SLICES_PER_SECOND: u64 = 50;
@@ -37,6 +39,8 @@ enum Step {
     Carry(Batch),
     /// Ask the store for these documents.
     Learn(Vec<Key>),
+    /// Ask the store what the rows name that these transactions delete.
+    Name(Vec<(u64, Vec<Key>)>),
     /// Nothing before this much time, or a change.
     Wait(Option<Duration>, oneshot::Receiver<()>),
 }
@@ -47,7 +51,7 @@ pub(super) fn start(inner: &Arc<Inner>) {
 }
 
 async fn run(weak: Weak<Inner>) {
-    let mut learned = Vec::new();
+    let (mut learned, mut unnamed) = (Vec::new(), Vec::new());
     loop {
         let Some(inner) = weak.upgrade() else { return };
         let runtime = inner.runtime.clone();
@@ -72,6 +76,16 @@ async fn run(weak: Weak<Inner>) {
             Step::Learn(keys) => {
                 learned.clone_from(&keys);
                 inner.learn(keys).await;
+            }
+            // The same, where it could not say.
+            Step::Name(asked) if asked == unnamed => {
+                drop(inner);
+                runtime.sleep(LEARN_PAUSE).await;
+                unnamed.clear();
+            }
+            Step::Name(asked) => {
+                unnamed.clone_from(&asked);
+                inner.name(asked).await;
             }
             Step::Wait(time, changed) => {
                 drop(inner);
@@ -115,6 +129,7 @@ impl Inner {
                         return Step::Carry(batch);
                     }
                     Some(Work::Learn(keys)) => return Step::Learn(keys),
+                    Some(Work::Name(asked)) => return Step::Name(asked),
                     None => None,
                 }
             }
@@ -135,7 +150,9 @@ impl Inner {
     fn not_before(&self, state: &State, now: Duration) -> Option<Duration> {
         let paced = state.paced_until.saturating_sub(now);
         let due = match (self.settings.write_back_ms, state.buffer.oldest_ms()) {
-            (Some(age_ms), Some(oldest_ms)) if state.buffer.amount().bytes < self.settings.bytes_max / 2 => {
+            (Some(age_ms), Some(oldest_ms))
+                if state.hurries == 0 && state.buffer.amount().bytes < self.settings.bytes_max / 2 =>
+            {
                 due_in(oldest_ms, age_ms, self.runtime.now_ms())
             }
             _ => Duration::ZERO,
@@ -193,7 +210,7 @@ impl Inner {
 
     async fn learn(&self, keys: Vec<Key>) {
         let away = self.state().next_outage();
-        let Ok(reads) = self.ask_to_get(&keys, away).await else { return };
+        let Ok(reads) = self.ask_to_get(&keys, away, Asker::Ourselves).await else { return };
         let mut state = self.state();
         for (key, read) in keys.iter().zip(&reads) {
             if !state.buffer.learn(key, read)
@@ -204,6 +221,34 @@ impl Inner {
             }
         }
         self.settle(&mut state);
+    }
+
+    /// Asks the store for what set-aside transactions delete, and notes what that names.
+    async fn name(&self, asked: Vec<(u64, Vec<Key>)>) {
+        let keys: Vec<Key> = asked.iter().flat_map(|(_, keys)| keys).cloned().collect();
+        let away = self.state().next_outage();
+        let reads = match self.ask_to_get(&keys, away, Asker::Ourselves).await {
+            Ok(reads) => reads,
+            Err(ReadError::Unavailable(_)) => return,
+            // One of them can't be read: then nothing is known, and what they name does not wait for them.
+            Err(_) => Vec::new(),
+        };
+        let mut reads = reads.into_iter();
+        let mut state = self.state();
+        for (number, keys) in asked {
+            let names = keys.iter().zip(reads.by_ref()).flat_map(|(key, read)| self.named_by(key, read));
+            let names = names.collect();
+            state.buffer.name(number, names);
+        }
+        self.settle(&mut state);
+    }
+
+    /// What the document of `key` names as the store holds it.
+    fn named_by(&self, key: &Key, read: Read) -> Vec<Key> {
+        let Some(Value { data: Data::Hash(hash), .. }) = read.value else { return Vec::new() };
+        let fields: Vec<Change> =
+            hash.iter().map(|(field, value)| Change::SetField(field.clone(), value.clone())).collect();
+        self.store.references(key, &fields)
     }
 
     fn set_aside(&self, state: &mut State, number: u64, why: String) {

@@ -65,8 +65,12 @@ pub(super) struct State {
     pub(super) remembered: Option<Remembered>,
     /// It could not take that.
     pub(super) untold: bool,
+    /// The tier could not take what its changes mean, and in which incarnation the store is.
+    pub(super) undescribed: bool,
     /// Quarantined transactions about which an operator has decided, until the journal has it.
     pub(super) decided: BTreeSet<u64>,
+    /// Reads that wait for what is buffered to be carried over, so that its age does not matter.
+    pub(super) hurries: usize,
     /// Batches on their way to the store.
     pub(super) carried: usize,
     /// Transactions that the next batch may have; a batch that fails halves it.
@@ -119,7 +123,9 @@ impl State {
             suspended: None,
             remembered: None,
             untold: false,
+            undescribed: false,
             decided: BTreeSet::new(),
+            hurries: 0,
             carried: 0,
             batch_max: BATCH_COMMITS_MAX,
             incarnation,

@@ -32,11 +32,20 @@ const AWAY_PAUSE: Duration = Duration::from_millis(200);
 const TRIES: u32 = 5;
 
 /// How what is asked for at once ended.
-enum Compared {
+enum Answer {
     /// So many of them were dropped.
     Dropped(usize),
     /// Not at all, for the store can't be asked.
     Away,
+}
+
+/// How far the comparison of what is cached with the store has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compared {
+    /// Documents that the present comparison, or the last, has compared.
+    pub compared: u64,
+    /// Documents that it has still to compare, by what was cached when it began; 0 where none goes on.
+    pub left: u64,
 }
 
 /// Where the comparison stands.
@@ -49,12 +58,31 @@ pub(super) struct Comparison {
     /// The partition that comes next. A comparison begins where the one before was left, and goes once round: so every
     /// partition has its turn, however often the store goes away.
     next: AtomicUsize,
+    /// What was cached when the last began, and what it has compared since.
+    cached: AtomicU64,
+    compared: AtomicU64,
 }
 
 impl Comparison {
-    /// Begins one; its number.
-    pub fn begin(&self) -> u64 {
+    /// Begins one of so many documents; its number.
+    pub fn begin(&self, cached: u64) -> u64 {
+        self.cached.store(cached, Ordering::Relaxed);
+        self.compared.store(0, Ordering::Relaxed);
         self.begun.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The one of this number has compared so many, unless a later one has begun.
+    fn note(&self, number: u64, compared: u64) {
+        if self.begun.load(Ordering::Relaxed) == number {
+            self.compared.store(compared, Ordering::Relaxed);
+        }
+    }
+
+    /// How far it has come.
+    pub fn state(&self) -> Compared {
+        let [cached, compared] = [&self.cached, &self.compared].map(|count| count.load(Ordering::Relaxed));
+        let left = if self.goes_on() { cached.saturating_sub(compared) } else { 0 };
+        Compared { compared, left }
     }
 
     /// Whether something is cached that was not compared yet.
@@ -76,6 +104,8 @@ pub(super) async fn compare(engine: Weak<Inner>, number: u64) {
         for chunk in keys.chunks(COMPARED_AT_ONCE) {
             let Some(gone) = compare_chunk(&engine, &runtime, number, chunk).await else { return };
             (compared, dropped) = (compared + chunk.len(), dropped + gone);
+            let Some(inner) = engine.upgrade() else { return };
+            inner.comparison.note(number, compared as u64);
         }
         let Some(inner) = engine.upgrade() else { return };
         inner.comparison.next.store((partition + 1) % partitions, Ordering::Relaxed);
@@ -96,12 +126,12 @@ async fn compare_chunk(engine: &Weak<Inner>, runtime: &Runtime, number: u64, chu
             return None;
         }
         match inner.compare_some(chunk, tries >= TRIES).await {
-            Compared::Dropped(count) => {
+            Answer::Dropped(count) => {
                 drop(inner);
                 runtime.sleep(runtime.elapsed().saturating_sub(asked)).await;
                 return Some(count);
             }
-            Compared::Away => {
+            Answer::Away => {
                 tries = if inner.store.ping().await.is_ok() { tries + 1 } else { 0 };
                 drop(inner);
                 runtime.sleep(AWAY_PAUSE).await;
@@ -123,28 +153,28 @@ impl Inner {
         }
     }
 
-    async fn compare_some(&self, keys: &[Key], one_by_one: bool) -> Compared {
-        match self.store.get(keys).await {
+    async fn compare_some(&self, keys: &[Key], one_by_one: bool) -> Answer {
+        match self.store.peek(keys).await {
             Ok(reads) => {
                 let differs = |(key, read): &(&Key, &Read)| self.cache.compare(key, read);
-                Compared::Dropped(keys.iter().zip(&reads).filter(differs).count())
+                Answer::Dropped(keys.iter().zip(&reads).filter(differs).count())
             }
-            Err(ReadError::Unavailable(_)) if !one_by_one => Compared::Away,
+            Err(ReadError::Unavailable(_)) if !one_by_one => Answer::Away,
             // One of them can't be read: whoever wants it is told.
             Err(_) => {
                 let mut dropped = 0;
                 for key in keys {
-                    let read = self.store.get(std::slice::from_ref(key)).await;
+                    let read = self.store.peek(std::slice::from_ref(key)).await;
                     match read.as_deref() {
                         Ok([read]) => dropped += usize::from(self.cache.compare(key, read)),
-                        Err(ReadError::Unavailable(_)) if self.store.ping().await.is_err() => return Compared::Away,
+                        Err(ReadError::Unavailable(_)) if self.store.ping().await.is_err() => return Answer::Away,
                         _ => {
                             self.cache.remove(key);
                             dropped += 1;
                         }
                     }
                 }
-                Compared::Dropped(dropped)
+                Answer::Dropped(dropped)
             }
         }
     }

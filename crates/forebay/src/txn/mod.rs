@@ -33,6 +33,7 @@ use std::sync::Arc;
 use smallvec::{SmallVec, smallvec};
 
 pub use ahead::Ahead;
+pub use compare::Compared;
 pub use documents::{DocumentError, Documents};
 pub use group::GROUP_COMMITS_MAX;
 pub use limits::TxnLimits;
@@ -179,6 +180,11 @@ impl Engine {
     /// Keys that are locked, wanted or held now; 0 once all is quiet.
     pub fn locked_keys(&self) -> usize {
         self.inner.locks.keys()
+    }
+
+    /// How far the comparison of what is cached with a store that was away has come.
+    pub fn compared(&self) -> Compared {
+        self.inner.comparison.state()
     }
 
     /// Panics if cache or lock table contradicts itself; for tests.

@@ -19,7 +19,8 @@ impl Engine {
                 let Some(outside) = store.outside().await else { return };
                 let Some(inner) = inner.upgrade() else { return };
                 let unsettled = inner.committer.unsettled();
-                let doubtful = (outside == Outside::Doubtful).then(|| inner.comparison.begin());
+                let doubtful =
+                    (outside == Outside::Doubtful).then(|| inner.comparison.begin(inner.cache.stats().entries));
                 heed(&inner.cache, &outside);
                 if unsettled.is_empty() && doubtful.is_none() {
                     continue;

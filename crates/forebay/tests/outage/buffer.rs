@@ -86,6 +86,13 @@ struct Told {
     number: u64,
     writes: Vec<(usize, Vec<Change>)>,
     follows: Vec<usize>,
+    /// What the rows that it deletes name, once the store was asked.
+    leaves: Vec<usize>,
+}
+
+/// What a row of the table names in the store: the next one.
+fn named_by(key: usize) -> usize {
+    3 + (key - 2) % 3
 }
 
 impl Told {
@@ -95,7 +102,7 @@ impl Told {
         let deletes = |(_, changes): &&(usize, Vec<Change>)| changes.contains(&Change::Delete);
         let mut deleted = self.writes.iter().filter(deletes).map(|(key, _)| key);
         self.writes.iter().map(|(key, _)| key).chain(&self.follows).any(writes)
-            || deleted.any(|key| other.follows.contains(key))
+            || deleted.any(|key| other.follows.contains(key) || other.leaves.contains(key))
     }
 }
 
@@ -195,7 +202,7 @@ impl World {
             old[0].1.append(&mut writes[0].1);
             writes = old;
         }
-        self.told.push(Told { number, writes, follows });
+        self.told.push(Told { number, writes, follows, leaves: Vec::new() });
     }
 
     fn set_out(&mut self, most: usize) {
@@ -203,6 +210,15 @@ impl World {
             Some(Work::Carry(batch)) => {
                 assert!(batch.numbers.len() <= most && !batch.numbers.is_empty());
                 self.under_way.push(batch);
+            }
+            Some(Work::Name(asked)) => {
+                for (number, keys) in asked {
+                    let rows = (3..KEYS).filter(|at| keys.contains(&key(*at)) && self.store.contains_key(at));
+                    let names: Vec<usize> = rows.map(named_by).collect();
+                    self.buffer.name(number, names.iter().copied().map(key).collect());
+                    let told = self.told.iter_mut().find(|told| told.number == number).expect("it is set aside");
+                    told.leaves = names;
+                }
             }
             Some(Work::Learn(keys)) => {
                 for key in keys {
@@ -324,6 +340,7 @@ impl World {
             }
             Step::GiveUp { which } => self.give_up(*which),
         }
+        self.forget_what_is_left();
         self.check();
     }
 
@@ -342,6 +359,15 @@ impl World {
             }
         }
         self.check_who_is_held_back();
+    }
+
+    /// What waits for its turn may leave something else when it is set aside again.
+    fn forget_what_is_left(&mut self) {
+        for told in &mut self.told {
+            if self.buffer.standing(told.number) == Some(Standing::Waiting) {
+                told.leaves.clear();
+            }
+        }
     }
 
     /// Behind what is quarantined waits whatever writes one of its documents, names one, or deletes one that it names;
@@ -378,6 +404,7 @@ impl World {
             while !self.under_way.is_empty() {
                 self.land(0, usize::MAX, usize::MAX, false, false);
             }
+            self.forget_what_is_left();
             self.check();
         }
         assert_eq!(self.buffer.amount(), Default::default(), "all of it is gone, to the last byte");

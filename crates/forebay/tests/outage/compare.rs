@@ -9,7 +9,7 @@ use forebay::outage::Gate;
 use forebay::policy::choose;
 use forebay::runtime::Runtime;
 use forebay::store::{CommitOutcome, Outside, Store};
-use forebay::txn::{Engine, EngineOptions};
+use forebay::txn::{Compared, Engine, EngineOptions};
 use forebay::{Key, Read};
 
 use crate::gate::{Database, commit, open, put, simulated};
@@ -84,6 +84,8 @@ fn what_leaves_the_cache(expected: &'static [u64]) {
         database.inner.set_down(false);
         runtime.sleep(Duration::from_secs(10)).await;
         assert!(!fill.open(), "what was read before may be out of date");
+        let all = if expected.is_empty() { 0 } else { DOCUMENTS };
+        assert_eq!(engine.compared().compared, all, "or nothing, where the rule is left out");
         let kept: Vec<u64> = (0..DOCUMENTS).filter(|number| !expected.contains(number)).collect();
         assert!(cached(&engine) == kept, "{} of {} documents are cached", cached(&engine).len(), kept.len());
     });
@@ -102,6 +104,7 @@ fn outages_in_a_row_neither_starve_it_nor_empty_the_cache() {
         for number in &others {
             written_by_others(&database, *number).await;
         }
+        let mut left = Vec::new();
         for round in 0..40 {
             database.says(Outside::Everything);
             database.inner.set_down(false);
@@ -109,9 +112,14 @@ fn outages_in_a_row_neither_starve_it_nor_empty_the_cache() {
             gate.fail_for(Duration::from_millis(3000));
             assert!(gate.ping().await.is_err(), "round {round}");
             runtime.sleep(Duration::from_millis(2500)).await;
+            let Compared { compared, left: still } = engine.compared();
+            assert!(compared + still <= DOCUMENTS, "{compared} {still}");
+            left.push(still);
             gate.fail_for(Duration::ZERO);
         }
+        assert!(left.iter().any(|left| *left > 0), "none was interrupted: {left:?}");
         runtime.sleep(Duration::from_secs(10)).await;
+        assert_eq!(engine.compared().left, 0);
         let kept: Vec<u64> = (0..DOCUMENTS).filter(|number| !others.contains(number)).collect();
         assert!(cached(&engine) == kept, "{} of {} documents are cached", cached(&engine).len(), kept.len());
     });

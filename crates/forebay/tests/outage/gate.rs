@@ -29,7 +29,7 @@ use futures_util::lock::Mutex as AsyncMutex;
 /// A database that may go away, may come back in an earlier state, and that others may write to.
 pub struct Database {
     pub inner: Faulty,
-    incarnation: AtomicU64,
+    pub incarnation: AtomicU64,
     owned: bool,
     /// What it is about to say of others.
     others: (UnboundedSender<Outside>, AsyncMutex<UnboundedReceiver<Outside>>),
@@ -119,6 +119,14 @@ fn open_in(memory: &Memory, runtime: &Runtime, database: &Arc<Database>) -> Gate
     let (runtime, store, found) = (runtime.clone(), database.clone(), Found::in_tier(kept));
     let (mapping, opens_late) = (String::new(), false);
     Gate::open(GateOptions { runtime, store, journal, found, settings, mapping, opens_late }).expect("it opens")
+}
+
+/// What the journal on `disk` says of the store.
+fn described(disk: &Lossy, runtime: &Runtime) -> String {
+    let description = Description { mapping: String::new(), catalogue: String::new() };
+    let options = JournalOptions { durability: Durability::Always, bytes_max: 1 << 20, description };
+    let (_, found) = Journal::open(runtime.clone(), disk.handle(), options).expect("it can be opened");
+    found.description.catalogue
 }
 
 /// A gate over the journal on `disk`, once `meanwhile` was done to the disk, and what that journal said of the store.
@@ -246,8 +254,10 @@ fn what_could_not_be_noted_at_the_start_is_noted_later() {
         assert!(gate.state().suspended.is_some());
         runtime.sleep(Duration::from_secs(3)).await;
         disk.hold_at_most(None);
-        runtime.sleep(Duration::from_secs(3)).await;
+        runtime.sleep(Duration::from_secs(12)).await;
         drop(gate);
+        disk.kill();
+        assert_eq!(described(&disk, &runtime), "incarnation 3");
         disk.kill();
         database.went_back.store(false, Ordering::SeqCst);
         let (remembered, gate) = open_on(&disk, &runtime, &database, || ());

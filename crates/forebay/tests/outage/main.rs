@@ -3,4 +3,6 @@
 mod buffer;
 mod compare;
 mod gate;
+mod merging;
 mod taken_along;
+mod waiting;

@@ -134,3 +134,43 @@ fn a_parent_waits_for_a_child_that_is_set_aside() {
     assert_eq!(world.buffer.standing(delete), Some(Standing::Waiting));
     world.buffer.validate();
 }
+
+/// The same where the child is deleted: what it names is known once the store was asked.
+#[test]
+fn a_parent_waits_for_a_child_whose_deletion_is_set_aside() {
+    let mut world = World::new();
+    let lanes = || Ties { lanes: [Lane::Together(1)].into_iter().collect(), ..Ties::default() };
+    let child = world.take("child", Change::Delete, lanes());
+    let grandparent = world.take("grandparent", Change::Delete, lanes());
+    world.buffer.quarantine(child, "it refuses what was with it".into());
+    let parent = world.take("parent", Change::Delete, lanes());
+    let other = world.take("other", Change::Delete, lanes());
+    let asked = |world: &mut World| match world.buffer.next_work(9) {
+        Some(Work::Name(asked)) => asked,
+        other => panic!("{other:?}"),
+    };
+    let name = |world: &mut World, number: u64, name: &str| {
+        world.buffer.name(number, vec![key(name)]);
+        world.buffer.validate();
+    };
+    assert_eq!(asked(&mut world), [(child, vec![key("child")])]);
+    let before = world.buffer.amount().bytes;
+    name(&mut world, child, "parent");
+    assert!(world.buffer.amount().bytes > before);
+    assert_eq!(asked(&mut world), [(parent, vec![key("parent")])], "it waits now, and may leave something itself");
+    name(&mut world, parent, "grandparent");
+    let standing = |world: &World| [parent, grandparent, other].map(|number| world.buffer.standing(number));
+    let waiting = Some(Standing::Waiting);
+    assert_eq!(
+        standing(&world),
+        [Some(Standing::Behind(child)), waiting.clone(), waiting.clone()],
+        "only what is later"
+    );
+    assert!(world.buffer.must_queue(&[], [].into_iter(), [key("grandparent")].iter()));
+    assert!(!world.buffer.must_queue(&[], [].into_iter(), [key("none")].iter()));
+    assert!(world.buffer.retry(child));
+    assert_eq!(standing(&world), [waiting.clone(), waiting.clone(), waiting]);
+    assert!(world.buffer.amount().bytes <= before);
+    assert!(!world.buffer.must_queue(&[], [].into_iter(), [key("grandparent")].iter()), "that is forgotten");
+    world.buffer.validate();
+}

@@ -202,6 +202,7 @@ fn outage(view: &View<'_>, lines: &mut Lines) {
     lines.add("outage_summary", summary(view.gate.as_ref()));
     let Some(state) = &view.gate else { return };
     lines.add("outage_mode_ms", state.lasted.as_millis());
+    lines.add("outage_uncompared", view.shared.engine.compared().left);
     lines.add("outage_pending", state.amount.transactions);
     lines.add("outage_pending_bytes", state.amount.bytes);
     lines.add("outage_room_bytes", state.room);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use forebay::key::{Key, KeyRef};
 use forebay::outage::pending::Buffer;
 use forebay::outage::{DropError, Gate, GateState, GivenUp, Loss, Mode, Standing, TicketState};
+use forebay::txn::Compared;
 use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Frame, Protocol, Reply, errors};
 use futures_util::future::{BoxFuture, Either, select};
@@ -155,13 +156,13 @@ fn state(session: &mut Session, _: Frame<'_>) -> Reply {
     let line = summary(state.as_ref());
     let mut pairs = vec![(text("summary"), text(line))];
     pairs.extend(match &state {
-        Some(state) => figures(state),
+        Some(state) => figures(state, session.shared.engine.compared()),
         None => nothing(session),
     });
     Reply::Map(pairs)
 }
 
-fn figures(state: &GateState) -> Vec<(Reply, Reply)> {
+fn figures(state: &GateState, compared: Compared) -> Vec<(Reply, Reply)> {
     let GateState { amount, outage, .. } = state;
     let behind = amount.transactions.saturating_sub(amount.waiting + amount.quarantined);
     let maybe = |words: &str| if words.is_empty() { Reply::Nil } else { text(words) };
@@ -183,6 +184,8 @@ fn figures(state: &GateState) -> Vec<(Reply, Reply)> {
         (text("applied"), count(outage.applied)),
         (text("conflicts"), count(outage.conflicts)),
         (text("full"), count(outage.full)),
+        (text("compared"), count(compared.compared)),
+        (text("uncompared"), count(compared.left)),
         (text("why"), maybe(&state.why)),
         (text("suspended"), state.suspended.as_deref().map_or(Reply::Nil, text)),
         (text("closed"), state.closed.as_deref().map_or(Reply::Nil, text)),
@@ -214,7 +217,7 @@ fn nothing(session: &Session) -> Vec<(Reply, Reply)> {
         counts: Default::default(),
         outage: Default::default(),
     };
-    figures(&nothing)
+    figures(&nothing, shared.engine.compared())
 }
 
 /// Which part of a list is asked for.

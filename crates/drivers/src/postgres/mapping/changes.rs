@@ -1,12 +1,15 @@
 //! The changes of one document as SQL on its row. An increment travels as an increment; an UPDATE becomes an INSERT
 //! only where there is no row: `INSERT .. ON CONFLICT` would want values of all NOT NULL columns.
+//!
+//! What happens to one column is one expression of bounded depth, however many changes there are: an outage may leave
+//! thousands of one row, and PostgreSQL goes down into each step that stands within another.
 
 use forebay::change::Change;
 use forebay::store::Write;
 use forebay::{Data, Value};
 
 use super::catalogue::{Column, Kind, Table, quoted};
-use super::sql::hex;
+use super::sql::{array_text, hex};
 use super::statement::{Act, Shape, Values};
 
 /// A column's new value: over the row `t`, and where there is no row.
@@ -26,6 +29,35 @@ pub(super) struct RowChange<'a> {
     pub(super) sets: Vec<(&'a Column, Expression)>,
 }
 
+/// What the changes so far come to: a value is only given a place once it is known that it stands.
+#[derive(Default)]
+struct Pending<'a> {
+    deleted: bool,
+    inserts: bool,
+    sets: Vec<(&'a Column, Set)>,
+}
+
+/// What becomes of a column.
+#[derive(Default)]
+struct Set {
+    base: Base,
+    /// The sum of what is added as whole numbers.
+    whole: Option<i128>,
+    /// What is added beside: PostgreSQL makes a sum of it, which is exact. What was between is not asked for, neither
+    /// whether it would have fit: nobody sees it.
+    parts: Vec<String>,
+}
+
+#[derive(Default)]
+enum Base {
+    /// What the row has.
+    #[default]
+    Row,
+    Null,
+    /// The text of a value of the column's type.
+    Text(String),
+}
+
 impl Table {
     /// The statements that `write` comes to, for the row with this key.
     pub(in crate::postgres) fn write(&self, parts: &[&str], write: &Write) -> Result<Vec<(Shape, Values)>, String> {
@@ -37,8 +69,9 @@ impl Table {
             }
             return Ok(statements);
         }
+        let change = self.row_change(parts, &write.changes)?;
         let mut values = values();
-        let change = self.row_change(parts, &write.changes, &mut values)?;
+        let change = change.placed(&mut values)?;
         Ok(statement(parts, (change, values)))
     }
 
@@ -52,24 +85,24 @@ impl Table {
         }
     }
 
-    fn row_change(&self, parts: &[&str], changes: &[Change], values: &mut Values) -> Result<RowChange<'_>, String> {
-        let mut row = RowChange::default();
+    fn row_change(&self, parts: &[&str], changes: &[Change]) -> Result<Pending<'_>, String> {
+        let mut row = Pending::default();
         for change in changes {
             match change {
-                Change::Delete => row = RowChange { deleted: true, ..RowChange::default() },
-                Change::Put(value) => self.put(&mut row, parts, value, values)?,
+                Change::Delete => row = Pending { deleted: true, ..Pending::default() },
+                Change::Put(value) => self.put(&mut row, parts, value)?,
                 Change::SetField(field, value) => {
                     let column = self.field(field)?;
-                    row.set(column, constant(column, value, values)?);
+                    row.set(column, Base::Text(text_of(column, value)?));
                     row.inserts = true;
                 }
-                Change::UnsetField(field) => row.set(self.field(field)?, null()),
+                Change::UnsetField(field) => row.set(self.field(field)?, Base::Null),
                 Change::AddInteger { field: Some(field), delta } => {
-                    row.add(self.field(field)?, false, values.place(delta.to_string(), "bigint")?)?;
+                    let set = row.add(self.field(field)?, false)?;
+                    set.whole = Some(set.whole.unwrap_or_default() + i128::from(*delta));
                 }
                 Change::AddFloat { field: Some(field), delta } => {
-                    let delta = String::from_utf8_lossy(delta);
-                    row.add(self.field(field)?, true, values.place(delta.into_owned(), "numeric")?)?;
+                    row.add(self.field(field)?, true)?.parts.push(String::from_utf8_lossy(delta).into_owned());
                 }
                 Change::ExpireAt(_) | Change::Persist => {
                     return Err(format!("rows of {} don't expire; delete them where they are to go", self.name));
@@ -81,13 +114,7 @@ impl Table {
     }
 
     /// SET takes a JSON object and changes the fields that it names.
-    fn put<'a>(
-        &'a self,
-        row: &mut RowChange<'a>,
-        parts: &[&str],
-        value: &Value,
-        values: &mut Values,
-    ) -> Result<(), String> {
+    fn put<'a>(&'a self, row: &mut Pending<'a>, parts: &[&str], value: &Value) -> Result<(), String> {
         let text: &[u8] = match &value.data {
             Data::Bytes(bytes) => bytes,
             // It is told what it has to be.
@@ -100,9 +127,9 @@ impl Table {
             match change {
                 Change::SetField(field, value) => {
                     let column = self.field(&field)?;
-                    row.set(column, constant(column, &value, values)?);
+                    row.set(column, Base::Text(text_of(column, &value)?));
                 }
-                Change::UnsetField(field) => row.set(self.field(&field)?, null()),
+                Change::UnsetField(field) => row.set(self.field(&field)?, Base::Null),
                 _ => {}
             }
         }
@@ -111,16 +138,24 @@ impl Table {
     }
 }
 
-impl<'a> RowChange<'a> {
-    fn set(&mut self, column: &'a Column, expression: Expression) {
-        match self.sets.iter_mut().find(|(other, _)| other.name == column.name) {
-            Some((_, there)) => *there = expression,
-            None => self.sets.push((column, expression)),
-        }
+impl<'a> Pending<'a> {
+    fn of_column(&mut self, column: &'a Column) -> &mut Set {
+        let at = match self.sets.iter().position(|(other, _)| other.name == column.name) {
+            Some(at) => at,
+            None => {
+                self.sets.push((column, Set::default()));
+                self.sets.len() - 1
+            }
+        };
+        &mut self.sets[at].1
     }
 
-    /// Adds what `delta` stands for, which has a fraction or not.
-    fn add(&mut self, column: &'a Column, fraction: bool, delta: String) -> Result<(), String> {
+    fn set(&mut self, column: &'a Column, base: Base) {
+        *self.of_column(column) = Set { base, ..Set::default() };
+    }
+
+    /// The column, for something to be added that has a fraction or not.
+    fn add(&mut self, column: &'a Column, fraction: bool) -> Result<&mut Set, String> {
         let fits = match column.kind {
             Kind::Integer => !fraction,
             Kind::Number => true,
@@ -129,17 +164,44 @@ impl<'a> RowChange<'a> {
         if !fits {
             return Err(format!("{} is {}; such an increment does not fit it", column.name, column.type_name));
         }
-        let base = match self.sets.iter().find(|(other, _)| other.name == column.name) {
-            Some((_, there)) => Expression {
-                of_row: format!("({})::{}", there.of_row, column.type_name),
-                of_nothing: format!("({})::{}", there.of_nothing, column.type_name),
-            },
-            None => Expression { of_row: format!("t.{}", quoted(&column.name)), of_nothing: "0".into() },
-        };
-        let sum = |base: &str| format!("coalesce({base}, 0) + {delta}");
-        self.set(column, Expression { of_row: sum(&base.of_row), of_nothing: sum(&base.of_nothing) });
         self.inserts = true;
-        Ok(())
+        Ok(self.of_column(column))
+    }
+
+    fn placed(self, values: &mut Values) -> Result<RowChange<'a>, String> {
+        let set = |(column, set): (&'a Column, Set)| Ok((column, set.placed(column, values)?));
+        let sets = self.sets.into_iter().map(set).collect::<Result<_, String>>()?;
+        Ok(RowChange { deleted: self.deleted, inserts: self.inserts, sets })
+    }
+}
+
+impl Set {
+    fn placed(self, column: &Column, values: &mut Values) -> Result<Expression, String> {
+        // Of a type without its length: that is then the assignment's matter, which refuses what does not fit and cuts
+        // nothing off.
+        let base = match self.base {
+            Base::Row => Expression { of_row: format!("t.{}", quoted(&column.name)), of_nothing: "0".into() },
+            Base::Null => both("NULL".into()),
+            Base::Text(text) => both(values.place(text, &column.type_name)?),
+        };
+        let mut sum = String::new();
+        if let Some(whole) = self.whole {
+            let type_name = if i64::try_from(whole).is_ok() { "bigint" } else { "numeric" };
+            sum = format!(" + {}", values.place(whole.to_string(), type_name)?);
+        }
+        match self.parts.as_slice() {
+            [] => {}
+            [part] => sum.push_str(&format!(" + {}", values.place(part.clone(), "numeric")?)),
+            parts => {
+                let parts = values.place(array_text(parts.iter().map(|part| Some(part.as_str()))), "numeric[]")?;
+                sum.push_str(&format!(" + (SELECT sum(d) FROM unnest({parts}) AS d)"));
+            }
+        }
+        if sum.is_empty() {
+            return Ok(base);
+        }
+        let added = |base: &str| format!("coalesce(({base})::{}, 0){sum}", column.type_name);
+        Ok(Expression { of_row: added(&base.of_row), of_nothing: added(&base.of_nothing) })
     }
 }
 
@@ -172,19 +234,16 @@ fn statement(parts: &[&str], (change, values): (RowChange<'_>, Values)) -> Vec<(
     statements
 }
 
-fn null() -> Expression {
-    Expression { of_row: "NULL".into(), of_nothing: "NULL".into() }
+fn both(text: String) -> Expression {
+    Expression { of_row: text.clone(), of_nothing: text }
 }
 
-/// A value of the column's type without its length: the length is then the assignment's matter, which refuses what does
-/// not fit and cuts nothing off.
-fn constant(column: &Column, value: &[u8], values: &mut Values) -> Result<Expression, String> {
-    let text = match column.kind {
-        Kind::Bytes => hex(value),
-        _ => utf8(value).map_err(|why| format!("{}: {why}", column.name))?.to_owned(),
-    };
-    let place = values.place(text, &column.type_name)?;
-    Ok(Expression { of_row: place.clone(), of_nothing: place })
+/// A value as text that the column's type reads.
+fn text_of(column: &Column, value: &[u8]) -> Result<String, String> {
+    match column.kind {
+        Kind::Bytes => Ok(hex(value)),
+        _ => Ok(utf8(value).map_err(|why| format!("{}: {why}", column.name))?.to_owned()),
+    }
 }
 
 pub(super) fn utf8(value: &[u8]) -> Result<&str, String> {

@@ -33,6 +33,10 @@ pub(in crate::postgres) struct Shape {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::postgres) struct Values(pub(in crate::postgres) Vec<String>);
 
+/// Most values of a row that goes with others: each is a column of what the statement is made from, of which
+/// PostgreSQL takes 1,664.
+const COLUMNS_MAX: usize = 1600;
+
 /// Stands around places: no text of PostgreSQL's has it.
 const MARK: char = '\0';
 
@@ -179,10 +183,20 @@ impl Script {
 
     /// The statements.
     pub(in crate::postgres) fn statements(&self, tables: &[Table]) -> Result<Vec<String>, String> {
-        let statement = |run: &Run| match run.rows.as_slice() {
-            [row] => tables[run.table].for_one(&run.shape, row),
-            rows => tables[run.table].for_many(&run.shape, rows),
-        };
-        self.runs.iter().map(statement).collect()
+        let mut statements = Vec::with_capacity(self.runs.len());
+        for run in &self.runs {
+            let table = &tables[run.table];
+            match run.rows.as_slice() {
+                [first, _, ..] if first.0.len() <= COLUMNS_MAX => {
+                    statements.push(table.for_many(&run.shape, &run.rows)?);
+                }
+                rows => {
+                    for row in rows {
+                        statements.push(table.for_one(&run.shape, row)?);
+                    }
+                }
+            }
+        }
+        Ok(statements)
     }
 }

@@ -6,6 +6,7 @@ use futures_channel::oneshot;
 use futures_util::future::{Either, join_all, select};
 
 use super::Inner;
+use crate::change::Change;
 use crate::mutation::{self, Fault};
 use crate::outage::journal::{self, AppendError};
 use crate::outage::lanes::Ties;
@@ -13,7 +14,7 @@ use crate::outage::mode::Mode;
 use crate::outage::pending::Merged;
 use crate::outage::record::Record;
 use crate::outage::state::{State, due_in};
-use crate::store::{Buffering, Commit, CommitOutcome, Priority};
+use crate::store::{Buffering, Commit, CommitOutcome, Priority, Write};
 use crate::tier::Appending;
 
 /// With so few transactions left at all, they will be gone before it matters: a write that has to queue waits for the
@@ -73,7 +74,9 @@ impl Inner {
             let written = || commit.writes.iter().map(|write| &write.key);
             let (ties, lanes) = (self.ties(commit), self.settings.lanes.lanes(&*self.store, written()));
             let read = commit.checks.iter().map(|(key, _)| key).chain(&ties.follows);
-            if state.buffer.must_queue(&lanes, written().chain(read)) {
+            let deletes = |write: &&Write| write.changes.contains(&Change::Delete);
+            let deleted = commit.writes.iter().filter(deletes).map(|write| &write.key);
+            if state.buffer.must_queue(&lanes, written().chain(read), deleted) {
                 waiting = waiting.max(Some(state.buffer.waiting_in(&ties.lanes)));
             }
         }
@@ -219,7 +222,7 @@ impl Inner {
                 }
                 state.counts.buffered += 1;
                 // Unless it was computed with what has been given up.
-                let known = |write: &crate::store::Write| match state.buffer.merged(&write.key) {
+                let known = |write: &Write| match state.buffer.merged(&write.key) {
                     Merged::Known(read) if read.version == commit.version => Some((write.key.clone(), read)),
                     _ => None,
                 };

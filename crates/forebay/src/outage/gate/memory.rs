@@ -19,12 +19,15 @@ use crate::tier::Remembered;
 /// Pause between two looks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// Looks after which a tier that could not be described is described again: a journal is written anew for that.
+const LOOKS_PER_DESCRIPTION: u32 = 10;
+
 impl Gate {
     /// Has the tier told of the store, and asked whether it is still there, every second from now on.
     pub fn start_remembering(&self) {
         let (weak, runtime) = (Arc::downgrade(&self.inner), self.inner.runtime.clone());
         runtime.clone().spawn(async move {
-            loop {
+            for look in (0..LOOKS_PER_DESCRIPTION).cycle() {
                 runtime.sleep(LOOK_EVERY).await;
                 let Some(inner) = weak.upgrade() else { return };
                 // It has said why, once.
@@ -32,6 +35,10 @@ impl Gate {
                     return;
                 }
                 inner.remember().await;
+                let mut state = inner.state();
+                if look + 1 == LOOKS_PER_DESCRIPTION && state.undescribed {
+                    inner.describe(&mut state);
+                }
             }
         });
     }
@@ -43,14 +50,17 @@ impl Inner {
         let (journal, incarnation) = (self.journal.clone(), self.store.incarnation());
         let description =
             Description { mapping: self.mapping.clone(), catalogue: format!("incarnation {incarnation}") };
-        let news = self.news(state);
+        let (news, again) = (self.news(state), std::mem::take(&mut state.undescribed));
         let inner = self.clone();
         self.runtime.spawn(async move {
             let described = journal.describe(description);
             // Behind it at once: one group has both.
             let remembered = news.map(|news| journal.remember(news));
             if let Err(error) = described.await {
-                tracing::error!(%error, "the journal could not be described");
+                inner.state().undescribed = true;
+                if !again {
+                    tracing::error!(%error, "the journal can't note in which incarnation the store is; again soon");
+                }
             }
             if let Some(remembered) = remembered {
                 inner.remembered(remembered.await);

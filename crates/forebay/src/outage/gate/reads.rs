@@ -1,5 +1,7 @@
 //! Reads at the gate: what is buffered comes first, and a store that is away is not asked.
 
+use std::time::Duration;
+
 use futures_channel::oneshot;
 use futures_util::future::{Either, select};
 
@@ -9,51 +11,135 @@ use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::outage::mode::Mode;
 use crate::outage::pending::Merged;
+use crate::outage::state::State;
 use crate::read::Read;
 use crate::store::ReadError;
 use crate::version::Version;
 
+/// Longest that a read waits for what is buffered to be carried over by a store that is there.
+const WAIT_MAX: Duration = Duration::from_millis(250);
+
+/// For whom documents are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::outage) enum Asker {
+    /// Somebody who waits for them.
+    Client,
+    /// The cache or the drain, which will ask again. That is not counted, and nothing is waited for.
+    Ourselves,
+}
+
+/// What the buffer says of some documents.
+struct Partly {
+    reads: Vec<Option<Read>>,
+    /// What it does not know, for the store.
+    wanted: Vec<Key>,
+    /// Where there are such: done when the store is found to be away.
+    away: Option<oneshot::Receiver<()>>,
+}
+
+/// Some documents can't be read now.
+struct Waits {
+    why: Unavailable,
+    /// Where the store may take soon what is in the way: done when something has changed.
+    changed: Option<oneshot::Receiver<()>>,
+}
+
+/// Has what is buffered carried over without regard to its age, as long as it lives.
+struct Hurry<'a>(&'a Inner);
+
+impl<'a> Hurry<'a> {
+    fn new(inner: &'a Inner) -> Hurry<'a> {
+        let mut state = inner.state();
+        state.hurries += 1;
+        inner.settle(&mut state);
+        Hurry(inner)
+    }
+}
+
+impl Drop for Hurry<'_> {
+    fn drop(&mut self) {
+        self.0.state().hurries -= 1;
+    }
+}
+
 impl Inner {
-    pub(super) async fn get(&self, keys: &[Key]) -> Result<Vec<Read>, ReadError> {
-        let mut reads: Vec<Option<Read>> = vec![None; keys.len()];
-        let mut wanted = Vec::new();
-        let away = {
-            let mut state = self.state();
-            for (key, read) in keys.iter().zip(&mut reads) {
-                let asks = mutation::on(Fault::QueueMergedWhole) && !state.reads.is_open();
-                match state.buffer.merged(key) {
-                    Merged::Known(known) if !mutation::on(Fault::ReadsUnmerged) && !asks => *read = Some(known),
-                    Merged::Unknown => {
-                        return Err(self.away(&state, &format!("{key} waits for the store")).into());
-                    }
-                    _ => wanted.push(key.clone()),
-                }
-            }
-            // What shares its place in the store with a document that waits is not what the store says.
-            let waits = |key: &Key| state.buffer.merged(key) != Merged::Nothing;
-            if let Some(key) = wanted.iter().find(|key| self.store.beside(key).iter().any(waits)) {
-                return Err(self.away(&state, &format!("{key} waits for the store")).into());
-            }
-            state.counts.reads_merged += (keys.len() - wanted.len()) as u64;
-            if wanted.is_empty() {
-                None
-            } else if state.reads.is_open() || state.forced(self.runtime.elapsed()) {
-                state.counts.reads_refused += 1;
-                return Err(self.away(&state, "not cached").into());
-            } else {
-                Some(state.next_outage())
-            }
+    /// A store that is there is given some time to take what is buffered where that is in the way.
+    pub(super) async fn get(&self, keys: &[Key], asker: Asker) -> Result<Vec<Read>, ReadError> {
+        let wait = if asker == Asker::Client { WAIT_MAX } else { Duration::ZERO };
+        let until = self.runtime.elapsed() + wait;
+        let mut hurry = None;
+        let mut merged = loop {
+            let (why, changed) = match self.merged(keys, asker) {
+                Ok(merged) => break merged,
+                Err(Waits { why, changed }) => (why, changed),
+            };
+            let left = until.saturating_sub(self.runtime.elapsed());
+            let Some(changed) = changed.filter(|_| !left.is_zero()) else { return Err(why.into()) };
+            hurry.get_or_insert_with(|| Hurry::new(self));
+            drop(select(self.runtime.sleep(left), changed).await);
         };
-        if let Some(away) = away {
-            let mut found = self.ask_to_get(&wanted, away).await?;
+        drop(hurry);
+        if let Some(away) = merged.away {
+            let mut found = self.ask_to_get(&merged.wanted, away, asker).await?;
             if mutation::on(Fault::QueueMergedWhole) {
-                let state = self.state();
-                wanted.iter().zip(&mut found).for_each(|(key, read)| *read = state.buffer.on_top_of(key, read.clone()));
+                let (state, wanted) = (self.state(), merged.wanted.iter());
+                wanted.zip(&mut found).for_each(|(key, read)| *read = state.buffer.on_top_of(key, read.clone()));
             }
-            let missing = reads.iter_mut().filter(|read| read.is_none());
+            let missing = merged.reads.iter_mut().filter(|read| read.is_none());
             missing.zip(found).for_each(|(read, found)| *read = Some(found));
         }
-        Ok(reads.into_iter().flatten().collect())
+        Ok(merged.reads.into_iter().flatten().collect())
+    }
+
+    fn merged(&self, keys: &[Key], asker: Asker) -> Result<Partly, Waits> {
+        let mut reads: Vec<Option<Read>> = vec![None; keys.len()];
+        let mut wanted = Vec::new();
+        let mut state = self.state();
+        for (key, read) in keys.iter().zip(&mut reads) {
+            let asks = mutation::on(Fault::QueueMergedWhole) && !state.reads.is_open();
+            match state.buffer.merged(key) {
+                Merged::Known(known) if !mutation::on(Fault::ReadsUnmerged) && !asks => *read = Some(known),
+                Merged::Unknown => return Err(self.waits(&mut state, key, asker)),
+                _ => wanted.push(key.clone()),
+            }
+        }
+        // What shares its place in the store with a document that waits is not what the store says.
+        let waits = |key: &Key| state.buffer.merged(key) != Merged::Nothing;
+        if let Some(key) = wanted.iter().find(|key| self.store.beside(key).iter().any(waits)) {
+            return Err(self.waits(&mut state, key, asker));
+        }
+        if asker == Asker::Client {
+            state.counts.reads_merged += (keys.len() - wanted.len()) as u64;
+        }
+        let away = if wanted.is_empty() {
+            None
+        } else if state.reads.is_open() || state.forced(self.runtime.elapsed()) {
+            return Err(Waits { why: self.refused(&mut state, "not cached", asker), changed: None });
+        } else {
+            Some(state.next_outage())
+        };
+        Ok(Partly { reads, wanted, away })
+    }
+
+    /// `key` can't be read before what is buffered is in the store.
+    fn waits(&self, state: &mut State, key: &Key, asker: Asker) -> Waits {
+        let stuck = |key: &Key| state.buffer.is_stuck(key);
+        let (why, changed) = if state.failing(self.runtime.elapsed()) {
+            (self.refused(state, &format!("{key} waits for the store"), asker), None)
+        } else if state.suspended.is_some() || stuck(key) || self.store.beside(key).iter().any(stuck) {
+            let operator = "which waits for an operator: see CACHE PENDING";
+            (Unavailable(format!("{key} waits for what is buffered before it, {operator}")), None)
+        } else {
+            let why = format!("{key} waits for what is buffered before it to be carried over to the store; try again");
+            (Unavailable(why), Some(state.next_change()))
+        };
+        Waits { why, changed }
+    }
+
+    /// What is said where the store is away.
+    fn refused(&self, state: &mut State, what: &str, asker: Asker) -> Unavailable {
+        state.counts.reads_refused += u64::from(asker == Asker::Client);
+        self.away(state, what)
     }
 
     /// What the store says of `keys`, noted by the breaker. A store that takes no writes may well answer reads, so a
@@ -62,6 +148,7 @@ impl Inner {
         &self,
         keys: &[Key],
         mut away: oneshot::Receiver<()>,
+        asker: Asker,
     ) -> Result<Vec<Read>, ReadError> {
         let mut call = self.store.get(keys);
         let answer = loop {
@@ -70,8 +157,7 @@ impl Inner {
                 Either::Right((_, rest)) => {
                     let mut state = self.state();
                     if state.reads.is_open() || state.forced(self.runtime.elapsed()) {
-                        state.counts.reads_refused += 1;
-                        return Err(self.away(&state, "not cached").into());
+                        return Err(self.refused(&mut state, "not cached", asker).into());
                     }
                     (call, away) = (rest, state.next_outage());
                 }
@@ -87,8 +173,7 @@ impl Inner {
                     self.settle(&mut state);
                 }
                 if state.mode == Mode::Failed {
-                    state.counts.reads_refused += 1;
-                    return Err(self.away(&state, "not cached").into());
+                    return Err(self.refused(&mut state, "not cached", asker).into());
                 }
             }
             _ => {
@@ -102,12 +187,12 @@ impl Inner {
     pub(super) async fn check(&self, checks: &[(Key, Version)]) -> Result<Vec<Key>, ReadError> {
         let (mut overtaken, mut asked) = (Vec::new(), Vec::new());
         {
-            let state = self.state();
+            let mut state = self.state();
             for (key, version) in checks {
                 match state.buffer.merged(key) {
                     Merged::Known(read) if read.version == *version => {}
                     Merged::Known(_) => overtaken.push(key.clone()),
-                    Merged::Unknown => return Err(self.away(&state, &format!("{key} waits for the store")).into()),
+                    Merged::Unknown => return Err(self.waits(&mut state, key, Asker::Ourselves).why.into()),
                     Merged::Nothing => asked.push((key.clone(), state.buffer.stored_version(key, *version))),
                 }
             }

@@ -21,6 +21,7 @@ impl Buffer {
             }
         }
         self.forget_idle_lanes(number);
+        self.settle_names(number);
         self.sort_out();
     }
 
@@ -42,7 +43,7 @@ impl Buffer {
         };
         let keys = entry.buffered.writes.iter().map(|write| &write.key).chain(&entry.ties.follows);
         let rows = keys.filter(|_| self.quarantined > 0).filter_map(|key| self.rows.get(key));
-        // A row that one of them names must not go before.
+        // A row that one of them names, or leaves a row which names it, must not go before.
         let deletes = |write: &&Written| self.quarantined > 0 && write.changes.contains(&Change::Delete);
         let deleted = entry.buffered.writes.iter().filter(deletes);
         let named = deleted.flat_map(|write| self.tied.naming(&write.key));
@@ -62,6 +63,7 @@ impl Buffer {
             }
         }
         self.forget_idle_lanes(number);
+        self.settle_names(number);
     }
 
     /// Has transaction `number` tried again; false if it is not quarantined.
@@ -132,6 +134,16 @@ impl Buffer {
             Stage::Behind(other) => Standing::Behind(*other),
             _ => Standing::Waiting,
         })
+    }
+
+    /// Whether something that writes `key` is quarantined, or behind what is.
+    pub(in crate::outage) fn is_stuck(&self, key: &Key) -> bool {
+        let stuck = |number: &u64| {
+            self.entries
+                .get(number)
+                .is_some_and(|entry| matches!(entry.stage, Stage::Quarantined(_) | Stage::Behind(_)))
+        };
+        self.quarantined > 0 && self.rows.get(key).is_some_and(|row| row.queue.iter().any(stuck))
     }
 
     /// Numbers and reasons of what is quarantined.

@@ -28,9 +28,12 @@ pub(super) fn entry_bytes(buffered: &Buffered, ties: &Ties) -> usize {
 
 /// The part of it that hangs on what is known of the store's tables.
 pub(super) fn follows_bytes(ties: &Ties) -> usize {
-    let named = ties.follows.iter().chain(&ties.takes_along);
-    // In its list, and where it is found by them.
-    named.map(|key| key.heap_bytes() + size_of::<Key>() + TIED_BYTES).sum()
+    keys_bytes(&ties.follows) + keys_bytes(&ties.takes_along)
+}
+
+/// Documents that a transaction has to do with: in its list, and where it is found by them.
+pub(super) fn keys_bytes(keys: &[Key]) -> usize {
+    keys.iter().map(|key| key.heap_bytes() + size_of::<Key>() + TIED_BYTES).sum()
 }
 
 fn change_bytes(change: &Change) -> usize {

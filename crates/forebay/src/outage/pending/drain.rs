@@ -47,6 +47,10 @@ impl Buffer {
     /// Hands out at most `commits_max` transactions that can go to the store now; nothing if all that waits is on its
     /// way or behind it.
     pub fn next_work(&mut self, commits_max: usize) -> Option<Work> {
+        // First: who has to wait depends on it.
+        if let Some(work) = self.unnamed_work() {
+            return Some(work);
+        }
         let mut lanes: Vec<(u64, Lane)> = self
             .lanes
             .iter()

@@ -137,7 +137,7 @@ impl Buffer {
             Standing::Waiting | Standing::Behind(_) => None,
             Standing::Quarantined(why) => Some(why),
         };
-        self.insert(Entry { buffered, ties, stage: Stage::Waiting, noted: false, bytes });
+        self.insert(Entry { buffered, ties, stage: Stage::Waiting, noted: false, named: None, bytes });
         self.forget_taken_along(number);
         match quarantined {
             Some(why) => self.quarantine(number, why),
@@ -162,6 +162,7 @@ impl Buffer {
     /// its way to it.
     pub fn tie_anew(&mut self, ties_of: impl Fn(&Buffered) -> Ties) {
         self.lanes.clear();
+        self.forget_names();
         self.tied.clear();
         for (number, entry) in &mut self.entries {
             debug_assert!(entry.stage != Stage::Carried);
@@ -176,6 +177,8 @@ impl Buffer {
                 }
             }
         }
+        // Those of which nothing was known before they had ties.
+        self.forget_names();
         self.sort_out();
     }
 }

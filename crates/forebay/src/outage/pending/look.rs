@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Amount, Buffer, Entry, Stage};
 use crate::key::Key;
-use crate::outage::lanes::Ties;
+use crate::outage::lanes::{Lane, Ties};
 use crate::outage::record::Buffered;
 use crate::store::GivenId;
 use crate::version::TxnId;
@@ -62,6 +62,31 @@ impl Buffer {
         self.entries.get(&number).map(|entry| &entry.buffered)
     }
 
+    /// Number of transactions in these lanes that will go to the store by themselves.
+    pub fn waiting_in(&self, lanes: &[Lane]) -> usize {
+        let count = |lane| self.lanes.get(lane).map_or(0, |state| state.waiting.len());
+        lanes.iter().map(count).max().unwrap_or(0)
+    }
+
+    /// Whether nothing is buffered.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Whether a transaction that writes in `lanes`, has `keys` written or read and deletes `deleted` has to queue:
+    /// something waits there that it must not overtake, or that it has read already, quarantined or not; or a row names
+    /// what it deletes as long as something is quarantined.
+    pub fn must_queue<'a>(
+        &self,
+        lanes: &[Lane],
+        mut keys: impl Iterator<Item = &'a Key>,
+        mut deleted: impl Iterator<Item = &'a Key>,
+    ) -> bool {
+        lanes.iter().any(|lane| self.lanes.contains_key(lane))
+            || keys.any(|key| self.rows.contains_key(key))
+            || deleted.any(|key| self.is_named_by_stuck(key))
+    }
+
     /// Panics if it contradicts itself; for tests.
     pub fn validate(&self) {
         let entries: usize = self.entries.values().map(|entry| entry.bytes).sum();
@@ -91,6 +116,8 @@ impl Buffer {
             let distinct = |entry: &Entry| keys(&entry.ties).iter().collect::<BTreeSet<_>>().len();
             self.entries.values().map(distinct).sum::<usize>()
         };
-        assert_eq!(self.tied.counts(), [tied(|ties| &ties.follows), tied(|ties| &ties.takes_along)]);
+        let left: usize = self.entries.values().filter_map(|entry| entry.named.as_ref()).map(Vec::len).sum();
+        assert_eq!(self.tied.counts(), [tied(|ties| &ties.follows) + left, tied(|ties| &ties.takes_along)]);
+        assert!(self.unnamed.iter().all(|number| self.entries[number].named.is_none()));
     }
 }

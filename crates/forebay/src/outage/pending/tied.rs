@@ -13,7 +13,7 @@ type Numbers = HashMap<Key, BTreeSet<u64>, foldhash::quality::RandomState>;
 /// Their numbers by document. What it takes is charged with the transactions ([`super::charge`]).
 #[derive(Debug, Default)]
 pub(super) struct Tied {
-    /// Of those that name it, or share its place.
+    /// Of those that name it, or share its place, or delete a row that names it.
     named: Numbers,
     /// Of those that take it along.
     taken: Numbers,
@@ -30,7 +30,16 @@ impl Tied {
         remove(&mut self.taken, number, &ties.takes_along);
     }
 
-    /// Those that name `key` or share its place, ascending.
+    /// Transaction `number` deletes rows that name these.
+    pub(super) fn add_named(&mut self, number: u64, names: &[Key]) {
+        add(&mut self.named, number, names);
+    }
+
+    pub(super) fn remove_named(&mut self, number: u64, names: &[Key]) {
+        remove(&mut self.named, number, names);
+    }
+
+    /// Those that name `key` or share its place, or delete a row that names it, ascending.
     pub(super) fn naming(&self, key: &Key) -> impl Iterator<Item = &u64> {
         self.named.get(key).into_iter().flatten()
     }
