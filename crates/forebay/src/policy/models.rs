@@ -1,6 +1,7 @@
 //! Naive models: the same decisions as the policies, written with scans over one vector.
 
 mod cacheus;
+mod detox;
 pub mod frame;
 mod learned;
 mod queues;
