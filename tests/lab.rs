@@ -170,6 +170,71 @@ fn reports_draw_transactions_hints_and_the_buyers_answer() {
 }
 
 #[test]
+fn latencies_say_what_hits_are_worth() {
+    let lab = Lab::new();
+    let name = lab.file("small.csv", &small());
+    let latencies = ["--cache-latency", "100us", "--store-latency", "1ms"];
+    let columns = ["transactions", "round_trips", "round_trips_saved", "latency_us", "latency_without_cache_us"];
+    let line = ["sim", &name, "--policy", "lru", "--size", "2"];
+    let without = lab.ok(&[&line[..], &["--format", "csv"]].concat());
+    assert!(columns.iter().all(|column| !without.contains(column)), "{without}");
+    // Of 40 requests 19 hit; each asks the cache, 21 the store.
+    let text = lab.ok(&[&line[..], &latencies, &["--format", "csv"]].concat());
+    assert!(text.lines().next().is_some_and(|head| head.ends_with(&columns.join(","))), "{text}");
+    let of = |row: &Row| columns.map(|column| row[column].clone());
+    assert_eq!(of(&rows(&text)[0]), ["", "40", "19", "625.000", "1000.000"]);
+    // Three transactions of two levels: of the second the first level is cached, of the third both.
+    let levels = [(1, 0, "a"), (1, 1, "b"), (1, 1, "c"), (2, 0, "a"), (2, 1, "b"), (2, 1, "d")];
+    let again = [(3, 0, "a"), (3, 1, "b"), (3, 1, "d")];
+    let lines = levels.iter().chain(&again).map(|(txn, level, key)| format!("{key},{txn},{level}\n"));
+    let bank = lab.file("bank.csv", &("key,txn,level\n".to_owned() + &lines.collect::<String>()));
+    let line = [&["sim", &bank, "--policy", "lru,belady", "--size", "100%", "--optimum"][..], &latencies].concat();
+    for row in lab.csv(&line) {
+        assert_eq!(of(&row), ["3", "6", "3", "1200.000", "2000.000"], "{row:?}");
+    }
+    let json: Value = serde_json::from_str(&lab.ok(&[&line[..], &["--format", "json"]].concat())).expect("JSON");
+    assert_eq!((json[0]["round_trips_saved"].as_u64(), json[0]["latency_us"].as_f64()), (Some(3), Some(1200.0)));
+    let told = lab.ok(&[&line[..], &["--report", "bank.html"]].concat());
+    assert!(
+        told.contains("round trips saved, of 6\n") && told.contains("of a transaction in us; 2000 without"),
+        "{told}"
+    );
+    let page = lab.read("bank.html");
+    assert!(page.contains("Modelled latency") && page.contains("cache 100us, store 1ms in addition"), "{page}");
+    let least = [&["sim", &bank, "--policy", "lru", "--at-thr", "0.5"][..], &latencies].concat();
+    assert!(lab.ok(&least).contains(" 1200 us instead of 2000 us\n"), "{}", lab.ok(&least));
+    // The server's own cache is judged by the same model.
+    lab.ok(&["workload", "smallbank", "--transactions", "400", "--scale", "100", "--out", "bank.fbt"]);
+    let like = [&["sim", "bank.fbt", "--policy", "lru", "--size", "50%", "--like-server"][..], &latencies].concat();
+    let row = &lab.csv(&like)[0];
+    let [transactions, asked, saved, takes, without] = of(row).map(|figure| figure.parse::<f64>().expect("a number"));
+    assert!(transactions == 400.0 && saved > 0.0 && asked > saved, "{row:?}");
+    assert_eq!(row["thr"], format!("{:.6}", saved / asked));
+    assert!((takes - (0.1 * asked + asked - saved) / 0.4).abs() < 0.001 && (without - asked / 0.4).abs() < 0.001);
+}
+
+#[test]
+fn latencies_that_make_no_sense_are_refused() {
+    let lab = Lab::new();
+    let name = lab.file("small.csv", &small());
+    for (given, why) in [
+        ("5", "'5' has no unit: write 5us or 5ms (ns, us, ms or s)"),
+        ("0ms", "'0ms': a latency is at least 1ns"),
+        ("-3ms", "'-3ms': a latency is at least 1ns"),
+        ("2h", "'2h': write a number and its unit (ns, us, ms or s), as in 150us or 0.5ms"),
+        ("4000s", "'4000s': a latency is at most 3600s"),
+    ] {
+        for (wrong, sound) in [("--cache-latency", "--store-latency"), ("--store-latency", "--cache-latency")] {
+            let (code, stdout, said) = lab.run(&["sim", &name, wrong, given, sound, "1ms"]);
+            assert_eq!((code, &*stdout), (Some(2), ""), "{wrong} {given}");
+            assert!(said.contains(why) && said.contains(wrong), "{wrong} {given}: {said}");
+        }
+    }
+    let (code, _, said) = lab.run(&["sim", &name, "--cache-latency", "1ms"]);
+    assert!(code == Some(2) && said.contains("--store-latency"), "{said}");
+}
+
+#[test]
 fn sizes_reach_beyond_all_keys() {
     let lab = Lab::new();
     let name = lab.file("small.csv", &small());
@@ -401,7 +466,9 @@ fn graphs_that_are_not_understood_are_refused_with_their_line() {
 fn help_teaches() {
     let lab = Lab::new();
     let help = lab.ok(&["sim", "--help"]);
-    for word in ["--report oltp.html", "clic-g", "belady", "--at-thr", "CACHE TRACE START", "of the unique keys"] {
+    for word in
+        ["--report oltp.html", "clic-g", "belady", "--at-thr", "CACHE TRACE START", "of the unique keys", "latency_us"]
+    {
         assert!(help.contains(word), "{word}: {help}");
     }
     let help = lab.ok(&["graph", "--help"]);

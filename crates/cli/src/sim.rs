@@ -14,6 +14,7 @@ use forebay_sim::cell::{Contender, OFFLINE};
 use forebay_sim::figures::{self, Row};
 use forebay_sim::hints::HintTypes;
 use forebay_sim::lab::{Goal, Lab, LabError, LabOptions, Progress, Silent, Size};
+use forebay_sim::latency::{Latencies, Latency};
 use forebay_sim::like_server::{self, LikeServerOptions};
 use forebay_sim::machine::Division;
 use forebay_sim::report::{Least, OfTrace};
@@ -39,6 +40,8 @@ Examples:
       an estimate from 1 % of the keys, with its error (two standard errors)
   forebay sim bank.fbt --graphs bank.toml --policy lru,detox --prefetch detox --size 25%
       round trips of transactions, by what they ask for after what
+  forebay sim shop.fbt --policy lru,detox --cache-latency 150us --store-latency 2ms
+      what that makes of latency: round trips saved, and how long a transaction takes
   forebay sim pages.htr --policy lru,clic,clic-g --count reads --per-client
       what hints of clients are worth, and to whom
   forebay sim shop.fbt --like-server --policy lru,detox --size 256MiB --graphs shop.toml
@@ -59,6 +62,12 @@ Where a trace has transactions, what one asks for at the same time (a level) is
 looked up together. The transactional hit ratio is the share of round trips that
 caching saves: a level costs one unless all that it reads is cached, one that
 writes costs one always. With --graphs it is the share of the critical length.
+
+Latencies are modelled: a level, or without transactions a request, takes the cache's,
+and unless the cache has all of it the store's in addition; one follows the other.
+Nothing is said of what a busy store adds. They add the columns transactions (empty:
+the latency is that of a request), round_trips, round_trips_saved, latency_us and
+latency_without_cache_us.
 
 The same trace, policies and seed give the same figures, except for CPU times.
 --help lists the policies.";
@@ -194,6 +203,14 @@ pub struct SimArgs {
     /// Instead: the least memory for this transactional hit ratio
     #[arg(long, value_name = "RATIO", value_parser = share, conflicts_with = "at_hit_ratio")]
     pub at_thr: Option<f64>,
+    /// What a look into the cache takes (150us, 0.2ms): models the latency of transactions, or else of requests
+    #[arg(long, value_name = "TIME", value_parser = Latency::parse, requires = "store_latency")]
+    #[arg(allow_hyphen_values = true)]
+    pub cache_latency: Option<Latency>,
+    /// What a round trip to the store takes in addition, where the cache does not save it
+    #[arg(long, value_name = "TIME", value_parser = Latency::parse, requires = "cache_latency")]
+    #[arg(allow_hyphen_values = true)]
+    pub store_latency: Option<Latency>,
     /// The traces' format, where name and content do not tell it
     #[arg(long, value_name = "FORMAT", value_parser = clap::builder::PossibleValuesParser::new(format_names()))]
     pub trace_format: Option<String>,
@@ -276,8 +293,9 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     let goal = args.at_hit_ratio.map(Goal::HitRatio).or(args.at_thr.map(Goal::TransactionalHitRate));
     let (mut rows, mut pages) = (Vec::new(), Vec::new());
     for trace in &args.traces {
-        let of = simulate(trace, &options, goal, (page.is_some(), args.optimum), progress)?;
+        let mut of = simulate(trace, &options, goal, (page.is_some(), args.optimum), progress)?;
         trace::say_skipped(of.skipped);
+        model(&args, of.rows.iter_mut().chain(of.least.iter_mut().flat_map(|least| &mut least.rows)));
         rows.extend(of.least.as_ref().map_or(&of.rows, |least| &least.rows).iter().cloned());
         pages.push(of);
     }
@@ -347,12 +365,20 @@ fn run_like_server(args: &SimArgs) -> Result<(), CommandError> {
         let of_trace = like_server::run(trace, &options, progress);
         rows.extend(of_trace.map_err(|error| CommandError::Failed(error.to_string()))?);
     }
+    model(args, &mut rows);
     node::print(&match args.format {
         OutputForm::Csv => figures::csv(&rows),
         OutputForm::Json => figures::json(&rows),
         OutputForm::Table => figures::table(&rows),
     });
     Ok(())
+}
+
+/// Latencies of rows, if those of cache and store are known.
+fn model<'a>(args: &SimArgs, rows: impl IntoIterator<Item = &'a mut Row>) {
+    if let (Some(cache), Some(store)) = (args.cache_latency, args.store_latency) {
+        Latencies { cache, store }.apply(rows);
+    }
 }
 
 fn threads(args: &SimArgs) -> NonZeroUsize {

@@ -143,6 +143,22 @@ fn an_abort_teaches_nothing() {
     assert_eq!(explained(&cache, 1).1, 2.0);
 }
 
+/// A transaction commits that had asked for a key before it was forgotten, and the only access that was counted since
+/// is taken back: its score has no accesses to be divided by.
+#[test]
+fn what_is_learned_of_a_forgotten_key_has_a_bound() {
+    let mut cache = cache("detox-paper-literal", 1);
+    cache.access(ask(1, 0, 0, 4));
+    cache.access(Access::read(5, 1));
+    cache.access(ask(3, 0, 0, 4));
+    cache.ended(3, false);
+    cache.ended(1, true);
+    cache.validate();
+    assert!(explained(&cache, 4).0 <= 3.0, "{:?}", cache.explain(4));
+    cache.access(Access::read(6, 1));
+    assert!(explained(&cache, 6).0 <= 5.0, "the age is that of what went: {:?}", cache.explain(6));
+}
+
 #[test]
 fn writes_update_and_take_no_part() {
     let mut cache = cache("detox:factor=0", 4);

@@ -11,6 +11,7 @@ use forebay::policy::{Access, AccessKind, Choice, PolicyError, choose};
 
 use crate::ahead::{Ahead, Prefetch, PrefetchTally, Prefetcher};
 use crate::catalog::{Catalog, Event, PlainRequests, Request};
+use crate::latency::RoundTrips;
 use crate::levels::{LevelTally, Levels};
 use crate::machine::Machine;
 use crate::offline::Rule;
@@ -341,6 +342,11 @@ impl Cell {
     /// Critical lengths and transactional hits (DeToX, definition 7); none where the trace has no transactions.
     pub fn transactional_hits(&self) -> Option<Thr> {
         self.levels.as_ref().map(Levels::thr).filter(|thr| thr.length > 0)
+    }
+
+    /// What would wait for the store without a cache, and what did not; none without transactions.
+    pub(crate) fn round_trips(&self) -> Option<RoundTrips> {
+        self.levels.as_ref().and_then(Levels::round_trips)
     }
 
     /// Levels by their depth, and how many of them cost no round trip.

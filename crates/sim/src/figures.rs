@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::ahead::PrefetchTally;
 use crate::catalog::Catalog;
 use crate::cell::{Cell, Contender, OTHER_CLIENTS, Tally};
+use crate::latency::{self, Modelled, RoundTrips};
 use crate::levels::LevelTally;
 use crate::report::{Least, OfTrace};
 
@@ -48,6 +49,12 @@ pub struct Row {
     pub level_hit_ratio: Option<f64>,
     /// What became of what was fetched ahead.
     pub prefetch: Option<PrefetchTally>,
+    /// What waits for the store; none for a client of a trace that has transactions.
+    #[serde(skip)]
+    pub round_trips: Option<RoundTrips>,
+    /// What that takes, where latencies are given.
+    #[serde(flatten)]
+    pub modelled: Option<Modelled>,
     /// What the policy has learned at the end, as lines of name and value; for reports.
     #[serde(skip)]
     pub learned: Vec<(String, String)>,
@@ -58,6 +65,8 @@ const LEARNED_MAX: usize = 1000;
 
 const COLUMNS: &str = "trace,policy,unit,size_given,size,requests,hits,hit_ratio,byte_hit_ratio,thr,unhelpful_keys,\
                        metadata_bytes,cpu_ns_per_request";
+
+const LATENCY_COLUMNS: &str = ",transactions,round_trips,round_trips_saved,latency_us,latency_without_cache_us";
 
 impl Row {
     /// A row of a replay like the server's.
@@ -97,11 +106,12 @@ impl Row {
             levels: cell.levels().to_vec(),
             level_hit_ratio: (all_levels.0 > 0).then(|| all_levels.1 as f64 / all_levels.0 as f64),
             prefetch: cell.prefetched(),
+            round_trips: cell.round_trips(),
             learned: cell.report(LEARNED_MAX),
             ..Row::default()
         };
         let mut rows = vec![all.clone().with(cell.tally())];
-        let all = Row { learned: Vec::new(), levels: Vec::new(), ..all };
+        let all = Row { learned: Vec::new(), levels: Vec::new(), round_trips: None, ..all };
         for (&client, &tally) in cell.clients() {
             let client = if client == OTHER_CLIENTS { "other".to_owned() } else { client.to_string() };
             let row = Row {
@@ -115,7 +125,15 @@ impl Row {
             };
             rows.push(row.with(tally));
         }
+        if !catalog.has_transactions {
+            rows.iter_mut().for_each(Row::counts_requests);
+        }
         rows
+    }
+
+    /// Without transactions each request is a round trip.
+    pub(crate) fn counts_requests(&mut self) {
+        self.round_trips = Some(RoundTrips::of_requests(self.requests, self.hits));
     }
 
     fn with(self, tally: Tally) -> Row {
@@ -141,15 +159,18 @@ fn field(text: &str) -> String {
     }
 }
 
-/// CSV with a header. Columns for clients and the error of a sample follow where there are any.
+/// CSV with a header. Columns for clients, the error of a sample, what was fetched ahead and latencies follow where
+/// there are any.
 pub fn csv(rows: &[Row]) -> String {
     let with_clients = rows.iter().any(|row| row.client.is_some());
     let with_errors = rows.iter().any(|row| row.hit_ratio_error.is_some());
     let with_prefetch = rows.iter().any(|row| row.prefetch.is_some());
+    let with_latencies = rows.iter().any(|row| row.modelled.is_some());
     let mut text = COLUMNS.to_owned();
     text += if with_clients { ",client" } else { "" };
     text += if with_errors { ",hit_ratio_error" } else { "" };
     text += if with_prefetch { ",prefetch_issued,prefetch_used,prefetch_late,prefetch_unused" } else { "" };
+    text += if with_latencies { LATENCY_COLUMNS } else { "" };
     text.push('\n');
     for row in rows {
         text += &format!(
@@ -180,9 +201,18 @@ pub fn csv(rows: &[Row]) -> String {
                 |PrefetchTally { issued, used, late, unused }| format!(",{issued},{used},{late},{unused}"),
             );
         }
+        if with_latencies {
+            text += &row.modelled.map_or_else(|| ",,,,,".to_owned(), latency_fields);
+        }
         text.push('\n');
     }
     text
+}
+
+fn latency_fields(modelled: Modelled) -> String {
+    let Modelled { transactions, round_trips, round_trips_saved, latency_us, latency_without_cache_us } = modelled;
+    let transactions = optional(&transactions);
+    format!(",{transactions},{round_trips},{round_trips_saved},{latency_us:.3},{latency_without_cache_us:.3}")
 }
 
 /// An array of objects with the columns of the CSV.
@@ -225,6 +255,7 @@ pub fn table(rows: &[Row]) -> String {
                 })
             });
         }
+        text += &latencies(&all);
         let mut clients: Vec<&str> = of_trace.iter().filter_map(|row| row.client.as_deref()).collect();
         clients.sort_by_key(|client| (client.parse::<u32>().unwrap_or(u32::MAX), *client));
         clients.dedup();
@@ -237,6 +268,18 @@ pub fn table(rows: &[Row]) -> String {
         text.push('\n');
     }
     text
+}
+
+/// Round trips saved and what that makes of latency, where latencies were given.
+fn latencies(rows: &[&Row]) -> String {
+    let Some(first) = rows.iter().find_map(|row| row.modelled) else { return String::new() };
+    let what = if first.transactions.is_some() { "transaction" } else { "request" };
+    let mut text = format!("\nround trips saved, of {}\n", first.round_trips);
+    let of = |row: &Row, show: &dyn Fn(&Modelled) -> String| row.modelled.as_ref().map_or("-".into(), show);
+    text += &grid(rows, "", |row| of(row, &|modelled| modelled.round_trips_saved.to_string()));
+    let without = latency::shown(first.latency_without_cache_us);
+    text += &format!("\nmodelled latency of a {what} in us; {without} without a cache\n");
+    text + &grid(rows, "", |row| of(row, &|modelled| latency::shown(modelled.latency_us)))
 }
 
 /// Policies in lines, sizes in columns.
@@ -277,7 +320,11 @@ pub fn least_memory_table(of: &OfTrace) -> String {
     sorted.sort_by_key(|row| row.size);
     for row in &sorted {
         let reached = 100.0 * goal.reaches(row);
-        text += &format!("{:<20} {:>16} {}  ({reached:.2} %)\n", row.policy, row.size, row.unit);
+        let takes = row.modelled.map_or(String::new(), |modelled| {
+            let Modelled { latency_us, latency_without_cache_us, .. } = modelled;
+            format!("  {} us instead of {} us", latency::shown(latency_us), latency::shown(latency_without_cache_us))
+        });
+        text += &format!("{:<20} {:>16} {}  ({reached:.2} %){takes}\n", row.policy, row.size, row.unit);
     }
     for policy in policies.iter().filter(|policy| sorted.iter().all(|row| row.policy != **policy)) {
         text += &format!("{policy:<20} {:>16}\n", "never");
@@ -288,6 +335,7 @@ pub fn least_memory_table(of: &OfTrace) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::latency::{Latencies, Latency};
 
     fn row(policy: &str, size: u64, hit_ratio: f64) -> Row {
         Row {
@@ -300,16 +348,9 @@ mod tests {
             hits: 25,
             hit_ratio,
             byte_hit_ratio: 0.5,
-            thr: None,
-            unhelpful_keys: None,
             metadata_bytes: 7,
             cpu_ns_per_request: 12.34,
-            client: None,
-            hit_ratio_error: None,
-            levels: Vec::new(),
-            level_hit_ratio: None,
-            prefetch: None,
-            learned: Vec::new(),
+            ..Row::default()
         }
     }
 
@@ -323,6 +364,28 @@ mod tests {
         let text = csv(&[row("lru", 5, 0.25), of_client]);
         assert!(text.starts_with(&format!("{COLUMNS},client,hit_ratio_error\n")), "{text}");
         assert!(text.ends_with(",3,0.010000\n"), "{text}");
+    }
+
+    #[test]
+    fn latencies_come_last_and_only_if_asked_for() {
+        let latencies =
+            Latencies { cache: Latency::parse("100us").expect("sound"), store: Latency::parse("1ms").expect("sound") };
+        let trips = |transactions| RoundTrips { transactions, asked: 100, saved: 25 };
+        let mut rows = [Some(trips(Some(40))), Some(trips(None)), None]
+            .map(|round_trips| Row { round_trips, ..row("lru", 5, 0.25) });
+        assert!(csv(&rows).starts_with(&format!("{COLUMNS}\n")) && !json(&rows).contains("latency"));
+        latencies.apply(&mut rows);
+        let text = csv(&rows);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], format!("{COLUMNS}{LATENCY_COLUMNS}"));
+        assert!(lines[1].ends_with(",12.3,40,100,25,2125.000,2500.000"), "{text}");
+        assert!(lines[2].ends_with(",12.3,,100,25,850.000,1000.000"), "{text}");
+        assert!(lines[3].ends_with(",12.3,,,,,"), "{text}");
+        let value: serde_json::Value = serde_json::from_str(&json(&rows)).expect("sound");
+        let figures = ["round_trips_saved", "latency_us"].map(|name| value[0][name].as_f64());
+        assert_eq!(figures, [Some(25.0), Some(2125.0)]);
+        let text = table(&rows[..1]);
+        assert!(text.contains("round trips saved, of 100\n") && text.contains(" of a transaction in us; 2500 without"));
     }
 
     #[test]

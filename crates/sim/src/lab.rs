@@ -4,6 +4,7 @@
 //! events over its own share of the cells, so that the result does not depend on how threads run. A trace of requests
 //! and nothing else is kept in memory by the first pass, as numbers of keys, and not read again.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use crate::catalog::{Catalog, Event, PlainRequests, Sample};
 use crate::cell::{Cell, Contender, Counting};
 use crate::figures::Row;
 use crate::hints::{HintSets, HintTypes};
+use crate::latency::RoundTrips;
 use crate::machine::{Division, Machine};
 use crate::optimum;
 pub use crate::size::Size;
@@ -239,13 +241,21 @@ impl<'a> Lab<'a> {
                 levels.take(&event, |deleted| self.catalog.keys().find(|key| key.0 == deleted).map(|key| key.1));
             }
         }
-        let counted = levels.levels.iter().filter(|level| level.counts).count();
+        let counting = || levels.levels.iter().filter(|level| level.counts);
+        let counted = counting().count();
+        // What is outside of transactions is one by itself.
+        let alone = counting().filter(|level| level.txn == 0).count();
+        let together = counting().map(|level| level.txn).filter(|&txn| txn != 0).collect::<BTreeSet<u64>>().len();
         let objects = || levels.levels.iter().flat_map(|level| &level.objects);
         let (requests, bytes) = (objects().count(), objects().map(|(_, size)| u64::from(*size)).sum::<u64>());
         let row = |size: &Size| {
             let units = size.units(self.whole());
             let best = optimum::best(&levels.levels, units as usize, self.options.writes_allocate)?;
             let share = |part: u64, of: u64| part as f64 / of.max(1) as f64;
+            let transactional =
+                RoundTrips { transactions: Some((alone + together) as u64), asked: counted as u64, saved: best.levels };
+            let of_requests = RoundTrips::of_requests(requests as u64, best.objects);
+            let transactions = self.catalog.has_transactions;
             Some(Row {
                 trace: trace_name(self.path),
                 policy: "optimum".into(),
@@ -256,7 +266,8 @@ impl<'a> Lab<'a> {
                 hits: best.objects,
                 hit_ratio: share(best.objects, requests as u64),
                 byte_hit_ratio: share(best.bytes, bytes),
-                thr: self.catalog.has_transactions.then(|| share(best.levels, counted as u64)),
+                thr: transactions.then(|| share(best.levels, counted as u64)),
+                round_trips: Some(if transactions { transactional } else { of_requests }),
                 ..Row::default()
             })
         };

@@ -13,6 +13,7 @@ use hashbrown::HashMap;
 use serde::Serialize;
 
 use crate::catalog::Request;
+use crate::latency::RoundTrips;
 
 /// Most transactions open at the same time; the one that began first then counts as ended.
 pub const OPEN_MAX: usize = 100_000;
@@ -73,6 +74,8 @@ pub struct Levels {
     /// Transactions in the order in which they began, some of them ended.
     began: VecDeque<u64>,
     thr: Thr,
+    /// Transactions that `thr` sums up.
+    transactions: u64,
     by_level: Vec<LevelTally>,
     /// By key: it was in a level that was hit since it came in.
     helped: Vec<u64>,
@@ -87,6 +90,7 @@ impl Levels {
             open: HashMap::default(),
             began: VecDeque::new(),
             thr: Thr::default(),
+            transactions: 0,
             by_level: Vec::new(),
             helped: Vec::new(),
         }
@@ -106,6 +110,7 @@ impl Levels {
             return;
         }
         if access.txn == 0 {
+            self.transactions += 1;
             self.thr.add(1, u32::from(!hit));
             self.count_level(0, hit);
             self.set_helped(request.key, hit);
@@ -144,6 +149,7 @@ impl Levels {
         let Some(mut open) = self.open.remove(&txn) else { return };
         open.close_level();
         if committed {
+            self.transactions += 1;
             open.levels.iter().for_each(|&(level, hit)| self.count_level(level, hit));
             let graph = self
                 .graphs
@@ -193,6 +199,12 @@ impl Levels {
     /// Sum of critical lengths and transactional hits.
     pub fn thr(&self) -> Thr {
         self.thr
+    }
+
+    /// The same as round trips of so many transactions; none without transactions.
+    pub fn round_trips(&self) -> Option<RoundTrips> {
+        let Thr { length, hits } = self.thr;
+        (length > 0).then_some(RoundTrips { transactions: Some(self.transactions), asked: length, saved: hits })
     }
 
     /// Levels by their depth.
@@ -248,6 +260,8 @@ mod tests {
         };
         let levels = replay(false);
         assert_eq!(levels.ratio(), Some(2.0 / 4.0));
+        // The one that was aborted does not count, the one that never ended does.
+        assert_eq!(levels.round_trips(), Some(RoundTrips { transactions: Some(2), asked: 4, saved: 2 }));
         let tally = |levels, hits| LevelTally { levels, hits };
         assert_eq!(levels.by_level(), [tally(2, 2), tally(1, 0), tally(1, 0)]);
         // The key that was written since helped nobody since.

@@ -3,7 +3,8 @@
 //! * [`lab`]: many policies at many sizes over one trace: what `forebay sim` shows. [`catalog`] knows its keys,
 //!   [`hints`] what its hint sets stand for, [`cell`] is one policy at one size, [`machine`] its cache, [`offline`] has
 //!   those that know the future, [`levels`] follows transactions, [`ahead`] fetches what they will ask for, [`optimum`]
-//!   is the best that any policy could do on small instances, [`figures`] are the results.
+//!   is the best that any policy could do on small instances, [`figures`] are the results, [`latency`] what they are
+//!   worth in time.
 //! * [`report`]: the same results as a page of charts; [`draw`] draws them, and other figures.
 //! * [`bare`]: a policy alone over `(key hash, size)` requests; what the reference hit counts are checked with.
 //! * [`like_server`]: a recorded trace through the server's own cache, partitions and charges included.
@@ -18,6 +19,7 @@ pub mod draw;
 pub mod figures;
 pub mod hints;
 pub mod lab;
+pub mod latency;
 pub mod levels;
 pub mod like_server;
 pub mod machine;

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use forebay::Read;
 use forebay::cache::{AccessKind, Begin, Cache, CacheOptions, Context, document_charged};
-use forebay::graph::Graph;
+use forebay::graph::{Graph, Thr};
 use forebay::hint::{HintMeaning, HintSet};
 use forebay::key::{KEY_BYTES_MAX, Key, SPACES};
 use forebay::policy::{Choice, Unit};
@@ -29,6 +29,7 @@ use forebay_trace::{Kind, Record, Records, TraceError, TraceOptions};
 use crate::cell::Tally;
 use crate::figures::Row;
 use crate::lab::{LabError, Progress, Size, as_numbered, trace_name};
+use crate::latency::RoundTrips;
 
 /// Documents of a charge that are kept to be used again.
 const LIKENESSES_MAX: usize = 4096;
@@ -274,13 +275,20 @@ impl Run {
         };
         let metered = self.cache.meter().map(|meter| meter.metered()).unwrap_or_default();
         let levels = (metered.levels > 0).then(|| metered.levels_hit as f64 / metered.levels as f64);
-        Row {
+        let Thr { length: asked, hits: saved } = metered.thr;
+        let trips = RoundTrips { transactions: Some(metered.transactions), asked, saved };
+        let mut row = Row {
             thr: metered.thr.rate(),
             level_hit_ratio: levels,
+            round_trips: Some(trips),
             metadata_bytes: self.cache.metadata_bytes() as u64,
             cpu_ns_per_request: self.took.as_nanos() as f64 / tally.requests.max(1) as f64,
             ..Row::like_server(trace, self.policy.clone(), &self.given, self.budget_bytes, tally)
+        };
+        if asked == 0 {
+            row.counts_requests();
         }
+        row
     }
 }
 

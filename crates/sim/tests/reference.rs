@@ -12,7 +12,8 @@ use forebay_sim::ahead::Prefetch;
 use forebay_sim::catalog::Sample;
 use forebay_sim::cell::Contender;
 use forebay_sim::lab::{Lab, LabOptions, Silent, Size};
-use forebay_trace::TraceOptions;
+use forebay_trace::fbt::Writer;
+use forebay_trace::{Record, TraceOptions};
 
 struct Row {
     trace: String,
@@ -81,6 +82,20 @@ fn file(trace: &str) -> String {
     file.to_owned()
 }
 
+/// The same requests without the transactions that they belong to: the reference looks nothing up together.
+fn one_by_one(path: &Path, folder: &Path) -> PathBuf {
+    let flat = folder.join("flat.fbt");
+    let mut writer = Writer::create(std::fs::File::create(&flat).expect("writable"), 0).expect("writable");
+    for record in forebay_trace::open(path, None).expect("a sound trace") {
+        let record = record.expect("a sound trace");
+        if record.kind.is_access() {
+            writer.append(&Record { txn: 0, level: 0, ..record }).expect("writable");
+        }
+    }
+    writer.finish().expect("writable");
+    flat
+}
+
 /// Replays all rows of one trace and unit in one pass; what differs by more than it may, and the largest difference of
 /// each policy.
 fn check(path: &Path, rows: &[&Row]) -> (Vec<String>, BTreeMap<String, f64>) {
@@ -147,6 +162,8 @@ fn hits_equal_the_reference() {
             continue;
         }
         checked.insert(trace);
+        let temporary = tempfile::tempdir().expect("a folder");
+        let path = if trace.starts_with("mooncake") { one_by_one(&path, temporary.path()) } else { path };
         let (failed, differences) = check(&path, &rows);
         failures.extend(failed);
         for (policy, points) in differences {

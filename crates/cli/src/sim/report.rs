@@ -33,6 +33,8 @@ fn run(args: &SimArgs, options: &LabOptions) -> Run {
     ];
     let mut given = |name, value: Option<String>| settings.extend(value.map(|value| (name, value)));
     given("fetched ahead", (args.prefetch != super::PrefetchChoice::None).then(|| format!("{:?}", options.prefetch)));
+    let latencies = args.cache_latency.zip(args.store_latency);
+    given("latencies", latencies.map(|(cache, store)| format!("cache {cache}, store {store} in addition")));
     given("graphs", args.graphs.as_ref().map(|path| path.display().to_string()));
     given("partition", division(&options.division));
     given("hint types", args.hint_types.clone());

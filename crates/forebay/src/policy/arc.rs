@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::history::History;
 use super::list::{Lists, NODE_BYTES};
-use super::{Access, Hits, NothingLearned, Order, Policy, Settings, Slot, Unit, Why};
+use super::{Access, Hits, NothingLearned, Order, Parameter, Policy, Settings, Slot, Unit, Why};
 
 /// See the module.
 pub static ARC: Policy = Policy {
@@ -16,7 +16,12 @@ pub static ARC: Policy = Policy {
     source: "Megiddo, Modha: ARC, a self-tuning, low overhead replacement cache, FAST 2003",
     hits: Hits::Accesses,
     entry_bytes: NODE_BYTES + 1,
-    parameters: &[],
+    parameters: &[Parameter {
+        name: "whole",
+        summary: "1: the target between the lists moves by whole numbers, rounded down; 0: by fractions",
+        default: 0.0,
+        range: (0.0, 1.0),
+    }],
     learned: |_| Arc::new(NothingLearned),
     order: |settings, _| Box::new(ArcOrder::new(settings)),
 };
@@ -35,6 +40,8 @@ struct ArcOrder {
     capacity: u64,
     /// Target for the weight of `ONCE`.
     p: f64,
+    /// Whether `p` moves by whole numbers.
+    whole: bool,
     lists: Lists,
     /// Whether an entry belongs to `OFTEN`, for when it is pinned.
     often: Vec<bool>,
@@ -52,6 +59,7 @@ impl ArcOrder {
             unit: settings.unit,
             capacity: settings.capacity,
             p: 0.0,
+            whole: settings.values.first().is_some_and(|&whole| whole >= 0.5),
             lists: Lists::new(3),
             often: Vec::new(),
             ghosts: [History::new(), History::new()],
@@ -95,9 +103,10 @@ impl Order for ArcOrder {
     fn admit(&mut self, access: &Access) -> bool {
         let [once, often] = [0, 1].map(|list| self.ghosts[list].weight() as f64);
         let ghost_of = [ONCE, OFTEN].into_iter().find(|&list| self.ghosts[list as usize].take(access.hash).is_some());
+        let step = |ratio: f64| if self.whole { ratio.floor() } else { ratio }.max(1.0);
         match ghost_of {
-            Some(ONCE) => self.p = (self.p + (often / once).max(1.0)).min(self.capacity as f64),
-            Some(_) => self.p = (self.p - (once / often).max(1.0)).max(0.0),
+            Some(ONCE) => self.p = (self.p + step(often / once)).min(self.capacity as f64),
+            Some(_) => self.p = (self.p - step(once / often)).max(0.0),
             None => {}
         }
         self.returning = ghost_of.map(|list| (access.hash, list));

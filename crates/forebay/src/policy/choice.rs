@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(error("lru:x=1"), "policy lru: no parameter 'x'; it has none");
         assert_eq!(
             error("s3-fifo:smal=1"),
-            "policy s3-fifo: no parameter 'smal'; choose of small, ghost, promote, bypass"
+            "policy s3-fifo: no parameter 'smal'; choose of small, ghost, promote, bypass, fill"
         );
         assert_eq!(error("s3-fifo:small"), "policy s3-fifo: 'small' has no value; write parameter=value");
         assert_eq!(error("s3-fifo:small=2"), "policy s3-fifo: small=2: give a number from 0.001 to 0.9");

@@ -1,6 +1,7 @@
 //! Naive models: the same decisions as the policies, written with scans over one vector.
 
 mod cacheus;
+mod detox;
 pub mod frame;
 mod learned;
 mod queues;
@@ -17,6 +18,8 @@ pub enum Rule {
     Gdsf,
     Sieve,
     S3Fifo,
+    /// Without what its authors' program does while the cache fills.
+    S3FifoOfPaper,
     WTinyLfu,
 }
 
@@ -29,6 +32,7 @@ pub const MODELS: &[(Rule, &str)] = &[
     (Rule::Gdsf, "gdsf"),
     (Rule::Sieve, "sieve"),
     (Rule::S3Fifo, "s3-fifo"),
+    (Rule::S3FifoOfPaper, "s3-fifo:fill=0"),
     (Rule::WTinyLfu, "w-tinylfu:window=0.3"),
 ];
 
@@ -43,10 +47,8 @@ pub const FRAMED: &[(&str, Hits, MakeOrder)] = &[
     ("2q", Hits::Accesses, |settings| {
         frame::order(settings, queues::TwoQ { out: frame::Gone::new(), returning: false })
     }),
-    ("arc", Hits::Accesses, |settings| {
-        let ghosts = [frame::Gone::new(), frame::Gone::new()];
-        frame::order(settings, queues::Arc { p: 0.0, ghosts, returns_to: None, without_ghost: false })
-    }),
+    ("arc", Hits::Accesses, |settings| frame::order(settings, queues::Arc::new(false))),
+    ("arc:whole=1", Hits::Accesses, |settings| frame::order(settings, queues::Arc::new(true))),
     ("lirs", Hits::Accesses, |settings| {
         let (stack, gone) = (Vec::new(), frame::Gone::new());
         frame::order(settings, queues::Lirs { stack, gone, returning: false, last: None })
@@ -62,7 +64,8 @@ pub const FRAMED: &[(&str, Hits, MakeOrder)] = &[
 
 /// A bare cache that decides by the model.
 pub fn model(rule: Rule, settings: &Settings) -> Bare {
-    let hits = if matches!(rule, Rule::Sieve | Rule::S3Fifo) { Hits::Marks } else { Hits::Accesses };
+    let hits =
+        if matches!(rule, Rule::Sieve | Rule::S3Fifo | Rule::S3FifoOfPaper) { Hits::Marks } else { Hits::Accesses };
     let naive = Naive {
         rule,
         unit: settings.unit,
@@ -74,7 +77,7 @@ pub fn model(rule: Rule, settings: &Settings) -> Bare {
         hand: None,
         ghosts: Vec::new(),
         returning: false,
-        was_full: false,
+        was_full: rule == Rule::S3FifoOfPaper,
         sketch: Sketch::new(if settings.unit == Unit::Entries { settings.capacity as usize } else { 0 }),
         winner: None,
     };
@@ -311,7 +314,7 @@ impl Order for Naive {
             weight,
             pinned: false,
             stamp: self.now,
-            frequency: if self.rule == Rule::S3Fifo { 0 } else { 1 },
+            frequency: if matches!(self.rule, Rule::S3Fifo | Rule::S3FifoOfPaper) { 0 } else { 1 },
             priority: self.incoming_age + 1.0e6 / f64::from(weight),
             in_main: self.returning || (!self.was_full && self.queue_weight(false) >= self.small_max()),
             region: u8::from(u64::from(weight) > self.window_max()),
@@ -363,7 +366,7 @@ impl Order for Naive {
                 Some(lowest.slot)
             }
             Rule::Sieve => self.sieve_victim(marks),
-            Rule::S3Fifo => self.s3_victim(marks),
+            Rule::S3Fifo | Rule::S3FifoOfPaper => self.s3_victim(marks),
             Rule::WTinyLfu => self.tinylfu_victim(incoming),
         }
     }

@@ -24,6 +24,15 @@ pub(super) struct Known {
     pub touched: u32,
 }
 
+impl Known {
+    /// An access was that of a transaction that was aborted. It may have been counted as less than 1; one stays where
+    /// scores were learned, or their mean would have no bound.
+    pub fn uncount(&mut self) {
+        let least = if self.total > 0.0 { self.frequency.min(1.0) } else { 0.0 };
+        self.frequency = (self.frequency - 1.0).max(least);
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Place {
     /// 0 where nothing is remembered.

@@ -29,6 +29,13 @@ pub static S3_FIFO: Policy = Policy {
             default: 0.0,
             range: (0.0, 1.0),
         },
+        Parameter {
+            name: "fill",
+            summary: "1: until room is first needed, what overflows the small queue goes to the main one; 0: it \
+                      stays",
+            default: 1.0,
+            range: (0.0, 1.0),
+        },
     ],
     learned: |_| Arc::new(NothingLearned),
     order: |settings, _| Box::new(S3Fifo::new(settings)),
@@ -52,7 +59,8 @@ struct S3Fifo {
     ghosts: Ghosts,
     /// The key that was just found among the ghosts, from `admit` until it is inserted.
     returning: Option<u64>,
-    /// Until room was needed for the first time, what overflows the small queue fills the main one.
+    /// Until room was needed for the first time, what overflows the small queue fills the main one: so the authors'
+    /// program does, and not their paper's algorithm 1.
     was_full: bool,
 }
 
@@ -61,6 +69,7 @@ struct Shares {
     ghost: f64,
     promote: u8,
     bypass: bool,
+    fill: bool,
 }
 
 impl Shares {
@@ -72,7 +81,13 @@ impl Shares {
 impl S3Fifo {
     fn new(settings: &Settings) -> S3Fifo {
         let value = |index: usize| settings.values.get(index).copied().unwrap_or(S3_FIFO.parameters[index].default);
-        let shares = Shares { small: value(0), ghost: value(1), promote: value(2) as u8, bypass: value(3) >= 0.5 };
+        let shares = Shares {
+            small: value(0),
+            ghost: value(1),
+            promote: value(2) as u8,
+            bypass: value(3) >= 0.5,
+            fill: value(4) >= 0.5,
+        };
         S3Fifo {
             unit: settings.unit,
             ghosts: Ghosts::new((settings.capacity as f64 * shares.ghost) as u64),
@@ -135,7 +150,7 @@ impl Order for S3Fifo {
 
     fn inserted(&mut self, slot: Slot, access: &Access) {
         let returns = self.returning.take() == Some(access.hash) || self.ghosts.remove(access.hash);
-        let fills = !self.was_full && self.lists.weight(SMALL) >= self.small_max;
+        let fills = self.shares.fill && !self.was_full && self.lists.weight(SMALL) >= self.small_max;
         let (queue, note) = if returns || fills { (MAIN, IN_MAIN) } else { (SMALL, 0) };
         self.lists.push(queue, slot, self.unit.weight(access.size));
         self.lists.set_note(slot, note);

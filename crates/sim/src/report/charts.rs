@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::draw::{Chart, Heatmap, Series, panel};
 use crate::figures::Row;
 use crate::hints::Priority;
+use crate::latency::shown;
 
 use super::{OfTrace, percent, size};
 
@@ -55,6 +56,8 @@ pub(super) fn pictures(of: &OfTrace) -> Vec<Picture> {
                                       upper one keeps together what is asked for together.",
         );
     }
+    pictures.extend(latency(&whole));
+    let mut add = |svg: String, how| pictures.push(Picture { svg, how });
     let map = by_size(&whole, "Hit ratio by policy and size", "hits in % of requests", |row| Some(row.hit_ratio));
     add(map.panel(), "The same as numbers; stronger colour is more hits.");
     if whole.iter().any(|row| row.thr.is_some()) {
@@ -99,14 +102,19 @@ fn few<'a>(sizes: &[&'a Row]) -> Vec<&'a Row> {
 
 /// A line for each policy over the sizes.
 fn curves(rows: &[&Row], title: &str, y: &'static str, of: impl Fn(&Row) -> Option<f64>) -> Chart {
+    lines(rows, title, y, |row| of(row).map(|share| (100.0 * share, percent(share))))
+}
+
+/// The same of what is no share: each value as it is drawn and as it is written.
+fn lines(rows: &[&Row], title: &str, y: &'static str, of: impl Fn(&Row) -> Option<(f64, String)>) -> Chart {
     let sizes = sizes(rows);
     let ends = (sizes.first().map_or(1, |row| row.size), sizes.last().map_or(1, |row| row.size));
     let logarithmic_x = ends.1 >= FACTOR * ends.0.max(1);
     let series = by_policy(rows).into_iter().map(|(name, rows)| {
-        let known: Vec<(&&Row, f64)> = rows.iter().filter_map(|row| Some((row, of(row)?))).collect();
+        let known: Vec<(&&Row, (f64, String))> = rows.iter().filter_map(|row| Some((row, of(row)?))).collect();
         Series {
-            points: known.iter().map(|(row, share)| (row.size as f64, 100.0 * share)).collect(),
-            labels: known.iter().map(|(row, share)| format!("{name}, {}: {}", size(row), percent(*share))).collect(),
+            points: known.iter().map(|(row, (value, _))| (row.size as f64, *value)).collect(),
+            labels: known.iter().map(|(row, (_, shown))| format!("{name}, {}: {shown}", size(row))).collect(),
             name: name.clone(),
             ..Series::default()
         }
@@ -121,6 +129,18 @@ fn curves(rows: &[&Row], title: &str, y: &'static str, of: impl Fn(&Row) -> Opti
         series: series.collect(),
         ..Chart::default()
     }
+}
+
+/// What hits are worth in time, where latencies were given.
+fn latency(rows: &[&Row]) -> Option<Picture> {
+    let first = rows.iter().find_map(|row| row.modelled)?;
+    let y = if first.transactions.is_some() { "us of a transaction" } else { "us of a request" };
+    let of = |row: &Row| row.modelled.map(|one| (one.latency_us, format!("{} us", shown(one.latency_us))));
+    let svg = panel(&lines(rows, "Modelled latency", y, of));
+    Some(Picture {
+        svg,
+        how: "Lower is better. From the latencies that were given; the table has what no cache takes.",
+    })
 }
 
 /// A line for each policy, a column for each size.

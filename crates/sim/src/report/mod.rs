@@ -125,6 +125,7 @@ fn size(row: &Row) -> String {
 mod tests {
     use super::*;
     use crate::ahead::PrefetchTally;
+    use crate::latency::Modelled;
     use crate::levels::LevelTally;
 
     fn row(policy: &str, size: u64, hit_ratio: f64) -> Row {
@@ -138,16 +139,9 @@ mod tests {
             hits: (1000.0 * hit_ratio) as u64,
             hit_ratio,
             byte_hit_ratio: hit_ratio,
-            thr: None,
-            unhelpful_keys: None,
             metadata_bytes: 16 * size,
             cpu_ns_per_request: 50.0,
-            client: None,
-            hit_ratio_error: None,
-            levels: Vec::new(),
-            level_hit_ratio: None,
-            prefetch: None,
-            learned: Vec::new(),
+            ..Row::default()
         }
     }
 
@@ -189,6 +183,14 @@ mod tests {
         assert_eq!(charts(&|row| row.learned = vec![("a".into(), "anything else".into())]), 2);
         let tally = PrefetchTally { issued: 9, used: 5, late: 1, unused: 3 };
         assert_eq!(charts(&|row| row.prefetch = Some(tally)), 2);
+        let modelled = Modelled {
+            transactions: None,
+            round_trips: 9,
+            round_trips_saved: 5,
+            latency_us: 20.0,
+            latency_without_cache_us: 40.0,
+        };
+        assert_eq!(charts(&|row| row.modelled = Some(modelled)), 3);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use maud::{Markup, html};
 use crate::ahead::PrefetchTally;
 use crate::cell::OFFLINE;
 use crate::figures::Row;
+use crate::latency::{Modelled, shown};
 
 use super::charts::{learners, sizes};
 use super::{Least, OfTrace, bytes, grouped, percent, size};
@@ -142,6 +143,8 @@ fn lines(rows: &[&Row]) -> Markup {
     let errors = rows.iter().any(|row| row.hit_ratio_error.is_some());
     let transactions = rows.iter().any(|row| row.thr.is_some());
     let ahead = rows.iter().any(|row| row.prefetch.is_some());
+    let latencies = rows.iter().any(|row| row.modelled.is_some());
+    let modelled = |row: &Row, show: &dyn Fn(&Modelled) -> String| row.modelled.as_ref().map_or("-".to_owned(), show);
     let or_not = |share: Option<f64>| share.map_or_else(|| "-".to_owned(), percent);
     let tally = |row: &Row| {
         row.prefetch.map_or_else(String::new, |PrefetchTally { issued, used, late, unused }| {
@@ -157,6 +160,9 @@ fn lines(rows: &[&Row]) -> Markup {
             th.number { "byte hit ratio" }
             @if transactions { th.number { "transactional" } th.number { "unhelpful keys" } }
             @if ahead { th { "fetched ahead" } }
+            @if latencies {
+                th.number { "round trips saved" } th.number { "latency, us" } th.number { "without a cache, us" }
+            }
             th.number { "requests" } th.number { "hits" }
             @if !clients { th.number { "metadata" } th.number { "CPU ns/request" } }
         } }
@@ -172,6 +178,11 @@ fn lines(rows: &[&Row]) -> Markup {
                 td.number { (row.unhelpful_keys.map_or("-".to_owned(), grouped)) }
             }
             @if ahead { td { (tally(row)) } }
+            @if latencies {
+                td.number { (modelled(row, &|one| grouped(one.round_trips_saved))) }
+                td.number { (modelled(row, &|one| shown(one.latency_us))) }
+                td.number { (modelled(row, &|one| shown(one.latency_without_cache_us))) }
+            }
             td.number { (grouped(row.requests)) }
             td.number { (grouped(row.hits)) }
             @if !clients {

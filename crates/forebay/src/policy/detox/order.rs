@@ -170,7 +170,9 @@ impl Detox {
     /// One value for all instance scores (section 4.2.3).
     fn aggregate(&self, known: &Known) -> f64 {
         match self.tuning.aggregate {
-            Aggregate::Average => f64::from(known.total) / f64::from(known.frequency).max(f64::MIN_POSITIVE),
+            // What a transaction has asked for can have come in anew, uncounted, before it commits.
+            Aggregate::Average if known.frequency <= 0.0 => f64::from(known.total),
+            Aggregate::Average => f64::from(known.total) / f64::from(known.frequency),
             Aggregate::Max | Aggregate::Min | Aggregate::Median => f64::from(known.total),
         }
     }
@@ -433,7 +435,7 @@ impl Order for Detox {
                 };
                 match committed {
                     true => self.learn(&mut known, touch.score),
-                    false => known.frequency = (known.frequency - 1.0).max(0.0),
+                    false => known.uncount(),
                 }
                 if let Some(mut entry) = entry {
                     entry.known = known;

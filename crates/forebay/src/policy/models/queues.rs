@@ -80,6 +80,8 @@ impl Rule for TwoQ {
 /// Lists and ghosts 0 are T1 and B1, 1 are T2 and B2 of figure 4.
 pub struct Arc {
     pub p: f64,
+    /// `p` moves by whole numbers.
+    pub whole: bool,
     pub ghosts: [Gone<()>; 2],
     /// The ghosts among which the newcomer was found.
     pub returns_to: Option<usize>,
@@ -87,6 +89,10 @@ pub struct Arc {
 }
 
 impl Arc {
+    pub fn new(whole: bool) -> Arc {
+        Arc { p: 0.0, whole, ghosts: [Gone::new(), Gone::new()], returns_to: None, without_ghost: false }
+    }
+
     fn replace(&self, rows: &Rows) -> Option<usize> {
         let t1 = rows.weight(0) as f64;
         let first = u32::from(!(t1 > self.p || (t1 == self.p && self.returns_to == Some(1))));
@@ -102,9 +108,10 @@ impl Rule for Arc {
     fn missed(&mut self, rows: &mut Rows, access: &Access) -> bool {
         let [b1, b2] = [0, 1].map(|list| self.ghosts[list].weight() as f64);
         self.returns_to = (0..2).find(|&list| self.ghosts[list].take(access.hash).is_some());
+        let rounded = |ratio: f64| if self.whole { ratio as u64 as f64 } else { ratio };
         match self.returns_to {
-            Some(0) => self.p = (self.p + f64::max(b2 / b1, 1.0)).min(rows.capacity as f64),
-            Some(_) => self.p = (self.p - f64::max(b1 / b2, 1.0)).max(0.0),
+            Some(0) => self.p = (self.p + rounded(b2 / b1).max(1.0)).min(rows.capacity as f64),
+            Some(_) => self.p = (self.p - rounded(b1 / b2).max(1.0)).max(0.0),
             None => {}
         }
         true
