@@ -10,6 +10,7 @@ mod opening;
 #[path = "../../../../tests/common/postgres.rs"]
 mod server;
 mod suite;
+mod triggers;
 
 use std::time::Duration;
 
