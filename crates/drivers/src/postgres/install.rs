@@ -19,8 +19,58 @@ pub(super) fn script(role: &str, tables: &[Table]) -> String {
          GRANT SELECT, USAGE ON SEQUENCE forebay.versions TO {role};"
     );
     tables.iter().for_each(|table| text.push_str(&of_table(table)));
+    text.push_str(UNUSED);
     text.push_str("COMMIT;\n");
     text
+}
+
+/// Drops functions that no trigger calls any more: those of tables that are gone, have another name, or were noted by
+/// a function of another name before. Who may not drop one leaves it.
+const UNUSED: &str = "\
+DO $forebay$
+DECLARE unused regprocedure;
+BEGIN
+    FOR unused IN SELECT p.oid FROM pg_proc p WHERE p.pronamespace = 'forebay'::regnamespace
+        AND starts_with(p.proname::text, 'changed ') AND pg_has_role(p.proowner, 'USAGE')
+        AND NOT EXISTS (SELECT FROM pg_trigger t WHERE t.tgfoid = p.oid)
+    LOOP
+        EXECUTE 'DROP FUNCTION ' || unused;
+    END LOOP;
+END $forebay$;
+";
+
+/// Bytes of a name that PostgreSQL keeps; it cuts off the rest, so that two longer names may be the same one.
+const NAME_BYTES_MAX: usize = 63;
+
+/// The name of the function that notes changes of the table with this name, schema and name quoted. Tables never share
+/// one: of what is too long the end is replaced by a hash of the whole, behind a `#` that no quoted name has outside its
+/// quotes.
+fn function_name(table: &str) -> String {
+    let whole = format!("changed {table}");
+    if whole.len() <= NAME_BYTES_MAX {
+        return whole;
+    }
+    // FNV-1a, 64 bits: the same in every build and on every machine, as the name has to be.
+    let hash = table
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let behind = format!(" #{hash:016x}");
+    let mut end = NAME_BYTES_MAX - behind.len();
+    while !whole.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}{behind}", &whole[..end])
+}
+
+/// The key of the row `row` as an array of texts.
+fn key_of<'a>(row: &str, columns: impl Iterator<Item = &'a str>) -> String {
+    let parts: Vec<String> = columns.map(|column| format!("{row}.{}::text", quoted(column))).collect();
+    format!("ARRAY[{}]", parts.join(", "))
+}
+
+/// What the function that notes changes has in its text if it notes those of just this table, by this key.
+pub(super) fn notes(table: &str, key: &[String]) -> String {
+    format!("({}, {})", quoted_text(table), key_of("NEW", key.iter().map(String::as_str)))
 }
 
 /// What the trigger does to the versions that a table's rows have beside it.
@@ -53,12 +103,8 @@ impl Kept {
 
 fn of_table(table: &Table) -> String {
     let name = &table.name;
-    let function = format!("forebay.{}", quoted(&format!("changed {name}")));
-    let key = |row: &str| {
-        let parts: Vec<String> =
-            table.key.iter().map(|column| format!("{row}.{}::text", quoted(&column.name))).collect();
-        format!("ARRAY[{}]", parts.join(", "))
-    };
+    let function = format!("forebay.{}", quoted(&function_name(name)));
+    let key = |row: &str| key_of(row, table.key.iter().map(|column| column.name.as_str()));
     let (old, new, own_name) = (key("OLD"), key("NEW"), quoted_text(name));
     let side = table.mapping.version == VersionMode::Side;
     let mut text = String::new();
@@ -81,7 +127,7 @@ fn of_table(table: &Table) -> String {
     let _ = write!(
         text,
         "CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql\n    \
-             SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$\n\
+             SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $forebay$\n\
          BEGIN\n    \
              IF TG_OP = 'TRUNCATE' THEN\n        \
                  INSERT INTO forebay.changes (tab) VALUES ({own_name});\n{truncated}    \
@@ -94,7 +140,7 @@ fn of_table(table: &Table) -> String {
                      VALUES ({own_name}, {old}, {new});\n{moved}{remember}    \
              END IF;\n    \
              RETURN NULL;\n\
-         END $$;\n\
+         END $forebay$;\n\
          DROP TRIGGER IF EXISTS forebay_change ON {name};\n\
          CREATE TRIGGER forebay_change AFTER INSERT OR UPDATE OR DELETE ON {name}\n    \
              FOR EACH ROW EXECUTE FUNCTION {function}();\n\
@@ -103,4 +149,25 @@ fn of_table(table: &Table) -> String {
              FOR EACH STATEMENT EXECUTE FUNCTION {function}();\n"
     );
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_functions_fit_and_differ() {
+        assert_eq!(function_name("public.users"), "changed public.users");
+        let fits = format!("public.{}", "a".repeat(NAME_BYTES_MAX - "changed public.".len()));
+        assert_eq!(function_name(&fits), format!("changed {fits}"));
+        for stem in ["a", "\u{e4}", "\u{1f600}"] {
+            let stem = format!("public.\"{}", stem.repeat(60 / stem.len()));
+            let (one, two) = (function_name(&format!("{stem}1\"")), function_name(&format!("{stem}2\"")));
+            assert_ne!(one, two);
+            assert!(one.len() <= NAME_BYTES_MAX && two.len() <= NAME_BYTES_MAX, "{one} {two}");
+        }
+        // What is written into databases: another name leaves the old function behind.
+        let long = format!("public.{}", "b".repeat(60));
+        assert_eq!(function_name(&long), "changed public.bbbbbbbbbbbbbbbbbbbbbbbbbbbbbb #3abc0401b3f72da2");
+    }
 }

@@ -11,6 +11,7 @@ mod opening;
 mod server;
 mod suite;
 mod sums;
+mod triggers;
 
 use std::time::Duration;
 

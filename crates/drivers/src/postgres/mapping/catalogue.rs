@@ -5,6 +5,7 @@ use tokio_postgres::{Client, Error};
 
 use super::foreign::Reference;
 use super::{Mapping, VersionMode};
+use crate::postgres::install;
 
 /// The column that holds a row's version.
 pub(in crate::postgres) const VERSION_COLUMN: &str = "forebay_version";
@@ -85,6 +86,12 @@ WHERE i.indrelid = $1 AND i.indisunique AND i.indisvalid AND i.indpred IS NULL A
 GROUP BY i.indexrelid ORDER BY i.indexrelid";
 
 const TRIGGERS: &str = "SELECT tgname::text FROM pg_trigger WHERE tgrelid = $1 AND tgenabled IN ('O', 'A')";
+
+/// Triggers that call a function in whose text something does not stand, and the functions.
+const STRANGE: &str = "\
+SELECT t.tgname::text, p.oid::regproc::text FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
+WHERE t.tgrelid = $1 AND t.tgname IN ('forebay_change', 'forebay_truncate') AND position($2 IN p.prosrc) = 0
+ORDER BY 1";
 
 /// Whether rows depend on nothing but themselves.
 const INDEPENDENT: &str = "\
@@ -263,6 +270,18 @@ async fn found_version(client: &Client, oid: u32, columns: &[Found]) -> Result<V
     })
 }
 
+/// The triggers that note changes of another table, or by another key, and their functions: the table has got another
+/// name since, or the mapping another key, or an older forebay gave one name to two functions.
+async fn strange_triggers(
+    client: &Client,
+    oid: u32,
+    name: &str,
+    key: &[String],
+) -> Result<Vec<(String, String)>, Error> {
+    let rows = client.query(STRANGE, &[&oid, &install::notes(name, key)]).await?;
+    Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+}
+
 /// Whether column and triggers are there that keep versions.
 async fn version_problems(
     client: &Client,
@@ -272,12 +291,30 @@ async fn version_problems(
     columns: &[Found],
     (may_trigger, owner): (bool, &str),
 ) -> Result<Vec<String>, Error> {
-    if matches!(mapping.version, VersionMode::None | VersionMode::Auto) {
-        return Ok(Vec::new());
-    }
-    let mode = mapping.version.word();
+    let mode = match mapping.version {
+        VersionMode::None => return Ok(Vec::new()),
+        VersionMode::Auto => found_version(client, oid, columns).await?,
+        given => given,
+    };
     let triggers = client.query(TRIGGERS, &[&oid]).await?;
     let has = |trigger: &str| triggers.iter().any(|row| row.get::<_, String>(0) == trigger);
+    if mode != VersionMode::None && has("forebay_change") {
+        let strange = strange_triggers(client, oid, name, &mapping.key).await?;
+        let mode = mode.word();
+        let line = |(trigger, function): &(String, String)| {
+            format!(
+                "the trigger {trigger} of {name} calls {function}, which notes other tables' changes or by another \
+                 key, so what others write here is not seen; run `forebay store init --version {mode}` again"
+            )
+        };
+        if !strange.is_empty() {
+            return Ok(strange.iter().map(line).collect());
+        }
+    }
+    if mapping.version == VersionMode::Auto {
+        return Ok(Vec::new());
+    }
+    let mode = mode.word();
     let column = columns.iter().any(|column| column.name == VERSION_COLUMN);
     let complete = match mapping.version {
         VersionMode::Column => column && has("forebay_version") && has("forebay_change"),
