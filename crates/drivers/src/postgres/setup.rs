@@ -9,7 +9,7 @@ use super::classify::told;
 use super::decoding::slot;
 use super::mapping::catalogue::Table;
 use super::mapping::rows::{self, Rows};
-use super::mapping::{Mapping, VersionMode, catalogue};
+use super::mapping::{Mapping, VersionMode, catalogue, shared};
 use super::tls::Tls;
 use super::{OpenError, OutsideBy, PostgresOptions, install, open};
 
@@ -85,7 +85,7 @@ async fn look(client: &Client, address: &Address, options: &PostgresOptions) -> 
 
 /// What is said of a mapped table; `seen` is how what others write is.
 fn of_table(table: &Table, seen: OutsideBy) -> String {
-    let read_only = table.fields.iter().filter(|column| !column.writable).map(|column| column.name.as_str());
+    let read_only = table.fields.iter().filter(|column| column.read_only.is_some()).map(|column| column.name.as_str());
     let read_only: Vec<&str> = read_only.collect();
     let has_triggers = matches!(table.mapping.version, VersionMode::Column | VersionMode::Side);
     format!(
@@ -156,7 +156,7 @@ async fn script_for(client: &Client, options: &PostgresOptions) -> Result<String
             Err(lines) => wrong.extend(lines),
         }
     }
-    rows::share(&mut tables, &mut wrong);
+    shared::share(&mut tables, &mut wrong);
     if !wrong.is_empty() {
         return Err(OpenError::Mapping(wrong));
     }

@@ -10,9 +10,10 @@
 //! NULL is an absent field; with `as list` the document is one column, an array. Names stand as the database has them,
 //! in double quotes where they are not plain.
 //!
-//! * `pattern`: keys and their parts. `catalogue`: what the database says about the tables; `foreign`: what joins them.
-//!   `sql`: statements that read rows. `changes`: a document's changes as SQL. `statement`: those of one row, and of
-//!   many at once. `json`: a row as one text. `rows`: reading and committing.
+//! * `pattern`: keys and their parts. `catalogue`: what the database says about the tables; `foreign`: what joins them;
+//!   `shared`: what mappings have in common. `sql`: statements that read rows. `changes`: a document's changes as SQL.
+//!   `statement`: those of one row, and of many at once. `json`: a row as one text. `surely`: what the database would
+//!   refuse. `rows`: reading and committing.
 
 pub(super) mod catalogue;
 pub(super) mod changes;
@@ -21,8 +22,10 @@ mod json;
 mod lists;
 pub(super) mod pattern;
 pub(super) mod rows;
+pub(super) mod shared;
 pub(super) mod sql;
 pub(super) mod statement;
+pub(super) mod surely;
 
 use std::fmt;
 use std::str::FromStr;
