@@ -43,7 +43,7 @@ END $forebay$;
 const NAME_BYTES_MAX: usize = 63;
 
 /// The name of the function that notes changes of the table with this name, schema and name quoted. Tables never share
-/// one: of what is too long the end is replaced by a hash of the whole, behind a `#` that no quoted name has outside its
+/// one: of what is too long the end is replaced by a hash of the whole, behind a `#` that no quoted name has but in its
 /// quotes.
 fn function_name(table: &str) -> String {
     let whole = format!("changed {table}");
