@@ -42,9 +42,9 @@ END $forebay$;
 /// Bytes of a name that PostgreSQL keeps; it cuts off the rest, so that two longer names may be the same one.
 const NAME_BYTES_MAX: usize = 63;
 
-/// The name of the function that notes changes of the table with this name, schema and name quoted. Tables never
-/// share one: of what is too long the end is replaced by a hash of the whole, behind a `#` that no quoted name has
-/// outside its quotes.
+/// The name of the function that notes changes of the table with this name, schema and name quoted. Tables never share
+/// one: of what is too long the end is replaced by a hash of the whole, behind a `#` that no quoted name has but in its
+/// quotes.
 fn function_name(table: &str) -> String {
     let whole = format!("changed {table}");
     if whole.len() <= NAME_BYTES_MAX {

@@ -163,7 +163,8 @@ impl Watch {
         let mut reasons = self.reasons();
         let first = reasons.is_empty();
         if reasons.len() < REASONS_MAX && !reasons.iter().any(|reason| reason == why) {
-            tracing::warn!(why, "what others write to PostgreSQL can't be seen; until it can, what is cached is dropped, or compared behind an outage");
+            let then = "until it can, what is cached is dropped, or compared behind an outage";
+            tracing::warn!(why, "what others write to PostgreSQL can't be seen; {then}");
             reasons.push(why.to_owned());
         }
         first

@@ -43,8 +43,7 @@ fn checked(world: &World, options: &PostgresOptions) -> Vec<String> {
     checked.problems.into_iter().filter(|line| line.contains("--map")).collect()
 }
 
-/// A trigger that notes another table's changes is a problem, and the fix that is named mends it and leaves nothing
-/// behind.
+/// A trigger that notes another table's changes is a problem, and its fix mends it and leaves nothing behind.
 #[test]
 fn a_trigger_of_another_table_is_found_and_mended() {
     let name = "b".repeat(60);

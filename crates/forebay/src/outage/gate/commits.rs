@@ -175,7 +175,7 @@ impl Inner {
                     Err(full) => {
                         state.counts.full += 1;
                         let why = format!(
-                            "{} bytes are needed, {} are left of --outage-bytes-max {}; wait for the store, or raise it",
+                            "{} bytes are needed, {} are left of --outage-bytes-max {}; wait for the store or raise it",
                             full.needed, full.room, self.settings.bytes_max
                         );
                         outcomes[at] =

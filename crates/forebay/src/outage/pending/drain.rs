@@ -280,11 +280,13 @@ impl Buffer {
     }
 
     /// The store found these documents of transaction `number` changed by others. What it writes is merged with that,
-    /// so it is not checked again; true if nothing else stands in the way, false if it only read one of them.
+    /// so it is not checked again; true if nothing else stands in the way, false if it only read one of them, or took
+    /// an element from an end: it has told which one, and another may be there now.
     pub fn overtaken(&mut self, number: u64, keys: &[Key]) -> bool {
         let Some(entry) = self.entries.get_mut(&number) else { return true };
-        let writes = &entry.buffered.writes;
-        let merged = keys.iter().all(|key| writes.iter().any(|write| write.key == *key));
+        let takes = |write: &Written| write.changes.iter().any(|change| matches!(change, Change::Pop(_)));
+        let merges = |key: &Key| entry.buffered.writes.iter().any(|write| write.key == *key && !takes(write));
+        let merged = keys.iter().all(merges);
         if merged {
             entry.buffered.checks.retain(|(key, _)| !keys.contains(key));
         }
