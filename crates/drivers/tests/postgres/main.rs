@@ -1,5 +1,6 @@
 //! The driver over a real PostgreSQL, which each test starts for itself.
 
+mod checking;
 mod decoding;
 mod decoding_faults;
 mod faults;

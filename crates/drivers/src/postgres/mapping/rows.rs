@@ -13,7 +13,7 @@ use tokio_postgres::SimpleQueryMessage;
 use super::VersionMode;
 use super::catalogue::{Kind, Table};
 use super::foreign::{Reference, foreign_keys, joined};
-use super::shared::share;
+use super::shared::{same_keys, share};
 use super::sql::{Row, array_literal, hex};
 use super::statement::Script;
 use crate::postgres::classify::{self, Failure};
@@ -452,6 +452,7 @@ pub(in crate::postgres) async fn look_up(
             Err(lines) => wrong.extend(lines),
         }
     }
+    wrong.extend(same_keys(mappings));
     let shared = share(&mut tables, &mut wrong);
     let keys = foreign_keys(client).await?;
     let oids: Vec<u32> = tables.iter().map(|table| table.oid).collect();

@@ -1,5 +1,6 @@
-//! What mappings have in common: rows of one table.
+//! What mappings have in common: keys, and rows of one table.
 
+use super::Mapping;
 use super::catalogue::Table;
 
 impl Table {
@@ -40,4 +41,29 @@ pub(in crate::postgres) fn share(tables: &mut [Table], wrong: &mut Vec<String>) 
         }
     }
     shared
+}
+
+/// Mappings of which one can never be asked for: another before it has just its keys.
+pub(super) fn same_keys(mappings: &[Mapping]) -> impl Iterator<Item = String> {
+    pairs(mappings).filter(|(before, this)| before.pattern.same_keys(&this.pattern)).map(|(before, this)| {
+        format!("--map '{this}': '{before}' has the same keys; begin one of them with another text")
+    })
+}
+
+/// What is worth knowing of keys that have the form of several mappings: one line each.
+pub(in crate::postgres) fn meeting(mappings: &[Mapping]) -> Vec<String> {
+    let meeting = pairs(mappings)
+        .filter(|(before, this)| before.pattern.meets(&this.pattern) && !before.pattern.same_keys(&this.pattern));
+    let line = |(before, this): (&Mapping, &Mapping)| match before.pattern.has_all_of(&this.pattern) {
+        true => format!(
+            "no key is ever read by --map '{this}': all have the form of '{before}' before it; give it first, or begin \
+             it with another text"
+        ),
+        false => format!("keys that have the form of both --map '{before}' and '{this}' are read by the first"),
+    };
+    meeting.map(line).collect()
+}
+
+fn pairs(mappings: &[Mapping]) -> impl Iterator<Item = (&Mapping, &Mapping)> {
+    mappings.iter().enumerate().flat_map(|(at, this)| mappings[..at].iter().map(move |before| (before, this)))
 }
