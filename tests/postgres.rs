@@ -161,6 +161,15 @@ fn an_existing_table_is_fronted() {
     assert!(matches!(client.call(&["HINCRBY", "user:1", "visits", "2000"]), Reply::Error(_)));
     assert!(matches!(client.call(&["GET", "account:1"]), Reply::Error(_)));
     assert!(matches!(client.call(&["FLUSHALL"]), Reply::Error(_)));
+    // A row of nothing but its key: refused where it needs a name, made where it does not, and only once.
+    assert!(matches!(client.call(&["SET", "user:7", "{}", "NX"]), Reply::Error(_)));
+    server.sql(&database, "ALTER TABLE users ALTER name DROP NOT NULL");
+    assert_eq!(client.call(&["SET", "user:7", "{}", "NX"]), Reply::Simple("OK".into()));
+    assert_eq!(client.call(&["SET", "user:7", "{}", "NX"]), Reply::Nil);
+    assert_eq!(client.call(&["SETNX", "user:8", "{\"name\":null}"]), Reply::Integer(1));
+    assert_eq!(client.call(&["SETNX", "user:8", "{\"name\":null}"]), Reply::Integer(0));
+    assert_eq!(server.sql(&database, "SELECT string_agg(id::text, ',' ORDER BY id) FROM users"), "1,7,8");
+    assert_eq!(client.call(&["DEL", "user:7", "user:8"]), Reply::Integer(2));
     assert_eq!(bulks(client.call(&["HGETALL", "user:1"])), row("6"));
     // Another program writes what is cached.
     server.sql(&database, "UPDATE users SET visits = 50");
