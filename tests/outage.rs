@@ -34,6 +34,8 @@ mod races;
 mod refusing;
 #[path = "outage/restored.rs"]
 mod restored;
+#[path = "outage/slow.rs"]
+mod slow;
 #[path = "outage/state.rs"]
 mod state;
 #[path = "outage/tables.rs"]

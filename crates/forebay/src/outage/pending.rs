@@ -20,6 +20,7 @@ mod look;
 #[cfg(feature = "testing")]
 mod print;
 mod restamped;
+mod slow;
 mod tied;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -29,6 +30,8 @@ use hashbrown::HashMap;
 use charge::{entry_bytes, row_bytes};
 pub use drain::Applied;
 use restamped::Restamped;
+use slow::Slow;
+pub use slow::{PATIENCE_MAX, TRIES_ALONE_MAX};
 use tied::Tied;
 
 use super::lanes::{Lane, Ties};
@@ -76,6 +79,8 @@ pub struct Buffer {
     behind: usize,
     ids: BTreeSet<TxnId>,
     restamped: Restamped,
+    /// One that takes long is on its way.
+    slow_carried: bool,
 }
 
 #[derive(Debug)]
@@ -85,6 +90,7 @@ struct Entry {
     stage: Stage,
     /// The journal is told that it is applied.
     noted: bool,
+    slow: Slow,
     bytes: usize,
 }
 
@@ -187,6 +193,7 @@ impl Buffer {
             behind: 0,
             ids: BTreeSet::new(),
             restamped: Restamped::default(),
+            slow_carried: false,
         }
     }
 
@@ -255,7 +262,7 @@ impl Buffer {
             Some(old) => Record::Merged { into: buffered.clone(), from: vec![old] },
             None => Record::Buffered(buffered.clone()),
         };
-        self.insert(Entry { buffered, ties, stage: Stage::Writing { replaces }, noted: false, bytes });
+        self.insert(Entry::new(buffered, ties, Stage::Writing { replaces }, bytes));
         Ok((number, record))
     }
 
@@ -437,6 +444,12 @@ impl Buffer {
     /// that it must not overtake, or that it has read already, quarantined or not.
     pub fn must_queue<'a>(&self, lanes: &[Lane], mut keys: impl Iterator<Item = &'a Key>) -> bool {
         lanes.iter().any(|lane| self.lanes.contains_key(lane)) || keys.any(|key| self.rows.contains_key(key))
+    }
+}
+
+impl Entry {
+    fn new(buffered: Buffered, ties: Ties, stage: Stage, bytes: usize) -> Entry {
+        Entry { buffered, ties, stage, noted: false, slow: Slow::default(), bytes }
     }
 }
 

@@ -3,4 +3,5 @@
 mod buffer;
 mod compare;
 mod gate;
+mod slow;
 mod taken_along;
