@@ -30,6 +30,8 @@ mod pressure;
 mod proxy;
 #[path = "outage/races.rs"]
 mod races;
+#[path = "outage/records.rs"]
+mod records;
 #[path = "outage/refusing.rs"]
 mod refusing;
 #[path = "outage/restored.rs"]
