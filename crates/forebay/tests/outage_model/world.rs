@@ -139,6 +139,12 @@ struct Spent {
     timeouts: u8,
 }
 
+/// Whether the timer with this much time left, us, is that of a write which waits for what is before it. The drain's
+/// pauses are of 100 ms, a probe's is longer than a write waits.
+fn is_held_up(left_us: u64) -> bool {
+    left_us <= 250_000 && left_us != 100_000
+}
+
 impl World {
     pub fn new(setup: Setup) -> World {
         let first = |document: usize| {
@@ -275,9 +281,9 @@ impl World {
         if self.machine.jobs() > 0 {
             events.push(Event::Disk);
         }
-        // A probe costs nothing; what a write waits for at most may take longer.
+        // Probes and the drain's pauses cost nothing; what a write waits for at most may take longer.
         if let Some(next) = self.machine.timers().first()
-            && (*next > 250_000 || self.spent.timeouts < self.setup.timeouts)
+            && (!is_held_up(*next) || self.spent.timeouts < self.setup.timeouts)
         {
             events.push(Event::Timer);
         }
@@ -314,7 +320,7 @@ impl World {
             Event::Disk => self.machine.work(false),
             Event::Timer => {
                 let next = self.machine.timers().first().copied().unwrap_or(0);
-                self.spent.timeouts += u8::from(next <= 250_000);
+                self.spent.timeouts += u8::from(is_held_up(next));
                 self.machine.pass();
             }
             Event::GoesDown => {
