@@ -13,6 +13,7 @@ use super::decoding::slot;
 use super::identity::RAISE;
 use super::mapping::Mapping;
 use super::mapping::rows::{self, Rows};
+use super::mapping::shared;
 use super::outside::OutsideBy;
 use super::session::Session;
 use super::tls::Tls;
@@ -205,6 +206,7 @@ async fn warn_of_durability(client: &Client) -> Result<(), Error> {
 /// Looks the mapped tables up.
 pub(super) async fn look_up(client: &Client, address: &Address, mappings: &[Mapping]) -> Result<Rows, OpenError> {
     let broken = |error: Error| OpenError::Failed { place: address.place(), why: told(&error) };
+    shared::meeting(mappings).iter().for_each(|line| tracing::warn!("{line}"));
     rows::look_up(client, mappings).await.map_err(broken)?.map_err(OpenError::Mapping)
 }
 

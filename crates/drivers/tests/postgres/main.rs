@@ -1,5 +1,6 @@
 //! The driver over a real PostgreSQL, which each test starts for itself.
 
+mod checking;
 mod decoding;
 mod decoding_faults;
 mod faults;
@@ -7,6 +8,7 @@ mod groups;
 mod lists;
 mod mapping;
 mod opening;
+mod rows;
 #[path = "../../../../tests/common/postgres.rs"]
 mod server;
 mod suite;
