@@ -17,7 +17,7 @@ use futures_channel::oneshot;
 
 use crate::clients::{Client, children, forget, key_of, work};
 use crate::database::{Database, Fate};
-use crate::machine::{Machine, Order};
+use crate::machine::{Machine, Order, is_held_up};
 
 /// What the database refuses before it is mended.
 pub const POISON: &str = "poison";
@@ -137,12 +137,6 @@ struct Spent {
     outside: u8,
     backups: u8,
     timeouts: u8,
-}
-
-/// Whether the timer with this much time left, us, is that of a write which waits for what is before it. The drain's
-/// pauses are of 100 ms, a probe's is longer than a write waits.
-fn is_held_up(left_us: u64) -> bool {
-    left_us <= 250_000 && left_us != 100_000
 }
 
 impl World {
