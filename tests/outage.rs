@@ -34,10 +34,14 @@ mod pressure;
 mod proxy;
 #[path = "outage/races.rs"]
 mod races;
+#[path = "outage/records.rs"]
+mod records;
 #[path = "outage/refusing.rs"]
 mod refusing;
 #[path = "outage/restored.rs"]
 mod restored;
+#[path = "outage/slow.rs"]
+mod slow;
 #[path = "outage/state.rs"]
 mod state;
 #[path = "outage/tables.rs"]
