@@ -90,6 +90,8 @@ struct Entry {
     stage: Stage,
     /// The journal is told that it is applied.
     noted: bool,
+    /// Before the start, earlier ones became part of it.
+    merged: bool,
     slow: Slow,
     bytes: usize,
 }
@@ -449,7 +451,7 @@ impl Buffer {
 
 impl Entry {
     fn new(buffered: Buffered, ties: Ties, stage: Stage, bytes: usize) -> Entry {
-        Entry { buffered, ties, stage, noted: false, slow: Slow::default(), bytes }
+        Entry { buffered, ties, stage, noted: false, merged: false, slow: Slow::default(), bytes }
     }
 }
 

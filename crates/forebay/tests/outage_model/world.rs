@@ -275,12 +275,9 @@ impl World {
         if self.machine.jobs() > 0 {
             events.push(Event::Disk);
         }
-        // A probe costs nothing; what a write waits for at most may take longer.
-        if let Some(next) = self.machine.timers().first()
-            && (*next > 250_000 || self.spent.timeouts < self.setup.timeouts)
-        {
-            events.push(Event::Timer);
-        }
+        // A probe costs nothing; what a write waits for may take longer. Where nothing else can happen, time passes.
+        let may = |next: &u64| *next > 250_000 || self.spent.timeouts < self.setup.timeouts;
+        events.extend(self.machine.timers().first().is_some_and(may).then_some(Event::Timer));
         if self.spent.crashes < self.setup.crashes {
             events.push(Event::Crash { written: false });
             if self.machine.jobs() > 0 {
@@ -298,6 +295,7 @@ impl World {
         if gate.state().suspended.is_some() {
             events.push(Event::Resumed);
         }
+        events.extend((events.is_empty() && !self.machine.timers().is_empty()).then_some(Event::Timer));
     }
 
     /// It happens, and all that follows by itself. Whether tasks could have run in another order.

@@ -9,12 +9,17 @@ use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::outage::mode::Mode;
 use crate::outage::pending::Merged;
+use crate::outage::state::State;
 use crate::read::Read;
 use crate::store::ReadError;
 use crate::version::Version;
 
+/// How often the store is asked for a document behind which changes move.
+const LEARN_TRIES: usize = 3;
+
 impl Inner {
     pub(super) async fn get(&self, keys: &[Key]) -> Result<Vec<Read>, ReadError> {
+        self.learn_unknown(keys.iter()).await?;
         let mut reads: Vec<Option<Read>> = vec![None; keys.len()];
         let mut wanted = Vec::new();
         let away = {
@@ -23,16 +28,14 @@ impl Inner {
                 let asks = mutation::on(Fault::QueueMergedWhole) && !state.reads.is_open();
                 match state.buffer.merged(key) {
                     Merged::Known(known) if !mutation::on(Fault::ReadsUnmerged) && !asks => *read = Some(known),
-                    Merged::Unknown => {
-                        return Err(self.away(&state, &format!("{key} waits for the store")).into());
-                    }
+                    Merged::Unknown => return Err(self.not_known(&state, key).into()),
                     _ => wanted.push(key.clone()),
                 }
             }
             // What shares its place in the store with a document that waits is not what the store says.
             let waits = |key: &Key| state.buffer.merged(key) != Merged::Nothing;
             if let Some(key) = wanted.iter().find(|key| self.store.beside(key).iter().any(waits)) {
-                return Err(self.away(&state, &format!("{key} waits for the store")).into());
+                return Err(self.not_known(&state, key).into());
             }
             state.counts.reads_merged += (keys.len() - wanted.len()) as u64;
             if wanted.is_empty() {
@@ -54,6 +57,40 @@ impl Inner {
             missing.zip(found).for_each(|(read, found)| *read = Some(found));
         }
         Ok(reads.into_iter().flatten().collect())
+    }
+
+    /// Learns from the store, where it answers, what documents hold of which only changes are known here: as nothing
+    /// that waits for one of them was ever handed to it, what it says is the document without all of that. Where
+    /// something was, the document stays unknown.
+    async fn learn_unknown(&self, keys: impl Iterator<Item = &Key> + Clone) -> Result<(), ReadError> {
+        for _ in 0..LEARN_TRIES {
+            let (unknown, away) = {
+                let mut state = self.state();
+                if state.buffer.is_empty() || state.reads.is_open() || state.forced(self.runtime.elapsed()) {
+                    return Ok(());
+                }
+                let waits = |key: &Key| state.buffer.merged(key) != Merged::Nothing;
+                let alone = |key: &&Key| !self.store.beside(key).iter().any(waits);
+                let unknown = keys.clone().filter(|key| state.buffer.merged(key) == Merged::Unknown).filter(alone);
+                let unknown: Vec<(Key, Vec<u64>)> =
+                    unknown.filter_map(|key| Some((key.clone(), state.buffer.unsent(key)?))).collect();
+                if unknown.is_empty() {
+                    return Ok(());
+                }
+                (unknown, state.next_outage())
+            };
+            let asked: Vec<Key> = unknown.iter().map(|(key, _)| key.clone()).collect();
+            let reads = self.ask_to_get(&asked, away).await?;
+            let mut state = self.state();
+            for ((key, before), read) in unknown.iter().zip(&reads) {
+                // What has gone meanwhile may be in what was read.
+                let now = state.buffer.unsent(key);
+                if now.is_some_and(|now| before.iter().all(|number| now.contains(number))) {
+                    state.buffer.learn(key, read);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// What the store says of `keys`, noted by the breaker. A store that takes no writes may well answer reads, so a
@@ -100,6 +137,7 @@ impl Inner {
 
     /// Which of `checks` are out of date: what is buffered has the version that it will have.
     pub(super) async fn check(&self, checks: &[(Key, Version)]) -> Result<Vec<Key>, ReadError> {
+        self.learn_unknown(checks.iter().map(|(key, _)| key)).await?;
         let (mut overtaken, mut asked) = (Vec::new(), Vec::new());
         {
             let state = self.state();
@@ -107,7 +145,7 @@ impl Inner {
                 match state.buffer.merged(key) {
                     Merged::Known(read) if read.version == *version => {}
                     Merged::Known(_) => overtaken.push(key.clone()),
-                    Merged::Unknown => return Err(self.away(&state, &format!("{key} waits for the store")).into()),
+                    Merged::Unknown => return Err(self.not_known(&state, key).into()),
                     Merged::Nothing => asked.push((key.clone(), state.buffer.stored_version(key, *version))),
                 }
             }
@@ -117,6 +155,15 @@ impl Inner {
             overtaken.extend(self.store.check(&asked).await?);
         }
         Ok(overtaken)
+    }
+
+    /// Why nobody can say what `key` holds.
+    fn not_known(&self, state: &State, key: &Key) -> Unavailable {
+        let what = format!("{key} waits for the store");
+        match state.reads.is_open() || state.failing(self.runtime.elapsed()) {
+            true => self.away(state, &what),
+            false => Unavailable(format!("{what}, which may have a part of it already; see CACHE PENDING")),
+        }
     }
 
     /// Refuses what only the store can answer while it is away.
