@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use forebay::cache::CacheOptions;
 use forebay::outage::Gate;
@@ -29,6 +30,9 @@ const PAGE_CACHE_SHARE_MAX: u64 = 8;
 
 /// File descriptors beside those of clients: the store, listeners, HTTP, logs, traces.
 const DESCRIPTORS_SPARE: u64 = 128;
+
+/// Longest wait at an orderly end for what was buffered on purpose (`write_back_ms`) to be carried over.
+const WRITTEN_BACK_MAX: Duration = Duration::from_secs(5);
 
 /// A server that listens and does not serve yet.
 pub struct Node {
@@ -123,6 +127,9 @@ impl Node {
             tokio::spawn(http.run());
         }
         self.server.run().await;
+        if let Some(gate) = &self.gate {
+            gate.carry_over(WRITTEN_BACK_MAX).await;
+        }
         let flushed = self.shared.engine.store().flush().await;
         flushed.map_err(|error| CommandError::Failed(format!("{error}; the last writes may be lost")))?;
         match self.gate {

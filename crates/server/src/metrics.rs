@@ -175,6 +175,13 @@ const METRICS: &[Metric] = &[
     counter("forebay_errors_while_down_total", "Those of them that were answered with an error", |view| {
         view.shared.figures.away_errors.load(Ordering::Relaxed) as f64
     }),
+    Metric {
+        name: "forebay_reads_while_down_total",
+        kind: Kind::Counter,
+        help: "Reads answered from the cache and what is buffered while the store was away: where others write to it, \
+               they may be stale",
+        value: Value::One(|view| view.shared.figures.away_reads.load(Ordering::Relaxed) as f64),
+    },
     counter("forebay_outage_reads_refused_total", "Reads refused because the store was away", |view| {
         view.counted(|counts| counts.reads_refused)
     }),

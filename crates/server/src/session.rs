@@ -151,6 +151,7 @@ impl Session {
         let now_ms = self.shared.engine.runtime().now_ms();
         self.client.active_ms.store(now_ms, Ordering::Relaxed);
         let (away, errors) = (self.shared.modes.is_away(), self.pending.errors_all());
+        let mut away_reads = 0;
         let mut ahead = Ahead::default();
         let mut looked_ahead = false;
         let mut found = LookedUp::new();
@@ -182,7 +183,9 @@ impl Session {
                 }
             };
             let effect = command.effect(frame);
+            let away_read = away && effect == Some(Effect::Read);
             if effect == Some(Effect::Read) && self.serve_published(command, frame) {
+                away_reads += u64::from(away);
                 continue;
             }
             if let Some(effect) = effect
@@ -198,12 +201,15 @@ impl Session {
                     ahead = self.shared.engine.fetch_ahead(&keys).await;
                 }
             }
+            let before = self.pending.errors_all();
             self.run(command, frame, &mut ahead).await;
+            away_reads += u64::from(away_read && self.pending.errors_all() == before);
         }
         self.end_reads();
         if away {
             let figures = &self.shared.figures;
             figures.away_requests.fetch_add(batch.len() as u64, Ordering::Relaxed);
+            figures.away_reads.fetch_add(away_reads, Ordering::Relaxed);
             figures.away_errors.fetch_add(self.pending.errors_all() - errors, Ordering::Relaxed);
         }
         self.publish_state();

@@ -137,6 +137,8 @@ pub struct Figures {
     pub away_requests: AtomicU64,
     /// Those of them that were answered with an error.
     pub away_errors: AtomicU64,
+    /// Reads that were answered all the same.
+    pub away_reads: AtomicU64,
     /// Bytes read from clients.
     pub bytes_in: AtomicU64,
     /// Bytes written to clients.
@@ -147,7 +149,7 @@ impl Figures {
     /// Sets what is counted back to zero; what is there now stays.
     pub fn reset(&self) {
         let connections = [&self.connections, &self.connections_refused, &self.strangers_closed];
-        let away = [&self.away_requests, &self.away_errors];
+        let away = [&self.away_requests, &self.away_errors, &self.away_reads];
         for figure in connections.into_iter().chain(away).chain([&self.bytes_in, &self.bytes_out]) {
             figure.store(0, Ordering::Relaxed);
         }

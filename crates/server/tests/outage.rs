@@ -434,7 +434,7 @@ async fn readiness_info_and_metrics_tell_the_mode() {
         "forebay_store_outages_total 1",
         "forebay_requests_while_down_total 3",
         "forebay_errors_while_down_total 2",
-        "forebay_outage_reads_refused_total 2",
+        "forebay_reads_while_down_total 1",
         "forebay_outage_pending_transactions 1",
         "forebay_outage_pending_documents 1",
         "forebay_outage_buffered_total 1",

@@ -25,7 +25,7 @@ mod watch;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, Either, select};
 use futures_util::lock::Mutex as AsyncMutex;
 
 use super::journal::{AppendError, Found, Journal, OpenError};
@@ -227,6 +227,30 @@ impl Gate {
         self.inner.state().buffer.validate();
     }
 
+    /// Has what is buffered on purpose carried over before its time, if the store is there; waits for that as long as
+    /// this. The rest stays in the journal, for the next start.
+    pub async fn carry_over(&self, at_most: Duration) {
+        let inner = &self.inner;
+        let mut over = inner.runtime.sleep(at_most);
+        loop {
+            let changed = {
+                let mut state = inner.state();
+                let waits = state.buffer.amount().waiting > 0 && state.suspended.is_none();
+                if !waits || state.failing(inner.runtime.elapsed()) || inner.settings.write_back_ms.is_none() {
+                    return;
+                }
+                if !std::mem::replace(&mut state.hurried, true) {
+                    inner.settle(&mut state);
+                }
+                state.next_change()
+            };
+            match select(changed, over).await {
+                Either::Left((_, rest)) => over = rest,
+                Either::Right(_) => return,
+            }
+        }
+    }
+
     /// Makes what is journaled safe, and ends it.
     pub async fn close(&self) -> Result<(), AppendError> {
         self.inner.remember().await;
@@ -257,14 +281,7 @@ impl Inner {
             }
             (_, Mode::Recovery) => tracing::info!("{} -> recovery ({pending} pending)", before.name()),
             (_, Mode::Normal) => {
-                let (now, then) = (&state.counts, &state.before);
-                let buffered = now.buffered - then.buffered;
-                let applied = now.applied - then.applied + now.merged - then.merged;
-                let conflicts = state.counts.conflicts - state.before.conflicts;
-                tracing::info!(
-                    "{} -> normal (recovered {applied}/{buffered} in {lasted} ms, {conflicts} conflicts)",
-                    before.name()
-                );
+                tracing::info!("{} -> normal ({} in {lasted} ms)", before.name(), state.recovered());
             }
         }
     }

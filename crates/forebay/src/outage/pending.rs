@@ -98,6 +98,8 @@ struct Entry {
     noted: bool,
     /// What the rows that it deletes name, once the store was asked; it is while this is set aside.
     named: Option<Vec<Key>>,
+    /// Before the start, earlier ones became part of it.
+    merged: bool,
     slow: Slow,
     bytes: usize,
 }
@@ -449,7 +451,7 @@ impl Buffer {
 
 impl Entry {
     fn new(buffered: Buffered, ties: Ties, stage: Stage, bytes: usize) -> Entry {
-        Entry { buffered, ties, stage, noted: false, named: None, slow: Slow::default(), bytes }
+        Entry { buffered, ties, stage, noted: false, named: None, merged: false, slow: Slow::default(), bytes }
     }
 }
 

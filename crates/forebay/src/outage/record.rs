@@ -119,6 +119,8 @@ pub struct Pending {
     pub buffered: Buffered,
     /// What it waits for.
     pub standing: Standing,
+    /// Earlier ones became part of it.
+    pub merged: bool,
 }
 
 /// Acknowledged transactions that may be lost: a power failure took what was not synced.

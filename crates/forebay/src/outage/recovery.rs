@@ -31,8 +31,9 @@ const SLICES_PER_SECOND: u64 = 50;
 /// Wait before the store is asked again for what it has been asked for in vain.
 const LEARN_PAUSE: Duration = Duration::from_millis(100);
 
-/// Wait before what the store did not answer is sent again, while it answers others.
-const UNANSWERED_PAUSE: Duration = Duration::from_millis(100);
+/// Wait before what the store did not answer is sent again, while it answers others: it may have been cut off at once,
+/// and a store that flaps must not use up its tries.
+const UNANSWERED_PAUSE: Duration = Duration::from_millis(300);
 
 /// What the drain does next.
 enum Step {
@@ -156,9 +157,11 @@ impl Inner {
     /// How long nothing is to be carried over.
     fn not_before(&self, state: &State, now: Duration) -> Option<Duration> {
         let paced = state.paced_until.saturating_sub(now);
-        let due = match (self.settings.write_back_ms, state.buffer.oldest_ms()) {
+        let due = match (self.settings.write_back_ms, state.buffer.oldest_waiting_ms()) {
             (Some(age_ms), Some(oldest_ms))
-                if state.hurries == 0 && state.buffer.amount().bytes < self.settings.bytes_max / 2 =>
+                if state.hurries == 0
+                    && !state.hurried
+                    && state.buffer.amount().bytes < self.settings.bytes_max / 2 =>
             {
                 due_in(oldest_ms, age_ms, self.runtime.now_ms())
             }

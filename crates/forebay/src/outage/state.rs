@@ -85,6 +85,8 @@ pub(super) struct State {
     pub(super) pace: Pace,
     /// All is buffered at first, on purpose.
     pub(super) write_back: bool,
+    /// What is buffered on purpose is carried over now, until nothing waits: somebody does.
+    pub(super) hurried: bool,
     /// All that is cached was given up for being older than allowed.
     pub(super) stale_dropped: bool,
     invalid: Option<Outside>,
@@ -133,6 +135,7 @@ impl State {
             paced_until: Duration::ZERO,
             pace: Pace::default(),
             write_back: false,
+            hurried: false,
             stale_dropped: false,
             invalid: None,
             restamped: Vec::new(),
@@ -188,6 +191,7 @@ impl State {
     pub(super) fn settle(&mut self, now: Duration, now_ms: u64) -> Option<Mode> {
         let Amount { waiting, .. } = self.buffer.amount();
         let mode = Mode::of(self.failing(now), waiting > 0 && !self.write_back);
+        self.hurried &= waiting > 0;
         for sender in self.waiting.drain(..) {
             let _ = sender.send(());
         }
@@ -243,6 +247,26 @@ impl State {
             return self.restamped.extend(documents);
         }
         self.invalidate(documents.into_iter().map(|(key, ..)| key));
+    }
+
+    /// What became of all that was to be carried over when the last outage began or was buffered since, whenever that
+    /// was and whichever process did it: of what was not, nothing waits for the store any more.
+    pub(super) fn recovered(&self) -> String {
+        let (now, then) = (&self.counts, &self.before);
+        let applied = now.applied - then.applied + now.merged - then.merged;
+        let (conflicts, dropped) = (now.conflicts - then.conflicts, now.dropped - then.dropped);
+        let Amount { transactions, quarantined, .. } = self.buffer.amount();
+        let all = applied + dropped + transactions as u64;
+        let mut text = format!("recovered {applied}/{all}, {conflicts} conflicts");
+        for (count, what) in [(dropped, "given up"), (quarantined as u64, "quarantined")] {
+            if count > 0 {
+                text.push_str(&format!(", {count} {what}"));
+            }
+        }
+        if let Some(behind) = transactions.checked_sub(quarantined).filter(|behind| *behind > 0) {
+            text.push_str(&format!(", {behind} behind"));
+        }
+        text
     }
 
     /// What may be out of date since this was asked last, or is in the store under another version.

@@ -113,7 +113,9 @@ impl Tickets {
                 TicketState::Lost
             }
             // Perhaps it is part of one that waits; when that is applied, it is over.
-            (None, None) if number < self.first && buffer.any_between(number, self.first) => TicketState::Pending,
+            (None, None) if number < self.first && buffer.any_merged_between(number, self.first) => {
+                TicketState::Pending
+            }
             (None, Some(End::Merged(_)) | None) if (1..buffer.next_number()).contains(&number) => TicketState::Over,
             (None, Some(End::Merged(_)) | None) => TicketState::Unknown,
         }

@@ -34,6 +34,7 @@ impl Naive {
             Record::Merged { into, from } => {
                 self.0.retain(|number, _| !from.contains(number));
                 self.insert(into);
+                self.0.entry(into.number).and_modify(|pending| pending.merged = true);
             }
             Record::Known { number, key, read } => {
                 if let Some(pending) = self.0.get_mut(number) {
@@ -45,7 +46,7 @@ impl Naive {
     }
 
     fn insert(&mut self, buffered: &Buffered) {
-        let pending = Pending { buffered: buffered.clone(), standing: Standing::Waiting };
+        let pending = Pending { buffered: buffered.clone(), standing: Standing::Waiting, merged: false };
         self.0.insert(buffered.number, pending);
     }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use forebay::change::{End, apply_all};
 use forebay::mutation::{self, Fault};
 use forebay::outage::lanes::HASH_LANES;
 use forebay::outage::lossy::Lossy;
@@ -17,8 +18,9 @@ use forebay::runtime::Runtime;
 use forebay::store::embedded::Durability;
 use forebay::store::faulty::{Faults, Faulty};
 use forebay::store::memory::Memory;
-use forebay::store::{Caps, Commit, CommitOutcome, ReadError, Store};
-use forebay::{Key, Read, Version};
+use forebay::store::{Caps, Commit, CommitOutcome, ReadError, Store, Write};
+use forebay::value::Blob;
+use forebay::{Change, Key, Read, TxnId, Version};
 use futures_util::future::BoxFuture;
 
 use crate::gate::{commit, put, simulated};
@@ -80,6 +82,10 @@ impl Store for Slow {
 }
 
 fn open(runtime: &Runtime, workers: usize) -> (Arc<Slow>, Gate) {
+    open_with(runtime, |settings| settings.workers = workers)
+}
+
+fn open_with(runtime: &Runtime, change: impl FnOnce(&mut GateSettings)) -> (Arc<Slow>, Gate) {
     let inner = Faulty::new(runtime.clone(), Arc::new(Memory::new()), Faults::default(), 1);
     let (needs, late) = (Mutex::default(), AtomicU64::new(0));
     let store = Arc::new(Slow { inner, runtime: runtime.clone(), needs, late });
@@ -87,7 +93,8 @@ fn open(runtime: &Runtime, workers: usize) -> (Arc<Slow>, Gate) {
     let options = JournalOptions { durability: Durability::Always, bytes_max: 1 << 20, description };
     let (journal, found) = Journal::open(runtime.clone(), Lossy::new().handle(), options).expect("a new journal");
     let breaker = BreakerSettings { failures_to_open: 1, successes_to_close: 1, pause_ms: 5, pause_ms_max: 20 };
-    let settings = GateSettings { breaker, workers, ..GateSettings::default() };
+    let mut settings = GateSettings { breaker, ..GateSettings::default() };
+    change(&mut settings);
     let (mapping, opens_late) = (String::new(), false);
     let (runtime, inner) = (runtime.clone(), store.clone());
     let options = GateOptions { runtime, store: inner, journal, found, settings, mapping, opens_late };
@@ -186,5 +193,74 @@ fn a_store_that_answers_nothing_is_away() {
         store.inner.set_down(false);
         runtime.sleep(Duration::from_secs(10)).await;
         assert!(matches!(gate.ticket(ticket), TicketState::Applied(_)));
+    });
+}
+
+/// What is quarantined is no reason to carry over the rest before its time.
+#[test]
+fn what_is_quarantined_has_no_age() {
+    simulated(|runtime| async move {
+        let (store, gate) = open_with(&runtime, |settings| settings.write_back_ms = Some(60_000));
+        store.takes("endless", Duration::from_secs(1 << 30));
+        let endless = buffered(&gate, 1, "endless").await;
+        runtime.sleep(Duration::from_secs(300)).await;
+        assert!(matches!(gate.ticket(endless), TicketState::Quarantined(_)));
+        let later = buffered(&gate, 2, "later").await;
+        runtime.sleep(Duration::from_secs(50)).await;
+        assert_eq!(gate.ticket(later), TicketState::Pending);
+        runtime.sleep(Duration::from_secs(20)).await;
+        assert!(matches!(gate.ticket(later), TicketState::Applied(_)));
+    });
+}
+
+/// What is kept on purpose: who wants the store's word gets it, and an orderly end leaves nothing behind.
+#[test]
+fn what_is_kept_on_purpose_goes_when_somebody_waits_for_it() {
+    simulated(|runtime| async move {
+        let (_, gate) = open_with(&runtime, |settings| settings.write_back_ms = Some(60_000));
+        let strict = |sequence: u64| Commit { strict: true, ..put(sequence, "a") };
+        assert_eq!(commit(&gate, strict(1)).await, CommitOutcome::Committed(vec![]), "nothing is in its way");
+        let first = buffered(&gate, 2, "a").await;
+        assert_eq!(commit(&gate, strict(3)).await, CommitOutcome::Committed(vec![]));
+        assert!(matches!(gate.ticket(first), TicketState::Applied(_)), "it went first");
+        let last = buffered(&gate, 4, "a").await;
+        runtime.sleep(Duration::from_secs(10)).await;
+        assert_eq!(gate.ticket(last), TicketState::Pending);
+        let began = runtime.elapsed();
+        gate.carry_over(Duration::from_secs(5)).await;
+        assert!(matches!(gate.ticket(last), TicketState::Applied(_)));
+        assert!(runtime.elapsed() - began < Duration::from_secs(1));
+    });
+}
+
+/// A change to a document that nobody knew: where the store answers, what it holds is merged with that.
+#[test]
+fn what_was_changed_unseen_is_read_as_a_merge_while_the_store_answers() {
+    simulated(|runtime| async move {
+        let (store, gate) = open_with(&runtime, |settings| settings.write_back_ms = Some(60_000));
+        let key = Key::new(0, b"list");
+        let version = |sequence| Version { incarnation: 1, sequence };
+        let change = || Change::Push(End::Right, Blob::from(b"x".as_slice()));
+        let list = |elements: u64| {
+            let mut value = None;
+            apply_all(&mut value, &(0..elements).map(|_| change()).collect::<Vec<_>>()).expect("it is a list");
+            value
+        };
+        let push = |sequence, unseen| {
+            let changes = [change()].into_iter().collect();
+            let write = Write { key: key.clone(), changes, after: list(1), unseen };
+            Commit::new(TxnId(version(sequence)), version(sequence), vec![write])
+        };
+        assert_eq!(store.inner.commit(&[push(1, false)]).await, [CommitOutcome::Committed(vec![])]);
+        for sequence in 2..5 {
+            assert!(matches!(commit(&gate, push(sequence, true)).await, CommitOutcome::Buffered(_)));
+            let read = gate.get(std::slice::from_ref(&key)).await.expect("the store answers").remove(0);
+            assert_eq!(read.version, version(sequence));
+            assert_eq!(read.value, list(sequence));
+        }
+        gate.carry_over(Duration::from_secs(5)).await;
+        let read = store.inner.get(std::slice::from_ref(&key)).await.expect("it answers").remove(0);
+        assert_eq!(read.value, list(4));
+        gate.validate();
     });
 }

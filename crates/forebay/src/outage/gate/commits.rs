@@ -62,7 +62,9 @@ impl Inner {
         }
         let unseen = |commit: &Commit| commit.writes.iter().any(|write| write.unseen);
         let computed = !self.store.caps().applies && group.iter().any(unseen);
-        if failing || computed || self.settings.write_back_ms.is_some() {
+        let strict = group.iter().any(|commit| commit.strict);
+        let write_back = self.settings.write_back_ms.is_some();
+        if failing || computed || (write_back && !strict) {
             return Way::Buffer;
         }
         let troubled = state.mode != Mode::Normal || state.writes.is_in_doubt();
@@ -85,7 +87,13 @@ impl Inner {
         // Behind what is quarantined alone there is nothing to wait for.
         match waiting {
             None => Way::Direct(state.next_outage()),
-            Some(1..) if few && may_wait && state.suspended.is_none() => Way::Wait(state.next_change()),
+            Some(1..) if (few || write_back) && may_wait && state.suspended.is_none() => {
+                // What is kept on purpose goes before its time.
+                if write_back && !std::mem::replace(&mut state.hurried, true) {
+                    self.settle(&mut state);
+                }
+                Way::Wait(state.next_change())
+            }
             Some(_) => match self.hold(&mut state) {
                 Duration::ZERO => Way::Buffer,
                 time => Way::Hold(time),
@@ -217,7 +225,10 @@ impl Inner {
     /// time would never get its turn.
     fn may_merge(&self, state: &State) -> bool {
         let now_ms = self.runtime.now_ms();
-        let due = |age_ms| state.buffer.oldest_ms().is_some_and(|oldest| due_in(oldest, age_ms, now_ms).is_zero());
+        let due = |age_ms| {
+            let oldest = state.buffer.oldest_waiting_ms();
+            state.hurried || oldest.is_some_and(|oldest| due_in(oldest, age_ms, now_ms).is_zero())
+        };
         state.mode == Mode::Failed || self.settings.write_back_ms.is_some_and(|age_ms| !due(age_ms))
     }
 

@@ -19,6 +19,9 @@ use crate::version::Version;
 /// Longest that a read waits for what is buffered to be carried over by a store that is there.
 const WAIT_MAX: Duration = Duration::from_millis(250);
 
+/// How often the store is asked for a document behind which changes move.
+const LEARN_TRIES: usize = 3;
+
 /// For whom documents are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::outage) enum Asker {
@@ -66,6 +69,9 @@ impl Inner {
     /// A store that is there is given some time to take what is buffered where that is in the way.
     pub(super) async fn get(&self, keys: &[Key], asker: Asker) -> Result<Vec<Read>, ReadError> {
         let wait = if asker == Asker::Client { WAIT_MAX } else { Duration::ZERO };
+        if asker == Asker::Client {
+            self.learn_unknown(keys.iter()).await?;
+        }
         let until = self.runtime.elapsed() + wait;
         let mut hurry = None;
         let mut merged = loop {
@@ -142,6 +148,40 @@ impl Inner {
         self.away(state, what)
     }
 
+    /// Learns from the store, where it answers, what documents hold of which only changes are known here: as nothing
+    /// that waits for one of them was ever handed to it, what it says is the document without all of that. Where
+    /// something was, the document stays unknown.
+    async fn learn_unknown(&self, keys: impl Iterator<Item = &Key> + Clone) -> Result<(), ReadError> {
+        for _ in 0..LEARN_TRIES {
+            let (unknown, away) = {
+                let mut state = self.state();
+                if state.buffer.is_empty() || state.reads.is_open() || state.forced(self.runtime.elapsed()) {
+                    return Ok(());
+                }
+                let waits = |key: &Key| state.buffer.merged(key) != Merged::Nothing;
+                let alone = |key: &&Key| !self.store.beside(key).iter().any(waits);
+                let unknown = keys.clone().filter(|key| state.buffer.merged(key) == Merged::Unknown).filter(alone);
+                let unknown: Vec<(Key, Vec<u64>)> =
+                    unknown.filter_map(|key| Some((key.clone(), state.buffer.unsent(key)?))).collect();
+                if unknown.is_empty() {
+                    return Ok(());
+                }
+                (unknown, state.next_outage())
+            };
+            let asked: Vec<Key> = unknown.iter().map(|(key, _)| key.clone()).collect();
+            let reads = self.ask_to_get(&asked, away, Asker::Ourselves).await?;
+            let mut state = self.state();
+            for ((key, before), read) in unknown.iter().zip(&reads) {
+                // What has gone meanwhile may be in what was read.
+                let now = state.buffer.unsent(key);
+                if now.is_some_and(|now| before.iter().all(|number| now.contains(number))) {
+                    state.buffer.learn(key, read);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// What the store says of `keys`, noted by the breaker. A store that takes no writes may well answer reads, so a
     /// read waits on while only these fail.
     pub(in crate::outage) async fn ask_to_get(
@@ -185,6 +225,7 @@ impl Inner {
 
     /// Which of `checks` are out of date: what is buffered has the version that it will have.
     pub(super) async fn check(&self, checks: &[(Key, Version)]) -> Result<Vec<Key>, ReadError> {
+        self.learn_unknown(checks.iter().map(|(key, _)| key)).await?;
         let (mut overtaken, mut asked) = (Vec::new(), Vec::new());
         {
             let mut state = self.state();

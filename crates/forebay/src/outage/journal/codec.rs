@@ -366,10 +366,13 @@ fn read_version(reader: &mut Reader<'_>) -> Result<Version, CodecError> {
     Ok(Version::from_bytes(bytes))
 }
 
-/// What a rewriting makes of a merged record: what it replaced is not there any more.
+/// What a rewriting makes of a merged record: what it replaced is not there any more. That it did is still said, for
+/// those who hold a ticket of that.
 pub(super) fn alone(body: &[u8]) -> Result<Option<Vec<u8>>, CodecError> {
     match decode_entry(body)? {
-        Entry::Record(Record::Merged { into, .. }) => Ok(Some(encode_record(&Record::Buffered(into)))),
+        Entry::Record(Record::Merged { into, .. }) => {
+            Ok(Some(encode_record(&Record::Merged { into, from: Vec::new() })))
+        }
         _ => Ok(None),
     }
 }

@@ -109,6 +109,7 @@ pub(super) fn read_live(file: &dyn DiskFile, name: &str, marker: u64, live: &Liv
 /// What the records of one transaction say together: first what brought it in, then what was learned, last why it is
 /// in quarantine, if it is. None if they are others.
 pub(super) fn assembled(records: Vec<Record>) -> Option<Pending> {
+    let merged = matches!(records.first(), Some(Record::Merged { .. }));
     let mut records = records.into_iter();
     let (Record::Buffered(mut buffered) | Record::Merged { into: mut buffered, .. }) = records.next()? else {
         return None;
@@ -124,5 +125,5 @@ pub(super) fn assembled(records: Vec<Record>) -> Option<Pending> {
             _ => return None,
         }
     }
-    Some(Pending { buffered, standing })
+    Some(Pending { buffered, standing, merged })
 }

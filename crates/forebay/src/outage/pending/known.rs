@@ -32,6 +32,12 @@ impl Buffer {
         true
     }
 
+    /// The numbers of what waits for a document, if the store has seen nothing of that.
+    pub fn unsent(&self, key: &Key) -> Option<Vec<u64>> {
+        let unsent = |entry: &Entry| !entry.buffered.sent && entry.stage != Stage::Carried;
+        self.story(key).map(|(entry, _)| unsent(entry).then_some(entry.buffered.number)).collect()
+    }
+
     /// What waits for a document and is in the journal, in order, with what each makes of it; with nothing those that
     /// take it along with another which they delete.
     fn story<'a>(&'a self, key: &'a Key) -> impl Iterator<Item = (&'a Entry, Option<&'a Written>)> {
@@ -102,7 +108,7 @@ impl Buffer {
 
     /// Takes in what the journal held at the start, in the order of the numbers.
     pub fn restore(&mut self, found: Found, ties: Ties) {
-        let Found { mut buffered, standing } = found;
+        let Found { mut buffered, standing, merged } = found;
         // Nobody knows whether it was on its way when the process ended.
         buffered.sent = true;
         if mutation::on(Fault::RestoredUnderNewId) {
@@ -137,7 +143,7 @@ impl Buffer {
             Standing::Waiting | Standing::Behind(_) => None,
             Standing::Quarantined(why) => Some(why),
         };
-        self.insert(Entry::new(buffered, ties, Stage::Waiting, bytes));
+        self.insert(Entry { merged, ..Entry::new(buffered, ties, Stage::Waiting, bytes) });
         self.forget_taken_along(number);
         match quarantined {
             Some(why) => self.quarantine(number, why),

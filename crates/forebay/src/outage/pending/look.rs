@@ -20,14 +20,20 @@ impl Buffer {
         self.entries.values().next().map(|entry| entry.buffered.buffered_at_ms)
     }
 
+    /// When the oldest of those that wait for the store alone was buffered, ms since the Unix epoch.
+    pub fn oldest_waiting_ms(&self) -> Option<u64> {
+        let first = self.lanes.values().filter_map(|lane| lane.waiting.first()).min()?;
+        self.entries.get(first).map(|entry| entry.buffered.buffered_at_ms)
+    }
+
     /// The number that the next transaction gets.
     pub fn next_number(&self) -> u64 {
         self.next_number
     }
 
-    /// Whether a transaction above `after` and below `end` is there.
-    pub(in crate::outage) fn any_between(&self, after: u64, end: u64) -> bool {
-        after + 1 < end && self.entries.range(after + 1..end).next().is_some()
+    /// Whether a transaction above `after` and below `end` is there that earlier ones were part of at the start.
+    pub(in crate::outage) fn any_merged_between(&self, after: u64, end: u64) -> bool {
+        after + 1 < end && self.entries.range(after + 1..end).any(|(_, entry)| entry.merged)
     }
 
     /// How much there is.
