@@ -8,6 +8,7 @@ use super::address::Address;
 use super::classify::told;
 use super::decoding::slot;
 use super::mapping::catalogue::Table;
+use super::mapping::found;
 use super::mapping::rows::{self, Rows};
 use super::mapping::{Mapping, VersionMode, catalogue};
 use super::tls::Tls;
@@ -70,7 +71,7 @@ async fn look(client: &Client, address: &Address, options: &PostgresOptions) -> 
                 .into(),
         ),
     }
-    match rows::look_up(client, &options.mappings).await? {
+    match found::look_up(client, &options.mappings, None).await? {
         Ok(Rows { tables, .. }) => {
             let (seen, lines) = watching(client, options.outside, &tables, &mut problems).await?;
             for table in &tables {

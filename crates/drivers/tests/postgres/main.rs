@@ -7,6 +7,7 @@ mod groups;
 mod lists;
 mod mapping;
 mod opening;
+mod remembered;
 #[path = "../../../../tests/common/postgres.rs"]
 mod server;
 mod suite;
