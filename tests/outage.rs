@@ -34,12 +34,16 @@ mod pressure;
 mod proxy;
 #[path = "outage/races.rs"]
 mod races;
+#[path = "outage/records.rs"]
+mod records;
 #[path = "outage/refusing.rs"]
 mod refusing;
 #[path = "outage/remembered.rs"]
 mod remembered;
 #[path = "outage/restored.rs"]
 mod restored;
+#[path = "outage/slow.rs"]
+mod slow;
 #[path = "outage/state.rs"]
 mod state;
 #[path = "outage/tables.rs"]

@@ -180,6 +180,17 @@ fn refused_customer() -> (World, Connection) {
     (world, client)
 }
 
+/// One transaction is set aside and three are behind it, after a restart as before; then it is mended.
+fn mended_after_a_restart(world: &mut World) {
+    world.forebay.restart();
+    let mut client = world.client();
+    while figure(&mut client, "waiting") > 0 {}
+    assert_eq!((figure(&mut client, "quarantined"), figure(&mut client, "behind")), (1, 3));
+    world.sql("ALTER TABLE customers DROP CONSTRAINT customers_credit_check");
+    assert_eq!(client.call(&["CACHE", "QUARANTINE", "RETRY", "ALL"]), Reply::Integer(1));
+    calm(world.forebay.address);
+}
+
 /// Rows that name a row which the database refuses are not refused for that: they wait until an operator has mended the
 /// cause, in the buffer or newly written, and arrive behind it.
 #[test]
@@ -193,13 +204,7 @@ fn children_wait_for_their_parent() {
     assert!(said(&client.call(&["CACHE", "OUTCOME"])).starts_with("BUFFERED"));
     put(&mut client, "order:4", "{\"customer\": 2}");
     assert!(said(&client.call(&["CACHE", "OUTCOME"])).starts_with("COMMITTED"));
-    world.forebay.restart();
-    let mut client = world.client();
-    while figure(&mut client, "waiting") > 0 {}
-    assert_eq!((figure(&mut client, "quarantined"), figure(&mut client, "behind")), (1, 3));
-    world.sql("ALTER TABLE customers DROP CONSTRAINT customers_credit_check");
-    assert_eq!(client.call(&["CACHE", "QUARANTINE", "RETRY", "ALL"]), Reply::Integer(1));
-    calm(world.forebay.address);
+    mended_after_a_restart(&mut world);
     assert_eq!(world.sql("SELECT id, customer FROM orders ORDER BY id"), "1|1\n2|2\n3|1\n4|2");
     assert_eq!(world.sql("SELECT what FROM lines"), "tea");
 }
@@ -251,13 +256,7 @@ fn a_parent_stays_as_long_as_its_children_do() {
     assert_eq!(world.sql("SELECT id FROM customers ORDER BY id"), "1\n2");
     put(&mut client, "customer:3", "{\"credit\": 3}");
     assert!(said(&client.call(&["CACHE", "OUTCOME"])).starts_with("COMMITTED"));
-    world.forebay.restart();
-    let mut client = world.client();
-    while figure(&mut client, "waiting") > 0 {}
-    assert_eq!((figure(&mut client, "quarantined"), figure(&mut client, "behind")), (1, 3));
-    world.sql("ALTER TABLE customers DROP CONSTRAINT customers_credit_check");
-    assert_eq!(client.call(&["CACHE", "QUARANTINE", "RETRY", "ALL"]), Reply::Integer(1));
-    calm(world.forebay.address);
+    mended_after_a_restart(&mut world);
     assert_eq!(world.sql("SELECT id FROM customers ORDER BY id"), "3\n9");
     assert_eq!(world.sql("SELECT (SELECT count(*) FROM orders), (SELECT count(*) FROM lines)"), "0|0");
 }

@@ -68,8 +68,9 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     if what == "check" {
         let checked = runtime.block_on(setup::check(&options))?;
         let well = checked.notes.iter().map(|line| format!("ok       {line}\n"));
+        let doubtful = checked.warnings.iter().map(|line| format!("warning  {line}\n"));
         let wrong = checked.problems.iter().map(|line| format!("problem  {line}\n"));
-        node::print(&well.chain(wrong).collect::<String>());
+        node::print(&well.chain(doubtful).chain(wrong).collect::<String>());
         return match checked.problems.len() {
             0 => Ok(()),
             count => Err(CommandError::Failed(format!("{count} problems; mend them, then check again"))),

@@ -381,14 +381,20 @@ impl Cell {
         self.cpu.as_nanos() as f64 / self.seen.max(1) as f64
     }
 
-    /// Standard error of the hit ratio by sampling, from how it differs between groups of keys.
+    /// Standard error of the hit ratio by sampling, from what it would be without each of many groups of keys (a
+    /// jackknife): a group that has much of the requests, as that of a very popular key has, counts for more than its
+    /// distance from a ratio that it has drawn to itself.
     pub fn hit_ratio_error(&self) -> Option<f64> {
         if self.clusters.is_empty() || self.tally.requests == 0 {
             return None;
         }
-        let (ratio, requests) = (self.tally.hit_ratio(), self.tally.requests as f64);
-        let squares = self.clusters.iter().map(|&(requests, hits)| (hits as f64 - ratio * requests as f64).powi(2));
+        let (ratio, all) = (self.tally.hit_ratio(), self.tally.requests as f64);
+        let drawn = |&(requests, hits): &(u64, u64)| {
+            let (requests, hits) = (requests as f64, hits as f64);
+            ((hits - ratio * requests) / (all - requests).max(1.0)).powi(2)
+        };
         let of_clusters = CLUSTERS as f64 / (CLUSTERS as f64 - 1.0);
-        Some((squares.sum::<f64>() * of_clusters * (1.0 - self.counting.sample_rate)).sqrt() / requests)
+        let squares: f64 = self.clusters.iter().map(drawn).sum();
+        Some((squares * of_clusters * (1.0 - self.counting.sample_rate)).sqrt())
     }
 }

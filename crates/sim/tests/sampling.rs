@@ -37,9 +37,10 @@ fn rows(path: &Path, rate: f64, seed: u64) -> Vec<Row> {
     Lab::open(path, &options, &Silent).expect("a sound trace").curves().expect("a sound trace")
 }
 
-/// The error is a standard error: were what is found normal and without bias, it would lie within two of them about 19
-/// times in 20. A few keys have much of a skewed trace, so it is neither: most of these cells come to 17 of 20, the
-/// worst of them to 14. An error much larger than the real one would be no honest one either.
+/// The error is a standard error: were what is found normal and without bias, it would lie within two of them about
+/// 19 times in 20. A few keys have much of a skewed trace, and most samples do not have them, so it is neither: the
+/// cells come to 14 to 20 of 20, and over all samples the error is at most 1.46 times too small. An error much larger
+/// than the real one would be no honest one either.
 #[test]
 fn errors_of_samples_are_honest() {
     let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/traces");
@@ -60,8 +61,8 @@ fn errors_of_samples_are_honest() {
             let (real, said) = (square(&off), square(&shown));
             let cell = format!("{}, {} of {}", path.display(), exact.policy, exact.size);
             eprintln!("{cell}: {within} of {SEEDS} within two errors; off by {real:.4}, said {said:.4}");
-            assert!(within as u64 >= SEEDS * 6 / 10, "{cell}: only {within} of {SEEDS} within two errors");
-            assert!(said < 2.0 * real && real < 2.0 * said, "{cell}: off by {real}, and the error said {said}");
+            assert!(within as u64 >= SEEDS * 7 / 10, "{cell}: only {within} of {SEEDS} within two errors");
+            assert!(said < 1.5 * real && real < 1.5 * said, "{cell}: off by {real}, and the error said {said}");
         }
     }
 }

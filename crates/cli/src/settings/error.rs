@@ -51,6 +51,16 @@ pub enum SettingsError {
         /// The nearest name, or where the names are.
         advice: String,
     },
+    /// A mapping of keys to rows that is not understood.
+    #[error("{file} line {line}: {why}", file = file.display())]
+    Map {
+        /// Which file.
+        file: PathBuf,
+        /// Line, from 1.
+        line: usize,
+        /// What is wrong, and what to write.
+        why: String,
+    },
     /// A value that is neither text nor a whole number nor true or false.
     #[error("{file} line {line}: {key} is a {kind}; write {key} = \"{example}\"", file = file.display())]
     Kind {

@@ -154,14 +154,17 @@ impl Typed {
                 return Err(SettingsError::UnknownKey { file, line, key, advice });
             };
             let setting = &SETTINGS[index];
-            let text = listed(setting, value.get_ref()).unwrap_or_else(|| plain(value.get_ref())).map_err(|kind| {
-                SettingsError::Kind {
-                    file: file.into(),
-                    line,
-                    key: setting.name,
-                    kind,
-                    example: setting.default_text(),
-                }
+            if let Some(listed) = listed(setting, value) {
+                let wrong = |(at, why)| SettingsError::Map { file: file.into(), line: line_of(at), why };
+                self.values[index] = Some((listed.map_err(wrong)?, Origin::File(file.into(), line)));
+                continue;
+            }
+            let text = plain(value.get_ref()).map_err(|kind| SettingsError::Kind {
+                file: file.into(),
+                line,
+                key: setting.name,
+                kind,
+                example: setting.default_text(),
             })?;
             self.values[index] = Some((text, Origin::File(file.into(), line)));
         }
@@ -180,11 +183,11 @@ fn variable(
     }
 }
 
-/// A list as one would type it, for the setting that may be one.
-fn listed(setting: &Setting, value: &DeValue<'_>) -> Option<Result<String, &'static str>> {
+/// A list as one would type it, for the setting that may be one; else what is wrong with it, and where.
+fn listed(setting: &Setting, value: &toml::Spanned<DeValue<'_>>) -> Option<Result<String, (usize, String)>> {
     #[cfg(feature = "postgres")]
-    if let ("map", DeValue::Array(items)) = (setting.name, value) {
-        return Some(super::map::of_list(items));
+    if setting.name == "map" {
+        return super::map::of_value(value);
     }
     let _ = (setting, value);
     None
@@ -318,7 +321,23 @@ mod tests {
         let texts = settings(&store, &[], Some(&format!("map = ['{one}', '{two}']"))).expect("valid");
         assert_eq!(flags.maps, texts.maps);
         assert!(error(&["--map", one], &[], None).contains("names no database"));
-        assert!(error(&store, &[], Some("[[map]]\nkey = 'a:{x}'")).contains("without key, table or columns"));
+        let strange = "[[map]]\nkey = 'a:{x}'\ntable = 'b'\ncolumns = ['col;drop', 'a\"']\nreadonly = ['x; y']\n";
+        let strange = error(&store, &[], Some(strange));
+        assert!(strange.contains("1 parts in braces and the table 2 columns"), "{strange}");
+        for (file, said) in [
+            ("[[map]]\nkey = 'a:{x}'\ntable = 'b'", "line 1: [[map]] lacks columns; add columns = [\"id\"]"),
+            ("[[map]]\nkey = 'a:{x}'\ntable = 'b'\ncolumns = 'x'", "line 4: columns of [[map]] is no list of names"),
+            ("[[map]]\nkey = 'a:{x}'\ntable = 3\ncolumns = ['x']", "line 3: table of [[map]] is no text"),
+            ("[[map]]\nkey = 'a:{x}'\ncolums = ['x']", "line 3: [[map]] has no key 'colums'; it has key, table"),
+            ("[map]\nkey = 'a:{x}'\ntable = 'b'\ncolumns = ['x']", "write [[map]], in double brackets"),
+            ("map = 3", "line 1: give a text, map = "),
+        ] {
+            let error = error(&store, &[], Some(file));
+            assert!(error.contains(said), "{file}: {error}");
+        }
+        let file = "[[map]]\nkey = 'a:{x}'\ntable = 'b'\ncolumns = ['col;drop']\nreadonly = ['f']\n";
+        let quoted = settings(&store, &[], Some(file)).expect("valid");
+        assert_eq!(quoted.maps[0].to_string(), "a:{x} -> b(\"col;drop\") readonly(f)");
         assert!(error(&[&store[..], &["--map", "a -> b(x)"]].concat(), &[], None).contains("in braces"));
     }
 

@@ -12,7 +12,7 @@ use forebay::{Key, Read, TxnId};
 use tokio::time::{Instant, timeout_at};
 
 use super::classify::{Failure, told};
-use super::{Inner, documents, ids, sql};
+use super::{Inner, documents, ids, no_answer_in, sql};
 
 /// What became of the documents that one commit wrote, where it is not as computed.
 pub(super) type Changed = Vec<(Key, Read)>;
@@ -99,7 +99,8 @@ impl Inner {
         while group.outcomes.len() < commits.len() {
             let part = group.part();
             let first = &part[0];
-            let deadline = Instant::now() + self.timeout + TIME_PER_COMMIT * (part.len() as u32 - 1);
+            let time = self.time_for(part);
+            let deadline = Instant::now() + time;
             match group.known.get(&first.id) {
                 Some(true) => {
                     group.outcomes.push(CommitOutcome::Committed(self.read_again(first, deadline).await));
@@ -108,7 +109,7 @@ impl Inner {
                 Some(false) => return group.stop(CommitOutcome::Refused(denied(first.id))),
                 None => {}
             }
-            let Failed { failure, member } = match self.commit_once(part, deadline).await {
+            let Failed { failure, member } = match self.commit_once(part, time).await {
                 Ok(changed) => {
                     group.outcomes.extend(changed.into_iter().map(CommitOutcome::Committed));
                     continue;
@@ -139,10 +140,17 @@ impl Inner {
         group.outcomes
     }
 
+    /// How long one transaction of these commits may take.
+    fn time_for(&self, part: &[Commit]) -> Duration {
+        let patience = part.iter().map(|commit| commit.patience).max().unwrap_or(1);
+        self.timeout * patience.max(1) + TIME_PER_COMMIT * (part.len() as u32 - 1)
+    }
+
     /// One transaction of the database: what the documents of each commit are then, where that is not as computed.
     /// Whatever happens before its message is handed to a connection is `Unavailable`; from then on it is what
     /// [`classify`] says, or `Unknown` if no answer comes in time.
-    async fn commit_once(&self, group: &[Commit], deadline: Instant) -> Result<Vec<Changed>, Failed> {
+    async fn commit_once(&self, group: &[Commit], time: Duration) -> Result<Vec<Changed>, Failed> {
+        let deadline = Instant::now() + time;
         let _on_their_way = self.ids.begin(group.iter().map(|commit| commit.id));
         if let Some(at) = group.iter().position(|commit| self.ids.is_forgotten(commit.id)) {
             return Err(Failed { failure: Failure::Refused(below_floor(group[at].id)), member: Some(at) });
@@ -167,7 +175,7 @@ impl Inner {
         };
         let result = match timeout_at(deadline, sent).await {
             Ok(result) => result,
-            Err(_) => Err(Failure::Unknown(self.no_answer()).into()),
+            Err(_) => Err(Failure::Unknown(no_answer_in(time)).into()),
         };
         match &result {
             Ok(_) => {

@@ -199,13 +199,17 @@ impl Postgres {
     }
 }
 
+fn no_answer_in(time: Duration) -> String {
+    format!("PostgreSQL did not answer in {} ms", time.as_millis())
+}
+
 impl Inner {
     fn no_connection(&self) -> String {
         format!("PostgreSQL gave no connection in {} ms", self.timeout.as_millis())
     }
 
     fn no_answer(&self) -> String {
-        format!("PostgreSQL did not answer in {} ms", self.timeout.as_millis())
+        no_answer_in(self.timeout)
     }
 
     fn wake_keeper(&self) {

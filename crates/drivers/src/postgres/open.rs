@@ -15,6 +15,7 @@ use super::mapping::Mapping;
 use super::mapping::found;
 use super::mapping::remembered::Place;
 use super::mapping::rows::Rows;
+use super::mapping::shared;
 use super::outside::OutsideBy;
 use super::session::Session;
 use super::tls::Tls;
@@ -235,6 +236,7 @@ pub(super) async fn look_up(
     known: &Known,
 ) -> Result<Rows, OpenError> {
     let broken = |error: Error| OpenError::Failed { place: address.place(), why: told(&error) };
+    shared::meeting(mappings).iter().for_each(|line| tracing::warn!("{line}"));
     let remembered = known.remembered.as_ref().filter(|_| known.waiting);
     found::look_up(client, mappings, remembered).await.map_err(broken)?.map_err(OpenError::Mapping)
 }

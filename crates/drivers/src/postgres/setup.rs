@@ -7,10 +7,10 @@ use tokio_postgres::{Client, Error};
 use super::address::Address;
 use super::classify::told;
 use super::decoding::slot;
-use super::mapping::catalogue::Table;
+use super::mapping::catalogue::{ReadOnly, Table, quoted};
 use super::mapping::found;
-use super::mapping::rows::{self, Rows};
-use super::mapping::{Mapping, VersionMode, catalogue};
+use super::mapping::rows::Rows;
+use super::mapping::{Mapping, VersionMode, catalogue, shared};
 use super::tls::Tls;
 use super::{OpenError, OutsideBy, PostgresOptions, install, open};
 
@@ -31,6 +31,8 @@ fn failed(address: &Address, error: &Error) -> OpenError {
 pub struct Checked {
     /// What is well, and what is worth knowing.
     pub notes: Vec<String>,
+    /// What is better mended, though `forebay serve` starts with it.
+    pub warnings: Vec<String>,
     /// What stands in the way of `forebay serve`, each with the fix.
     pub problems: Vec<String>,
 }
@@ -46,6 +48,7 @@ pub async fn check(options: &PostgresOptions) -> Result<Checked, OpenError> {
 
 async fn look(client: &Client, address: &Address, options: &PostgresOptions) -> Result<Checked, Error> {
     let (mut notes, mut problems) = (Vec::new(), Vec::new());
+    let mut warnings = shared::meeting(&options.mappings);
     let version: String = client.query_one("SELECT current_setting('server_version')", &[]).await?.get(0);
     notes.push(format!("{} is PostgreSQL {version}", address.place()));
     for setting in ["fsync", "full_page_writes"] {
@@ -73,27 +76,34 @@ async fn look(client: &Client, address: &Address, options: &PostgresOptions) -> 
     }
     match found::look_up(client, &options.mappings, None).await? {
         Ok(Rows { tables, .. }) => {
-            let (seen, lines) = watching(client, options.outside, &tables, &mut problems).await?;
+            let (seen, lines) = watching(client, options.outside, &tables, (&mut warnings, &mut problems)).await?;
+            let role: String = client.query_one("SELECT current_user::text", &[]).await?.get(0);
             for table in &tables {
                 notes.push(of_table(table, seen));
+                warnings.extend(missing_rights(table, &role));
             }
             notes.extend(lines);
         }
         Err(lines) => problems.extend(lines),
     }
-    Ok(Checked { notes, problems })
+    Ok(Checked { notes, warnings, problems })
 }
 
 /// What is said of a mapped table; `seen` is how what others write is.
 fn of_table(table: &Table, seen: OutsideBy) -> String {
-    let read_only = table.fields.iter().filter(|column| !column.writable).map(|column| column.name.as_str());
+    let read_only = table.fields.iter().filter(|column| column.read_only.is_some()).map(|column| column.name.as_str());
     let read_only: Vec<&str> = read_only.collect();
+    let all = read_only.len() == table.fields.len();
     let has_triggers = matches!(table.mapping.version, VersionMode::Column | VersionMode::Side);
     format!(
         "{}: {} fields, read-only: {}; other writers are {}",
         table.mapping,
         table.fields.len(),
-        if read_only.is_empty() { "none".to_owned() } else { read_only.join(", ") },
+        match read_only.is_empty() {
+            true => "none".to_owned(),
+            false if all => "all".to_owned(),
+            false => read_only.join(", "),
+        },
         match seen {
             OutsideBy::Decoding => "seen by decoding",
             OutsideBy::Triggers | OutsideBy::Auto if has_triggers => "seen",
@@ -102,25 +112,41 @@ fn of_table(table: &Table, seen: OutsideBy) -> String {
     )
 }
 
+/// The GRANT that the role lacks for columns that could be written.
+fn missing_rights(table: &Table, role: &str) -> Option<String> {
+    let closed = table.fields.iter().filter(|column| column.read_only == Some(ReadOnly::NoRight));
+    let closed: Vec<String> = closed.map(|column| quoted(&column.name)).collect();
+    let (name, role, columns) = (&table.name, quoted(role), closed.join(", "));
+    let open = table.fields.iter().any(|column| column.read_only.is_none());
+    let grant = match open {
+        true => format!("INSERT ({columns}), UPDATE ({columns})"),
+        false => "INSERT, UPDATE, DELETE".to_owned(),
+    };
+    let map = &table.mapping;
+    (!closed.is_empty()).then(|| {
+        format!("--map '{map}': {columns} can't be written; GRANT {grant} ON {name} TO {role} if they are to be")
+    })
+}
+
 /// How what others write would be seen, what is worth knowing of it, and what stands in its way.
 async fn watching(
     client: &Client,
     wanted: OutsideBy,
     tables: &[Table],
-    problems: &mut Vec<String>,
+    (warnings, problems): (&mut Vec<String>, &mut Vec<String>),
 ) -> Result<(OutsideBy, Vec<String>), Error> {
     if tables.is_empty() || matches!(wanted, OutsideBy::Triggers | OutsideBy::Off) {
         return Ok((wanted, Vec::new()));
     }
     let (hard, unclear) = (slot::problems(client, tables).await?, slot::unclear(client, tables).await?);
     Ok(match (wanted, hard.is_empty(), unclear.is_empty()) {
-        (OutsideBy::Auto, true, true) => (OutsideBy::Decoding, slot::notes(client).await?),
+        (OutsideBy::Auto, true, true) => (OutsideBy::Decoding, slot::notes(client, warnings).await?),
         (OutsideBy::Auto, ..) => {
             let why = hard.iter().chain(&unclear).map(|line| format!("not decoded: {line}"));
             (OutsideBy::Triggers, why.collect())
         }
         _ => {
-            let notes = if hard.is_empty() { slot::notes(client).await? } else { Vec::new() };
+            let notes = if hard.is_empty() { slot::notes(client, warnings).await? } else { Vec::new() };
             problems.extend(hard.into_iter().chain(unclear).map(|line| format!("--outside decoding: {line}")));
             (OutsideBy::Decoding, notes)
         }
@@ -157,7 +183,7 @@ async fn script_for(client: &Client, options: &PostgresOptions) -> Result<String
             Err(lines) => wrong.extend(lines),
         }
     }
-    rows::share(&mut tables, &mut wrong);
+    shared::share(&mut tables, &mut wrong);
     if !wrong.is_empty() {
         return Err(OpenError::Mapping(wrong));
     }

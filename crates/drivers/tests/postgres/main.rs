@@ -1,5 +1,6 @@
 //! The driver over a real PostgreSQL, which each test starts for itself.
 
+mod checking;
 mod decoding;
 mod decoding_faults;
 mod faults;
@@ -8,6 +9,7 @@ mod lists;
 mod mapping;
 mod opening;
 mod remembered;
+mod rows;
 #[path = "../../../../tests/common/postgres.rs"]
 mod server;
 mod suite;

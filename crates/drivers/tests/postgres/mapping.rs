@@ -357,6 +357,7 @@ fn what_is_wrong_with_a_mapping_is_one_line_with_the_fix() {
     ] {
         let said = lines(map, role);
         assert!(said.contains(part), "{map}: {said}");
+        assert!(!map.contains("v(id)") || !said.contains("INDEX"), "a view takes none: {said}");
     }
 }
 

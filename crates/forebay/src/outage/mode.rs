@@ -54,6 +54,11 @@ impl Breaker {
         self.open || self.count > 0
     }
 
+    /// Whether one more failure opens it.
+    pub fn is_about_to_open(&self) -> bool {
+        !self.open && self.count + 1 >= self.settings.failures_to_open
+    }
+
     /// The last failure that was told.
     pub fn why(&self) -> &str {
         &self.why

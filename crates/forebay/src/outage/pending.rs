@@ -21,6 +21,7 @@ mod named;
 #[cfg(feature = "testing")]
 mod print;
 mod restamped;
+mod slow;
 mod tied;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -31,6 +32,8 @@ use charge::{entry_bytes, row_bytes};
 pub use drain::Applied;
 use drain::Stored;
 use restamped::Restamped;
+use slow::Slow;
+pub use slow::{PATIENCE_MAX, TRIES_ALONE_MAX};
 use tied::Tied;
 
 use super::lanes::{Lane, Ties};
@@ -82,6 +85,8 @@ pub struct Buffer {
     unnamed: BTreeSet<u64>,
     ids: BTreeSet<TxnId>,
     restamped: Restamped,
+    /// One that takes long is on its way.
+    slow_carried: bool,
 }
 
 #[derive(Debug)]
@@ -93,6 +98,7 @@ struct Entry {
     noted: bool,
     /// What the rows that it deletes name, once the store was asked; it is while this is set aside.
     named: Option<Vec<Key>>,
+    slow: Slow,
     bytes: usize,
 }
 
@@ -198,6 +204,7 @@ impl Buffer {
             unnamed: BTreeSet::new(),
             ids: BTreeSet::new(),
             restamped: Restamped::default(),
+            slow_carried: false,
         }
     }
 
@@ -266,7 +273,7 @@ impl Buffer {
             Some(old) => Record::Merged { into: buffered.clone(), from: vec![old] },
             None => Record::Buffered(buffered.clone()),
         };
-        self.insert(Entry { buffered, ties, stage: Stage::Writing { replaces }, noted: false, named: None, bytes });
+        self.insert(Entry::new(buffered, ties, Stage::Writing { replaces }, bytes));
         Ok((number, record))
     }
 
@@ -437,6 +444,12 @@ impl Buffer {
     fn only_writing(&self, row: &Row) -> bool {
         let writing = |number| self.entries.get(number).is_some_and(|e| matches!(e.stage, Stage::Writing { .. }));
         row.queue.iter().all(writing)
+    }
+}
+
+impl Entry {
+    fn new(buffered: Buffered, ties: Ties, stage: Stage, bytes: usize) -> Entry {
+        Entry { buffered, ties, stage, noted: false, named: None, slow: Slow::default(), bytes }
     }
 }
 

@@ -186,6 +186,7 @@ impl Buffered {
             strict: false,
             priority: Priority::Normal,
             given: self.given.clone(),
+            patience: 1,
         }
     }
 }

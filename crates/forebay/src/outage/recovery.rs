@@ -14,7 +14,7 @@ use hashbrown::HashSet;
 use super::gate::{Asker, Inner, OnConflict};
 use super::journal::AppendError;
 use super::mode::Mode;
-use super::pending::{Applied, BATCH_COMMITS_MAX, Batch, Work};
+use super::pending::{Applied, BATCH_COMMITS_MAX, Batch, TRIES_ALONE_MAX, Work};
 use super::record::Record;
 use super::state::{State, due_in};
 use crate::change::Change;
@@ -30,6 +30,9 @@ const SLICES_PER_SECOND: u64 = 50;
 
 /// Wait before the store is asked again for what it has been asked for in vain.
 const LEARN_PAUSE: Duration = Duration::from_millis(100);
+
+/// Wait before what the store did not answer is sent again, while it answers others.
+const UNANSWERED_PAUSE: Duration = Duration::from_millis(100);
 
 /// What the drain does next.
 enum Step {
@@ -115,7 +118,11 @@ impl Inner {
         }
         self.notice_incarnation(&mut state);
         let wait = match self.not_before(&state, now) {
-            _ if state.suspended.is_some() || state.carried >= self.settings.workers => None,
+            _ if state.suspended.is_some()
+                || state.carried >= self.settings.workers + usize::from(state.buffer.carries_slow()) =>
+            {
+                None
+            }
             Some(wait) => Some(wait),
             None => {
                 let batch_max = state.batch_max.min(self.settings.batch_max).min(self.slice()).max(1);
@@ -261,7 +268,9 @@ impl Inner {
 
     async fn carry(&self, batch: Batch) {
         let away = self.state().next_outage();
-        let outcomes = self.ask_to_commit(&batch.commits, away).await;
+        let (outcomes, slow) = self.ask_to_commit(&batch.commits, away, true).await;
+        let unknown = |outcome: &&CommitOutcome| matches!(outcome, CommitOutcome::Unknown(_));
+        let unanswered = if slow { outcomes.iter().filter(unknown).count() } else { 0 };
         let mut outcomes = outcomes.into_iter().peekable();
         let mut changed = Vec::new();
         while let Some(CommitOutcome::Committed(told)) =
@@ -279,7 +288,11 @@ impl Inner {
             tracing::error!(%error, count, "what was carried over can't be noted; mend the disk and start again");
             return;
         }
-        self.carried(batch, changed, stopped);
+        if unanswered > 0 {
+            // Not at once again: that may have been cut off at once.
+            self.runtime.sleep(UNANSWERED_PAUSE).await;
+        }
+        self.carried(batch, changed, stopped, unanswered);
         let state = self.state();
         self.store.keep_ids_from(state.buffer.oldest_id());
     }
@@ -312,7 +325,15 @@ impl Inner {
     }
 
     /// Takes out of the buffer what the store has of a batch, and looks at what `stopped` it.
-    fn carried(&self, batch: Batch, changed: Vec<Vec<(Key, Read)>>, stopped: Option<(u64, CommitOutcome)>) {
+    /// The store did not answer for as many of it as are `unanswered`, and answers others.
+    fn carried(
+        &self,
+        batch: Batch,
+        changed: Vec<Vec<(Key, Read)>>,
+        stopped: Option<(u64, CommitOutcome)>,
+        unanswered: usize,
+    ) {
+        let tried: Vec<u64> = batch.numbers.iter().skip(changed.len()).take(unanswered).copied().collect();
         let mut state = self.state();
         state.carried -= 1;
         for (number, commit) in batch.numbers.iter().zip(&batch.commits).take(changed.len()) {
@@ -330,6 +351,12 @@ impl Inner {
         let may_have = matches!(stopped, Some((_, CommitOutcome::Unknown(_))));
         state.buffer.finish(batch, may_have);
         match stopped {
+            Some((number, CommitOutcome::Unknown(why))) if unanswered > 0 => {
+                if state.buffer.unanswered(&tried) == Some(number) && !mutation::on(Fault::PoisonRetried) {
+                    let why = format!("{why}, the last of {TRIES_ALONE_MAX} times alone, and answers others");
+                    self.set_aside(&mut state, number, why);
+                }
+            }
             Some((_, CommitOutcome::Refused(_))) if mutation::on(Fault::PoisonRetried) => {}
             Some((number, CommitOutcome::Refused(why))) => self.set_aside(&mut state, number, why),
             Some((number, CommitOutcome::Conflict(keys))) => self.overtaken(&mut state, number, &keys),

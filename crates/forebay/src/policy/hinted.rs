@@ -98,7 +98,7 @@ proptest! {
         }
     }
 
-    /// Those that have no model of their whole keep their structure, their capacity and their word.
+    /// What the models leave out: fewer counters than hint sets, and sets that nobody defined.
     #[test]
     fn any_sequence_with_hints(events in events(400), capacity in 1u64..16) {
         let names = ["clic-tree:window=30,sample=64", "clic-g:window=30,sample=64", "clic-g:window=20,past=1,leaves=3",

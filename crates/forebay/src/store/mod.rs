@@ -61,12 +61,16 @@ pub struct Commit {
     /// Ids that clients gave it; kept with it, to be asked for ([`Store::given`]). Nearly always none; several where
     /// kept transactions were merged.
     pub given: Vec<GivenId>,
+    /// It may take as many times as long as a store with a time limit of its own gives to a commit; 1 or more. Nearly
+    /// always 1: it is the outage's drain that has patience, with one that was not answered.
+    pub patience: u32,
 }
 
 impl Commit {
     /// A commit of `writes` that checks nothing.
     pub fn new(id: TxnId, version: Version, writes: Vec<Write>) -> Commit {
-        Commit { id, version, checks: Vec::new(), writes, strict: false, priority: Priority::Normal, given: Vec::new() }
+        let (checks, given) = (Vec::new(), Vec::new());
+        Commit { id, version, checks, writes, strict: false, priority: Priority::Normal, given, patience: 1 }
     }
 }
 

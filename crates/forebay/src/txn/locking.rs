@@ -253,6 +253,7 @@ impl Transaction {
         // After the waits, so that no earlier transaction has seen a later moment.
         self.documents.set_now(self.inner.runtime.now_ms());
         self.load(plan.locks.iter().filter(|lock| lock.load).map(|lock| &lock.key), ahead).await?;
+        plan.locks.iter().filter(|lock| !lock.load).for_each(|lock| self.load_cached_record(&lock.key));
         let unchanged = |watched: &Watched| Watched::of(&watched.key, &self.documents) == *watched;
         Ok(mutation::on(Fault::WatchIgnored) || plan.watched.iter().all(unchanged))
     }

@@ -4,5 +4,6 @@ mod buffer;
 mod compare;
 mod gate;
 mod merging;
+mod slow;
 mod taken_along;
 mod waiting;

@@ -235,3 +235,9 @@ impl Drop for Sleep {
         }
     }
 }
+
+/// Whether the timer with this much time left, us, is that of a write which waits for what is before it. The drain's
+/// pauses are of 100 ms, a probe's is longer than a write waits.
+pub fn is_held_up(left_us: u64) -> bool {
+    left_us <= 250_000 && left_us != 100_000
+}

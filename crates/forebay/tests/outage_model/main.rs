@@ -84,10 +84,10 @@ const fn case(name: &'static str, setup: Setup, [states, terminal, full]: [usize
 
 const WRITERS: [Case; 6] = [
     case("2 writers", TWO_WRITERS, [187, 14, 0]),
-    case("2 writers, 1 unheard", Setup { unheard: 1, ..TWO_WRITERS }, [1_467, 40, 0]),
+    case("2 writers, 1 unheard", Setup { unheard: 1, ..TWO_WRITERS }, [1_327, 38, 0]),
     case("2 writers, 1 crash", Setup { crashes: 1, ..TWO_WRITERS }, [1_174, 97, 0]),
-    case("2 writers, 1 unheard, 1 crash, swift", Setup { unheard: 1, crashes: 1, ..SWIFT }, [2_692, 187, 0]),
-    case("2 writers, 1 unheard, owned", Setup { unheard: 1, owned: true, ..SWIFT }, [543, 26, 0]),
+    case("2 writers, 1 unheard, 1 crash, swift", Setup { unheard: 1, crashes: 1, ..SWIFT }, [2_614, 167, 0]),
+    case("2 writers, 1 unheard, owned", Setup { unheard: 1, owned: true, ..SWIFT }, [519, 24, 0]),
     case(
         "3 writers, 1 waits too long, swift",
         Setup { clients: &[ONE, TWO, THREE], timeouts: 1, ..SWIFT },
@@ -97,9 +97,9 @@ const WRITERS: [Case; 6] = [
 
 const TRANSACTIONS: [Case; 5] = [
     case("over both, and one for each, swift", Setup { clients: &[ONE, BOTH, HASH], ..SWIFT }, [1_349, 162, 0]),
-    case("over both, 1 unheard, swift", Setup { clients: &[ONE, BOTH], unheard: 1, ..SWIFT }, [571, 40, 0]),
+    case("over both, 1 unheard, swift", Setup { clients: &[ONE, BOTH], unheard: 1, ..SWIFT }, [547, 38, 0]),
     case("over both, 1 crash, swift", Setup { clients: &[BOTH, HASH], crashes: 1, ..SWIFT }, [540, 74, 0]),
-    case("joined, 1 unheard, swift", Setup { clients: &[ONE, HASH], joined: true, unheard: 1, ..SWIFT }, [281, 19, 0]),
+    case("joined, 1 unheard, swift", Setup { clients: &[ONE, HASH], joined: true, unheard: 1, ..SWIFT }, [269, 18, 0]),
     case("reads what another writes, swift", Setup { clients: &[READS, HASH], ..SWIFT }, [93, 16, 0]),
 ];
 
@@ -116,24 +116,24 @@ const POISONED: [Case; 5] = [
 ];
 
 const OTHERS: [Case; 7] = [
-    case("full, 1 unheard", Setup { unheard: 1, ..NARROW }, [1_035, 48, 188]),
+    case("full, 1 unheard", Setup { unheard: 1, ..NARROW }, [1_023, 42, 144]),
     case("another program writes", Setup { clients: &[HASH, HASH_TOO], outside: 1, ..TWO_WRITERS }, [560, 40, 0]),
     case("another program writes what was read", Setup { clients: &[READS, HASH], outside: 1, ..SWIFT }, [352, 56, 0]),
     case("merged, swift", Setup { clients: &[ONE, TWO, THREE], merge: true, ..SWIFT }, [501, 66, 0]),
     case("merged, 1 crash, swift", Setup { merge: true, crashes: 1, ..SWIFT }, [534, 73, 0]),
     case("blind, 1 crash, swift", Setup { clients: &[ONE, BLIND], crashes: 1, ..SWIFT }, [539, 70, 0]),
-    case("back from a backup", Setup { backups: 1, ..TWO_WRITERS }, [808, 42, 0]),
+    case("back from a backup", Setup { backups: 1, ..TWO_WRITERS }, [760, 42, 0]),
 ];
 
 /// With FOREBAY_NIGHTLY=1 alone.
 const LARGER: [Case; 10] = [
-    case("2 writers, 2 unheard", Setup { unheard: 2, ..TWO_WRITERS }, [4_599, 86, 0]),
-    case("2 writers, 1 unheard, 1 crash", Setup { unheard: 1, crashes: 1, ..TWO_WRITERS }, [7_382, 275, 0]),
+    case("2 writers, 2 unheard", Setup { unheard: 2, ..TWO_WRITERS }, [4_317, 64, 0]),
+    case("2 writers, 1 unheard, 1 crash", Setup { unheard: 1, crashes: 1, ..TWO_WRITERS }, [7_142, 237, 0]),
     case("over both, and one for each", Setup { clients: &[ONE, BOTH, HASH], ..TWO_WRITERS }, [5_199, 190, 0]),
     case(
         "over both, 1 unheard, 1 crash, swift",
         Setup { clients: &[ONE, BOTH], unheard: 1, crashes: 1, ..SWIFT },
-        [2_732, 190, 0],
+        [2_639, 168, 0],
     ),
     case("poison, one behind, one beside, swift", Setup { clients: &[BAD, ONE, HASH], ..SWIFT }, [4_344, 670, 0]),
     case("poison, and one over both", Setup { clients: &[BAD, BOTH], ..TWO_WRITERS }, [535, 44, 0]),
@@ -141,17 +141,17 @@ const LARGER: [Case; 10] = [
     case(
         "poison, and one behind, 1 unheard, swift",
         Setup { clients: &[BAD, ONE], unheard: 1, ..SWIFT },
-        [1_385, 135, 0],
+        [1_345, 126, 0],
     ),
     case(
         "3 writers, 1 unheard, 1 waits too long, swift",
         Setup { clients: &[ONE, TWO, THREE], unheard: 1, timeouts: 1, ..SWIFT },
-        [7_989, 357, 0],
+        [7_155, 327, 0],
     ),
     case(
         "over both, and one beside, 1 unheard, 1 crash, swift",
         Setup { clients: &[BOTH, HASH], unheard: 1, crashes: 1, ..SWIFT },
-        [2_732, 190, 0],
+        [2_639, 168, 0],
     ),
 ];
 

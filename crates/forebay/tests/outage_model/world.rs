@@ -17,7 +17,7 @@ use futures_channel::oneshot;
 
 use crate::clients::{Client, children, forget, key_of, work};
 use crate::database::{Database, Fate};
-use crate::machine::{Machine, Order};
+use crate::machine::{Machine, Order, is_held_up};
 
 /// What the database refuses before it is mended.
 pub const POISON: &str = "poison";
@@ -275,9 +275,9 @@ impl World {
         if self.machine.jobs() > 0 {
             events.push(Event::Disk);
         }
-        // A probe costs nothing; what a write waits for at most may take longer.
+        // Probes and the drain's pauses cost nothing; what a write waits for at most may take longer.
         if let Some(next) = self.machine.timers().first()
-            && (*next > 250_000 || self.spent.timeouts < self.setup.timeouts)
+            && (!is_held_up(*next) || self.spent.timeouts < self.setup.timeouts)
         {
             events.push(Event::Timer);
         }
@@ -314,7 +314,7 @@ impl World {
             Event::Disk => self.machine.work(false),
             Event::Timer => {
                 let next = self.machine.timers().first().copied().unwrap_or(0);
-                self.spent.timeouts += u8::from(next <= 250_000);
+                self.spent.timeouts += u8::from(is_held_up(next));
                 self.machine.pass();
             }
             Event::GoesDown => {

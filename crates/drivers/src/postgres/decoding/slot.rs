@@ -166,10 +166,10 @@ pub(in crate::postgres) async fn problems(client: &Client, tables: &[Table]) -> 
     Ok(lines)
 }
 
-/// What is worth knowing of decoding, where nothing stands in its way.
-pub(in crate::postgres) async fn notes(client: &Client) -> Result<Vec<String>, Error> {
+/// What is worth knowing of decoding, where nothing stands in its way; what is better mended goes to `warnings`.
+pub(in crate::postgres) async fn notes(client: &Client, warnings: &mut Vec<String>) -> Result<Vec<String>, Error> {
     let name = name(client).await?;
-    let mut lines = match state(client, &name).await? {
+    let lines = match state(client, &name).await? {
         Some(state) if state.fits => vec![format!(
             "the replication slot {name} keeps {} KiB of the server's log{}",
             state.retained_bytes.div_ceil(1024),
@@ -179,7 +179,7 @@ pub(in crate::postgres) async fn notes(client: &Client) -> Result<Vec<String>, E
     };
     let keep: String = client.query_one(SERVER, &[&name]).await?.try_get(4)?;
     if keep == "-1" {
-        lines.push(
+        warnings.push(
             "max_slot_wal_keep_size is -1: while no forebay reads its slot the server's log grows without end; set it, \
              and run `forebay store drop-slot` when forebay is not to come back"
                 .into(),

@@ -36,7 +36,51 @@ pub(in crate::postgres) struct Column {
     pub(in crate::postgres) kind: Kind,
     /// The type as SQL names it, without a length, and without the length of 1 that some names imply.
     pub(in crate::postgres) type_name: String,
-    pub(in crate::postgres) writable: bool,
+    /// Why its values can't be changed, if they can't.
+    pub(in crate::postgres) read_only: Option<ReadOnly>,
+    /// What its length lets in.
+    pub(in crate::postgres) limit: Option<Limit>,
+    /// NULL is surely refused: nothing of the table's may put another value in its place.
+    pub(in crate::postgres) not_null: bool,
+}
+
+/// Why a column's values can't be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::postgres) enum ReadOnly {
+    /// It is of the key.
+    Key,
+    /// The database computes it.
+    Generated,
+    /// The mapping says so.
+    Declared,
+    /// The role lacks UPDATE or INSERT.
+    NoRight,
+}
+
+impl ReadOnly {
+    /// The reason, as it stands behind "the field x is read-only: ".
+    pub(in crate::postgres) fn why(self) -> &'static str {
+        match self {
+            ReadOnly::Key => "it is of the key",
+            ReadOnly::Generated => "the database computes it",
+            ReadOnly::Declared => "the mapping says readonly(..)",
+            ReadOnly::NoRight => "forebay's role may not write it, it needs UPDATE and INSERT",
+        }
+    }
+}
+
+/// What a column's length lets in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::postgres) enum Limit {
+    /// So many characters.
+    Characters(usize),
+    /// A number of so many digits before the point, rounded to so many behind it.
+    Digits {
+        /// Before the point.
+        whole: usize,
+        /// Behind it.
+        fraction: usize,
+    },
 }
 
 /// A mapping whose table is as it has to be.
@@ -50,6 +94,9 @@ pub(in crate::postgres) struct Table {
     pub(in crate::postgres) key: Vec<Column>,
     /// The key's columns first.
     pub(in crate::postgres) fields: Vec<Column>,
+    /// Columns that a new row must be given, beside the key's: NOT NULL, without a default, and nothing of the table's
+    /// fills them.
+    pub(in crate::postgres) needed: Vec<String>,
     /// The unique index on the key, whose violation means that another program made the row meanwhile.
     pub(in crate::postgres) unique_index: String,
     /// Whether what happens to one row can't matter to another, here or elsewhere: no constraint but the key's and no
@@ -76,7 +123,9 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_r
 const COLUMNS: &str = "\
 SELECT a.attname::text, t.typname::text, format_type(t.oid, -1), a.attgenerated::text,
     has_column_privilege(a.attrelid, a.attnum, 'UPDATE') AND has_column_privilege(a.attrelid, a.attnum, 'INSERT'),
-    coalesce(format_type(nullif(t.typelem, 0), -1), '')
+    coalesce(format_type(nullif(t.typelem, 0), -1), ''),
+    CASE d.typtype WHEN 'd' THEN d.typtypmod ELSE a.atttypmod END, a.attnotnull,
+    a.atthasdef OR a.attidentity <> '' OR d.typdefault IS NOT NULL
 FROM pg_attribute a JOIN pg_type d ON d.oid = a.atttypid
     JOIN pg_type t ON t.oid = CASE d.typtype WHEN 'd' THEN d.typbasetype ELSE d.oid END
 WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum";
@@ -96,6 +145,13 @@ SELECT t.tgname::text, p.oid::regproc::text FROM pg_trigger t JOIN pg_proc p ON 
 WHERE t.tgrelid = $1 AND t.tgname IN ('forebay_change', 'forebay_truncate') AND position($2 IN p.prosrc) = 0
 ORDER BY 1";
 
+/// Whether something may put a value where a statement has put none: a trigger before, a rule, a partition's own.
+const FILLED: &str = "\
+SELECT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = $1 AND NOT tgisinternal AND tgtype & 2 = 2
+        AND tgname <> 'forebay_version')
+    OR EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $1)
+    OR EXISTS (SELECT FROM pg_inherits WHERE inhparent = $1)";
+
 /// Whether rows depend on nothing but themselves.
 const INDEPENDENT: &str = "\
 SELECT c.relkind = 'r'
@@ -114,6 +170,10 @@ struct Found {
     generated: bool,
     may_write: bool,
     element: String,
+    /// The length as the catalogue has it.
+    modifier: i32,
+    not_null: bool,
+    has_default: bool,
 }
 
 impl Found {
@@ -127,10 +187,24 @@ impl Found {
         }
     }
 
-    fn column(&self, writable: bool) -> Column {
+    /// What the length says, behind the four bytes that a value's own stands in.
+    fn limit(&self) -> Option<Limit> {
+        let length = usize::try_from(self.modifier).ok()?.checked_sub(4)?;
+        match self.type_name.as_str() {
+            "varchar" | "bpchar" => Some(Limit::Characters(length)),
+            // Digits, and of these those behind the point, where that is a plain number: it may be negative.
+            "numeric" => {
+                let (digits, fraction) = ((length >> 16) & 0xffff, length & 0xffff);
+                Some(Limit::Digits { whole: digits.checked_sub(fraction)?, fraction })
+            }
+            _ => None,
+        }
+    }
+
+    fn column(&self, read_only: Option<ReadOnly>, filled: bool) -> Column {
         let (name, type_name) = (self.name.clone(), self.sql_type.clone());
-        let field = Blob::from(name.as_bytes());
-        Column { name, field, kind: self.kind(), type_name, writable }
+        let (field, limit, not_null) = (Blob::from(name.as_bytes()), self.limit(), self.not_null && !filled);
+        Column { name, field, kind: self.kind(), type_name, read_only, limit, not_null }
     }
 }
 
@@ -176,7 +250,9 @@ pub(in crate::postgres) async fn look_up(
     let columns = columns_of(client, oid).await?;
     let (key, named) = chosen(mapping, &name, &columns, &mut wrong);
     let unique_index = unique_index_of(client, oid, &mapping.key).await?;
-    if unique_index.is_none() && key.len() == mapping.key.len() {
+    // A view has none, and can't be given one.
+    let is_table = ["r", "p"].contains(&kind.as_str());
+    if is_table && unique_index.is_none() && key.len() == mapping.key.len() {
         let list = mapping.key.join(", ");
         wrong.push(format!("no unique index of {name} is on just {list}; CREATE UNIQUE INDEX ON {name} ({list})"));
     }
@@ -184,7 +260,10 @@ pub(in crate::postgres) async fn look_up(
     if !wrong.is_empty() {
         return Ok(Err(wrong.iter().map(|what| said(what)).collect()));
     }
-    let (key, fields) = in_use(mapping, key, named);
+    let filled: bool = client.query_one(FILLED, &[&oid]).await?.get(0);
+    let (key, fields) = in_use(mapping, key, named, filled);
+    let given = |column: &&Found| column.not_null && !column.has_default && !mapping.key.contains(&column.name);
+    let needed = columns.iter().filter(|column| !filled && given(column)).map(|column| column.name.clone()).collect();
     let version = match mapping.version {
         VersionMode::Auto => found_version(client, oid, &columns).await?,
         given => given,
@@ -193,7 +272,8 @@ pub(in crate::postgres) async fn look_up(
     let independent = client.query_one(INDEPENDENT, &[&oid]).await?.get(0);
     let unique_index = unique_index.unwrap_or_default();
     // Who knows all the tables says what joins them.
-    Ok(Ok(Table { mapping, name, oid, key, fields, unique_index, independent, joined: oid, references: Vec::new() }))
+    let (joined, references) = (oid, Vec::new());
+    Ok(Ok(Table { mapping, name, oid, key, fields, needed, unique_index, independent, joined, references }))
 }
 
 async fn columns_of(client: &Client, oid: u32) -> Result<Vec<Found>, Error> {
@@ -204,6 +284,9 @@ async fn columns_of(client: &Client, oid: u32) -> Result<Vec<Found>, Error> {
         generated: !row.get::<_, String>(3).is_empty(),
         may_write: row.get(4),
         element: row.get(5),
+        modifier: row.get(6),
+        not_null: row.get(7),
+        has_default: row.get(8),
     };
     Ok(client.query(COLUMNS, &[&oid]).await?.iter().map(found).collect())
 }
@@ -256,14 +339,17 @@ fn chosen<'a>(
 }
 
 /// The columns of the key, and those of the document.
-fn in_use(mapping: &Mapping, key: Vec<&Found>, named: Vec<&Found>) -> (Vec<Column>, Vec<Column>) {
-    let writable = |column: &Found| {
-        let named = mapping.read_only.contains(&column.name) || mapping.key.contains(&column.name);
-        column.may_write && !column.generated && !named
+fn in_use(mapping: &Mapping, key: Vec<&Found>, named: Vec<&Found>, filled: bool) -> (Vec<Column>, Vec<Column>) {
+    let read_only = |column: &Found| match column {
+        _ if mapping.key.contains(&column.name) => Some(ReadOnly::Key),
+        _ if column.generated => Some(ReadOnly::Generated),
+        _ if mapping.read_only.contains(&column.name) => Some(ReadOnly::Declared),
+        _ if !column.may_write => Some(ReadOnly::NoRight),
+        _ => None,
     };
-    let key: Vec<Column> = key.into_iter().map(|column| column.column(false)).collect();
+    let key: Vec<Column> = key.into_iter().map(|column| column.column(Some(ReadOnly::Key), filled)).collect();
     let others = named.into_iter().filter(|column| !mapping.key.contains(&column.name));
-    let others = others.map(|column| column.column(writable(column)));
+    let others = others.map(|column| column.column(read_only(column), filled));
     let fields = match mapping.list {
         Some(_) => others.collect(),
         None => key.iter().cloned().chain(others).collect(),

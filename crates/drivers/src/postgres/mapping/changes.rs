@@ -79,9 +79,9 @@ impl Table {
         let name = String::from_utf8_lossy(field);
         let found = self.fields.iter().find(|column| column.name.as_bytes() == field);
         let column = found.ok_or_else(|| format!("{} has no field {name}", self.name))?;
-        match column.writable {
-            true => Ok(column),
-            false => Err(format!("the field {name} of {} is read-only", self.name)),
+        match column.read_only {
+            None => Ok(column),
+            Some(read_only) => Err(format!("the field {name} of {} is read-only: {}", self.name, read_only.why())),
         }
     }
 
@@ -91,11 +91,7 @@ impl Table {
             match change {
                 Change::Delete => row = Pending { deleted: true, ..Pending::default() },
                 Change::Put(value) => self.put(&mut row, parts, value)?,
-                Change::SetField(field, value) => {
-                    let column = self.field(field)?;
-                    row.set(column, Base::Text(text_of(column, value)?));
-                    row.inserts = true;
-                }
+                Change::SetField(field, value) => self.set_field(&mut row, parts, field, value)?,
                 Change::UnsetField(field) => row.set(self.field(field)?, Base::Null),
                 Change::AddInteger { field: Some(field), delta } => {
                     let set = row.add(self.field(field)?, false)?;
@@ -113,6 +109,24 @@ impl Table {
         Ok(row)
     }
 
+    /// Sets a field. One of the key's columns, as it is, says no more than that there is a row.
+    fn set_field<'a>(
+        &'a self,
+        row: &mut Pending<'a>,
+        parts: &[&str],
+        field: &[u8],
+        value: &[u8],
+    ) -> Result<(), String> {
+        row.inserts = true;
+        let mut key = self.key.iter().zip(parts);
+        if key.any(|(column, part)| column.name.as_bytes() == field && part.as_bytes() == value) {
+            return Ok(());
+        }
+        let column = self.field(field)?;
+        row.set(column, Base::Text(text_of(column, value)?));
+        Ok(())
+    }
+
     /// SET takes a JSON object and changes the fields that it names.
     fn put<'a>(&'a self, row: &mut Pending<'a>, parts: &[&str], value: &Value) -> Result<(), String> {
         let text: &[u8] = match &value.data {
@@ -125,10 +139,7 @@ impl Table {
         }
         for change in self.changes_of_object(parts, text)? {
             match change {
-                Change::SetField(field, value) => {
-                    let column = self.field(&field)?;
-                    row.set(column, Base::Text(text_of(column, &value)?));
-                }
+                Change::SetField(field, value) => self.set_field(row, parts, &field, &value)?,
                 Change::UnsetField(field) => row.set(self.field(&field)?, Base::Null),
                 _ => {}
             }
@@ -212,7 +223,7 @@ fn statement(parts: &[&str], (change, values): (RowChange<'_>, Values)) -> Vec<(
         let key = Values(values.0[..parts.len()].to_vec());
         statements.push((Shape { act: Act::Delete, sets: Vec::new(), inserts: Vec::new() }, key));
     }
-    if change.sets.is_empty() {
+    if change.sets.is_empty() && !change.inserts {
         return statements;
     }
     let act = match (change.inserts, change.deleted) {

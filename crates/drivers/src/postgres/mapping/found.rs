@@ -6,7 +6,8 @@ use super::Mapping;
 use super::catalogue::{self, Table};
 use super::foreign::{Reference, foreign_keys, joined};
 use super::remembered::Remembered;
-use super::rows::{Rows, share};
+use super::rows::Rows;
+use super::shared::{same_keys, share};
 
 /// Looks all mappings up; the inner error lists what is wrong. A table that is gone is as it was `remembered`, if so:
 /// what waits for it is refused by the database, as if it had gone a moment later.
@@ -32,6 +33,7 @@ pub(in crate::postgres) async fn look_up(
             },
         }
     }
+    wrong.extend(same_keys(mappings));
     share(&mut tables, &mut wrong);
     let keys = foreign_keys(client).await?;
     let oids: Vec<u32> = tables.iter().map(|table| table.oid).collect();

@@ -1,8 +1,11 @@
 //! A row as one JSON object: what GET answers, and what SET takes.
 
+use std::collections::BTreeMap;
+
 use forebay::change::Change;
 use forebay::value::{Blob, Hash};
 use serde_json::Value as Json;
+use serde_json::value::RawValue;
 
 use super::catalogue::{Column, Kind, Table};
 use super::rows::unhex;
@@ -36,24 +39,36 @@ impl Table {
             ));
         }
         let object = |_| format!("a row of {} is set by a JSON object, as {{\"field\": \"value\"}}", self.name);
-        let parsed: serde_json::Map<String, Json> = serde_json::from_slice(text).map_err(object)?;
-        let mut changes = Vec::with_capacity(parsed.len());
+        // As they are written: a number that is parsed may lose digits, and JSON its order.
+        let parsed: BTreeMap<String, Box<RawValue>> = serde_json::from_slice(text).map_err(object)?;
+        let mut changes = Vec::with_capacity(parsed.len() + 1);
         for (name, value) in &parsed {
-            let text = text_of(value);
+            let value = value.get();
+            let text = text_of(value).map_err(object)?;
             let key = self.key.iter().zip(parts).find(|(column, _)| column.name == *name);
             if key.is_some_and(|(_, part)| text.as_deref() == Some(part)) {
                 continue;
             }
             let column = self.field(name.as_bytes())?;
             let field = Blob::from(name.as_bytes());
-            changes.push(match (value, text) {
-                (Json::Array(elements), _) if matches!(column.kind, Kind::Array(_)) => {
-                    let texts: Vec<Option<String>> = elements.iter().map(text_of).collect();
-                    Change::SetField(field, Blob::from(array_text(texts.iter().map(Option::as_deref)).into_bytes()))
+            let Some(text) = text else {
+                changes.push(Change::UnsetField(field));
+                continue;
+            };
+            let text = match &column.kind {
+                Kind::Array(element) if value.starts_with('[') => {
+                    array_of(element, value).map_err(object)?.into_bytes()
                 }
-                (_, Some(text)) => Change::SetField(field, Blob::from(bytes_of(column, text))),
-                (_, None) => Change::UnsetField(field),
-            });
+                _ if is_json(&column.type_name) => value.as_bytes().to_vec(),
+                _ => bytes_of(column, text),
+            };
+            changes.push(Change::SetField(field, Blob::from(text)));
+        }
+        // A row is there after it, also one of which no field is given a value.
+        if let Some((key, part)) = self.key.first().zip(parts.first())
+            && !changes.iter().any(|change| matches!(change, Change::SetField(..)))
+        {
+            changes.insert(0, Change::SetField(Blob::from(key.name.as_bytes()), Blob::from(part.as_bytes())));
         }
         Ok(changes)
     }
@@ -70,7 +85,7 @@ fn json_of(column: &Column, value: &[u8]) -> String {
         // Not infinity and its kind.
         (Kind::Integer | Kind::Number, _) => text.parse::<f64>().is_ok_and(f64::is_finite),
         (_, "boolean") => matches!(&*text, "true" | "false"),
-        (_, "json" | "jsonb") => serde_json::from_str::<serde::de::IgnoredAny>(&text).is_ok(),
+        (_, type_name) if is_json(type_name) => serde_json::from_str::<serde::de::IgnoredAny>(&text).is_ok(),
         _ => false,
     };
     match column.kind {
@@ -80,13 +95,28 @@ fn json_of(column: &Column, value: &[u8]) -> String {
     }
 }
 
+fn is_json(type_name: &str) -> bool {
+    matches!(type_name, "json" | "jsonb")
+}
+
 /// A JSON value as PostgreSQL's text; `None` for null.
-fn text_of(value: &Json) -> Option<String> {
-    match value {
-        Json::Null => None,
-        Json::String(text) => Some(text.clone()),
-        other => Some(other.to_string()),
+fn text_of(value: &str) -> Result<Option<String>, serde_json::Error> {
+    match value.as_bytes().first() {
+        Some(b'n') => Ok(None),
+        Some(b'"') => serde_json::from_str(value).map(Some),
+        _ => Ok(Some(value.to_owned())),
     }
+}
+
+/// A JSON array as the text of an array of this type.
+fn array_of(element: &str, value: &str) -> Result<String, serde_json::Error> {
+    let elements: Vec<&RawValue> = serde_json::from_str(value)?;
+    let text = |element_value: &&RawValue| match is_json(element) && element_value.get() != "null" {
+        true => Ok(Some(element_value.get().to_owned())),
+        false => text_of(element_value.get()),
+    };
+    let texts: Vec<Option<String>> = elements.iter().map(text).collect::<Result<_, _>>()?;
+    Ok(array_text(texts.iter().map(Option::as_deref)))
 }
 
 /// What a string means for a column: bytes stand in hex, as GET shows them.
@@ -102,7 +132,8 @@ mod tests {
     use super::*;
 
     fn column(name: &str, kind: Kind, type_name: &str) -> Column {
-        Column { name: name.into(), field: name.as_bytes().into(), kind, type_name: type_name.into(), writable: true }
+        let (name, field, type_name) = (name.to_owned(), name.as_bytes().into(), type_name.to_owned());
+        Column { name, field, kind, type_name, read_only: None, limit: None, not_null: false }
     }
 
     #[test]

@@ -43,8 +43,8 @@ impl Table {
     ) -> Result<Vec<(RowChange<'_>, Values)>, String> {
         let Some(column) = self.fields.first() else { return Err("the list has no column".into()) };
         let Kind::Array(element) = &column.kind else { return Err(format!("{} is no array", column.name)) };
-        if !column.writable {
-            return Err(format!("{} of {} is read-only", column.name, self.name));
+        if let Some(read_only) = column.read_only {
+            return Err(format!("{} of {} is read-only: {}", column.name, self.name, read_only.why()));
         }
         let pushes = write.changes.iter().any(|change| matches!(change, Change::Push(..)));
         let inserts = write.after.is_some() || (write.unseen && pushes);

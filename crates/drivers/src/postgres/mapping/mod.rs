@@ -6,14 +6,15 @@
 //! friends:{id} -> members(id).friends as list
 //! ```
 //!
-//! The parts of a key in braces are the columns in parentheses, in order. A row is a hash whose fields are its columns,
+//! The parts of a key in braces are the columns in parentheses: by name if just the columns' names stand in the braces,
+//! else in order. A row is a hash whose fields are its columns,
 //! NULL is an absent field; with `as list` the document is one column, an array. Names stand as the database has them,
 //! in double quotes where they are not plain.
 //!
-//! * `pattern`: keys and their parts. `catalogue`: what the database says about the tables; `foreign`: what joins them.
-//!   `sql`: statements that read rows. `changes`: a document's changes as SQL. `statement`: those of one row, and of
-//!   many at once. `json`: a row as one text. `rows`: reading and committing. `found`: all tables; `remembered`:
-//!   what an earlier run saw.
+//! * `pattern`: keys and their parts. `catalogue`: what the database says about the tables; `foreign`: what joins them;
+//!   `shared`: what mappings have in common; `found`: all of it; `remembered`: what an earlier run saw. `sql`: statements
+//!   that read rows. `changes`: a document's changes as SQL. `statement`: those of one row, and of many at once. `json`: a
+//!   row as one text. `surely`: what the database would refuse. `rows`: reading and committing.
 
 pub(super) mod catalogue;
 pub(super) mod changes;
@@ -24,8 +25,10 @@ mod lists;
 pub(super) mod pattern;
 pub(super) mod remembered;
 pub(super) mod rows;
+pub(super) mod shared;
 pub(super) mod sql;
 pub(super) mod statement;
+pub(super) mod surely;
 
 use std::fmt;
 use std::str::FromStr;
@@ -101,6 +104,7 @@ impl FromStr for Mapping {
         if key.len() != pattern.parts() {
             return Err(format!("the key has {} parts in braces and the table {} columns", pattern.parts(), key.len()));
         }
+        let key = pattern.in_order(key)?;
         let list = match words.take('.') {
             true => {
                 let column = words.name()?;
@@ -114,9 +118,9 @@ impl FromStr for Mapping {
         let mut mapping =
             Mapping { pattern, table, key, list, fields: None, read_only: Vec::new(), version: VersionMode::Auto };
         while !words.rest.is_empty() {
-            match words.name()?.as_str() {
+            match words.word()?.as_str() {
                 "fields" => mapping.fields = Some(words.names()?),
-                "readonly" => mapping.read_only = words.names()?,
+                "readonly" | "read-only" => mapping.read_only = words.names()?,
                 "version" => {
                     let mode = words.names()?;
                     mapping.version = mode.join(",").parse()?;
@@ -260,6 +264,15 @@ impl Words<'_> {
         Ok(name)
     }
 
+    /// A name, or two with a hyphen between.
+    fn word(&mut self) -> Result<String, String> {
+        let mut word = self.name()?;
+        if self.take('-') {
+            word = format!("{word}-{}", self.name()?);
+        }
+        Ok(word)
+    }
+
     fn names(&mut self) -> Result<Vec<String>, String> {
         if !self.take('(') {
             return Err("columns stand in parentheses, as in users(id)".into());
@@ -293,6 +306,23 @@ mod tests {
     }
 
     #[test]
+    fn parts_are_columns_by_name_or_in_order() {
+        for (text, columns) in [
+            ("m:{org}:{id} -> t(org, id)", "org, id"),
+            ("m:{id}:{org} -> t(org, id)", "id, org"),
+            ("m:{o}:{i} -> t(org, id)", "org, id"),
+            ("m:{org}:{i} -> t(org, id)", "org, id"),
+            ("m:{c}:{a}:{b} -> t(a, b, c)", "c, a, b"),
+        ] {
+            let mapping: Mapping = text.parse().expect(text);
+            assert_eq!(mapping.key.join(", "), columns, "{text}");
+            assert_eq!(mapping.to_string().parse(), Ok(mapping), "{text}");
+        }
+        let read_only: Mapping = "u:{id} -> users(id) read-only(a) fields(a, b)".parse().expect("a mapping");
+        assert_eq!(read_only.to_string(), "u:{id} -> users(id) fields(a, b) readonly(a)");
+    }
+
+    #[test]
     fn what_is_wrong_is_said() {
         for (text, part) in [
             ("user:{id}", "KEY -> TABLE"),
@@ -302,6 +332,8 @@ mod tests {
             ("user:{id} -> users(id).friends", "missing"),
             ("user:{id} -> users(id) version(x)", "column, side or none"),
             ("user:{id} -> users(id) where(x)", "not known"),
+            ("user:{id} -> users(id) read-x(a)", "'read-x' is not known"),
+            ("m:{id}:{x} -> t(org, id)", "{id} stands where the column org is"),
             ("user:1 -> users(id)", "in braces"),
             ("user:{a}{b} -> users(a, b)", "between"),
         ] {

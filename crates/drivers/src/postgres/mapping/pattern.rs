@@ -46,6 +46,69 @@ impl Pattern {
         self.parts.len()
     }
 
+    /// The columns in the order of the parts: by name where these are just the columns' names, else as they are.
+    pub(in crate::postgres) fn in_order(&self, columns: Vec<String>) -> Result<Vec<String>, String> {
+        let names: Vec<&String> = self.parts.iter().map(|(name, _)| name).collect();
+        let all = columns.iter().all(|column| names.contains(&column));
+        if all && names.iter().all(|name| columns.contains(name)) {
+            return Ok(names.into_iter().cloned().collect());
+        }
+        let crossed = names.iter().zip(&columns).find(|(name, column)| **name != *column && columns.contains(name));
+        match crossed {
+            None => Ok(columns),
+            Some((name, column)) => Err(format!(
+                "{{{name}}} stands where the column {column} is; give all parts in braces their columns' names, or \
+                 none of them another column's"
+            )),
+        }
+    }
+
+    /// Whether the two differ in the names of their parts only.
+    pub(in crate::postgres) fn same_keys(&self, other: &Pattern) -> bool {
+        let behind = |pattern: &Pattern| pattern.parts.iter().map(|(_, behind)| behind.clone()).collect::<Vec<_>>();
+        self.start == other.start && behind(self) == behind(other)
+    }
+
+    /// Whether each key of `other` is one of these too.
+    pub(in crate::postgres) fn has_all_of(&self, other: &Pattern) -> bool {
+        // A character of no pattern: what stands for it may be anything.
+        let any = vec!["\u{10fffd}"; other.parts.len()];
+        let mut name = other.start.clone();
+        other.parts.iter().zip(any).for_each(|((_, behind), any)| name.extend([any, behind.as_str()]));
+        self.split(&name).is_some()
+    }
+
+    /// Whether some key has both forms.
+    pub(in crate::postgres) fn meets(&self, other: &Pattern) -> bool {
+        let (one, two) = (self.pieces(), other.pieces());
+        // Whether what is behind `i` and behind `j` can be the same, from the ends on.
+        let mut row = vec![false; two.len() + 1];
+        for i in (0..=one.len()).rev() {
+            let below = std::mem::replace(&mut row, vec![false; two.len() + 1]);
+            for j in (0..=two.len()).rev() {
+                row[j] = match (one.get(i), two.get(j)) {
+                    (None, None) => true,
+                    // A part may be empty, or take the other's next.
+                    (Some(None), _) => below[j] || (j < two.len() && row[j + 1]),
+                    (_, Some(None)) => row[j + 1] || (i < one.len() && below[j]),
+                    (Some(Some(a)), Some(Some(b))) => a == b && below[j + 1],
+                    _ => false,
+                };
+            }
+        }
+        row[0]
+    }
+
+    /// Its characters; `None` for a part in braces.
+    fn pieces(&self) -> Vec<Option<char>> {
+        let mut pieces: Vec<Option<char>> = self.start.chars().map(Some).collect();
+        for (_, behind) in &self.parts {
+            pieces.push(None);
+            pieces.extend(behind.chars().map(Some));
+        }
+        pieces
+    }
+
     /// The parts of a key's name, if it has this form.
     pub(in crate::postgres) fn split<'a>(&self, name: &'a str) -> Option<Vec<&'a str>> {
         let mut rest = name.strip_prefix(self.start.as_str())?;
@@ -77,6 +140,27 @@ impl Pattern {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn patterns_meet_or_not() {
+        let pattern = |text: &str| text.parse::<Pattern>().expect("a pattern");
+        for (one, two, meets, first_has_all) in [
+            ("user:{id}", "user:{name}", true, true),
+            ("t:{id}", "t:{org}:{id}", true, true),
+            ("t:{org}:{id}", "t:{id}", true, false),
+            ("{a}:x", "y:{b}", true, false),
+            ("a:{x}", "b:{x}", false, false),
+            ("a:{x}!", "a:{x}?", false, false),
+            ("a{x}b{y}c", "ab{z}c", true, true),
+            ("a{x}b{y}c", "a{z}c", true, false),
+            ("a:{x}:b", "a:{x}:b:{y}:b", true, true),
+            ("ab{x}", "a{x}", true, false),
+        ] {
+            let (one, two) = (pattern(one), pattern(two));
+            assert_eq!((one.meets(&two), two.meets(&one)), (meets, meets), "{one} {two}");
+            assert_eq!(one.has_all_of(&two), first_has_all, "{one} {two}");
+        }
+    }
 
     #[test]
     fn keys_split_and_join() {

@@ -268,10 +268,13 @@ impl Rows {
 
     /// Why `commit` can't be made, as far as the catalogue tells.
     pub(in crate::postgres) fn refuses(&self, commit: &Commit) -> Option<String> {
-        match self.batch(std::slice::from_ref(commit)) {
-            Err(Failed { failure: Failure::Refused(why), .. }) => Some(why),
-            _ => None,
+        if let Err(Failed { failure: Failure::Refused(why), .. }) = self.batch(std::slice::from_ref(commit)) {
+            return Some(why);
         }
+        commit.writes.iter().find_map(|write| {
+            let place = self.place(&write.key).ok()?;
+            self.tables[place.table].surely_refused(&place.parts, write, !self.shared)
+        })
     }
 
     fn batch<'a>(&self, group: &'a [Commit]) -> Result<Batch<'a>, Failed> {
@@ -433,44 +436,4 @@ pub(super) fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
     let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
     if digits.len().is_multiple_of(2) { digits.chunks(2).map(pair).collect() } else { None }
-}
-
-impl Table {
-    /// Where the fields are not named they are those that no list takes.
-    fn leave_to(&mut self, list: Option<&String>) {
-        if self.mapping.list.is_none() && self.mapping.fields.is_none() {
-            self.fields.retain(|column| Some(&column.name) != list);
-        }
-    }
-}
-
-/// Has mappings of one table share its rows: a column is a field of one document only, or a transaction would not see
-/// in one what it has written to another. Says whether any do; adds what stands in the way to `wrong`.
-pub(in crate::postgres) fn share(tables: &mut [Table], wrong: &mut Vec<String>) -> bool {
-    let mut shared = false;
-    for at in 1..tables.len() {
-        let (before, behind) = tables.split_at_mut(at);
-        let this = &mut behind[0];
-        let oid = this.oid;
-        for other in before.iter_mut().filter(|other| other.oid == oid) {
-            shared = true;
-            let mut said = |what: String| wrong.push(format!("--map '{}': {what}", this.mapping));
-            if other.mapping.key != this.mapping.key {
-                said(format!("'{}' has other key columns of {}; give both the same", other.mapping, this.name));
-            }
-            if other.mapping.version != this.mapping.version {
-                said(format!("'{}' has another version(..) of {}; give both the same", other.mapping, this.name));
-            }
-            other.leave_to(this.mapping.list.as_ref());
-            this.leave_to(other.mapping.list.as_ref());
-            let is_key = |name: &String| this.mapping.key.contains(name);
-            let names = |table: &Table| table.fields.iter().map(|column| column.name.clone()).collect::<Vec<_>>();
-            let twice = names(this).into_iter().filter(|name| !is_key(name) && names(other).contains(name));
-            for name in twice {
-                let what = format!("{name} is a field of '{}' too; name the others in fields(..)", other.mapping);
-                wrong.push(format!("--map '{}': {what}", this.mapping));
-            }
-        }
-    }
-    shared
 }

@@ -257,7 +257,9 @@ mod tests {
             field: (*b"id").into(),
             kind: Kind::Text,
             type_name: type_name.into(),
-            writable: false,
+            read_only: None,
+            limit: None,
+            not_null: false,
         };
         for (type_name, good, bad) in [
             ("integer", "-1", ["01", "+1", "1 ", "2147483648", "", "-0"].as_slice()),

@@ -97,6 +97,10 @@ impl Table {
             Act::Delete => format!("DELETE FROM {name} t WHERE {condition}"),
             Act::Update => update,
             Act::Insert => insert,
+            // There is to be a row, whatever it holds.
+            Act::Upsert if shape.sets.is_empty() => {
+                format!("{insert} WHERE NOT EXISTS (SELECT FROM {name} t WHERE {condition})")
+            }
             Act::Upsert => format!("WITH u AS ({update} RETURNING 1) {insert} WHERE NOT EXISTS (SELECT FROM u)"),
         };
         filled(&text, |at, type_name| Ok(format!("{}::{type_name}", literal(&values.0[at])?)))
@@ -121,6 +125,9 @@ impl Table {
             Act::Delete => format!("DELETE FROM {name} t USING k WHERE {condition}"),
             Act::Update => update,
             Act::Insert => insert,
+            Act::Upsert if shape.sets.is_empty() => {
+                format!("{insert} WHERE NOT EXISTS (SELECT FROM {name} t WHERE {condition})")
+            }
             // A hashed subquery: the session's plans have no hash joins.
             Act::Upsert => {
                 format!(", u AS ({update} RETURNING k.place) {insert} WHERE k.place NOT IN (SELECT place FROM u)")

@@ -109,7 +109,7 @@ impl Inner {
     }
 
     async fn commit_directly(&self, group: &[Commit], away: oneshot::Receiver<()>) -> Vec<CommitOutcome> {
-        let mut outcomes = self.ask_to_commit(group, away).await;
+        let (mut outcomes, _) = self.ask_to_commit(group, away, false).await;
         let applied = |outcome: &CommitOutcome| matches!(outcome, CommitOutcome::Committed(_));
         let first = outcomes.iter().position(|outcome| !applied(outcome)).unwrap_or(outcomes.len());
         let failed = matches!(outcomes.get(first), Some(CommitOutcome::Unavailable(_) | CommitOutcome::Unknown(_)));
@@ -122,23 +122,32 @@ impl Inner {
     }
 
     /// What the store says to `group`, noted by the breaker; nobody knows what became of it if the store is found to be
-    /// away meanwhile.
+    /// away meanwhile. Also whether it did not answer for the group, and answers otherwise: that is no failure of the
+    /// store. It is asked about that if it matters: always by the drain, else before the breaker opens.
     pub(in crate::outage) async fn ask_to_commit(
         &self,
         group: &[Commit],
         away: oneshot::Receiver<()>,
-    ) -> Vec<CommitOutcome> {
+        drain: bool,
+    ) -> (Vec<CommitOutcome>, bool) {
         let mut outcomes = match select(self.store.commit(group), away).await {
             Either::Left((outcomes, _)) => outcomes,
             Either::Right((_, call)) => {
                 drop(call);
-                return vec![CommitOutcome::Unknown("the store was found to be away".into()); group.len()];
+                let why = "the store was found to be away";
+                return (vec![CommitOutcome::Unknown(why.into()); group.len()], false);
             }
         };
         outcomes.resize(group.len(), CommitOutcome::Unknown("the store answered for fewer commits".into()));
         let applied = |outcome: &&CommitOutcome| matches!(outcome, CommitOutcome::Committed(_));
+        let stopped = outcomes.iter().find(|outcome| !applied(outcome));
+        let matters = matches!(stopped, Some(CommitOutcome::Unknown(_))) && self.matters(drain);
+        let slow = matters && self.store.ping().await.is_ok();
         let mut state = self.state();
-        match outcomes.iter().find(|outcome| !applied(outcome)) {
+        match stopped {
+            Some(CommitOutcome::Unknown(_)) if slow => {
+                state.writes.answered();
+            }
             Some(CommitOutcome::Unavailable(why) | CommitOutcome::Unknown(why)) => {
                 if state.writes.failed(why) {
                     self.settle(&mut state);
@@ -146,7 +155,13 @@ impl Inner {
             }
             _ => state.writes.worked(),
         }
-        outcomes
+        (outcomes, slow)
+    }
+
+    /// Whether it matters that the store answers although it did not answer for a commit.
+    fn matters(&self, drain: bool) -> bool {
+        let state = self.state();
+        !state.failing(self.runtime.elapsed()) && (drain || state.writes.is_about_to_open())
     }
 
     /// Buffers `group`, in order. `told` is what the store said to it, if it was asked.

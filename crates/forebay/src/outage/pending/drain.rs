@@ -74,6 +74,7 @@ impl Buffer {
                     for lane in &claimed {
                         self.lanes.entry(*lane).or_default().busy = true;
                     }
+                    self.slow_carried |= commits.iter().any(|commit| commit.patience > 1);
                     return Some(Work::Carry(Batch { numbers, commits, lanes: claimed }));
                 }
                 Err(key) => unknown.push(key),
@@ -88,7 +89,8 @@ impl Buffer {
         // Each lane with the last number that was taken from it.
         let mut claimed = vec![(lane, 0)];
         let (mut numbers, mut bytes) = (Vec::new(), 0);
-        while numbers.len() < commits_max && bytes < BATCH_BYTES_MAX {
+        let mut most = commits_max;
+        while numbers.len() < most && bytes < BATCH_BYTES_MAX {
             let head = |(lane, last): &(Lane, u64)| {
                 let waiting = &self.lanes.get(lane)?.waiting;
                 waiting.range((Bound::Excluded(*last), Bound::Unbounded)).next().copied()
@@ -96,7 +98,8 @@ impl Buffer {
             let Some(entry) = claimed.iter().filter_map(head).min().and_then(|number| self.entries.get(&number)) else {
                 break;
             };
-            if entry.stage != Stage::Waiting {
+            most = most.min(entry.slow.together_max());
+            if entry.stage != Stage::Waiting || numbers.len() >= most || (self.slow_carried && entry.slow.is_slow()) {
                 break;
             }
             let is_new = |lane: &&Lane| !claimed.iter().any(|(other, _)| other == *lane);
@@ -125,6 +128,7 @@ impl Buffer {
         for number in numbers {
             let Some(entry) = self.entries.get(number) else { continue };
             let mut commit = entry.buffered.to_commit();
+            commit.patience = entry.slow.patience();
             for (written, write) in entry.buffered.writes.iter().zip(&mut commit.writes) {
                 let before = match values.remove(&written.key) {
                     Some(value) => value,
@@ -261,6 +265,7 @@ impl Buffer {
     /// The store has answered for `batch`, or not: what of it is still here waits again, to be sent under the same
     /// ids if the store `may_have` seen them.
     pub fn finish(&mut self, batch: Batch, may_have: bool) {
+        self.slow_carried &= !batch.commits.iter().any(|commit| commit.patience > 1);
         for lane in &batch.lanes {
             if let Some(state) = self.lanes.get_mut(lane) {
                 state.busy = false;

@@ -137,7 +137,7 @@ impl Buffer {
             Standing::Waiting | Standing::Behind(_) => None,
             Standing::Quarantined(why) => Some(why),
         };
-        self.insert(Entry { buffered, ties, stage: Stage::Waiting, noted: false, named: None, bytes });
+        self.insert(Entry::new(buffered, ties, Stage::Waiting, bytes));
         self.forget_taken_along(number);
         match quarantined {
             Some(why) => self.quarantine(number, why),

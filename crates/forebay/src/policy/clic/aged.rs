@@ -13,7 +13,7 @@ use super::super::{Access, Order, Settings, Slot, Unit, Why};
 use super::curve::{self, PARTS_MAX};
 use super::minima::Minima;
 use super::outqueue::Request;
-use super::ranked::room;
+use super::ranked::{by_age, outqueue_max, room};
 use super::tracker::Tracker;
 
 /// Bytes of metadata for each entry.
@@ -91,11 +91,8 @@ impl Aged {
     }
 
     fn bound_outqueue(&mut self) {
-        let pages = match self.unit {
-            Unit::Entries => self.room(self.capacity),
-            Unit::Bytes => self.len as u64,
-        };
-        self.tracker.set_outqueue_max((pages as f64 * self.shape.out) as u64);
+        let room = self.room(self.capacity);
+        self.tracker.set_outqueue_max(outqueue_max(self.unit, room, self.len, self.shape.out));
     }
 
     /// Lists of a class.
@@ -140,13 +137,8 @@ impl Aged {
 
     /// Sorts all pages into the lists of another table, each by last request.
     fn regroup(&mut self) {
-        let mut pages: Vec<(u32, Slot)> = Vec::with_capacity(self.len);
-        for list in 1..self.lists_made {
-            pages.extend(self.lists.iter(list).map(|slot| (self.tracker.age(self.pages[slot as usize]), slot)));
-        }
+        let pages = by_age(&self.lists, 1..self.lists_made, &self.pages, &self.tracker);
         self.reach_classes();
-        // The oldest first; no two have the same age.
-        pages.sort_unstable_by_key(|page| std::cmp::Reverse(page.0));
         for (age, slot) in pages {
             let class = self.tracker.class(self.pages[slot as usize].cell);
             let list = self.list(class, age, self.lists.weight_of(slot));

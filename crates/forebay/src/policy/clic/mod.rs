@@ -20,6 +20,8 @@ mod curve;
 mod learned;
 mod meanings;
 mod minima;
+#[cfg(test)]
+mod model;
 mod outqueue;
 mod ranked;
 mod sample;

@@ -5,6 +5,8 @@
 //! a bitmap knows the lowest class that has any. When priorities change, at the end of a window, the pages are sorted
 //! into lists anew.
 
+use std::ops::Range;
+
 use super::super::list::{Lists, NODE_BYTES};
 use super::super::{Access, Order, Settings, Slot, Unit, Why};
 use super::outqueue::Request;
@@ -20,6 +22,21 @@ pub(super) const ENTRY_BYTES: usize = NODE_BYTES + size_of::<Request>();
 pub(super) fn room(capacity: u64, charge: f64) -> u64 {
     let left = (capacity as f64 * (1.0 - charge) + 1e-9) as u64;
     left.max(capacity.min(1))
+}
+
+/// How many pages the outqueue remembers: `out` for each that there is room for, or where bytes are counted for each of
+/// the `len` that are cached.
+pub(super) fn outqueue_max(unit: Unit, room: u64, len: usize, out: f64) -> u64 {
+    let pages = if unit == Unit::Entries { room } else { len as u64 };
+    (pages as f64 * out) as u64
+}
+
+/// The pages of these lists with their ages, the oldest first; no two have the same age.
+pub(super) fn by_age(lists: &Lists, of: Range<u32>, pages: &[Request], tracker: &Tracker) -> Vec<(u32, Slot)> {
+    let slots = of.flat_map(|list| lists.iter(list));
+    let mut aged: Vec<(u32, Slot)> = slots.map(|slot| (tracker.age(pages[slot as usize]), slot)).collect();
+    aged.sort_unstable_by_key(|page| std::cmp::Reverse(page.0));
+    aged
 }
 
 /// See the module.
@@ -59,11 +76,8 @@ impl Ranked {
     }
 
     fn bound_outqueue(&mut self) {
-        let pages = match self.unit {
-            Unit::Entries => self.room(self.capacity),
-            Unit::Bytes => self.len as u64,
-        };
-        self.tracker.set_outqueue_max((pages as f64 * self.out) as u64);
+        let room = self.room(self.capacity);
+        self.tracker.set_outqueue_max(outqueue_max(self.unit, room, self.len, self.out));
     }
 
     /// A list for each class.
@@ -77,14 +91,8 @@ impl Ranked {
     /// Sorts all pages into the lists of another table, each by last request.
     fn regroup(&mut self) {
         self.reach_classes();
-        let mut pages: Vec<(u32, Slot)> = Vec::with_capacity(self.len);
-        for list in 1..self.lists_len {
-            pages.extend(self.lists.iter(list).map(|slot| (self.tracker.age(self.pages[slot as usize]), slot)));
-        }
-        // The oldest first; no two have the same age.
-        pages.sort_unstable_by_key(|page| std::cmp::Reverse(page.0));
         self.filled = Bitmap::default();
-        for (_, slot) in pages {
+        for (_, slot) in by_age(&self.lists, 1..self.lists_len, &self.pages, &self.tracker) {
             let class = self.tracker.class(self.pages[slot as usize].cell);
             self.lists.move_to(class + 1, slot);
             self.filled.set(class, true);

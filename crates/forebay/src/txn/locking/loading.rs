@@ -3,7 +3,7 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::{Transaction, TxnError};
-use crate::cache::{AccessKind, Begin, Context, Fill, Follow};
+use crate::cache::{AccessKind, Begin, Context, Fill, Follow, Look};
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::txn::ahead::Ahead;
@@ -53,6 +53,22 @@ impl Transaction {
             self.inner.locks.release(self.owner, &absent.collect::<Vec<_>>());
         }
         Ok(())
+    }
+
+    /// Loads what is cached of a record, which a command changes without having to know it: the text of a record names
+    /// some fields, and says nothing of the others. Were it buffered unseen, the record would be known to nobody until
+    /// the store is back, although it was cached whole.
+    pub(super) fn load_cached_record(&mut self, key: &Key) {
+        let is_record = || self.inner.store.changes_of_text(key.borrow(), b"{}").is_some();
+        if !self.documents.expiry_is_freshness() || self.documents.loaded(key.borrow()) || !is_record() {
+            return;
+        }
+        // What is on its way is cached when it has arrived.
+        if self.inner.locks.pending(key).is_none()
+            && let Look::Hit(read, _) = self.inner.cache.look(key.borrow().hash64(), key.borrow())
+        {
+            self.documents.load(key.clone(), read);
+        }
     }
 
     /// Loads each of `keys` by itself, since together they can't be: what is known of some, since it is buffered, must

@@ -1,0 +1,251 @@
+//! What PostgreSQL surely refuses, told without asking it: for changes that are taken while it is away, so that they
+//! are refused while somebody waits for the answer. Where it is not sure, nothing is said. And moments that are
+//! relative to when they are read: they would be read when the change is carried over.
+
+use forebay::change::Change;
+use forebay::store::Write;
+use forebay::{Data, Value};
+
+use super::catalogue::{Column, Kind, Limit, Table};
+use super::changes::utf8;
+
+/// What a change leaves in a column.
+#[derive(Clone, Copy)]
+enum Left<'a> {
+    Null,
+    Text(&'a [u8]),
+}
+
+/// What a document's changes leave, as far as they say.
+#[derive(Default)]
+struct Outcome<'a> {
+    left: Vec<(&'a [u8], Left<'a>)>,
+    /// Fields that are made from others: nothing is known of them.
+    made: Vec<&'a [u8]>,
+    inserts: bool,
+}
+
+impl<'a> Outcome<'a> {
+    fn set(&mut self, field: &'a [u8], left: Left<'a>) {
+        self.left.retain(|(other, _)| *other != field);
+        self.left.push((field, left));
+    }
+
+    fn take(&mut self, change: &'a Change) {
+        match change {
+            Change::Delete => *self = Outcome::default(),
+            Change::SetField(field, value) => {
+                self.set(field, Left::Text(value));
+                self.inserts = true;
+            }
+            Change::UnsetField(field) => self.set(field, Left::Null),
+            Change::AddInteger { field: Some(field), .. } | Change::AddFloat { field: Some(field), .. } => {
+                self.left.retain(|(other, _)| **other != **field);
+                self.made.push(field);
+                self.inserts = true;
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Table {
+    /// Why the row with this key surely can't be changed by `write`. `alone`: no other document is in the row.
+    pub(super) fn surely_refused(&self, parts: &[&str], write: &Write, alone: bool) -> Option<String> {
+        if self.mapping.list.is_some() {
+            return self.elements_refused(&write.changes);
+        }
+        // A row that is set as a whole, by one text, and where nobody knew the document.
+        let mut named = Vec::new();
+        for change in write.changes.iter() {
+            match change {
+                Change::Put(Value { data: Data::Bytes(text), .. }) => {
+                    named.extend(self.changes_of_object(parts, text).ok()?);
+                }
+                change => named.push(change.clone()),
+            }
+        }
+        let mut outcome = Outcome::default();
+        named.iter().for_each(|change| outcome.take(change));
+        let known = outcome.left.iter().filter(|(field, _)| !outcome.made.contains(field));
+        for (field, left) in known {
+            let column = self.fields.iter().find(|column| column.name.as_bytes() == *field)?;
+            if let Some(why) = self.left_refused(column, *left, outcome.inserts || !write.unseen) {
+                return Some(format!("the field {} of {}: {why}", column.name, self.name));
+            }
+        }
+        if outcome.inserts { self.lacks(write, alone) } else { None }
+    }
+
+    fn left_refused(&self, column: &Column, left: Left<'_>, there: bool) -> Option<String> {
+        match left {
+            // A key's column stands there for the row's sake.
+            _ if self.key.iter().any(|key| key.name == column.name) => None,
+            Left::Null => (column.not_null && there).then(|| "it is NOT NULL".into()),
+            Left::Text(_) if column.kind == Kind::Bytes => None,
+            Left::Text(value) => {
+                let text = utf8(value).ok()?;
+                value_refused(&column.type_name, text).or_else(|| limit_refused(column.limit, text))
+            }
+        }
+    }
+
+    /// A column that a new row has to be given and is not. The row is new where its document is known and does not have
+    /// what every row has.
+    fn lacks(&self, write: &Write, alone: bool) -> Option<String> {
+        let Some(Value { data: Data::Hash(after), .. }) = write.after.as_ref().filter(|_| !write.unseen) else {
+            return None;
+        };
+        let is_new = self.key.first().is_some_and(|key| after.get(key.name.as_bytes()).is_none());
+        let is_field = |name: &String| self.fields.iter().any(|column| column.name == *name);
+        let lacking = self.needed.iter().find(|name| match is_field(name) {
+            true => after.get(name.as_bytes()).is_none(),
+            false => is_new && alone,
+        })?;
+        Some(format!("a new row of {} needs {lacking}: it is NOT NULL and has no default", self.name))
+    }
+
+    /// Elements that come to the list and are none of its type. One that is taken out again is never seen.
+    fn elements_refused(&self, changes: &[Change]) -> Option<String> {
+        let column = self.fields.first()?;
+        let Kind::Array(element) = &column.kind else { return None };
+        let pushed: Option<Vec<&[u8]>> = (changes.iter())
+            .map(|change| match change {
+                Change::Push(_, pushed) => Some(&**pushed),
+                _ => None,
+            })
+            .collect();
+        let why = pushed?.into_iter().find_map(|pushed| value_refused(element, utf8(pushed).ok()?))?;
+        Some(format!("{} of {}: {why}", column.name, self.name))
+    }
+}
+
+/// As C's `isspace`.
+fn is_space(character: char) -> bool {
+    matches!(character, ' ' | '\t'..='\r')
+}
+
+/// Why `text` is no value of this type, as surely as it can be told here.
+pub(super) fn value_refused(type_name: &str, text: &str) -> Option<String> {
+    let trimmed = text.trim_matches(is_space);
+    let is = match type_name {
+        "smallint" => is_integer(trimmed, i64::from(i16::MIN), i64::from(i16::MAX)),
+        "integer" => is_integer(trimmed, i64::from(i32::MIN), i64::from(i32::MAX)),
+        "bigint" => is_integer(trimmed, i64::MIN, i64::MAX),
+        "numeric" | "real" | "double precision" => is_number(trimmed),
+        "boolean" => is_boolean(trimmed),
+        "uuid" => is_uuid(text),
+        "json" | "jsonb" => serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok(),
+        "date" | "timestamp without time zone" | "timestamp with time zone" => return moment_refused(text, true),
+        "time without time zone" | "time with time zone" => return moment_refused(text, false),
+        _ => true,
+    };
+    (!is).then(|| format!("{} is no {type_name}", shown(text)))
+}
+
+/// A text as an error shows it.
+fn shown(text: &str) -> String {
+    const CHARACTERS_MAX: usize = 40;
+    match text.char_indices().nth(CHARACTERS_MAX) {
+        Some((end, _)) => format!("'{}..'", &text[..end]),
+        None => format!("'{text}'"),
+    }
+}
+
+fn unsigned(text: &str) -> &str {
+    text.strip_prefix(['+', '-']).unwrap_or(text)
+}
+
+/// Later servers read more than digits: hexadecimal, octal, binary, and underscores between digits.
+fn is_newer(text: &str) -> bool {
+    let digits = unsigned(text).as_bytes();
+    text.contains('_') || matches!(digits, [b'0', b'x' | b'X' | b'o' | b'O' | b'b' | b'B', ..])
+}
+
+fn is_integer(text: &str, least: i64, most: i64) -> bool {
+    let digits = unsigned(text);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return is_newer(text);
+    }
+    text.parse::<i64>().is_ok_and(|number| (least..=most).contains(&number))
+}
+
+/// A number with a fraction and an exponent, or a word that stands for one.
+fn is_number(text: &str) -> bool {
+    let rest = unsigned(text);
+    let lower = rest.to_ascii_lowercase();
+    if is_newer(text) || lower.starts_with("nan") || lower.starts_with("inf") {
+        return true;
+    }
+    let (mantissa, exponent) = match rest.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, Some(unsigned(exponent))),
+        None => (rest, None),
+    };
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    digits(whole)
+        && digits(fraction)
+        && !(whole.is_empty() && fraction.is_empty())
+        && exponent.is_none_or(|exponent| !exponent.is_empty() && digits(exponent))
+}
+
+fn is_boolean(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    let begins = |word: &str, least: usize| text.len() >= least && word.starts_with(&text);
+    ["true", "false", "yes", "no"].iter().any(|word| begins(word, 1))
+        || begins("on", 2)
+        || begins("off", 2)
+        || matches!(text.as_str(), "0" | "1")
+}
+
+fn is_uuid(text: &str) -> bool {
+    text.bytes().filter(u8::is_ascii_hexdigit).count() == 32
+        && text.bytes().all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b'-' | b'{' | b'}'))
+}
+
+/// Words for a moment that depends on when they are read.
+const RELATIVE: [&str; 4] = ["now", "today", "tomorrow", "yesterday"];
+
+/// A moment is no moment if it has no digit and no word that stands for one; `dated` if it has a date.
+fn moment_refused(text: &str, dated: bool) -> Option<String> {
+    let is_word = |word: &&str| !word.is_empty();
+    let lower = text.to_ascii_lowercase();
+    let mut words = lower.split(|character: char| !character.is_ascii_alphabetic()).filter(is_word);
+    if let Some(word) = words.find(|word| RELATIVE.contains(word)) {
+        let why = "would be what it is when the database is back; give the moment itself";
+        return Some(format!("{} {why}", shown(word)));
+    }
+    let stands = lower.contains("epoch") || lower.contains("infinity");
+    let nothing = dated && !stands && !text.bytes().any(|byte| byte.is_ascii_digit());
+    nothing.then(|| format!("{} is no date", shown(text)))
+}
+
+/// Why `text`, a value of the column's type, is more than the column holds.
+pub(super) fn limit_refused(limit: Option<Limit>, text: &str) -> Option<String> {
+    match limit? {
+        // Spaces at the end are cut off.
+        Limit::Characters(most) => {
+            let too_long = text.chars().skip(most).any(|character| character != ' ');
+            too_long.then(|| format!("it has more than {most} characters"))
+        }
+        Limit::Digits { whole, fraction } => {
+            let overflows = overflows(text.trim_matches(is_space), whole, fraction);
+            overflows.then(|| format!("{} has more than {whole} digits before the point", shown(text)))
+        }
+    }
+}
+
+/// Whether a number without an exponent has, rounded to so many digits behind the point, too many before it.
+fn overflows(text: &str, whole_max: usize, fraction_max: usize) -> bool {
+    if !unsigned(text).bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+        return false;
+    }
+    let (whole, fraction) = unsigned(text).split_once('.').unwrap_or((unsigned(text), ""));
+    let whole = whole.trim_start_matches('0');
+    let nines = |text: &str| text.bytes().all(|byte| byte == b'9');
+    let rounds_up = || {
+        let kept = fraction.get(..fraction_max).is_some_and(nines);
+        nines(whole) && kept && fraction.as_bytes().get(fraction_max).is_some_and(|digit| *digit >= b'5')
+    };
+    whole.len() > whole_max || (whole.len() == whole_max && rounds_up())
+}

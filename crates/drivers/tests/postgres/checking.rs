@@ -1,0 +1,57 @@
+//! What `forebay store check` says of mappings that a forebay could serve.
+
+use forebay::store::Store;
+use forebay::version::Mint;
+use forebay_drivers::postgres::{OpenError, PostgresOptions, setup};
+
+use crate::mapping::{World, refused, set};
+use crate::open;
+
+/// What `forebay serve` starts with and somebody would rather know: keys of several mappings, rights that lack.
+#[test]
+fn what_is_doubtful_is_a_warning() {
+    let tables = "CREATE TABLE users (id integer PRIMARY KEY, name text, n integer);
+        CREATE TABLE members (org integer, id integer, n integer, PRIMARY KEY (org, id));
+        CREATE ROLE reader LOGIN; GRANT SELECT ON users, members TO reader;
+        GRANT INSERT (id, org), UPDATE (n), INSERT (n) ON members TO reader;
+        CREATE ROLE half LOGIN; GRANT SELECT, INSERT (id, n), UPDATE (n) ON users TO half;";
+    let world = World::new(tables, &[]);
+    let checked = |maps: &[&str], role: &str| {
+        let address = world.server.url(&world.database).replace("app@", &format!("{role}@"));
+        let mappings = maps.iter().map(|map| map.parse().expect("a mapping")).collect();
+        let address = address.parse().expect("a URL");
+        let options = PostgresOptions { mappings, address, ..world.options.clone() };
+        world.runtime.block_on(setup::check(&options)).expect("it can be looked at")
+    };
+    let (users, members) = ("t:{id} -> users(id)", "t:{org}:{id} -> members(org, id)");
+    let well = checked(&[users, "m:{org}:{id} -> members(org, id)"], "app");
+    assert_eq!(well.warnings, Vec::<String>::new());
+    let hidden = checked(&[users, members], "app").warnings.join("\n");
+    assert!(hidden.contains("no key is ever read by --map 't:{org}:{id}"), "{hidden}");
+    let meeting = checked(&[members, users], "app").warnings.join("\n");
+    assert!(meeting.contains("are read by the first"), "{meeting}");
+    let same = [users, "t:{org} -> members(id)"];
+    assert!(checked(&same, "app").problems.iter().any(|line| line.contains("has the same keys")));
+    let mappings = same.iter().map(|map| map.parse().expect("a mapping")).collect();
+    let opened = open(&world.runtime, PostgresOptions { mappings, ..world.options.clone() });
+    let Some(OpenError::Mapping(lines)) = opened.err() else { panic!("it does not open") };
+    assert!(lines.iter().any(|line| line.contains("has the same keys")), "{lines:?}");
+    for (map, role, grant) in [
+        (users, "reader", "GRANT INSERT, UPDATE, DELETE ON public.users TO \"reader\""),
+        (users, "half", "GRANT INSERT (\"name\"), UPDATE (\"name\") ON public.users TO \"half\""),
+    ] {
+        let checked = checked(&[map], role);
+        assert!(checked.warnings.iter().any(|line| line.contains(grant)), "{role}: {checked:?}");
+        assert_eq!(checked.notes.iter().any(|line| line.contains("read-only: all")), role == "reader", "{checked:?}");
+    }
+    assert_eq!(checked(&["m:{org}:{id} -> members(org, id)"], "reader").warnings, Vec::<String>::new());
+    // At use the reason stands there.
+    let address = world.server.url(&world.database).replace("app@", "half@").parse().expect("a URL");
+    let mappings = vec![users.parse().expect("a mapping")];
+    let options = PostgresOptions { mappings, address, ..world.options.clone() };
+    world.sql(&world.runtime.block_on(setup::script(&options)).expect("it can be looked at"));
+    let store = open(&world.runtime, options).expect("it opens");
+    let mint = Mint::new(store.incarnation());
+    let why = refused(&store, &mint, "t:1", vec![set("name", "x")]);
+    assert!(why.contains("it needs UPDATE and INSERT"), "{why}");
+}

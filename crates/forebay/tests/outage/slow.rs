@@ -1,0 +1,190 @@
+//! Hole 16: a write that a store never answers in time, while it answers others. What it costs others is bounded, and
+//! so is how often it is tried.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use forebay::mutation::{self, Fault};
+use forebay::outage::lanes::HASH_LANES;
+use forebay::outage::lossy::Lossy;
+use forebay::outage::pending::TRIES_ALONE_MAX;
+use forebay::outage::{
+    BreakerSettings, Description, Gate, GateOptions, GateSettings, Journal, JournalOptions, Mode, TicketState,
+};
+use forebay::runtime::Runtime;
+use forebay::store::embedded::Durability;
+use forebay::store::faulty::{Faults, Faulty};
+use forebay::store::memory::Memory;
+use forebay::store::{Caps, Commit, CommitOutcome, ReadError, Store};
+use forebay::{Key, Read, Version};
+use futures_util::future::BoxFuture;
+
+use crate::gate::{commit, put, simulated};
+
+/// What it gives to a commit.
+const TIME: Duration = Duration::from_millis(300);
+
+/// A store with a time limit, and rows that take their time.
+struct Slow {
+    inner: Faulty,
+    runtime: Runtime,
+    needs: Mutex<HashMap<Key, Duration>>,
+    /// Transactions that it was not in time for.
+    late: AtomicU64,
+}
+
+impl Slow {
+    fn takes(&self, name: &str, time: Duration) {
+        self.needs.lock().expect("nobody panicked").insert(Key::new(0, name.as_bytes()), time);
+    }
+
+    fn time_of(&self, group: &[Commit]) -> Duration {
+        let needs = self.needs.lock().expect("nobody panicked");
+        group.iter().flat_map(|commit| &commit.writes).filter_map(|write| needs.get(&write.key)).sum()
+    }
+}
+
+impl Store for Slow {
+    fn caps(&self) -> Caps {
+        Caps { ordered: false, ..self.inner.caps() }
+    }
+
+    fn name(&self) -> String {
+        "slow".into()
+    }
+
+    fn incarnation(&self) -> u64 {
+        1
+    }
+
+    fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
+        self.inner.get(keys)
+    }
+
+    fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>> {
+        Box::pin(async move {
+            let needed = self.time_of(group);
+            let given = TIME * group.iter().map(|commit| commit.patience).max().unwrap_or(1);
+            self.runtime.sleep(needed.min(given)).await;
+            if needed <= given {
+                return self.inner.commit(group).await;
+            }
+            self.late.fetch_add(1, Ordering::SeqCst);
+            vec![CommitOutcome::Unknown(format!("no answer in {} ms", given.as_millis())); group.len()]
+        })
+    }
+
+    forebay::rest_of_store!(inner);
+}
+
+fn open(runtime: &Runtime, workers: usize) -> (Arc<Slow>, Gate) {
+    let inner = Faulty::new(runtime.clone(), Arc::new(Memory::new()), Faults::default(), 1);
+    let (needs, late) = (Mutex::default(), AtomicU64::new(0));
+    let store = Arc::new(Slow { inner, runtime: runtime.clone(), needs, late });
+    let description = Description { mapping: String::new(), catalogue: String::new() };
+    let options = JournalOptions { durability: Durability::Always, bytes_max: 1 << 20, description };
+    let (journal, found) = Journal::open(runtime.clone(), Lossy::new().handle(), options).expect("a new journal");
+    let breaker = BreakerSettings { failures_to_open: 1, successes_to_close: 1, pause_ms: 5, pause_ms_max: 20 };
+    let settings = GateSettings { breaker, workers, ..GateSettings::default() };
+    let (mapping, opens_late) = (String::new(), false);
+    let (runtime, inner) = (runtime.clone(), store.clone());
+    let options = GateOptions { runtime, store: inner, journal, found, settings, mapping, opens_late };
+    (store, Gate::open(options).expect("nothing is pending"))
+}
+
+async fn buffered(gate: &Gate, sequence: u64, name: &str) -> u64 {
+    match commit(gate, put(sequence, name)).await {
+        CommitOutcome::Buffered(kept) => kept.ticket,
+        other => panic!("{name}: {other:?}"),
+    }
+}
+
+/// Whether they are carried over in one order.
+fn of_its_lane(name: &str, other: &str) -> bool {
+    let lane = |name: &str| Key::new(0, name.as_bytes()).borrow().hash64() % u64::from(HASH_LANES);
+    lane(name) == lane(other)
+}
+
+/// It lands as soon as it is given the time that it needs, and nobody takes the store for away.
+#[test]
+fn a_write_that_needs_longer_than_the_timeout_lands() {
+    simulated(|runtime| async move {
+        let (store, gate) = open(&runtime, 1);
+        store.takes("slow", Duration::from_secs(5));
+        let ticket = buffered(&gate, 1, "slow").await;
+        for sequence in 2..100 {
+            assert_ne!(gate.state().mode, Mode::Failed, "the store answers all others");
+            let name = format!("k{sequence}");
+            match commit(&gate, put(sequence, &name)).await {
+                CommitOutcome::Committed(_) => {}
+                other => assert!(of_its_lane(&name, "slow"), "{name}: {other:?}"),
+            }
+            runtime.sleep(Duration::from_millis(200)).await;
+        }
+        assert_eq!(gate.ticket(ticket), TicketState::Applied(Version { incarnation: 1, sequence: 1 }));
+        let (state, late) = (gate.state(), store.late.load(Ordering::SeqCst));
+        assert_eq!((state.mode, state.amount.transactions, state.counts.outages), (Mode::Normal, 0, 0));
+        assert!(late < 8, "{late} tries");
+    });
+}
+
+/// Among many it is found by halves, and these are there long before it; what never comes to an end is set aside.
+fn a_write_that_never_ends(expected: bool) {
+    simulated(move |runtime| async move {
+        let (store, gate) = open(&runtime, 1);
+        store.takes("endless", Duration::from_secs(1 << 30));
+        store.inner.set_down(true);
+        let endless = buffered(&gate, 1, "endless").await;
+        for sequence in 2..600 {
+            buffered(&gate, sequence, &format!("k{sequence}")).await;
+        }
+        let behind = buffered(&gate, 600, "endless").await;
+        store.inner.set_down(false);
+        runtime.sleep(Duration::from_secs(20)).await;
+        let left = gate.with_buffer(|buffer| buffer.numbers(None, 0, usize::MAX));
+        let lane = |number: &u64| of_its_lane(&format!("k{number}"), "endless");
+        assert!(left.iter().all(|number| [endless, behind].contains(number) || lane(number)), "{left:?}");
+        runtime.sleep(Duration::from_secs(200)).await;
+        let late = store.late.load(Ordering::SeqCst);
+        assert_eq!(matches!(gate.ticket(endless), TicketState::Quarantined(_)), expected, "{late} tries");
+        if !expected {
+            return;
+        }
+        assert_eq!(gate.state().amount.transactions, 2, "all others are there");
+        assert!(late <= u64::from(TRIES_ALONE_MAX) + 10, "{late} tries");
+        assert_eq!(gate.state().counts.outages, 1, "the one that was ordered");
+        assert_eq!(gate.ticket(behind), TicketState::Pending);
+        // Whoever has mended the cause has it tried again, under the same id.
+        store.takes("endless", Duration::ZERO);
+        assert_eq!(gate.retry(None), 1);
+        runtime.sleep(Duration::from_secs(1)).await;
+        assert!([endless, behind].iter().all(|number| matches!(gate.ticket(*number), TicketState::Applied(_))));
+        gate.validate();
+    });
+}
+
+#[test]
+fn a_write_that_never_ends_is_set_aside() {
+    a_write_that_never_ends(true);
+    let _on = mutation::put_back(Some(Fault::PoisonRetried));
+    a_write_that_never_ends(false);
+}
+
+/// A store that answers nothing is away, however little it was asked for.
+#[test]
+fn a_store_that_answers_nothing_is_away() {
+    simulated(|runtime| async move {
+        let (store, gate) = open(&runtime, 4);
+        store.takes("slow", Duration::from_secs(1));
+        let ticket = buffered(&gate, 1, "slow").await;
+        runtime.sleep(Duration::from_millis(10)).await;
+        store.inner.set_down(true);
+        runtime.sleep(Duration::from_secs(300)).await;
+        assert_eq!((gate.state().mode, gate.ticket(ticket)), (Mode::Failed, TicketState::Pending));
+        store.inner.set_down(false);
+        runtime.sleep(Duration::from_secs(10)).await;
+        assert!(matches!(gate.ticket(ticket), TicketState::Applied(_)));
+    });
+}
