@@ -136,7 +136,7 @@ fn what_is_wrong_with_the_settings_is_no_outage() {
 }
 
 /// Writes are never carried into another database than the one that they were made for, whether it can be reached or
-/// not. One that has got another name is the same.
+/// not.
 #[test]
 fn writes_belong_to_their_database() {
     let server = Server::start();
@@ -159,11 +159,4 @@ fn writes_belong_to_their_database() {
     let mut client = Connection::new(forebay.address);
     assert!(said(&client.call(&["CACHE", "STATE"])).contains("earlier state"));
     assert_eq!(server.sql(&database, "SELECT count(*) FROM forebay.documents"), "0");
-    drop(client);
-    forebay.kill9();
-    let renamed = Forebay::start(&server.url("renamed"), &[&QUICK[..], &["--journal", &journal]].concat());
-    let told = said(&Connection::new(renamed.address).call(&["CACHE", "DRAIN", "RESUME"]));
-    assert_eq!(told, "OK");
-    calm(renamed.address);
-    assert_eq!(said(&Connection::new(renamed.address).call(&["GET", "pending"])), "1");
 }
