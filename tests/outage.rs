@@ -38,6 +38,8 @@ mod races;
 mod records;
 #[path = "outage/refusing.rs"]
 mod refusing;
+#[path = "outage/remembered.rs"]
+mod remembered;
 #[path = "outage/restored.rs"]
 mod restored;
 #[path = "outage/slow.rs"]
@@ -111,6 +113,28 @@ fn all_processes_of_the_database_are_killed() {
     let told = appends.run(forebay.address, 4, || {
         std::thread::sleep(Duration::from_millis(400));
         server.signal("KILL", &server.processes());
+        std::thread::sleep(Duration::from_millis(1000));
+        server.start_again();
+        std::thread::sleep(Duration::from_millis(400));
+    });
+    calm(forebay.address);
+    forebay.restart();
+    appends.check(&told, &mut Connection::new(forebay.address));
+}
+
+/// The same with SIGKILL of the postmaster alone: its children live on for a while, so connections that are open go on
+/// being answered by a database that takes no new ones.
+#[test]
+fn the_postmaster_alone_is_killed() {
+    let server = Server::start();
+    let database = server.database();
+    let mut forebay = start(&server, &database, &[]);
+    let appends = Appends::new(4);
+    let told = appends.run(forebay.address, 4, || {
+        std::thread::sleep(Duration::from_millis(400));
+        let (postmaster, all) = (server.postmaster(), server.processes());
+        assert!(all.len() > 1, "it has children");
+        server.signal("KILL", &[postmaster]);
         std::thread::sleep(Duration::from_millis(1000));
         server.start_again();
         std::thread::sleep(Duration::from_millis(400));

@@ -272,6 +272,15 @@ impl Server {
         self.sql("postgres", "ALTER SYSTEM SET ssl = on");
     }
 
+    /// Has it ask `role` for its password from now on.
+    pub fn ask_for_password(&self, role: &str) {
+        let path = self.folder.path().join("data/pg_hba.conf");
+        let others = std::fs::read_to_string(&path).expect("pg_hba.conf");
+        let text = format!("host all {role} 127.0.0.1/32 scram-sha-256\n{others}");
+        std::fs::write(&path, text).expect("it can be written");
+        self.sql("postgres", "SELECT pg_reload_conf()");
+    }
+
     /// Sends `signal` to `processes`.
     pub fn signal(&self, signal: &str, processes: &[u32]) {
         let numbers: Vec<String> = processes.iter().map(u32::to_string).collect();

@@ -262,7 +262,7 @@ fn a_start_that_fails_makes_no_journal() {
         (&url, &["--map", "nonsense"], "--map"),
         (&url, &["--outage-bytes-max", "much"], "outage-bytes-max"),
         (&url, &["--listen", &port], "127.0.0.1"),
-        (&nowhere, &[], "can't reach PostgreSQL"),
+        (&nowhere, &[], "\"none\" does not exist"),
         (&nowhere, &["--start-in-failed"], "start-in-failed"),
     ];
     for (store, more, expected) in cases {

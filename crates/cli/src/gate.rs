@@ -4,12 +4,13 @@
 use std::sync::Arc;
 
 use forebay::outage::{
-    Description, Found, Gate, GateOptions, GateSettings, Journal, JournalOptions, LaneRule, RealFolder, incarnation_of,
+    Description, Found, Gate, GateOptions, GateSettings, Journal, JournalOptions, LaneRule, RealFolder, catalogue_of,
+    incarnation_of,
 };
 use forebay::runtime::Runtime;
 use forebay::store::late::Late;
 use forebay::store::{Caps, Store};
-use forebay_drivers::postgres::{Known, OpenError};
+use forebay_drivers::postgres::{self, Known, OpenError, Remembered};
 use futures_util::future::BoxFuture;
 
 use crate::database;
@@ -57,7 +58,9 @@ impl Left {
         // A journal that was moved away since says nothing of incarnations.
         let newest = acknowledged.iter().map(|id| id.0.incarnation).max().unwrap_or(0);
         let incarnation = incarnation_of(&found.description).max(newest);
-        Left { pending: found.pending_count, known: Known { incarnation, acknowledged } }
+        let remembered = catalogue_of(&found.description).and_then(Remembered::read);
+        let waiting = found.pending_count > 0;
+        Left { pending: found.pending_count, known: Known { incarnation, acknowledged, remembered, waiting } }
     }
 }
 
@@ -131,17 +134,37 @@ async fn open_store(settings: &Settings, left: Left) -> Result<(Arc<dyn Store>, 
         Ok(database) => return Ok((Arc::new(database), false)),
         Err(error) => error,
     };
-    let unreachable = matches!(error, CommandError::Database(OpenError::Unreachable { .. }));
-    if !unreachable || !(settings.start_in_failed || pending > 0) {
+    if let (CommandError::Database(OpenError::Mapping(_)), 1..) = (&error, pending) {
+        let (journal, why) = (settings.journal.clone(), error.to_string());
+        return Err(CommandError::TablesChanged { journal, pending, why });
+    }
+    let asked = settings.start_in_failed;
+    let may_start = match &error {
+        CommandError::Database(OpenError::Unreachable { .. }) => asked || pending > 0,
+        // What was given is wrong: no waiting helps, unless somebody who knows better says so.
+        CommandError::Database(OpenError::Denied { .. }) => asked,
+        _ => false,
+    };
+    if !may_start {
         return Err(error);
     }
-    if pending == 0 && known.incarnation == 0 {
-        return Err(CommandError::NeverReached { journal: settings.journal.clone(), why: error.to_string() });
+    let address = database::options(settings)?.address;
+    let other = known.remembered.as_ref().filter(|remembered| remembered.database() != address.database());
+    match other {
+        Some(other) if pending > 0 => {
+            let (place, database) = (address.place(), other.database().to_owned());
+            return Err(OpenError::OtherDatabase { place, database }.into());
+        }
+        Some(_) => return Err(never_reached(settings, &error)),
+        None if pending == 0 && known.incarnation == 0 => return Err(never_reached(settings, &error)),
+        None => {}
     }
     tracing::warn!(%error, "starting without the database: writes are buffered until it can be reached");
     let caps = Caps { ordered: false, owned: settings.maps.is_empty(), applies: true };
-    let name = format!("postgres (not reached yet) {}", database::options(settings)?.address.place());
-    let settings = Arc::new(settings.clone());
+    let name = format!("postgres (not reached yet) {}", address.place());
+    let catalogue = postgres::catalogue(known.remembered.clone(), &settings.maps);
+    // By then something may wait, whether it does now or not.
+    let (settings, known) = (Arc::new(settings.clone()), Known { waiting: true, ..known });
     let open = move || -> BoxFuture<'static, Result<Arc<dyn Store>, String>> {
         let (settings, known) = (settings.clone(), known.clone());
         Box::pin(async move {
@@ -151,5 +174,9 @@ async fn open_store(settings: &Settings, left: Left) -> Result<(Arc<dyn Store>, 
             }
         })
     };
-    Ok((Arc::new(Late::new(caps, name, error.to_string(), Box::new(open))), true))
+    Ok((Arc::new(Late::new(caps, name, error.to_string(), Box::new(open), catalogue)), true))
+}
+
+fn never_reached(settings: &Settings, why: &CommandError) -> CommandError {
+    CommandError::NeverReached { journal: settings.journal.clone(), why: why.to_string() }
 }

@@ -171,6 +171,16 @@ async fn the_commands_are_shown_in_redis_shapes() {
     let count = peer.say("COMMAND COUNT").await;
     let all = peer.say("COMMAND").await;
     assert_eq!(all.split('|').next().unwrap()[1..], count[1..count.len() - 1]);
+    for (command, action) in [
+        ("CACHE QUARANTINE HELP", "+DROP ticket reason|"),
+        ("CACHE DRAIN help", "+RESUME|"),
+        ("CACHE TRACE HELP", "+STOP|"),
+        ("DEBUG STORE HELP", "+FAIL seconds|"),
+        ("TXN HELP", "+COMMIT|"),
+    ] {
+        let help = peer.say(command).await;
+        assert!(help.starts_with('*') && help.contains(action) && help.contains("Actions are:"), "{command}: {help}");
+    }
     let help = peer.say("CLIENT HELP").await;
     assert!(help.contains("|+CLIENT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:|"), "{help}");
 }

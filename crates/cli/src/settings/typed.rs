@@ -59,9 +59,14 @@ pub fn arguments(except: &[&str]) -> Vec<Arg> {
     arguments
 }
 
+/// Shorter names of flags.
+const ALIASES: [(&str, &str); 2] = [("stale-on-outage-ms-max", "stale-on-outage"), ("write-back-ms", "write-back")];
+
 fn argument(setting: &'static Setting) -> Arg {
+    let aliases = ALIASES.into_iter().filter(|(name, _)| *name == setting.name).map(|(_, alias)| alias);
     let argument = Arg::new(setting.name)
         .long(setting.name)
+        .visible_aliases(aliases)
         .value_name(setting.value)
         .help(format!("{} [default: {}]", setting.help(), setting.default_text()))
         .help_heading(setting.group.heading())
@@ -264,6 +269,12 @@ mod tests {
         assert_eq!(typed.of("threads").2, Origin::Environment);
         assert!(matches!(typed.of("log").2, Origin::File(_, 4)));
         assert_eq!(typed.of("partitions").2, Origin::Default);
+    }
+
+    #[test]
+    fn flags_with_a_shorter_name_have_both() {
+        let settings = settings(&["--stale-on-outage", "7", "--write-back", "8"], &[], None).expect("valid");
+        assert_eq!((settings.stale_on_outage_ms_max, settings.write_back_ms), (7, 8));
     }
 
     #[test]

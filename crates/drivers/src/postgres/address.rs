@@ -115,8 +115,12 @@ impl Address {
             None => "localhost".to_owned(),
         };
         let port = self.config.get_ports().first().copied().unwrap_or(5432);
-        let database = self.config.get_dbname().or(self.config.get_user()).unwrap_or_default();
-        format!("{host}:{port}/{database}")
+        format!("{host}:{port}/{}", self.database())
+    }
+
+    /// The name of the database: the user's, if none is said.
+    pub fn database(&self) -> &str {
+        self.config.get_dbname().or(self.config.get_user()).unwrap_or_default()
     }
 }
 

@@ -82,6 +82,18 @@ pub(super) fn refusal(error: &Error) -> Option<String> {
     }
 }
 
+/// Why a connection is not let in, if the fault is in what was given: role, password, database, or that a password is
+/// missing. The server is there, and no waiting helps.
+pub(super) fn denial(error: &Error) -> Option<String> {
+    let given = match error.code().map(|code| code.code()) {
+        Some(state) => state.starts_with("28") || state == "3D000" || state == "42501",
+        None => {
+            ["invalid configuration", "authentication error"].iter().any(|kind| error.to_string().starts_with(kind))
+        }
+    };
+    given.then(|| told(error))
+}
+
 /// An error with its causes, in one line.
 pub(super) fn told(error: &Error) -> String {
     if let Some(answer) = error.as_db_error() {

@@ -14,6 +14,30 @@ pub enum OpenError {
         /// What went wrong.
         why: String,
     },
+    /// It is there, and lets nobody in with this role, password or database.
+    #[error(
+        "PostgreSQL at {place} does not let role {role} in: {why}; check role and database in --store, and \
+         --store-password-file"
+    )]
+    Denied {
+        /// Host, port and database.
+        place: String,
+        /// As whom.
+        role: String,
+        /// What the server says.
+        why: String,
+    },
+    /// Writes wait for another database.
+    #[error(
+        "writes in the journal wait for the database {database}, and {place} is another one, to which nothing of it is \
+         carried over; name {database} in --store, or give another --journal"
+    )]
+    OtherDatabase {
+        /// Host, port and database.
+        place: String,
+        /// The name of the one that they wait for.
+        database: String,
+    },
     /// Roots of certificates that can't be used.
     #[error("can't use the root certificates {file}: {why}; give sslrootcert=FILE.pem in --store, or sslmode=disable")]
     RootCertificates {

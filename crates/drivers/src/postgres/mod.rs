@@ -60,6 +60,8 @@ use figures::Counted;
 use identity::Identity;
 use ids::Ids;
 use mapping::Mapping;
+use mapping::remembered::Place;
+pub use mapping::remembered::{Remembered, catalogue};
 use mapping::rows::Rows;
 pub use outside::OutsideBy;
 use outside::Watch;
@@ -102,6 +104,10 @@ pub struct Known {
     pub incarnation: u64,
     /// The newest commits that it had acknowledged ([`Store::acknowledged`]).
     pub acknowledged: Vec<TxnId>,
+    /// What it was then ([`Store::catalogue`]), if that is known.
+    pub remembered: Option<Remembered>,
+    /// Writes wait for it.
+    pub waiting: bool,
 }
 
 impl PostgresOptions {
@@ -138,6 +144,8 @@ struct Inner {
     clears: Clears,
     watch: Watch,
     counted: Counted,
+    /// Which database it is.
+    place: Place,
     /// The mapped tables; without, documents lie in a table of our own.
     rows: Option<Rows>,
 }
@@ -154,7 +162,7 @@ impl Postgres {
         let opened = open::open(keeper, &address, &known).await?;
         let mut rows = match mappings.is_empty() {
             true => None,
-            false => Some(open::look_up(&opened.keeper.client, &address, &mappings).await?),
+            false => Some(open::look_up(&opened.keeper.client, &address, &mappings, &known).await?),
         };
         let outside = open::outside(&opened.keeper.client, &address, rows.as_ref(), outside).await?;
         if let Some(rows) = &mut rows {
@@ -173,6 +181,7 @@ impl Postgres {
             clears: Clears::default(),
             watch: Watch::new(outside, outside_pause),
             counted: Counted::default(),
+            place: opened.place,
             rows,
         });
         tokio::spawn(keeper::keep(Arc::downgrade(&inner), opened.keeper));
@@ -310,6 +319,11 @@ impl Store for Postgres {
 
     fn refuses(&self, commit: &Commit) -> Option<String> {
         self.inner.rows.as_ref().and_then(|rows| rows.refuses(commit))
+    }
+
+    fn catalogue(&self) -> Option<String> {
+        let tables = self.inner.rows.as_ref().map_or(&[][..], |rows| &rows.tables);
+        mapping::remembered::text(&self.inner.place, tables)
     }
 
     fn acknowledged(&self) -> Vec<TxnId> {

@@ -8,11 +8,13 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::{Client, Config, Error};
 
 use super::address::Address;
-use super::classify::told;
+use super::classify::{self, told};
 use super::decoding::slot;
 use super::identity::RAISE;
 use super::mapping::Mapping;
-use super::mapping::rows::{self, Rows};
+use super::mapping::found;
+use super::mapping::remembered::Place;
+use super::mapping::rows::Rows;
 use super::mapping::shared;
 use super::outside::OutsideBy;
 use super::session::Session;
@@ -38,6 +40,8 @@ pub(super) struct Opened {
     pub(super) went_back: bool,
     /// `postgres 15.18`.
     pub(super) server: String,
+    /// Which database it is.
+    pub(super) place: Place,
 }
 
 /// How to connect: what the address says, and what every session of ours needs.
@@ -68,7 +72,13 @@ pub(super) async fn connect(
     let unreachable = |why: String| OpenError::Unreachable { place: address.place(), why };
     match timeout(connect_timeout, Session::connect(config, tls.clone(), name.to_owned())).await {
         Ok(Ok(session)) => Ok(session),
-        Ok(Err(error)) => Err(unreachable(told(&error))),
+        Ok(Err(error)) => Err(match classify::denial(&error) {
+            Some(why) => {
+                let role = config.get_user().unwrap_or_default().to_owned();
+                OpenError::Denied { place: address.place(), role, why }
+            }
+            None => unreachable(told(&error)),
+        }),
         Err(_) => Err(unreachable(format!("no answer in {} ms", connect_timeout.as_millis()))),
     }
 }
@@ -84,6 +94,11 @@ pub(super) async fn open(keeper: Session, address: &Address, known: &Known) -> R
     if number < SERVER_VERSION_MIN {
         return Err(OpenError::TooOld { place: address.place(), server });
     }
+    let place = place(client).await.map_err(broken)?;
+    let seen = known.remembered.as_ref().map(|remembered| &remembered.place);
+    if let Some(other) = seen.filter(|other| known.waiting && other.database != place.database && !place.is(other)) {
+        return Err(OpenError::OtherDatabase { place: address.place(), database: other.database.clone() });
+    }
     lock(client, address).await?;
     schema(client, address).await?;
     let Meta { format, floor, incarnation: found } = meta(client, address).await?;
@@ -97,7 +112,8 @@ pub(super) async fn open(keeper: Session, address: &Address, known: &Known) -> R
     let row = client.query_one(RAISE, &[&(known.incarnation as i64)]).await;
     let row = row.map_err(|error| rights(address, &error))?;
     let incarnation = row.try_get::<_, i64>(0).map_err(broken)? as u64;
-    let went_back = !there || found < known.incarnation;
+    let another = seen.is_some_and(|other| place.is_not(other));
+    let went_back = !there || another || found < known.incarnation;
     if went_back {
         tracing::error!(
             place = address.place(),
@@ -114,7 +130,16 @@ pub(super) async fn open(keeper: Session, address: &Address, known: &Known) -> R
     let name = format!("SET application_name = 'forebay {incarnation}.keeper'");
     client.batch_execute(&name).await.map_err(broken)?;
     warn_of_durability(client).await.map_err(broken)?;
-    Ok(Opened { keeper, incarnation, floor, went_back, server })
+    Ok(Opened { keeper, incarnation, floor, went_back, server, place })
+}
+
+/// Which database this is.
+async fn place(client: &Client) -> Result<Place, Error> {
+    let row = client.query_one(sql::PLACE, &[]).await?;
+    // The role may not have the right to ask.
+    let cluster = client.query_one(sql::CLUSTER, &[]).await.ok();
+    let cluster = cluster.and_then(|row| row.try_get(0).ok());
+    Ok(Place { database: row.try_get(0)?, oid: row.try_get(1)?, cluster })
 }
 
 /// What forebay's schema says of itself.
@@ -203,11 +228,17 @@ async fn warn_of_durability(client: &Client) -> Result<(), Error> {
     Ok(())
 }
 
-/// Looks the mapped tables up.
-pub(super) async fn look_up(client: &Client, address: &Address, mappings: &[Mapping]) -> Result<Rows, OpenError> {
+/// Looks the mapped tables up. Where writes wait, one that is gone is as it was `known`.
+pub(super) async fn look_up(
+    client: &Client,
+    address: &Address,
+    mappings: &[Mapping],
+    known: &Known,
+) -> Result<Rows, OpenError> {
     let broken = |error: Error| OpenError::Failed { place: address.place(), why: told(&error) };
     shared::meeting(mappings).iter().for_each(|line| tracing::warn!("{line}"));
-    rows::look_up(client, mappings).await.map_err(broken)?.map_err(OpenError::Mapping)
+    let remembered = known.remembered.as_ref().filter(|_| known.waiting);
+    found::look_up(client, mappings, remembered).await.map_err(broken)?.map_err(OpenError::Mapping)
 }
 
 /// How what others write is seen from now on. Where it is decoded, the slot is there, unless transactions are open that

@@ -8,7 +8,8 @@ use super::address::Address;
 use super::classify::told;
 use super::decoding::slot;
 use super::mapping::catalogue::{ReadOnly, Table, quoted};
-use super::mapping::rows::{self, Rows};
+use super::mapping::found;
+use super::mapping::rows::Rows;
 use super::mapping::{Mapping, VersionMode, catalogue, shared};
 use super::tls::Tls;
 use super::{OpenError, OutsideBy, PostgresOptions, install, open};
@@ -73,7 +74,7 @@ async fn look(client: &Client, address: &Address, options: &PostgresOptions) -> 
                 .into(),
         ),
     }
-    match rows::look_up(client, &options.mappings).await? {
+    match found::look_up(client, &options.mappings, None).await? {
         Ok(Rows { tables, .. }) => {
             let (seen, lines) = watching(client, options.outside, &tables, (&mut warnings, &mut problems)).await?;
             let role: String = client.query_one("SELECT current_user::text", &[]).await?.get(0);

@@ -79,6 +79,12 @@ SELECT c.oid IS NOT NULL, coalesce(has_schema_privilege(n.oid, 'USAGE') AND has_
 FROM (SELECT) AS one LEFT JOIN pg_namespace n ON n.nspname = 'forebay'
     LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = 'given'";
 
+/// The database's name and number.
+pub(super) const PLACE: &str = "SELECT datname::text, oid FROM pg_database WHERE datname = current_database()";
+
+/// The cluster's number.
+pub(super) const CLUSTER: &str = "SELECT system_identifier::text FROM pg_control_system()";
+
 /// The form of the schema that this program reads and writes.
 pub(super) const FORMAT: i32 = 1;
 

@@ -8,6 +8,7 @@ mod groups;
 mod lists;
 mod mapping;
 mod opening;
+mod remembered;
 mod rows;
 #[path = "../../../../tests/common/postgres.rs"]
 mod server;

@@ -39,7 +39,7 @@ fn what_is_wrong_is_one_line_with_the_fix() {
         open(&runtime, options).err().expect("it can't be opened").to_string()
     };
     let text = error(&server.url("nowhere"));
-    assert!(text.contains("can't reach PostgreSQL") && text.contains("does not exist"), "{text}");
+    assert!(text.contains("does not let role app in") && text.contains("does not exist"), "{text}");
     let text = error("postgres://app@127.0.0.1:1/shop");
     assert!(text.contains("127.0.0.1:1/shop") && text.contains("start it"), "{text}");
     // A role that may not make a schema.
@@ -86,7 +86,7 @@ fn an_older_commit_that_is_missing_is_noticed() {
     for commit in &commits {
         assert_eq!(block_on(store.commit(std::slice::from_ref(commit))), [CommitOutcome::Committed(Vec::new())]);
     }
-    let known = Known { incarnation: before, acknowledged: store.acknowledged() };
+    let known = Known { incarnation: before, acknowledged: store.acknowledged(), ..Known::default() };
     assert_eq!(known.acknowledged, commits.each_ref().map(|commit| commit.id));
     drop(store);
     let again = |known: &Known| {
@@ -107,7 +107,7 @@ fn an_older_commit_that_is_missing_is_noticed() {
     assert!(store.went_back() && store.acknowledged().is_empty());
     drop(store);
     // One that was opened less often than is known is older; nothing is minted again.
-    let future = Known { incarnation: 1_000, acknowledged: Vec::new() };
+    let future = Known { incarnation: 1_000, ..Known::default() };
     let store = again(&future);
     assert!(store.went_back() && store.incarnation() == 1_001);
 }
@@ -133,7 +133,7 @@ fn ids_are_forgotten_below_a_floor() {
     assert!(block_on(store.outcome(commits[0].id)).is_err(), "what became of it is not known any more");
     assert_eq!(block_on(store.commit(&commits[79_999..])), [CommitOutcome::Committed(Vec::new())]);
     drop(store);
-    let known = Known { incarnation: 1, acknowledged: vec![commits[0].id, commits[79_999].id] };
+    let known = Known { incarnation: 1, acknowledged: vec![commits[0].id, commits[79_999].id], ..Known::default() };
     let store = open(&runtime, PostgresOptions { known, ..options(&server, &database) }).expect("it opens again");
     assert!(!store.went_back(), "what is forgotten was there");
     let first = block_on(store.commit(&commits[..1])).remove(0);

@@ -261,7 +261,13 @@ impl Gate {
 
 /// The incarnation that a journal's description names; 0 if the store was never reached.
 pub fn incarnation_of(description: &Description) -> u64 {
-    description.catalogue.strip_prefix("incarnation ").and_then(|number| number.parse().ok()).unwrap_or(0)
+    let first = description.catalogue.lines().next().and_then(|line| line.strip_prefix("incarnation "));
+    first.and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+/// What a journal's description says of the store's tables ([`Store::catalogue`]), if anything.
+pub fn catalogue_of(description: &Description) -> Option<&str> {
+    description.catalogue.split_once('\n').map(|(_, text)| text)
 }
 
 impl Inner {

@@ -26,7 +26,9 @@ mod tickets;
 
 pub use crate::tier::Remembered;
 pub use disk::{DiskFile, FileIdentity, Folder, RealFolder};
-pub use gate::{DropError, Gate, GateOptions, GateSettings, GateState, GivenUp, OnConflict, incarnation_of};
+pub use gate::{
+    DropError, Gate, GateOptions, GateSettings, GateState, GivenUp, OnConflict, catalogue_of, incarnation_of,
+};
 pub use journal::{AppendError, Found, Journal, JournalOptions, OpenError};
 pub use lanes::LaneRule;
 pub use mode::{BreakerSettings, Mode};

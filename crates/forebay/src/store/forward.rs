@@ -35,6 +35,10 @@ macro_rules! figures_of_inner {
             self.inner.refuses(commit)
         }
 
+        fn catalogue(&self) -> Option<String> {
+            self.inner.catalogue()
+        }
+
         fn beside(&self, key: &$crate::key::Key) -> Vec<$crate::key::Key> {
             self.inner.beside(key)
         }

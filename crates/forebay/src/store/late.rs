@@ -18,11 +18,51 @@ use crate::version::{TxnId, Version};
 /// Opens the store.
 pub type Open = Box<dyn Fn() -> BoxFuture<'static, Result<Arc<dyn Store>, String>> + Send + Sync>;
 
+/// What is known of keys and changes while the store can't be asked; each answer as [`Store`] has it under the same
+/// name.
+pub trait Catalogue: Send + Sync {
+    /// As [`Store::lane`].
+    fn lane(&self, key: &Key) -> Option<u32>;
+
+    /// As [`Store::references`].
+    fn references(&self, key: &Key, changes: &[Change]) -> Vec<Key>;
+
+    /// As [`Store::refuses`].
+    fn refuses(&self, commit: &Commit) -> Option<String>;
+
+    /// As [`Store::beside`].
+    fn beside(&self, key: &Key) -> Vec<Key>;
+
+    /// As [`Store::text_of`].
+    fn text_of(&self, key: KeyRef<'_>, value: &Value) -> Option<Vec<u8>>;
+
+    /// As [`Store::changes_of_text`].
+    fn changes_of_text(&self, key: KeyRef<'_>, text: &[u8]) -> Option<Result<Vec<Change>, String>>;
+}
+
+/// Who answers what needs no connection.
+enum Known<'a> {
+    Open(&'a dyn Store),
+    Remembered(&'a dyn Catalogue),
+}
+
+/// Asks whoever of [`Known`] it is.
+macro_rules! known {
+    ($late:expr, $call:ident ( $($argument:expr),* )) => {
+        match $late.known() {
+            Known::Open(store) => store.$call($($argument),*),
+            Known::Remembered(catalogue) => catalogue.$call($($argument),*),
+        }
+    };
+}
+
 /// A store that is opened late.
 pub struct Late {
     caps: Caps,
     name: String,
     open: Open,
+    /// What is known of it until then.
+    catalogue: Box<dyn Catalogue>,
     opened: OnceLock<Arc<dyn Store>>,
     /// One attempt at a time.
     opening: AsyncMutex<()>,
@@ -34,13 +74,14 @@ pub struct Late {
 }
 
 impl Late {
-    /// A store called `name` that `open` will open, of which we know what it can do; `why` it could not be opened by
-    /// now. Its incarnation is 0 until then.
-    pub fn new(caps: Caps, name: String, why: String, open: Open) -> Late {
+    /// A store called `name` that `open` will open, of which we know what it can do and what `catalogue` says; `why`
+    /// it could not be opened by now. Its incarnation is 0 until then.
+    pub fn new(caps: Caps, name: String, why: String, open: Open, catalogue: Box<dyn Catalogue>) -> Late {
         Late {
             caps,
             name,
             open,
+            catalogue,
             opened: OnceLock::new(),
             opening: AsyncMutex::new(()),
             why: Mutex::new(why),
@@ -52,6 +93,10 @@ impl Late {
     fn inner(&self) -> Result<&Arc<dyn Store>, Unavailable> {
         let why = || Unavailable(self.why.lock().unwrap_or_else(PoisonError::into_inner).clone());
         self.opened.get().ok_or_else(why)
+    }
+
+    fn known(&self) -> Known<'_> {
+        self.opened.get().map_or(Known::Remembered(&*self.catalogue), |store| Known::Open(&**store))
     }
 
     async fn open(&self) -> Result<(), Unavailable> {
@@ -144,17 +189,16 @@ impl Store for Late {
         })
     }
 
-    /// Until its tables are known everything may be joined.
     fn lane(&self, key: &Key) -> Option<u32> {
-        self.opened.get().map_or(Some(u32::MAX), |store| store.lane(key))
+        known!(self, lane(key))
     }
 
     fn references(&self, key: &Key, changes: &[Change]) -> Vec<Key> {
-        self.opened.get().map_or_else(Vec::new, |store| store.references(key, changes))
+        known!(self, references(key, changes))
     }
 
     fn refuses(&self, commit: &Commit) -> Option<String> {
-        self.opened.get().and_then(|store| store.refuses(commit))
+        known!(self, refuses(commit))
     }
 
     fn check<'a>(&'a self, checks: &'a [(Key, Version)]) -> BoxFuture<'a, Result<Vec<Key>, ReadError>> {
@@ -162,15 +206,19 @@ impl Store for Late {
     }
 
     fn beside(&self, key: &Key) -> Vec<Key> {
-        self.opened.get().map_or_else(Vec::new, |store| store.beside(key))
+        known!(self, beside(key))
     }
 
     fn text_of(&self, key: KeyRef<'_>, value: &Value) -> Option<Vec<u8>> {
-        self.opened.get().and_then(|store| store.text_of(key, value))
+        known!(self, text_of(key, value))
     }
 
     fn changes_of_text(&self, key: KeyRef<'_>, text: &[u8]) -> Option<Result<Vec<Change>, String>> {
-        self.opened.get().and_then(|store| store.changes_of_text(key, text))
+        known!(self, changes_of_text(key, text))
+    }
+
+    fn catalogue(&self) -> Option<String> {
+        self.opened.get().and_then(|store| store.catalogue())
     }
 
     fn keep_ids_from(&self, oldest: Option<TxnId>) {
@@ -222,6 +270,46 @@ mod tests {
     use super::*;
     use crate::store::memory::Memory;
 
+    /// Knows one thing of everything.
+    struct Numbered(u32);
+
+    impl Catalogue for Numbered {
+        fn lane(&self, _: &Key) -> Option<u32> {
+            Some(self.0)
+        }
+
+        fn references(&self, key: &Key, _: &[Change]) -> Vec<Key> {
+            vec![key.clone()]
+        }
+
+        fn refuses(&self, commit: &Commit) -> Option<String> {
+            Some(format!("{} writes", commit.writes.len()))
+        }
+
+        fn beside(&self, key: &Key) -> Vec<Key> {
+            vec![key.clone()]
+        }
+
+        fn text_of(&self, _: KeyRef<'_>, _: &Value) -> Option<Vec<u8>> {
+            Some(b"text".to_vec())
+        }
+
+        fn changes_of_text(&self, _: KeyRef<'_>, _: &[u8]) -> Option<Result<Vec<Change>, String>> {
+            Some(Ok(vec![Change::Delete]))
+        }
+    }
+
+    /// All that is answered without being asked.
+    type Answers = (Option<u32>, [Vec<Key>; 2], Option<String>, Option<Vec<u8>>, Option<Result<Vec<Change>, String>>);
+
+    fn answers(store: &dyn Store, key: &Key) -> Answers {
+        let commit = Commit::new(TxnId(Version::ZERO), Version::ZERO, Vec::new());
+        let named = [store.references(key, &[]), store.beside(key)];
+        let value = Value::bytes(*b"v");
+        let text = (store.text_of(key.borrow(), &value), store.changes_of_text(key.borrow(), b"t"));
+        (store.lane(key), named, store.refuses(&commit), text.0, text.1)
+    }
+
     #[test]
     fn it_is_away_until_a_ping_opens_it() {
         let there = Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -233,16 +321,19 @@ mod tests {
             )
         };
         let caps = Caps { ordered: false, owned: true, applies: true };
-        let late = Late::new(caps, "pg".into(), "not yet".into(), Box::new(open));
+        let late = Late::new(caps, "pg".into(), "not yet".into(), Box::new(open), Box::new(Numbered(7)));
         let key = Key::new(0, b"k");
         let get = |late: &Late| late.get(std::slice::from_ref(&key)).now_or_never().expect("at once");
         assert_eq!(get(&late), Err(ReadError::Unavailable(Unavailable("not yet".into()))));
-        assert_eq!((late.incarnation(), late.lane(&key)), (0, Some(u32::MAX)));
+        let (named, text) = ([vec![key.clone()], vec![key.clone()]], Some(b"text".to_vec()));
+        let remembered = (Some(7), named, Some("0 writes".to_owned()), text, Some(Ok(vec![Change::Delete])));
+        assert_eq!((late.incarnation(), answers(&late, &key)), (0, remembered));
         assert_eq!(late.ping().now_or_never(), Some(Err(Unavailable("no".into()))));
         assert_eq!(get(&late), Err(ReadError::Unavailable(Unavailable("no".into()))));
         there.store(true, std::sync::atomic::Ordering::SeqCst);
         assert_eq!(late.ping().now_or_never(), Some(Ok(())));
         assert!(get(&late).is_ok());
-        assert_eq!((late.incarnation(), late.lane(&key)), (Memory::new().incarnation(), None));
+        let opened = Memory::new();
+        assert_eq!((late.incarnation(), answers(&late, &key)), (opened.incarnation(), answers(&opened, &key)));
     }
 }

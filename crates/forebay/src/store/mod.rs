@@ -311,6 +311,12 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
+    /// Which store it is and what it takes, as a text for whoever starts while it is away; `None` from a store that
+    /// never is.
+    fn catalogue(&self) -> Option<String> {
+        None
+    }
+
     /// Commits with ids from `oldest` on are kept elsewhere and may still come, however many others come meanwhile: so
     /// whether they were applied must not be forgotten. `None`: none is kept any more.
     fn keep_ids_from(&self, oldest: Option<TxnId>) {

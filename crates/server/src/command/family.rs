@@ -48,6 +48,10 @@ const FAMILIES: &[(&str, &[Sub])] = &[
     ("cache", super::cache::SUBS),
 ];
 
+/// Subcommands with actions of their own, which their syntax names between bars: they have a HELP too.
+const CONTAINERS: &[(&str, &str)] =
+    &[("cache", "drain"), ("cache", "quarantine"), ("cache", "trace"), ("debug", "store")];
+
 /// The subcommands of a command, none for most.
 pub fn subcommands(command: &str) -> &'static [Sub] {
     FAMILIES.iter().find(|(name, _)| *name == command).map_or(&[], |(_, subs)| subs)
@@ -96,6 +100,9 @@ fn find(frame: Frame<'_>, family: &'static str) -> Result<&'static Sub, Reply> {
     }
     let sub = position(family, name).map(|at| &subs[at]);
     let sub = sub.ok_or_else(|| errors::unknown_subcommand(family, name))?;
+    if CONTAINERS.contains(&(family, sub.name)) && frame.len() == 3 && is(frame.arg(2), "help") {
+        return Err(help_of(&format!("{family} {}", sub.name), sub.summary, sub.syntax));
+    }
     let fits = match usize::try_from(sub.arity) {
         Ok(exact) => frame.len() == exact,
         Err(_) => frame.len() >= sub.arity.unsigned_abs() as usize,
@@ -116,6 +123,15 @@ fn help(family: &str, subs: &[Sub]) -> Reply {
     }
     lines.push("HELP".into());
     lines.push("    Print this help.".into());
+    Reply::Array(lines.into_iter().map(|line| Reply::Simple(line.into())).collect())
+}
+
+/// The same of a command whose actions stand in its syntax, between bars.
+pub(super) fn help_of(name: &str, summary: &str, syntax: &str) -> Reply {
+    let name = name.to_ascii_uppercase();
+    let mut lines = vec![format!("{name} <action> [<arg> ...]. {summary}. Actions are:")];
+    lines.extend(syntax.split(" | ").map(str::to_owned));
+    lines.extend(["HELP".into(), "    Print this help.".into()]);
     Reply::Array(lines.into_iter().map(|line| Reply::Simple(line.into())).collect())
 }
 

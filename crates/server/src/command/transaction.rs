@@ -13,11 +13,16 @@ use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::BoxFuture;
 use smallvec::SmallVec;
 
-use super::{Call, Command, Effect, Flag, Group, Keys, Known, Run, txn_error};
+use super::{Call, Command, Effect, Flag, Group, Keys, Known, Run, family, txn_error};
 use crate::given::{Begun, Claim, Ended};
 use crate::graphs::{Registered, parse_types};
 use crate::session::{Queue, Session, any_unseen, in_order, not_seen, planned, tell_nothing};
 use crate::state::Shared;
+
+const TXN_SYNTAX: &str = "BEGIN [READONLY [CHECKED]] [TYPE name] [ID uuid] [PRIORITY low|normal|high] | STEP name | \
+                          COMMIT | ABORT | TYPE toml";
+
+const TXN_SUMMARY: &str = "An interactive transaction: reads inside, one commit to the store at its end";
 
 pub(super) const COMMANDS: &[Command] = &[
     Command {
@@ -72,9 +77,8 @@ pub(super) const COMMANDS: &[Command] = &[
     },
     Command {
         name: "txn",
-        syntax: "BEGIN [READONLY [CHECKED]] [TYPE name] [ID uuid] [PRIORITY low|normal|high] | STEP name | COMMIT \
-                 | ABORT | TYPE toml",
-        summary: "An interactive transaction: reads inside, one commit to the store at its end",
+        syntax: TXN_SYNTAX,
+        summary: TXN_SUMMARY,
         group: Group::Transactions,
         arity: -2,
         keys: Keys::None,
@@ -289,6 +293,7 @@ fn txn<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply> {
             b"commit" if frame.len() == 2 => commit(session).await,
             b"abort" if frame.len() == 2 => abort(session),
             b"type" if frame.len() == 3 => types(session, frame),
+            b"help" if frame.len() == 2 => family::help_of("txn", TXN_SUMMARY, TXN_SYNTAX),
             b"step" | b"commit" | b"abort" | b"type" => errors::wrong_arguments("txn"),
             _ => errors::unknown_subcommand("TXN", frame.arg(1)),
         }

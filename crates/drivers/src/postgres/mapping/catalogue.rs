@@ -1,6 +1,7 @@
 //! What the database says about a mapped table, and what is wrong with the mapping: one line each, with the fix.
 
 use forebay::value::Blob;
+use serde::{Deserialize, Serialize};
 use tokio_postgres::{Client, Error};
 
 use super::foreign::Reference;
@@ -11,7 +12,7 @@ use crate::postgres::install;
 pub(in crate::postgres) const VERSION_COLUMN: &str = "forebay_version";
 
 /// What a column's values are.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::postgres) enum Kind {
     /// Whole numbers.
     Integer,
@@ -26,10 +27,11 @@ pub(in crate::postgres) enum Kind {
 }
 
 /// A column of a mapped table.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::postgres) struct Column {
     pub(in crate::postgres) name: String,
     /// The name as the field's, which all rows share.
+    #[serde(with = "super::remembered::field")]
     pub(in crate::postgres) field: Blob,
     pub(in crate::postgres) kind: Kind,
     /// The type as SQL names it, without a length, and without the length of 1 that some names imply.
@@ -43,7 +45,7 @@ pub(in crate::postgres) struct Column {
 }
 
 /// Why a column's values can't be changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::postgres) enum ReadOnly {
     /// It is of the key.
     Key,
@@ -68,7 +70,7 @@ impl ReadOnly {
 }
 
 /// What a column's length lets in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::postgres) enum Limit {
     /// So many characters.
     Characters(usize),
@@ -82,8 +84,9 @@ pub(in crate::postgres) enum Limit {
 }
 
 /// A mapping whose table is as it has to be.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::postgres) struct Table {
+    #[serde(with = "super::remembered::mapping")]
     pub(in crate::postgres) mapping: Mapping,
     /// Schema and name, quoted.
     pub(in crate::postgres) name: String,
@@ -210,15 +213,25 @@ fn is_key_type(name: &str) -> bool {
     ["int2", "int4", "int8", "text", "varchar", "uuid"].contains(&name)
 }
 
+fn quoted_name(mapping: &Mapping) -> String {
+    match &mapping.table {
+        (Some(schema), name) => format!("{}.{}", quoted(schema), quoted(name)),
+        (None, name) => quoted(name),
+    }
+}
+
+/// Whether there is something of the table's name.
+pub(super) async fn is_there(client: &Client, mapping: &Mapping) -> Result<bool, Error> {
+    let row = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&quoted_name(mapping)]).await?;
+    row.try_get(0)
+}
+
 /// Looks `mapping` up. The inner error lists what is wrong with it.
 pub(in crate::postgres) async fn look_up(
     client: &Client,
     mapping: &Mapping,
 ) -> Result<Result<Table, Vec<String>>, Error> {
-    let quoted_name = match &mapping.table {
-        (Some(schema), name) => format!("{}.{}", quoted(schema), quoted(name)),
-        (None, name) => quoted(name),
-    };
+    let quoted_name = quoted_name(mapping);
     let said = |what: &str| format!("--map '{mapping}': {what}");
     let Some(row) = client.query_opt(TABLE, &[&quoted_name]).await? else {
         let what = format!("there is no table {quoted_name}; name its schema, or make it first");

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use forebay::Key;
 use forebay::change::Change;
 use forebay::value::Data;
+use serde::{Deserialize, Serialize};
 use tokio_postgres::{Client, Error};
 
 use super::catalogue::{Column, Table};
@@ -48,7 +49,7 @@ pub(in crate::postgres) async fn foreign_keys(client: &Client) -> Result<Vec<For
 }
 
 /// How rows of one mapped table name rows of another.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::postgres) struct Reference {
     /// The place of the other's mapping.
     target: usize,

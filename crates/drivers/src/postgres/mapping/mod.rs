@@ -12,16 +12,18 @@
 //! in double quotes where they are not plain.
 //!
 //! * `pattern`: keys and their parts. `catalogue`: what the database says about the tables; `foreign`: what joins them;
-//!   `shared`: what mappings have in common. `sql`: statements that read rows. `changes`: a document's changes as SQL.
-//!   `statement`: those of one row, and of many at once. `json`: a row as one text. `surely`: what the database would
-//!   refuse. `rows`: reading and committing.
+//!   `shared`: what mappings have in common; `found`: all of it; `remembered`: what an earlier run saw.
+//! * `sql`: statements that read rows. `changes`: a document's changes as SQL. `statement`: those of one row, and of
+//!   many at once. `json`: a row as one text. `surely`: what the database would refuse. `rows`: reading and committing.
 
 pub(super) mod catalogue;
 pub(super) mod changes;
 pub(super) mod foreign;
+pub(super) mod found;
 mod json;
 mod lists;
 pub(super) mod pattern;
+pub(super) mod remembered;
 pub(super) mod rows;
 pub(super) mod shared;
 pub(super) mod sql;
@@ -31,6 +33,7 @@ pub(super) mod surely;
 use std::fmt;
 use std::str::FromStr;
 
+use forebay::Key;
 use pattern::Pattern;
 
 /// Where a row's version comes from.
@@ -186,6 +189,23 @@ impl fmt::Display for Mapping {
             mode => write!(f, " version({})", mode.word()),
         }
     }
+}
+
+/// Which of `mappings` names `key`, and the parts of it, or why none does.
+fn parts_of<'a, 'm>(
+    key: &'a Key,
+    mappings: impl IntoIterator<Item = &'m Mapping> + Clone,
+) -> Result<(usize, Vec<&'a str>), String> {
+    if key.space() != 0 {
+        return Err("in front of tables there is database 0 only".into());
+    }
+    let name = std::str::from_utf8(key.name()).map_err(|_| format!("{key} is not UTF-8, so it names no row"))?;
+    let mut found = mappings.clone().into_iter().map(|mapping| mapping.pattern.split(name)).enumerate();
+    let none = || {
+        let patterns: Vec<String> = mappings.into_iter().map(|mapping| mapping.pattern.to_string()).collect();
+        format!("no mapping names {key}; there is {}", patterns.join(", "))
+    };
+    found.find_map(|(at, parts)| Some((at, parts?))).ok_or_else(none)
 }
 
 fn is_plain(character: char) -> bool {

@@ -12,8 +12,6 @@ use tokio_postgres::SimpleQueryMessage;
 
 use super::VersionMode;
 use super::catalogue::{Kind, Table};
-use super::foreign::{Reference, foreign_keys, joined};
-use super::shared::{same_keys, share};
 use super::sql::{Row, array_literal, hex};
 use super::statement::Script;
 use crate::postgres::classify::{self, Failure};
@@ -57,6 +55,13 @@ impl Texts for tokio_postgres::SimpleQueryRow {
 }
 
 impl Rows {
+    /// Tables that were looked up, all of them, and share their rows.
+    pub(super) fn of(tables: Vec<Table>) -> Rows {
+        let alike = |(at, table): (usize, &Table)| tables[..at].iter().any(|other| other.oid == table.oid);
+        let shared = tables.iter().enumerate().any(alike);
+        Rows { tables, shared, decoded: false }
+    }
+
     /// Statements that every session prepares for them, behind the others.
     pub(in crate::postgres) fn prepared(&self) -> Vec<String> {
         self.tables.iter().map(Table::select).collect()
@@ -64,22 +69,15 @@ impl Rows {
 
     /// The row that `key` is, or why it is none.
     pub(in crate::postgres) fn place<'a>(&self, key: &'a Key) -> Result<Place<'a>, String> {
-        if key.space() != 0 {
-            return Err("in front of tables there is database 0 only".into());
+        let mappings = self.tables.iter().map(|table| &table.mapping);
+        let (at, parts) = super::parts_of(key, mappings)?;
+        let strange = parts.iter().zip(&self.tables[at].key).find(|(part, column)| !Table::is_canonical(column, part));
+        match strange {
+            None => Ok(Place { table: at, parts }),
+            Some((part, column)) => {
+                Err(format!("{key} names no row: '{part}' is not how PostgreSQL writes {}", column.type_name))
+            }
         }
-        let name = std::str::from_utf8(key.name()).map_err(|_| format!("{key} is not UTF-8, so it names no row"))?;
-        for (at, table) in self.tables.iter().enumerate() {
-            let Some(parts) = table.mapping.pattern.split(name) else { continue };
-            let strange = parts.iter().zip(&table.key).find(|(part, column)| !Table::is_canonical(column, part));
-            return match strange {
-                None => Ok(Place { table: at, parts }),
-                Some((part, column)) => {
-                    Err(format!("{key} names no row: '{part}' is not how PostgreSQL writes {}", column.type_name))
-                }
-            };
-        }
-        let patterns: Vec<String> = self.tables.iter().map(|table| table.mapping.pattern.to_string()).collect();
-        Err(format!("no mapping names {key}; there is {}", patterns.join(", ")))
     }
 
     /// What the row of `key` has in common with those to which the order of their changes matters; none where nothing
@@ -438,27 +436,4 @@ pub(super) fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
     let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
     if digits.len().is_multiple_of(2) { digits.chunks(2).map(pair).collect() } else { None }
-}
-
-/// Looks all mappings up; the inner error lists what is wrong.
-pub(in crate::postgres) async fn look_up(
-    client: &tokio_postgres::Client,
-    mappings: &[super::Mapping],
-) -> Result<Result<Rows, Vec<String>>, tokio_postgres::Error> {
-    let (mut tables, mut wrong): (Vec<Table>, Vec<String>) = (Vec::new(), Vec::new());
-    for mapping in mappings {
-        match super::catalogue::look_up(client, mapping).await? {
-            Ok(table) => tables.push(table),
-            Err(lines) => wrong.extend(lines),
-        }
-    }
-    wrong.extend(same_keys(mappings));
-    let shared = share(&mut tables, &mut wrong);
-    let keys = foreign_keys(client).await?;
-    let oids: Vec<u32> = tables.iter().map(|table| table.oid).collect();
-    let references: Vec<_> = tables.iter().map(|table| Reference::all(table, &tables, &keys)).collect();
-    for ((table, joined), references) in tables.iter_mut().zip(joined(&oids, &keys)).zip(references) {
-        (table.joined, table.references) = (joined, references);
-    }
-    Ok(if wrong.is_empty() { Ok(Rows { tables, shared, decoded: false }) } else { Err(wrong) })
 }

@@ -22,6 +22,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Looks after which a tier that could not be described is described again: a journal is written anew for that.
 const LOOKS_PER_DESCRIPTION: u32 = 10;
 
+/// Bytes of what the tier keeps of the store's tables; mapping and catalogue together have twice that.
+const CATALOGUE_BYTES_MAX: usize = 4 << 20;
+
 impl Gate {
     /// Has the tier told of the store, and asked whether it is still there, every second from now on.
     pub fn start_remembering(&self) {
@@ -47,9 +50,19 @@ impl Gate {
 impl Inner {
     /// Has the tier note what its changes mean, in which incarnation the store is, and by what it is recognised.
     pub(in crate::outage) fn describe(self: &Arc<Inner>, state: &mut State) {
-        let (journal, incarnation) = (self.journal.clone(), self.store.incarnation());
-        let description =
-            Description { mapping: self.mapping.clone(), catalogue: format!("incarnation {incarnation}") };
+        let journal = self.journal.clone();
+        let mut catalogue = format!("incarnation {}", self.store.incarnation());
+        match self.store.catalogue() {
+            Some(text) if text.len() <= CATALOGUE_BYTES_MAX => catalogue.extend(["\n", text.as_str()]),
+            Some(text) => tracing::warn!(
+                bytes = text.len(),
+                limit = CATALOGUE_BYTES_MAX,
+                "what the store's tables look like is too long to be kept: a start without the store can't check \
+                 writes by it"
+            ),
+            None => {}
+        }
+        let description = Description { mapping: self.mapping.clone(), catalogue };
         let (news, again) = (self.news(state), std::mem::take(&mut state.undescribed));
         let inner = self.clone();
         self.runtime.spawn(async move {

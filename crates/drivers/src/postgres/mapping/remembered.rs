@@ -1,0 +1,180 @@
+//! What a database was seen to be, as a text that outlives the process: which one it is, and what its mapped tables
+//! look like. Whoever starts while it is away checks keys and changes by that, and orders them.
+
+use forebay::Key;
+use forebay::change::Change;
+use forebay::key::KeyRef;
+use forebay::store::Commit;
+use forebay::store::late::Catalogue;
+use forebay::value::Value;
+use serde::{Deserialize, Serialize};
+
+use super::catalogue::Table;
+use super::rows::Rows;
+use super::{Mapping, VersionMode};
+
+/// Which database it is, whatever host it is reached by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::postgres) struct Place {
+    /// Its name.
+    pub(in crate::postgres) database: String,
+    /// Its number in its cluster, which a rename does not change.
+    pub(in crate::postgres) oid: u32,
+    /// The number of the cluster, which its standbys and physical backups share; none if the role may not ask.
+    pub(in crate::postgres) cluster: Option<String>,
+}
+
+impl Place {
+    /// Whether this is surely the database that `other` was, or a copy of its files.
+    pub(in crate::postgres) fn is(&self, other: &Place) -> bool {
+        self.oid == other.oid && self.cluster.is_some() && self.cluster == other.cluster
+    }
+
+    /// Whether this is surely none of the copies of `other`'s files.
+    pub(in crate::postgres) fn is_not(&self, other: &Place) -> bool {
+        let known = self.cluster.is_some() && other.cluster.is_some();
+        known && !self.is(other)
+    }
+}
+
+#[derive(Serialize)]
+struct Written<'a> {
+    place: &'a Place,
+    tables: &'a [Table],
+}
+
+/// The text of what [`Remembered::read`] reads.
+pub(in crate::postgres) fn text(place: &Place, tables: &[Table]) -> Option<String> {
+    serde_json::to_string(&Written { place, tables }).ok()
+}
+
+/// A database as it was seen by an earlier opening.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Remembered {
+    pub(in crate::postgres) place: Place,
+    tables: Vec<Table>,
+}
+
+impl Remembered {
+    /// Reads the text that an opened database gave; `None` if another version of this program wrote it in a way that
+    /// is not known here.
+    pub fn read(text: &str) -> Option<Remembered> {
+        serde_json::from_str(text).ok()
+    }
+
+    /// The database's name.
+    pub fn database(&self) -> &str {
+        &self.place.database
+    }
+
+    /// The table of `mapping`, as it was.
+    pub(in crate::postgres) fn table(&self, mapping: &Mapping) -> Option<&Table> {
+        self.tables.iter().find(|table| is_same(&table.mapping, mapping))
+    }
+
+    fn covers(&self, mappings: &[Mapping]) -> bool {
+        self.tables.len() == mappings.len()
+            && self.tables.iter().zip(mappings).all(|(table, mapping)| is_same(&table.mapping, mapping))
+    }
+}
+
+/// Whether a mapping is the one that was given, but for where versions come from: that is found in the database.
+fn is_same(one: &Mapping, other: &Mapping) -> bool {
+    let plain = |mapping: &Mapping| mapping.clone().with_version(Some(VersionMode::None), VersionMode::None);
+    plain(one) == plain(other)
+}
+
+/// What can be said of keys and changes under `mappings` while the database can't be asked: what was `remembered` of
+/// it, or, if that is of other mappings, no more than which keys there are.
+pub fn catalogue(remembered: Option<Remembered>, mappings: &[Mapping]) -> Box<dyn Catalogue> {
+    Box::new(match remembered {
+        _ if mappings.is_empty() => Away::Documents,
+        Some(remembered) if remembered.covers(mappings) => Away::Rows(Rows::of(remembered.tables)),
+        _ => Away::Patterns(mappings.to_vec()),
+    })
+}
+
+enum Away {
+    /// All keys are documents of their own.
+    Documents,
+    Rows(Rows),
+    /// Nothing is known of the tables.
+    Patterns(Vec<Mapping>),
+}
+
+impl Away {
+    fn rows(&self) -> Option<&Rows> {
+        match self {
+            Away::Rows(rows) => Some(rows),
+            _ => None,
+        }
+    }
+}
+
+impl Catalogue for Away {
+    fn lane(&self, key: &Key) -> Option<u32> {
+        match self {
+            Away::Documents => None,
+            Away::Rows(rows) => rows.lane(key),
+            // All may be joined.
+            Away::Patterns(_) => Some(u32::MAX),
+        }
+    }
+
+    fn references(&self, key: &Key, changes: &[Change]) -> Vec<Key> {
+        self.rows().map_or_else(Vec::new, |rows| rows.references(key, changes))
+    }
+
+    fn refuses(&self, commit: &Commit) -> Option<String> {
+        match self {
+            Away::Documents => None,
+            Away::Rows(rows) => rows.refuses(commit),
+            Away::Patterns(mappings) => {
+                let checked = commit.checks.iter().map(|(key, _)| key);
+                let mut keys = commit.writes.iter().map(|write| &write.key).chain(checked);
+                keys.find_map(|key| super::parts_of(key, mappings).err())
+            }
+        }
+    }
+
+    fn beside(&self, key: &Key) -> Vec<Key> {
+        self.rows().map_or_else(Vec::new, |rows| rows.beside(key))
+    }
+
+    fn text_of(&self, key: KeyRef<'_>, value: &Value) -> Option<Vec<u8>> {
+        self.rows().and_then(|rows| rows.text_of(key, value))
+    }
+
+    fn changes_of_text(&self, key: KeyRef<'_>, text: &[u8]) -> Option<Result<Vec<Change>, String>> {
+        self.rows().map(|rows| rows.changes_of_text(key, text))
+    }
+}
+
+/// A mapping as the text that it is written as.
+pub(super) mod mapping {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::Mapping;
+
+    pub(in super::super) fn serialize<S: Serializer>(mapping: &Mapping, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(mapping)
+    }
+
+    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Mapping, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// A field's name as text, which a column's is.
+pub(super) mod field {
+    use forebay::value::Blob;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(in super::super) fn serialize<S: Serializer>(field: &Blob, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&String::from_utf8_lossy(field))
+    }
+
+    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Blob, D::Error> {
+        Ok(Blob::from(String::deserialize(deserializer)?.into_bytes()))
+    }
+}
