@@ -43,7 +43,7 @@ impl Database {
         self.others.0.unbounded_send(outside).expect("the database is there");
     }
 
-    fn new(runtime: &Runtime, owned: bool) -> Arc<Database> {
+    pub fn new(runtime: &Runtime, owned: bool) -> Arc<Database> {
         let inner = Faulty::new(runtime.clone(), Arc::new(store::memory::Memory::new()), Faults::default(), 1);
         let (sender, receiver) = unbounded();
         let (incarnation, went_back) = (AtomicU64::new(1), AtomicBool::new(false));
@@ -112,7 +112,7 @@ pub fn open(runtime: &Runtime, owned: bool, change: impl FnOnce(&mut GateSetting
 }
 
 /// A gate over what `memory` keeps.
-fn open_in(memory: &Memory, runtime: &Runtime, database: &Arc<Database>) -> Gate {
+pub fn open_in(memory: &Memory, runtime: &Runtime, database: &Arc<Database>) -> Gate {
     let (journal, kept) = memory.open(Description::default());
     let breaker = BreakerSettings { failures_to_open: 1, successes_to_close: 1, pause_ms: 5, pause_ms_max: 20 };
     let settings = GateSettings { breaker, ..GateSettings::default() };
@@ -457,53 +457,5 @@ fn write_back_merges_and_carries_over_what_is_old() {
         // The first ticket became part of the last.
         let version = Version { incarnation: 1, sequence: 100 };
         assert_eq!(gate.ticket(1), TicketState::Applied(version));
-    });
-}
-
-/// A ticket whose transaction was applied before a start is over, however many later ones are still quarantined; only
-/// what may be part of one that is still there is pending.
-#[test]
-fn a_ticket_of_before_the_start_does_not_wait_for_others() {
-    simulated(|runtime| async move {
-        let (memory, database) = (Memory::new(1 << 20), Database::new(&runtime, true));
-        let gate = open_in(&memory, &runtime, &database);
-        database.inner.set_down(true);
-        let mut tickets = Vec::new();
-        for (sequence, name) in [(1, "first"), (2, "first"), (3, "second")] {
-            let CommitOutcome::Buffered(kept) = commit(&gate, put(sequence, name)).await else { panic!("it is kept") };
-            tickets.push(kept.ticket);
-        }
-        database.inner.set_down(false);
-        runtime.sleep(Duration::from_secs(5)).await;
-        assert!(tickets.iter().all(|ticket| matches!(gate.ticket(*ticket), TicketState::Applied(_))));
-        database.inner.set_down(true);
-        for sequence in 4..8 {
-            let CommitOutcome::Buffered(kept) = commit(&gate, put(sequence, "last")).await else {
-                panic!("it is kept")
-            };
-            tickets.push(kept.ticket);
-        }
-        drop(gate);
-        let gate = open_in(&memory, &runtime, &database);
-        let pending = gate.with_buffer(|buffer| buffer.numbers(None, 0, 10));
-        let [.., last] = tickets[..] else { panic!("there are some") };
-        assert_eq!(pending, [last], "they are one");
-        assert_eq!(gate.ticket(tickets[5]), TicketState::Pending, "it is part of the last");
-        drop(gate);
-        // The same of one that nothing was merged into.
-        let memory = Memory::new(1 << 20);
-        let gate = open_in(&memory, &runtime, &database);
-        database.inner.set_down(false);
-        assert!(matches!(commit(&gate, put(10, "a")).await, CommitOutcome::Committed(_)));
-        database.inner.set_down(true);
-        let CommitOutcome::Buffered(first) = commit(&gate, put(11, "a")).await else { panic!("it is kept") };
-        database.inner.set_down(false);
-        runtime.sleep(Duration::from_secs(5)).await;
-        database.inner.set_down(true);
-        assert!(matches!(commit(&gate, put(12, "b")).await, CommitOutcome::Buffered(_)));
-        drop(gate);
-        let gate = open_in(&memory, &runtime, &database);
-        assert_eq!(gate.state().amount.transactions, 1);
-        assert_eq!(gate.ticket(first.ticket), TicketState::Over);
     });
 }

@@ -6,4 +6,5 @@ mod gate;
 mod merging;
 mod slow;
 mod taken_along;
+mod tickets;
 mod waiting;
