@@ -59,8 +59,8 @@ fn what_was_written_unseen_is_read_as_a_merge() {
     calm(forebay.address);
     assert_eq!(server.sql(&database, "SELECT name || ' ' || shared FROM albums WHERE id = 2"), "spring all");
     let log = forebay.log();
-    assert!(log.contains("recovered 0/1, 0 conflicts, 1 quarantined"), "{log}");
-    assert!(log.contains("recovered 2/2, 0 conflicts in"), "{log}");
+    assert!(log.contains("(recovered 0/1 in ") && log.contains(" ms, 0 conflicts, 1 quarantined)"), "{log}");
+    assert!(log.contains("(recovered 2/2 in ") && log.contains(" ms, 0 conflicts)"), "{log}");
 }
 
 /// What is buffered on purpose is read whole, does not keep a strict client from the database, and is there after an

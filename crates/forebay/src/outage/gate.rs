@@ -287,7 +287,7 @@ impl Inner {
             }
             (_, Mode::Recovery) => tracing::info!("{} -> recovery ({pending} pending)", before.name()),
             (_, Mode::Normal) => {
-                tracing::info!("{} -> normal ({} in {lasted} ms)", before.name(), state.recovered());
+                tracing::info!("{} -> normal ({})", before.name(), state.recovered(lasted));
             }
         }
     }

@@ -250,14 +250,14 @@ impl State {
     }
 
     /// What became of all that was to be carried over when the last outage began or was buffered since, whenever that
-    /// was and whichever process did it: of what was not, nothing waits for the store any more.
-    pub(super) fn recovered(&self) -> String {
+    /// was and whichever process did it: of what was not, nothing waits for the store any more. It took `lasted_ms`.
+    pub(super) fn recovered(&self, lasted_ms: u128) -> String {
         let (now, then) = (&self.counts, &self.before);
         let applied = now.applied - then.applied + now.merged - then.merged;
         let (conflicts, dropped) = (now.conflicts - then.conflicts, now.dropped - then.dropped);
         let Amount { transactions, quarantined, .. } = self.buffer.amount();
         let all = applied + dropped + transactions as u64;
-        let mut text = format!("recovered {applied}/{all}, {conflicts} conflicts");
+        let mut text = format!("recovered {applied}/{all} in {lasted_ms} ms, {conflicts} conflicts");
         for (count, what) in [(dropped, "given up"), (quarantined as u64, "quarantined")] {
             if count > 0 {
                 text.push_str(&format!(", {count} {what}"));
