@@ -1,6 +1,8 @@
 //! The laboratory through the real binary: `sim`, `trace` and `graph`, over the small traces of `testdata/`.
 
 mod common;
+#[path = "lab/formats.rs"]
+mod formats;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -286,37 +288,6 @@ fn what_cannot_be_simulated_is_said_before_it_begins() {
 }
 
 #[test]
-fn malformed_records_are_named_or_passed_over() {
-    let lab = Lab::new();
-    let bad = lab.file("bad.csv", MALFORMED);
-    let why = "bad.csv: line 4, column size: 'lots' is not a decimal number below 2^64 (at byte 28); ";
-    for line in [
-        &["sim", &bad][..],
-        &["trace", "describe", &bad],
-        &["trace", "convert", &bad, "out.fbt"],
-        &["trace", "convert", &bad, "out.csv"],
-        &["trace", "noise", &bad, "--types", "1", "--out", "out.fbt"],
-    ] {
-        assert!(lab.refused(1, line).starts_with(why), "{line:?}");
-        let (code, _, said) = lab.run(&[line, &["--lenient"]].concat());
-        assert_eq!((code, said.as_str()), (Some(0), "forebay: 1 malformed record was passed over\n"), "{line:?}");
-        let _ = fs::remove_file(lab.path().join("out.fbt"));
-        let _ = fs::remove_file(lab.path().join("out.csv"));
-    }
-    // Of several traces the one that is malformed is named, and nothing half made is left.
-    let good = lab.file("good.csv", &small());
-    assert!(lab.refused(1, &["trace", "mix", &good, &bad, "--out", "mixed.fbt"]).starts_with(why));
-    assert_eq!(fs::read_dir(lab.path()).expect("readable").count(), 2);
-    let (_, table, said) =
-        lab.run(&["sim", &bad, "--lenient", "--policy", "lru", "--size", "100%", "--report", "bad.html"]);
-    assert!(said.contains("1 malformed record was passed over") && table.contains("bad.csv: 3 requests"), "{table}");
-    assert!(lab.read("bad.html").contains("malformed records passed over: 1"));
-    fs::write(lab.path().join("cut.be32"), [0, 0, 0, 1, 0, 0, 0, 1, 0, 0]).expect("written");
-    let rows = lab.csv(&["sim", "cut.be32", "--policy", "lru", "--size", "1"]);
-    assert_eq!((&*rows[0]["requests"], &*rows[0]["hits"]), ("2", "1"), "what is whole was read");
-}
-
-#[test]
 fn the_same_seed_gives_the_same_bytes() {
     let lab = Lab::new();
     let name = trace("arc/OLTP-head.lis.zst");
@@ -364,29 +335,6 @@ fn compressed_traces_are_read_as_they_are() {
     let told = lab.ok(&["trace", "convert", &zstd, fbt]);
     assert!(told.ends_with("records in w92.fbt\n"), "{told}");
     assert_eq!(figures(&zstd), figures(fbt));
-}
-
-#[test]
-fn traces_are_described_and_converted() {
-    let lab = Lab::new();
-    let name = lab.file("small.csv", &small());
-    let about = |name: &str| {
-        let text = lab.ok(&["trace", "describe", name]);
-        let value = |of: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix(of)).unwrap_or_else(|| panic!("{of}: {text}"));
-            line.trim().to_owned()
-        };
-        ["requests", "unique keys", "footprint", "clients"].map(value)
-    };
-    assert_eq!(about(&name), ["40", "6", "600 bytes", "2"]);
-    assert_eq!(lab.ok(&["trace", "convert", &name, "small.fbt"]), "40 records in small.fbt\n");
-    assert_eq!(lab.ok(&["trace", "convert", "small.fbt", "again.csv"]), "40 requests in again.csv\n");
-    assert_eq!((about("small.fbt"), about("again.csv")), (about(&name), about(&name)));
-    let why = lab.refused(2, &["trace", "convert", &name, "again.csv"]);
-    assert!(why.starts_with("again.csv exists; choose"), "{why}");
-    assert!(lab.refused(1, &["trace", "describe", "missing.csv"]).contains("missing.csv"));
-    let hinted = lab.ok(&["trace", "describe", &trace("hinted/pgc_c10-head.htr.zst")]);
-    assert!(hinted.contains("distinct hint sets") && hinted.contains("reqtype"), "{hinted}");
 }
 
 #[test]

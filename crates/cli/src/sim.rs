@@ -328,6 +328,7 @@ fn simulate(
 ) -> Result<OfTrace, CommandError> {
     let failed = |error: LabError| CommandError::Failed(error.to_string());
     let lab = Lab::open(trace, options, progress).map_err(failed)?;
+    trace::say_warnings(trace, lab.warnings());
     if let (Some(Goal::TransactionalHitRate(_)), false) = (goal, lab.catalog().has_transactions) {
         let why = "has no transactions, so no transactional hit ratio; use --at-hit-ratio";
         return Err(CommandError::Failed(format!("{}: {why}", trace.display())));

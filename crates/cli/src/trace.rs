@@ -135,6 +135,10 @@ impl TraceReader for Watched {
     fn skipped(&self) -> u64 {
         self.records.skipped()
     }
+
+    fn warnings(&self) -> Vec<String> {
+        self.records.warnings()
+    }
 }
 
 /// The subcommand, to be put into the whole command line.
@@ -167,6 +171,7 @@ fn describe(trace: &Path, how: &Reading) -> Result<(), CommandError> {
     }
     node::print(&description.to_table(records.dictionary()));
     say_skipped(records.skipped());
+    say_warnings(trace, &records.warnings());
     Ok(())
 }
 
@@ -176,13 +181,17 @@ fn convert(trace: &Path, out: &Path, how: &Reading) -> Result<(), CommandError> 
     }
     let mut records = how.open(trace)?;
     let mut output = Output::create(out)?;
-    let count = tools::to_csv(&mut records, &mut output).map_err(|error| match error {
+    let written = tools::to_csv(&mut records, &mut output).map_err(|error| match error {
         TraceError::Write { .. } => failed(out, &error),
         _ => failed(trace, &error),
     })?;
     output.finish()?;
-    node::print(&format!("{count} requests in {}\n", out.display()));
+    node::print(&format!("{} requests in {}\n", written.requests, out.display()));
+    if let Some(what) = written.left_out() {
+        eprintln!("forebay: {} leaves out what CSV has no place for: {what}; .fbt has it all", out.display());
+    }
     say_skipped(records.skipped());
+    say_warnings(trace, &records.warnings());
     Ok(())
 }
 
@@ -203,6 +212,7 @@ fn made(
     writer.finish().map_err(|error| failed(out, &error))?.finish()?;
     node::print(&format!("{count} records in {}\n", out.display()));
     say_skipped(records.iter().map(|records| records.skipped()).sum());
+    traces.iter().zip(&records).for_each(|(trace, records)| say_warnings(trace, &records.warnings()));
     Ok(())
 }
 
@@ -217,4 +227,9 @@ pub fn say_skipped(skipped: u64) {
         1 => eprintln!("forebay: 1 malformed record was passed over"),
         _ => eprintln!("forebay: {skipped} malformed records were passed over"),
     }
+}
+
+/// Says on stderr what has to be known of how a trace was read.
+pub fn say_warnings(trace: &Path, warnings: &[String]) {
+    warnings.iter().for_each(|warning| eprintln!("forebay: {}: {warning}", trace.display()));
 }

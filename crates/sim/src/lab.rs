@@ -142,6 +142,7 @@ pub struct Lab<'a> {
     catalog: Catalog,
     records: u64,
     skipped: u64,
+    warnings: Vec<String>,
     /// By transaction type, with vertices as the trace numbers them.
     graphs: Vec<(u16, Arc<Graph>)>,
 }
@@ -199,8 +200,8 @@ impl<'a> Lab<'a> {
             Some(numbered.map_err(|error| LabError::Graph { name: name.clone(), error }))
         });
         let graphs = numbered.collect::<Result<Vec<_>, _>>()?;
-        let skipped = trace.skipped();
-        Ok(Lab { path, options, progress, catalog, records, skipped, graphs })
+        let (skipped, warnings) = (trace.skipped(), trace.warnings());
+        Ok(Lab { path, options, progress, catalog, records, skipped, warnings, graphs })
     }
 
     /// All keys, or the bytes of all, as the whole trace would have them.
@@ -446,6 +447,11 @@ impl<'a> Lab<'a> {
     /// Malformed records that were passed over.
     pub fn skipped(&self) -> u64 {
         self.skipped
+    }
+
+    /// What has to be known of how the trace was read, a line each.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// Keys, requests and bytes of the trace, or of the sample.

@@ -5,6 +5,7 @@
 
 use bytes::Bytes;
 
+use crate::ends::{Ends, end_of};
 use crate::error::TraceError;
 use crate::input::{Next, Source, Stream, decimal, seconds, unexpected};
 use crate::lines::REQUESTS_PER_LINE_MAX;
@@ -24,7 +25,7 @@ pub(crate) const FORMAT: Format = Format {
 };
 
 fn open(source: Source) -> Result<Records, TraceError> {
-    Ok(Stream::boxed(Csv { source, columns: Vec::new(), line: Vec::new(), record: Record::default(), left: 0 }))
+    Ok(Stream::boxed(Csv { source, columns: Vec::new(), line: Vec::new(), row: Row::default(), ends: None }))
 }
 
 fn recognises(head: &[u8]) -> bool {
@@ -62,6 +63,12 @@ enum Column {
     Level,
     /// As above.
     Vertex,
+    /// As above: the key space.
+    Space,
+    /// Bytes that forebay's cache charges.
+    Charge,
+    /// Whether the transaction ends with this row, and how.
+    End,
     /// Something else.
     Ignored,
 }
@@ -82,6 +89,9 @@ impl Column {
             "txn_type" => Column::Type,
             "level" => Column::Level,
             "vertex" => Column::Vertex,
+            "space" => Column::Space,
+            "charge" => Column::Charge,
+            "end" => Column::End,
             _ => Column::Ignored,
         }
     }
@@ -103,9 +113,21 @@ struct Csv {
     /// Columns with their names, empty before the header was read.
     columns: Vec<(Column, String)>,
     line: Vec<u8>,
-    /// The present row, and how many more requests it stands for.
+    row: Row,
+    /// Where there are transactions, and no column says when they end.
+    ends: Option<Ends>,
+}
+
+/// What a row says.
+#[derive(Default)]
+struct Row {
     record: Record,
+    /// How many more requests it stands for.
     left: u64,
+    /// How its transaction ends with it.
+    end: Option<Kind>,
+    /// It says no operation, which only an end may.
+    no_operation: bool,
 }
 
 impl Next for Csv {
@@ -116,20 +138,35 @@ impl Next for Csv {
             }
             self.header()?;
         }
-        while self.left == 0 {
-            if !self.source.line(&mut self.line)? {
-                return Ok(None);
+        loop {
+            if self.row.left > 0 {
+                self.row.left -= 1;
+                return Ok(Some(self.row.record.clone()));
             }
-            if !self.line.trim_ascii().is_empty() {
-                (self.record, self.left) = self.row()?;
+            if let Some(kind) = self.row.end.take() {
+                return Ok(Some(end_of(&self.row.record, kind)));
+            }
+            if !self.source.line(&mut self.line)? {
+                return Ok(self.ends.as_mut().and_then(Ends::last));
+            }
+            if self.line.trim_ascii().is_empty() {
+                continue;
+            }
+            self.row = self.row()?;
+            if let Some(ends) = self.ends.as_mut().filter(|_| self.row.left > 0)
+                && let Some(end) = ends.before(&self.row.record)
+            {
+                return Ok(Some(end));
             }
         }
-        self.left -= 1;
-        Ok(Some(self.record.clone()))
     }
 
     fn source(&self) -> Option<&Source> {
         Some(&self.source).filter(|_| !self.columns.is_empty())
+    }
+
+    fn warning(&self) -> Option<String> {
+        self.ends.as_ref().and_then(Ends::warning)
     }
 }
 
@@ -151,41 +188,60 @@ impl Csv {
                 return Err(self.source.line_error(name, "a second column of the same meaning"));
             }
         }
+        let has = |wanted| columns.iter().any(|(column, _)| *column == wanted);
+        self.ends = (has(Column::Transaction) && !has(Column::End)).then(Ends::default);
         self.columns = columns;
         Ok(())
     }
 
-    /// The present row: its record, and the number of requests.
-    fn row(&self) -> Result<(Record, u64), TraceError> {
-        let (mut record, mut count) = (Record::default(), 1);
+    /// What the present line says.
+    fn row(&self) -> Result<Row, TraceError> {
+        let mut row = Row { left: 1, ..Row::default() };
         let mut fields = self.line.split(|&byte| byte == b',');
         for (column, name) in &self.columns {
             let Some(field) = fields.next() else {
                 return Err(self.source.line_error(name, format!("missing, the header names {}", self.columns.len())));
             };
-            put(&mut record, &mut count, *column, field.trim_ascii())
-                .map_err(|reason| self.source.line_error(name, reason))?;
+            put(&mut row, *column, field.trim_ascii()).map_err(|reason| self.source.line_error(name, reason))?;
         }
         if fields.next().is_some() {
             let reason = format!("more fields than the {} that the header names", self.columns.len());
             return Err(self.source.line_error("-", reason));
         }
-        Ok((record, count))
+        let wrong = |of: fn(Column) -> bool, reason: &str| {
+            let name = self.columns.iter().find(|(column, _)| of(*column)).map_or("-", |(_, name)| name);
+            Err(self.source.line_error(name, reason))
+        };
+        match (&row.record.key, row.end) {
+            (_, Some(_)) if row.record.txn == 0 => wrong(|column| column == Column::End, "no transaction ends here"),
+            (TraceKey::None, None) => wrong(Column::is_key, "empty, expected a key"),
+            (TraceKey::None, Some(_)) => Ok(Row { left: 0, ..row }),
+            _ if row.no_operation => wrong(|column| column == Column::Operation, "empty, expected an operation"),
+            _ => Ok(row),
+        }
     }
 }
 
-fn put(record: &mut Record, count: &mut u64, column: Column, field: &[u8]) -> Result<(), String> {
+fn put(row: &mut Row, column: Column, field: &[u8]) -> Result<(), String> {
+    let record = &mut row.record;
+    // What is not known may be left empty; whether a key may be shows the rest of the row.
+    let optional = matches!(column, Column::Size | Column::Cost | Column::Charge | Column::End);
+    if field.is_empty() && (optional || column.is_key()) {
+        return Ok(());
+    }
     match column {
         Column::Time => record.time_us = Some(seconds(field)?),
         Column::Block => record.key = TraceKey::Number(decimal(field)?),
-        Column::Key => record.key = key(field)?,
+        Column::Key => record.key = key(field),
         Column::Size => record.size = Some(number(field, "a size in bytes below 2^32")?),
+        Column::Operation if field.is_empty() => row.no_operation = true,
         Column::Operation => record.kind = operation(field)?,
         Column::Count => {
-            *count = decimal(field)?;
-            if *count > REQUESTS_PER_LINE_MAX {
+            let count = decimal(field)?;
+            if count > REQUESTS_PER_LINE_MAX {
                 return Err(format!("{count} requests are more than requests_per_line_max {REQUESTS_PER_LINE_MAX}"));
             }
+            row.left = count;
         }
         Column::Cost => record.cost_us = Some(number(field, "microseconds below 2^32")?),
         Column::Client => record.client = number(field, "a number below 2^32")?,
@@ -194,9 +250,21 @@ fn put(record: &mut Record, count: &mut u64, column: Column, field: &[u8]) -> Re
         Column::Type => record.txn_type = number(field, "a number below 2^16")?,
         Column::Level => record.level = number(field, "a number below 2^16")?,
         Column::Vertex => record.vertex = number(field, "a number below 2^16")?,
+        Column::Space => record.space = number(field, "a number below 2^8")?,
+        Column::Charge => record.charged = Some(number(field, "a size in bytes below 2^32")?),
+        Column::End => row.end = Some(end(field)?),
         Column::Ignored => {}
     }
     Ok(())
+}
+
+/// How a transaction ends.
+fn end(field: &[u8]) -> Result<Kind, String> {
+    match &field.to_ascii_lowercase()[..] {
+        b"commit" | b"committed" => Ok(Kind::Committed),
+        b"abort" | b"aborted" => Ok(Kind::Aborted),
+        _ => Err(unexpected(field, "commit, abort, or nothing")),
+    }
 }
 
 /// A number of the type that is asked for.
@@ -205,11 +273,10 @@ fn number<T: TryFrom<u64>>(field: &[u8], expected: &str) -> Result<T, String> {
 }
 
 /// A number only if it is written as numbers are printed, so that `7` and `007` stay two keys.
-fn key(field: &[u8]) -> Result<TraceKey, String> {
+fn key(field: &[u8]) -> TraceKey {
     match decimal(field) {
-        Ok(number) if field == b"0" || field[0] != b'0' => Ok(TraceKey::Number(number)),
-        _ if field.is_empty() => Err("empty, expected a key".to_owned()),
-        _ => Ok(TraceKey::Bytes(Bytes::copy_from_slice(field))),
+        Ok(number) if field == b"0" || field[0] != b'0' => TraceKey::Number(number),
+        _ => TraceKey::Bytes(Bytes::copy_from_slice(field)),
     }
 }
 
@@ -224,6 +291,8 @@ fn operation(field: &[u8]) -> Result<Kind, String> {
             Kind::Write
         }
         b"d" | b"delete" | b"del" => Kind::Delete,
+        b"prefetch" => Kind::Prefetch,
+        b"demote" => Kind::Demote,
         _ => return Err(unexpected(&field, "a SCSI READ (28) or WRITE (2a) code, or read, write or delete")),
     };
     Ok(kind)
@@ -263,11 +332,41 @@ mod tests {
     fn all_that_a_record_has_can_be_named_and_a_row_can_stand_for_many() {
         let (records, error) =
             read("txn,level,vertex,txn_type,client,hints,cost_us,key,op,count\n7,1,2,3,4,5,6,a,set,2\n");
-        assert_eq!((records.len(), error), (2, None));
+        assert_eq!((records.len(), error), (3, None), "its transaction ends with the trace");
         let Record { txn, level, vertex, txn_type, client, hints, cost_us, .. } = records[1].clone();
         assert_eq!((txn, level, vertex, txn_type, client, hints, cost_us), (7, 1, 2, 3, 4, 5, Some(6)));
         assert!(read("key,count\na,1048577\n").1.expect("too many").contains("requests_per_line_max"));
         assert!(read("key,level\na,65536\n").1.expect("too large").contains("2^16"));
+    }
+
+    #[test]
+    fn transactions_end_where_a_column_says_so_or_with_the_next() {
+        let ends = |text: &str| {
+            let (records, error) = read(text);
+            assert_eq!(error, None, "{text}");
+            let end = |record: &Record| (record.kind, record.txn, record.key == TraceKey::None);
+            records.iter().map(end).collect::<Vec<_>>()
+        };
+        use Kind::{Aborted, Committed, Read, Write};
+        let told = ends("txn,op,key,end\n1,read,a,\n1,write,b,commit\n2,read,a,\n3,read,a,\n2,,,abort\n");
+        let expected = [
+            (Read, 1, false),
+            (Write, 1, false),
+            (Committed, 1, true),
+            (Read, 2, false),
+            (Read, 3, false),
+            (Aborted, 2, true),
+        ];
+        assert_eq!(told, expected);
+        let told = ends("txn,key\n1,a\n1,b\n2,a\n");
+        let first = [(Read, 1, false), (Read, 1, false), (Committed, 1, true)];
+        assert_eq!((&told[..3], &told[3..]), (&first[..], &[(Read, 2, false), (Committed, 2, true)][..]));
+        for (row, column) in
+            [("1,read,a,maybe", "end"), ("0,read,a,commit", "end"), ("1,,a,", "op"), ("1,read,,", "key")]
+        {
+            let error = read(&format!("txn,op,key,end\n{row}\n")).1.expect(row);
+            assert!(error.starts_with(&format!("line 2, column {column}: ")), "{row}: {error}");
+        }
     }
 
     #[test]

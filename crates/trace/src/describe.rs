@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use foldhash::fast::RandomState;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
+use crate::ends::OPEN_TRANSACTIONS_MAX;
 use crate::error::TraceError;
 use crate::fbt::Dictionary;
 use crate::record::{Kind, Record, TraceKey};
@@ -100,17 +101,14 @@ impl Description {
             Description { reuse: vec![0; BUCKETS], sizes: vec![0; BUCKETS], ..Description::default() };
         let mut keys: HashMap<(u8, TraceKey), Seen, RandomState> = HashMap::default();
         let mut clients: HashMap<u32, (), RandomState> = HashMap::default();
-        let mut last_txn = 0;
+        let mut open: HashSet<u64, RandomState> = HashSet::default();
         for record in records {
             let record = match record {
                 Err(error) if error.is_truncated() => break,
                 other => other?,
             };
             description.kinds[record.kind as usize] += 1;
-            if record.txn != 0 && record.txn != last_txn {
-                description.transactions += 1;
-                last_txn = record.txn;
-            }
+            description.transaction(&record, &mut open);
             if record.kind.is_access() {
                 clients.insert(record.client, ());
                 description.access(record, &mut keys)?;
@@ -120,6 +118,21 @@ impl Description {
         description.unique_keys = keys.len() as u64;
         description.popularity(keys.into_values().map(|seen| seen.requests).collect());
         Ok(description)
+    }
+
+    /// Counts a transaction where it begins.
+    fn transaction(&mut self, record: &Record, open: &mut HashSet<u64, RandomState>) {
+        if record.txn == 0 {
+            return;
+        }
+        let begins = match record.kind.is_access() {
+            true => open.insert(record.txn),
+            false => !open.remove(&record.txn),
+        };
+        self.transactions += u64::from(begins);
+        if open.len() > OPEN_TRANSACTIONS_MAX {
+            open.retain(|&txn| txn == record.txn);
+        }
     }
 
     fn access(

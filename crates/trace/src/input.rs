@@ -237,6 +237,11 @@ pub(crate) trait Next {
     fn dictionary(&self) -> Option<&Dictionary> {
         None
     }
+
+    /// What whoever reads the figures has to know.
+    fn warning(&self) -> Option<String> {
+        None
+    }
 }
 
 /// Ends after the first error or the end, whichever comes first; if its source is lenient, only after an error that is
@@ -311,6 +316,10 @@ impl<R: Next + Send> TraceReader for Stream<R> {
 
     fn skipped(&self) -> u64 {
         self.skipped
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.reader.warning().into_iter().collect()
     }
 }
 

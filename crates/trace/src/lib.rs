@@ -27,7 +27,9 @@ mod be32;
 mod be64;
 mod big_cache;
 mod csv;
+mod csv_writer;
 pub mod describe;
+mod ends;
 mod error;
 pub mod fbt;
 mod htr;
@@ -53,6 +55,7 @@ use std::path::Path;
 
 pub use arc::BLOCKS_PER_LINE_MAX;
 pub use csv::COLUMNS_MAX;
+pub use ends::OPEN_TRANSACTIONS_MAX;
 pub use error::TraceError;
 pub use htr::{HEADER_BYTES_MAX, REQUESTS_MAX};
 use input::Compression;
@@ -85,6 +88,11 @@ pub trait TraceReader: Iterator<Item = Result<Record, TraceError>> + Send {
     /// Malformed records that were passed over, with [`TraceOptions::lenient`].
     fn skipped(&self) -> u64 {
         0
+    }
+
+    /// What whoever reads the figures has to know of how the trace was read, a line each: complete at the end.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
     }
 }
 

@@ -2,9 +2,10 @@
 
 use serde::Deserialize;
 
+use crate::ends::end_of;
 use crate::error::TraceError;
 use crate::input::{Next, Source, Stream};
-use crate::record::{Record, TraceKey};
+use crate::record::{Kind, Record, TraceKey};
 use crate::{Format, Records};
 
 /// See the module.
@@ -24,7 +25,14 @@ struct Group {
 }
 
 fn open(source: Source) -> Result<Records, TraceError> {
-    Ok(Stream::boxed(Mooncake { source, line: Vec::new(), group: Vec::new().into_iter(), time_us: None, groups: 0 }))
+    Ok(Stream::boxed(Mooncake {
+        source,
+        line: Vec::new(),
+        group: Vec::new().into_iter(),
+        last: None,
+        time_us: None,
+        groups: 0,
+    }))
 }
 
 struct Mooncake {
@@ -32,6 +40,8 @@ struct Mooncake {
     line: Vec<u8>,
     /// Blocks of the present line that are still to come.
     group: std::vec::IntoIter<u64>,
+    /// The block before, while its line's transaction has no end.
+    last: Option<Record>,
     time_us: Option<u64>,
     /// Lines so far: the number of the transaction.
     groups: u64,
@@ -42,7 +52,12 @@ impl Next for Mooncake {
         loop {
             if let Some(block) = self.group.next() {
                 let key = TraceKey::Number(block);
-                return Ok(Some(Record { time_us: self.time_us, key, txn: self.groups, ..Record::default() }));
+                let record = Record { time_us: self.time_us, key, txn: self.groups, ..Record::default() };
+                self.last = Some(record.clone());
+                return Ok(Some(record));
+            }
+            if let Some(last) = self.last.take() {
+                return Ok(Some(end_of(&last, Kind::Committed)));
             }
             if !self.source.line(&mut self.line)? {
                 return Ok(None);
@@ -74,9 +89,13 @@ mod tests {
         let text = "{\"timestamp\": 3, \"input_length\": 1, \"hash_ids\": [0, 5]}\n\
                     {\"hash_ids\": []}\n\n{\"hash_ids\": [5]}\n{\n";
         let (records, error) = read(&FORMAT, text);
-        assert_eq!(keys(&records), [0, 5, 5]);
+        let end = u64::MAX;
+        assert_eq!(keys(&records), [0, 5, end, 5, end]);
         let txns: Vec<_> = records.iter().map(|record| (record.txn, record.time_us)).collect();
-        assert_eq!(txns, [(1, Some(3000)), (1, Some(3000)), (3, None)]);
+        let (first, third) = ((1, Some(3000)), (3, None));
+        assert_eq!(txns, [first, first, first, third, third]);
+        let ends = records.iter().filter(|record| record.kind == Kind::Committed && record.key == TraceKey::None);
+        assert_eq!(ends.count(), 2, "a line without blocks has no transaction to end");
         assert!(error.expect("no JSON").starts_with("line 5, column -: "));
         assert!((FORMAT.recognises)(text.as_bytes()));
     }

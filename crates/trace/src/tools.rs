@@ -7,9 +7,10 @@ use std::io::Write;
 use bytes::Bytes;
 
 use crate::Records;
+pub use crate::csv_writer::{CsvWritten, to_csv};
 use crate::error::TraceError;
 use crate::fbt::{Dictionary, HintSchema, HintSetDefinition, Writer};
-use crate::record::{Kind, Record};
+use crate::record::Record;
 
 /// Most traces that can be mixed.
 pub const MIX_TRACES_MAX: usize = 16;
@@ -39,7 +40,7 @@ pub fn convert<W: Write>(records: &mut Records, writer: &mut Writer<W>) -> Resul
 }
 
 /// The next record; none also where the trace is cut.
-fn whole(next: Option<Result<Record, TraceError>>) -> Result<Option<Record>, TraceError> {
+pub(crate) fn whole(next: Option<Result<Record, TraceError>>) -> Result<Option<Record>, TraceError> {
     match next {
         Some(Err(error)) if error.is_truncated() => Ok(None),
         other => other.transpose(),
@@ -251,37 +252,6 @@ fn uniform(state: &mut u64) -> f64 {
     ((x ^ (x >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// Writes all records as CSV with named columns, which the `csv` format reads again, except for ends of transactions;
-/// their number. Keys with a comma or a line end have no form there and are an error.
-pub fn to_csv(records: &mut Records, output: &mut impl Write) -> Result<u64, TraceError> {
-    let failed = |source| TraceError::Write { source };
-    let header = "time,op,key,size,cost_us,client,txn,txn_type,level,vertex,hints";
-    writeln!(output, "{header}").map_err(failed)?;
-    let mut written = 0;
-    while let Some(record) = whole(records.next())? {
-        let operation = match record.kind {
-            Kind::Read | Kind::Prefetch => "read",
-            Kind::Write | Kind::Demote => "write",
-            Kind::Delete => "delete",
-            Kind::Committed | Kind::Aborted => continue,
-        };
-        let key = record.key.to_bytes();
-        if key.is_empty() || key.iter().any(|&byte| matches!(byte, b',' | b'\n' | b'\r')) || key.trim_ascii() != key {
-            let reason = format!("key '{}' has no form in CSV; convert to fbt", key.escape_ascii());
-            return Err(TraceError::Malformed { offset: written, reason });
-        }
-        let us = record.time_us.unwrap_or(0);
-        write!(output, "{}.{:06},{operation},", us / 1_000_000, us % 1_000_000).map_err(failed)?;
-        output.write_all(&key).map_err(failed)?;
-        let Record { client, txn, txn_type, level, vertex, hints, .. } = record;
-        let (size, cost) = (record.size.unwrap_or(0), record.cost_us.unwrap_or(0));
-        writeln!(output, ",{size},{cost},{client},{txn},{txn_type},{level},{vertex},{hints}").map_err(failed)?;
-        written += 1;
-    }
-    output.flush().map_err(failed)?;
-    Ok(written)
-}
-
 fn limit(name: &'static str, limit: usize, found: usize) -> Result<(), TraceError> {
     let exceeded = TraceError::Limit { name, limit: limit as u64, found: found as u64 };
     if found > limit { Err(exceeded) } else { Ok(()) }
@@ -337,8 +307,9 @@ mod tests {
         let expected: Vec<Record> = original.by_ref().map(|record| record.expect("sound")).collect();
         assert_eq!((records, Some(&dictionary)), (expected, original.dictionary()));
         let mut csv = Vec::new();
-        assert_eq!(to_csv(&mut trace(2), &mut csv).expect("sound"), 2);
-        assert!(String::from_utf8(csv).expect("text").ends_with("\n0.000001,read,1,0,0,5,1,0,0,0,9\n"));
+        let written = to_csv(&mut trace(2), &mut csv).expect("sound");
+        assert_eq!((written.requests, written.hint_meanings_left_out, written.names_left_out), (2, true, false));
+        assert!(String::from_utf8(csv).expect("text").ends_with("\n0.000001,read,1,,,5,1,0,0,0,9,0,,\n"));
     }
 
     #[test]

@@ -1,0 +1,88 @@
+//! What is read of traces, written of them, and said of what is wrong with them.
+
+use super::*;
+
+#[test]
+fn malformed_records_are_named_or_passed_over() {
+    let lab = Lab::new();
+    let bad = lab.file("bad.csv", MALFORMED);
+    let why = "bad.csv: line 4, column size: 'lots' is not a decimal number below 2^64 (at byte 28); ";
+    for line in [
+        &["sim", &bad][..],
+        &["trace", "describe", &bad],
+        &["trace", "convert", &bad, "out.fbt"],
+        &["trace", "convert", &bad, "out.csv"],
+        &["trace", "noise", &bad, "--types", "1", "--out", "out.fbt"],
+    ] {
+        assert!(lab.refused(1, line).starts_with(why), "{line:?}");
+        let (code, _, said) = lab.run(&[line, &["--lenient"]].concat());
+        assert_eq!((code, said.as_str()), (Some(0), "forebay: 1 malformed record was passed over\n"), "{line:?}");
+        let _ = fs::remove_file(lab.path().join("out.fbt"));
+        let _ = fs::remove_file(lab.path().join("out.csv"));
+    }
+    // Of several traces the one that is malformed is named, and nothing half made is left.
+    let good = lab.file("good.csv", &small());
+    assert!(lab.refused(1, &["trace", "mix", &good, &bad, "--out", "mixed.fbt"]).starts_with(why));
+    assert_eq!(fs::read_dir(lab.path()).expect("readable").count(), 2);
+    let (_, table, said) =
+        lab.run(&["sim", &bad, "--lenient", "--policy", "lru", "--size", "100%", "--report", "bad.html"]);
+    assert!(said.contains("1 malformed record was passed over") && table.contains("bad.csv: 3 requests"), "{table}");
+    assert!(lab.read("bad.html").contains("malformed records passed over: 1"));
+    fs::write(lab.path().join("cut.be32"), [0, 0, 0, 1, 0, 0, 0, 1, 0, 0]).expect("written");
+    let rows = lab.csv(&["sim", "cut.be32", "--policy", "lru", "--size", "1"]);
+    assert_eq!((&*rows[0]["requests"], &*rows[0]["hits"]), ("2", "1"), "what is whole was read");
+}
+
+#[test]
+fn traces_are_described_and_converted() {
+    let lab = Lab::new();
+    let name = lab.file("small.csv", &small());
+    let about = |name: &str| {
+        let text = lab.ok(&["trace", "describe", name]);
+        let value = |of: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(of)).unwrap_or_else(|| panic!("{of}: {text}"));
+            line.trim().to_owned()
+        };
+        ["requests", "unique keys", "footprint", "clients"].map(value)
+    };
+    assert_eq!(about(&name), ["40", "6", "600 bytes", "2"]);
+    assert_eq!(lab.ok(&["trace", "convert", &name, "small.fbt"]), "40 records in small.fbt\n");
+    assert_eq!(lab.ok(&["trace", "convert", "small.fbt", "again.csv"]), "40 requests in again.csv\n");
+    assert_eq!((about("small.fbt"), about("again.csv")), (about(&name), about(&name)));
+    let why = lab.refused(2, &["trace", "convert", &name, "again.csv"]);
+    assert!(why.starts_with("again.csv exists; choose"), "{why}");
+    assert!(lab.refused(1, &["trace", "describe", "missing.csv"]).contains("missing.csv"));
+    let hinted = lab.ok(&["trace", "describe", &trace("hinted/pgc_c10-head.htr.zst")]);
+    assert!(hinted.contains("distinct hint sets") && hinted.contains("reqtype"), "{hinted}");
+}
+
+/// What policies learn from the ends of transactions they learn from CSV as well, with or without its column.
+#[test]
+fn transactions_end_in_every_format() {
+    let lab = Lab::new();
+    lab.ok(&["workload", "mix-a", "--transactions", "6000", "--scale", "1000", "--out", "ma.fbt"]);
+    let figures = |name: &str| {
+        let line = ["sim", name, "--policy", "lru,detox", "--size", "25%", "--writes", "update", "--warmup", "50%"];
+        let figure = |row: &Row| (row["policy"].clone(), row["thr"].clone(), row["hits"].clone());
+        lab.csv(&line).iter().map(figure).collect::<Vec<_>>()
+    };
+    let transactions = |name: &str| {
+        let text = lab.ok(&["trace", "describe", name]);
+        text.lines().find_map(|line| line.strip_prefix("transactions")).expect("a line").trim().to_owned()
+    };
+    let (code, told, said) = lab.run(&["trace", "convert", "ma.fbt", "ma.csv"]);
+    assert_eq!((code, told.ends_with("requests in ma.csv\n")), (Some(0), true), "{told}");
+    assert!(said.contains("leaves out") && said.contains("names of transaction types"), "{said}");
+    // The same without the column that says when a transaction ends.
+    let without = |line: &str| format!("{}\n", line.rsplit_once(',').expect("columns").0);
+    lab.file("bare.csv", &lab.read("ma.csv").lines().map(without).collect::<String>());
+    let expected = figures("ma.fbt");
+    let thr = |at: usize| expected[at].1.parse::<f64>().expect("a number");
+    assert!(thr(1) > 1.2 * thr(0), "whole transactions are worth more: {expected:?}");
+    assert_eq!((figures("ma.csv"), figures("bare.csv")), (expected.clone(), expected));
+    for name in ["ma.fbt", "ma.csv", "bare.csv"] {
+        assert_eq!(transactions(name), "6000 (6000 committed, 0 aborted)", "{name}");
+    }
+    lab.file("llm.jsonl", "{\"hash_ids\": [1, 2]}\n{\"hash_ids\": [2, 3]}\n");
+    assert_eq!(transactions("llm.jsonl"), "2 (2 committed, 0 aborted)");
+}
