@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context as TaskContext, Wake, Waker};
 
 use forebay::cache::{AccessKind, Begin, Cache, CacheOptions, Context, Look};
-use forebay::policy::{POLICIES, Policy};
+use forebay::hint::{HintMeaning, HintSet};
+use forebay::policy::{POLICIES, Policy, choose};
 use forebay::value::Value;
 use forebay::version::Version;
 use forebay::{Key, Read};
@@ -15,12 +16,17 @@ fn cache(policy: &'static Policy, partitions: usize) -> Cache {
 }
 
 /// Reads random keys, the low ones far more often; for each read whether it was a hit.
-fn work(cache: &Cache, mut state: u64, reads: usize) -> Vec<bool> {
-    let context = Context::default();
+fn work(cache: &Cache, state: u64, reads: usize) -> Vec<bool> {
+    work_with(cache, state, reads, |_| Context::default())
+}
+
+/// The same, each with what `context` says of a low key and of another.
+fn work_with(cache: &Cache, mut state: u64, reads: usize, context: impl Fn(bool) -> Context) -> Vec<bool> {
     let read_one = |_| {
         state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
         let (high, low) = (state >> 40, (state >> 20) & 0xfffff);
-        let key = Key::new(0, format!("key {}", (high % 400).min(low % 400)).as_bytes());
+        let number = (high % 400).min(low % 400);
+        let (key, context) = (Key::new(0, format!("key {number}").as_bytes()), context(number < 60));
         if cache.get(key.borrow(), &context).is_some() {
             return true;
         }
@@ -49,6 +55,43 @@ fn a_reset_cache_decides_as_a_new_one() {
             assert_eq!((stats.entries, stats.used_bytes), (0, new.stats().used_bytes), "{}", policy.name);
             assert_eq!(work(&used, 2, 3000), work(&new, 2, 3000), "{}, {partitions} partitions", policy.name);
             assert_eq!(used.stats().used_bytes, new.stats().used_bytes, "{}", policy.name);
+            used.validate();
+        }
+    }
+}
+
+/// Sets of hints number sets as they are met, too, and what is kept of them is charged.
+#[test]
+fn a_reset_cache_learns_of_hints_as_a_new_one() {
+    let kind = |value: &[u8]| HintMeaning { schema: 1, types: vec![b"kind"[..].into()], values: vec![value.into()] };
+    let (hot, cold) = (kind(b"hot"), kind(b"cold"));
+    for name in ["clic:window=500", "clic-top-k:window=500", "clic-tree:window=500", "clic-g:window=500"] {
+        let choice = choose(name).expect("a policy");
+        let options = CacheOptions {
+            budget_bytes: 40_000,
+            partitions: 1,
+            policy: choice.policy,
+            policy_values: choice.values.clone(),
+        };
+        for defined_before in [false, true] {
+            let (used, new) = (Cache::new(&options), Cache::new(&options));
+            let define = |cache: &Cache| {
+                cache.define_hints(HintSet(1), &hot);
+                cache.define_hints(HintSet(2), &cold);
+            };
+            let hinted = |low: bool| Context { hints: HintSet(if low { 1 } else { 2 }), ..Context::default() };
+            if defined_before {
+                work_with(&used, 1, 500, |_| Context::default());
+                define(&used);
+            }
+            work_with(&used, 7, 4000, |low| if defined_before { hinted(low) } else { Context::default() });
+            used.reset();
+            [&used, &new].into_iter().for_each(define);
+            assert_eq!(used.stats().used_bytes, new.stats().used_bytes, "{name}");
+            let hits = |cache: &Cache| work_with(cache, 2, 4000, hinted);
+            assert_eq!(hits(&used), hits(&new), "{name}, defined before: {defined_before}");
+            assert_eq!(used.learned(10), new.learned(10), "{name}");
+            assert_eq!(used.stats().used_bytes, new.stats().used_bytes, "{name}");
             used.validate();
         }
     }

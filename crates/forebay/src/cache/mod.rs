@@ -320,11 +320,13 @@ impl Cache {
         // With all of them at a stand, so that nothing of before is taught any more, and the new orders begin as those
         // of a new cache. Nobody who holds one waits for another.
         let mut partitions: Vec<_> = self.inner.partitions.iter().map(lock).collect();
+        // An order that loses its entries teaches what became of them: all of that is forgotten, so it comes first.
+        let freed: usize = partitions.iter_mut().map(|partition| partition.clear(&|_| true)).sum();
+        self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
         self.inner.learned.forget();
         for partition in &mut partitions {
             let order = (self.inner.policy.order)(&self.inner.settings, self.inner.learned.clone());
-            let freed = partition.reset(order);
-            self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
+            self.inner.used_bytes.fetch_sub(partition.begin_anew(order), Ordering::Relaxed);
         }
         drop(partitions);
         self.charge_learned();

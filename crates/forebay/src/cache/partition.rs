@@ -397,13 +397,12 @@ impl Partition {
         slots.into_iter().map(|slot| self.take(slot, Why::Invalidated)).sum()
     }
 
-    /// Drops everything but the commits on their way, and goes on with `order`; the bytes freed. Sequences go on, so
-    /// that no word of before holds again.
-    pub(super) fn reset(&mut self, order: Box<dyn Order>) -> usize {
-        let freed = self.clear(&|_| true) + std::mem::take(&mut self.policy_bytes);
+    /// Goes on with `order`, behind a [`Partition::clear`] of all spaces; the bytes freed. Sequences go on, so that no
+    /// word of before holds again.
+    pub(super) fn begin_anew(&mut self, order: Box<dyn Order>) -> usize {
         (self.order, self.tick) = (order, 0);
         (self.index, self.entries, self.slots) = (HashTable::new(), Slab::new(), 0);
-        freed
+        std::mem::take(&mut self.policy_bytes)
     }
 
     pub(super) fn pin(&mut self, key: KeyRef<'_>) -> bool {

@@ -224,7 +224,7 @@ impl Learned for Hints {
 
     fn forget(&self) {
         let mut state = self.lock();
-        let meanings = std::mem::replace(&mut state.meanings, Meanings::new());
+        let meanings = state.meanings.only_defined();
         *state = State::new(&self.config, meanings, state.table.generation + 1);
         self.count_bytes(&state);
     }

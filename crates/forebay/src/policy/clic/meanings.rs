@@ -21,6 +21,9 @@ const NONE: u32 = 0;
 /// Numbers below this are for values that no client sends: 0 for a missing column, the others for the owner.
 pub(super) const OWN_VALUES: u32 = 16;
 
+/// The schema of sets that nobody defined.
+const UNDEFINED: u32 = u32::MAX;
+
 /// What a value or its index entry costs beside its bytes.
 const OVERHEAD_BYTES: usize = 64;
 
@@ -65,6 +68,31 @@ impl Meanings {
         self.place(set, begin);
     }
 
+    /// What was defined, as if nobody had asked for a set yet and the sets had come in the order of their numbers: what
+    /// is learned from then on, and what it costs, does not hang on what was asked for before.
+    pub fn only_defined(&self) -> Meanings {
+        let mut values = vec![None; self.names.len()];
+        for (value, &number) in &self.values {
+            values[number as usize] = Some(value);
+        }
+        let mut defined = Meanings::new();
+        for (set, &(begin, columns)) in (0..).zip(&self.sets) {
+            let vector = &self.vectors[begin as usize..][..usize::from(columns)];
+            let known = |number: &u32| values.get(*number as usize).copied().flatten();
+            if known(vector.first().unwrap_or(&NONE)).is_none_or(|(schema, ..)| *schema == UNDEFINED) {
+                continue;
+            }
+            let begin = defined.vectors.len();
+            for number in vector {
+                let Some((schema, column, value)) = known(number) else { continue };
+                let number = defined.value(*schema, *column, value, || self.name(*number).to_owned());
+                defined.vectors.push(number);
+            }
+            defined.place(set, begin);
+        }
+        defined
+    }
+
     fn place(&mut self, set: u32, begin: usize) {
         let columns = self.vectors.len() - begin;
         if set as usize >= self.sets.len() {
@@ -98,9 +126,9 @@ impl Meanings {
         let set = if set < SETS_MAX { set } else { 0 };
         if !self.is_defined(set) {
             let begin = self.vectors.len();
-            let undefined = self.value(u32::MAX, 0, b"", || "undefined".into());
+            let undefined = self.value(UNDEFINED, 0, b"", || "undefined".into());
             let name = || if set == 0 { "no hints".into() } else { format!("hint set {set}") };
-            let itself = self.value(u32::MAX, 1, &set.to_be_bytes(), name);
+            let itself = self.value(UNDEFINED, 1, &set.to_be_bytes(), name);
             self.vectors.extend([undefined, itself]);
             self.place(set, begin);
         }
