@@ -98,14 +98,15 @@ fn add_noise(bytes: &[u8], noise: Noise, lenient: bool) {
 fn to_csv(bytes: &[u8], lenient: bool) {
     let Some(mut records) = open(bytes, lenient) else { return };
     let mut text = Vec::new();
-    if let Ok(count) = tools::to_csv(&mut records, &mut text) {
+    if let Ok(written) = tools::to_csv(&mut records, &mut text) {
         let csv = FORMATS.iter().find(|format| format.name == "csv").expect("it is in the table");
         let again = (csv.open)(Source::new(Cursor::new(text))).expect("a header");
-        let again: Vec<Record> = again.map(|record| record.expect("what was written can be read")).collect();
+        let again = again.map(|record| record.expect("what was written can be read"));
+        let again: Vec<Record> = again.filter(|record| record.kind.is_access()).collect();
         let expected = sound(bytes, lenient).into_iter().filter(|record| record.kind.is_access());
         let keys =
             |records: Vec<Record>| -> Vec<_> { records.into_iter().map(|record| record.key.to_bytes()).collect() };
-        assert_eq!(again.len() as u64, count);
+        assert_eq!(again.len() as u64, written.requests);
         assert_eq!(keys(again), keys(expected.collect()));
     }
 }
