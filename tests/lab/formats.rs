@@ -29,8 +29,55 @@ fn malformed_records_are_named_or_passed_over() {
     assert!(said.contains("1 malformed record was passed over") && table.contains("bad.csv: 3 requests"), "{table}");
     assert!(lab.read("bad.html").contains("malformed records passed over: 1"));
     fs::write(lab.path().join("cut.be32"), [0, 0, 0, 1, 0, 0, 0, 1, 0, 0]).expect("written");
-    let rows = lab.csv(&["sim", "cut.be32", "--policy", "lru", "--size", "1"]);
+    let line = ["sim", "cut.be32", "--policy", "lru", "--size", "1", "--format", "csv"];
+    let why = lab.refused(1, &line);
+    assert!(why.starts_with("cut.be32: byte 10 (after decompression): the trace is cut short"), "{why}");
+    let (code, table, said) = lab.run(&[&line[..], &["--lenient"]].concat());
+    let warned =
+        "forebay: cut.be32: byte 10: the trace is cut short (in the middle of a record); only what came before";
+    assert!(code == Some(0) && said.starts_with(warned), "{said}");
+    let rows = rows(&table);
     assert_eq!((&*rows[0]["requests"], &*rows[0]["hits"]), ("2", "1"), "what is whole was read");
+}
+
+/// What is cut is never taken for the whole; a recording whose writer was killed is read so far, and that is told.
+#[test]
+fn cut_traces_are_told() {
+    let lab = Lab::new();
+    let keys: String = (0..5000_u32).map(|at| format!("{}\n", at.wrapping_mul(2_654_435_761) >> 8)).collect();
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    packed.write_all(keys.as_bytes()).expect("in memory");
+    let packed = packed.finish().expect("in memory");
+    fs::write(lab.path().join("keys.trc.gz"), &packed[..packed.len() / 2]).expect("written");
+    lab.ok(&["workload", "smallbank", "--transactions", "9000", "--scale", "300", "--out", "whole.fbt"]);
+    let whole = fs::read(lab.path().join("whole.fbt")).expect("written");
+    fs::write(lab.path().join("killed.fbt"), &whole[..whole.len() - 30]).expect("written");
+    for (at, line) in [
+        &["sim", "keys.trc.gz", "--policy", "lru"][..],
+        &["trace", "describe", "keys.trc.gz"],
+        &["trace", "convert", "keys.trc.gz", "out.fbt"],
+        &["trace", "convert", "keys.trc.gz", "out.csv"],
+        &["trace", "noise", "keys.trc.gz", "--types", "1", "--out", "noisy.fbt"],
+    ]
+    .iter()
+    .enumerate()
+    {
+        let why = lab.refused(1, line);
+        assert!(why.starts_with("keys.trc.gz: byte ") && why.contains("in the middle of its compression"), "{why}");
+        let (code, told, said) = lab.run(&[line, &["--lenient"][..]].concat());
+        let warned = said.lines().count() == 1 && said.contains("keys.trc.gz: byte ") && said.contains("cut short");
+        assert!(code == Some(0) && !told.is_empty() && warned, "{at}: {said}");
+    }
+    for line in [
+        &["sim", "killed.fbt", "--policy", "lru"][..],
+        &["sim", "killed.fbt", "--policy", "lru", "--like-server", "--size", "1MiB"],
+        &["trace", "describe", "killed.fbt"],
+        &["trace", "convert", "killed.fbt", "again.fbt"],
+    ] {
+        let (code, told, said) = lab.run(line);
+        let warned = said.contains("killed.fbt: byte ") && said.contains("cut short");
+        assert!(code == Some(0) && !told.is_empty() && warned, "{line:?}: {said}");
+    }
 }
 
 #[test]

@@ -363,7 +363,8 @@ fn run_like_server(args: &SimArgs) -> Result<(), CommandError> {
         if args.quiet || !std::io::stderr().is_terminal() { &Silent } else { &Bar::default() };
     let mut rows: Vec<Row> = Vec::new();
     for trace in &args.traces {
-        let of_trace = like_server::run(trace, &options, progress);
+        let warn = |warning: &str| trace::say_warnings(trace, &[warning.to_owned()]);
+        let of_trace = like_server::run(trace, &options, progress, warn);
         rows.extend(of_trace.map_err(|error| CommandError::Failed(error.to_string()))?);
     }
     model(args, &mut rows);

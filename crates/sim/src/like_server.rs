@@ -59,14 +59,22 @@ struct Met {
     records: u64,
     charged_bytes: u64,
     graphs: Vec<(u16, Arc<Graph>)>,
+    /// Of how the trace was read.
+    warnings: Vec<String>,
 }
 
-/// Replays a trace: a row for each policy at each size.
-pub fn run(path: &Path, options: &LikeServerOptions, progress: &dyn Progress) -> Result<Vec<Row>, LabError> {
+/// Replays a trace: a row for each policy at each size. `warn` hears what has to be known of how it was read.
+pub fn run(
+    path: &Path,
+    options: &LikeServerOptions,
+    progress: &dyn Progress,
+    mut warn: impl FnMut(&str),
+) -> Result<Vec<Row>, LabError> {
     let failed = |error| LabError::Trace { path: path.to_owned(), error };
     progress.begin("reading keys", None);
     let met = meet(path, options, progress)?;
     progress.end();
+    met.warnings.iter().for_each(|warning| warn(warning));
     if met.records == 0 {
         return Err(LabError::Empty(path.to_owned()));
     }
@@ -130,7 +138,10 @@ fn meet(path: &Path, options: &LikeServerOptions, progress: &dyn Progress) -> Re
         Some(numbered.map_err(|error| LabError::Graph { name: name.clone(), error }))
     });
     let graphs = numbered.collect::<Result<Vec<_>, _>>()?;
-    Ok(Met { records, charged_bytes: keys.values().map(|&charged| u64::from(charged)).sum(), graphs })
+    let mut warnings = trace.warnings();
+    warnings.extend((trace.skipped() > 0).then(|| format!("malformed records passed over: {}", trace.skipped())));
+    let charged_bytes = keys.values().map(|&charged| u64::from(charged)).sum();
+    Ok(Met { records, charged_bytes, graphs, warnings })
 }
 
 fn replay(

@@ -27,6 +27,10 @@ impl Next for Be32 {
         let key = TraceKey::Number(u64::from(u32::from_be_bytes(bytes)));
         Ok(any.then(|| Record { key, ..Record::default() }))
     }
+
+    fn source(&self) -> Option<&Source> {
+        Some(&self.0)
+    }
 }
 
 #[cfg(test)]
@@ -39,7 +43,7 @@ mod tests {
         assert_eq!(records.next().unwrap().unwrap().key, TraceKey::Number(0x102));
         assert_eq!(records.next().unwrap().unwrap().key, TraceKey::Number(0xffff_ffff));
         let error = records.next().unwrap().unwrap_err();
-        assert!(matches!(error, TraceError::Truncated { offset: 9, .. }), "{error}");
+        assert!(matches!(error, TraceError::Cut { offset: 9, .. }), "{error}");
         assert!(records.next().is_none());
     }
 }

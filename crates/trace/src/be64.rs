@@ -27,6 +27,10 @@ impl Next for Be64 {
         let key = TraceKey::Number(u64::from_be_bytes(bytes));
         Ok(any.then(|| Record { key, ..Record::default() }))
     }
+
+    fn source(&self) -> Option<&Source> {
+        Some(&self.0)
+    }
 }
 
 #[cfg(test)]
@@ -41,7 +45,7 @@ mod tests {
         assert_eq!(records.next().unwrap().unwrap().key, TraceKey::Number(258));
         assert_eq!(records.next().unwrap().unwrap().key, TraceKey::Number(u64::MAX));
         let error = records.next().unwrap().unwrap_err();
-        assert!(matches!(error, TraceError::Truncated { offset: 23, .. }), "{error}");
+        assert!(matches!(error, TraceError::Cut { offset: 23, .. }), "{error}");
         assert!(records.next().is_none());
     }
 }

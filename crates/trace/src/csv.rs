@@ -134,7 +134,7 @@ impl Next for Csv {
     fn next_record(&mut self) -> Result<Option<Record>, TraceError> {
         if self.columns.is_empty() {
             if !self.source.line(&mut self.line)? {
-                return Err(TraceError::Truncated { offset: 0, what: "before its header line" });
+                return Err(TraceError::Cut { offset: 0, what: "before its header line" });
             }
             self.header()?;
         }
@@ -163,6 +163,10 @@ impl Next for Csv {
 
     fn source(&self) -> Option<&Source> {
         Some(&self.source).filter(|_| !self.columns.is_empty())
+    }
+
+    fn takes_cut(&self) -> bool {
+        self.source.is_lenient()
     }
 
     fn warning(&self) -> Option<String> {

@@ -70,10 +70,22 @@ pub enum TraceError {
         /// What was found and what was expected.
         reason: String,
     },
-    /// The trace ends before its format says it should: its writer was killed, or the file was cut. All records before
-    /// this error are whole; a caller may take it for the end.
+    /// A trace of forebay's own format ends before its end block: its writer was killed, or the file was cut. What came
+    /// before this error is whole; a caller may take it for the end, and [`crate::TraceReader::warnings`] tells of it.
     #[error("byte {offset}: the trace is cut short ({what}); what came before is whole and was read")]
     Truncated {
+        /// Byte of the decompressed trace at which data ended.
+        offset: u64,
+        /// What was cut.
+        what: &'static str,
+    },
+    /// The file is not whole: its compression or a record of one length ends in the middle. What came before may be a
+    /// small part of it.
+    #[error(
+        "byte {offset} (after decompression): the trace is cut short ({what}); get the whole file, or take what came \
+         before with --lenient"
+    )]
+    Cut {
         /// Byte of the decompressed trace at which data ended.
         offset: u64,
         /// What was cut.
@@ -122,7 +134,7 @@ impl TraceError {
         matches!(self, TraceError::Line { .. } | TraceError::Malformed { .. })
     }
 
-    /// True if the trace was merely cut short, so that a caller may take this for its end.
+    /// True if the trace merely has no end block, so that a caller may take this for its end.
     pub fn is_truncated(&self) -> bool {
         matches!(self, TraceError::Truncated { .. })
     }

@@ -68,7 +68,7 @@ struct Htr {
 
 fn open(mut source: Source) -> Result<Records, TraceError> {
     let mut start = [0; MAGIC.len() + 4];
-    let truncated = |source: &Source, what| TraceError::Truncated { offset: source.offset(), what };
+    let truncated = |source: &Source, what| TraceError::Cut { offset: source.offset(), what };
     if source.fill(&mut start)? < start.len() {
         return Err(truncated(&source, "in its header"));
     }

@@ -86,22 +86,31 @@ impl Source {
         self.lenient = true;
     }
 
+    /// Whether it passes over what is malformed.
+    pub(crate) fn is_lenient(&self) -> bool {
+        self.lenient
+    }
+
     /// The first bytes, at most [`HEAD_BYTES`], without taking them.
     pub fn head(&mut self) -> Vec<u8> {
         let mut head = vec![0; HEAD_BYTES];
-        let mut filled = 0;
+        let (mut filled, mut failing) = (0, Failing(None));
         while filled < head.len() {
             match self.reader.read(&mut head[filled..]) {
                 Ok(0) => break,
                 Ok(count) => filled += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // What cannot be read will fail again, with its place, when a format's reader comes to it.
-                Err(_) => break,
+                // Told, with its place, when a format's reader comes to it.
+                Err(error) => {
+                    failing = Failing(Some(error));
+                    break;
+                }
             }
         }
         head.truncate(filled);
         let rest = std::mem::replace(&mut self.reader, Box::new(std::io::empty()));
-        self.reader = Box::new(BufReader::with_capacity(BUFFER_BYTES, Cursor::new(head.clone()).chain(rest)));
+        let whole = Cursor::new(head.clone()).chain(failing).chain(rest);
+        self.reader = Box::new(BufReader::with_capacity(BUFFER_BYTES, whole));
         head
     }
 
@@ -135,7 +144,7 @@ impl Source {
         match self.fill(buffer)? {
             0 => Ok(false),
             count if count == buffer.len() => Ok(true),
-            _ => Err(TraceError::Truncated { offset: self.offset, what: "in the middle of a record" }),
+            _ => Err(TraceError::Cut { offset: self.offset, what: "in the middle of a record" }),
         }
     }
 
@@ -146,7 +155,13 @@ impl Source {
         most: usize,
         mut each: impl FnMut(&[u8; BYTES]),
     ) -> Result<usize, TraceError> {
-        let (ready, _) = self.reader.fill_buf().unwrap_or_default().as_chunks::<BYTES>();
+        // A decompressor tells once that its stream is cut, and then that it is at its end.
+        let ready = match self.reader.fill_buf() {
+            Ok(ready) => ready,
+            Err(error) if error.kind() == ErrorKind::Interrupted => &[],
+            Err(error) => return Err(failed(self.offset, error)),
+        };
+        let (ready, _) = ready.as_chunks::<BYTES>();
         let count = ready.len().min(most);
         ready[..count].iter().for_each(&mut each);
         if count > 0 {
@@ -154,7 +169,7 @@ impl Source {
             self.offset += (count * BYTES) as u64;
             return Ok(count);
         }
-        // The next one lies across two buffers, or cannot be read.
+        // The next one lies across two buffers.
         let mut record = [0; BYTES];
         let found = self.fill_record(&mut record)?;
         if found {
@@ -205,9 +220,18 @@ impl Source {
     }
 }
 
+/// An error that was met before its place came; then nothing.
+struct Failing(Option<std::io::Error>);
+
+impl Read for Failing {
+    fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+        self.0.take().map_or(Ok(0), Err)
+    }
+}
+
 fn failed(offset: u64, source: std::io::Error) -> TraceError {
     if source.kind() == ErrorKind::UnexpectedEof {
-        return TraceError::Truncated { offset, what: "in the middle of its compression" };
+        return TraceError::Cut { offset, what: "in the middle of its compression" };
     }
     TraceError::Read { offset, source }
 }
@@ -233,6 +257,11 @@ pub(crate) trait Next {
         None
     }
 
+    /// Whether a trace that is cut ends there, without an error.
+    fn takes_cut(&self) -> bool {
+        self.source().is_some_and(|source| source.lenient)
+    }
+
     /// What its numbers mean.
     fn dictionary(&self) -> Option<&Dictionary> {
         None
@@ -250,11 +279,13 @@ pub(crate) struct Stream<R> {
     pub(crate) reader: R,
     done: bool,
     skipped: u64,
+    /// Where the trace was cut.
+    cut: Option<String>,
 }
 
 impl<R> Stream<R> {
     pub(crate) fn new(reader: R) -> Stream<R> {
-        Stream { reader, done: false, skipped: 0 }
+        Stream { reader, done: false, skipped: 0, cut: None }
     }
 }
 
@@ -262,6 +293,22 @@ impl<R: Next> Stream<R> {
     /// Whether a malformed record is counted and no error.
     fn passes_over(&self) -> bool {
         self.reader.source().is_some_and(|source| source.lenient)
+    }
+
+    /// After an error all is over. A cut is remembered; it is no error where it was asked to be none.
+    fn over(&mut self, error: TraceError) -> Result<(), TraceError> {
+        self.done = true;
+        match error {
+            TraceError::Cut { offset, what } if self.reader.takes_cut() => {
+                self.cut =
+                    Some(format!("byte {offset}: the trace is cut short ({what}); only what came before was read"));
+                Ok(())
+            }
+            error => {
+                self.cut = error.is_truncated().then(|| error.to_string());
+                Err(error)
+            }
+        }
     }
 }
 
@@ -279,16 +326,15 @@ impl<R: Next> Iterator for Stream<R> {
             return None;
         }
         loop {
-            let next = self.reader.next_record().transpose();
-            if let Some(Err(error)) = &next
-                && error.is_about_one_record()
-                && self.passes_over()
-            {
-                self.skipped += 1;
-                continue;
+            match self.reader.next_record() {
+                Err(error) if error.is_about_one_record() && self.passes_over() => self.skipped += 1,
+                Err(error) => return self.over(error).err().map(Err),
+                Ok(None) => {
+                    self.done = true;
+                    return None;
+                }
+                Ok(Some(record)) => return Some(Ok(record)),
             }
-            self.done = !matches!(next, Some(Ok(_)));
-            return next;
         }
     }
 }
@@ -300,10 +346,7 @@ impl<R: Next + Send> TraceReader for Stream<R> {
             let before = batch.len();
             match self.reader.next_records(batch, most - (before - begun)) {
                 Err(error) if error.is_about_one_record() && self.passes_over() => self.skipped += 1,
-                Err(error) => {
-                    self.done = true;
-                    return Err(error);
-                }
+                Err(error) => return self.over(error),
                 Ok(()) => self.done = batch.len() == before,
             }
         }
@@ -319,7 +362,7 @@ impl<R: Next + Send> TraceReader for Stream<R> {
     }
 
     fn warnings(&self) -> Vec<String> {
-        self.reader.warning().into_iter().collect()
+        self.reader.warning().into_iter().chain(self.cut.clone()).collect()
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) const FORMAT: Format = Format {
 fn open(mut source: Source) -> Result<Records, TraceError> {
     let mut header = [0; HEADER_BYTES];
     if source.fill(&mut header)? < HEADER_BYTES {
-        return Err(TraceError::Truncated { offset: source.offset(), what: "in its header" });
+        return Err(TraceError::Cut { offset: source.offset(), what: "in its header" });
     }
     let word = |at: usize| header[at..at + 8].iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
     if word(0) != MAGIC {
@@ -57,6 +57,6 @@ mod tests {
         assert_eq!(file(MAGIC, 1).expect("sound"), 1);
         assert!(matches!(file(MAGIC, 2), Err(TraceError::Malformed { offset: 8, .. })));
         assert!(matches!(file(7, 1), Err(TraceError::Malformed { offset: 0, .. })));
-        assert!(open(Source::new(&b"short"[..])).is_err_and(|error| error.is_truncated()));
+        assert!(open(Source::new(&b"short"[..])).is_err_and(|error| matches!(error, TraceError::Cut { .. })));
     }
 }

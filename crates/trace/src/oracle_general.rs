@@ -51,6 +51,10 @@ impl Next for OracleGeneral {
         }
         Ok(())
     }
+
+    fn source(&self) -> Option<&Source> {
+        Some(&self.0)
+    }
 }
 
 #[cfg(test)]
@@ -74,7 +78,7 @@ mod tests {
         };
         assert_eq!(records.next().unwrap().unwrap(), expected);
         let error = records.next().unwrap().unwrap_err();
-        assert!(matches!(error, TraceError::Truncated { offset: 47, .. }), "{error}");
+        assert!(matches!(error, TraceError::Cut { offset: 47, .. }), "{error}");
     }
 
     /// Many at a time, as one by one, also where a buffer ends within a record.

@@ -39,7 +39,7 @@ pub fn convert<W: Write>(records: &mut Records, writer: &mut Writer<W>) -> Resul
     Ok(writer.records())
 }
 
-/// The next record; none also where the trace is cut.
+/// The next record; none also where the trace has no end block.
 pub(crate) fn whole(next: Option<Result<Record, TraceError>>) -> Result<Option<Record>, TraceError> {
     match next {
         Some(Err(error)) if error.is_truncated() => Ok(None),

@@ -172,9 +172,65 @@ fn cut_or_foreign_bytes_never_panic() {
         let mut records: Vec<_> = open(&cut, None).unwrap().collect();
         let error = records.pop();
         // An empty file is an empty stream to zstd.
-        assert!(matches!(error, Some(Err(TraceError::Truncated { .. }))) || length == 0, "{length}: {error:?}");
+        assert!(matches!(error, Some(Err(TraceError::Cut { .. }))) || length == 0, "{length}: {error:?}");
         let read: Vec<_> = records.into_iter().map(Result::unwrap).collect();
         assert!(read.len() < whole.len() + usize::from(length > 0) && whole.starts_with(&read), "{length}");
+    }
+}
+
+/// Whatever is cut says so with its place; with leniency what came before is read, and a warning says so.
+#[test]
+fn a_cut_file_is_an_error_or_a_warning() {
+    let folder = tempfile::tempdir().unwrap();
+    let number = |at: u32| at.wrapping_mul(2_654_435_761) >> 8;
+    let lines = |line: fn(u32) -> String| (0..9000).map(|at| line(number(at))).collect::<String>().into_bytes();
+    let vscsi = |at: u32| {
+        let head = [[at, 512, 1].map(u32::to_le_bytes).concat(), vec![0x28, 0, 0, 1]].concat();
+        [head, u64::from(number(at)).to_le_bytes().to_vec(), 7_u64.to_le_bytes().to_vec()].concat()
+    };
+    let binary: Vec<u8> = (0..9000).flat_map(|at| number(at).to_le_bytes()).collect();
+    let plain = [
+        ("a.trc", lines(|key| format!("{key}\n"))),
+        ("a.csv", [b"time,key\n".to_vec(), lines(|key| format!("1,{key}\n"))].concat()),
+        ("a.jsonl", lines(|key| format!("{{\"hash_ids\": [{key}]}}\n"))),
+        ("a.vscsi", (0..9000).flat_map(vscsi).collect()),
+        ("a.oracleGeneral", binary.clone()),
+        ("a.be32", binary.clone()),
+        ("a.be64", binary),
+    ];
+    let check = |name: &str, cut: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, cut).unwrap();
+        let error = open(&path, None).unwrap().find_map(Result::err);
+        assert!(matches!(error, Some(TraceError::Cut { .. })), "{name}: {error:?}");
+        let options = forebay_trace::TraceOptions { lenient: true, format: None };
+        let mut one_by_one = forebay_trace::open_with(&path, &options).unwrap();
+        let read = one_by_one.by_ref().inspect(|record| assert!(record.is_ok(), "{name}")).count();
+        let (mut together, mut batch) = (forebay_trace::open_with(&path, &options).unwrap(), Vec::new());
+        let mut before = usize::MAX;
+        while std::mem::replace(&mut before, batch.len()) != batch.len() {
+            together.fill(&mut batch, 1000).unwrap();
+        }
+        assert_eq!(batch.len(), read, "{name}");
+        for warnings in [one_by_one.warnings(), together.warnings()] {
+            assert!(warnings.len() == 1 && warnings[0].contains("cut short"), "{name}: {warnings:?}");
+        }
+        read
+    };
+    for (name, bytes) in plain {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut gzip, &bytes).unwrap();
+        let packed = [(".gz", gzip.finish().unwrap()), (".zst", zstd::encode_all(&bytes[..], 1).unwrap())];
+        for (ending, packed) in packed {
+            let name = format!("{name}{ending}");
+            let read = check(&name, &packed[..packed.len() * 3 / 4]);
+            // So small a file is one block to zstd, whole or not there.
+            assert!(read > 0 || ending == ".zst", "{name}");
+            check(&name, &packed[..packed.len() - 1]);
+        }
+        if !["a.trc", "a.csv", "a.jsonl"].contains(&name) {
+            assert!(check(name, &bytes[..bytes.len() - 3]) > 0, "{name}");
+        }
     }
 }
 

@@ -66,6 +66,10 @@ impl TraceReader for Reader {
     fn dictionary(&self) -> Option<&Dictionary> {
         Some(&self.stream.reader.dictionary)
     }
+
+    fn warnings(&self) -> Vec<String> {
+        self.stream.warnings()
+    }
 }
 
 impl Iterator for Reader {
@@ -121,6 +125,10 @@ impl Next for Core {
                 Err(reason) => return Err(self.malformed(&reason)),
             }
         }
+    }
+
+    fn takes_cut(&self) -> bool {
+        self.source.is_lenient()
     }
 }
 
