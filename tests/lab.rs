@@ -4,93 +4,11 @@ mod common;
 #[path = "lab/formats.rs"]
 mod formats;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
 
-use common::process::forebay_command;
+use common::lab::{Lab, MALFORMED, Row, rows, small, testdata, trace};
 use serde_json::Value;
-use tempfile::TempDir;
-
-/// A line of CSV that stands for a policy at a size.
-type Row = BTreeMap<String, String>;
-
-/// A folder to work in.
-struct Lab(TempDir);
-
-impl Lab {
-    fn new() -> Lab {
-        Lab(tempfile::tempdir().expect("a temporary folder"))
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    /// A file of the folder, made of this text.
-    fn file(&self, name: &str, text: &str) -> String {
-        fs::write(self.path().join(name), text).expect("written");
-        name.to_owned()
-    }
-
-    fn read(&self, name: &str) -> String {
-        fs::read_to_string(self.path().join(name)).expect("it was written")
-    }
-
-    /// Exit code, stdout, stderr.
-    fn run(&self, line: &[&str]) -> (Option<i32>, String, String) {
-        let output = forebay_command().current_dir(self.path()).args(line).output().expect("the binary runs");
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
-        (output.status.code(), text(output.stdout), text(output.stderr))
-    }
-
-    /// What it prints; nothing may be said on stderr.
-    fn ok(&self, line: &[&str]) -> String {
-        let (code, stdout, stderr) = self.run(line);
-        assert_eq!((code, stderr.as_str()), (Some(0), ""), "{line:?}");
-        stdout
-    }
-
-    /// The one line of why it was refused, code 2, or failed, code 1. Nothing is printed.
-    fn refused(&self, code: i32, line: &[&str]) -> String {
-        let (ended, stdout, stderr) = self.run(line);
-        assert_eq!((ended, stdout.as_str(), stderr.lines().count()), (Some(code), "", 1), "{line:?}: {stderr}");
-        stderr.strip_prefix("forebay: ").expect("it says who").trim_end().to_owned()
-    }
-
-    fn csv(&self, line: &[&str]) -> Vec<Row> {
-        rows(&self.ok(&[line, &["--format", "csv"]].concat()))
-    }
-}
-
-fn rows(text: &str) -> Vec<Row> {
-    let mut lines = text.lines();
-    let names: Vec<&str> = lines.next().expect("a header").split(',').collect();
-    let row =
-        |line: &str| names.iter().map(|name| (*name).to_owned()).zip(line.split(',').map(str::to_owned)).collect();
-    lines.map(row).collect()
-}
-
-fn testdata(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(name)
-}
-
-fn trace(name: &str) -> String {
-    testdata("traces").join(name).to_str().expect("UTF-8").to_owned()
-}
-
-/// 40 requests over 6 keys of 100 bytes, the last 20 of client 2; key 0 comes every second time.
-fn small() -> String {
-    let line = |at: usize| {
-        let key = if at.is_multiple_of(2) { 0 } else { at % 10 };
-        format!("{at},k{key},100,{}\n", 1 + at / 20)
-    };
-    "time,key,size,client\n".to_owned() + &(0..40).map(line).collect::<String>()
-}
-
-/// Three lines are sound, line 4 is not.
-const MALFORMED: &str = "time,key,size\n1,a,10\n2,b,20\n3,c,lots\n4,a,10\n";
 
 #[test]
 fn every_form_shows_the_same_figures() {
@@ -399,6 +317,11 @@ fn graphs_that_are_not_understood_are_refused_with_their_line() {
         ("d.sql", &format!("{head}SELECT a\nFRM t WHERE id = 1;"), "d.sql: line 3: Expected: "),
         ("e.toml", "[[type]]\nname = 'T'\nvertex = 'x'\n[[typ]]\n", "e.toml: 'typ' is not known"),
         ("f.toml", "[[type]\n", "f.toml: "),
+        (
+            "h.toml",
+            "[[type]]\nname = 'T'\n[[type.vertex]]\nname = 'a'\nafter = ['b']\n",
+            "h.toml: type 'T': after of 'a' names 'b': no such vertex; there are a",
+        ),
     ] {
         lab.file(name, text);
         let said = lab.refused(2, &["graph", name]);
@@ -406,6 +329,10 @@ fn graphs_that_are_not_understood_are_refused_with_their_line() {
         assert_eq!(said, lab.refused(2, &["sim", "--graphs", name, &lab.file("small.csv", &small())]));
     }
     assert!(lab.refused(2, &["graph", "none.sql"]).starts_with("none.sql: No such file"));
+    for name in ["odd.sql", "odd.toml"] {
+        fs::write(lab.path().join(name), b"\xff\xfe[[type]]").expect("written");
+        assert!(lab.refused(2, &["graph", name]).starts_with(&format!("{name}: it is not text in UTF-8; is it")));
+    }
     let sound = lab.file("g.sql", &format!("{head}SELECT a FROM t WHERE id = :id;"));
     assert!(lab.refused(2, &["graph", &sound, "--svg", "no/such.svg"]).starts_with("can't write no/such.svg"));
 }

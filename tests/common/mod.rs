@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub mod lab;
 pub mod process;
 
 use std::io::{Read, Write};

@@ -6,7 +6,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use forebay::store::embedded::check;
 
 use crate::error::CommandError;
-use crate::node;
+use crate::say;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -34,7 +34,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     let Some(path) = matches.get_one::<PathBuf>("file") else { return Ok(()) };
     let checked = check(path)?;
     let documents: u64 = checked.documents.iter().sum();
-    node::print(&format!("{} is sound: {}\n", path.display(), counted(documents)));
+    say::result(&format!("{} is sound: {}\n", path.display(), counted(documents)))?;
     Ok(())
 }
 

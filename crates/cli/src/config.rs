@@ -3,7 +3,7 @@
 use clap::ArgMatches;
 
 use crate::error::CommandError;
-use crate::node;
+use crate::say;
 use crate::settings::{GROUPS, Origin, SETTINGS, Setting, Settings, Typed};
 
 /// Where the origin begins on a line, so that the values can be read down the page.
@@ -13,7 +13,7 @@ const ORIGIN_COLUMN: usize = 42;
 pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     let typed = Typed::gather(matches, &|name| std::env::var(name))?;
     let settings = Settings::validate(&typed)?;
-    node::print(&file(&typed, &settings));
+    say::result(&file(&typed, &settings))?;
     Ok(())
 }
 

@@ -16,6 +16,7 @@ use tokio::time::{Instant, interval_at, sleep_until};
 use crate::command_line::DEMO_CHOOSES;
 use crate::error::CommandError;
 use crate::node::{self, Node, StopSignals};
+use crate::say;
 use crate::settings::{LogLevel, Origin, Settings, StoreChoice, Typed};
 
 /// The flag for how long.
@@ -68,12 +69,12 @@ fn free(address: SocketAddr) -> SocketAddr {
 async fn demo(settings: &Settings, seconds: Duration) -> Result<(), CommandError> {
     let mut signals = StopSignals::new()?;
     let node = Node::start(settings).await?;
-    node::print(&node.banner(settings, "HGETALL product:1"));
+    say::at_work(&node.banner(settings, "HGETALL product:1"));
     let Some(address) = node.server.address() else { return Err(ServeError::Nowhere.into()) };
     let shared = node.shared.clone();
     let options = ShopOptions::new(&address.to_string());
     let mut server = tokio::spawn(node.run());
-    node::print(&format!(
+    say::at_work(&format!(
         "shop     {} products, {} customers, {} visits a second; the data is removed at the end: Ctrl-C\n",
         options.products, options.users, options.visits_per_second
     ));
@@ -108,7 +109,7 @@ async fn close(shop: Shop, shared: &Shared, server: JoinHandle<Result<(), Comman
     stop(shared, server).await?;
     let Books { stock, sold, supplied } = books?;
     let bought = stats.bought.load(Ordering::Relaxed);
-    node::print(&format!(
+    say::at_work(&format!(
         "closed   {bought} purchases; the books balance: {stock} in stock + {sold} sold = {supplied} supplied\n"
     ));
     Ok(())
@@ -184,7 +185,7 @@ impl Live {
 
     fn line(&mut self) {
         let line = format!("live     {}\n", self.figures());
-        node::print(&line);
+        say::at_work(&line);
     }
 
     fn counts(&self) -> Counts {

@@ -157,5 +157,5 @@ impl CommandError {
 pub fn say(error: &CommandError) {
     // Texts of the system may have several lines.
     let line = error.to_string().replace('\n', " ");
-    eprintln!("forebay: {line}");
+    crate::say::note(format_args!("forebay: {line}"));
 }

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use forebay::graph::{Graph, Groups, POWERSET_VERTICES_MAX, Scorer, VertexSet};
-use forebay_server::graphs::{TYPES_BYTES_MAX, read_types};
+use forebay_server::graphs::{TYPES_BYTES_MAX, read_types, unreadable};
 
 use crate::error::CommandError;
-use crate::node;
 use crate::output::Output;
+use crate::say;
 
 /// Groups that are listed; of more only the number is shown.
 const GROUPS_SHOWN_MAX: usize = 64;
@@ -79,7 +79,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     let types = read(&args.file)?;
     let drawing = args.svg.as_deref().map(Output::replace).transpose()?;
     for (name, graph) in &types {
-        node::print(&described(name, graph));
+        say::result(&described(name, graph))?;
     }
     let Some(mut drawing) = drawing else { return Ok(()) };
     let written = drawing.write_all(picture::svg(&types).as_bytes());
@@ -95,7 +95,7 @@ pub fn read(path: &Path) -> Result<Vec<(String, Graph)>, CommandError> {
     }
     let wrong = |why: String| CommandError::Usage(format!("{}: {why}", path.display()));
     let (file, mut text) = (std::fs::File::open(path).map_err(|error| wrong(error.to_string()))?, String::new());
-    file.take(TYPES_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| wrong(error.to_string()))?;
+    file.take(TYPES_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| wrong(unreadable(&error)))?;
     if text.len() as u64 > TYPES_BYTES_MAX {
         return Err(wrong(format!("more bytes than types_bytes_max {TYPES_BYTES_MAX}")));
     }

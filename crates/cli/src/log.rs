@@ -16,6 +16,8 @@ pub fn start(settings: &Settings) {
         LogLevel::Trace => LevelFilter::TRACE,
     };
     let lines = tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level).with_target(false);
+    // A line that stderr does not take is lost; saying so there would be a panic.
+    let lines = lines.log_internal_errors(false);
     match settings.log {
         LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).init(),
         LogFormat::Json => lines.json().flatten_event(true).init(),

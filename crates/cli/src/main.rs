@@ -19,6 +19,7 @@ mod output;
 mod password;
 mod progress;
 mod replay;
+mod say;
 mod serve;
 mod settings;
 mod sim;
@@ -29,12 +30,44 @@ mod workload;
 
 use std::process::ExitCode;
 
+use clap::ArgMatches;
+
+use crate::error::CommandError;
+
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    let matches = command_line::command().get_matches();
-    let ended = match matches.subcommand() {
+    let matches = match command_line::command().try_get_matches() {
+        Ok(matches) => matches,
+        Err(unusual) => return help(&unusual),
+    };
+    match run(&matches) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            error::say(&error);
+            error.exit_code()
+        }
+    }
+}
+
+/// Help that was asked for, which must come through, or what is wrong with the line.
+fn help(unusual: &clap::Error) -> ExitCode {
+    let printed = unusual.print();
+    if unusual.use_stderr() {
+        return ExitCode::from(2);
+    }
+    match say::came_through(printed) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            error::say(&error);
+            error.exit_code()
+        }
+    }
+}
+
+fn run(matches: &ArgMatches) -> Result<(), CommandError> {
+    match matches.subcommand() {
         Some(("serve", matches)) => serve::run(matches),
         Some(("demo", matches)) => demo::run(matches),
         Some(("replay", matches)) => replay::run(matches),
@@ -51,12 +84,5 @@ fn main() -> ExitCode {
         Some(("completions", matches)) => completions::run(matches),
         // clap has refused everything else.
         _ => Ok(()),
-    };
-    match ended {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            error::say(&error);
-            error.exit_code()
-        }
     }
 }

@@ -1,6 +1,5 @@
 //! A running server made of the settings: store, cache, engine, listeners; and how it is stopped.
 
-use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -315,10 +314,4 @@ impl StopSignals {
             _ = self.interrupt.recv() => SignalKind::interrupt(),
         }
     }
-}
-
-/// Writes to stdout. Nobody may be reading any more, which is no reason to stop serving.
-pub fn print(text: &str) {
-    let mut stdout = std::io::stdout().lock();
-    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
 }

@@ -6,7 +6,7 @@ use clap::Command;
 use forebay_server::access::password::PasswordHash;
 
 use crate::error::CommandError;
-use crate::node;
+use crate::say;
 
 /// Bytes of a password; before it is authenticated, a client may not send more at once.
 const PASSWORD_BYTES_MAX: usize = 16 << 10;
@@ -43,7 +43,7 @@ pub fn run() -> Result<(), CommandError> {
         _ => {}
     }
     let hash = PasswordHash::make(&password).map_err(|error| CommandError::Password(error.to_string()))?;
-    node::print(&format!("{}\n", hash.text()));
+    say::result(&format!("{}\n", hash.text()))?;
     Ok(())
 }
 

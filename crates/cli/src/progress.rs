@@ -6,6 +6,8 @@ use forebay_sim::lab;
 use forebay_workload::{live, replay};
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 
+use crate::say;
+
 const COUNTED: &str = "{msg:18} {wide_bar} {human_pos}/{human_len} {rate:>12} ETA {eta:>4}";
 const UNKNOWN: &str = "{msg:18} {spinner} {human_pos} requests {elapsed}";
 const TOLD: &str = "{prefix:14} {wide_bar} {msg}";
@@ -113,8 +115,8 @@ pub struct Lines;
 impl replay::Progress for Lines {
     fn begin(&self, phase: replay::Phase, total: Option<u64>) {
         match total {
-            Some(total) => eprintln!("{}: {total}", title(phase)),
-            None => eprintln!("{}", title(phase)),
+            Some(total) => say::note(format_args!("{}: {total}", title(phase))),
+            None => say::note(title(phase)),
         }
     }
 
@@ -125,7 +127,7 @@ impl replay::Progress for Lines {
 
 impl live::Progress for Lines {
     fn begin(&self, title: &'static str, _: u64) {
-        eprintln!("{title}");
+        say::note(title);
     }
 
     fn at(&self, _: u64, _: &str) {}

@@ -8,8 +8,8 @@ use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 use forebay_workload::replay::{CLIENTS_MAX, PIPELINE_MAX, Progress, ReplayOptions, Silent, format_names, replay};
 
 use crate::error::CommandError;
-use crate::node;
 use crate::progress::{Bar, Lines};
+use crate::say;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -106,8 +106,8 @@ pub async fn run_args(args: ReplayArgs) -> Result<(), CommandError> {
     };
     let report = replay(&options, progress).await.map_err(|error| CommandError::Failed(error.to_string()))?;
     match args.format {
-        Output::Table => node::print(&report.to_table()),
-        Output::Json => node::print(&format!("{}\n", report.to_json())),
+        Output::Table => say::result(&report.to_table())?,
+        Output::Json => say::result(&format!("{}\n", report.to_json()))?,
     }
     match report.errors {
         0 => Ok(()),

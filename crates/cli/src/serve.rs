@@ -4,6 +4,7 @@ use clap::ArgMatches;
 
 use crate::error::CommandError;
 use crate::node::{self, Node, StopSignals};
+use crate::say;
 use crate::settings::{Settings, Typed};
 
 /// Serves until a signal stops it.
@@ -17,7 +18,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
 async fn serve(settings: &Settings) -> Result<(), CommandError> {
     let mut signals = StopSignals::new()?;
     let node = Node::start(settings).await?;
-    node::print(&node.banner(settings, &first_command(settings)));
+    say::at_work(&node.banner(settings, &first_command(settings)));
     let shared = node.shared.clone();
     for address in [node.server.address(), node.server.tls_address()].into_iter().flatten() {
         tracing::info!(%address, "listening");

@@ -1,5 +1,6 @@
 //! `forebay sim`: a trace over many policies at many sizes.
 
+mod checks;
 mod report;
 
 use std::io::IsTerminal;
@@ -7,7 +8,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum};
-use forebay::policy::{POLICIES, PolicyError, Unit};
+use forebay::policy::{POLICIES, Unit};
 use forebay_sim::ahead::Prefetch;
 use forebay_sim::catalog::Sample;
 use forebay_sim::cell::{Contender, OFFLINE};
@@ -24,7 +25,7 @@ use forebay_workload::replay::format_names;
 use crate::error::CommandError;
 use crate::output::Output;
 use crate::progress::Bar;
-use crate::{graph, node, trace};
+use crate::{graph, say, trace};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -163,7 +164,7 @@ pub struct SimArgs {
     /// Share of the requests at the start that only warms the caches
     #[arg(long, value_name = "SHARE", default_value = "0%", value_parser = warmup)]
     pub warmup: f64,
-    /// Simulate this share of the keys and estimate the rest (SHARDS)
+    /// Simulate this share of the keys and estimate the rest (SHARDS); transactional hit ratios are left out
     #[arg(long, value_name = "SHARE", default_value = "1", value_parser = sample)]
     pub sample: f64,
     /// Draws another sample
@@ -194,7 +195,7 @@ pub struct SimArgs {
     /// Give each client a cache of its own: equal parts, or some shares and the others what is left (1=0.5,2=20%)
     #[arg(long, value_name = "equal|CLIENT=SHARE,..", value_parser = Division::parse)]
     pub partition: Option<Division>,
-    /// Hint types that policies see, all if not given
+    /// Hint types that policies see, by their names as `forebay trace describe` shows them; all if not given
     #[arg(long, value_name = "TYPES")]
     pub hint_types: Option<String>,
     /// Instead: the least memory for this hit ratio
@@ -285,6 +286,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     if args.like_server {
         return run_like_server(&args);
     }
+    checks::of_options(&args, matches)?;
     let options = options(&args)?;
     let progress: &dyn Progress =
         if args.quiet || !std::io::stderr().is_terminal() { &Silent } else { &Bar::default() };
@@ -293,19 +295,20 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     let goal = args.at_hit_ratio.map(Goal::HitRatio).or(args.at_thr.map(Goal::TransactionalHitRate));
     let (mut rows, mut pages) = (Vec::new(), Vec::new());
     for trace in &args.traces {
-        let mut of = simulate(trace, &options, goal, (page.is_some(), args.optimum), progress)?;
+        let mut of = simulate(trace, &options, goal, (&args, page.is_some()), progress)?;
         trace::say_skipped(of.skipped);
         model(&args, of.rows.iter_mut().chain(of.least.iter_mut().flat_map(|least| &mut least.rows)));
         rows.extend(of.least.as_ref().map_or(&of.rows, |least| &least.rows).iter().cloned());
         pages.push(of);
     }
-    node::print(&match (args.format, goal) {
+    let told = say::result(&match (args.format, goal) {
         (OutputForm::Csv, _) => figures::csv(&rows),
         (OutputForm::Json, _) => figures::json(&rows),
         (OutputForm::Table, Some(_)) => pages.iter().map(figures::least_memory_table).collect(),
         (OutputForm::Table, None) => figures::table(&rows),
     });
-    page.map_or(Ok(()), |page| report::write(page, &args, &options, &pages))
+    page.map_or(Ok(()), |page| report::write(page, &args, &options, &pages))?;
+    told
 }
 
 /// Known of all traces before the first of them takes its time.
@@ -323,21 +326,19 @@ fn simulate(
     trace: &Path,
     options: &LabOptions,
     goal: Option<Goal>,
-    (for_page, optimum): (bool, bool),
+    (args, for_page): (&SimArgs, bool),
     progress: &dyn Progress,
 ) -> Result<OfTrace, CommandError> {
     let failed = |error: LabError| CommandError::Failed(error.to_string());
     let lab = Lab::open(trace, options, progress).map_err(failed)?;
     trace::say_warnings(trace, lab.warnings());
-    if let (Some(Goal::TransactionalHitRate(_)), false) = (goal, lab.catalog().has_transactions) {
-        let why = "has no transactions, so no transactional hit ratio; use --at-hit-ratio";
-        return Err(CommandError::Failed(format!("{}: {why}", trace.display())));
-    }
+    checks::of_trace(args, trace, &lab)?;
+    checks::note_left_out(args, trace, &lab);
     let policies = || options.contenders.iter().map(Contender::to_string).collect();
     let least = |goal| Ok(Least { goal, rows: lab.least_memory(goal)?, policies: policies() });
     let least = goal.map(least).transpose().map_err(failed)?;
     let mut rows = if least.is_none() || for_page { lab.curves().map_err(failed)? } else { Vec::new() };
-    if optimum {
+    if args.optimum {
         rows.extend(lab.optimum().map_err(failed)?);
     }
     Ok(OfTrace::new(lab.name(), lab.catalog(), lab.skipped(), rows, least))
@@ -346,7 +347,7 @@ fn simulate(
 /// The server's own cache instead of bare policies.
 fn run_like_server(args: &SimArgs) -> Result<(), CommandError> {
     let refused = |error: String| CommandError::Usage(error);
-    let choice = |text: &String| match Contender::parse(text).map_err(|error| refused(helped(text, &error)))? {
+    let choice = |text: &String| match Contender::parse(text).map_err(|error| refused(checks::policy(text, &error)))? {
         Contender::Online(choice) => Ok(choice),
         Contender::Offline(name, _) => Err(refused(format!("no server has policy {name}, which knows the future"))),
     };
@@ -368,11 +369,11 @@ fn run_like_server(args: &SimArgs) -> Result<(), CommandError> {
         rows.extend(of_trace.map_err(|error| CommandError::Failed(error.to_string()))?);
     }
     model(args, &mut rows);
-    node::print(&match args.format {
+    say::result(&match args.format {
         OutputForm::Csv => figures::csv(&rows),
         OutputForm::Json => figures::json(&rows),
         OutputForm::Table => figures::table(&rows),
-    });
+    })?;
     Ok(())
 }
 
@@ -395,7 +396,7 @@ fn options(args: &SimArgs) -> Result<LabOptions, CommandError> {
     }
     let contenders: Result<Vec<Contender>, _> = policies(&args.policy)
         .iter()
-        .map(|text| Contender::parse(text).map_err(|error| helped(text, &error)))
+        .map(|text| Contender::parse(text).map_err(|error| checks::policy(text, &error)))
         .collect();
     let sizes: Result<Vec<Size>, _> = once(args.size.split(',').map(|text| text.trim().to_owned()))
         .iter()
@@ -424,21 +425,6 @@ fn options(args: &SimArgs) -> Result<LabOptions, CommandError> {
         trace: TraceOptions { format: args.trace_format.clone(), lenient: args.lenient },
         threads: threads(args),
     })
-}
-
-/// What is wrong with a policy, with the name that may have been meant.
-fn helped(text: &str, error: &PolicyError) -> String {
-    let PolicyError::Unknown { name, known } = error else { return format!("--policy '{text}': {error}") };
-    let near = names().min_by_key(|known| strsim::damerau_levenshtein(known, name));
-    match near.filter(|near| strsim::damerau_levenshtein(near, name) * 3 <= name.len().max(3)) {
-        Some(near) => format!("--policy: no policy '{name}'; did you mean '{near}'?"),
-        None => format!("--policy: no policy '{name}'; choose one of {known}"),
-    }
-}
-
-/// Policies of the server, then those that know the future.
-fn names() -> impl Iterator<Item = &'static str> {
-    POLICIES.iter().map(|policy| policy.name).chain(OFFLINE.iter().map(|(name, _)| *name))
 }
 
 /// What is there twice counts once.

@@ -6,6 +6,7 @@ use forebay_drivers::postgres::mapping::VersionMode;
 use forebay_drivers::postgres::setup;
 
 use crate::error::CommandError;
+use crate::say;
 use crate::settings::{self, Settings, Typed};
 use crate::{database, node};
 
@@ -70,7 +71,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
         let well = checked.notes.iter().map(|line| format!("ok       {line}\n"));
         let doubtful = checked.warnings.iter().map(|line| format!("warning  {line}\n"));
         let wrong = checked.problems.iter().map(|line| format!("problem  {line}\n"));
-        node::print(&well.chain(doubtful).chain(wrong).collect::<String>());
+        say::result(&well.chain(doubtful).chain(wrong).collect::<String>())?;
         return match checked.problems.len() {
             0 => Ok(()),
             count => Err(CommandError::Failed(format!("{count} problems; mend them, then check again"))),
@@ -81,7 +82,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
             true => "the replication slot is gone, and the server keeps no log for it",
             false => "there is no replication slot of forebay's",
         };
-        node::print(&format!("{said}\n"));
+        say::result(&format!("{said}\n"))?;
         return Ok(());
     }
     let mode = matches.get_one::<VersionMode>(VERSION).copied();
@@ -92,10 +93,10 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     };
     options.mappings = options.mappings.into_iter().map(|mapping| mapping.with_version(mode, unsaid)).collect();
     if matches.get_flag(PRINT) {
-        node::print(&runtime.block_on(setup::script(&options))?);
+        say::result(&runtime.block_on(setup::script(&options))?)?;
         return Ok(());
     }
     runtime.block_on(setup::init(&options))?;
-    node::print(&format!("{} is ready\n", options.address.place()));
+    say::result(&format!("{} is ready\n", options.address.place()))?;
     Ok(())
 }

@@ -5,13 +5,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use forebay_trace::describe::Description;
-use forebay_trace::tools::{self, Noise};
+use forebay_trace::tools::{self, NOISE_DOMAIN_MAX, NOISE_TYPES_MAX, Noise};
 use forebay_trace::{Record, Records, TraceError, TraceOptions, TraceReader, fbt};
 use forebay_workload::replay::format_names;
 
 use crate::error::CommandError;
-use crate::node;
 use crate::output::Output;
+use crate::say;
+
+/// Largest exponent of values: beyond it all that counts is the first.
+const ZIPF_MAX: f64 = 100.0;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -61,13 +64,13 @@ enum TraceCommand {
         /// The trace
         trace: PathBuf,
         /// How many types
-        #[arg(long, value_name = "T")]
+        #[arg(long, value_name = "T", value_parser = up_to::<NOISE_TYPES_MAX>)]
         types: usize,
         /// How many values each has
-        #[arg(long, value_name = "D", default_value_t = 10)]
+        #[arg(long, value_name = "D", default_value_t = 10, value_parser = up_to::<NOISE_DOMAIN_MAX>)]
         domain: usize,
         /// Exponent of the distribution of values
-        #[arg(long, value_name = "Z", default_value_t = 1.0)]
+        #[arg(long, value_name = "Z", default_value_t = 1.0, value_parser = exponent)]
         zipf: f64,
         /// Draws other values
         #[arg(long, value_name = "N", default_value_t = 0)]
@@ -78,6 +81,17 @@ enum TraceCommand {
         #[command(flatten)]
         how: Reading,
     },
+}
+
+/// A number from 1 to `MAX`.
+fn up_to<const MAX: usize>(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| (1..=MAX).contains(number));
+    number.ok_or_else(|| format!("give a number from 1 to {MAX}"))
+}
+
+fn exponent(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number: &f64| (0.0..=ZIPF_MAX).contains(number));
+    number.ok_or_else(|| format!("give a number from 0, by which all values are as frequent, to {ZIPF_MAX}"))
 }
 
 /// How traces are read.
@@ -169,7 +183,7 @@ fn describe(trace: &Path, how: &Reading) -> Result<(), CommandError> {
     if let Some(dictionary) = records.dictionary() {
         description.name_hints(dictionary);
     }
-    node::print(&description.to_table(records.dictionary()));
+    say::result(&description.to_table(records.dictionary()))?;
     say_skipped(records.skipped());
     say_warnings(trace, &records.warnings());
     Ok(())
@@ -186,9 +200,10 @@ fn convert(trace: &Path, out: &Path, how: &Reading) -> Result<(), CommandError> 
         _ => failed(trace, &error),
     })?;
     output.finish()?;
-    node::print(&format!("{} requests in {}\n", written.requests, out.display()));
+    say::result(&format!("{} requests in {}\n", written.requests, out.display()))?;
     if let Some(what) = written.left_out() {
-        eprintln!("forebay: {} leaves out what CSV has no place for: {what}; .fbt has it all", out.display());
+        let out = out.display();
+        say::note(format_args!("forebay: {out} leaves out what CSV has no place for: {what}; .fbt has it all"));
     }
     say_skipped(records.skipped());
     say_warnings(trace, &records.warnings());
@@ -210,7 +225,7 @@ fn made(
         failed(unread.as_deref().unwrap_or(out), &error)
     })?;
     writer.finish().map_err(|error| failed(out, &error))?.finish()?;
-    node::print(&format!("{count} records in {}\n", out.display()));
+    say::result(&format!("{count} records in {}\n", out.display()))?;
     say_skipped(records.iter().map(|records| records.skipped()).sum());
     traces.iter().zip(&records).for_each(|(trace, records)| say_warnings(trace, &records.warnings()));
     Ok(())
@@ -224,12 +239,12 @@ fn failed(path: &Path, error: &TraceError) -> CommandError {
 pub fn say_skipped(skipped: u64) {
     match skipped {
         0 => {}
-        1 => eprintln!("forebay: 1 malformed record was passed over"),
-        _ => eprintln!("forebay: {skipped} malformed records were passed over"),
+        1 => say::note("forebay: 1 malformed record was passed over"),
+        _ => say::note(format_args!("forebay: {skipped} malformed records were passed over")),
     }
 }
 
 /// Says on stderr what has to be known of how a trace was read.
 pub fn say_warnings(trace: &Path, warnings: &[String]) {
-    warnings.iter().for_each(|warning| eprintln!("forebay: {}: {warning}", trace.display()));
+    warnings.iter().for_each(|warning| say::note(format_args!("forebay: {}: {warning}", trace.display())));
 }

@@ -8,8 +8,8 @@ use forebay_trace::fbt;
 use forebay_workload::generate::{self, Options, WORKLOADS};
 
 use crate::error::CommandError;
-use crate::node;
 use crate::output::Output;
+use crate::say;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,7 +29,7 @@ struct WorkloadArgs {
     /// The .fbt file to write, which must not exist
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    /// Also write the graphs of its transaction types, to a file that must not exist
+    /// Also write the graphs of its transaction types, where it has some, to a file that must not exist
     #[arg(long, value_name = "FILE")]
     graphs: Option<PathBuf>,
     /// Transactions in all
@@ -73,6 +73,10 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
         scale: args.scale.unwrap_or(scale),
         seed: args.seed,
     };
+    if args.graphs.is_some() && !(workload.types)(options.scale).iter().any(|of_type| !of_type.vertices.is_empty()) {
+        let why = "has no graphs: its transactions ask for all that they need at once; leave out --graphs";
+        return Err(CommandError::Usage(format!("{} {why}", args.name)));
+    }
     let mut output = Output::create(&args.out)?;
     if let Some(path) = &args.graphs {
         let mut graphs = Output::create(path)?;
@@ -85,6 +89,6 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     let count = generate::write(workload, &options, &mut writer).map_err(failed)?;
     writer.finish().map_err(failed)?;
     output.finish()?;
-    node::print(&format!("{count} records of {} transactions in {}\n", options.transactions, args.out.display()));
+    say::result(&format!("{count} records of {} transactions in {}\n", options.transactions, args.out.display()))?;
     Ok(())
 }

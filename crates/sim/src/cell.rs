@@ -29,6 +29,9 @@ pub const OTHER_CLIENTS: u32 = u32::MAX;
 /// Groups of keys over which the error of a sample is estimated.
 const CLUSTERS: usize = 256;
 
+/// Fewest keys of a sample whose error can be estimated: one for each group.
+pub const SAMPLE_KEYS_MIN: usize = CLUSTERS;
+
 /// A policy as the simulator knows it.
 #[derive(Clone, Debug)]
 pub enum Contender {
@@ -41,8 +44,13 @@ pub enum Contender {
 impl Contender {
     /// Reads `name` or `name:parameter=value,..`.
     pub fn parse(text: &str) -> Result<Contender, PolicyError> {
-        match OFFLINE.iter().find(|(name, _)| *name == text.trim()) {
-            Some(&(name, rule)) => Ok(Contender::Offline(name, rule)),
+        let (name, settings) = text.split_once(':').unwrap_or((text, ""));
+        match OFFLINE.iter().find(|(known, _)| *known == name.trim()) {
+            Some(&(name, rule)) if settings.trim().is_empty() => Ok(Contender::Offline(name, rule)),
+            Some(&(policy, _)) => {
+                let set = settings.split('=').next().unwrap_or_default().trim();
+                Err(PolicyError::Parameter { policy, why: format!("no parameter '{set}'; it has none") })
+            }
             None => choose(text).map(Contender::Online).map_err(|error| match error {
                 PolicyError::Unknown { name, known } => {
                     let offline: Vec<&str> = OFFLINE.iter().map(|(name, _)| *name).collect();

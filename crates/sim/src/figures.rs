@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::ahead::PrefetchTally;
 use crate::catalog::Catalog;
-use crate::cell::{Cell, Contender, OTHER_CLIENTS, Tally};
+use crate::cell::{Cell, Contender, OTHER_CLIENTS, SAMPLE_KEYS_MIN, Tally};
 use crate::latency::{self, Modelled, RoundTrips};
 use crate::levels::LevelTally;
 use crate::report::{Least, OfTrace};
@@ -31,7 +31,7 @@ pub struct Row {
     pub hit_ratio: f64,
     /// Bytes hit per byte asked for.
     pub byte_hit_ratio: f64,
-    /// Transactional hit ratio by levels, where the trace has transactions.
+    /// Transactional hit ratio by levels, where the trace has transactions and all keys take part.
     pub thr: Option<f64>,
     /// Cached keys at the end that have helped no transaction, where there are transactions.
     pub unhelpful_keys: Option<u64>,
@@ -41,7 +41,7 @@ pub struct Row {
     pub cpu_ns_per_request: f64,
     /// The client, if it is counted apart; `other` for those beyond the limit.
     pub client: Option<String>,
-    /// Standard error of the hit ratio, for a sample.
+    /// Standard error of the hit ratio, for a sample of at least [`SAMPLE_KEYS_MIN`] keys.
     pub hit_ratio_error: Option<f64>,
     /// Levels of transactions by their depth.
     pub levels: Vec<LevelTally>,
@@ -102,7 +102,7 @@ impl Row {
             unhelpful_keys: cell.unhelpful_keys(catalog),
             metadata_bytes: cell.metadata_bytes(),
             cpu_ns_per_request: cell.cpu_ns_per_request(),
-            hit_ratio_error: cell.hit_ratio_error(),
+            hit_ratio_error: cell.hit_ratio_error().filter(|_| catalog.len() >= SAMPLE_KEYS_MIN),
             levels: cell.levels().to_vec(),
             level_hit_ratio: (all_levels.0 > 0).then(|| all_levels.1 as f64 / all_levels.0 as f64),
             prefetch: cell.prefetched(),

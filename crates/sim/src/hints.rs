@@ -1,5 +1,6 @@
 //! Hint sets of a trace, as policies are told of them: each with its meaning, before the first request that has it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use forebay::hint::{HintMeaning, HintSet};
@@ -54,11 +55,33 @@ impl HintTypes {
         HintTypes { names: Some(names.into_iter().map(|name| name.as_bytes().into()).collect()) }
     }
 
+    /// The hint types of a trace, in the order of their names.
+    pub fn of(dictionary: Option<&Dictionary>) -> Vec<String> {
+        let schemas = dictionary.into_iter().flat_map(Dictionary::hint_schemas);
+        let names = schemas.flat_map(|(_, schema)| schema.types.iter().map(|name| name.escape_ascii().to_string()));
+        names.collect::<BTreeSet<String>>().into_iter().collect()
+    }
+
+    /// The first that is named here and that a trace does not have.
+    pub fn missing(&self, dictionary: Option<&Dictionary>) -> Option<String> {
+        let known = HintTypes::of(dictionary);
+        let names = self.names.iter().flatten().map(|name| name.escape_ascii().to_string());
+        names.into_iter().find(|name| !known.contains(name))
+    }
+
     fn take(&self, meaning: HintMeaning) -> HintMeaning {
         let Some(names) = &self.names else { return meaning };
         let HintMeaning { schema, types, values } = meaning;
         let (types, values) = types.into_iter().zip(values).filter(|(name, _)| names.contains(name)).unzip();
         HintMeaning { schema, types, values }
+    }
+}
+
+/// Hint types as a refusal names them.
+pub(crate) fn listed(known: &[String]) -> String {
+    match known {
+        [] => "it has none".to_owned(),
+        known => format!("it has {}", known.join(", ")),
     }
 }
 

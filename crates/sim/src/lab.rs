@@ -20,7 +20,7 @@ use crate::ahead::Prefetch;
 use crate::catalog::{Catalog, Event, PlainRequests, Sample};
 use crate::cell::{Cell, Contender, Counting};
 use crate::figures::Row;
-use crate::hints::{HintSets, HintTypes};
+use crate::hints::{HintSets, HintTypes, listed};
 use crate::latency::RoundTrips;
 use crate::machine::{Division, Machine};
 use crate::optimum;
@@ -76,6 +76,16 @@ pub enum LabError {
         path: PathBuf,
         /// Its keys.
         keys: usize,
+    },
+    /// A hint type that the trace does not have.
+    #[error("{}: no hint type '{name}'; {}", path.display(), listed(known))]
+    HintType {
+        /// Which trace.
+        path: PathBuf,
+        /// The type that was named.
+        name: String,
+        /// Those that it has.
+        known: Vec<String>,
     },
     /// Nothing is left of the trace.
     #[error("{}: no requests; is it empty, or --sample too small?", .0.display())]
@@ -194,6 +204,10 @@ impl<'a> Lab<'a> {
         progress.end();
         if catalog.requests == 0 {
             return Err(LabError::Empty(path.to_owned()));
+        }
+        if let Some(name) = options.hint_types.missing(trace.dictionary()) {
+            let known = HintTypes::of(trace.dictionary());
+            return Err(LabError::HintType { path: path.to_owned(), name, known });
         }
         let numbered = options.graphs.iter().filter_map(|(name, graph)| {
             let numbered = as_numbered(name, graph, trace.dictionary())?;
@@ -324,7 +338,8 @@ impl<'a> Lab<'a> {
             per_client: options.per_client,
             writes_allocate: options.writes_allocate,
             prefetch: options.prefetch,
-            transactions: self.catalog.has_transactions,
+            // Of a sample, levels have lost keys and are easier to hit: that would be no estimate.
+            transactions: self.catalog.has_transactions && options.sample.rate >= 1.0,
             sample_rate: options.sample.rate,
         };
         // A sample of the keys needs the same sample of the memory.

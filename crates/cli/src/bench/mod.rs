@@ -15,9 +15,9 @@ use forebay_workload::live::{
 };
 
 use crate::error::CommandError;
-use crate::node;
 use crate::progress::{Bar, Lines};
 use crate::replay::Output;
+use crate::say;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -183,17 +183,17 @@ async fn run_args(args: BenchArgs) -> Result<(), CommandError> {
     if !args.no_load {
         let records = live::load(&workload, &options, &progress, &stop).await.map_err(refused)?;
         if args.load_only || stop.is_stopped() {
-            node::print(&format!("loaded {records} {} into {}\n", record.unit, options.target.place()));
+            say::result(&format!("loaded {records} {} into {}\n", record.unit, options.target.place()))?;
             return Ok(());
         }
     }
     if let Some(most) = args.soar.soar {
         let found = live::soar::search(&workload, &options, args.soar.agreement(), most, &progress, &stop).await;
         let found = found.map_err(refused)?;
-        node::print(&match args.format {
+        say::result(&match args.format {
             Output::Table => found.to_table(),
             Output::Json => format!("{}\n", found.to_json()),
-        });
+        })?;
         return Ok(());
     }
     let report = live::run(&workload, &options, &progress, &stop).await.map_err(refused)?;
@@ -239,7 +239,7 @@ fn stop_on_signal() -> Stop {
     tokio::spawn(async move {
         if tokio::signal::ctrl_c().await.is_ok() {
             ending.stop();
-            eprintln!("ending; Ctrl-C once more ends at once");
+            say::note("ending; Ctrl-C once more ends at once");
         }
         if tokio::signal::ctrl_c().await.is_ok() {
             std::process::exit(1);
@@ -250,10 +250,10 @@ fn stop_on_signal() -> Stop {
 
 /// Prints the figures and writes the files.
 fn tell(args: &BenchArgs, report: &Report) -> Result<(), CommandError> {
-    match args.format {
-        Output::Table => node::print(&report.to_table()),
-        Output::Json => node::print(&format!("{}\n", report.to_json())),
-    }
+    let told = match args.format {
+        Output::Table => say::result(&report.to_table()),
+        Output::Json => say::result(&format!("{}\n", report.to_json())),
+    };
     if let Some(file) = &args.picture {
         picture::draw(file, report).map_err(|error| CommandError::Failed(unwritable(file, &error)))?;
     }
@@ -263,7 +263,7 @@ fn tell(args: &BenchArgs, report: &Report) -> Result<(), CommandError> {
     let breaches: Vec<String> =
         report.breaches().map(|verdict| format!("{} {}", verdict.count, verdict.what)).collect();
     match (breaches.is_empty(), &report.not_judged) {
-        (true, None) => Ok(()),
+        (true, None) => told,
         (true, Some(why)) => Err(CommandError::Failed(format!("the run could not be judged: {why}"))),
         (false, _) => Err(CommandError::Failed(format!("a promise is broken: {}", breaches.join(", ")))),
     }

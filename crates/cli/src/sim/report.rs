@@ -28,7 +28,7 @@ fn run(args: &SimArgs, options: &LabOptions) -> Run {
         ("unit", unit.to_owned()),
         ("counted", if options.reads_only { "reads" } else { "all requests" }.to_owned()),
         ("warm-up", format!("{} % of the requests", 100.0 * options.warmup)),
-        ("sample", format!("{} % of the keys, seed {}", 100.0 * options.sample.rate, options.sample.seed)),
+        ("sample", sample(options)),
         ("writes of what is not cached", writes.to_owned()),
     ];
     let mut given = |name, value: Option<String>| settings.extend(value.map(|value| (name, value)));
@@ -43,6 +43,11 @@ fn run(args: &SimArgs, options: &LabOptions) -> Run {
     let words = std::env::args_os().skip(1).map(|word| quoted(&word.to_string_lossy()));
     let command = std::iter::once("forebay".to_owned()).chain(words).collect::<Vec<_>>().join(" ");
     Run { command, program: format!("forebay {}", env!("CARGO_PKG_VERSION")), settings }
+}
+
+fn sample(options: &LabOptions) -> String {
+    let left_out = if options.sample.rate < 1.0 { "; no transactional hit ratios" } else { "" };
+    format!("{} % of the keys, seed {}{left_out}", 100.0 * options.sample.rate, options.sample.seed)
 }
 
 fn division(division: &Division) -> Option<String> {

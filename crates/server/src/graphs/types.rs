@@ -64,8 +64,16 @@ pub fn read_types(path: &Path) -> Result<Vec<(String, Graph)>, TypesError> {
 fn read_file(path: &Path) -> Result<Vec<(String, Graph)>, String> {
     let mut text = String::new();
     let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
-    file.take(TYPES_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| error.to_string())?;
+    file.take(TYPES_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| unreadable(&error))?;
     parse_types(&text)
+}
+
+/// Why a file can't be read as text.
+pub fn unreadable(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::InvalidData => "it is not text in UTF-8; is it a file of transaction types?".to_owned(),
+        _ => error.to_string(),
+    }
 }
 
 /// Reads transaction types in TOML, as `forebay graph --help` shows them: names with graphs.
@@ -112,15 +120,17 @@ fn parse_type(value: &toml::Value) -> Result<(String, Graph), String> {
         if vertices.iter().any(|known| known.name == vertex) {
             return Err(inside(format!("two vertices have the name '{vertex}'")));
         }
-        let writes = entry.get("writes").and_then(toml::Value::as_bool).unwrap_or(false);
+        let writes = match entry.get("writes") {
+            None => false,
+            Some(value) => value
+                .as_bool()
+                .ok_or_else(|| inside(format!("writes of '{vertex}' is true or false, not {}", shown(value))))?,
+        };
         vertices.push(Vertex { name: vertex.to_owned(), writes });
     }
     let mut edges = Vec::new();
     for (to, entry) in entries.iter().enumerate() {
-        for before in entry.get("after").and_then(toml::Value::as_array).unwrap_or(&none) {
-            let from = vertices.iter().position(|vertex| Some(vertex.name.as_str()) == before.as_str());
-            let from =
-                from.ok_or_else(|| inside(format!("after = {before:?} in '{}': no such vertex", vertices[to].name)))?;
+        for from in before(entry, to, &vertices).map_err(inside)? {
             edges.push((from as u16, to as u16));
         }
     }
@@ -129,6 +139,29 @@ fn parse_type(value: &toml::Value) -> Result<(String, Graph), String> {
     }
     let graph = Graph::new(vertices, &edges).map_err(|error| inside(error.to_string()))?;
     Ok((name.to_owned(), graph))
+}
+
+/// The vertices that this one comes after.
+fn before(entry: &toml::Value, to: usize, vertices: &[Vertex]) -> Result<Vec<usize>, String> {
+    let own = &vertices[to].name;
+    let Some(value) = entry.get("after") else { return Ok(Vec::new()) };
+    let names = value.as_array().ok_or_else(|| format!("after of '{own}' is a list of names, not {}", shown(value)))?;
+    let place = |name: &toml::Value| {
+        let place = vertices.iter().position(|vertex| Some(vertex.name.as_str()) == name.as_str());
+        let known = || vertices.iter().map(|vertex| vertex.name.as_str()).collect::<Vec<_>>().join(", ");
+        place.ok_or_else(|| format!("after of '{own}' names {}: no such vertex; there are {}", shown(name), known()))
+    };
+    names.iter().map(place).collect()
+}
+
+/// A value as it stands in the file, or else of what kind it is.
+fn shown(value: &toml::Value) -> String {
+    match value {
+        toml::Value::String(text) => format!("'{text}'"),
+        toml::Value::Integer(number) => number.to_string(),
+        toml::Value::Boolean(truth) => truth.to_string(),
+        other => format!("one of type {}", other.type_str()),
+    }
 }
 
 #[cfg(test)]
@@ -143,7 +176,15 @@ mod tests {
             ("[[type]]\nname = 'T'", "type 'T': 0 vertices"),
             ("[[type]]\nname = 'T'\n[[type.vertex]]\nafter = []", "a vertex without name"),
             ("[[type]]\nname = 'T'\n[[type.vertex]]\nname = 'a'\nbefore = 1", "not 'before'"),
-            ("[[type]]\nname = 'T'\n[[type.vertex]]\nname = 'a'\nafter = ['x']", "no such vertex"),
+            (
+                "[[type]]\nname = 'T'\n[[type.vertex]]\nname = 'a'\nafter = ['x']",
+                "names 'x': no such vertex; there are a",
+            ),
+            (
+                "[[type]]\nname = 'T'\n[[type.vertex]]\nname = 'a'\nafter = 'a'",
+                "after of 'a' is a list of names, not 'a'",
+            ),
+            ("[[type]]\nname = 'T'\n[[type.vertex]]\nname = 'a'\nwrites = 1", "writes of 'a' is true or false, not 1"),
             ("[[type]]\nname = 'T'\n[[type.vertex]]\nname = 'a'\nafter = ['a']", "'a' depends on itself"),
             ("[[type]]\nname = 'T'\n[[type.vertex]]\nname = 'a'\n[[type.vertex]]\nname = 'a'", "two vertices"),
         ] {

@@ -1,0 +1,41 @@
+//! What a command says: what was asked for on stdout, all else on stderr.
+
+use std::fmt::Display;
+use std::io::{self, ErrorKind, Write};
+
+use crate::error::CommandError;
+
+/// What was asked for. A reader who has enough (`| head`) ends nothing; else what is lost makes the command fail.
+pub fn result(text: &str) -> Result<(), CommandError> {
+    stdout(text).map_err(|error| lost(&error))
+}
+
+/// Why a command failed whose result did not come through, if it did not.
+pub fn came_through(written: io::Result<()>) -> Result<(), CommandError> {
+    match written.and_then(|()| io::stdout().flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(lost(&error)),
+        _ => Ok(()),
+    }
+}
+
+/// What a command tells of itself at work. That nobody can read it is no reason to stop.
+pub fn at_work(text: &str) {
+    let _ = stdout(text);
+}
+
+/// A line on stderr; where that can't be written, nowhere is left to say so.
+pub fn note(line: impl Display) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
+fn stdout(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
+fn lost(error: &io::Error) -> CommandError {
+    CommandError::Failed(format!("can't write to standard output: {error}; what was to be said is lost"))
+}

@@ -1,0 +1,107 @@
+//! What would have no effect, or no meaning: refused, so that nobody takes it for an answer.
+
+use std::path::Path;
+
+use clap::ArgMatches;
+use clap::parser::ValueSource;
+use forebay::policy::{POLICIES, PolicyError};
+use forebay_sim::cell::{CLIENTS_MAX, OFFLINE, SAMPLE_KEYS_MIN};
+use forebay_sim::lab::Lab;
+use forebay_sim::machine::Division;
+
+use super::{PrefetchChoice, SimArgs};
+use crate::error::CommandError;
+use crate::say;
+
+/// Clients that a refusal lists.
+const CLIENTS_SHOWN_MAX: usize = 8;
+
+/// Before a trace is read.
+pub fn of_options(args: &SimArgs, matches: &ArgMatches) -> Result<(), CommandError> {
+    let refused = |why: String| Err(CommandError::Usage(why));
+    if args.at_thr.is_some() && args.sample < 1.0 {
+        return refused(
+            "--at-thr needs all keys: a sample has parts of transactions, which are easier to hit; leave out --sample"
+                .into(),
+        );
+    }
+    let goal = match (args.at_hit_ratio, args.at_thr) {
+        (Some(_), _) => "--at-hit-ratio",
+        (_, Some(_)) => "--at-thr",
+        _ => return Ok(()),
+    };
+    // A page shows all sizes and clients all the same.
+    let given = |name| matches.value_source(name) == Some(ValueSource::CommandLine) && args.report.is_none();
+    for (name, why) in [("size", "looks for the size itself"), ("per_client", "looks at all clients together")] {
+        if given(name) {
+            let name = name.replace('_', "-");
+            return refused(format!("{goal} {why}: leave out --{name}, which only a page (--report) would show"));
+        }
+    }
+    Ok(())
+}
+
+/// When its keys are known.
+pub fn of_trace(args: &SimArgs, trace: &Path, lab: &Lab<'_>) -> Result<(), CommandError> {
+    let catalog = lab.catalog();
+    let failed = |why: String| Err(CommandError::Failed(format!("{}: {why}", trace.display())));
+    if !catalog.has_transactions {
+        if args.at_thr.is_some() {
+            return failed("has no transactions, so no transactional hit ratio; use --at-hit-ratio".into());
+        }
+        if args.prefetch != PrefetchChoice::None {
+            return failed("has no transactions, so nothing is fetched ahead for them; leave out --prefetch".into());
+        }
+    }
+    if args.sample < 1.0 && catalog.len() < SAMPLE_KEYS_MIN {
+        let (keys, percent) = (catalog.len(), 100.0 * args.sample);
+        return failed(format!(
+            "{percent} % of its keys are {keys}, too few to say anything (sample_keys_min {SAMPLE_KEYS_MIN}); take a \
+             larger --sample, or leave it out"
+        ));
+    }
+    if args.sample < 1.0 && catalog.has_transactions && args.cache_latency.is_some() {
+        return failed(
+            "latencies are those of whole transactions, of which a sample has parts; leave out --sample".into(),
+        );
+    }
+    if let Some(Division::Shares(shares)) = &args.partition
+        && let Some(missing) = shares.keys().find(|client| !catalog.clients.contains(client))
+        // Of more, or of a sample, not all are known.
+        && catalog.clients.len() < CLIENTS_MAX
+        && args.sample >= 1.0
+    {
+        let known: Vec<String> = catalog.clients.iter().take(CLIENTS_SHOWN_MAX).map(u32::to_string).collect();
+        let more = if catalog.clients.len() > known.len() { ", .." } else { "" };
+        return failed(format!(
+            "--partition: no client {missing} asks for anything; there are {}{more}",
+            known.join(", ")
+        ));
+    }
+    Ok(())
+}
+
+/// What is left out of the figures of a trace, on stderr.
+pub fn note_left_out(args: &SimArgs, trace: &Path, lab: &Lab<'_>) {
+    if args.sample < 1.0 && lab.catalog().has_transactions {
+        say::note(format_args!(
+            "forebay: {}: no transactional hit ratios: a sample of keys has only parts of transactions",
+            trace.display()
+        ));
+    }
+}
+
+/// What is wrong with a policy, with the name that may have been meant.
+pub fn policy(text: &str, error: &PolicyError) -> String {
+    let PolicyError::Unknown { name, known } = error else { return format!("--policy '{text}': {error}") };
+    let near = names().min_by_key(|known| strsim::damerau_levenshtein(known, name));
+    match near.filter(|near| strsim::damerau_levenshtein(near, name) * 3 <= name.len().max(3)) {
+        Some(near) => format!("--policy: no policy '{name}'; did you mean '{near}'?"),
+        None => format!("--policy: no policy '{name}'; choose one of {known}"),
+    }
+}
+
+/// Policies of the server, then those that know the future.
+fn names() -> impl Iterator<Item = &'static str> {
+    POLICIES.iter().map(|policy| policy.name).chain(OFFLINE.iter().map(|(name, _)| *name))
+}
