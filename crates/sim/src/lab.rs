@@ -6,21 +6,20 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
 use forebay::graph::{Graph, GraphError, Vertex};
-use forebay::policy::{PolicyError, Unit};
+use forebay::policy::Unit;
 use forebay_trace::fbt::Dictionary;
 use forebay_trace::{TraceError, TraceOptions};
-use thiserror::Error;
 
 use crate::ahead::Prefetch;
 use crate::catalog::{Catalog, Event, PlainRequests, Sample};
 use crate::cell::{Cell, Contender, Counting};
 use crate::figures::Row;
-use crate::hints::{HintSets, HintTypes, listed};
+use crate::hints::{HintSets, HintTypes};
 use crate::latency::RoundTrips;
 use crate::machine::{Division, Machine};
 use crate::optimum;
@@ -39,58 +38,7 @@ const PROGRESS_RECORDS: u64 = 65_536;
 /// Bisections of the search for the least memory.
 const ROUNDS_MAX: usize = 24;
 
-/// Why a simulation did not take place.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum LabError {
-    /// The trace.
-    #[error("{}: {error}", path.display())]
-    Trace {
-        /// Which.
-        path: PathBuf,
-        /// What is wrong with it.
-        error: TraceError,
-    },
-    /// The policy.
-    #[error(transparent)]
-    Policy(#[from] PolicyError),
-    /// A size that makes no sense.
-    #[error("size '{0}': give a share of the trace (10%), objects (5000), or with --unit bytes a size (64MiB)")]
-    Size(String),
-    /// A graph that does not fit the trace.
-    #[error("transaction type '{name}': {error}")]
-    Graph {
-        /// The type's name.
-        name: String,
-        /// What is wrong with it.
-        error: GraphError,
-    },
-    /// The trace is too large to try all choices.
-    #[error(
-        "{}: an optimum is found by trying all choices, of at most {keys_max} keys (this trace has {keys}) and \
-         {states_max} states of the cache: cut the trace, or leave out --optimum",
-        path.display(), keys_max = optimum::KEYS_MAX, states_max = optimum::STATES_MAX
-    )]
-    TooLarge {
-        /// Which.
-        path: PathBuf,
-        /// Its keys.
-        keys: usize,
-    },
-    /// A hint type that the trace does not have.
-    #[error("{}: no hint type '{name}'; {}", path.display(), listed(known))]
-    HintType {
-        /// Which trace.
-        path: PathBuf,
-        /// The type that was named.
-        name: String,
-        /// Those that it has.
-        known: Vec<String>,
-    },
-    /// Nothing is left of the trace.
-    #[error("{}: no requests; is it empty, or --sample too small?", .0.display())]
-    Empty(PathBuf),
-}
+pub use crate::lab_error::LabError;
 
 /// What to simulate.
 #[derive(Clone, Debug)]
