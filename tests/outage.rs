@@ -125,6 +125,34 @@ fn all_processes_of_the_database_are_killed() {
     }
 }
 
+/// The same with SIGKILL of one backend, again and again: the database takes that for a crash, ends all others, and
+/// recovers by itself.
+#[test]
+fn one_backend_is_killed() {
+    for ground in Ground::ALL {
+        let server = Server::start();
+        let database = server.database();
+        let mut forebay = start(&server, &database, ground.prepare(&server, &database));
+        let appends = Appends::new(4);
+        let one = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'forebay%' ORDER BY random() LIMIT 1";
+        let mut killed = 0;
+        let told = appends.run(forebay.address, 4, || {
+            for _ in 0..4 {
+                std::thread::sleep(Duration::from_millis(500));
+                // Between a crash and the end of its recovery nobody is let in.
+                let found = server.try_sql(&database, one).unwrap_or_default();
+                if let Ok(backend) = found.parse() {
+                    server.signal("KILL", &[backend]);
+                    killed += 1;
+                }
+            }
+            std::thread::sleep(Duration::from_millis(500));
+        });
+        assert!(killed > 1, "{killed} were killed");
+        ground.check(&appends, &told, &mut forebay, (&server, &database));
+    }
+}
+
 /// The same with SIGKILL of the postmaster alone: its children live on for a while, so connections that are open go on
 /// being answered by a database that takes no new ones.
 #[test]
