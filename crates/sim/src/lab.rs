@@ -6,21 +6,21 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
 use forebay::graph::{Graph, GraphError, Vertex};
-use forebay::policy::{PolicyError, Unit};
+use forebay::policy::Unit;
 use forebay_trace::fbt::Dictionary;
 use forebay_trace::{TraceError, TraceOptions};
-use thiserror::Error;
 
 use crate::ahead::Prefetch;
 use crate::catalog::{Catalog, Event, PlainRequests, Sample};
 use crate::cell::{Cell, Contender, Counting};
 use crate::figures::Row;
 use crate::hints::{HintSets, HintTypes};
+pub use crate::lab_error::LabError;
 use crate::latency::RoundTrips;
 use crate::machine::{Division, Machine};
 use crate::optimum;
@@ -38,49 +38,6 @@ const BATCHES_MAX: usize = 8;
 const PROGRESS_RECORDS: u64 = 65_536;
 /// Bisections of the search for the least memory.
 const ROUNDS_MAX: usize = 24;
-
-/// Why a simulation did not take place.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum LabError {
-    /// The trace.
-    #[error("{}: {error}", path.display())]
-    Trace {
-        /// Which.
-        path: PathBuf,
-        /// What is wrong with it.
-        error: TraceError,
-    },
-    /// The policy.
-    #[error(transparent)]
-    Policy(#[from] PolicyError),
-    /// A size that makes no sense.
-    #[error("size '{0}': give a share of the trace (10%), objects (5000), or with --unit bytes a size (64MiB)")]
-    Size(String),
-    /// A graph that does not fit the trace.
-    #[error("transaction type '{name}': {error}")]
-    Graph {
-        /// The type's name.
-        name: String,
-        /// What is wrong with it.
-        error: GraphError,
-    },
-    /// The trace is too large to try all choices.
-    #[error(
-        "{}: an optimum is found by trying all choices, of at most {keys_max} keys (this trace has {keys}) and \
-         {states_max} states of the cache: cut the trace, or leave out --optimum",
-        path.display(), keys_max = optimum::KEYS_MAX, states_max = optimum::STATES_MAX
-    )]
-    TooLarge {
-        /// Which.
-        path: PathBuf,
-        /// Its keys.
-        keys: usize,
-    },
-    /// Nothing is left of the trace.
-    #[error("{}: no requests; is it empty, or --sample too small?", .0.display())]
-    Empty(PathBuf),
-}
 
 /// What to simulate.
 #[derive(Clone, Debug)]
@@ -195,12 +152,20 @@ impl<'a> Lab<'a> {
         if catalog.requests == 0 {
             return Err(LabError::Empty(path.to_owned()));
         }
+        let unsized_keys = catalog.keys_without_size;
+        if options.unit == Unit::Bytes && unsized_keys == catalog.len() as u64 {
+            return Err(LabError::NoSizes(path.to_owned()));
+        }
         let numbered = options.graphs.iter().filter_map(|(name, graph)| {
             let numbered = as_numbered(name, graph, trace.dictionary())?;
             Some(numbered.map_err(|error| LabError::Graph { name: name.clone(), error }))
         });
         let graphs = numbered.collect::<Result<Vec<_>, _>>()?;
-        let (skipped, warnings) = (trace.skipped(), trace.warnings());
+        let (skipped, mut warnings) = (trace.skipped(), trace.warnings());
+        if options.unit == Unit::Bytes && unsized_keys > 0 {
+            let keys = catalog.len();
+            warnings.push(format!("{unsized_keys} of {keys} keys come without a size and count as 1 byte each"));
+        }
         Ok(Lab { path, options, progress, catalog, records, skipped, warnings, graphs })
     }
 

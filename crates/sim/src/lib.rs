@@ -19,6 +19,7 @@ pub mod draw;
 pub mod figures;
 pub mod hints;
 pub mod lab;
+mod lab_error;
 pub mod latency;
 pub mod levels;
 pub mod like_server;

@@ -1,0 +1,59 @@
+//! What keeps a simulation from taking place, and what to do about it.
+
+use std::path::PathBuf;
+
+use forebay::graph::GraphError;
+use forebay::policy::PolicyError;
+use forebay_trace::TraceError;
+use thiserror::Error;
+
+use crate::optimum;
+
+/// Why a simulation did not take place.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum LabError {
+    /// The trace.
+    #[error("{}: {error}", path.display())]
+    Trace {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: TraceError,
+    },
+    /// The policy.
+    #[error(transparent)]
+    Policy(#[from] PolicyError),
+    /// A size that makes no sense.
+    #[error("size '{0}': give a share of the trace (10%), objects (5000), or with --unit bytes a size (64MiB)")]
+    Size(String),
+    /// A graph that does not fit the trace.
+    #[error("transaction type '{name}': {error}")]
+    Graph {
+        /// The type's name.
+        name: String,
+        /// What is wrong with it.
+        error: GraphError,
+    },
+    /// The trace is too large to try all choices.
+    #[error(
+        "{}: an optimum is found by trying all choices, of at most {keys_max} keys (this trace has {keys}) and \
+         {states_max} states of the cache: cut the trace, or leave out --optimum",
+        path.display(), keys_max = optimum::KEYS_MAX, states_max = optimum::STATES_MAX
+    )]
+    TooLarge {
+        /// Which.
+        path: PathBuf,
+        /// Its keys.
+        keys: usize,
+    },
+    /// Nothing is left of the trace.
+    #[error("{}: no requests; is it empty, or --sample too small?", .0.display())]
+    Empty(PathBuf),
+    /// Bytes are to be counted, and no size is known.
+    #[error(
+        "{}: no key has a size, so bytes cannot be counted: leave out --unit bytes, or give the trace sizes (in CSV a \
+         column size)", .0.display()
+    )]
+    NoSizes(PathBuf),
+}
