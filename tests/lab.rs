@@ -126,7 +126,10 @@ fn latencies_say_what_hits_are_worth() {
     // The server's own cache is judged by the same model.
     lab.ok(&["workload", "smallbank", "--transactions", "400", "--scale", "100", "--out", "bank.fbt"]);
     let like = [&["sim", "bank.fbt", "--policy", "lru", "--size", "50%", "--like-server"][..], &latencies].concat();
-    let row = &lab.csv(&like)[0];
+    let (code, table, said) = lab.run(&[&like[..], &["--format", "csv"]].concat());
+    let warned = "forebay: bank.fbt: no record has a size or a charge: each value has 100 bytes\n";
+    assert_eq!((code, said.as_str()), (Some(0), warned));
+    let row = &rows(&table)[0];
     let [transactions, asked, saved, takes, without] = of(row).map(|figure| figure.parse::<f64>().expect("a number"));
     assert!(transactions == 400.0 && saved > 0.0 && asked > saved, "{row:?}");
     assert_eq!(row["thr"], format!("{:.6}", saved / asked));

@@ -101,6 +101,8 @@ pub struct Catalog {
     pub requests_of_trace: u64,
     /// Sum of the keys' sizes, each as first seen.
     pub footprint_bytes: u64,
+    /// Keys whose first request tells no size; each counts as 1 byte.
+    pub keys_without_size: u64,
     /// Clients, as far as [`CLIENTS_MAX`].
     pub clients: BTreeSet<u32>,
     /// Who asked last.
@@ -245,6 +247,7 @@ impl Catalog {
             requests: 0,
             requests_of_trace: 0,
             footprint_bytes: 0,
+            keys_without_size: 0,
             clients: BTreeSet::new(),
             client: None,
             has_transactions: false,
@@ -286,6 +289,7 @@ impl Catalog {
         let known = self.keys.entry(hash).or_insert(Known { number, size });
         if known.number == number {
             self.footprint_bytes += u64::from(size);
+            self.keys_without_size += u64::from(record.size.is_none());
         }
         let key = known.number;
         limit("keys_max", KEYS_MAX, self.keys.len())?;

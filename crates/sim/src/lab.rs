@@ -20,6 +20,7 @@ use crate::catalog::{Catalog, Event, PlainRequests, Sample};
 use crate::cell::{Cell, Contender, Counting};
 use crate::figures::Row;
 use crate::hints::{HintSets, HintTypes};
+pub use crate::lab_error::LabError;
 use crate::latency::RoundTrips;
 use crate::machine::{Division, Machine};
 use crate::optimum;
@@ -37,8 +38,6 @@ const BATCHES_MAX: usize = 8;
 const PROGRESS_RECORDS: u64 = 65_536;
 /// Bisections of the search for the least memory.
 const ROUNDS_MAX: usize = 24;
-
-pub use crate::lab_error::LabError;
 
 /// What to simulate.
 #[derive(Clone, Debug)]
@@ -157,12 +156,20 @@ impl<'a> Lab<'a> {
             let known = HintTypes::of(trace.dictionary());
             return Err(LabError::HintType { path: path.to_owned(), name, known });
         }
+        let unsized_keys = catalog.keys_without_size;
+        if options.unit == Unit::Bytes && unsized_keys == catalog.len() as u64 {
+            return Err(LabError::NoSizes(path.to_owned()));
+        }
         let numbered = options.graphs.iter().filter_map(|(name, graph)| {
             let numbered = as_numbered(name, graph, trace.dictionary())?;
             Some(numbered.map_err(|error| LabError::Graph { name: name.clone(), error }))
         });
         let graphs = numbered.collect::<Result<Vec<_>, _>>()?;
-        let (skipped, warnings) = (trace.skipped(), trace.warnings());
+        let (skipped, mut warnings) = (trace.skipped(), trace.warnings());
+        if options.unit == Unit::Bytes && unsized_keys > 0 {
+            let keys = catalog.len();
+            warnings.push(format!("{unsized_keys} of {keys} keys come without a size and count as 1 byte each"));
+        }
         Ok(Lab { path, options, progress, catalog, records, skipped, warnings, graphs })
     }
 

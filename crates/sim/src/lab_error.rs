@@ -61,4 +61,10 @@ pub enum LabError {
     /// Nothing is left of the trace.
     #[error("{}: no requests; is it empty, or --sample too small?", .0.display())]
     Empty(PathBuf),
+    /// Bytes are to be counted, and no size is known.
+    #[error(
+        "{}: no key has a size, so bytes cannot be counted: leave out --unit bytes, or give the trace sizes (in CSV a \
+         column size)", .0.display()
+    )]
+    NoSizes(PathBuf),
 }

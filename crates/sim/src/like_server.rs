@@ -125,10 +125,11 @@ fn each(
 
 fn meet(path: &Path, options: &LikeServerOptions, progress: &dyn Progress) -> Result<Met, LabError> {
     let mut keys: HashMap<u64, u32, foldhash::fast::FixedState> = HashMap::default();
-    let mut records = 0;
+    let (mut records, mut sized) = (0, false);
     let trace = each(path, options, progress, |record, _| {
         records += 1;
         if record.kind.is_access() {
+            sized |= record.charged.or(record.size).is_some();
             keys.insert(key(record).borrow().hash64(), record.charged.or(record.size).unwrap_or(VALUE_BYTES_DEFAULT));
         }
     });
@@ -140,6 +141,9 @@ fn meet(path: &Path, options: &LikeServerOptions, progress: &dyn Progress) -> Re
     let graphs = numbered.collect::<Result<Vec<_>, _>>()?;
     let mut warnings = trace.warnings();
     warnings.extend((trace.skipped() > 0).then(|| format!("malformed records passed over: {}", trace.skipped())));
+    if !sized {
+        warnings.push(format!("no record has a size or a charge: each value has {VALUE_BYTES_DEFAULT} bytes"));
+    }
     let charged_bytes = keys.values().map(|&charged| u64::from(charged)).sum();
     Ok(Met { records, charged_bytes, graphs, warnings })
 }

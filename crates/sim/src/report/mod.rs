@@ -35,6 +35,8 @@ pub struct OfTrace {
     pub keys: u64,
     /// Bytes of those keys.
     pub footprint_bytes: u64,
+    /// Keys that come without a size, and count as 1 byte each.
+    pub keys_without_size: u64,
     /// Clients.
     pub clients: u64,
     /// Malformed records that were passed over.
@@ -65,6 +67,7 @@ impl OfTrace {
             requests_simulated: catalog.requests,
             keys: catalog.len() as u64,
             footprint_bytes: catalog.footprint_bytes,
+            keys_without_size: catalog.keys_without_size,
             clients: catalog.clients.len() as u64,
             skipped,
             rows,
