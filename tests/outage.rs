@@ -52,6 +52,8 @@ mod state;
 mod tables;
 #[path = "outage/warm.rs"]
 mod warm;
+#[path = "outage/write_back.rs"]
+mod write_back;
 
 use std::time::Duration;
 
