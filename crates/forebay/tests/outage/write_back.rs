@@ -210,7 +210,10 @@ fn what_is_large_gets_its_room() {
             let outcome = commit(&gate, put(sequence, &name, bytes)).await;
             let direct = matches!(outcome, CommitOutcome::Committed(_));
             assert!(direct || matches!(outcome, CommitOutcome::Buffered(_)), "{outcome:?}");
-            assert_eq!(direct, store.get(&[Key::new(0, name.as_bytes())]).await.expect("it is there")[0].value.is_some());
+            assert_eq!(
+                direct,
+                store.get(&[Key::new(0, name.as_bytes())]).await.expect("it is there")[0].value.is_some()
+            );
             clients.written.fetch_add(u64::from(!direct), Ordering::SeqCst);
         }
         clients.end(&runtime, &gate).await;
