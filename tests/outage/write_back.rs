@@ -20,7 +20,8 @@ fn a_database_that_is_there_leaves_nobody_without_room() {
     let database = server.database();
     let more = ["--write-back-ms", "1000", "--outage-bytes-max", "256KiB", "--drain-per-second-max", "100"];
     // However busy the machine is, that is no outage.
-    let forebay = start(&server, &database, &[&more[..], &["--store-timeout-ms", "20000"]].concat());
+    let patient = ["--store-timeout-ms", "20000", "--lock-wait-ms-min", "30000", "--lock-wait-ms-max", "40000"];
+    let forebay = start(&server, &database, &[more, patient].concat());
     let value = "x".repeat(1_000);
     std::thread::scope(|scope| {
         for client in 0..CLIENTS {
