@@ -157,11 +157,11 @@ fn what_waits_is_no_older_than_was_asked_for() {
     simulated(|runtime| async move {
         let (_, gate) = open(&runtime, 500, 64 << 20);
         let clients = Clients::start(&runtime, &gate, 64, |sequence| format!("key{sequence}"));
-        let oldest = oldest_ms(&runtime, &gate, Duration::from_secs(5)).await;
+        let oldest = oldest_ms(&runtime, &gate, Duration::from_secs(3)).await;
         eprintln!("the oldest was {oldest} ms old; {:?}", gate.state().counts);
         assert!((250..650).contains(&oldest), "{oldest} ms");
         let applied = gate.state().counts.applied;
-        assert!(applied > 30_000, "{applied} in 5 s, by a store that takes 7,000 a second in batches of 16");
+        assert!(applied > 16_500, "{applied} in 3 s, by a store that takes 7,000 a second in batches of 16");
         clients.end(&runtime, &gate).await;
     });
 }
@@ -174,7 +174,7 @@ fn what_is_written_all_the_time_is_carried_over() {
         let name = |sequence: u64| if sequence.is_multiple_of(2) { "hot".into() } else { format!("key{sequence}") };
         let clients = Clients::start(&runtime, &gate, 1, name);
         let (key, mut versions) = ([Key::new(0, b"hot")], Vec::new());
-        for _ in 0..5 {
+        for _ in 0..3 {
             runtime.sleep(Duration::from_secs(1)).await;
             versions.push(store.get(&key).await.expect("it is there").remove(0).version);
         }
@@ -187,11 +187,11 @@ fn what_is_written_all_the_time_is_carried_over() {
 /// Hours are more than there is room for: then the room is the bound.
 #[test]
 fn a_store_that_answers_leaves_nobody_without_room() {
-    for clients in [4, 64, 1_000] {
+    for clients in [4, 64, 500] {
         simulated(move |runtime| async move {
             let (_, gate) = open(&runtime, 3_600_000, 64 << 10);
             let clients = Clients::start(&runtime, &gate, clients, |sequence| format!("key{sequence}"));
-            runtime.sleep(Duration::from_secs(3)).await;
+            runtime.sleep(Duration::from_secs(1)).await;
             clients.end(&runtime, &gate).await;
         });
     }
@@ -210,7 +210,10 @@ fn what_is_large_gets_its_room() {
             let outcome = commit(&gate, put(sequence, &name, bytes)).await;
             let direct = matches!(outcome, CommitOutcome::Committed(_));
             assert!(direct || matches!(outcome, CommitOutcome::Buffered(_)), "{outcome:?}");
-            assert_eq!(direct, store.get(&[Key::new(0, name.as_bytes())]).await.expect("it is there")[0].value.is_some());
+            assert_eq!(
+                direct,
+                store.get(&[Key::new(0, name.as_bytes())]).await.expect("it is there")[0].value.is_some()
+            );
             clients.written.fetch_add(u64::from(!direct), Ordering::SeqCst);
         }
         clients.end(&runtime, &gate).await;

@@ -159,8 +159,8 @@ impl Inner {
         }
     }
 
-    /// The way of what is kept on purpose, while the store is there: kept, unless the drain is behind. Then it goes past
-    /// where nothing is in its way, else it is held up; and nobody passes one that found no room.
+    /// The way of what is kept on purpose, while the store is there: kept, unless the drain is behind. Then it goes
+    /// past where nothing is in its way, else it is held up; and nobody passes one that found no room.
     fn way_back(&self, state: &mut State, group: &[Commit], roomless: bool) -> Way {
         let Some(write_back) = &state.write_back else { return Way::Buffer };
         let written = group.iter().flat_map(|commit| commit.writes.iter().map(|write| &write.key));
@@ -314,8 +314,8 @@ impl Inner {
         outcomes.into_iter().flatten().collect()
     }
 
-    /// Whether what waits of the document that `commit` writes may still be replaced: while it is carried over, one that
-    /// is written all the time would never get its turn.
+    /// Whether what waits of the document that `commit` writes may still be replaced: while it is carried over, one
+    /// that is written all the time would never get its turn.
     fn may_merge(&self, state: &State, commit: &Commit) -> bool {
         let Some(write_back) = state.write_back.as_ref().filter(|_| state.mode != Mode::Failed) else {
             return state.mode == Mode::Failed;

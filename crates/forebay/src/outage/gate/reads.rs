@@ -69,11 +69,7 @@ impl Drop for Hurry<'_> {
 impl Gate {
     /// What is buffered of these fields of the hash of `key`, where that is known of all of them: such a hash may be
     /// unknown otherwise. It counts as a read that was answered from what is buffered.
-    pub fn buffered_fields<'a>(
-        &self,
-        key: &Key,
-        fields: impl Iterator<Item = &'a [u8]>,
-    ) -> Option<Vec<Option<Blob>>> {
+    pub fn buffered_fields<'a>(&self, key: &Key, fields: impl Iterator<Item = &'a [u8]>) -> Option<Vec<Option<Blob>>> {
         let mut state = self.inner.state();
         let found = fields.map(|field| state.buffer.field(key, field)).collect::<Option<Vec<_>>>()?;
         state.counts.reads_merged += 1;
