@@ -18,6 +18,8 @@ mod ids;
 mod journal;
 #[path = "outage/lanes.rs"]
 mod lanes;
+#[path = "outage/large.rs"]
+mod large;
 #[path = "outage/lists.rs"]
 mod lists;
 #[path = "outage/lost_table.rs"]

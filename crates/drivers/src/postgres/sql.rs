@@ -169,6 +169,11 @@ pub(super) const PREPARED: [&str; 7] = [
     "SELECT forebay.require($1::smallint[], $2::bytea[], $3::bytea[])",
 ];
 
+/// One document, and beside it those of the ids `$3` whose commits are applied: these have no second column.
+pub(super) const GET_WITH_IDS: &str = "\
+SELECT version, value FROM forebay.documents WHERE space = $1::smallint AND name = $2::bytea
+UNION ALL SELECT id, NULL FROM forebay.applied WHERE applied AND id = ANY($3::bytea[])";
+
 /// Ids that are in the table, and whether each stands for a commit (`true`) or for its refusal.
 pub(super) const KNOWN: &str = "SELECT id, applied FROM forebay.applied WHERE id = ANY($1::bytea[])";
 

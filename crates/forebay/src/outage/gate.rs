@@ -47,6 +47,7 @@ use crate::tier::Tier;
 use crate::value::Value;
 use crate::version::{TxnId, Version};
 
+pub use memory::{catalogue_of, incarnation_of, seen_incarnation_of};
 pub(in crate::outage) use reads::Asker;
 pub use settings::{GateSettings, OnConflict};
 
@@ -121,6 +122,8 @@ pub(super) struct Inner {
     dropped: Vec<(GivenId, u64)>,
     pub(super) settings: GateSettings,
     mapping: String,
+    /// What the tier said of the store when it was opened.
+    first: Description,
     /// The newest version that an earlier process is known to have given out.
     newest: Version,
     pub(super) state: Mutex<State>,
@@ -163,6 +166,7 @@ impl Gate {
             dropped,
             settings,
             mapping,
+            first: found.description,
             newest,
             state,
             outside,
@@ -205,7 +209,9 @@ impl Gate {
         let mut state = self.inner.state();
         let was = state.suspended.take().is_some();
         self.inner.settle(&mut state);
-        if was {
+        if was && self.inner.store.is_another() {
+            self.inner.describe(&mut state);
+        } else if was {
             let inner = self.inner.clone();
             self.inner.runtime.spawn(async move { inner.remember().await });
         }
@@ -259,17 +265,6 @@ impl Gate {
         let closed = self.inner.journal.close().await;
         self.inner.unless_empty(closed)
     }
-}
-
-/// The incarnation that a journal's description names; 0 if the store was never reached.
-pub fn incarnation_of(description: &Description) -> u64 {
-    let first = description.catalogue.lines().next().and_then(|line| line.strip_prefix("incarnation "));
-    first.and_then(|number| number.parse().ok()).unwrap_or(0)
-}
-
-/// What a journal's description says of the store's tables ([`Store::catalogue`]), if anything.
-pub fn catalogue_of(description: &Description) -> Option<&str> {
-    description.catalogue.split_once('\n').map(|(_, text)| text)
 }
 
 impl Inner {
@@ -473,6 +468,10 @@ impl Store for Gate {
 
     fn outside(&self) -> BoxFuture<'_, Option<Outside>> {
         Box::pin(self.inner.outside())
+    }
+
+    fn is_away(&self) -> bool {
+        self.inner.check_up("").is_err()
     }
 
     fn flush(&self) -> BoxFuture<'_, Result<(), Unavailable>> {

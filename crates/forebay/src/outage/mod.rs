@@ -30,6 +30,7 @@ pub use crate::tier::Remembered;
 pub use disk::{DiskFile, FileIdentity, Folder, RealFolder};
 pub use gate::{
     DropError, Gate, GateOptions, GateSettings, GateState, GivenUp, OnConflict, catalogue_of, incarnation_of,
+    seen_incarnation_of,
 };
 pub use journal::{AppendError, Found, Journal, JournalOptions, OpenError};
 pub use lanes::LaneRule;

@@ -13,6 +13,7 @@ use hashbrown::HashSet;
 
 use super::gate::{Asker, Inner, OnConflict};
 use super::journal::AppendError;
+use super::lanes::Lane;
 use super::mode::Mode;
 use super::pending::{Applied, BATCH_COMMITS_MAX, Batch, TRIES_ALONE_MAX, Work};
 use super::record::Record;
@@ -43,8 +44,8 @@ enum Step {
     Carry(Batch),
     /// Ask the store for these documents.
     Learn(Vec<Key>),
-    /// Ask the store what the rows name that these transactions delete.
-    Name(Vec<(u64, Vec<Key>)>),
+    /// Ask the store what the rows name that these transactions of one lane delete.
+    Name(Lane, Vec<(u64, Vec<Key>)>),
     /// Nothing before this much time, or a change.
     Wait(Option<Duration>, oneshot::Receiver<()>),
 }
@@ -55,7 +56,7 @@ pub(super) fn start(inner: &Arc<Inner>) {
 }
 
 async fn run(weak: Weak<Inner>) {
-    let (mut learned, mut unnamed) = (Vec::new(), Vec::new());
+    let mut learned = Vec::new();
     loop {
         let Some(inner) = weak.upgrade() else { return };
         let runtime = inner.runtime.clone();
@@ -81,15 +82,9 @@ async fn run(weak: Weak<Inner>) {
                 learned.clone_from(&keys);
                 inner.learn(keys).await;
             }
-            // The same, where it could not say.
-            Step::Name(asked) if asked == unnamed => {
-                drop(inner);
-                runtime.sleep(LEARN_PAUSE).await;
-                unnamed.clear();
-            }
-            Step::Name(asked) => {
-                unnamed.clone_from(&asked);
-                inner.name(asked).await;
+            Step::Name(lane, asked) => {
+                let asker = inner.clone();
+                runtime.spawn(async move { asker.name(lane, asked).await });
             }
             Step::Wait(time, changed) => {
                 drop(inner);
@@ -127,6 +122,12 @@ impl Inner {
             return Step::Probe(state.writes.pause());
         }
         self.notice_incarnation(&mut state);
+        if state.suspended.is_none()
+            && let Some((lane, asked)) = state.buffer.unnamed(&state.naming)
+        {
+            state.naming.insert(lane);
+            return Step::Name(lane, asked);
+        }
         let wait = match self.not_before(&state, now) {
             _ if state.suspended.is_some()
                 || state.carried >= self.settings.workers + usize::from(state.buffer.carries_slow()) =>
@@ -150,7 +151,6 @@ impl Inner {
                         return Step::Carry(batch);
                     }
                     Some(Work::Learn(keys)) => return Step::Learn(keys),
-                    Some(Work::Name(asked)) => return Step::Name(asked),
                     None => None,
                 }
             }
@@ -239,22 +239,28 @@ impl Inner {
         self.settle(&mut state);
     }
 
-    /// Asks the store for what set-aside transactions delete, and notes what that names.
-    async fn name(&self, asked: Vec<(u64, Vec<Key>)>) {
+    /// Asks the store for what set-aside transactions of `lane` delete, and notes what that names. Where it does not
+    /// answer that says nothing of the store: their table may be locked, and all else goes on.
+    async fn name(&self, lane: Lane, asked: Vec<(u64, Vec<Key>)>) {
         let keys: Vec<Key> = asked.iter().flat_map(|(_, keys)| keys).cloned().collect();
-        let away = self.state().next_outage();
-        let reads = match self.ask_to_get(&keys, away, Asker::Ourselves).await {
-            Ok(reads) => reads,
-            Err(ReadError::Unavailable(_)) => return,
+        let reads = match self.store.get(&keys).await {
+            Ok(reads) => Some(reads),
+            Err(ReadError::Unavailable(_)) => {
+                self.runtime.sleep(LEARN_PAUSE).await;
+                None
+            }
             // One of them can't be read: then nothing is known, and what they name does not wait for them.
-            Err(_) => Vec::new(),
+            Err(_) => Some(Vec::new()),
         };
-        let mut reads = reads.into_iter();
         let mut state = self.state();
-        for (number, keys) in asked {
-            let names = keys.iter().zip(reads.by_ref()).flat_map(|(key, read)| self.named_by(key, read));
-            let names = names.collect();
-            state.buffer.name(number, names);
+        state.naming.remove(&lane);
+        if let Some(reads) = reads {
+            let mut reads = reads.into_iter();
+            for (number, keys) in asked {
+                let names = keys.iter().zip(reads.by_ref()).flat_map(|(key, read)| self.named_by(key, read));
+                let names = names.collect();
+                state.buffer.name(number, names);
+            }
         }
         self.settle(&mut state);
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_channel::oneshot;
 
+use super::lanes::Lane;
 use super::mode::{Breaker, BreakerSettings, Mode};
 use super::pace::Pace;
 use super::pending::{Amount, BATCH_COMMITS_MAX, Buffer};
@@ -74,6 +75,8 @@ pub(super) struct State {
     pub(super) hurries: usize,
     /// Batches on their way to the store.
     pub(super) carried: usize,
+    /// Lanes of which the store is being asked what deleted rows name.
+    pub(super) naming: BTreeSet<Lane>,
     /// Transactions that the next batch may have; a batch that fails halves it.
     pub(super) batch_max: usize,
     /// The incarnation of the store that is known.
@@ -130,6 +133,7 @@ impl State {
             decided: BTreeSet::new(),
             hurries: 0,
             carried: 0,
+            naming: BTreeSet::new(),
             batch_max: BATCH_COMMITS_MAX,
             incarnation,
             opens_late: false,

@@ -38,7 +38,7 @@ pub(in crate::postgres) struct Column {
     pub(in crate::postgres) type_name: String,
     /// Why its values can't be changed, if they can't.
     pub(in crate::postgres) read_only: Option<ReadOnly>,
-    /// What its length lets in.
+    /// What its length lets in, or its type.
     pub(in crate::postgres) limit: Option<Limit>,
     /// NULL is surely refused: nothing of the table's may put another value in its place.
     pub(in crate::postgres) not_null: bool,
@@ -69,8 +69,8 @@ impl ReadOnly {
     }
 }
 
-/// What a column's length lets in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What a column's length lets in, or its type.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::postgres) enum Limit {
     /// So many characters.
     Characters(usize),
@@ -81,6 +81,8 @@ pub(in crate::postgres) enum Limit {
         /// Behind it.
         fraction: usize,
     },
+    /// One of these.
+    Labels(Vec<String>),
 }
 
 /// A mapping whose table is as it has to be.
@@ -129,7 +131,8 @@ SELECT a.attname::text, t.typname::text, format_type(t.oid, -1), a.attgenerated:
     has_column_privilege(a.attrelid, a.attnum, 'UPDATE') AND has_column_privilege(a.attrelid, a.attnum, 'INSERT'),
     coalesce(format_type(nullif(t.typelem, 0), -1), ''),
     CASE d.typtype WHEN 'd' THEN d.typtypmod ELSE a.atttypmod END, a.attnotnull,
-    a.atthasdef OR a.attidentity <> '' OR d.typdefault IS NOT NULL
+    a.atthasdef OR a.attidentity <> '' OR d.typdefault IS NOT NULL,
+    ARRAY(SELECT enumlabel::text FROM pg_enum WHERE enumtypid = t.oid ORDER BY enumsortorder)
 FROM pg_attribute a JOIN pg_type d ON d.oid = a.atttypid
     JOIN pg_type t ON t.oid = CASE d.typtype WHEN 'd' THEN d.typbasetype ELSE d.oid END
 WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum";
@@ -189,6 +192,8 @@ struct Found {
     modifier: i32,
     not_null: bool,
     has_default: bool,
+    /// Of an enumeration.
+    labels: Vec<String>,
 }
 
 impl Found {
@@ -204,6 +209,9 @@ impl Found {
 
     /// What the length says, behind the four bytes that a value's own stands in.
     fn limit(&self) -> Option<Limit> {
+        if !self.labels.is_empty() {
+            return Some(Limit::Labels(self.labels.clone()));
+        }
         let length = usize::try_from(self.modifier).ok()?.checked_sub(4)?;
         match self.type_name.as_str() {
             "varchar" | "bpchar" => Some(Limit::Characters(length)),
@@ -303,6 +311,7 @@ async fn columns_of(client: &Client, oid: u32) -> Result<Vec<Found>, Error> {
         modifier: row.get(6),
         not_null: row.get(7),
         has_default: row.get(8),
+        labels: row.get(9),
     };
     Ok(client.query(COLUMNS, &[&oid]).await?.iter().map(found).collect())
 }

@@ -38,7 +38,7 @@ pub(in crate::postgres) struct Place<'a> {
 }
 
 /// The texts of an answer, whichever way it was asked for.
-trait Texts {
+pub(in crate::postgres) trait Texts {
     fn text(&self, at: usize) -> Option<&str>;
 }
 
@@ -126,7 +126,7 @@ impl Rows {
     }
 
     /// What a row says of `key`; the very value that was `computed`, if it is that.
-    fn decode(
+    pub(in crate::postgres) fn decode(
         &self,
         table: usize,
         key: &Key,
@@ -453,7 +453,7 @@ fn place_of(row: &impl Texts) -> Option<usize> {
     row.text(0)?.strip_prefix('=')?.parse().ok()
 }
 
-pub(super) fn unhex(text: &str) -> Option<Vec<u8>> {
+pub(in crate::postgres) fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
     let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
     if digits.len().is_multiple_of(2) { digits.chunks(2).map(pair).collect() } else { None }

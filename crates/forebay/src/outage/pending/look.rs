@@ -94,7 +94,7 @@ impl Buffer {
 
     /// Whether a transaction that writes in `lanes`, has `keys` written or read and deletes `deleted` has to queue:
     /// something waits there that it must not overtake, or that it has read already, quarantined or not; or a row names
-    /// what it deletes as long as something is quarantined.
+    /// what it deletes, or may name it, as long as something is quarantined.
     pub fn must_queue<'a>(
         &self,
         lanes: &[Lane],
@@ -103,7 +103,7 @@ impl Buffer {
     ) -> bool {
         lanes.iter().any(|lane| self.lanes.contains_key(lane))
             || keys.any(|key| self.rows.contains_key(key))
-            || deleted.any(|key| self.is_named_by_stuck(key))
+            || deleted.any(|key| self.is_named_by_stuck(key) || self.is_unnamed_in(lanes))
     }
 
     /// Panics if it contradicts itself; for tests.
