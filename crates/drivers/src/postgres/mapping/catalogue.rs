@@ -102,6 +102,9 @@ pub(in crate::postgres) struct Table {
     /// Whether what happens to one row can't matter to another, here or elsewhere: no constraint but the key's and no
     /// trigger but forebay's.
     pub(in crate::postgres) independent: bool,
+    /// Whether no column is computed from others.
+    #[serde(default)]
+    pub(in crate::postgres) plain: bool,
     /// What it has in common with the tables that foreign keys join it to, and with no others.
     pub(in crate::postgres) joined: u32,
     /// How its rows name rows that are documents.
@@ -270,10 +273,11 @@ pub(in crate::postgres) async fn look_up(
     };
     let mapping = Mapping { version, ..mapping.clone() };
     let independent = client.query_one(INDEPENDENT, &[&oid]).await?.get(0);
+    let plain = !columns.iter().any(|column| column.generated);
     let unique_index = unique_index.unwrap_or_default();
     // Who knows all the tables says what joins them.
     let (joined, references) = (oid, Vec::new());
-    Ok(Ok(Table { mapping, name, oid, key, fields, needed, unique_index, independent, joined, references }))
+    Ok(Ok(Table { mapping, name, oid, key, fields, needed, unique_index, independent, plain, joined, references }))
 }
 
 async fn columns_of(client: &Client, oid: u32) -> Result<Vec<Found>, Error> {

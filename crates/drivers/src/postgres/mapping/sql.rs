@@ -70,7 +70,7 @@ impl<'a> Row<'a> {
 }
 
 impl Table {
-    fn read_column(&self, column: &Column) -> String {
+    pub(super) fn read_column(&self, column: &Column) -> String {
         let name = quoted(&column.name);
         match column.kind {
             Kind::Bytes => format!("encode(t.{name}, 'hex')"),
@@ -80,7 +80,7 @@ impl Table {
     }
 
     /// The version of the row `t`, as text; NULL if there is none.
-    fn version(&self) -> String {
+    pub(super) fn version(&self) -> String {
         match self.mapping.version {
             VersionMode::None | VersionMode::Auto => "t.xmin::text".to_owned(),
             VersionMode::Column => format!("t.{VERSION_COLUMN}::text"),
