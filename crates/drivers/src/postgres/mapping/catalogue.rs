@@ -108,6 +108,9 @@ pub(in crate::postgres) struct Table {
     /// after that.
     #[serde(default)]
     pub(in crate::postgres) returning: bool,
+    /// Whether no column is computed from others.
+    #[serde(default)]
+    pub(in crate::postgres) plain: bool,
     /// What it has in common with the tables that foreign keys join it to, and with no others.
     pub(in crate::postgres) joined: u32,
     /// How its rows name rows that are documents.
@@ -294,10 +297,24 @@ pub(in crate::postgres) async fn look_up(
     let mapping = Mapping { version, ..mapping.clone() };
     let independent = client.query_one(INDEPENDENT, &[&oid]).await?.get(0);
     let returning = client.query_one(RETURNING, &[&oid]).await?.get(0);
+    let plain = !columns.iter().any(|column| column.generated);
     let unique_index = unique_index.unwrap_or_default();
     // Who knows all the tables says what joins them.
     let (joined, references) = (oid, Vec::new());
-    Ok(Ok(Table { mapping, name, oid, key, fields, needed, unique_index, independent, returning, joined, references }))
+    Ok(Ok(Table {
+        mapping,
+        name,
+        oid,
+        key,
+        fields,
+        needed,
+        unique_index,
+        independent,
+        returning,
+        plain,
+        joined,
+        references,
+    }))
 }
 
 async fn columns_of(client: &Client, oid: u32) -> Result<Vec<Found>, Error> {

@@ -70,7 +70,7 @@ impl<'a> Row<'a> {
 }
 
 impl Table {
-    fn read_column(&self, column: &Column) -> String {
+    pub(super) fn read_column(&self, column: &Column) -> String {
         let name = quoted(&column.name);
         match column.kind {
             Kind::Bytes => format!("encode(t.{name}, 'hex')"),
