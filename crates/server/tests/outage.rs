@@ -138,6 +138,7 @@ async fn what_is_taken_unseen_answers_null() {
     assert!(peer.say("INCR n").await.starts_with("-STOREDOWN"));
     world.reaches(Mode::Failed).await;
     peer.check(&[("HMSET h b 2", "+OK|"), ("CACHE BLIND ON", "+OK|"), ("INCR n", "$-1|"), ("HGET h b", "$1|2|")]).await;
+    assert_eq!(world.gate.state().counts.reads_merged, 1, "the field was read from what is buffered");
     peer.check(&[("CACHE STRICT ON", "+OK|")]).await;
     assert!(peer.say("INCR n").await.starts_with("-STOREDOWN"), "what is strict is never buffered");
     peer.check(&[("RESET", "+RESET|")]).await;

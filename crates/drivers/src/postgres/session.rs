@@ -1,11 +1,14 @@
 //! One connection.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use futures_util::future::{join_all, try_join, try_join_all};
 use tokio::task::AbortHandle;
 use tokio_postgres::{Client, Config, Error, Statement};
 
+use super::mapping::statement::Shape;
 use super::sql::{PREPARED, Prepared};
 use super::tls::Tls;
 
@@ -15,9 +18,14 @@ pub(super) struct Session {
     /// Its `application_name`, by which its backend is found and ended.
     pub(super) name: String,
     statements: Statements,
+    of_shapes: Mutex<HashMap<(usize, Shape), Statement>>,
     broken: AtomicBool,
     task: AbortHandle,
 }
+
+/// Statements for commits of one row that a connection may have prepared. Clients who set other fields each time have
+/// theirs sent as text beyond that.
+const SHAPES_MAX: usize = 64;
 
 /// What is prepared on a connection.
 #[derive(Default)]
@@ -41,7 +49,8 @@ impl Session {
             }
         });
         let (statements, broken, task) = (Statements::default(), AtomicBool::new(false), task.abort_handle());
-        Ok(Session { client, name, statements, broken, task })
+        let of_shapes = Mutex::default();
+        Ok(Session { client, name, statements, of_shapes, broken, task })
     }
 
     /// Prepares statements in one round trip: the first `own` of ours, and those of tables. A table that is gone, or
@@ -72,6 +81,27 @@ impl Session {
     /// The statement that reads rows of the mapped table with this number, if it could be prepared.
     pub(super) fn statement_of_table(&self, table: usize) -> Option<&Statement> {
         self.statements.of_tables[table].as_ref()
+    }
+
+    /// The statement for a change of this shape to one row of the table with this number, prepared now if it is new;
+    /// `None` where there are [`SHAPES_MAX`] others.
+    pub(super) async fn statement_of_shape(
+        &self,
+        (table, shape): (usize, &Shape),
+        text: impl FnOnce() -> Option<String>,
+    ) -> Result<Option<Statement>, Error> {
+        let asked = (table, shape.clone());
+        let known = || self.of_shapes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(statement) = known().get(&asked) {
+            return Ok(Some(statement.clone()));
+        }
+        if known().len() >= SHAPES_MAX {
+            return Ok(None);
+        }
+        let Some(text) = text() else { return Ok(None) };
+        let statement = self.client.prepare(&text).await?;
+        known().insert(asked, statement.clone());
+        Ok(Some(statement))
     }
 
     /// Marks it as not to be used for anything new.

@@ -35,6 +35,7 @@ use super::record::{Description, Dropped, Loss};
 use super::recovery;
 use super::state::{Counts, State};
 use super::tickets::Tickets;
+use super::write_back::WriteBack;
 use crate::change::Change;
 use crate::error::Unavailable;
 use crate::key::{Key, KeyRef};
@@ -145,7 +146,8 @@ impl Gate {
         found.dropped.iter().for_each(|dropped| state.tickets.dropped(dropped.number, &dropped.reason));
         let ids = |dropped: Dropped| dropped.given.into_iter().map(move |given| (given, dropped.number));
         let dropped = found.dropped.into_iter().flat_map(ids).collect();
-        (state.opens_late, state.write_back) = (opens_late, settings.write_back_ms.is_some());
+        let keeps = settings.write_back_ms.map(|age_ms| WriteBack::new(age_ms, settings.bytes_max));
+        (state.opens_late, state.write_back) = (opens_late, keeps);
         state.remembered = Some(found.remembered);
         if opens_late {
             state.writes.trip("it could not be reached at the start");

@@ -16,7 +16,7 @@ use super::journal::AppendError;
 use super::mode::Mode;
 use super::pending::{Applied, BATCH_COMMITS_MAX, Batch, TRIES_ALONE_MAX, Work};
 use super::record::Record;
-use super::state::{State, due_in};
+use super::state::State;
 use crate::change::Change;
 use crate::error::Unavailable;
 use crate::key::Key;
@@ -102,6 +102,15 @@ async fn run(weak: Weak<Inner>) {
     }
 }
 
+/// Transactions of one batch that keep to the limit of each second without taking the store for long at a time: those
+/// who work beside the drain wait for a batch, not for a second's worth.
+fn slice(per_second_max: u64) -> usize {
+    match per_second_max {
+        0 => BATCH_COMMITS_MAX,
+        most => usize::try_from(most / SLICES_PER_SECOND).unwrap_or(BATCH_COMMITS_MAX),
+    }
+}
+
 impl Inner {
     fn next_step(self: &Arc<Inner>) -> Step {
         let mut state = self.state();
@@ -126,13 +135,17 @@ impl Inner {
             }
             Some(wait) => Some(wait),
             None => {
-                let batch_max = state.batch_max.min(self.settings.batch_max).min(self.slice()).max(1);
+                let per_second_max = self.per_second_max(&state);
+                let batch_max = state.batch_max.min(self.settings.batch_max).min(slice(per_second_max)).max(1);
                 match state.buffer.next_work(batch_max) {
                     Some(Work::Carry(batch)) => {
                         state.carried += 1;
                         let count = batch.numbers.len() as u64;
-                        if let Some(millionths) = (count * 1_000_000).checked_div(self.settings.per_second_max) {
+                        if let Some(millionths) = (count * 1_000_000).checked_div(per_second_max) {
                             state.paced_until = now.max(state.paced_until) + Duration::from_micros(millionths);
+                        }
+                        if let Some(write_back) = &mut state.write_back {
+                            write_back.sets_out(now);
                         }
                         return Step::Carry(batch);
                     }
@@ -145,25 +158,18 @@ impl Inner {
         Step::Wait(wait, state.next_change())
     }
 
-    /// Transactions of one batch that keep to the limit of each second without taking the store for long at a time:
-    /// those who work beside the drain wait for a batch, not for a second's worth.
-    fn slice(&self) -> usize {
-        match self.settings.per_second_max {
-            0 => BATCH_COMMITS_MAX,
-            most => usize::try_from(most / SLICES_PER_SECOND).unwrap_or(BATCH_COMMITS_MAX),
-        }
+    /// Transactions carried over per second at most; 0: no limit. With write-back those whom the limit is to leave room
+    /// are the ones who wait for the drain.
+    fn per_second_max(&self, state: &State) -> u64 {
+        if state.write_back.is_some() { 0 } else { self.settings.per_second_max }
     }
 
     /// How long nothing is to be carried over.
     fn not_before(&self, state: &State, now: Duration) -> Option<Duration> {
         let paced = state.paced_until.saturating_sub(now);
-        let due = match (self.settings.write_back_ms, state.buffer.oldest_waiting_ms()) {
-            (Some(age_ms), Some(oldest_ms))
-                if state.hurries == 0
-                    && !state.hurried
-                    && state.buffer.amount().bytes < self.settings.bytes_max / 2 =>
-            {
-                due_in(oldest_ms, age_ms, self.runtime.now_ms())
+        let due = match (&state.write_back, state.buffer.oldest_waiting_ms()) {
+            (Some(write_back), Some(oldest_ms)) if state.hurries == 0 && !state.hurried => {
+                write_back.due_in(state.buffer.amount(), oldest_ms, self.runtime.now_ms())
             }
             _ => Duration::ZERO,
         };
@@ -336,6 +342,7 @@ impl Inner {
         stopped: Option<(u64, CommitOutcome)>,
         unanswered: usize,
     ) {
+        let changed_count = changed.len();
         let tried: Vec<u64> = batch.numbers.iter().skip(changed.len()).take(unanswered).copied().collect();
         let mut state = self.state();
         state.carried -= 1;
@@ -365,6 +372,10 @@ impl Inner {
             Some((number, CommitOutcome::Conflict(keys))) => self.overtaken(&mut state, number, &keys),
             Some(_) => state.batch_max = (state.batch_max / 2).max(1),
             None => state.batch_max = (state.batch_max * 2).min(BATCH_COMMITS_MAX),
+        }
+        let (now, waiting, others) = (self.runtime.elapsed(), state.buffer.amount().waiting, state.carried > 0);
+        if let Some(write_back) = &mut state.write_back {
+            write_back.is_over(changed_count, waiting, others, now);
         }
         self.settle(&mut state);
     }

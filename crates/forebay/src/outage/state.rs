@@ -10,6 +10,7 @@ use super::mode::{Breaker, BreakerSettings, Mode};
 use super::pace::Pace;
 use super::pending::{Amount, BATCH_COMMITS_MAX, Buffer};
 use super::tickets::{TicketState, Tickets};
+use super::write_back::WriteBack;
 use crate::key::Key;
 use crate::store::Outside;
 use crate::tier::Remembered;
@@ -84,7 +85,7 @@ pub(super) struct State {
     /// How long writes are held up in this recovery.
     pub(super) pace: Pace,
     /// All is buffered at first, on purpose.
-    pub(super) write_back: bool,
+    pub(super) write_back: Option<WriteBack>,
     /// What is buffered on purpose is carried over now, until nothing waits: somebody does.
     pub(super) hurried: bool,
     /// All that is cached was given up for being older than allowed.
@@ -134,7 +135,7 @@ impl State {
             opens_late: false,
             paced_until: Duration::ZERO,
             pace: Pace::default(),
-            write_back: false,
+            write_back: None,
             hurried: false,
             stale_dropped: false,
             invalid: None,
@@ -190,7 +191,7 @@ impl State {
     /// Sets the mode by what is known, and wakes who waits for a change. Answers the mode before, if it is another.
     pub(super) fn settle(&mut self, now: Duration, now_ms: u64) -> Option<Mode> {
         let Amount { waiting, .. } = self.buffer.amount();
-        let mode = Mode::of(self.failing(now), waiting > 0 && !self.write_back);
+        let mode = Mode::of(self.failing(now), waiting > 0 && self.write_back.is_none());
         self.hurried &= waiting > 0;
         for sender in self.waiting.drain(..) {
             let _ = sender.send(());

@@ -102,6 +102,10 @@ pub(in crate::postgres) struct Table {
     /// Whether what happens to one row can't matter to another, here or elsewhere: no constraint but the key's and no
     /// trigger but forebay's.
     pub(in crate::postgres) independent: bool,
+    /// Whether what `UPDATE .. RETURNING` returns of a row is what it is in the end: nothing of the table's changes it
+    /// after that.
+    #[serde(default)]
+    pub(in crate::postgres) returning: bool,
     /// What it has in common with the tables that foreign keys join it to, and with no others.
     pub(in crate::postgres) joined: u32,
     /// How its rows name rows that are documents.
@@ -161,6 +165,17 @@ SELECT c.relkind = 'r'
         AND tgname NOT IN ('forebay_version', 'forebay_change', 'forebay_truncate'))
     AND NOT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $1)
     AND (SELECT count(*) FROM pg_index WHERE indrelid = $1 AND indisunique) = 1
+FROM pg_class c WHERE c.oid = $1";
+
+/// Whether an UPDATE is carried out as it stands, on one row, and nothing changes that row behind it: no trigger of
+/// others', no rule, no foreign key that would carry a change on, no policy of rows.
+const RETURNING: &str = "\
+SELECT c.relkind = 'r' AND NOT c.relrowsecurity
+    AND NOT EXISTS (SELECT FROM pg_constraint WHERE confrelid = $1 AND contype = 'f' AND confupdtype IN ('c', 'n', 'd'))
+    AND NOT EXISTS (SELECT FROM pg_inherits WHERE inhrelid = $1 OR inhparent = $1)
+    AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = $1 AND NOT tgisinternal
+        AND tgname NOT IN ('forebay_version', 'forebay_change', 'forebay_truncate'))
+    AND NOT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $1)
 FROM pg_class c WHERE c.oid = $1";
 
 struct Found {
@@ -270,10 +285,11 @@ pub(in crate::postgres) async fn look_up(
     };
     let mapping = Mapping { version, ..mapping.clone() };
     let independent = client.query_one(INDEPENDENT, &[&oid]).await?.get(0);
+    let returning = client.query_one(RETURNING, &[&oid]).await?.get(0);
     let unique_index = unique_index.unwrap_or_default();
     // Who knows all the tables says what joins them.
     let (joined, references) = (oid, Vec::new());
-    Ok(Ok(Table { mapping, name, oid, key, fields, needed, unique_index, independent, joined, references }))
+    Ok(Ok(Table { mapping, name, oid, key, fields, needed, unique_index, independent, returning, joined, references }))
 }
 
 async fn columns_of(client: &Client, oid: u32) -> Result<Vec<Found>, Error> {

@@ -227,6 +227,19 @@ impl Rows {
         watch: &Watch,
         group: &[Commit],
     ) -> Result<Vec<Changed>, Failed> {
+        if let Some(one) = self.one(group)
+            && let Some(row) = one.commit(self, session).await?
+        {
+            let computed = one.write.after.as_ref().filter(|_| !one.write.unseen);
+            if self.notes(one.table)
+                && let Some(number) = row.text(0).and_then(|text| text.parse().ok())
+            {
+                self.is_ours(watch, number, std::iter::once(&one.write.key));
+            }
+            // It is committed: what can't be read of it is found when it is read next.
+            let read = self.decode(one.table, &one.write.key, &row, identity, computed);
+            return Ok(vec![read.map_or_else(|_| Vec::new(), |read| vec![(one.write.key.clone(), read)])]);
+        }
         let batch = self.batch(group)?;
         let answer = match session.client.simple_query(&batch.text).await {
             Ok(answer) => answer,
@@ -236,9 +249,7 @@ impl Rows {
         for message in &answer {
             let SimpleQueryMessage::Row(row) = message else { continue };
             if let Some(number) = row.text(0).and_then(|text| text.strip_prefix('#')?.parse().ok()) {
-                let written = batch.written.iter().map(|written| &written.write.key);
-                let beside = written.clone().flat_map(|key| self.beside(key));
-                watch.is_ours(number, beside.chain(written.cloned()).collect());
+                self.is_ours(watch, number, batch.written.iter().map(|written| &written.write.key));
             }
             let Some(written) = place_of(row).and_then(|place| batch.written.get(place)) else { continue };
             let Written { write, table, member } = *written;
@@ -251,8 +262,18 @@ impl Rows {
         Ok(changed)
     }
 
+    /// Whether what is written to the table with this number is seen by who looks for what others write.
+    fn notes(&self, table: usize) -> bool {
+        self.decoded || self.tables[table].mapping.version != VersionMode::None
+    }
+
+    fn is_ours<'a>(&self, watch: &Watch, number: u64, written: impl Iterator<Item = &'a Key> + Clone) {
+        let beside = written.clone().flat_map(|key| self.beside(key));
+        watch.is_ours(number, beside.chain(written.cloned()).collect());
+    }
+
     /// Another program may have made the row between our look and our INSERT.
-    fn failure(&self, error: &tokio_postgres::Error) -> Failure {
+    pub(super) fn failure(&self, error: &tokio_postgres::Error) -> Failure {
         let ours = |constraint: &str| {
             self.tables.iter().any(|table| table.unique_index.rsplit('.').next().is_some_and(|name| name == constraint))
         };
@@ -336,7 +357,7 @@ impl Rows {
         for (table, rows) in written {
             statements.push(self.tables[*table].read_back(rows)?);
         }
-        if self.decoded || written.keys().any(|table| self.tables[*table].mapping.version != VersionMode::None) {
+        if written.keys().any(|table| self.notes(*table)) {
             statements.push("SELECT '#' || pg_current_xact_id()::text".into());
         }
         Ok(statements.join(";\n"))

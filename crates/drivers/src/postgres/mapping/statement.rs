@@ -87,6 +87,15 @@ impl Table {
         (names.join(", "), values.join(", "))
     }
 
+    /// What a shape sets in the row `t`, and that it is the row of the key: `value` says what stands for a value.
+    pub(super) fn sets_and_condition(
+        &self,
+        shape: &Shape,
+        value: impl Fn(usize, &str) -> Result<String, String>,
+    ) -> Result<(String, String), String> {
+        Ok((filled(&shape.sets.join(", "), &value)?, filled(&self.key_condition(), &value)?))
+    }
+
     /// The statement for one row.
     fn for_one(&self, shape: &Shape, values: &Values) -> Result<String, String> {
         let (name, condition, sets) = (&self.name, self.key_condition(), shape.sets.join(", "));

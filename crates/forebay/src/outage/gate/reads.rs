@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_channel::oneshot;
 use futures_util::future::{Either, select};
 
-use super::Inner;
+use super::{Gate, Inner};
 use crate::error::Unavailable;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
@@ -14,6 +14,7 @@ use crate::outage::pending::Merged;
 use crate::outage::state::State;
 use crate::read::Read;
 use crate::store::ReadError;
+use crate::value::Blob;
 use crate::version::Version;
 
 /// Longest that a read waits for what is buffered to be carried over by a store that is there.
@@ -62,6 +63,21 @@ impl<'a> Hurry<'a> {
 impl Drop for Hurry<'_> {
     fn drop(&mut self) {
         self.0.state().hurries -= 1;
+    }
+}
+
+impl Gate {
+    /// What is buffered of these fields of the hash of `key`, where that is known of all of them: such a hash may be
+    /// unknown otherwise. It counts as a read that was answered from what is buffered.
+    pub fn buffered_fields<'a>(
+        &self,
+        key: &Key,
+        fields: impl Iterator<Item = &'a [u8]>,
+    ) -> Option<Vec<Option<Blob>>> {
+        let mut state = self.inner.state();
+        let found = fields.map(|field| state.buffer.field(key, field)).collect::<Option<Vec<_>>>()?;
+        state.counts.reads_merged += 1;
+        Some(found)
     }
 }
 

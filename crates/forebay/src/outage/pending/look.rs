@@ -26,6 +26,19 @@ impl Buffer {
         self.entries.get(first).map(|entry| entry.buffered.buffered_at_ms)
     }
 
+    /// The same of these lanes alone.
+    pub fn oldest_in_ms(&self, lanes: &[Lane]) -> Option<u64> {
+        let first = lanes.iter().filter_map(|lane| self.lanes.get(lane)?.waiting.first()).min()?;
+        self.entries.get(first).map(|entry| entry.buffered.buffered_at_ms)
+    }
+
+    /// When the last transaction that writes `key`, or the first that became part of it, was buffered, ms since the
+    /// Unix epoch.
+    pub fn last_ms(&self, key: &Key) -> Option<u64> {
+        let last = self.rows.get(key)?.queue.back()?;
+        self.entries.get(last).map(|entry| entry.buffered.buffered_at_ms)
+    }
+
     /// The number that the next transaction gets.
     pub fn next_number(&self) -> u64 {
         self.next_number
