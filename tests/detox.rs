@@ -55,7 +55,7 @@ impl Run {
         let cell = |policy: &&str| {
             let contender = Contender::parse(policy).expect("known");
             let machine = Machine::new(&contender, Unit::Entries, capacity);
-            ((*policy).to_owned(), Cell::new(&contender, machine, capacity, counting, &graphs))
+            ((*policy).to_owned(), Cell::new(&contender, machine, (Unit::Entries, capacity), counting, &graphs))
         };
         let mut cells: HashMap<String, Cell> = policies.iter().map(cell).collect();
         let (mut place, mut batch) = (0, Vec::new());
@@ -99,7 +99,7 @@ fn finds_structure_in_smallbank_and_fetches_it_ahead() {
     let ahead = Run { prefetch: Prefetch::Detox, ..bank }.cells(&["lru", "detox"], 0.25);
     let rate = |policy: &str| 100.0 * ahead[policy].transactional_hits().and_then(|thr| thr.rate()).expect("some");
     assert!(rate("lru") > alone["lru"] + 8.0 && rate("detox") > alone["detox"] + 3.0, "{alone:?} {}", rate("detox"));
-    let PrefetchTally { issued, used, late, unused } = ahead["lru"].prefetched().expect("prefetch");
+    let PrefetchTally { issued, used, late, unused, .. } = ahead["lru"].prefetched().expect("prefetch");
     // Every prefetched key came to one end; those asked for by a level that was itself all cached are late.
     assert!(used > 0 && late > 0 && used + late + unused == issued, "{issued} {used} {late} {unused}");
 }
