@@ -79,7 +79,8 @@ impl Run {
     /// Transactional hit rates in percent.
     fn thr(&self, policies: &[&str], share: f64) -> HashMap<String, f64> {
         let of_levels = |cell: &Cell| {
-            let (hits, all) = cell.levels().iter().fold((0, 0), |sum, of| (sum.0 + of.hits, sum.1 + of.levels));
+            let levels = cell.transactions().expect("transactions").by_level();
+            let (hits, all) = levels.iter().fold((0, 0), |sum, of| (sum.0 + of.hits, sum.1 + of.levels));
             hits as f64 / all as f64
         };
         let rate = |cell: &Cell| match self.by_level {

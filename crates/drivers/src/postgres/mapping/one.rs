@@ -6,13 +6,15 @@
 //! of most clients are of this kind, and cost the server a quarter.
 //!
 //! The id still goes first: its INSERT is what the rest is made from, so a copy of the commit that arrives later waits
-//! there and fails there, and never says that the row was overtaken by the very same commit.
+//! there and fails there, and never says that the row was overtaken by the very same commit. It also tells triggers not
+//! to note the change, which is forebay's own: the answer has it.
 
 use forebay::store::{Commit, Write};
 use tokio_postgres::types::ToSql;
 
 use super::VersionMode;
 use super::catalogue::Table;
+use super::checked::OWN;
 use super::rows::Rows;
 use super::sql::Row;
 use super::statement::{Act, Shape, Values};
@@ -80,7 +82,8 @@ impl Table {
         let names: Vec<String> = (0..columns.len()).map(|at| format!(", u.c{at}")).collect();
         let (sets, condition) = self.sets_and_condition(shape, value)?;
         Ok(format!(
-            "WITH entered AS (INSERT INTO forebay.applied (id, applied) VALUES ($1::bytea, true) RETURNING id),
+            "WITH entered AS (INSERT INTO forebay.applied (id, applied) VALUES ($1::bytea, true)
+                RETURNING set_config('{OWN}', 'on', true)),
             u AS (UPDATE {} t SET {sets} FROM entered WHERE {condition} AND {version} = $2::text
                 RETURNING {version} AS version, {})
             SELECT CASE WHEN u.version IS NULL THEN forebay.overtaken('0')::text
