@@ -12,8 +12,12 @@ mod common;
 mod decoded;
 #[path = "outage/ids.rs"]
 mod ids;
+#[path = "outage/in_doubt.rs"]
+mod in_doubt;
 #[path = "outage/journal.rs"]
 mod journal;
+#[path = "outage/killed.rs"]
+mod killed;
 #[path = "outage/lanes.rs"]
 mod lanes;
 #[path = "outage/large.rs"]
@@ -28,6 +32,8 @@ mod merged;
 mod minutes;
 #[path = "outage/network.rs"]
 mod network;
+#[path = "outage/on_tables.rs"]
+mod on_tables;
 #[path = "common/postgres.rs"]
 mod postgres;
 #[path = "outage/pressure.rs"]
