@@ -54,7 +54,7 @@ fn read_as_a_merge(
     server.while_locked(database, &format!("LOCK TABLE {table} IN EXCLUSIVE MODE"), || {
         away(&mut client, false);
         until_more(WAITING, 0);
-        network.drop_replies();
+        network.drop_ends();
     });
     until_more(LANDED, before);
     away(&mut client, true);
@@ -81,7 +81,22 @@ fn read_as_a_merge(
     assert_eq!(keys.map(|key| said(&client.call(&["HGET", key, "n"]))), ["17", "105"]);
 }
 
-/// Faults 2 and 4, in front of a table that other programs know.
+/// Faults 2 and 4, in front of the table of our own.
+#[test]
+fn a_document_in_doubt_is_read_as_a_merge() {
+    let server = Server::start();
+    let database = server.database();
+    let network = Proxy::to_postgres(server.address());
+    let mut forebay = start_through(&network, &server, &database, &[]);
+    let mut client = Connection::new(forebay.address);
+    for key in ["h1", "h2"] {
+        assert_eq!(client.call(&["HSET", key, "a", "1", "n", "5"]), Reply::Integer(2));
+    }
+    assert!(!matches!(client.call(&["CACHE", "RESET"]), Reply::Error(_)));
+    read_as_a_merge(&server, &database, &network, &mut forebay, ["forebay.documents", "h1", "h2"]);
+}
+
+/// The same in front of a table that other programs know.
 #[test]
 fn a_row_in_doubt_is_read_as_a_merge() {
     let server = Server::start();
