@@ -10,6 +10,9 @@ use forebay_trace::tools::without_prefix;
 
 use crate::lab_error::LabError;
 
+/// Graphs by the number of their type.
+type Numbered = Vec<(u16, Arc<Graph>)>;
+
 /// Graphs by the number of their type, and a line about those whose type the trace does not have. A type's name is
 /// looked for as it is, then as mixed traces have it (`1.Balance`, `2.Balance`), then as a number among the types that
 /// the trace has seen. An error where there are graphs and no type for any of them: the figures would be those without
@@ -19,7 +22,7 @@ pub(crate) fn numbered(
     graphs: &[(String, Graph)],
     dictionary: Option<&Dictionary>,
     seen: &BTreeSet<u16>,
-) -> Result<(Vec<(u16, Arc<Graph>)>, Option<String>), LabError> {
+) -> Result<(Numbered, Option<String>), LabError> {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     for (name, graph) in graphs {
         let types = types_named(name, graphs, dictionary, seen);
