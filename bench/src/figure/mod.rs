@@ -111,7 +111,7 @@ mod tests {
         let charts = [lines, bars];
         assert_eq!(csv(&charts).lines().count(), 5);
         assert!(tables(&charts).contains("| two | 3 |\n"), "{}", tables(&charts));
-        assert!(csv(&charts).contains("\"t\",\"lru & co\",two,3\n"));
+        assert!(csv(&charts).contains("\"t\",\"lru & co\",\"two\",3\n"));
         let svg = forebay_sim::draw::svg("a <figure>", &charts);
         assert!(svg.contains("lru &amp; co") && svg.contains("a &lt;figure&gt;"), "{svg}");
         assert_eq!((svg.matches("<polyline").count(), svg.matches("<rect class=\"bar").count()), (1, 2 + 1), "{svg}");
