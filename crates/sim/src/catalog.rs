@@ -5,6 +5,7 @@
 //! (SHARDS: Waldspurger et al., FAST 2015).
 
 mod plain;
+mod volume;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,6 +18,8 @@ use hashbrown::HashMap;
 use crate::cell::CLIENTS_MAX;
 use plain::Plain;
 pub use plain::PlainRequests;
+pub use volume::Adjustment;
+use volume::Volumes;
 
 /// Most different keys in one run.
 pub const KEYS_MAX: usize = 1 << 30;
@@ -109,6 +112,7 @@ pub struct Catalog {
     client: Option<u32>,
     /// Whether any request belongs to a transaction.
     pub has_transactions: bool,
+    volumes: Volumes,
     future: Future,
     plain: Option<Plain>,
 }
@@ -251,6 +255,7 @@ impl Catalog {
             clients: BTreeSet::new(),
             client: None,
             has_transactions: false,
+            volumes: Volumes::default(),
             future: Future::default(),
             plain: Some(Plain::default()),
         }
@@ -261,7 +266,9 @@ impl Catalog {
         if record.kind.is_access() && record.kind != Kind::Delete {
             self.requests_of_trace += 1;
             let hash = hash_of(record);
-            if self.sample.takes(hash) {
+            let sampled = self.sample.takes(hash);
+            self.volumes.meet(record, sampled);
+            if sampled {
                 self.meet(hash, record, with_future)?;
             }
         }
@@ -313,6 +320,11 @@ impl Catalog {
     /// The requests of the trace, if they can be had without reading it again.
     pub fn plain(&self) -> Option<PlainRequests<'_>> {
         self.plain.as_ref().map(|plain| PlainRequests::new(plain, &self.future))
+    }
+
+    /// What the sample stands for, if it is one.
+    pub fn adjustment(&self, reads_only: bool) -> Option<Adjustment> {
+        self.volumes.adjustment(self.sample.rate, reads_only)
     }
 
     /// Number of different keys in the sample.

@@ -10,7 +10,7 @@ use forebay::policy::bare::Served;
 use forebay::policy::{Access, AccessKind, Choice, PolicyError, choose};
 
 use crate::ahead::{Ahead, Prefetch, PrefetchTally, Prefetcher};
-use crate::catalog::{Catalog, Event, PlainRequests, Request};
+use crate::catalog::{Adjustment, Catalog, Event, PlainRequests, Request};
 use crate::latency::RoundTrips;
 use crate::levels::{LevelTally, Levels};
 use crate::machine::Machine;
@@ -59,6 +59,17 @@ impl Contender {
                 other => other,
             }),
         }
+    }
+
+    /// With this seed where its policy has one that is not set.
+    pub fn seeded(self, seed: u64) -> Contender {
+        let Contender::Online(mut choice) = self else { return self };
+        for (parameter, value) in choice.policy.parameters.iter().zip(&mut choice.values) {
+            if parameter.name == "seed" && *value == parameter.default {
+                *value = (seed % parameter.range.1 as u64) as f64;
+            }
+        }
+        Contender::Online(choice)
     }
 
     /// Whether it has to be told what comes next.
@@ -127,6 +138,8 @@ pub struct Counting {
     pub transactions: bool,
     /// The share of the keys that takes part, for the error of a sample.
     pub sample_rate: f64,
+    /// What the sample stands for, if its counts are to be corrected by that.
+    pub adjustment: Option<Adjustment>,
 }
 
 /// One policy at one size.
@@ -337,9 +350,19 @@ impl Cell {
         }
     }
 
-    /// All that counts.
+    /// All that counts. With an adjustment as many requests as the sample should have: what it has too few or too many
+    /// are taken for hits, because they are those of the most popular keys (SHARDS-adj: Waldspurger et al., FAST 2015).
     pub fn tally(&self) -> Tally {
-        self.tally
+        let (tally, Some(adjustment)) = (self.tally, self.counting.adjustment) else { return self.tally };
+        let stands_for = |count: u64, factor: f64| (count as f64 * factor).round() as u64;
+        let (requests, bytes) =
+            (stands_for(tally.requests, adjustment.requests), stands_for(tally.bytes, adjustment.bytes));
+        Tally {
+            requests,
+            hits: requests.saturating_sub(tally.requests - tally.hits),
+            bytes,
+            bytes_hit: bytes.saturating_sub(tally.bytes - tally.bytes_hit),
+        }
     }
 
     /// Client by client.
@@ -389,20 +412,36 @@ impl Cell {
         self.cpu.as_nanos() as f64 / self.seen.max(1) as f64
     }
 
-    /// Standard error of the hit ratio by sampling, from what it would be without each of many groups of keys (a
-    /// jackknife): a group that has much of the requests, as that of a very popular key has, counts for more than its
-    /// distance from a ratio that it has drawn to itself.
+    /// Standard error of the hit ratio by sampling. With an adjustment it is that of the number of misses, a sum over
+    /// groups of keys. Else from what the ratio would be without each of the groups (a jackknife): a group that has
+    /// much of the requests, as that of a very popular key has, counts for more than its distance from a ratio that it
+    /// has drawn to itself.
     pub fn hit_ratio_error(&self) -> Option<f64> {
         if self.clusters.is_empty() || self.tally.requests == 0 {
             return None;
+        }
+        if let Some(Adjustment { requests, .. }) = self.counting.adjustment {
+            return Some(self.misses_error() / (self.tally.requests as f64 * requests));
         }
         let (ratio, all) = (self.tally.hit_ratio(), self.tally.requests as f64);
         let drawn = |&(requests, hits): &(u64, u64)| {
             let (requests, hits) = (requests as f64, hits as f64);
             ((hits - ratio * requests) / (all - requests).max(1.0)).powi(2)
         };
-        let of_clusters = CLUSTERS as f64 / (CLUSTERS as f64 - 1.0);
         let squares: f64 = self.clusters.iter().map(drawn).sum();
-        Some((squares * of_clusters * (1.0 - self.counting.sample_rate)).sqrt())
+        Some(self.error_of(squares))
+    }
+
+    /// Standard error of the number of misses.
+    fn misses_error(&self) -> f64 {
+        let misses = |&(requests, hits): &(u64, u64)| (requests - hits) as f64;
+        let mean = self.clusters.iter().map(misses).sum::<f64>() / CLUSTERS as f64;
+        self.error_of(self.clusters.iter().map(|cluster| (misses(cluster) - mean).powi(2)).sum())
+    }
+
+    /// Of the sum of the groups' squares, with as many keys drawn as the sample has.
+    fn error_of(&self, squares: f64) -> f64 {
+        let of_clusters = CLUSTERS as f64 / (CLUSTERS as f64 - 1.0);
+        (squares * of_clusters * (1.0 - self.counting.sample_rate)).sqrt()
     }
 }

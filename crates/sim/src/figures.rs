@@ -313,7 +313,7 @@ fn grid(rows: &[&Row], corner: &str, show: impl Fn(&Row) -> String) -> String {
 
 /// The least memory of each policy for a goal, the cheapest first; nothing where no goal was given.
 pub fn least_memory_table(of: &OfTrace) -> String {
-    let Some(Least { goal, rows, policies }) = &of.least else { return String::new() };
+    let Some(Least { goal, rows, .. }) = &of.least else { return String::new() };
     let (what, least) = goal.named();
     let mut text = format!("{}: least memory for a {what} of {:.2} %\n", of.name, 100.0 * least);
     let mut sorted: Vec<&Row> = rows.iter().collect();
@@ -326,7 +326,7 @@ pub fn least_memory_table(of: &OfTrace) -> String {
         });
         text += &format!("{:<20} {:>16} {}  ({reached:.2} %){takes}\n", row.policy, row.size, row.unit);
     }
-    for policy in policies.iter().filter(|policy| sorted.iter().all(|row| row.policy != **policy)) {
+    for policy in of.least.iter().flat_map(Least::never) {
         text += &format!("{policy:<20} {:>16}\n", "never");
     }
     text

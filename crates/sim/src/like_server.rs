@@ -61,6 +61,8 @@ struct Met {
     graphs: Vec<(u16, Arc<Graph>)>,
     /// Of how the trace was read.
     warnings: Vec<String>,
+    /// Malformed records that were passed over.
+    skipped: u64,
 }
 
 /// Replays a trace: a row for each policy at each size. `warn` hears what has to be known of how it was read.
@@ -76,7 +78,7 @@ pub fn run(
     progress.end();
     met.warnings.iter().for_each(|warning| warn(warning));
     if met.records == 0 {
-        return Err(LabError::Empty(path.to_owned()));
+        return Err(LabError::empty(path, met.skipped));
     }
     let pairs = options.policies.iter().flat_map(|policy| options.sizes.iter().map(move |size| (policy, size)));
     let mut runs: Vec<Run> = pairs.map(|(policy, size)| Run::new(policy, size, options, &met)).collect();
@@ -102,12 +104,10 @@ pub fn run(
 
 /// Each record of a trace in turn; a trace that is cut short ends where it was cut.
 fn each(
-    path: &Path,
-    options: &LikeServerOptions,
+    mut trace: Records,
     progress: &dyn Progress,
     mut act: impl FnMut(&Record, Option<&Dictionary>),
 ) -> Result<Records, TraceError> {
-    let mut trace = forebay_trace::open_with(path, &options.trace)?;
     let mut records = 0u64;
     while let Some(record) = trace.next() {
         let record = match record {
@@ -126,14 +126,16 @@ fn each(
 fn meet(path: &Path, options: &LikeServerOptions, progress: &dyn Progress) -> Result<Met, LabError> {
     let mut keys: HashMap<u64, u32, foldhash::fast::FixedState> = HashMap::default();
     let (mut records, mut sized) = (0, false);
-    let trace = each(path, options, progress, |record, _| {
+    let failed = |error| LabError::Trace { path: path.to_owned(), error };
+    let opened = forebay_trace::open_with(path, &options.trace).map_err(failed)?;
+    let trace = each(opened, progress, |record, _| {
         records += 1;
         if record.kind.is_access() {
             sized |= record.charged.or(record.size).is_some();
             keys.insert(key(record).borrow().hash64(), record.charged.or(record.size).unwrap_or(VALUE_BYTES_DEFAULT));
         }
     });
-    let trace = trace.map_err(|error| LabError::Trace { path: path.to_owned(), error })?;
+    let trace = trace.map_err(failed)?;
     let numbered = options.graphs.iter().filter_map(|(name, graph)| {
         let numbered = as_numbered(name, graph, trace.dictionary())?;
         Some(numbered.map_err(|error| LabError::Graph { name: name.clone(), error }))
@@ -141,11 +143,11 @@ fn meet(path: &Path, options: &LikeServerOptions, progress: &dyn Progress) -> Re
     let graphs = numbered.collect::<Result<Vec<_>, _>>()?;
     let mut warnings = trace.warnings();
     warnings.extend((trace.skipped() > 0).then(|| format!("malformed records passed over: {}", trace.skipped())));
-    if !sized {
+    if !sized && records > 0 {
         warnings.push(format!("no record has a size or a charge: each value has {VALUE_BYTES_DEFAULT} bytes"));
     }
     let charged_bytes = keys.values().map(|&charged| u64::from(charged)).sum();
-    Ok(Met { records, charged_bytes, graphs, warnings })
+    Ok(Met { records, charged_bytes, graphs, warnings, skipped: trace.skipped() })
 }
 
 fn replay(
@@ -155,7 +157,7 @@ fn replay(
     runs: &mut [&mut Run],
 ) -> Result<(), TraceError> {
     let mut hints = 1;
-    each(path, options, progress, |record, dictionary| {
+    each(forebay_trace::open_again(path, &options.trace)?, progress, |record, dictionary| {
         for (set, meaning) in dictionary.map_or(Vec::new(), |known| meanings(known, hints)) {
             hints = set.0 + 1;
             runs.iter().for_each(|run| run.cache.define_hints(set, &meaning));

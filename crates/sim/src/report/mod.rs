@@ -58,7 +58,22 @@ pub struct Least {
     pub policies: Vec<String>,
 }
 
+impl Least {
+    /// Those that do not reach it, not even with all keys cached.
+    pub fn never(&self) -> impl Iterator<Item = &str> {
+        let missing = |policy: &&String| self.rows.iter().all(|row| row.policy != **policy);
+        self.policies.iter().filter(missing).map(String::as_str)
+    }
+}
+
 impl OfTrace {
+    /// Gives it another name, for where several traces have one.
+    pub fn rename(&mut self, name: &str) {
+        let least = self.least.iter_mut().flat_map(|least| &mut least.rows);
+        self.rows.iter_mut().chain(least).for_each(|row| row.trace = name.to_owned());
+        self.name = name.to_owned();
+    }
+
     /// A trace of this name, with what its catalog counted.
     pub fn new(name: String, catalog: &Catalog, skipped: u64, rows: Vec<Row>, least: Option<Least>) -> OfTrace {
         OfTrace {
