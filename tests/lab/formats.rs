@@ -138,8 +138,8 @@ fn transactions_end_in_every_format() {
 #[test]
 fn clients_and_types_have_names_in_csv() {
     let lab = Lab::new();
-    let rows = "1,alice,Transfer,a\n1,alice,Transfer,b\n2,bob,Transfer,a\n2,bob,Transfer,b\n";
-    let named = lab.file("named.csv", &format!("\u{feff}txn,client,txn_type,key\n{rows}"));
+    let text = "1,alice,Transfer,a\n1,alice,Transfer,b\n2,bob,Transfer,a\n2,bob,Transfer,b\n";
+    let named = lab.file("named.csv", &format!("\u{feff}txn,client,txn_type,key\n{text}"));
     let (_, told, said) =
         lab.run(&["sim", &named, "--policy", "lru", "--size", "2", "--per-client", "--format", "csv"]);
     assert_eq!(said, "forebay: named.csv: clients have numbers: alice is 1, bob is 2\n");
