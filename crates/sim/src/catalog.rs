@@ -112,6 +112,10 @@ pub struct Catalog {
     client: Option<u32>,
     /// Whether any request belongs to a transaction.
     pub has_transactions: bool,
+    /// Types of transactions, of the whole trace.
+    pub txn_types: BTreeSet<u16>,
+    /// The type seen last.
+    txn_type: u16,
     volumes: Volumes,
     future: Future,
     plain: Option<Plain>,
@@ -255,6 +259,8 @@ impl Catalog {
             clients: BTreeSet::new(),
             client: None,
             has_transactions: false,
+            txn_types: BTreeSet::new(),
+            txn_type: 0,
             volumes: Volumes::default(),
             future: Future::default(),
             plain: Some(Plain::default()),
@@ -263,6 +269,10 @@ impl Catalog {
 
     fn meet_record(&mut self, record: &Record, with_future: bool) -> Result<(), TraceError> {
         self.plain.take_if(|plain| !plain.suits(record));
+        if record.txn_type != self.txn_type {
+            self.txn_type = record.txn_type;
+            self.txn_types.extend((record.txn_type != 0).then_some(record.txn_type));
+        }
         if record.kind.is_access() && record.kind != Kind::Delete {
             self.requests_of_trace += 1;
             let hash = hash_of(record);

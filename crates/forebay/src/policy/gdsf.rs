@@ -4,15 +4,17 @@
 //! A newcomer competes as if it were in already (the paper inserts first, then evicts): when its own priority is the
 //! lowest, it is the one that goes, and `victim` says `None`.
 //!
-//! With `sample` the lowest of a few entries drawn by chance goes instead, as Redis evicts, and a newcomer always comes
-//! in; with `age=0` nothing ages: `gdsf:sample=10,age=0` is LFU as the DeToX paper measured it (section 8.1). With
-//! `ghosts` frequencies outlive their entries.
+//! With `sample` the lowest of a few entries drawn by chance goes instead, and with `pool` of those that were left
+//! before, as Redis evicts; a newcomer then always comes in. With `age=0` nothing ages, and with `writes=0` only reads
+//! count: `gdsf:sample=10,pool=16,writes=0,age=0` is LFU as the DeToX paper measured it (section 8.1). With `ghosts`
+//! frequencies outlive their entries.
 
 use std::sync::Arc;
 
+use super::drawn::Drawn;
 use super::random::Random;
 use super::remembered::{Known, Remembered};
-use super::{Access, Hits, NothingLearned, Order, Parameter, Policy, Settings, Slot, Unit, Why};
+use super::{Access, AccessKind, Hits, NothingLearned, Order, Parameter, Policy, Settings, Slot, Unit, Why};
 
 /// See the module.
 pub static GDSF: Policy = Policy {
@@ -35,8 +37,20 @@ pub static GDSF: Policy = Policy {
             range: (0.0, 1024.0),
         },
         Parameter {
+            name: "pool",
+            summary: "where entries are drawn: candidates kept between evictions",
+            default: 0.0,
+            range: (0.0, 64.0),
+        },
+        Parameter {
             name: "age",
             summary: "1: what was popular long ago falls behind; 0: it does not (LFU by weight)",
+            default: 1.0,
+            range: (0.0, 1.0),
+        },
+        Parameter {
+            name: "writes",
+            summary: "1: a write of what is cached counts as an access; 0: it does not",
             default: 1.0,
             range: (0.0, 1.0),
         },
@@ -86,9 +100,10 @@ const OUT: Entry =
 struct Gdsf {
     unit: Unit,
     by_cost: bool,
-    /// Entries looked at for each victim, 0 for all.
-    sample: usize,
+    /// Who is looked at for each victim; `None`: all, by the heap.
+    drawn: Option<Drawn>,
     ages: bool,
+    counts_writes: bool,
     ghosts: f64,
     remembered: Remembered,
     random: Random,
@@ -109,11 +124,12 @@ impl Gdsf {
         Gdsf {
             unit: settings.unit,
             by_cost: value(0) >= 0.5,
-            sample: value(1) as usize,
-            ages: value(2) >= 0.5,
-            ghosts: value(3),
+            drawn: (value(1) >= 1.0).then(|| Drawn::new(value(1) as usize, value(2) as usize)),
+            ages: value(3) >= 0.5,
+            counts_writes: value(4) >= 0.5,
+            ghosts: value(5),
             remembered: Remembered::new(false),
-            random: Random::new(value(4) as u64),
+            random: Random::new(value(6) as u64),
             age: 0.0,
             age_max: AGE_MAX,
             incoming: None,
@@ -171,6 +187,7 @@ impl Gdsf {
     }
 
     fn unlink(&mut self, slot: Slot) {
+        self.drawn.iter_mut().for_each(|drawn| drawn.forget(slot));
         let position = std::mem::replace(&mut self.entries[slot as usize].position, NONE);
         if position == NONE {
             return;
@@ -221,19 +238,6 @@ impl Gdsf {
         }
     }
 
-    /// The lowest of a sample of what may go, which is not empty. Equals are equal here: chance has chosen already.
-    fn lowest_drawn(&mut self) -> Slot {
-        let priority = |slot: Slot| self.entries[slot as usize].priority;
-        let mut lowest = self.heap[self.random.index(self.heap.len())];
-        for _ in 1..self.sample {
-            let slot = self.heap[self.random.index(self.heap.len())];
-            if priority(slot) < priority(lowest) {
-                lowest = slot;
-            }
-        }
-        lowest
-    }
-
     fn rise_to(&mut self, age: f64) {
         if !self.ages {
             return;
@@ -259,7 +263,7 @@ impl Order for Gdsf {
     fn access(&mut self, slot: Slot, access: &Access) {
         self.accesses += 1;
         let Some(entry) = self.entries.get_mut(slot as usize) else { return };
-        if entry.state == State::Out {
+        if entry.state == State::Out || access.kind == AccessKind::Write && !self.counts_writes {
             return;
         }
         entry.frequency = entry.frequency.saturating_add(1);
@@ -314,8 +318,9 @@ impl Order for Gdsf {
 
     fn victim(&mut self, incoming: &Access, _: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
         let lowest = *self.heap.first()?;
-        if self.sample > 0 {
-            return Some(self.lowest_drawn());
+        if let Some(drawn) = &mut self.drawn {
+            let priority = |slot: Slot| self.entries[slot as usize].priority;
+            return drawn.lowest(&self.heap, &mut self.random, priority).map(|(_, slot)| slot);
         }
         let priority = self.incoming_priority(incoming);
         if incoming.slot.is_none() && priority < self.entries[lowest as usize].priority {
@@ -360,6 +365,7 @@ impl Order for Gdsf {
 
     fn validate(&self) {
         self.remembered.validate();
+        self.drawn.iter().for_each(|drawn| drawn.validate(|slot| self.entries[slot as usize].position != NONE));
         for (position, &slot) in self.heap.iter().enumerate() {
             let entry = &self.entries[slot as usize];
             assert_eq!((entry.position, entry.state), (position as u32, State::In), "slot {slot} and its position");
@@ -376,7 +382,7 @@ impl Order for Gdsf {
 
 #[cfg(test)]
 mod tests {
-    use super::{AGE_MAX, Access, Gdsf, Hits};
+    use super::{AGE_MAX, Access, AccessKind, Gdsf, Hits};
     use crate::policy::bare::{Bare, Served};
     use crate::policy::{Unit, choose};
 
@@ -416,8 +422,26 @@ mod tests {
             }
             cache.contains(1)
         };
-        // As good as all of three: what was popular long ago stays unless it ages.
+        // All of three are looked at: what was popular long ago stays unless it ages.
         assert!(kept("gdsf:sample=100,age=0") && !kept("gdsf:sample=100"));
+    }
+
+    #[test]
+    fn writes_count_if_they_are_to() {
+        let keeps_what_was_written = |policy: &str| {
+            let choice = choose(policy).expect("known");
+            let mut cache = Bare::new(choice.policy, &choice.settings(Unit::Entries, 2));
+            let write = Access { kind: AccessKind::Write, ..Access::read(1, 1) };
+            cache.request(1, 1);
+            (0..9).for_each(|_| {
+                cache.access(write);
+            });
+            [2, 2, 3].into_iter().for_each(|hash| {
+                cache.request(hash, 1);
+            });
+            cache.contains(1)
+        };
+        assert!(keeps_what_was_written("gdsf:sample=2") && !keeps_what_was_written("gdsf:sample=2,writes=0"));
     }
 
     #[test]

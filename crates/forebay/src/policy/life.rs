@@ -3,7 +3,8 @@
 //! largest of which a key is missing already, then the largest: key by key, until the level is gone.
 //!
 //! `life-artifact` is what the DeToX artifact calls LIFE: a key scores 1 / (S + 1), where S keys of the last level that
-//! it was in were cached when that was over, and of ten drawn by chance the lowest goes.
+//! it was in were cached when that was over, and of ten drawn by chance and sixteen that were left before the lowest
+//! goes, as in the Redis that the artifact changes.
 //!
 //! A key belongs to the level that asked for it last. Writes and what is fetched ahead belong to none; what comes in by
 //! them is a level of its own. Levels are followed in each partition by themselves.
@@ -12,6 +13,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use super::drawn::Drawn;
 use super::random::Random;
 use super::{Access, AccessKind, Hits, NothingLearned, Order, Parameter, Policy, Slot, Why};
 
@@ -33,7 +35,7 @@ pub static LIFE: Policy = Policy {
     learned: |_| Arc::new(NothingLearned),
     order: |settings, _| {
         let window = settings.values.first().copied().unwrap_or(LIFE.parameters[0].default);
-        Box::new(Life::new(Rule::Paper { window }, 0))
+        Box::new(Life::new(Rule::Paper { window }, Drawn::default(), 0))
     },
 };
 
@@ -46,13 +48,19 @@ pub static LIFE_ARTIFACT: Policy = Policy {
     entry_bytes: size_of::<Entry>() + size_of::<Slot>(),
     parameters: &[
         Parameter { name: "sample", summary: "entries looked at for each victim", default: 10.0, range: (1.0, 1024.0) },
+        Parameter {
+            name: "pool",
+            summary: "candidates kept between evictions; 0: only the sample",
+            default: 16.0,
+            range: (0.0, 64.0),
+        },
         Parameter { name: "seed", summary: "seed of the samples", default: 0.0, range: (0.0, 1.0e9) },
     ],
     learned: |_| Arc::new(NothingLearned),
     order: |settings, _| {
         let value =
             |index: usize| settings.values.get(index).copied().unwrap_or(LIFE_ARTIFACT.parameters[index].default);
-        Box::new(Life::new(Rule::Artifact { sample: value(0) as usize }, value(1) as u64))
+        Box::new(Life::new(Rule::Artifact, Drawn::new(value(0) as usize, value(1) as usize), value(2) as u64))
     },
 };
 
@@ -74,7 +82,7 @@ type BySize = (bool, Reverse<u32>, u64, u32);
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Rule {
     Paper { window: f64 },
-    Artifact { sample: usize },
+    Artifact,
 }
 
 #[derive(Clone, Copy)]
@@ -114,6 +122,7 @@ struct Open {
 
 struct Life {
     rule: Rule,
+    drawn: Drawn,
     random: Random,
     /// Accesses heard of.
     now: u64,
@@ -129,9 +138,10 @@ struct Life {
 }
 
 impl Life {
-    fn new(rule: Rule, seed: u64) -> Life {
+    fn new(rule: Rule, drawn: Drawn, seed: u64) -> Life {
         Life {
             rule,
+            drawn,
             random: Random::new(seed),
             now: 0,
             entries: Vec::new(),
@@ -268,17 +278,13 @@ impl Life {
     }
 
     /// Of some drawn by chance, the one of whose level most keys were cached.
-    fn largest_drawn(&mut self, sample: usize, own: u32) -> Option<Slot> {
-        let mut most: Option<(u32, Slot)> = None;
-        for _ in 0..if self.candidates.is_empty() { 0 } else { sample } {
-            let slot = self.candidates[self.random.index(self.candidates.len())];
-            let group = self.entries[slot as usize].group;
-            let came = self.groups[group as usize].came;
-            if group != own && most.is_none_or(|(so_far, _)| came > so_far) {
-                most = Some((came, slot));
-            }
-        }
-        most.map(|(_, slot)| slot)
+    fn largest_drawn(&mut self, own: u32) -> Option<Slot> {
+        let Life { drawn, random, candidates, entries, groups, .. } = self;
+        let worth = |slot: Slot| match entries[slot as usize].group {
+            group if group == own => f64::INFINITY,
+            group => -f64::from(groups[group as usize].came),
+        };
+        drawn.lowest(candidates, random, worth).filter(|(worth, _)| worth.is_finite()).map(|(_, slot)| slot)
     }
 }
 
@@ -322,6 +328,7 @@ impl Order for Life {
     fn resized(&mut self, _: Slot, _: u32) {}
 
     fn removed(&mut self, slot: Slot, _: u64, _: Why) {
+        self.drawn.forget(slot);
         self.part(slot, true);
     }
 
@@ -333,7 +340,7 @@ impl Order for Life {
         let own = self.own(incoming);
         let found = match self.rule {
             Rule::Paper { window } => self.first_by_rule(window),
-            Rule::Artifact { sample } => self.largest_drawn(sample, own),
+            Rule::Artifact => self.largest_drawn(own),
         };
         // All else is being asked for, or a level is about as large as the cache.
         let other = |slot: &&Slot| self.entries[**slot as usize].group != own;
@@ -341,6 +348,7 @@ impl Order for Life {
     }
 
     fn withdraw(&mut self, slot: Slot) {
+        self.drawn.forget(slot);
         self.part(slot, false);
     }
 
@@ -394,6 +402,7 @@ impl Order for Life {
         for (place, &slot) in self.candidates.iter().enumerate() {
             assert_eq!(self.entries[slot as usize].place as usize, place, "slot {slot} is not where it says");
         }
+        self.drawn.validate(|slot| self.entries[slot as usize].group != NONE);
         assert_eq!(self.by_age.len(), self.by_size.len(), "both sets hold the same");
         assert!(self.open.len() <= OPEN_MAX, "levels beyond their bound");
         assert!(self.open.iter().all(|open| self.groups[open.group as usize].open), "open levels are open");

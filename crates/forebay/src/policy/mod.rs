@@ -16,6 +16,7 @@ mod clock;
 #[cfg(test)]
 mod conformance;
 mod detox;
+mod drawn;
 mod fifo;
 mod gdsf;
 mod ghost;

@@ -1,6 +1,7 @@
 //! Random numbers for policies that sample: seeded by a parameter, so that the same accesses give the same decisions.
 
 /// A small generator (splitmix64), good enough to sample with.
+#[derive(Default)]
 pub(super) struct Random(u64);
 
 impl Random {

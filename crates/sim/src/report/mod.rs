@@ -199,7 +199,7 @@ mod tests {
         let line = ("pool=<x>".to_owned(), "priority=1e-3 requests=0.5% read_again=20.00% after=70".to_owned());
         assert_eq!(charts(&|row| row.learned = if row.policy == "lru" { vec![line.clone()] } else { vec![] }), 3);
         assert_eq!(charts(&|row| row.learned = vec![("a".into(), "anything else".into())]), 2);
-        let tally = PrefetchTally { issued: 9, used: 5, late: 1, unused: 3 };
+        let tally = PrefetchTally { issued: 9, used: 5, late: 1, unused: 3, bytes: 152 };
         assert_eq!(charts(&|row| row.prefetch = Some(tally)), 2);
         let modelled = Modelled {
             transactions: None,

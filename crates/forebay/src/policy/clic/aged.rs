@@ -144,7 +144,9 @@ impl Aged {
             let list = self.list(class, age, self.lists.weight_of(slot));
             self.lists.move_to(list, slot);
         }
-        (1..self.lists_len).for_each(|list| self.look(list));
+        for list in 1..self.lists_len {
+            self.look(list);
+        }
     }
 
     fn begin(&mut self) {
@@ -174,8 +176,8 @@ impl Aged {
     }
 
     /// Moves pages that have become too old for a list into that of the next part, as far as the limit; notes what the
-    /// lower end is worth now.
-    fn look(&mut self, list: u32) {
+    /// lower end is worth now, and returns it.
+    fn look(&mut self, list: u32) -> Option<(f32, Slot)> {
         let (to, next) = (self.places[list as usize].1, list + self.sizes());
         let mut late = 0;
         while to != u32::MAX
@@ -189,8 +191,9 @@ impl Aged {
         if late > 0 {
             self.look(next);
         }
-        let worth = self.lower_end(list).map_or(f32::INFINITY, |end| end.0);
-        self.lowest.set(list as usize - 1, worth);
+        let end = self.lower_end(list);
+        self.lowest.set(list as usize - 1, end.map_or(f32::INFINITY, |(worth, _)| worth));
+        end
     }
 
     /// The page of least worth, and what it is worth.
@@ -201,10 +204,10 @@ impl Aged {
         }
         let mut list = self.lowest.first() as u32 + 1;
         for _ in 0..TRIES_MAX {
-            self.look(list);
+            let end = self.look(list);
             let lowest = self.lowest.first() as u32 + 1;
             if lowest == list {
-                break;
+                return end;
             }
             list = lowest;
         }
@@ -402,7 +405,11 @@ mod tests {
                 order.validate();
             }
             // A few times, since not all that is late goes on at once.
-            (0..4).for_each(|_| (1..order.lists_len).for_each(|list| order.look(list)));
+            for _ in 0..4 {
+                for list in 1..order.lists_len {
+                    order.look(list);
+                }
+            }
             let ends: Vec<(f32, Slot)> = (1..order.lists_len).filter_map(|list| order.lower_end(list)).collect();
             let least = ends.iter().map(|end| end.0).fold(f32::INFINITY, f32::min);
             let found = order.least().expect("not empty");

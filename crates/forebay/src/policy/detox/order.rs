@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::asking::Asking;
 use super::learned::{NONE, Touch, Transactions};
 use super::{Aggregate, Tuning};
+use crate::policy::drawn::Drawn;
 use crate::policy::random::Random;
 use crate::policy::remembered::{Known, Remembered, print};
 use crate::policy::{Access, AccessKind, Order, Settings, Slot, Unit, Why};
@@ -83,9 +84,7 @@ pub(super) struct Detox {
     entries: Vec<Entry>,
     /// All that may go, in no order.
     candidates: Vec<Slot>,
-    /// The lowest of the candidates that were looked at, lowest first.
-    pool: Vec<Slot>,
-    scored: Vec<(f64, Slot)>,
+    drawn: Drawn,
     incoming: Option<Incoming>,
     asking: Asking,
     remembered: Remembered,
@@ -113,8 +112,7 @@ impl Detox {
             now: 0,
             entries: Vec::new(),
             candidates: Vec::new(),
-            pool: Vec::new(),
-            scored: Vec::new(),
+            drawn: Drawn::new(tuning.sample, tuning.pool),
             incoming: None,
             asking: Asking::default(),
             remembered: Remembered::new(tuning.half_life > 0.0),
@@ -240,7 +238,7 @@ impl Detox {
             if let Some(&moved) = self.candidates.get(place as usize) {
                 self.entries[moved as usize].place = place;
             }
-            self.pool.retain(|&candidate| candidate != slot);
+            self.drawn.forget(slot);
         }
     }
 
@@ -253,28 +251,16 @@ impl Detox {
             && entry.level == incoming.level
     }
 
-    /// Looks at some more candidates and keeps the lowest of all that were looked at.
-    fn refill(&mut self, incoming: &Access) {
+    /// The lowest of some more candidates and of those that were looked at before.
+    fn lowest_drawn(&mut self, incoming: &Access) -> Option<(f64, Slot)> {
         let company = self.asking.worth(incoming) + self.tuning.factor * self.transactions.age();
-        let worth = |order: &Detox, slot: Slot| match order.is_company(slot, incoming) {
+        let (mut drawn, mut random) = (std::mem::take(&mut self.drawn), std::mem::take(&mut self.random));
+        let lowest = drawn.lowest(&self.candidates, &mut random, |slot| match self.is_company(slot, incoming) {
             true => company,
-            false => order.worth(slot),
-        };
-        self.scored.clear();
-        for place in 0..self.pool.len() {
-            let slot = self.pool[place];
-            self.scored.push((worth(self, slot), slot));
-        }
-        for _ in 0..self.tuning.sample.min(self.candidates.len()) {
-            let slot = self.candidates[self.random.index(self.candidates.len())];
-            if !self.scored.iter().any(|&(_, known)| known == slot) {
-                self.scored.push((worth(self, slot), slot));
-            }
-        }
-        self.scored.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        let kept = self.scored.iter().take(self.tuning.pool).map(|&(_, slot)| slot);
-        self.pool.clear();
-        self.pool.extend(kept);
+            false => self.worth(slot),
+        });
+        (self.drawn, self.random) = (drawn, random);
+        lowest
     }
 
     /// A newcomer's score, as far as one can tell before its transaction has ended.
@@ -395,8 +381,7 @@ impl Order for Detox {
     }
 
     fn victim(&mut self, incoming: &Access, _: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
-        self.refill(incoming);
-        let found = self.scored.first().copied().filter(|(worth, _)| worth.is_finite());
+        let found = self.lowest_drawn(incoming).filter(|(worth, _)| worth.is_finite());
         // Where a level is about as large as the cache, a sample may hold nothing else.
         let (worth, slot) = found.or_else(|| {
             let other = |slot: &&Slot| !self.is_company(**slot, incoming);
@@ -476,9 +461,7 @@ impl Order for Detox {
             assert_eq!((entry.place as usize, entry.state), (place, State::In), "slot {slot} is not where it says");
             assert!(entry.score.is_finite(), "slot {slot} has a score");
         }
-        assert!(self.pool.len() <= self.tuning.pool, "the pool beyond its bound");
-        let live = |slot: &Slot| self.entries[*slot as usize].state == State::In;
-        assert!(self.pool.iter().all(live), "the pool holds what may go");
+        self.drawn.validate(|slot| self.entries[slot as usize].state == State::In);
     }
 }
 

@@ -365,8 +365,10 @@ impl Order for Model {
 
     fn victim(&mut self, incoming: &Access, _: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
         let mut looked_at = self.pool.clone();
-        for _ in 0..self.tuning.sample.min(self.candidates.len()) {
-            let slot = self.candidates[self.random.index(self.candidates.len())];
+        let few = self.candidates.len() <= self.tuning.sample;
+        for draw in 0..self.tuning.sample.min(self.candidates.len()) {
+            let at = if few { draw } else { self.random.index(self.candidates.len()) };
+            let slot = self.candidates[at];
             if !looked_at.contains(&slot) {
                 looked_at.push(slot);
             }
@@ -375,7 +377,7 @@ impl Order for Model {
         let company = self.level_so_far(incoming) + self.tuning.factor * self.age;
         let worth = |slot: Slot| if self.is_company(slot, incoming) { company } else { self.worth(self.at(slot)) };
         let mut sorted: Vec<(f64, Slot)> = looked_at.iter().map(|&slot| (worth(slot), slot)).collect();
-        sorted.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        sorted.sort_by(|a, b| a.0.total_cmp(&b.0));
         let others = || self.candidates.iter().filter(|slot| !self.is_company(**slot, incoming));
         let found = sorted.first().copied().filter(|least| least.0 < f64::INFINITY);
         let found = found.or_else(|| others().next().map(|&slot| (self.worth(self.at(slot)), slot)));

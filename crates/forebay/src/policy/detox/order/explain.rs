@@ -39,7 +39,7 @@ impl Detox {
         let known = self.known_outside(hash)?;
         let groups = self.aggregate(&known);
         let promise = groups + self.tuning.factor * self.transactions.age();
-        let lowest = self.pool.iter().map(|&slot| self.worth(slot)).min_by(f64::total_cmp);
+        let lowest = self.drawn.kept().iter().map(|&slot| self.worth(slot)).min_by(f64::total_cmp);
         let against = match (lowest, self.admits) {
             (None, _) => "nothing has had to make room yet".to_owned(),
             (Some(lowest), true) => format!("to come in it has to be worth more than {}", shown(lowest)),
