@@ -14,8 +14,12 @@ mod decoded;
 mod ground;
 #[path = "outage/ids.rs"]
 mod ids;
+#[path = "outage/in_doubt.rs"]
+mod in_doubt;
 #[path = "outage/journal.rs"]
 mod journal;
+#[path = "outage/killed.rs"]
+mod killed;
 #[path = "outage/lanes.rs"]
 mod lanes;
 #[path = "outage/large.rs"]

@@ -15,7 +15,10 @@ pub enum Ground {
     Rows,
 }
 
-const TABLE: &str = "CREATE TABLE lists (id integer PRIMARY KEY, elements text[] NOT NULL)";
+/// Rows without an array yet, and with one; others are made.
+const TABLE: &str = "\
+CREATE TABLE lists (id integer PRIMARY KEY, elements text[], note text NOT NULL DEFAULT 'ours');
+INSERT INTO lists VALUES (0, NULL), (1, '{}')";
 
 const MAP: [&str; 2] = ["--map", "list{id} -> lists(id).elements as list"];
 

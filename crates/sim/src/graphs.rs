@@ -11,7 +11,7 @@ use forebay_trace::tools::without_prefix;
 use crate::lab_error::LabError;
 
 /// Graphs by the number of their type.
-pub(crate) type Numbered = Vec<(u16, Arc<Graph>)>;
+type Numbered = Vec<(u16, Arc<Graph>)>;
 
 /// Graphs by the number of their type, and a line about those whose type the trace does not have. A type's name is
 /// looked for as it is, then as mixed traces have it (`1.Balance`, `2.Balance`), then as a number among the types that

@@ -10,8 +10,8 @@ use crate::change::Change;
 use crate::key::Key;
 use crate::outage::lanes::Lane;
 
-/// Documents to be asked for: of each transaction, by its number, those that it deletes.
-pub type Unnamed = Vec<(u64, Vec<Key>)>;
+/// Transactions, each with the documents that it deletes.
+pub type Deletions = Vec<(u64, Vec<Key>)>;
 
 impl Entry {
     /// The first of its lanes in which rows may name others.
@@ -32,7 +32,7 @@ impl Entry {
 impl Buffer {
     /// Documents to be asked for, of transactions that are set aside, or behind one: of each those that it deletes. All
     /// are of one lane, which is none of `asked`: where rows of a table can't be read now, others can.
-    pub fn unnamed(&self, asked: &BTreeSet<Lane>) -> Option<(Lane, Unnamed)> {
+    pub fn unnamed(&self, asked: &BTreeSet<Lane>) -> Option<(Lane, Deletions)> {
         let entries = self.unnamed.iter().filter_map(|number| self.entries.get(number));
         let mut entries = entries.filter_map(|entry| Some((entry.joined()?, entry)));
         let (lane, first) = entries.find(|(lane, _)| !asked.contains(lane))?;
