@@ -130,6 +130,14 @@ fn a_sample_says_nothing_that_it_does_not_know() {
     let lab = Lab::new();
     let few = lab.refused(1, &["sim", &trace("lirs/sprite.trc.zst"), "--policy", "lru", "--sample", "0.0001"]);
     assert!(few.contains("too few to say anything (sample_keys_min 256)"), "{few}");
+    let sprite = trace("lirs/sprite.trc.zst");
+    let line = ["sim", &sprite, "--policy", "lru", "--size", "5%,50%", "--sample", "0.1", "--format", "csv"];
+    let (code, table, said) = lab.run(&line);
+    let known: Vec<bool> = table.lines().skip(1).map(|row| !row.ends_with(',')).collect();
+    assert!(code == Some(0) && known == [false, true], "{table}");
+    assert!(said.starts_with("forebay: sprite.trc.zst: no error is known at 5%: there the sample's cache"), "{said}");
+    let (_, table, said) = lab.run(&[&line[..], &["--estimate", "plain"]].concat());
+    assert!(said.is_empty() && table.lines().skip(1).all(|row| !row.ends_with(',')), "{said}{table}");
     lab.ok(&["workload", "smallbank", "--transactions", "3000", "--scale", "2000", "--out", "bank.fbt"]);
     let line = ["sim", "bank.fbt", "--policy", "lru", "--size", "50%"];
     assert!(lab.ok(&line).contains("transactional hit ratio"));

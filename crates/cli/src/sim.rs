@@ -323,6 +323,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
         (OutputForm::Table, Some(_)) => pages.iter().map(figures::least_memory_table).collect(),
         (OutputForm::Table, None) => figures::table(&rows),
     });
+    checks::note_without_error(&pages);
     if let (Some(goal), true) = (goal, args.format != OutputForm::Table) {
         checks::note_never(goal, &pages);
     }

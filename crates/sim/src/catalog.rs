@@ -332,11 +332,6 @@ impl Catalog {
         self.plain.as_ref().map(|plain| PlainRequests::new(plain, &self.future))
     }
 
-    /// What the sample stands for, if it is one.
-    pub fn adjustment(&self, reads_only: bool) -> Option<Adjustment> {
-        self.volumes.adjustment(self.sample.rate, reads_only)
-    }
-
     /// Number of different keys in the sample.
     pub fn len(&self) -> usize {
         self.keys.len()

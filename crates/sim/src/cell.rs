@@ -31,6 +31,11 @@ const CLUSTERS: usize = 256;
 /// Fewest keys of a sample whose error can be estimated: one for each group.
 pub const SAMPLE_KEYS_MIN: usize = CLUSTERS;
 
+/// Fewest keys in a sample's cache with which the error of an adjusted hit ratio is shown. How many of the keys that
+/// the whole cache would keep are in the sample varies by the root of their number, and nothing adjusts for that: with
+/// 35 keys it is as if the cache were a sixth larger or smaller than it is. The error of the misses does not know that.
+pub const SAMPLE_CACHE_KEYS_MIN: usize = 256;
+
 /// A policy as the simulator knows it.
 #[derive(Clone, Debug)]
 pub enum Contender {
@@ -461,13 +466,14 @@ impl Cell {
     /// Standard error of the hit ratio by sampling. With an adjustment it is that of the number of misses, a sum over
     /// groups of keys. Else from what the ratio would be without each of the groups (a jackknife): a group that has
     /// much of the requests, as that of a very popular key has, counts for more than its distance from a ratio that it
-    /// has drawn to itself.
-    pub fn hit_ratio_error(&self) -> Option<f64> {
+    /// has drawn to itself. `cached` keys are those that the sample's cache holds ([`SAMPLE_CACHE_KEYS_MIN`]).
+    pub fn hit_ratio_error(&self, cached: f64) -> Option<f64> {
         if self.clusters.is_empty() || self.tally.requests == 0 {
             return None;
         }
         if let Some(Adjustment { requests, .. }) = self.counting.adjustment {
-            return Some(self.misses_error() / (self.tally.requests as f64 * requests));
+            let error = self.misses_error() / (self.tally.requests as f64 * requests);
+            return (cached >= SAMPLE_CACHE_KEYS_MIN as f64).then_some(error);
         }
         let (ratio, all) = (self.tally.hit_ratio(), self.tally.requests as f64);
         let drawn = |&(requests, hits): &(u64, u64)| {

@@ -46,7 +46,8 @@ pub struct Row {
     pub cpu_ns_per_request: f64,
     /// The client, if it is counted apart; `other` for those beyond the limit.
     pub client: Option<String>,
-    /// Standard error of the hit ratio, for a sample of at least [`SAMPLE_KEYS_MIN`] keys.
+    /// Standard error of the hit ratio, for a sample of at least [`SAMPLE_KEYS_MIN`] keys; if it is adjusted, only
+    /// where its cache holds [`crate::cell::SAMPLE_CACHE_KEYS_MIN`] of them.
     pub hit_ratio_error: Option<f64>,
     /// Levels of transactions by their depth.
     pub levels: Vec<LevelTally>,
@@ -107,9 +108,10 @@ impl Row {
             ..Row::default()
         };
         let unhelpful = cell.unhelpful_keys_of(catalog);
+        let cached = catalog.sampled_keys_in(unit, size);
         let all = Row {
             unhelpful_keys: unhelpful.as_ref().map(|(all, _)| *all),
-            hit_ratio_error: cell.hit_ratio_error().filter(|_| catalog.len() >= SAMPLE_KEYS_MIN),
+            hit_ratio_error: cell.hit_ratio_error(cached).filter(|_| catalog.len() >= SAMPLE_KEYS_MIN),
             prefetch: cell.prefetched(),
             learned: cell.report(LEARNED_MAX),
             ..row.clone()

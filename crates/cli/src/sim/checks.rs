@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use forebay::policy::{POLICIES, PolicyError};
-use forebay_sim::cell::{CLIENTS_MAX, OFFLINE, SAMPLE_KEYS_MIN};
+use forebay_sim::cell::{CLIENTS_MAX, OFFLINE, SAMPLE_CACHE_KEYS_MIN, SAMPLE_KEYS_MIN};
 use forebay_sim::lab::{Goal, Lab};
 use forebay_sim::machine::Division;
 use forebay_sim::report::OfTrace;
@@ -109,6 +109,22 @@ pub fn note_left_out(args: &SimArgs, trace: &Path, lab: &Lab<'_>) {
             "forebay: {}: no transactional hit ratios: a sample of keys has only parts of transactions",
             trace.display()
         ));
+    }
+}
+
+/// At which sizes a sample's cache has too few keys for an error of its hit ratios, on stderr.
+pub fn note_without_error(traces: &[OfTrace]) {
+    for of in traces {
+        let sizes = of.without_error();
+        if !sizes.is_empty() {
+            say::note(format_args!(
+                "forebay: {}: no error is known at {}: there the sample's cache holds fewer than \
+                 {SAMPLE_CACHE_KEYS_MIN} keys (sample_cache_keys_min), and its hit ratio may be far off; take a larger \
+                 --sample",
+                of.name,
+                sizes.join(", ")
+            ));
+        }
     }
 }
 

@@ -90,6 +90,19 @@ impl OfTrace {
         }
     }
 
+    /// Sizes, as given, at which a sample's hit ratios have no error, because its cache holds too few keys.
+    pub fn without_error(&self) -> Vec<&str> {
+        let sampled = self.requests_simulated < self.requests;
+        let rows = self.least.iter().flat_map(|least| &least.rows).chain(&self.rows);
+        let mut sizes: Vec<&str> = rows
+            .filter(|row| sampled && row.client.is_none() && row.requests > 0 && row.hit_ratio_error.is_none())
+            .map(|row| row.size_given.as_str())
+            .collect();
+        let mut once = std::collections::BTreeSet::new();
+        sizes.retain(|size| once.insert(*size));
+        sizes
+    }
+
     /// Rows for all clients together.
     fn whole(&self) -> Vec<&Row> {
         self.rows.iter().filter(|row| row.client.is_none()).collect()
