@@ -53,6 +53,7 @@ impl Run {
             per_client: false,
             transactions: true,
             sample_rate: 1.0,
+            adjustment: None,
         };
         let capacity = (catalog.len() as f64 * share) as u64;
         let cell = |policy: &&str| {

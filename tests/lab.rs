@@ -212,7 +212,9 @@ fn what_cannot_be_simulated_is_said_before_it_begins() {
     assert!(lab.refused(1, &["sim", &empty]).starts_with("empty.csv: no requests"));
     let odd = lab.file("odd.bin", "\0\u{1}\u{2}?");
     assert!(
-        lab.refused(1, &["sim", &odd]).contains("cannot tell the format of trace odd.bin; name it, one of: fbt, csv")
+        lab.refused(1, &["sim", &odd]).contains(
+            "odd.bin: neither its name nor its first bytes tell its format; give --trace-format, one of: fbt, "
+        )
     );
 }
 
@@ -228,10 +230,19 @@ fn the_same_seed_gives_the_same_bytes() {
         rows
     };
     assert_eq!(with(&["--threads", "1"]), with(&["--threads", "3"]));
-    let sampled = with(&["--sample", "0.2", "--seed", "7"]);
+    let sampled = with(&["--sample", "0.2", "--seed", "7", "--estimate", "plain"]);
     assert!(sampled.iter().all(|row| row["hit_ratio_error"].parse::<f64>().is_ok_and(|error| error > 0.0)));
-    assert_eq!(sampled, with(&["--sample", "0.2", "--seed", "7"]));
-    assert_ne!(sampled, with(&["--sample", "0.2", "--seed", "8"]));
+    assert_eq!(sampled, with(&["--sample", "0.2", "--seed", "7", "--estimate", "plain"]));
+    assert_ne!(sampled, with(&["--sample", "0.2", "--seed", "8", "--estimate", "plain"]));
+    // Policies that draw have it as their seed, and say so.
+    let hits = |rows: &[Row], policy: &str| -> Vec<String> {
+        rows.iter().filter(|row| row["policy"] == policy).map(|row| row["hits"].clone()).collect()
+    };
+    let (zero, seven) = (with(&[]), with(&["--seed", "7"]));
+    let set = lab.csv(&["sim", &name, "--policy", "lecar:seed=7", "--size", "5%,20%"]);
+    assert_eq!(hits(&seven, "lecar:seed=7"), hits(&set, "lecar:seed=7"));
+    assert_ne!(hits(&zero, "lecar"), hits(&seven, "lecar:seed=7"));
+    assert!(!hits(&zero, "lru").is_empty() && hits(&zero, "lru") == hits(&seven, "lru"));
     // A page differs in its times alone.
     let page = || {
         lab.ok(&["sim", &name, "--policy", "lru,arc", "--size", "5%", "--report", "a.html", "--quiet"]);
@@ -242,6 +253,60 @@ fn the_same_seed_gives_the_same_bytes() {
         (head.to_owned(), rows.join("\n"))
     };
     assert_eq!(page(), page());
+}
+
+/// Two traces of one name are two traces, and one that is named twice is one.
+#[test]
+fn traces_are_told_apart() {
+    let lab = Lab::new();
+    for folder in ["one", "two"] {
+        fs::create_dir(lab.path().join(folder)).expect("made");
+    }
+    let paths = ["one/a.csv", "two/a.csv", "b.csv"].map(|name| lab.file(name, &small()));
+    let line = ["sim", &paths[0], &paths[1], &paths[0], &paths[2], "--policy", "lru", "--size", "2"];
+    let names = |rows: Vec<Row>| rows.into_iter().map(|row| row["trace"].clone()).collect::<Vec<_>>();
+    assert_eq!(names(lab.csv(&line)), ["one/a.csv", "two/a.csv", "b.csv"]);
+    assert_eq!(lab.ok(&line).matches("hit ratio in %").count(), 3);
+    assert_eq!(lab.csv(&["sim", &paths[0], "--policy", "lru", "--size", "2"])[0]["trace"], "a.csv");
+    let server = ["sim", &paths[0], &paths[1], "--like-server", "--policy", "lru", "--size", "1MiB"];
+    assert_eq!(names(lab.csv(&server)), ["one/a.csv", "two/a.csv"]);
+}
+
+#[test]
+fn the_least_memory_says_for_what_it_is_and_who_never_gets_there() {
+    let lab = Lab::new();
+    let name = lab.file("small.csv", &small());
+    let given = |line: &[&str]| lab.csv(&[&["sim", &name, "--policy", "lru"], line].concat())[0]["size_given"].clone();
+    assert_eq!(given(&["--at-hit-ratio", "40%"]), "hit ratio 0.4");
+    assert_eq!(given(&["--at-hit-ratio", "0.4", "--unit", "bytes"]), "hit ratio 0.4");
+    let (code, told, said) =
+        lab.run(&["sim", &name, "--policy", "lru,arc", "--at-hit-ratio", "0.99", "--format", "json"]);
+    let never = "forebay: small.csv: no row for what never has a hit ratio of 0.99: lru, arc\n";
+    assert_eq!((code, told.trim(), said.as_str()), (Some(0), "[]", never));
+}
+
+/// A sample without the most popular key of a trace knows from the number of its requests that it has too few.
+#[test]
+fn a_sample_is_adjusted_by_the_requests_that_it_should_have() {
+    let lab = Lab::new();
+    let key = |at: usize| if at.is_multiple_of(2) { "hot".to_owned() } else { format!("k{}", at * 7919 % 8000) };
+    let text: String = (0..20_000).map(|at| format!("{}\n", key(at))).collect();
+    let name = lab.file("skewed.csv", &format!("key\n{text}"));
+    let line = ["sim", &name, "--policy", "lru", "--size", "50%"];
+    let of = |more: &[&str]| {
+        let row = lab.csv(&[&line[..], more].concat()).remove(0);
+        ["hit_ratio", "requests", "hits"].map(|column| row[column].parse::<f64>().expect("a number"))
+    };
+    let exact = of(&[])[0];
+    for seed in ["0", "1", "2", "3"] {
+        let sample = ["--sample", "0.2", "--seed", seed];
+        let [ratio, requests, hits] = of(&sample);
+        assert!((ratio - exact).abs() < 0.05, "seed {seed}: {ratio} instead of {exact}");
+        assert!(requests == 4000.0 && (hits / requests - ratio).abs() < 1e-5, "seed {seed}: {hits} of {requests}");
+        let [plain, requests, _] = of(&[&sample[..], &["--estimate", "plain"]].concat());
+        assert!((plain - exact).abs() > 0.1 && requests != 4000.0, "seed {seed}: {plain} of {requests}");
+    }
+    assert!(lab.refused(2, &[&line[..], &["--estimate", "plain"]].concat()).contains("--estimate is for samples"));
 }
 
 #[test]

@@ -22,6 +22,7 @@ fn what_would_have_no_effect_is_refused() {
         }
     }
     lab.ok(&["sim", &name, "--policy", "lru", "--at-hit-ratio", "0.4", "--size", "50%", "--report", "a.html"]);
+    refused(2, &["--size", "-5"], "size '-5': give a share of the trace (10%)");
     refused(1, &["--prefetch", "chrono"], "small.csv: has no transactions, so nothing is fetched ahead");
     refused(1, &["--partition", "1=0.5,7=0.2"], "no client 7 asks for anything; there are 1, 2");
     refused(1, &["--hint-types", "pool"], "small.csv: no hint type 'pool'; it has none");
@@ -29,12 +30,59 @@ fn what_would_have_no_effect_is_refused() {
         ("--types", "100", "give a number from 1 to 8"),
         ("--types", "0", "give a number from 1 to 8"),
         ("--domain", "0", "give a number from 1 to 10000"),
+        ("--zipf", "-1", "give a number from 0, by which all values are as frequent, to 100"),
         ("--zipf", "NaN", "give a number from 0, by which all values are as frequent, to 100"),
     ] {
         let types = if option == "--types" { &[][..] } else { &["--types", "2"] };
         let line = [&["trace", "noise", &name, "--out", "no.fbt", option, value][..], types].concat();
         let (code, _, said) = lab.run(&line);
         assert!(code == Some(2) && said.contains(why), "{option} {value}: {said}");
+    }
+}
+
+/// What is written never takes the place of what is read.
+#[test]
+fn nothing_replaces_what_it_is_made_of() {
+    let lab = Lab::new();
+    let name = lab.file("small.csv", &small());
+    let types = lab.file("types.toml", "[[type]]\nname = 'T'\n[[type.vertex]]\nname = 'a'\n");
+    let again = "./small.csv";
+    for line in [
+        &["sim", &name, "--policy", "lru", "--report", again][..],
+        &["sim", &name, "--policy", "lru", "--graphs", &types, "--report", &types],
+        &["graph", &types, "--svg", &types],
+    ] {
+        let said = lab.refused(2, line);
+        assert!(said.contains("is what is to be read, and would be lost; name another file"), "{line:?}: {said}");
+    }
+    assert_eq!(lab.read(&name), small());
+    let said = lab.refused(2, &["workload", "smallbank", "--out", "b.fbt", "--graphs", "b.fbt"]);
+    assert!(said.contains("--graphs and --out name one file"), "{said}");
+}
+
+/// What a pipe has can be read once; where that does not do, that is said, and not that the trace is cut.
+#[cfg(unix)]
+#[test]
+fn pipes_are_read_once() {
+    use std::io::Write;
+    let lab = Lab::new();
+    let piped = |line: &[&str], text: &str| {
+        let mut command = forebay_command();
+        command.current_dir(lab.path()).args(line).stdin(std::process::Stdio::piped());
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        let mut child = command.spawn().expect("the binary runs");
+        child.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("it reads");
+        let output = child.wait_with_output().expect("it ends");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let line = ["sim", "/dev/stdin", "--trace-format", "csv", "--policy", "lru", "--size"];
+    let (code, told, said) = piped(&[&line[..], &["2"]].concat(), &small());
+    assert!(code == Some(0) && said.is_empty() && told.starts_with("stdin: 40 requests"), "{told}{said}");
+    for more in [&["2"][..], &["1MiB", "--like-server"]] {
+        let (code, told, said) = piped(&[&line[..], more].concat(), "txn,key,size\n1,a,1\n1,b,1\n2,a,1\n");
+        let why = "/dev/stdin: it has to be read more than once, and is no file but a pipe or a device";
+        assert!(code == Some(1) && told.is_empty() && said.contains(why), "{more:?}: {told}{said}");
     }
 }
 
@@ -82,6 +130,14 @@ fn a_sample_says_nothing_that_it_does_not_know() {
     let lab = Lab::new();
     let few = lab.refused(1, &["sim", &trace("lirs/sprite.trc.zst"), "--policy", "lru", "--sample", "0.0001"]);
     assert!(few.contains("too few to say anything (sample_keys_min 256)"), "{few}");
+    let sprite = trace("lirs/sprite.trc.zst");
+    let line = ["sim", &sprite, "--policy", "lru", "--size", "5%,50%", "--sample", "0.1", "--format", "csv"];
+    let (code, table, said) = lab.run(&line);
+    let known: Vec<bool> = table.lines().skip(1).map(|row| !row.ends_with(',')).collect();
+    assert!(code == Some(0) && known == [false, true], "{table}");
+    assert!(said.starts_with("forebay: sprite.trc.zst: no error is known at 5%: there the sample's cache"), "{said}");
+    let (_, table, said) = lab.run(&[&line[..], &["--estimate", "plain"]].concat());
+    assert!(said.is_empty() && table.lines().skip(1).all(|row| !row.ends_with(',')), "{said}{table}");
     lab.ok(&["workload", "smallbank", "--transactions", "3000", "--scale", "2000", "--out", "bank.fbt"]);
     let line = ["sim", "bank.fbt", "--policy", "lru", "--size", "50%"];
     assert!(lab.ok(&line).contains("transactional hit ratio"));

@@ -134,6 +134,84 @@ fn transactions_end_in_every_format() {
     assert_eq!(transactions("llm.jsonl"), "2 (2 committed, 0 aborted)");
 }
 
+/// As programs for tables write it: with a byte order mark, names of clients, and names of types that graphs know.
+#[test]
+fn clients_and_types_have_names_in_csv() {
+    let lab = Lab::new();
+    let text = "1,alice,Transfer,a\n1,alice,Transfer,b\n2,bob,Transfer,a\n2,bob,Transfer,b\n";
+    let named = lab.file("named.csv", &format!("\u{feff}txn,client,txn_type,key\n{text}"));
+    let (_, told, said) =
+        lab.run(&["sim", &named, "--policy", "lru", "--size", "2", "--per-client", "--format", "csv"]);
+    assert_eq!(said, "forebay: named.csv: clients have numbers: alice is 1, bob is 2\n");
+    let clients: Vec<String> = rows(&told).into_iter().map(|row| row["client"].clone()).collect();
+    assert_eq!(clients, ["", "1", "2"]);
+    assert_eq!(lab.run(&["trace", "convert", &named, "named.fbt"]).0, Some(0));
+    let told = lab.run(&["trace", "convert", "named.fbt", "again.csv"]).2;
+    assert!(told.contains("names of transaction types"), "the name was there: {told}");
+}
+
+/// A trace of nothing is no trace, whoever reads it, and leaves no file.
+#[test]
+fn empty_traces_are_no_traces() {
+    let lab = Lab::new();
+    for (name, text, why) in [
+        ("header.csv", "key,size\n", "no requests"),
+        ("nothing.csv", "", "the file is empty"),
+        ("nothing.be32", "", "the file is empty"),
+        ("nothing", "", "the file is empty"),
+        ("wrong.csv", "key,size\na,x\nb,y\n", "no requests"),
+    ] {
+        let trace = lab.file(name, text);
+        for line in [
+            &["sim", &trace, "--policy", "lru"][..],
+            &["sim", &trace, "--policy", "lru", "--like-server"],
+            &["trace", "describe", &trace],
+            &["trace", "convert", &trace, "out.fbt"],
+            &["trace", "convert", &trace, "out.csv"],
+            &["trace", "noise", &trace, "--types", "1", "--out", "noisy.fbt"],
+        ] {
+            let lenient: &[&str] = if name == "wrong.csv" { &["--lenient"] } else { &[] };
+            let (code, told, said) = lab.run(&[line, lenient].concat());
+            let named = format!("forebay: {name}: {why}");
+            assert!(code == Some(1) && told.is_empty() && said.contains(&named), "{line:?}: {said}");
+            assert_eq!(said.contains("2 malformed records were passed over"), name == "wrong.csv", "{said}");
+        }
+    }
+    assert_eq!(fs::read_dir(lab.path()).expect("readable").count(), 5, "nothing half made is left");
+    let one = lab.file("one.trc", "1\n");
+    let (code, _, said) = lab.run(&["trace", "mix", &one, "header.csv", "--out", "mixed.fbt"]);
+    assert!(code == Some(1) && said.starts_with("forebay: header.csv: no requests in it"), "{said}");
+    let once = lab.file("once.trc", "1\n2\n3\n4\n");
+    assert!(lab.ok(&["trace", "describe", &once]).contains("Zipf exponent about 0.00"));
+}
+
+/// What CSV cannot hold is told, and no name says something else than what the file holds.
+#[test]
+fn what_is_written_is_what_its_name_says() {
+    let lab = Lab::new();
+    let hinted = trace("hinted/pgc_c10-head.htr.zst");
+    let (code, told, said) = lab.run(&["trace", "convert", &hinted, "hints.csv"]);
+    assert!(code == Some(0) && told.ends_with("requests in hints.csv\n"), "{told}");
+    let expected =
+        "forebay: hints.csv leaves out what CSV has no place for: types and values of hints (numbers of hint";
+    assert!(said.starts_with(expected) && said.lines().count() == 1, "{said}");
+    for (out, ending) in [("a.csv", ".csv"), ("a.CSV.gz", ".gz"), ("a.fbt.zst", ".zst"), ("a.trc", ".trc")] {
+        for line in [
+            &["trace", "noise", &hinted, "--types", "1", "--out", out][..],
+            &["trace", "mix", &hinted, &hinted, "--out", out],
+            &["workload", "smallbank", "--transactions", "1", "--scale", "30", "--out", out],
+        ] {
+            let why = lab.refused(2, line);
+            assert!(why.starts_with(&format!("{out} ends in {ending}, and forebay's own")), "{why}");
+        }
+        if ending != ".csv" {
+            assert!(lab.refused(2, &["trace", "convert", &hinted, out]).contains("name it .fbt"));
+        }
+    }
+    lab.ok(&["trace", "convert", &hinted, "no-ending"]);
+    assert!(lab.ok(&["trace", "describe", "no-ending"]).contains("distinct hint sets"), "its content says what it is");
+}
+
 /// Bytes are counted only where sizes are known, and what counts as 1 byte is told.
 #[test]
 fn unknown_sizes_are_told() {
@@ -153,4 +231,54 @@ fn unknown_sizes_are_told() {
     assert_eq!((code, said.as_str()), (Some(0), warned));
     let told = lab.ok(&["trace", "describe", &some]);
     assert!(told.contains("700 bytes, without 1 keys that have no size"), "{told}");
+}
+
+/// As spreadsheets and other programs write CSV: dates, quotes, semicolons or tabs, operations of memcached.
+#[test]
+fn csv_is_read_as_programs_write_it() {
+    let lab = Lab::new();
+    let rows =
+        "time,key,size,op\n0,\"a,b\",10,gets\n60,\"say \"\"yes\"\"\",20,cas\n120.5, c ,30,incr\n180,\" d\",5,get\n";
+    let plain = lab.file("plain.csv", rows);
+    let dates = ["2026-01-31T12:00:00Z", "2026-01-31 12:01:00", "2026-01-31T13:02:00.5+01:00", "2026-01-31 12:03 UTC"];
+    let dated = ["0,", "60,", "120.5,", "180,"].iter().zip(dates).fold(rows.to_owned(), |text, (seconds, date)| {
+        text.replacen(&format!("\n{seconds}"), &format!("\n\"{date}\","), 1)
+    });
+    let apart = |between: &str| {
+        let lines = ["time,key,size,op", "0,\"a,b\",10,gets", "60,\"say \"\"yes\"\"\",20,cas", "120.5,c,30,incr"];
+        let swap = |line: &&str| line.replace("a,b", "a@b").replace(',', between).replace("a@b", "a,b");
+        let text: String = lines.iter().map(|line| swap(line) + "\n").collect();
+        text + &["180", "\" d\"", "5", "get\n"].join(between)
+    };
+    let again = |name: &str, text: &str| {
+        let (from, to) = (lab.file(name, text), format!("again-{name}"));
+        assert_eq!(lab.ok(&["trace", "convert", &from, &to]), format!("4 requests in {to}\n"));
+        lab.read(&to)
+    };
+    let keys = |text: &str| -> Vec<String> {
+        text.lines().skip(1).map(|line| line.split(',').skip(1).collect::<Vec<_>>().join(",")).collect()
+    };
+    let expected = again("first.csv", rows);
+    assert!(expected.contains("120.500000,write,c,30,") && expected.contains("read,\"a,b\",10,"), "{expected}");
+    assert!(expected.contains(",\"say \"\"yes\"\"\",20,") || expected.contains(",say \"yes\",20,"), "{expected}");
+    assert!(expected.contains("read,\" d\",5,"), "{expected}");
+    assert_eq!(again("twice.csv", &expected), expected);
+    for (name, text) in [("semicolons.csv", apart(";")), ("tabs.csv", apart("\t"))] {
+        assert_eq!(again(name, &text), expected, "{text}");
+    }
+    let dated = again("dated.csv", &dated);
+    assert_eq!(keys(&dated), keys(&expected));
+    let seconds =
+        |line: usize| dated.lines().nth(line).and_then(|line| line.split(',').next()).expect("a time").to_owned();
+    assert_eq!([1, 2, 3, 4].map(seconds), ["1769860800", "1769860860", "1769860920.5", "1769860980"].map(padded));
+    assert_eq!(lab.csv(&["sim", &plain, "--policy", "lru", "--size", "4"])[0]["requests"], "4");
+    let large = lab.file("large.csv", "key,size\na,4294967295\nb,4294967296\n");
+    let why = lab.refused(1, &["trace", "describe", &large]);
+    assert!(why.contains("line 3, column size: '4294967296' is not a size in bytes below 2^32, 4 GiB"), "{why}");
+}
+
+/// Seconds as they are written: with six decimals.
+fn padded(seconds: &str) -> String {
+    let (whole, decimals) = seconds.split_once('.').unwrap_or((seconds, ""));
+    format!("{whole}.{decimals:0<6}")
 }

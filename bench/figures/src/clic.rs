@@ -65,6 +65,7 @@ fn options(policies: &[String], sizes: &[u64]) -> Result<LabOptions> {
         reads_only: true,
         warmup: 0.0,
         sample: Sample { rate: 1.0, seed: 0 },
+        adjust: true,
         per_client: false,
         division: Division::Shared,
         hint_types: HintTypes::only(TYPES),

@@ -80,6 +80,7 @@ pub fn curve_form(policy: &str, sizes: &[u64], trace: &Trace) -> Result<Run, Box
         reads_only: false,
         warmup: 0.0,
         sample: Sample { rate: 1.0, seed: 0 },
+        adjust: true,
         per_client: false,
         writes_allocate: true,
         prefetch: forebay_sim::ahead::Prefetch::None,

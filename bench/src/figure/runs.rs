@@ -114,6 +114,7 @@ impl Run {
             per_client: false,
             transactions: true,
             sample_rate: 1.0,
+            adjustment: None,
         };
         let capacity = |share: f64| ((catalog.len() as f64 * share) as u64).max(1);
         let mut cells: Vec<(u64, Cell)> = contenders

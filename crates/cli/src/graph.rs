@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
-use forebay::graph::{Graph, Groups, POWERSET_VERTICES_MAX, Scorer, VertexSet};
+use forebay::graph::{Graph, Groups, Load, POWERSET_VERTICES_MAX, Scorer, Scratch, VertexSet};
 use forebay_server::graphs::{TYPES_BYTES_MAX, read_types, unreadable};
 
 use crate::error::CommandError;
@@ -77,7 +77,7 @@ pub fn command() -> Command {
 pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     let args = GraphArgs::from_arg_matches(matches).map_err(|error| CommandError::Failed(error.to_string()))?;
     let types = read(&args.file)?;
-    let drawing = args.svg.as_deref().map(Output::replace).transpose()?;
+    let drawing = args.svg.as_deref().map(|svg| Output::replace(svg, &[&args.file])).transpose()?;
     for (name, graph) in &types {
         say::result(&described(name, graph))?;
     }
@@ -106,6 +106,19 @@ fn names(graph: &Graph, set: &VertexSet) -> String {
     set.iter().map(|v| graph.vertices()[v].name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
+fn saves((saved, length): (u32, u32), graph: &Graph, group: &VertexSet) -> String {
+    format!("  saves {saved} of {length}: {{{}}}\n", names(graph, group))
+}
+
+/// For each saving a complete group of the fewest accesses.
+fn smallest(scorer: &Scorer) -> Vec<VertexSet> {
+    let readers = scorer.graph().readers();
+    let alike = |v| if readers.contains(v) { Load::Keys { frequency: 1.0, size: 1 } } else { Load::Never };
+    let loads: Vec<Load> = (0..scorer.graph().len()).map(alike).collect();
+    let picks = scorer.best_by_reduction(&loads, &mut Scratch::default());
+    picks.into_iter().map(|pick| pick.vertices).collect()
+}
+
 /// A type in words.
 fn described(name: &str, graph: &Graph) -> String {
     let length = graph.critical_length(&VertexSet::EMPTY);
@@ -116,15 +129,28 @@ fn described(name: &str, graph: &Graph) -> String {
         counted(graph.complete_groups_count()),
         counted(graph.compressed_groups_count()),
     );
-    for class in Scorer::new(Arc::new(graph.clone())).classes() {
+    let scorer = Scorer::new(Arc::new(graph.clone()));
+    for class in scorer.classes() {
         let sets: Vec<String> = class.iter().map(|unit| format!("{{{}}}", names(graph, unit))).collect();
         text += &format!("  interchangeable: {}\n", sets.join(" "));
     }
     // Listed only where few enough can be expected; the powerset is tried for that.
     let few = graph.complete_groups_count().is_some_and(|count| count <= GROUPS_SHOWN_MAX as u128);
-    let groups = Groups::of(graph, POWERSET_VERTICES_MAX).filter(|_| few);
-    for group in groups.iter().flat_map(Groups::list) {
-        text += &format!("  saves {} of {length}: {{{}}}\n", group.hits, names(graph, &group.vertices));
+    match Groups::of(graph, POWERSET_VERTICES_MAX).filter(|_| few) {
+        Some(groups) => {
+            for group in groups.list() {
+                text += &saves((group.hits, length), graph, &group.vertices);
+            }
+        }
+        None => {
+            text += &format!(
+                "  more than groups_shown_max {GROUPS_SHOWN_MAX}, or of more than {POWERSET_VERTICES_MAX} accesses; \
+                 for each saving one with the fewest accesses:\n"
+            );
+            for group in smallest(&scorer) {
+                text += &saves((length - graph.critical_length(&group), length), graph, &group);
+            }
+        }
     }
     text
 }
@@ -150,6 +176,35 @@ mod tests {
         let types = parse(&format!("[[type]]\nname = 'T'\n{chain}")).expect("types");
         let text = described(&types[0].0, &types[0].1);
         assert!(text.contains("interchangeable: {a} {b}\n"), "a write is in no group: {text}");
+    }
+
+    /// A ladder: `rungs` accesses in a row, each beside another one.
+    fn ladder(rungs: usize) -> Graph {
+        let (mut text, mut before) = ("[[type]]\nname = 'T'\n".to_owned(), String::new());
+        for rung in 0..rungs {
+            let [a, b] = ["a", "b"].map(|side| format!("{side}{rung}"));
+            for name in [&a, &b] {
+                text += &format!("[[type.vertex]]\nname = '{name}'\nafter = [{before}]\n");
+            }
+            before = format!("'{a}', '{b}'");
+        }
+        parse(&text).expect("types").remove(0).1
+    }
+
+    #[test]
+    fn of_large_types_the_smallest_groups_are_shown() {
+        // Fourteen accesses could be tried one by one, and have too many groups; forty are too many for that, too.
+        for rungs in [7, 20] {
+            let (graph, text) = (ladder(rungs), described("T", &ladder(rungs)));
+            assert!(text.contains(&format!("more than groups_shown_max {GROUPS_SHOWN_MAX}")), "{text}");
+            let lines: Vec<&str> = text.lines().filter(|line| line.contains("  saves ")).collect();
+            assert_eq!(lines.len(), rungs, "one for each saving: {text}");
+            let accesses = |line: &str| line.split(',').count();
+            let fewest: Vec<usize> = (1..=rungs).map(|saved| 2 * saved).collect();
+            assert_eq!(lines.iter().map(|line| accesses(line)).collect::<Vec<_>>(), fewest, "{text}");
+            assert!(lines[0].starts_with(&format!("  saves 1 of {rungs}: {{")), "{text}");
+            assert!(smallest(&Scorer::new(Arc::new(graph.clone()))).iter().all(|group| graph.is_complete(group)));
+        }
     }
 
     #[test]

@@ -28,10 +28,15 @@ impl Output {
         Output::beside(path, false)
     }
 
-    /// One that replaces what is there.
-    pub fn replace(path: &Path) -> Result<Output, CommandError> {
+    /// One that replaces what is there, but none of these files, of which it is made.
+    pub fn replace(path: &Path, sources: &[&Path]) -> Result<Output, CommandError> {
         if path.is_dir() {
             return Err(CommandError::Usage(format!("{} is a folder; name a file", path.display())));
+        }
+        let known = path.canonicalize().ok();
+        if let Some(source) = sources.iter().find(|source| known.is_some() && source.canonicalize().ok() == known) {
+            let why = "is what is to be read, and would be lost; name another file to write";
+            return Err(CommandError::Usage(format!("{} {why}", source.display())));
         }
         Output::beside(path, true)
     }
@@ -77,7 +82,9 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a.txt");
         let names = || std::fs::read_dir(folder.path()).expect("readable").count();
-        assert!(Output::replace(folder.path()).is_err() && Output::create(&folder.path().join("no/such")).is_err());
+        assert!(
+            Output::replace(folder.path(), &[]).is_err() && Output::create(&folder.path().join("no/such")).is_err()
+        );
         let mut output = Output::create(&path).expect("it can be");
         output.write_all(b"half").expect("written");
         drop(output);
@@ -86,7 +93,9 @@ mod tests {
         output.write_all(b"whole").expect("written");
         output.finish().expect("named");
         assert!(Output::create(&path).is_err());
-        let mut output = Output::replace(&path).expect("it can be");
+        let again = folder.path().join(".").join("a.txt");
+        assert!(Output::replace(&path, &[folder.path(), &again]).is_err(), "it would be lost");
+        let mut output = Output::replace(&path, &[folder.path()]).expect("it can be");
         output.write_all(b"other").expect("written");
         assert_eq!(std::fs::read(&path).expect("there"), b"whole");
         output.finish().expect("named");

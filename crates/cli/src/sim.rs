@@ -1,6 +1,7 @@
 //! `forebay sim`: a trace over many policies at many sizes.
 
 mod checks;
+mod like_server;
 mod report;
 
 use std::io::IsTerminal;
@@ -16,7 +17,6 @@ use forebay_sim::figures::{self, Row};
 use forebay_sim::hints::HintTypes;
 use forebay_sim::lab::{Goal, Lab, LabError, LabOptions, Progress, Silent, Size};
 use forebay_sim::latency::{Latencies, Latency};
-use forebay_sim::like_server::{self, LikeServerOptions};
 use forebay_sim::machine::Division;
 use forebay_sim::report::{Least, OfTrace};
 use forebay_trace::TraceOptions;
@@ -78,12 +78,13 @@ The same trace, policies and seed give the same figures, except for CPU times.
 const HELP_COLUMNS: usize = 92;
 
 /// What a server's cache has no say in.
-const LAB_ONLY: [&str; 14] = [
+const LAB_ONLY: [&str; 15] = [
     "optimum",
     "unit",
     "count",
     "warmup",
     "sample",
+    "estimate",
     "seed",
     "per_client",
     "writes",
@@ -144,6 +145,15 @@ pub enum PrefetchChoice {
     Chrono,
 }
 
+/// How a hit ratio is estimated from a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Estimate {
+    /// By misses per request that the sample should have, whichever popular keys are in it (SHARDS-adj)
+    Adjusted,
+    /// By hits per request of the sample
+    Plain,
+}
+
 /// What can be typed after `forebay sim`.
 #[derive(Args, Clone, Debug)]
 pub struct SimArgs {
@@ -154,7 +164,7 @@ pub struct SimArgs {
     #[arg(long, value_name = "NAMES", default_value = "lru,s3-fifo,w-tinylfu,arc,lirs,belady")]
     pub policy: String,
     /// Sizes: shares (10%), objects (5000), or with --unit bytes sizes (64MiB)
-    #[arg(long, value_name = "SIZES", default_value = "0.1%,1%,5%,10%,25%")]
+    #[arg(long, value_name = "SIZES", default_value = "0.1%,1%,5%,10%,25%", allow_negative_numbers = true)]
     pub size: String,
     /// What sizes count
     #[arg(long, value_name = "UNIT", value_enum, default_value_t = UnitChoice::Objects)]
@@ -168,7 +178,10 @@ pub struct SimArgs {
     /// Simulate this share of the keys and estimate the rest (SHARDS); transactional hit ratios are left out
     #[arg(long, value_name = "SHARE", default_value = "1", value_parser = sample)]
     pub sample: f64,
-    /// Draws another sample
+    /// How hit ratios of a sample are estimated; those of clients are plain
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Estimate::Adjusted)]
+    pub estimate: Estimate,
+    /// Draws another sample, and is the seed of policies that draw (those with a parameter seed)
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
     /// Also count each client by itself
@@ -285,18 +298,20 @@ fn listed() -> String {
 pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     let args = SimArgs::from_arg_matches(matches).map_err(|error| CommandError::Failed(error.to_string()))?;
     if args.like_server {
-        return run_like_server(&args);
+        return like_server::run(&args);
     }
     checks::of_options(&args, matches)?;
     let options = options(&args)?;
     let progress: &dyn Progress =
         if args.quiet || !std::io::stderr().is_terminal() { &Silent } else { &Bar::default() };
     args.traces.iter().try_for_each(|trace| can_be_read(trace))?;
-    let page = args.report.as_deref().map(Output::replace).transpose()?;
+    let sources: Vec<&Path> = args.traces.iter().chain(&args.graphs).map(PathBuf::as_path).collect();
+    let page = args.report.as_deref().map(|page| Output::replace(page, &sources)).transpose()?;
     let goal = args.at_hit_ratio.map(Goal::HitRatio).or(args.at_thr.map(Goal::TransactionalHitRate));
     let (mut rows, mut pages) = (Vec::new(), Vec::new());
-    for trace in &args.traces {
+    for (trace, name) in checks::named(&args.traces) {
         let mut of = simulate(trace, &options, goal, (&args, page.is_some()), progress)?;
+        of.rename(&name);
         trace::say_skipped(of.skipped);
         model(&args, of.rows.iter_mut().chain(of.least.iter_mut().flat_map(|least| &mut least.rows)));
         rows.extend(of.least.as_ref().map_or(&of.rows, |least| &least.rows).iter().cloned());
@@ -308,6 +323,10 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
         (OutputForm::Table, Some(_)) => pages.iter().map(figures::least_memory_table).collect(),
         (OutputForm::Table, None) => figures::table(&rows),
     });
+    checks::note_without_error(&pages);
+    if let (Some(goal), true) = (goal, args.format != OutputForm::Table) {
+        checks::note_never(goal, &pages);
+    }
     page.map_or(Ok(()), |page| report::write(page, &args, &options, &pages))?;
     told
 }
@@ -345,39 +364,6 @@ fn simulate(
     Ok(OfTrace::new(lab.name(), lab.catalog(), lab.skipped(), rows, least))
 }
 
-/// The server's own cache instead of bare policies.
-fn run_like_server(args: &SimArgs) -> Result<(), CommandError> {
-    let refused = |error: String| CommandError::Usage(error);
-    let choice = |text: &String| match Contender::parse(text).map_err(|error| refused(checks::policy(text, &error)))? {
-        Contender::Online(choice) => Ok(choice),
-        Contender::Offline(name, _) => Err(refused(format!("no server has policy {name}, which knows the future"))),
-    };
-    let policies = policies(&args.policy).iter().map(choice).collect::<Result<Vec<_>, _>>()?;
-    let options = LikeServerOptions {
-        policies,
-        sizes: like_server::sizes(&args.size).map_err(|error| refused(error.to_string()))?,
-        partitions: args.partitions.get(),
-        graphs: args.graphs.as_deref().map_or(Ok(Vec::new()), graph::read)?,
-        trace: TraceOptions { format: args.trace_format.clone(), lenient: args.lenient },
-        threads: threads(args),
-    };
-    let progress: &dyn Progress =
-        if args.quiet || !std::io::stderr().is_terminal() { &Silent } else { &Bar::default() };
-    let mut rows: Vec<Row> = Vec::new();
-    for trace in &args.traces {
-        let warn = |warning: &str| trace::say_warnings(trace, &[warning.to_owned()]);
-        let of_trace = like_server::run(trace, &options, progress, warn);
-        rows.extend(of_trace.map_err(|error| CommandError::Failed(error.to_string()))?);
-    }
-    model(args, &mut rows);
-    say::result(&match args.format {
-        OutputForm::Csv => figures::csv(&rows),
-        OutputForm::Json => figures::json(&rows),
-        OutputForm::Table => figures::table(&rows),
-    })?;
-    Ok(())
-}
-
 /// Latencies of rows, if those of cache and store are known.
 fn model<'a>(args: &SimArgs, rows: impl IntoIterator<Item = &'a mut Row>) {
     if let (Some(cache), Some(store)) = (args.cache_latency, args.store_latency) {
@@ -398,6 +384,7 @@ fn options(args: &SimArgs) -> Result<LabOptions, CommandError> {
     let contenders: Result<Vec<Contender>, _> = policies(&args.policy)
         .iter()
         .map(|text| Contender::parse(text).map_err(|error| checks::policy(text, &error)))
+        .map(|contender| contender.map(|contender| contender.seeded(args.seed)))
         .collect();
     let sizes: Result<Vec<Size>, _> = once(args.size.split(',').map(|text| text.trim().to_owned()))
         .iter()
@@ -410,6 +397,7 @@ fn options(args: &SimArgs) -> Result<LabOptions, CommandError> {
         reads_only: args.count == Count::Reads,
         warmup: args.warmup,
         sample: Sample { rate: args.sample, seed: args.seed },
+        adjust: args.estimate == Estimate::Adjusted,
         per_client: args.per_client,
         writes_allocate: args.writes == Writes::Allocate,
         prefetch: match args.prefetch {

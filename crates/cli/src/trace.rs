@@ -1,7 +1,8 @@
 //! `forebay trace`: what a trace is like, and traces made of traces.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use forebay_trace::describe::Description;
@@ -70,7 +71,7 @@ enum TraceCommand {
         #[arg(long, value_name = "D", default_value_t = 10, value_parser = up_to::<NOISE_DOMAIN_MAX>)]
         domain: usize,
         /// Exponent of the distribution of values
-        #[arg(long, value_name = "Z", default_value_t = 1.0, value_parser = exponent)]
+        #[arg(long, value_name = "Z", default_value_t = 1.0, value_parser = exponent, allow_negative_numbers = true)]
         zipf: f64,
         /// Draws other values
         #[arg(long, value_name = "N", default_value_t = 0)]
@@ -112,21 +113,37 @@ impl Reading {
     }
 
     /// So that it is known in which of them a record was malformed.
-    fn open_all(&self, paths: &[PathBuf], failures: &Failures) -> Result<Vec<Records>, CommandError> {
-        let watched = |path: &PathBuf| -> Result<Records, CommandError> {
-            Ok(Box::new(Watched { records: self.open(path)?, path: path.clone(), failures: failures.clone() }))
+    fn open_all(&self, paths: &[PathBuf], watch: &Watch) -> Result<Vec<Records>, CommandError> {
+        let watched = |(place, path): (usize, &PathBuf)| -> Result<Records, CommandError> {
+            Ok(Box::new(Watched { records: self.open(path)?, place, asked: false, watch: watch.clone() }))
         };
-        paths.iter().map(watched).collect()
+        paths.iter().enumerate().map(watched).collect()
     }
 }
 
-/// The trace that could not be read any further, if one could not.
-type Failures = Arc<Mutex<Option<PathBuf>>>;
+/// What is known of several traces, by their places.
+#[derive(Clone, Default)]
+struct Watch(Arc<Mutex<Seen>>);
+
+#[derive(Default)]
+struct Seen {
+    /// The one that could not be read any further, if one could not.
+    failed: Option<usize>,
+    /// Those that have a request.
+    asked: BTreeSet<usize>,
+}
+
+impl Watch {
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 struct Watched {
     records: Records,
-    path: PathBuf,
-    failures: Failures,
+    place: usize,
+    asked: bool,
+    watch: Watch,
 }
 
 impl Iterator for Watched {
@@ -134,8 +151,13 @@ impl Iterator for Watched {
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = self.records.next();
-        if let Some(Err(_)) = &next {
-            *self.failures.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.path.clone());
+        match &next {
+            Some(Err(_)) => self.watch.seen().failed = Some(self.place),
+            Some(Ok(record)) if !self.asked && record.kind.is_access() => {
+                self.asked = true;
+                self.watch.seen().asked.insert(self.place);
+            }
+            _ => {}
         }
         next
     }
@@ -180,6 +202,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
 fn describe(trace: &Path, how: &Reading) -> Result<(), CommandError> {
     let mut records = how.open(trace)?;
     let mut description = Description::of(&mut *records).map_err(|error| failed(trace, &error))?;
+    not_empty(description.requests, trace, records.skipped())?;
     if let Some(dictionary) = records.dictionary() {
         description.name_hints(dictionary);
     }
@@ -199,6 +222,7 @@ fn convert(trace: &Path, out: &Path, how: &Reading) -> Result<(), CommandError> 
         TraceError::Write { .. } => failed(out, &error),
         _ => failed(trace, &error),
     })?;
+    not_empty(written.requests, trace, records.skipped())?;
     output.finish()?;
     say::result(&format!("{} requests in {}\n", written.requests, out.display()))?;
     if let Some(what) = written.left_out() {
@@ -210,6 +234,17 @@ fn convert(trace: &Path, out: &Path, how: &Reading) -> Result<(), CommandError> 
     Ok(())
 }
 
+/// Refuses a name that says something else than what will be in the file: its readers would take its word.
+pub fn holds_fbt(out: &Path) -> Result<(), CommandError> {
+    let Some(ending) = forebay_trace::ending_of_another(out) else { return Ok(()) };
+    let why = format!(
+        "{} ends in {ending}, and forebay's own format is what it would hold: name it .fbt (`forebay trace convert` \
+         makes .csv of that)",
+        out.display()
+    );
+    Err(CommandError::Usage(why))
+}
+
 /// Makes a trace of forebay's own format of others.
 fn made(
     traces: &[PathBuf],
@@ -217,18 +252,31 @@ fn made(
     how: &Reading,
     fill: impl FnOnce(&mut [Records], &mut fbt::Writer<Output>) -> Result<u64, TraceError>,
 ) -> Result<(), CommandError> {
-    let failures = Failures::default();
-    let mut records = how.open_all(traces, &failures)?;
+    holds_fbt(out)?;
+    let watch = Watch::default();
+    let mut records = how.open_all(traces, &watch)?;
     let mut writer = fbt::Writer::create(Output::create(out)?, 0).map_err(|error| failed(out, &error))?;
-    let count = fill(&mut records, &mut writer).map_err(|error| {
-        let unread = failures.lock().unwrap_or_else(PoisonError::into_inner);
-        failed(unread.as_deref().unwrap_or(out), &error)
-    })?;
+    let count = fill(&mut records, &mut writer)
+        .map_err(|error| failed(watch.seen().failed.map_or(out, |place| &*traces[place]), &error))?;
+    let asked = &watch.seen().asked;
+    if let Some(empty) = (0..traces.len()).find(|place| !asked.contains(place)) {
+        not_empty(0, &traces[empty], records[empty].skipped())?;
+    }
     writer.finish().map_err(|error| failed(out, &error))?.finish()?;
     say::result(&format!("{count} records in {}\n", out.display()))?;
     say_skipped(records.iter().map(|records| records.skipped()).sum());
     traces.iter().zip(&records).for_each(|(trace, records)| say_warnings(trace, &records.warnings()));
     Ok(())
+}
+
+/// A trace of nothing is none: the file is empty, or of another format.
+fn not_empty(requests: u64, trace: &Path, skipped: u64) -> Result<(), CommandError> {
+    let why = match (requests, skipped) {
+        (0, 0) => "no requests in it; is it empty, or of another format?".to_owned(),
+        (0, _) => format!("no requests in it, {skipped} malformed records were passed over; is it of another format?"),
+        _ => return Ok(()),
+    };
+    Err(CommandError::Failed(format!("{}: {why}", trace.display())))
 }
 
 fn failed(path: &Path, error: &TraceError) -> CommandError {

@@ -77,6 +77,10 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
         let why = "has no graphs: its transactions ask for all that they need at once; leave out --graphs";
         return Err(CommandError::Usage(format!("{} {why}", args.name)));
     }
+    crate::trace::holds_fbt(&args.out)?;
+    if args.graphs.as_ref() == Some(&args.out) {
+        return Err(CommandError::Usage("--graphs and --out name one file; give each its own".into()));
+    }
     let mut output = Output::create(&args.out)?;
     if let Some(path) = &args.graphs {
         let mut graphs = Output::create(path)?;

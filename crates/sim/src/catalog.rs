@@ -5,6 +5,7 @@
 //! (SHARDS: Waldspurger et al., FAST 2015).
 
 mod plain;
+mod volume;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,6 +18,8 @@ use hashbrown::HashMap;
 use crate::cell::CLIENTS_MAX;
 use plain::Plain;
 pub use plain::PlainRequests;
+pub use volume::Adjustment;
+use volume::Volumes;
 
 /// Most different keys in one run.
 pub const KEYS_MAX: usize = 1 << 30;
@@ -113,6 +116,7 @@ pub struct Catalog {
     pub txn_types: BTreeSet<u16>,
     /// The type seen last.
     txn_type: u16,
+    volumes: Volumes,
     future: Future,
     plain: Option<Plain>,
 }
@@ -257,6 +261,7 @@ impl Catalog {
             has_transactions: false,
             txn_types: BTreeSet::new(),
             txn_type: 0,
+            volumes: Volumes::default(),
             future: Future::default(),
             plain: Some(Plain::default()),
         }
@@ -271,7 +276,9 @@ impl Catalog {
         if record.kind.is_access() && record.kind != Kind::Delete {
             self.requests_of_trace += 1;
             let hash = hash_of(record);
-            if self.sample.takes(hash) {
+            let sampled = self.sample.takes(hash);
+            self.volumes.meet(record, sampled);
+            if sampled {
                 self.meet(hash, record, with_future)?;
             }
         }

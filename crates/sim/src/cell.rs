@@ -10,7 +10,7 @@ use forebay::policy::bare::Served;
 use forebay::policy::{Access, AccessKind, Choice, PolicyError, choose};
 
 use crate::ahead::{Ahead, Prefetch, PrefetchTally, Prefetcher, Room};
-use crate::catalog::{Catalog, Event, PlainRequests, Request};
+use crate::catalog::{Adjustment, Catalog, Event, PlainRequests, Request};
 use crate::levels::{Levels, Sums};
 use crate::machine::Machine;
 use crate::offline::Rule;
@@ -30,6 +30,11 @@ const CLUSTERS: usize = 256;
 
 /// Fewest keys of a sample whose error can be estimated: one for each group.
 pub const SAMPLE_KEYS_MIN: usize = CLUSTERS;
+
+/// Fewest keys in a sample's cache with which the error of an adjusted hit ratio is shown. How many of the keys that
+/// the whole cache would keep are in the sample varies by the root of their number, and nothing adjusts for that: with
+/// 35 keys it is as if the cache were a sixth larger or smaller than it is. The error of the misses does not know that.
+pub const SAMPLE_CACHE_KEYS_MIN: usize = 256;
 
 /// A policy as the simulator knows it.
 #[derive(Clone, Debug)]
@@ -58,6 +63,17 @@ impl Contender {
                 other => other,
             }),
         }
+    }
+
+    /// With this seed where its policy has one that is not set.
+    pub fn seeded(self, seed: u64) -> Contender {
+        let Contender::Online(mut choice) = self else { return self };
+        for (parameter, value) in choice.policy.parameters.iter().zip(&mut choice.values) {
+            if parameter.name == "seed" && *value == parameter.default {
+                *value = (seed % parameter.range.1 as u64) as f64;
+            }
+        }
+        Contender::Online(choice)
     }
 
     /// Whether it has to be told what comes next.
@@ -137,6 +153,8 @@ pub struct Counting {
     pub transactions: bool,
     /// The share of the keys that takes part, for the error of a sample.
     pub sample_rate: f64,
+    /// What the sample stands for, if its counts are to be corrected by that.
+    pub adjustment: Option<Adjustment>,
 }
 
 /// One policy at one size.
@@ -370,9 +388,20 @@ impl Cell {
         }
     }
 
-    /// All that counts.
+    /// All that counts. With an adjustment as many requests as the sample should have: what it has too few or too many
+    /// are taken for hits, because they are those of the most popular keys (SHARDS-adj: Waldspurger et al., FAST 2015).
     pub fn tally(&self) -> Tally {
-        self.tally
+        let (tally, Some(adjustment)) = (self.tally, self.counting.adjustment) else { return self.tally };
+        let stands_for = |count: u64, factor: f64| (count as f64 * factor).round() as u64;
+        let (requests, bytes) =
+            (stands_for(tally.requests, adjustment.requests), stands_for(tally.bytes, adjustment.bytes));
+        Tally {
+            requests,
+            hits: requests.saturating_sub(tally.requests - tally.hits),
+            bytes,
+            bytes_hit: bytes.saturating_sub(tally.bytes - tally.bytes_hit),
+            bytes_ahead: tally.bytes_ahead,
+        }
     }
 
     /// Client by client.
@@ -434,20 +463,37 @@ impl Cell {
         self.cpu.as_nanos() as f64 / self.seen.max(1) as f64
     }
 
-    /// Standard error of the hit ratio by sampling, from what it would be without each of many groups of keys (a
-    /// jackknife): a group that has much of the requests, as that of a very popular key has, counts for more than its
-    /// distance from a ratio that it has drawn to itself.
-    pub fn hit_ratio_error(&self) -> Option<f64> {
+    /// Standard error of the hit ratio by sampling. With an adjustment it is that of the number of misses, a sum over
+    /// groups of keys. Else from what the ratio would be without each of the groups (a jackknife): a group that has
+    /// much of the requests, as that of a very popular key has, counts for more than its distance from a ratio that it
+    /// has drawn to itself. `cached` keys are those that the sample's cache holds ([`SAMPLE_CACHE_KEYS_MIN`]).
+    pub fn hit_ratio_error(&self, cached: f64) -> Option<f64> {
         if self.clusters.is_empty() || self.tally.requests == 0 {
             return None;
+        }
+        if let Some(Adjustment { requests, .. }) = self.counting.adjustment {
+            let error = self.misses_error() / (self.tally.requests as f64 * requests);
+            return (cached >= SAMPLE_CACHE_KEYS_MIN as f64).then_some(error);
         }
         let (ratio, all) = (self.tally.hit_ratio(), self.tally.requests as f64);
         let drawn = |&(requests, hits): &(u64, u64)| {
             let (requests, hits) = (requests as f64, hits as f64);
             ((hits - ratio * requests) / (all - requests).max(1.0)).powi(2)
         };
-        let of_clusters = CLUSTERS as f64 / (CLUSTERS as f64 - 1.0);
         let squares: f64 = self.clusters.iter().map(drawn).sum();
-        Some((squares * of_clusters * (1.0 - self.counting.sample_rate)).sqrt())
+        Some(self.error_of(squares))
+    }
+
+    /// Standard error of the number of misses.
+    fn misses_error(&self) -> f64 {
+        let misses = |&(requests, hits): &(u64, u64)| (requests - hits) as f64;
+        let mean = self.clusters.iter().map(misses).sum::<f64>() / CLUSTERS as f64;
+        self.error_of(self.clusters.iter().map(|cluster| (misses(cluster) - mean).powi(2)).sum())
+    }
+
+    /// Of the sum of the groups' squares, with as many keys drawn as the sample has.
+    fn error_of(&self, squares: f64) -> f64 {
+        let of_clusters = CLUSTERS as f64 / (CLUSTERS as f64 - 1.0);
+        (squares * of_clusters * (1.0 - self.counting.sample_rate)).sqrt()
     }
 }

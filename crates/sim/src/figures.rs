@@ -46,7 +46,8 @@ pub struct Row {
     pub cpu_ns_per_request: f64,
     /// The client, if it is counted apart; `other` for those beyond the limit.
     pub client: Option<String>,
-    /// Standard error of the hit ratio, for a sample of at least [`SAMPLE_KEYS_MIN`] keys.
+    /// Standard error of the hit ratio, for a sample of at least [`SAMPLE_KEYS_MIN`] keys; if it is adjusted, only
+    /// where its cache holds [`crate::cell::SAMPLE_CACHE_KEYS_MIN`] of them.
     pub hit_ratio_error: Option<f64>,
     /// Levels of transactions by their depth.
     pub levels: Vec<LevelTally>,
@@ -107,9 +108,10 @@ impl Row {
             ..Row::default()
         };
         let unhelpful = cell.unhelpful_keys_of(catalog);
+        let cached = catalog.sampled_keys_in(unit, size);
         let all = Row {
             unhelpful_keys: unhelpful.as_ref().map(|(all, _)| *all),
-            hit_ratio_error: cell.hit_ratio_error().filter(|_| catalog.len() >= SAMPLE_KEYS_MIN),
+            hit_ratio_error: cell.hit_ratio_error(cached).filter(|_| catalog.len() >= SAMPLE_KEYS_MIN),
             prefetch: cell.prefetched(),
             learned: cell.report(LEARNED_MAX),
             ..row.clone()
@@ -344,7 +346,7 @@ fn grid(rows: &[&Row], corner: &str, show: impl Fn(&Row) -> String) -> String {
 
 /// The least memory of each policy for a goal, the cheapest first; nothing where no goal was given.
 pub fn least_memory_table(of: &OfTrace) -> String {
-    let Some(Least { goal, rows, policies }) = &of.least else { return String::new() };
+    let Some(Least { goal, rows, .. }) = &of.least else { return String::new() };
     let (what, least) = goal.named();
     let mut text = format!("{}: least memory for a {what} of {:.2} %\n", of.name, 100.0 * least);
     let mut sorted: Vec<&Row> = rows.iter().collect();
@@ -357,7 +359,7 @@ pub fn least_memory_table(of: &OfTrace) -> String {
         });
         text += &format!("{:<20} {:>16} {}  ({reached:.2} %){takes}\n", row.policy, row.size, row.unit);
     }
-    for policy in policies.iter().filter(|policy| sorted.iter().all(|row| row.policy != **policy)) {
+    for policy in of.least.iter().flat_map(Least::never) {
         text += &format!("{policy:<20} {:>16}\n", "never");
     }
     text

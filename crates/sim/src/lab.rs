@@ -54,6 +54,8 @@ pub struct LabOptions {
     pub warmup: f64,
     /// Which keys take part.
     pub sample: Sample,
+    /// Correct what a sample counts by how many requests it should have (SHARDS-adj). Clients are counted as they are.
+    pub adjust: bool,
     /// Count clients apart.
     pub per_client: bool,
     /// A write of what is not cached lets it in; else it only updates what is.
@@ -133,6 +135,12 @@ impl Goal {
     fn reached(self, row: &Row) -> bool {
         self.reaches(row) >= self.named().1
     }
+
+    /// As the column of given sizes has it: no size was given, but what it has to reach.
+    fn given(self) -> String {
+        let (what, least) = self.named();
+        format!("{what} {least}")
+    }
 }
 
 impl<'a> Lab<'a> {
@@ -150,7 +158,7 @@ impl<'a> Lab<'a> {
         let catalog = Catalog::read(&mut *trace, options.sample, offline, met).map_err(failed)?;
         progress.end();
         if catalog.requests == 0 {
-            return Err(LabError::Empty(path.to_owned()));
+            return Err(LabError::empty(path, trace.skipped()));
         }
         if let Some(name) = options.hint_types.missing(trace.dictionary()) {
             let known = HintTypes::of(trace.dictionary());
@@ -199,7 +207,7 @@ impl<'a> Lab<'a> {
         let from = (self.catalog.requests as f64 * self.options.warmup) as u64;
         let mut levels = optimum::Levels::new(self.options.reads_only, from);
         let mut place = 0;
-        for record in forebay_trace::open_with(self.path, &self.options.trace).map_err(failed)? {
+        for record in forebay_trace::open_again(self.path, &self.options.trace).map_err(failed)? {
             let record = match record {
                 Err(error) if error.is_truncated() => break,
                 other => other.map_err(failed)?,
@@ -249,7 +257,7 @@ impl<'a> Lab<'a> {
         let contenders = &self.options.contenders;
         let whole = self.whole().max(1);
         let mut best: Vec<Option<Row>> =
-            self.run_at(contenders.iter().map(|contender| (contender, whole)).collect())?;
+            self.run_at(goal, contenders.iter().map(|contender| (contender, whole)).collect())?;
         let mut ranges = vec![(0, whole); contenders.len()];
         for row in &mut best {
             *row = row.take().filter(|row| goal.reached(row));
@@ -262,7 +270,7 @@ impl<'a> Lab<'a> {
                 break;
             }
             let middle = |at: usize| ranges[at].0.midpoint(ranges[at].1);
-            let rows = self.run_at(open.iter().map(|&at| (&contenders[at], middle(at))).collect())?;
+            let rows = self.run_at(goal, open.iter().map(|&at| (&contenders[at], middle(at))).collect())?;
             for (at, row) in open.into_iter().zip(rows) {
                 let reaches = row.as_ref().is_some_and(|row| goal.reached(row));
                 let size = ranges[at].0.midpoint(ranges[at].1);
@@ -278,8 +286,8 @@ impl<'a> Lab<'a> {
     }
 
     /// One run of one size each; the rows that stand for all clients.
-    fn run_at(&self, runs: Vec<(&Contender, u64)>) -> Result<Vec<Option<Row>>, LabError> {
-        let given = format!("{} objects", self.whole());
+    fn run_at(&self, goal: Goal, runs: Vec<(&Contender, u64)>) -> Result<Vec<Option<Row>>, LabError> {
+        let given = goal.given();
         let runs: Vec<_> = runs.into_iter().map(|(contender, size)| (contender, size, &*given)).collect();
         let rows = self.run(&runs)?;
         Ok(rows.into_iter().filter(|row| row.client.is_none()).map(Some).collect())
@@ -296,6 +304,7 @@ impl<'a> Lab<'a> {
             // Of a sample, levels have lost keys and are easier to hit: that would be no estimate.
             transactions: self.catalog.has_transactions && options.sample.rate >= 1.0,
             sample_rate: options.sample.rate,
+            adjustment: self.catalog.adjustment(options.reads_only).filter(|_| options.adjust),
         };
         // A sample of the keys needs the same sample of the memory.
         let capacity = |size: u64| ((size as f64 * options.sample.rate).round() as u64).max(1);
@@ -385,7 +394,7 @@ impl<'a> Lab<'a> {
             // A thread that is gone has panicked, which ends the scope with its panic.
             senders.iter().for_each(|sender| drop(sender.send(batch.clone())));
         };
-        let mut trace = forebay_trace::open_with(self.path, &self.options.trace)?;
+        let mut trace = forebay_trace::open_again(self.path, &self.options.trace)?;
         let mut hints = HintSets::new(self.options.hint_types.clone());
         while let Some(record) = trace.next() {
             let record = match record {

@@ -1,6 +1,6 @@
 //! Why a simulation did not take place.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use forebay::graph::GraphError;
 use forebay::policy::PolicyError;
@@ -74,10 +74,28 @@ pub enum LabError {
     /// Nothing is left of the trace.
     #[error("{}: no requests; is it empty, or --sample too small?", .0.display())]
     Empty(PathBuf),
+    /// All of the trace was passed over.
+    #[error("{}: no requests, {skipped} malformed records were passed over; is it of another format?", path.display())]
+    AllMalformed {
+        /// Which.
+        path: PathBuf,
+        /// Its records.
+        skipped: u64,
+    },
     /// Bytes are to be counted, and no size is known.
     #[error(
         "{}: no key has a size, so bytes cannot be counted: leave out --unit bytes, or give the trace sizes (in CSV a \
          column size)", .0.display()
     )]
     NoSizes(PathBuf),
+}
+
+impl LabError {
+    /// A trace without a request, of which so many records were passed over.
+    pub(crate) fn empty(path: &Path, skipped: u64) -> LabError {
+        match skipped {
+            0 => LabError::Empty(path.to_owned()),
+            _ => LabError::AllMalformed { path: path.to_owned(), skipped },
+        }
+    }
 }

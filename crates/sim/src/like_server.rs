@@ -100,12 +100,10 @@ pub fn run(
 
 /// Each record of a trace in turn; a trace that is cut short ends where it was cut.
 fn each(
-    path: &Path,
-    options: &LikeServerOptions,
+    mut trace: Records,
     progress: &dyn Progress,
     mut act: impl FnMut(&Record, Option<&Dictionary>),
 ) -> Result<Records, TraceError> {
-    let mut trace = forebay_trace::open_with(path, &options.trace)?;
     let mut records = 0u64;
     while let Some(record) = trace.next() {
         let record = match record {
@@ -125,7 +123,9 @@ fn meet(path: &Path, options: &LikeServerOptions, progress: &dyn Progress) -> Re
     let mut keys: HashMap<u64, u32, foldhash::fast::FixedState> = HashMap::default();
     let (mut records, mut sized) = (0, false);
     let mut types = BTreeSet::new();
-    let trace = each(path, options, progress, |record, _| {
+    let failed = |error| LabError::Trace { path: path.to_owned(), error };
+    let opened = forebay_trace::open_with(path, &options.trace).map_err(failed)?;
+    let trace = each(opened, progress, |record, _| {
         records += 1;
         types.extend((record.txn_type != 0).then_some(record.txn_type));
         if record.kind.is_access() {
@@ -133,9 +133,9 @@ fn meet(path: &Path, options: &LikeServerOptions, progress: &dyn Progress) -> Re
             keys.insert(key(record).borrow().hash64(), record.charged.or(record.size).unwrap_or(VALUE_BYTES_DEFAULT));
         }
     });
-    let trace = trace.map_err(|error| LabError::Trace { path: path.to_owned(), error })?;
+    let trace = trace.map_err(failed)?;
     if records == 0 {
-        return Err(LabError::Empty(path.to_owned()));
+        return Err(LabError::empty(path, trace.skipped()));
     }
     let (graphs, missing) = graphs::numbered(path, &options.graphs, trace.dictionary(), &types)?;
     let mut warnings = trace.warnings();
@@ -155,7 +155,7 @@ fn replay(
     runs: &mut [&mut Run],
 ) -> Result<(), TraceError> {
     let mut hints = 1;
-    each(path, options, progress, |record, dictionary| {
+    each(forebay_trace::open_again(path, &options.trace)?, progress, |record, dictionary| {
         for (set, meaning) in dictionary.map_or(Vec::new(), |known| meanings(known, hints)) {
             hints = set.0 + 1;
             runs.iter().for_each(|run| run.cache.define_hints(set, &meaning));

@@ -110,6 +110,7 @@ fn simulate(path: &Path, setting: &Setting) -> Result<Vec<Row>, LabError> {
         reads_only: setting.reads_only,
         warmup: setting.warmup,
         sample: Sample { rate: setting.rate, seed: 7 },
+        adjust: false,
         per_client: true,
         writes_allocate: setting.writes_allocate,
         prefetch: setting.prefetch,
@@ -136,6 +137,7 @@ fn one_by_one(records: &[Record], setting: &Setting) -> Vec<(u64, u64)> {
         per_client: false,
         transactions: false,
         sample_rate: setting.rate,
+        adjustment: None,
     };
     let capacity = ((setting.size as f64 * setting.rate).round() as u64).max(1);
     let replayed = |contender: Contender| {
@@ -194,6 +196,7 @@ fn threads_change_nothing() {
             reads_only: false,
             warmup: 0.0,
             sample: Sample { rate: 1.0, seed: 0 },
+            adjust: true,
             per_client: false,
             writes_allocate: true,
             prefetch: Prefetch::None,

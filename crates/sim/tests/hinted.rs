@@ -68,6 +68,7 @@ fn rows(path: &Path, policies: &[String], sizes: &BTreeSet<u64>, types: HintType
         reads_only: true,
         warmup: 0.0,
         sample: Sample { rate: 1.0, seed: 0 },
+        adjust: true,
         per_client: true,
         division,
         hint_types: types,

@@ -44,6 +44,7 @@ fn options(capacity: u64, reads_only: bool, prefetch: Prefetch) -> LabOptions {
         reads_only,
         warmup: 0.0,
         sample: Sample { rate: 1.0, seed: 0 },
+        adjust: true,
         per_client: false,
         division: Division::Shared,
         hint_types: HintTypes::ALL,

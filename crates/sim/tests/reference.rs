@@ -109,6 +109,7 @@ fn check(path: &Path, rows: &[&Row]) -> (Vec<String>, BTreeMap<String, f64>) {
         reads_only: false,
         warmup: 0.0,
         sample: Sample { rate: 1.0, seed: 0 },
+        adjust: true,
         per_client: false,
         writes_allocate: true,
         prefetch: Prefetch::None,

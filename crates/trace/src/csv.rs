@@ -1,19 +1,35 @@
 //! Text with a header line that names its columns, as libCacheSim and CacheLib ship them, or as you write them.
 //!
 //! The header says what each column is; which names are known stands in [`Column::of`]. Columns of other names are
-//! passed over. There is no quoting: a field ends at the next comma, and blanks around it do not count.
+//! passed over. A field ends at the next comma (or semicolon or tab, where the header has no comma), and blanks around
+//! it do not count, or it stands in quotes.
 
-use bytes::Bytes;
+mod column;
+mod fields;
+mod names;
+
+use std::borrow::Cow;
 
 use crate::ends::{Ends, end_of};
 use crate::error::TraceError;
-use crate::input::{Next, Source, Stream, decimal, seconds, unexpected};
-use crate::lines::REQUESTS_PER_LINE_MAX;
+use crate::fbt::Dictionary;
+use crate::input::{Next, Source, Stream, unexpected};
 use crate::record::{Kind, Record, TraceKey};
 use crate::{Format, Records};
+use column::{Column, Named, put};
+use fields::{Fields, between};
 
 /// Most columns that a header may name.
 pub const COLUMNS_MAX: usize = 64;
+
+/// Most clients that may be named in place of numbered.
+pub const CLIENTS_NAMED_MAX: u32 = 1 << 20;
+
+/// Most transaction types that may be named in place of numbered.
+pub const TYPES_NAMED_MAX: u32 = 4096;
+
+/// What programs for tables put before UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// See the module.
 pub(crate) const FORMAT: Format = Format {
@@ -25,97 +41,42 @@ pub(crate) const FORMAT: Format = Format {
 };
 
 fn open(source: Source) -> Result<Records, TraceError> {
-    Ok(Stream::boxed(Csv { source, columns: Vec::new(), line: Vec::new(), row: Row::default(), ends: None }))
+    Ok(Stream::boxed(Csv {
+        source,
+        columns: Vec::new(),
+        between: b',',
+        line: Vec::new(),
+        row: Row::default(),
+        ends: None,
+        named: Named::default(),
+    }))
 }
 
 fn recognises(head: &[u8]) -> bool {
     let line = head.split(|&byte| byte == b'\n').next().unwrap_or_default();
-    let columns = names(line).map(|name| Column::of(&name)).collect::<Vec<_>>();
+    let columns = names(line, between(line)).flatten().map(|name| Column::of(&name)).collect::<Vec<_>>();
     columns.len() > 1 && columns.contains(&Column::Time) && columns.iter().any(|column| column.is_key())
 }
 
-/// What a column holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Column {
-    /// Seconds, with decimals if need be.
-    Time,
-    /// A block number.
-    Block,
-    /// A key: a number where it is written as one, else its bytes.
-    Key,
-    /// Bytes.
-    Size,
-    /// SCSI operation code in hex, or a word.
-    Operation,
-    /// How many requests the row stands for.
-    Count,
-    /// Microseconds that fetching costs.
-    Cost,
-    /// A number that stands in the record of this name.
-    Client,
-    /// As above.
-    Hints,
-    /// As above.
-    Transaction,
-    /// As above.
-    Type,
-    /// As above.
-    Level,
-    /// As above.
-    Vertex,
-    /// As above: the key space.
-    Space,
-    /// Bytes that forebay's cache charges.
-    Charge,
-    /// Whether the transaction ends with this row, and how.
-    End,
-    /// Something else.
-    Ignored,
-}
-
-impl Column {
-    fn of(name: &str) -> Column {
-        match name {
-            "time" | "timestamp" | "clock_time" | "op_time" => Column::Time,
-            "lbn" => Column::Block,
-            "object" | "object_id" | "obj_id" | "key" | "id" | "block_id" => Column::Key,
-            "size" | "object_size" | "obj_size" | "io_size" => Column::Size,
-            "op" | "op_name" => Column::Operation,
-            "op_count" | "count" => Column::Count,
-            "cost_us" => Column::Cost,
-            "client" => Column::Client,
-            "hints" => Column::Hints,
-            "txn" => Column::Transaction,
-            "txn_type" => Column::Type,
-            "level" => Column::Level,
-            "vertex" => Column::Vertex,
-            "space" => Column::Space,
-            "charge" => Column::Charge,
-            "end" => Column::End,
-            _ => Column::Ignored,
-        }
-    }
-
-    fn is_key(self) -> bool {
-        matches!(self, Column::Block | Column::Key)
-    }
-}
-
 /// Names in a header line, in lower case.
-fn names(line: &[u8]) -> impl Iterator<Item = String> {
-    let line = line.trim_ascii();
+fn names(line: &[u8], between: u8) -> impl Iterator<Item = Result<String, &'static str>> {
+    let line = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line).trim_ascii();
     let line = line.strip_prefix(b"#").unwrap_or(line);
-    line.split(|&byte| byte == b',').map(|name| String::from_utf8_lossy(name.trim_ascii()).to_ascii_lowercase())
+    let name = |name: Cow<'_, [u8]>| String::from_utf8_lossy(&name).to_ascii_lowercase();
+    Fields::of(line, between).map(move |field| field.map(name))
 }
 
 struct Csv {
     source: Source,
     /// Columns with their names, empty before the header was read.
     columns: Vec<(Column, String)>,
+    /// What stands between fields.
+    between: u8,
     line: Vec<u8>,
     row: Row,
     /// Where there are transactions, and no column says when they end.
     ends: Option<Ends>,
+    named: Named,
 }
 
 /// What a row says.
@@ -169,14 +130,23 @@ impl Next for Csv {
         self.source.is_lenient()
     }
 
-    fn warning(&self) -> Option<String> {
-        self.ends.as_ref().and_then(Ends::warning)
+    fn dictionary(&self) -> Option<&Dictionary> {
+        self.named.types.are_names().then_some(&self.named.dictionary)
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let clients = self.named.clients.numbered().map(|numbered| format!("clients have numbers: {numbered}"));
+        self.ends.as_ref().and_then(Ends::warning).into_iter().chain(clients).collect()
     }
 }
 
 impl Csv {
     fn header(&mut self) -> Result<(), TraceError> {
-        let columns: Vec<_> = names(&self.line).take(COLUMNS_MAX + 1).map(|name| (Column::of(&name), name)).collect();
+        self.between = between(&self.line);
+        let named = names(&self.line, self.between)
+            .take(COLUMNS_MAX + 1)
+            .map(|name| name.map(|name| (Column::of(&name), name)));
+        let mut columns = named.collect::<Result<Vec<_>, _>>().map_err(|why| self.source.line_error("-", why))?;
         if columns.len() > COLUMNS_MAX {
             let reason = format!("more columns than columns_max {COLUMNS_MAX}");
             return Err(self.source.line_error("-", reason));
@@ -193,20 +163,27 @@ impl Csv {
             }
         }
         let has = |wanted| columns.iter().any(|(column, _)| *column == wanted);
+        let in_parts = has(Column::ValueSize) && !has(Column::Size);
         self.ends = (has(Column::Transaction) && !has(Column::End)).then(Ends::default);
+        for (column, _) in columns.iter_mut().filter(|_| !in_parts) {
+            if matches!(column, Column::ValueSize | Column::KeySize) {
+                *column = Column::Ignored;
+            }
+        }
         self.columns = columns;
         Ok(())
     }
 
     /// What the present line says.
-    fn row(&self) -> Result<Row, TraceError> {
+    fn row(&mut self) -> Result<Row, TraceError> {
         let mut row = Row { left: 1, ..Row::default() };
-        let mut fields = self.line.split(|&byte| byte == b',');
+        let mut fields = Fields::of(&self.line, self.between);
         for (column, name) in &self.columns {
             let Some(field) = fields.next() else {
                 return Err(self.source.line_error(name, format!("missing, the header names {}", self.columns.len())));
             };
-            put(&mut row, *column, field.trim_ascii()).map_err(|reason| self.source.line_error(name, reason))?;
+            let field = field.map_err(|why| self.source.line_error(name, why))?;
+            put(&mut row, &mut self.named, *column, &field).map_err(|reason| self.source.line_error(name, reason))?;
         }
         if fields.next().is_some() {
             let reason = format!("more fields than the {} that the header names", self.columns.len());
@@ -224,82 +201,6 @@ impl Csv {
             _ => Ok(row),
         }
     }
-}
-
-fn put(row: &mut Row, column: Column, field: &[u8]) -> Result<(), String> {
-    let record = &mut row.record;
-    // What is not known may be left empty; whether a key may be shows the rest of the row.
-    let optional = matches!(column, Column::Size | Column::Cost | Column::Charge | Column::End);
-    if field.is_empty() && (optional || column.is_key()) {
-        return Ok(());
-    }
-    match column {
-        Column::Time => record.time_us = Some(seconds(field)?),
-        Column::Block => record.key = TraceKey::Number(decimal(field)?),
-        Column::Key => record.key = key(field),
-        Column::Size => record.size = Some(number(field, "a size in bytes below 2^32")?),
-        Column::Operation if field.is_empty() => row.no_operation = true,
-        Column::Operation => record.kind = operation(field)?,
-        Column::Count => {
-            let count = decimal(field)?;
-            if count > REQUESTS_PER_LINE_MAX {
-                return Err(format!("{count} requests are more than requests_per_line_max {REQUESTS_PER_LINE_MAX}"));
-            }
-            row.left = count;
-        }
-        Column::Cost => record.cost_us = Some(number(field, "microseconds below 2^32")?),
-        Column::Client => record.client = number(field, "a number below 2^32")?,
-        Column::Hints => record.hints = number(field, "a number below 2^32")?,
-        Column::Transaction => record.txn = decimal(field)?,
-        Column::Type => record.txn_type = number(field, "a number below 2^16")?,
-        Column::Level => record.level = number(field, "a number below 2^16")?,
-        Column::Vertex => record.vertex = number(field, "a number below 2^16")?,
-        Column::Space => record.space = number(field, "a number below 2^8")?,
-        Column::Charge => record.charged = Some(number(field, "a size in bytes below 2^32")?),
-        Column::End => row.end = Some(end(field)?),
-        Column::Ignored => {}
-    }
-    Ok(())
-}
-
-/// How a transaction ends.
-fn end(field: &[u8]) -> Result<Kind, String> {
-    match &field.to_ascii_lowercase()[..] {
-        b"commit" | b"committed" => Ok(Kind::Committed),
-        b"abort" | b"aborted" => Ok(Kind::Aborted),
-        _ => Err(unexpected(field, "commit, abort, or nothing")),
-    }
-}
-
-/// A number of the type that is asked for.
-fn number<T: TryFrom<u64>>(field: &[u8], expected: &str) -> Result<T, String> {
-    T::try_from(decimal(field)?).map_err(|_| unexpected(field, expected))
-}
-
-/// A number only if it is written as numbers are printed, so that `7` and `007` stay two keys.
-fn key(field: &[u8]) -> TraceKey {
-    match decimal(field) {
-        Ok(number) if field == b"0" || field[0] != b'0' => TraceKey::Number(number),
-        _ => TraceKey::Bytes(Bytes::copy_from_slice(field)),
-    }
-}
-
-/// SCSI READ and WRITE in their forms of 6, 10, 12 and 16 bytes, or a word.
-fn operation(field: &[u8]) -> Result<Kind, String> {
-    let field = field.to_ascii_lowercase();
-    // CacheLib's block traces name an operation and a class of it.
-    let word = field.split(|&byte| byte == b'.').next().unwrap_or_default();
-    let kind = match word {
-        b"28" | b"8" | b"08" | b"a8" | b"88" | b"r" | b"read" | b"get" | b"get_lease" | b"getchunkdata" => Kind::Read,
-        b"2a" | b"a" | b"0a" | b"aa" | b"8a" | b"w" | b"write" | b"set" | b"set_lease" | b"put" | b"putchunk" => {
-            Kind::Write
-        }
-        b"d" | b"delete" | b"del" => Kind::Delete,
-        b"prefetch" => Kind::Prefetch,
-        b"demote" => Kind::Demote,
-        _ => return Err(unexpected(&field, "a SCSI READ (28) or WRITE (2a) code, or read, write or delete")),
-    };
-    Ok(kind)
 }
 
 #[cfg(test)]
@@ -371,6 +272,25 @@ mod tests {
             let error = read(&format!("txn,op,key,end\n{row}\n")).1.expect(row);
             assert!(error.starts_with(&format!("line 2, column {column}: ")), "{row}: {error}");
         }
+    }
+
+    #[test]
+    fn clients_and_types_may_have_names() {
+        let text =
+            "\u{feff}txn,client,txn_type,key,value_size,key_size\r\n1,alice,Balance,a,100,2\r\n2,bob,Pay,b,,\r\n";
+        assert!(recognises(format!("\u{feff}time,key,size\n{text}").as_bytes()), "a byte order mark is passed over");
+        let mut reader = open(Source::new(std::io::Cursor::new(text))).unwrap();
+        let records: Vec<_> = reader.by_ref().map(|record| record.expect("sound")).collect();
+        let accesses: Vec<_> = records.iter().filter(|record| record.kind.is_access()).collect();
+        let named = |record: &&Record| (record.client, record.txn_type, record.size);
+        assert_eq!(accesses.iter().map(named).collect::<Vec<_>>(), [(1, 1, Some(102)), (2, 2, None)]);
+        let names = reader.dictionary().expect("types have names");
+        assert_eq!((names.txn_type(1).unwrap(), names.txn_type(2).unwrap()), (&"Balance".into(), &"Pay".into()));
+        let sized = read("key,key_size,value_size,size\na,5,7,9\n").0;
+        assert_eq!(sized[0].size, Some(9), "what is named so is the size");
+        let error = read("key,value_size,key_size\na,4294967295,1\n").1.expect("too large");
+        assert!(error.contains("column key_size") && error.contains("4 GiB"), "{error}");
+        assert!(read("client,key\n7,a\nbob,a\n").1.expect("mixed").contains("as the first row has one"));
     }
 
     #[test]

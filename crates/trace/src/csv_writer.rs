@@ -1,5 +1,6 @@
 //! Any trace as CSV with named columns, which the `csv` format reads again and spreadsheets read too.
 
+use std::borrow::Cow;
 use std::io::Write;
 
 use crate::Records;
@@ -36,7 +37,7 @@ impl CsvWritten {
     }
 }
 
-/// Writes all records. Keys with a comma or a line end have no form in CSV and are an error.
+/// Writes all records. A key with a line end, or an empty one, has no form in CSV and is an error.
 pub fn to_csv(records: &mut Records, output: &mut impl Write) -> Result<CsvWritten, TraceError> {
     let failed = |source| TraceError::Write { source };
     writeln!(output, "{HEADER}").map_err(failed)?;
@@ -87,6 +88,15 @@ fn is_end_of(end: &Record, access: &Record) -> bool {
     access.txn != 0 && (*end == plain || *end == end_of(access, end.kind))
 }
 
+/// In quotes (RFC 4180) where it would not be read as it is.
+fn quoted(key: &[u8]) -> Cow<'_, [u8]> {
+    if key.trim_ascii() == key && !key.contains(&b',') && key.first() != Some(&b'"') {
+        return Cow::Borrowed(key);
+    }
+    let pairs = key.iter().flat_map(|&byte| std::iter::repeat_n(byte, if byte == b'"' { 2 } else { 1 }));
+    Cow::Owned([b'"'].into_iter().chain(pairs).chain([b'"']).collect())
+}
+
 fn row(record: &Record, end: &str, place: u64, output: &mut impl Write) -> Result<(), TraceError> {
     let failed = |source| TraceError::Write { source };
     let operation = match record.kind {
@@ -98,14 +108,14 @@ fn row(record: &Record, end: &str, place: u64, output: &mut impl Write) -> Resul
         Kind::Committed | Kind::Aborted => "",
     };
     let key = record.key.to_bytes();
-    let has_form = !key.is_empty() && key.trim_ascii() == key && !key.iter().any(|byte| b",\n\r".contains(byte));
+    let has_form = !key.is_empty() && !key.iter().any(|byte| b"\n\r".contains(byte));
     if record.kind.is_access() && !has_form {
         let reason = format!("request {place}: key '{}' has no form in CSV; convert to fbt", key.escape_ascii());
         return Err(TraceError::Malformed { offset: place, reason });
     }
     let us = record.time_us.unwrap_or(0);
     write!(output, "{}.{:06},{operation},", us / 1_000_000, us % 1_000_000).map_err(failed)?;
-    output.write_all(&key).map_err(failed)?;
+    output.write_all(&quoted(&key)).map_err(failed)?;
     let Record { client, txn, txn_type, level, vertex, hints, space, .. } = record;
     let known = |number: Option<u32>| number.map_or_else(String::new, |number| number.to_string());
     let (size, cost, charge) = (known(record.size), known(record.cost_us), known(record.charged));
@@ -130,14 +140,15 @@ mod tests {
     fn any_record() -> impl Strategy<Value = Record> {
         let numbers = (0..5u64, 0..3u32, 0..3u64, 0..3u16, 0..3u16, 0..3u16, 0..3u32);
         let known = (any::<bool>(), prop::option::of(0..9u32), prop::option::of(0..9u32), prop::option::of(0..9u32));
-        (0..7usize, numbers, known, 0..2u8).prop_map(|(kind, numbers, known, space)| {
-            let (key, client, txn, txn_type, level, vertex, hints) = numbers;
+        let names = prop::option::of("[ab\", ]{1,4}");
+        (0..7usize, numbers, known, 0..2u8, names).prop_map(|(kind, numbers, known, space, name)| {
+            let (number, client, txn, txn_type, level, vertex, hints) = numbers;
             let (late, size, charged, cost_us) = known;
             let kind = Kind::ALL[kind];
             let time_us = Some(if late { 1_500_000 } else { 0 });
             let position = Record { time_us, kind, client, txn, txn_type, level, vertex, ..Record::default() };
-            let access =
-                Record { key: TraceKey::Number(key), size, charged, cost_us, hints, space, ..position.clone() };
+            let key = name.map_or(TraceKey::Number(number), |name| TraceKey::Bytes(name.into()));
+            let access = Record { key, size, charged, cost_us, hints, space, ..position.clone() };
             if kind.is_access() { access } else { Record { txn: txn + 1, ..position } }
         })
     }

@@ -185,7 +185,7 @@ impl Description {
             let rank = 1_usize << power;
             requests.get(rank - 1).map(|&count| ((rank as f64).ln(), (count as f64).ln()))
         });
-        self.zipf = -slope(&points.collect::<Vec<_>>());
+        self.zipf = 0.0 - slope(&points.collect::<Vec<_>>());
     }
 
     /// Counts the values that were met of each hint type.
@@ -232,9 +232,11 @@ impl Description {
         line("clients", self.clients.to_string());
         line("transactions", format!("{} ({} committed, {} aborted)", self.transactions, self.kinds[5], self.kinds[6]));
         let top = percent(self.requests_of_top_percent, self.requests);
+        // No sign before what is rounded to nothing.
+        let zipf = if self.zipf.abs() < 0.005 { 0.0 } else { self.zipf };
         line(
             "popularity",
-            format!("top 1 % of the keys get {top:.1} % of the requests, Zipf exponent about {:.2}", self.zipf),
+            format!("top 1 % of the keys get {top:.1} % of the requests, Zipf exponent about {zipf:.2}"),
         );
         text += &histogram("\nrequests until a key comes back", &self.reuse);
         if self.sizes.iter().any(|&count| count > 0) {

@@ -9,7 +9,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum TraceError {
     /// The file could not be opened.
-    #[error("cannot open trace {}: {source}; check the path and its permissions", path.display())]
+    #[error("cannot be opened: {source}; check the path and its permissions")]
     Open {
         /// The file asked for.
         path: PathBuf,
@@ -17,13 +17,19 @@ pub enum TraceError {
         source: io::Error,
     },
     /// Neither the file's ending nor its first bytes tell its format.
-    #[error("cannot tell the format of trace {}; name it, one of: {known}", path.display())]
+    #[error("neither its name nor its first bytes tell its format; give --trace-format, one of: {known}")]
     UnknownFormat {
         /// The file asked for.
         path: PathBuf,
         /// Names that can be given.
         known: String,
     },
+    /// There is not a byte in it.
+    #[error("the file is empty")]
+    Empty,
+    /// What can be read only once was to be read again.
+    #[error("it has to be read more than once, and is no file but a pipe or a device; save it as a file first")]
+    NotAgain,
     /// No format has the name that was given.
     #[error("no trace format is named '{name}'; give one of: {known}")]
     NoSuchFormat {

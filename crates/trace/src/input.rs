@@ -40,6 +40,11 @@ impl Compression {
         found.map_or((name, None), |(inner, how)| (inner, Some(how)))
     }
 
+    /// Endings of names of compressed files.
+    pub fn endings() -> impl Iterator<Item = &'static str> {
+        Compression::ALL.iter().map(|(ending, ..)| *ending)
+    }
+
     fn of_head(head: &[u8]) -> Option<Compression> {
         Compression::ALL.iter().find(|(_, magic, _)| head.starts_with(magic)).map(|(.., how)| *how)
     }
@@ -72,6 +77,9 @@ impl Source {
         let mut file = File::open(path).map_err(failed)?;
         let mut head = Vec::with_capacity(MAGIC_BYTES_MAX);
         (&mut file).take(MAGIC_BYTES_MAX as u64).read_to_end(&mut head).map_err(failed)?;
+        if head.is_empty() {
+            return Err(TraceError::Empty);
+        }
         let compression = compression.or_else(|| Compression::of_head(&head).filter(|_| !plain));
         let whole = Cursor::new(head).chain(file);
         match compression {
@@ -268,8 +276,8 @@ pub(crate) trait Next {
     }
 
     /// What whoever reads the figures has to know.
-    fn warning(&self) -> Option<String> {
-        None
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
     }
 }
 
@@ -362,7 +370,7 @@ impl<R: Next + Send> TraceReader for Stream<R> {
     }
 
     fn warnings(&self) -> Vec<String> {
-        self.reader.warning().into_iter().chain(self.cut.clone()).collect()
+        self.reader.warnings().into_iter().chain(self.cut.clone()).collect()
     }
 }
 

@@ -28,6 +28,7 @@ mod be64;
 mod big_cache;
 mod csv;
 mod csv_writer;
+mod date;
 pub mod describe;
 mod ends;
 mod error;
@@ -54,7 +55,7 @@ mod wikimedia;
 use std::path::Path;
 
 pub use arc::BLOCKS_PER_LINE_MAX;
-pub use csv::COLUMNS_MAX;
+pub use csv::{CLIENTS_NAMED_MAX, COLUMNS_MAX, TYPES_NAMED_MAX};
 pub use ends::OPEN_TRANSACTIONS_MAX;
 pub use error::TraceError;
 pub use htr::{HEADER_BYTES_MAX, REQUESTS_MAX};
@@ -182,6 +183,22 @@ pub fn open_with(path: &Path, options: &TraceOptions) -> Result<Records, TraceEr
         }
     };
     (chosen.open)(source)
+}
+
+/// The ending by which a file's name says that it holds something else than [`fbt`]: another format, or compression.
+pub fn ending_of_another(path: &Path) -> Option<&'static str> {
+    let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
+    let others = FORMATS.iter().filter(|format| format.name != fbt::FORMAT.name);
+    let mut endings = others.flat_map(|format| format.endings).copied().chain(Compression::endings());
+    endings.find(|ending| name.ends_with(ending.to_ascii_lowercase().as_str()))
+}
+
+/// As [`open_with`], of a trace that was read before: refused where it is no file, as what a pipe had is gone then.
+pub fn open_again(path: &Path, options: &TraceOptions) -> Result<Records, TraceError> {
+    match std::fs::metadata(path) {
+        Ok(found) if !found.is_file() => Err(TraceError::NotAgain),
+        _ => open_with(path, options),
+    }
 }
 
 impl Format {

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use crate::date::civil_us;
 use crate::error::TraceError;
 use crate::input::Source;
 use crate::lines::{Columns, Line, Wrong, first_line, numbers};
@@ -58,15 +59,7 @@ fn photo(line: &[u8]) -> Result<Option<Line>, Wrong> {
 fn date_us(written: u64) -> Option<u64> {
     let [second, minute, hour, day, month] = [1, 100, 10_000, 1_000_000, 100_000_000].map(|unit| written / unit % 100);
     let year = written / 10_000_000_000;
-    let sound = (1970..10_000).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
-    if !sound || hour > 23 || minute > 59 || second > 60 {
-        return None;
-    }
-    // Days of the civil calendar, counted from March so that the leap day is the last of its year.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day - 1;
-    let seconds = ((days - 719_468) * 24 + hour) * 3600 + minute * 60 + second;
-    Some(seconds * 1_000_000)
+    civil_us([year, month, day, hour, minute, second])
 }
 
 #[cfg(test)]

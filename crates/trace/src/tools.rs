@@ -303,7 +303,13 @@ fn define_noisy<W: Write>(
     });
     let (number, mut values, mut schema) = known.unwrap_or_default();
     let text = |prefix: &str, number: usize| Bytes::from(format!("{prefix}{number}"));
-    schema.types.extend((0..noise.len()).map(|place| text("noise", place)));
+    // Noise that is there already keeps its names.
+    let own: Vec<Bytes> = (0..)
+        .map(|number| text("noise", number))
+        .filter(|name| !schema.types.contains(name))
+        .take(noise.len())
+        .collect();
+    schema.types.extend(own);
     values.extend(noise.iter().map(|&value| text("n", value)));
     writer.define_hint_schema(number, schema)?;
     writer.define_hint_set(id, HintSetDefinition { schema: number, values })
@@ -459,5 +465,17 @@ mod tests {
         assert!((1250..1500).contains(&first), "{first} of 4000, expected 1 / H(10) = 34 %");
         assert_eq!(noisy(1).0, records);
         assert_ne!(noisy(2).0, records);
+        // More noise has names of its own.
+        let mut once = writer();
+        let noise = Noise { types: 2, domain: 10, zipf: 1.0, seed: 1 };
+        add_noise(&mut trace(3), noise, &mut once).expect("sound");
+        let bytes = once.finish().expect("memory");
+        let mut again: Records = Box::new(Reader::new(std::io::Cursor::new(bytes)).expect("sound"));
+        let mut twice = writer();
+        add_noise(&mut again, noise, &mut twice).expect("sound");
+        let (records, dictionary) = read(twice);
+        let set = dictionary.hint_set(records[0].hints).expect("defined");
+        let types = &dictionary.hint_schema(set.schema).expect("defined").types;
+        assert_eq!(types[2..], ["noise0", "noise1", "noise2", "noise3"]);
     }
 }

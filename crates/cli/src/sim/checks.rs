@@ -1,13 +1,14 @@
 //! What would have no effect, or no meaning: refused, so that nobody takes it for an answer.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use forebay::policy::{POLICIES, PolicyError};
-use forebay_sim::cell::{CLIENTS_MAX, OFFLINE, SAMPLE_KEYS_MIN};
-use forebay_sim::lab::Lab;
+use forebay_sim::cell::{CLIENTS_MAX, OFFLINE, SAMPLE_CACHE_KEYS_MIN, SAMPLE_KEYS_MIN};
+use forebay_sim::lab::{Goal, Lab};
 use forebay_sim::machine::Division;
+use forebay_sim::report::OfTrace;
 
 use super::{PrefetchChoice, SimArgs};
 use crate::error::CommandError;
@@ -15,6 +16,22 @@ use crate::say;
 
 /// Clients that a refusal lists.
 const CLIENTS_SHOWN_MAX: usize = 8;
+
+/// The traces, each once, with their names: those of their files, or where several have one name, whole paths.
+pub fn named(traces: &[PathBuf]) -> Vec<(&Path, String)> {
+    let mut once: Vec<&Path> = Vec::new();
+    for trace in traces.iter().map(PathBuf::as_path) {
+        if !once.contains(&trace) {
+            once.push(trace);
+        }
+    }
+    let name = |trace: &Path| {
+        let alike = once.iter().filter(|other| other.file_name() == trace.file_name()).count();
+        let name = if alike > 1 { trace.as_os_str() } else { trace.file_name().unwrap_or_default() };
+        name.to_string_lossy().into_owned()
+    };
+    once.iter().map(|trace| (*trace, name(trace))).collect()
+}
 
 /// Before a trace is read.
 pub fn of_options(args: &SimArgs, matches: &ArgMatches) -> Result<(), CommandError> {
@@ -25,13 +42,17 @@ pub fn of_options(args: &SimArgs, matches: &ArgMatches) -> Result<(), CommandErr
                 .into(),
         );
     }
+    let on_command_line = |name| matches.value_source(name) == Some(ValueSource::CommandLine);
+    if on_command_line("estimate") && args.sample >= 1.0 {
+        return refused("--estimate is for samples: give --sample, or leave it out".into());
+    }
     let goal = match (args.at_hit_ratio, args.at_thr) {
         (Some(_), _) => "--at-hit-ratio",
         (_, Some(_)) => "--at-thr",
         _ => return Ok(()),
     };
     // A page shows all sizes and clients all the same.
-    let given = |name| matches.value_source(name) == Some(ValueSource::CommandLine) && args.report.is_none();
+    let given = |name| on_command_line(name) && args.report.is_none();
     for (name, why) in [("size", "looks for the size itself"), ("per_client", "looks at all clients together")] {
         if given(name) {
             let name = name.replace('_', "-");
@@ -88,6 +109,38 @@ pub fn note_left_out(args: &SimArgs, trace: &Path, lab: &Lab<'_>) {
             "forebay: {}: no transactional hit ratios: a sample of keys has only parts of transactions",
             trace.display()
         ));
+    }
+}
+
+/// At which sizes a sample's cache has too few keys for an error of its hit ratios, on stderr.
+pub fn note_without_error(traces: &[OfTrace]) {
+    for of in traces {
+        let sizes = of.without_error();
+        if !sizes.is_empty() {
+            say::note(format_args!(
+                "forebay: {}: no error is known at {}: there the sample's cache holds fewer than \
+                 {SAMPLE_CACHE_KEYS_MIN} keys (sample_cache_keys_min), and its hit ratio may be far off; take a larger \
+                 --sample",
+                of.name,
+                sizes.join(", ")
+            ));
+        }
+    }
+}
+
+/// Which policies have no row for a goal, because they never reach it, on stderr.
+pub fn note_never(goal: Goal, traces: &[OfTrace]) {
+    for of in traces {
+        let Some(least) = &of.least else { continue };
+        let never: Vec<&str> = least.never().collect();
+        if !never.is_empty() {
+            let (what, least) = goal.named();
+            say::note(format_args!(
+                "forebay: {}: no row for what never has a {what} of {least}: {}",
+                of.name,
+                never.join(", ")
+            ));
+        }
     }
 }
 

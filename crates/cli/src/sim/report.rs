@@ -46,7 +46,11 @@ fn run(args: &SimArgs, options: &LabOptions) -> Run {
 }
 
 fn sample(options: &LabOptions) -> String {
-    let left_out = if options.sample.rate < 1.0 { "; no transactional hit ratios" } else { "" };
+    let left_out = match (options.sample.rate < 1.0, options.adjust) {
+        (false, _) => "",
+        (true, true) => "; hit ratios by the requests that it should have (SHARDS-adj), no transactional ones",
+        (true, false) => "; no transactional hit ratios",
+    };
     format!("{} % of the keys, seed {}{left_out}", 100.0 * options.sample.rate, options.sample.seed)
 }
 

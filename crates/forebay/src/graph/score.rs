@@ -238,6 +238,7 @@ impl Scorer {
         };
         thresholds.clear();
         thresholds.extend(units.iter().filter_map(frequency));
+        thresholds.dedup();
         let mut best: Vec<Option<(f64, f64)>> = Vec::new();
         for &threshold in thresholds.iter() {
             curves.compute(&self.shape, &Scorer::cost(units, threshold));

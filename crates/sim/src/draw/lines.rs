@@ -64,7 +64,7 @@ pub(super) fn lines(chart: &Chart, x: &Axis, down: impl Fn(f64) -> f64) -> Strin
         let dots = if chart.scatter { SCATTERED_MAX } else { DOTS_MAX };
         let points = series.points.iter().enumerate().filter(|(_, point)| finite(point));
         for ((nth, &(value_x, value_y)), (x, y)) in points.zip(places).take(dots) {
-            if let Some(&off) = series.spreads.get(nth) {
+            if let Some(off) = series.spreads.get(nth).filter(|off| off.is_finite()) {
                 let (top, bottom) = (down(value_y + off).max(TOP), down(value_y - off).min(TOP + PLOT_HEIGHT));
                 text += &format!("<path class=\"spread\" d=\"M{x:.1} {top:.1}V{bottom:.1}\"/>\n");
             }

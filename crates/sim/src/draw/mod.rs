@@ -69,7 +69,7 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
     /// What is shown of each point where a reader points at it; its numbers where there is none.
     pub labels: Vec<String>,
-    /// How far each point may be off, up and down; shown where there are any.
+    /// How far each point may be off, up and down; shown where there are any; NaN where it is not known.
     pub spreads: Vec<f64>,
 }
 

@@ -34,7 +34,7 @@ pub(super) fn pictures(of: &OfTrace) -> Vec<Picture> {
     let mut add = |svg: String, how| pictures.push(Picture { svg, how });
     let mut hits = curves(&whole, "Hit ratio", "hits in % of requests", |row| Some(row.hit_ratio));
     for (series, (_, rows)) in hits.series.iter_mut().zip(by_policy(&whole)) {
-        series.spreads = rows.iter().filter_map(|row| row.hit_ratio_error).map(|error| 200.0 * error).collect();
+        series.spreads = rows.iter().map(|row| row.hit_ratio_error.map_or(f64::NAN, |error| 200.0 * error)).collect();
     }
     add(
         panel(&hits),

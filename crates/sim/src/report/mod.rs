@@ -58,7 +58,22 @@ pub struct Least {
     pub policies: Vec<String>,
 }
 
+impl Least {
+    /// Those that do not reach it, not even with all keys cached.
+    pub fn never(&self) -> impl Iterator<Item = &str> {
+        let missing = |policy: &&String| self.rows.iter().all(|row| row.policy != **policy);
+        self.policies.iter().filter(missing).map(String::as_str)
+    }
+}
+
 impl OfTrace {
+    /// Gives it another name, for where several traces have one.
+    pub fn rename(&mut self, name: &str) {
+        let least = self.least.iter_mut().flat_map(|least| &mut least.rows);
+        self.rows.iter_mut().chain(least).for_each(|row| row.trace = name.to_owned());
+        self.name = name.to_owned();
+    }
+
     /// A trace of this name, with what its catalog counted.
     pub fn new(name: String, catalog: &Catalog, skipped: u64, rows: Vec<Row>, least: Option<Least>) -> OfTrace {
         OfTrace {
@@ -73,6 +88,19 @@ impl OfTrace {
             rows,
             least,
         }
+    }
+
+    /// Sizes, as given, at which a sample's hit ratios have no error, because its cache holds too few keys.
+    pub fn without_error(&self) -> Vec<&str> {
+        let sampled = self.requests_simulated < self.requests;
+        let rows = self.least.iter().flat_map(|least| &least.rows).chain(&self.rows);
+        let mut sizes: Vec<&str> = rows
+            .filter(|row| sampled && row.client.is_none() && row.requests > 0 && row.hit_ratio_error.is_none())
+            .map(|row| row.size_given.as_str())
+            .collect();
+        let mut once = std::collections::BTreeSet::new();
+        sizes.retain(|size| once.insert(*size));
+        sizes
     }
 
     /// Rows for all clients together.

@@ -2,6 +2,7 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use crate::cell::SAMPLE_CACHE_KEYS_MIN;
 use crate::draw;
 
 use super::charts::{by_bytes, pictures};
@@ -50,6 +51,10 @@ fn section(at: usize, of: &OfTrace) -> Markup {
             p.facts { (facts(of)) }
             @if let Some(least) = &of.least { (tables::least(least, of)) }
             (tables::in_short(of))
+            @if !of.without_error().is_empty() { p.note {
+                "At " (of.without_error().join(", ")) " the sample's cache holds fewer than " (SAMPLE_CACHE_KEYS_MIN)
+                " keys: its hit ratios may be far off, and nobody knows how far."
+            } }
             div.charts { @for picture in pictures(of) {
                 figure { div.scroll { (PreEscaped(picture.svg)) } figcaption { (picture.how) } }
             } }

@@ -72,7 +72,6 @@ pub(super) fn least(least: &Least, of: &OfTrace) -> Markup {
     let units = |row: &Row| if row.unit == "bytes" { bytes(row.size) } else { grouped(row.size) };
     let sampled = of.requests_simulated as f64 / of.requests.max(1) as f64;
     let whole = |row: &Row| if row.unit == "bytes" { of.footprint_bytes } else { of.keys } as f64;
-    let missing = least.policies.iter().filter(|policy| rows.iter().all(|row| row.policy != **policy));
     html! {
         h3 { "Least memory for a " (what) " of " (percent(share)) }
         div.scroll { table {
@@ -89,7 +88,7 @@ pub(super) fn least(least: &Least, of: &OfTrace) -> Markup {
                     td.number { (percent(least.goal.reaches(row))) }
                     td { span.bar style=(format!("width:{:.1}%", 100.0 * row.size as f64 / most)) {} }
                 } }
-                @for policy in missing { tr {
+                @for policy in least.never() { tr {
                     th scope="row" { (policy) } td.number { "never" }
                     @if sampled >= 1.0 { td {} } td {} td {}
                 } }

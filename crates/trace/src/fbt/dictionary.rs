@@ -104,6 +104,11 @@ impl Dictionary {
         self.insert(Definition::Set(id, set))
     }
 
+    /// Takes in what a reader of another format knows.
+    pub(crate) fn define_type(&mut self, id: u16, name: Bytes) -> Result<bool, TraceError> {
+        self.insert(Definition::Type(id, name))
+    }
+
     /// Takes a definition in; false if it was there already, an error if another one has its number or a limit is met.
     pub(super) fn insert(&mut self, definition: Definition) -> Result<bool, TraceError> {
         let bytes = self.bytes + definition.check()?;

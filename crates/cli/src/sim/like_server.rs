@@ -1,0 +1,48 @@
+//! `--like-server`: the server's own cache instead of bare policies.
+
+use std::io::IsTerminal;
+
+use forebay_sim::cell::Contender;
+use forebay_sim::figures::{self, Row};
+use forebay_sim::lab::{Progress, Silent};
+use forebay_sim::like_server::{self, LikeServerOptions};
+use forebay_trace::TraceOptions;
+
+use super::{OutputForm, SimArgs, checks, model, policies, threads};
+use crate::error::CommandError;
+use crate::progress::Bar;
+use crate::{graph, say, trace};
+
+/// Runs it.
+pub fn run(args: &SimArgs) -> Result<(), CommandError> {
+    let refused = |error: String| CommandError::Usage(error);
+    let choice = |text: &String| match Contender::parse(text).map_err(|error| refused(checks::policy(text, &error)))? {
+        Contender::Online(choice) => Ok(choice),
+        Contender::Offline(name, _) => Err(refused(format!("no server has policy {name}, which knows the future"))),
+    };
+    let policies = policies(&args.policy).iter().map(choice).collect::<Result<Vec<_>, _>>()?;
+    let options = LikeServerOptions {
+        policies,
+        sizes: like_server::sizes(&args.size).map_err(|error| refused(error.to_string()))?,
+        partitions: args.partitions.get(),
+        graphs: args.graphs.as_deref().map_or(Ok(Vec::new()), graph::read)?,
+        trace: TraceOptions { format: args.trace_format.clone(), lenient: args.lenient },
+        threads: threads(args),
+    };
+    let progress: &dyn Progress =
+        if args.quiet || !std::io::stderr().is_terminal() { &Silent } else { &Bar::default() };
+    let mut rows: Vec<Row> = Vec::new();
+    for (trace, name) in checks::named(&args.traces) {
+        let warn = |warning: &str| trace::say_warnings(trace, &[warning.to_owned()]);
+        let of_trace = like_server::run(trace, &options, progress, warn);
+        let of_trace = of_trace.map_err(|error| CommandError::Failed(error.to_string()))?;
+        rows.extend(of_trace.into_iter().map(|row| Row { trace: name.clone(), ..row }));
+    }
+    model(args, &mut rows);
+    say::result(&match args.format {
+        OutputForm::Csv => figures::csv(&rows),
+        OutputForm::Json => figures::json(&rows),
+        OutputForm::Table => figures::table(&rows),
+    })?;
+    Ok(())
+}

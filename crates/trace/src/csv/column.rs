@@ -1,0 +1,207 @@
+//! What columns are called, and what their fields mean.
+
+use bytes::Bytes;
+
+use super::names::Names;
+use super::{CLIENTS_NAMED_MAX, Row, TYPES_NAMED_MAX};
+use crate::date::iso_us;
+use crate::fbt::Dictionary;
+use crate::input::{decimal, seconds, unexpected};
+use crate::lines::REQUESTS_PER_LINE_MAX;
+use crate::record::{Kind, TraceKey};
+
+/// What a column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Column {
+    /// Seconds, with decimals if need be, or a date.
+    Time,
+    /// A block number.
+    Block,
+    /// A key: a number where it is written as one, else its bytes.
+    Key,
+    /// Bytes.
+    Size,
+    /// Bytes of the value, where no column has the size of all.
+    ValueSize,
+    /// Bytes of the key, which come in addition to those of the value.
+    KeySize,
+    /// SCSI operation code in hex, or a word.
+    Operation,
+    /// How many requests the row stands for.
+    Count,
+    /// Microseconds that fetching costs.
+    Cost,
+    /// A number, or a name that gets one.
+    Client,
+    /// A number that stands in the record of this name.
+    Hints,
+    /// As above.
+    Transaction,
+    /// A number, or a name that gets one.
+    Type,
+    /// A number.
+    Level,
+    /// As above.
+    Vertex,
+    /// As above: the key space.
+    Space,
+    /// Bytes that forebay's cache charges.
+    Charge,
+    /// Whether the transaction ends with this row, and how.
+    End,
+    /// Something else.
+    Ignored,
+}
+
+impl Column {
+    pub fn of(name: &str) -> Column {
+        match name {
+            "time" | "timestamp" | "clock_time" | "op_time" => Column::Time,
+            "lbn" => Column::Block,
+            "object" | "object_id" | "obj_id" | "key" | "id" | "block_id" => Column::Key,
+            "size" | "object_size" | "obj_size" | "io_size" => Column::Size,
+            "value_size" => Column::ValueSize,
+            "key_size" => Column::KeySize,
+            "op" | "op_name" => Column::Operation,
+            "op_count" | "count" => Column::Count,
+            "cost_us" => Column::Cost,
+            "client" => Column::Client,
+            "hints" => Column::Hints,
+            "txn" => Column::Transaction,
+            "txn_type" => Column::Type,
+            "level" => Column::Level,
+            "vertex" => Column::Vertex,
+            "space" => Column::Space,
+            "charge" => Column::Charge,
+            "end" => Column::End,
+            _ => Column::Ignored,
+        }
+    }
+
+    pub fn is_key(self) -> bool {
+        matches!(self, Column::Block | Column::Key)
+    }
+}
+
+/// Clients and types that have names.
+#[derive(Default)]
+pub(super) struct Named {
+    pub clients: Names,
+    pub types: Names,
+    /// Names of types.
+    pub dictionary: Dictionary,
+}
+
+/// Takes in what a field says.
+pub(super) fn put(row: &mut Row, named: &mut Named, column: Column, field: &[u8]) -> Result<(), String> {
+    let record = &mut row.record;
+    // What is not known may be left empty; whether a key may be shows the rest of the row.
+    let optional = matches!(column, Column::Size | Column::Cost | Column::Charge | Column::End)
+        || matches!(column, Column::ValueSize | Column::KeySize);
+    if field.is_empty() && (optional || column.is_key()) {
+        return Ok(());
+    }
+    match column {
+        Column::Time => record.time_us = Some(time_us(field)?),
+        Column::Block => record.key = TraceKey::Number(decimal(field)?),
+        Column::Key => record.key = key(field),
+        Column::Size => record.size = Some(size(field)?),
+        Column::ValueSize | Column::KeySize => {
+            let sum = record.size.unwrap_or(0).checked_add(size(field)?);
+            record.size = Some(sum.ok_or_else(|| unexpected(field, SIZE))?);
+        }
+        Column::Operation if field.is_empty() => row.no_operation = true,
+        Column::Operation => record.kind = operation(field)?,
+        Column::Count => {
+            let count = decimal(field)?;
+            if count > REQUESTS_PER_LINE_MAX {
+                return Err(format!("{count} requests are more than requests_per_line_max {REQUESTS_PER_LINE_MAX}"));
+            }
+            row.left = count;
+        }
+        Column::Cost => record.cost_us = Some(number(field, "microseconds below 2^32")?),
+        Column::Client => {
+            let (number, _) = named.clients.number(field, ("clients_named_max", CLIENTS_NAMED_MAX))?;
+            record.client = number.try_into().map_err(|_| unexpected(field, "a number below 2^32"))?;
+        }
+        Column::Hints => record.hints = number(field, "a number below 2^32")?,
+        Column::Transaction => record.txn = decimal(field)?,
+        Column::Type => record.txn_type = named.txn_type(field)?,
+        Column::Level => record.level = number(field, "a number below 2^16")?,
+        Column::Vertex => record.vertex = number(field, "a number below 2^16")?,
+        Column::Space => record.space = number(field, "a number below 2^8")?,
+        Column::Charge => record.charged = Some(size(field)?),
+        Column::End => row.end = Some(end(field)?),
+        Column::Ignored => {}
+    }
+    Ok(())
+}
+
+impl Named {
+    fn txn_type(&mut self, field: &[u8]) -> Result<u16, String> {
+        let (number, new) = self.types.number(field, ("types_named_max", TYPES_NAMED_MAX))?;
+        let number = number.try_into().map_err(|_| unexpected(field, "a number below 2^16"))?;
+        if new {
+            let name = Bytes::copy_from_slice(field);
+            self.dictionary.define_type(number, name).map_err(|error| error.to_string())?;
+        }
+        Ok(number)
+    }
+}
+
+/// What a time is.
+const TIME: &str = "a time in seconds, or a date from 1970 on as in 2026-01-31T12:30:00Z";
+
+/// What a size is.
+const SIZE: &str = "a size in bytes below 2^32, 4 GiB";
+
+fn size(field: &[u8]) -> Result<u32, String> {
+    number(field, SIZE)
+}
+
+fn time_us(field: &[u8]) -> Result<u64, String> {
+    let date = field.contains(&b'-').then(|| iso_us(field));
+    date.unwrap_or_else(|| seconds(field).ok()).ok_or_else(|| unexpected(field, TIME))
+}
+
+/// How a transaction ends.
+fn end(field: &[u8]) -> Result<Kind, String> {
+    match &field.to_ascii_lowercase()[..] {
+        b"commit" | b"committed" => Ok(Kind::Committed),
+        b"abort" | b"aborted" => Ok(Kind::Aborted),
+        _ => Err(unexpected(field, "commit, abort, or nothing")),
+    }
+}
+
+/// A number of the type that is asked for.
+fn number<T: TryFrom<u64>>(field: &[u8], expected: &str) -> Result<T, String> {
+    T::try_from(decimal(field)?).map_err(|_| unexpected(field, expected))
+}
+
+/// A number only if it is written as numbers are printed, so that `7` and `007` stay two keys.
+fn key(field: &[u8]) -> TraceKey {
+    match decimal(field) {
+        Ok(number) if field == b"0" || field[0] != b'0' => TraceKey::Number(number),
+        _ => TraceKey::Bytes(Bytes::copy_from_slice(field)),
+    }
+}
+
+/// SCSI READ and WRITE in their forms of 6, 10, 12 and 16 bytes, or a word.
+fn operation(field: &[u8]) -> Result<Kind, String> {
+    let field = field.to_ascii_lowercase();
+    // CacheLib's block traces name an operation and a class of it.
+    let word = field.split(|&byte| byte == b'.').next().unwrap_or_default();
+    let kind = match word {
+        b"28" | b"8" | b"08" | b"a8" | b"88" | b"r" | b"read" => Kind::Read,
+        b"get" | b"gets" | b"get_lease" | b"getchunkdata" => Kind::Read,
+        b"2a" | b"a" | b"0a" | b"aa" | b"8a" | b"w" | b"write" | b"put" | b"putchunk" => Kind::Write,
+        b"set" | b"set_lease" | b"add" | b"replace" | b"cas" | b"append" | b"prepend" | b"incr" | b"decr" => {
+            Kind::Write
+        }
+        b"d" | b"delete" | b"del" => Kind::Delete,
+        b"prefetch" => Kind::Prefetch,
+        b"demote" => Kind::Demote,
+        _ => return Err(unexpected(&field, "a SCSI READ (28) or WRITE (2a) code, or read, write or delete")),
+    };
+    Ok(kind)
+}
