@@ -20,6 +20,9 @@ const LANDED: &str = "SELECT count(*) FROM forebay.applied WHERE applied";
 const WAITING: &str =
     "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
 
+/// A machine that is busy is not to be taken for a database that does not answer.
+const PATIENT: [&str; 6] = ["--store-timeout-ms", "3000", "--lock-wait-ms-min", "4000", "--lock-wait-ms-max", "5000"];
+
 fn add(client: &mut Connection, key: &str, number: &str) -> Reply {
     client.call(&["HINCRBY", key, "n", number])
 }
@@ -87,7 +90,7 @@ fn a_document_in_doubt_is_read_as_a_merge() {
     let server = Server::start();
     let database = server.database();
     let network = Proxy::to_postgres(server.address());
-    let mut forebay = start_through(&network, &server, &database, &[]);
+    let mut forebay = start_through(&network, &server, &database, &PATIENT);
     let mut client = Connection::new(forebay.address);
     for key in ["h1", "h2"] {
         assert_eq!(client.call(&["HSET", key, "a", "1", "n", "5"]), Reply::Integer(2));
@@ -111,7 +114,7 @@ fn a_row_in_doubt_is_read_as_a_merge() {
     init.args(["store", "init", "--store", &url, "--store-timeout-ms", "400"]).args(map);
     assert!(init.status().expect("the binary runs").success());
     let network = Proxy::to_postgres(server.address());
-    let mut forebay = start_through(&network, &server, &database, &map);
+    let mut forebay = start_through(&network, &server, &database, &[&map[..], &PATIENT].concat());
     read_as_a_merge(&server, &database, &network, &mut forebay, ["counts", "count:1", "count:2"]);
     assert_eq!(server.sql(&database, "SELECT n FROM counts ORDER BY id"), "17\n105");
 }
