@@ -79,6 +79,8 @@ FIGURE_BUILD = cargo build --release --locked -p forebay-cli -p forebay-bench --
 
 figure: setup-bench ## a figure of a paper: NAME=clic-6, detox-8, tardis-5; list: all (CLIC: FOREBAY_TRACES=folder)
 	case '$(NAME)' in \
+	list) cargo run -q --release --locked -p forebay-bench --bin figure -- --list \
+		&& cargo run -q --release --locked -p forebay-figures -- list;; \
 	detox-*|tardis-*) $(FIGURE_BUILD) && target/release/figure --name $(NAME) $(if $(FULL),--full);; \
 	*) cargo run --release --locked -p forebay-figures -- $(NAME);; esac
 

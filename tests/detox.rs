@@ -58,7 +58,7 @@ impl Run {
         let cell = |policy: &&str| {
             let contender = Contender::parse(policy).expect("known");
             let machine = Machine::new(&contender, Unit::Entries, capacity);
-            ((*policy).to_owned(), Cell::new(&contender, machine, capacity, counting, &graphs))
+            ((*policy).to_owned(), Cell::new(&contender, machine, (Unit::Entries, capacity), counting, &graphs))
         };
         let mut cells: HashMap<String, Cell> = policies.iter().map(cell).collect();
         let (mut place, mut batch) = (0, Vec::new());
@@ -79,7 +79,8 @@ impl Run {
     /// Transactional hit rates in percent.
     fn thr(&self, policies: &[&str], share: f64) -> HashMap<String, f64> {
         let of_levels = |cell: &Cell| {
-            let (hits, all) = cell.levels().iter().fold((0, 0), |sum, of| (sum.0 + of.hits, sum.1 + of.levels));
+            let levels = cell.transactions().expect("transactions").by_level();
+            let (hits, all) = levels.iter().fold((0, 0), |sum, of| (sum.0 + of.hits, sum.1 + of.levels));
             hits as f64 / all as f64
         };
         let rate = |cell: &Cell| match self.by_level {
@@ -109,7 +110,7 @@ fn finds_structure_in_smallbank_and_fetches_it_ahead() {
     let ahead = Run { prefetch: Prefetch::Detox, ..bank }.cells(&["lru", "detox"], 0.25);
     let rate = |policy: &str| 100.0 * ahead[policy].transactional_hits().and_then(|thr| thr.rate()).expect("some");
     assert!(rate("lru") > alone["lru"] + 8.0 && rate("detox") > alone["detox"] + 3.0, "{alone:?} {}", rate("detox"));
-    let PrefetchTally { issued, used, late, unused } = ahead["lru"].prefetched().expect("prefetch");
+    let PrefetchTally { issued, used, late, unused, .. } = ahead["lru"].prefetched().expect("prefetch");
     // Every prefetched key came to one end; those asked for by a level that was itself all cached are late.
     assert!(used > 0 && late > 0 && used + late + unused == issued, "{issued} {used} {late} {unused}");
 }

@@ -17,7 +17,7 @@ fn every_form_shows_the_same_figures() {
     let line = ["sim", &name, "--policy", "lru,belady", "--size", "2,50%"];
     let text = lab.ok(&[&line[..], &["--format", "csv"]].concat());
     let header = "trace,policy,unit,size_given,size,requests,hits,hit_ratio,byte_hit_ratio,thr,unhelpful_keys,\
-                  metadata_bytes,cpu_ns_per_request";
+                  metadata_bytes,cpu_ns_per_request,bytes_requested,bytes_fetched";
     assert_eq!(text.lines().next(), Some(header));
     let rows = rows(&text);
     let cells: Vec<(&str, &str, &str)> =
@@ -25,10 +25,13 @@ fn every_form_shows_the_same_figures() {
     assert_eq!(cells, [("lru", "2", "2"), ("lru", "50%", "3"), ("belady", "2", "2"), ("belady", "50%", "3")]);
     // Of two places one is for the key that comes every second time: 19 of its 20 requests hit.
     assert_eq!((&*rows[0]["requests"], &*rows[0]["hits"], &*rows[0]["hit_ratio"]), ("40", "19", "0.475000"));
+    // Keys of 100 bytes each, of which 21 requests had to fetch.
+    assert_eq!((&*rows[0]["bytes_requested"], &*rows[0]["bytes_fetched"]), ("4000", "2100"));
     let json: Value = serde_json::from_str(&lab.ok(&[&line[..], &["--format", "json"]].concat())).expect("JSON");
     for (row, object) in rows.iter().zip(json.as_array().expect("an array")) {
-        for (name, value) in
-            row.iter().filter(|(name, _)| ["policy", "size", "requests", "hits"].contains(&name.as_str()))
+        for (name, value) in row
+            .iter()
+            .filter(|(name, _)| ["policy", "size", "requests", "hits", "bytes_fetched"].contains(&name.as_str()))
         {
             let of_json = &object[name];
             let of_json = of_json.as_str().map_or_else(|| of_json.to_string(), str::to_owned);
@@ -38,6 +41,11 @@ fn every_form_shows_the_same_figures() {
     let table = lab.ok(&line);
     assert!(table.starts_with("small.csv: 40 requests, hit ratio in % by size in objects\n"), "{table}");
     assert!(table.lines().any(|line| line.starts_with("lru ") && line.contains(" 47.50")), "{table}");
+    let table = lab.ok(&["sim", &name, "--policy", "lru", "--size", "200", "--unit", "bytes"]);
+    assert!(table.ends_with("\nbyte hit ratio in %, of 4000 bytes\n       200\nlru  47.50\n\n"), "{table}");
+    // Without sizes there are no bytes.
+    let row = &lab.csv(&["sim", &lab.file("bare.trc", "1\n2\n1\n"), "--policy", "lru", "--size", "2"])[0];
+    assert_eq!((&*row["hits"], &*row["bytes_requested"], &*row["bytes_fetched"]), ("1", "", ""));
 }
 
 #[test]
@@ -126,7 +134,10 @@ fn latencies_say_what_hits_are_worth() {
     // The server's own cache is judged by the same model.
     lab.ok(&["workload", "smallbank", "--transactions", "400", "--scale", "100", "--out", "bank.fbt"]);
     let like = [&["sim", "bank.fbt", "--policy", "lru", "--size", "50%", "--like-server"][..], &latencies].concat();
-    let row = &lab.csv(&like)[0];
+    let (code, table, said) = lab.run(&[&like[..], &["--format", "csv"]].concat());
+    let warned = "forebay: bank.fbt: no record has a size or a charge: each value has 100 bytes\n";
+    assert_eq!((code, said.as_str()), (Some(0), warned));
+    let row = &rows(&table)[0];
     let [transactions, asked, saved, takes, without] = of(row).map(|figure| figure.parse::<f64>().expect("a number"));
     assert!(transactions == 400.0 && saved > 0.0 && asked > saved, "{row:?}");
     assert_eq!(row["thr"], format!("{:.6}", saved / asked));
@@ -275,6 +286,66 @@ fn traces_are_mixed_and_noise_is_drawn_from_a_seed() {
     assert_ne!(noise("1", "c.fbt"), noise("2", "d.fbt"));
     let told = lab.ok(&["trace", "describe", "a.fbt"]);
     assert!(told.contains("noise0") && told.contains("noise1"), "{told}");
+}
+
+#[test]
+fn clients_have_transactions_of_their_own() {
+    let lab = Lab::new();
+    for (workload, scale) in [("smallbank", "300"), ("mix-a", "500")] {
+        let out = format!("{workload}.fbt");
+        lab.ok(&["workload", workload, "--transactions", "2000", "--scale", scale, "--out", &out]);
+    }
+    lab.ok(&["trace", "mix", "smallbank.fbt", "mix-a.fbt", "--out", "mixed.fbt"]);
+    let latencies = ["--cache-latency", "100us", "--store-latency", "1ms"];
+    let line = ["sim", "mixed.fbt", "--policy", "lru,detox", "--size", "20%", "--per-client"];
+    let rows = lab.csv(&[&line[..], &latencies].concat());
+    assert_eq!(rows.len(), 6);
+    for of_policy in rows.chunks(3) {
+        let of = |name: &str| of_policy.iter().map(|row| row[name].parse::<f64>().expect(name)).collect::<Vec<_>>();
+        for name in ["requests", "transactions", "round_trips", "round_trips_saved", "unhelpful_keys"] {
+            let figures = of(name);
+            assert!(
+                figures[1] > 0.0 && figures[2] > 0.0 && figures[0] == figures[1] + figures[2],
+                "{name}: {figures:?}"
+            );
+        }
+        let (thr, saved, asked) = (of("thr"), of("round_trips_saved"), of("round_trips"));
+        assert!((0..3).all(|at| (thr[at] - saved[at] / asked[at]).abs() < 1e-6) && thr[1] != thr[2], "{thr:?}");
+        assert!(of("latency_us")[1] != of("latency_us")[2]);
+    }
+    let json: Value = serde_json::from_str(&lab.ok(&[&line[..], &["--format", "json"]].concat())).expect("JSON");
+    let levels = |at: usize| json[at]["levels"][0]["levels"].as_u64().expect("a number");
+    assert_eq!(levels(0), levels(1) + levels(2));
+    let table = lab.ok(&[&line[..], &latencies].concat());
+    let of_clients = table.split_once("\nclient 1: ").expect("clients").1;
+    assert_eq!(of_clients.matches("transactional hit ratio in %").count(), 2, "{table}");
+    assert_eq!(of_clients.matches("modelled latency of a transaction").count(), 2, "{table}");
+}
+
+/// What is fetched ahead is moved, too, but not twice what is asked for while it is on its way.
+#[test]
+fn bytes_fetched_ahead_are_counted() {
+    let lab = Lab::new();
+    let lines = (0..600).flat_map(|txn| {
+        let key = txn * 7 % 20;
+        [(0, key), (1, 100 + key), (2, 200 + key)]
+            .map(|(level, key)| format!("{key},100,{txn},{level}\n", txn = txn + 1))
+    });
+    let name = lab.file("ahead.csv", &("key,size,txn,level\n".to_owned() + &lines.collect::<String>()));
+    for size in ["5", "30", "45"] {
+        let row = &lab.csv(&["sim", &name, "--policy", "lru", "--size", size, "--prefetch", "chrono"])[0];
+        let of = |name: &str| row[name].parse::<u64>().expect(name);
+        assert!(of("prefetch_issued") > 0, "{row:?}");
+        let fetched = of("requests") - of("hits") + of("prefetch_issued") - of("prefetch_late");
+        assert_eq!((of("bytes_requested"), of("bytes_fetched")), (180_000, 100 * fetched), "{row:?}");
+        assert!(of("prefetch_bytes") > 0 && of("prefetch_bytes") < of("metadata_bytes"), "{row:?}");
+    }
+    // What is learned for it is charged: 60 keys take 6,000 bytes, of which it has a sixteenth.
+    let line = ["sim", &name, "--policy", "lru", "--size", "6000", "--unit", "bytes"];
+    assert_eq!(lab.csv(&line)[0]["hits"], "1740");
+    let row = &lab.csv(&[&line[..], &["--prefetch", "chrono"]].concat())[0];
+    assert!(row["prefetch_bytes"].parse::<u64>().is_ok_and(|bytes| bytes <= 6000 / 16), "{row:?}");
+    assert!(row["hits"].parse::<u64>().is_ok_and(|hits| hits < 1740), "the cache has the rest: {row:?}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ mod common;
 
 use std::fs;
 
-use common::lab::{Lab, MALFORMED, small, trace};
+use common::lab::{Lab, MALFORMED, Row, rows, small, trace};
 use common::process::forebay_command;
 
 #[test]
@@ -47,6 +47,34 @@ fn hint_types_are_named_as_the_trace_has_them() {
     lab.ok(&[&line[..], &["1.reqtype, 2.reqtype"]].concat());
     let said = lab.refused(1, &[&line[..], &["1.reqtype,reqtype"]].concat());
     assert!(said.starts_with("mixed.fbt: no hint type 'reqtype'; it has 1.") && said.contains("2.reqtype"), "{said}");
+}
+
+#[test]
+fn graphs_find_the_types_of_mixed_traces() {
+    let lab = Lab::new();
+    let bank = ["workload", "smallbank", "--transactions", "3000", "--scale", "2000", "--out", "bank.fbt"];
+    lab.ok(&[&bank[..], &["--graphs", "bank.toml"]].concat());
+    lab.ok(&["workload", "mix-a", "--transactions", "3000", "--scale", "2000", "--out", "mix-a.fbt"]);
+    lab.ok(&["trace", "mix", "bank.fbt", "mix-a.fbt", "--out", "mixed.fbt"]);
+    let sim = ["sim", "mixed.fbt", "--policy", "lru", "--size", "25%", "--prefetch", "detox", "--format", "csv"];
+    let line = [&sim[..], &["--graphs"]].concat();
+    let without = rows(&lab.ok(&sim));
+    let (code, with, said) = lab.run(&[&line[..], &["bank.toml"]].concat());
+    // A graph tells which account brings which balance; without one, two accounts bring another level each time.
+    let unused = |row: &Row| row["prefetch_unused"].parse::<u64>().expect("a number");
+    assert!(unused(&rows(&with)[0]) * 10 < unused(&without[0]), "{with}");
+    assert_eq!((code, &*said), (Some(0), ""));
+    let some = lab.read("bank.toml") + "\n[[type]]\nname = 'Gone'\n[[type.vertex]]\nname = 'a'\n";
+    lab.file("some.toml", &some);
+    let (code, also, said) = lab.run(&[&line[..], &["some.toml"]].concat());
+    assert_eq!((code, unused(&rows(&also)[0])), (Some(0), unused(&rows(&with)[0])));
+    assert_eq!(said, "forebay: mixed.fbt: --graphs: no transactions of type Gone; these graphs have no effect\n");
+    for more in [&["--policy", "lru"][..], &["--policy", "lru", "--like-server", "--size", "1MiB"]] {
+        lab.file("none.toml", "[[type]]\nname = 'Gone'\n[[type.vertex]]\nname = 'a'\n");
+        let said = lab.refused(1, &[&["sim", "bank.fbt", "--graphs", "none.toml"], more].concat());
+        assert!(said.starts_with("bank.fbt: --graphs: no transactions of type Gone; it has "), "{said}");
+        assert!(said.contains("Amalgamate"), "{said}");
+    }
 }
 
 #[test]

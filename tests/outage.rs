@@ -10,12 +10,20 @@ mod clock;
 mod common;
 #[path = "outage/decoded.rs"]
 mod decoded;
+#[path = "outage/ground.rs"]
+mod ground;
 #[path = "outage/ids.rs"]
 mod ids;
+#[path = "outage/in_doubt.rs"]
+mod in_doubt;
 #[path = "outage/journal.rs"]
 mod journal;
+#[path = "outage/killed.rs"]
+mod killed;
 #[path = "outage/lanes.rs"]
 mod lanes;
+#[path = "outage/large.rs"]
+mod large;
 #[path = "outage/lists.rs"]
 mod lists;
 #[path = "outage/lost_table.rs"]
@@ -50,6 +58,8 @@ mod state;
 mod tables;
 #[path = "outage/warm.rs"]
 mod warm;
+#[path = "outage/write_back.rs"]
+mod write_back;
 
 use std::time::Duration;
 
@@ -57,6 +67,7 @@ use appends::Appends;
 use common::Connection;
 use common::process::Forebay;
 use forebay_protocol::Reply;
+use ground::Ground;
 use postgres::{Server, Stop};
 use proxy::Proxy;
 use state::{calm, figure, mode};
@@ -80,46 +91,74 @@ fn ok() -> Reply {
 /// Fault 1: the store stops while many write, and starts again; twice.
 #[test]
 fn acknowledged_writes_are_there_once_and_in_order() {
-    let server = Server::start();
-    let database = server.database();
-    let mut forebay = start(&server, &database, &[]);
-    let appends = Appends::new(6);
-    let told = appends.run(forebay.address, 4, || {
-        for _ in 0..2 {
+    for ground in Ground::ALL {
+        let server = Server::start();
+        let database = server.database();
+        let mut forebay = start(&server, &database, ground.prepare(&server, &database));
+        let appends = Appends::new(6);
+        let told = appends.run(forebay.address, 4, || {
+            for _ in 0..2 {
+                std::thread::sleep(Duration::from_millis(500));
+                server.stop(Stop::Immediate);
+                std::thread::sleep(Duration::from_millis(1500));
+                server.start_again();
+            }
             std::thread::sleep(Duration::from_millis(500));
-            server.stop(Stop::Immediate);
-            std::thread::sleep(Duration::from_millis(1500));
-            server.start_again();
-        }
-        std::thread::sleep(Duration::from_millis(500));
-    });
-    calm(forebay.address);
-    let mut client = Connection::new(forebay.address);
-    let mut figure = |name: &str| figure(&mut client, name);
-    let (buffered, applied, merged) = (figure("buffered"), figure("applied"), figure("merged"));
-    assert!(buffered > 0 && applied + merged == buffered, "{buffered} {applied} {merged}");
-    // From the tables, with nothing cached.
-    forebay.restart();
-    appends.check(&told, &mut Connection::new(forebay.address));
+        });
+        calm(forebay.address);
+        let mut client = Connection::new(forebay.address);
+        let mut figure = |name: &str| figure(&mut client, name);
+        let (buffered, applied, merged) = (figure("buffered"), figure("applied"), figure("merged"));
+        assert!(buffered > 0 && applied + merged == buffered, "{buffered} {applied} {merged}");
+        ground.check(&appends, &told, &mut forebay, (&server, &database));
+    }
 }
 
 /// The same with SIGKILL of every process of the database's: sessions end without a word.
 #[test]
 fn all_processes_of_the_database_are_killed() {
-    let server = Server::start();
-    let database = server.database();
-    let mut forebay = start(&server, &database, &[]);
-    let appends = Appends::new(4);
-    let told = appends.run(forebay.address, 4, || {
-        std::thread::sleep(Duration::from_millis(400));
-        server.signal("KILL", &server.processes());
-        std::thread::sleep(Duration::from_millis(1000));
-        server.start_again();
-        std::thread::sleep(Duration::from_millis(400));
-    });
-    calm(forebay.address);
-    forebay.restart();
-    appends.check(&told, &mut Connection::new(forebay.address));
+    for ground in Ground::ALL {
+        let server = Server::start();
+        let database = server.database();
+        let mut forebay = start(&server, &database, ground.prepare(&server, &database));
+        let appends = Appends::new(4);
+        let told = appends.run(forebay.address, 4, || {
+            std::thread::sleep(Duration::from_millis(400));
+            server.signal("KILL", &server.processes());
+            std::thread::sleep(Duration::from_millis(1000));
+            server.start_again();
+            std::thread::sleep(Duration::from_millis(400));
+        });
+        ground.check(&appends, &told, &mut forebay, (&server, &database));
+    }
+}
+
+/// The same with SIGKILL of one backend, again and again: the database takes that for a crash, ends all others, and
+/// recovers by itself.
+#[test]
+fn one_backend_is_killed() {
+    for ground in Ground::ALL {
+        let server = Server::start();
+        let database = server.database();
+        let mut forebay = start(&server, &database, ground.prepare(&server, &database));
+        let appends = Appends::new(4);
+        let one = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'forebay%' ORDER BY random() LIMIT 1";
+        let mut killed = 0;
+        let told = appends.run(forebay.address, 4, || {
+            for _ in 0..4 {
+                std::thread::sleep(Duration::from_millis(500));
+                // Between a crash and the end of its recovery nobody is let in.
+                let found = server.try_sql(&database, one).unwrap_or_default();
+                if let Ok(backend) = found.parse() {
+                    server.signal("KILL", &[backend]);
+                    killed += 1;
+                }
+            }
+            std::thread::sleep(Duration::from_millis(500));
+        });
+        assert!(killed > 1, "{killed} were killed");
+        ground.check(&appends, &told, &mut forebay, (&server, &database));
+    }
 }
 
 /// The same with SIGKILL of the postmaster alone: its children live on for a while, so connections that are open go on
@@ -148,58 +187,74 @@ fn the_postmaster_alone_is_killed() {
 /// carried over by somebody else, or is.
 #[test]
 fn a_database_that_hangs_and_goes_on_applies_nothing_twice() {
-    let server = Server::start();
-    let database = server.database();
-    let mut forebay = start(&server, &database, &[]);
-    let appends = Appends::new(4);
-    let told = appends.run(forebay.address, 4, || {
-        for _ in 0..3 {
+    for ground in Ground::ALL {
+        let server = Server::start();
+        let database = server.database();
+        let mut forebay = start(&server, &database, ground.prepare(&server, &database));
+        let appends = Appends::new(4);
+        let told = appends.run(forebay.address, 4, || {
+            for _ in 0..3 {
+                std::thread::sleep(Duration::from_millis(300));
+                let hanging = server.processes();
+                server.signal("STOP", &hanging);
+                std::thread::sleep(Duration::from_millis(1500));
+                server.signal("CONT", &hanging);
+            }
             std::thread::sleep(Duration::from_millis(300));
-            let hanging = server.processes();
-            server.signal("STOP", &hanging);
-            std::thread::sleep(Duration::from_millis(1500));
-            server.signal("CONT", &hanging);
-        }
-        std::thread::sleep(Duration::from_millis(300));
-    });
-    calm(forebay.address);
-    forebay.restart();
-    appends.check(&told, &mut Connection::new(forebay.address));
+        });
+        ground.check(&appends, &told, &mut forebay, (&server, &database));
+    }
 }
 
 /// Faults 4, 5 and 13: forebay is killed while it buffers, starts without the database, buffers on, and is killed while
 /// it carries over.
 #[test]
 fn what_was_buffered_survives_sigkill() {
+    for ground in Ground::ALL {
+        let server = Server::start();
+        let database = server.database();
+        let map = ground.prepare(&server, &database);
+        let mut forebay = start(&server, &database, &[&["--drain-per-second-max", "300"], map].concat());
+        let appends = Appends::new(4);
+        let run =
+            |forebay: &Forebay, ms| appends.run(forebay.address, 4, || std::thread::sleep(Duration::from_millis(ms)));
+        let first = run(&forebay, 300);
+        server.stop(Stop::Immediate);
+        let second = run(&forebay, 700);
+        forebay.restart();
+        let mut client = Connection::new(forebay.address);
+        assert_eq!(mode(&mut client), "failed");
+        match client.call(&["LRANGE", "list999", "0", "-1"]) {
+            Reply::Error(text) => assert!(text.starts_with(b"STOREDOWN not cached"), "{text:?}"),
+            other => panic!("{other:?}"),
+        }
+        let third = run(&forebay, 300);
+        server.start_again();
+        for _ in 0..3 {
+            std::thread::sleep(Duration::from_millis(300));
+            forebay.restart();
+        }
+        ground.check(&appends, &[first, second, third].concat(), &mut forebay, (&server, &database));
+    }
+}
+
+/// What was computed before a SIGKILL is computed on behind it.
+#[test]
+fn a_counter_counts_on_after_sigkill() {
     let server = Server::start();
     let database = server.database();
-    let mut forebay = start(&server, &database, &["--drain-per-second-max", "300"]);
-    let appends = Appends::new(4);
-    let first = appends.run(forebay.address, 4, || std::thread::sleep(Duration::from_millis(300)));
+    let mut forebay = start(&server, &database, &[]);
     server.stop(Stop::Immediate);
-    let second = appends.run(forebay.address, 4, || std::thread::sleep(Duration::from_millis(700)));
     let mut client = Connection::new(forebay.address);
     assert_eq!(client.call(&["SET", "counter", "7"]), ok());
     assert_eq!(client.call(&["INCR", "counter"]), Reply::Integer(8));
     forebay.restart();
     let mut client = Connection::new(forebay.address);
-    assert_eq!(mode(&mut client), "failed");
     assert_eq!(client.call(&["INCR", "counter"]), Reply::Integer(9));
-    match client.call(&["GET", "unheard-of"]) {
-        Reply::Error(text) => assert!(text.starts_with(b"STOREDOWN not cached"), "{text:?}"),
-        other => panic!("{other:?}"),
-    }
-    let third = appends.run(forebay.address, 4, || std::thread::sleep(Duration::from_millis(300)));
     server.start_again();
-    for _ in 0..3 {
-        std::thread::sleep(Duration::from_millis(300));
-        forebay.restart();
-    }
     calm(forebay.address);
     forebay.restart();
-    let mut client = Connection::new(forebay.address);
-    assert_eq!(client.call(&["GET", "counter"]), Reply::bulk(b"9"));
-    appends.check(&[first, second, third].concat(), &mut client);
+    assert_eq!(Connection::new(forebay.address).call(&["GET", "counter"]), Reply::bulk(b"9"));
 }
 
 /// Fault 10: no more room. What was acknowledged is kept, what was not is refused with the reason.
@@ -232,20 +287,20 @@ fn a_full_buffer_refuses_and_loses_nothing() {
 /// Fault 17: the store flaps.
 #[test]
 fn a_flapping_database_makes_progress() {
-    let server = Server::start();
-    let database = server.database();
-    let mut forebay = start(&server, &database, &[]);
-    let appends = Appends::new(4);
-    let told = appends.run(forebay.address, 4, || {
-        for _ in 0..15 {
-            let hanging = server.processes();
-            server.signal("STOP", &hanging);
-            std::thread::sleep(Duration::from_millis(200));
-            server.signal("CONT", &hanging);
-            std::thread::sleep(Duration::from_millis(200));
-        }
-    });
-    calm(forebay.address);
-    forebay.restart();
-    appends.check(&told, &mut Connection::new(forebay.address));
+    for ground in Ground::ALL {
+        let server = Server::start();
+        let database = server.database();
+        let mut forebay = start(&server, &database, ground.prepare(&server, &database));
+        let appends = Appends::new(4);
+        let told = appends.run(forebay.address, 4, || {
+            for _ in 0..15 {
+                let hanging = server.processes();
+                server.signal("STOP", &hanging);
+                std::thread::sleep(Duration::from_millis(200));
+                server.signal("CONT", &hanging);
+                std::thread::sleep(Duration::from_millis(200));
+            }
+        });
+        ground.check(&appends, &told, &mut forebay, (&server, &database));
+    }
 }

@@ -133,3 +133,24 @@ fn transactions_end_in_every_format() {
     lab.file("llm.jsonl", "{\"hash_ids\": [1, 2]}\n{\"hash_ids\": [2, 3]}\n");
     assert_eq!(transactions("llm.jsonl"), "2 (2 committed, 0 aborted)");
 }
+
+/// Bytes are counted only where sizes are known, and what counts as 1 byte is told.
+#[test]
+fn unknown_sizes_are_told() {
+    let lab = Lab::new();
+    let bare = lab.file("bare.trc", "1\n2\n3\n1\n");
+    for more in [&["--size", "64KiB"][..], &["--at-hit-ratio", "0.1"]] {
+        let why = lab.refused(1, &[&["sim", &bare, "--policy", "lru", "--unit", "bytes"][..], more].concat());
+        assert!(why.starts_with("bare.trc: no key has a size, so bytes cannot be counted: leave out"), "{why}");
+    }
+    lab.ok(&["sim", &bare, "--policy", "lru", "--size", "2", "--report", "bare.html"]);
+    assert!(lab.read("bare.html").contains("footprint not known: no key has a size"));
+    let told = lab.ok(&["trace", "describe", &bare]);
+    assert!(told.contains("not known: no key has a size") && !told.contains("bytes asked for"), "{told}");
+    let some = lab.file("some.csv", "key,size\na,700\nb,\na,700\n");
+    let (code, _, said) = lab.run(&["sim", &some, "--policy", "lru", "--unit", "bytes", "--size", "1KiB"]);
+    let warned = "forebay: some.csv: 1 of 2 keys come without a size and count as 1 byte each\n";
+    assert_eq!((code, said.as_str()), (Some(0), warned));
+    let told = lab.ok(&["trace", "describe", &some]);
+    assert!(told.contains("700 bytes, without 1 keys that have no size"), "{told}");
+}

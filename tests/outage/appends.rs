@@ -109,10 +109,14 @@ impl Appends {
 
     /// Panics if anything acknowledged is missing, or anything at all is there twice or out of its client's order.
     pub fn check(&self, told: &[Told], connection: &mut Connection) {
-        let mut read = |list: u64| match connection.call(&["LRANGE", &format!("list{list}"), "0", "-1"]) {
+        self.judge(told, |list| match connection.call(&["LRANGE", &format!("list{list}"), "0", "-1"]) {
             Reply::Array(elements) => elements.into_iter().map(bytes).collect(),
             other => panic!("list{list} can't be read: {other:?}"),
-        };
+        });
+    }
+
+    /// The same, of lists that are read by `read`.
+    pub fn judge(&self, told: &[Told], mut read: impl FnMut(u64) -> Vec<Vec<u8>>) {
         let findings = judge(told, &(0..self.lists).map(|list| (list, read(list))).collect());
         assert!(findings.acknowledged > 0, "nothing was acknowledged");
         findings.verdict().unwrap_or_else(|breach| panic!("{breach}"));

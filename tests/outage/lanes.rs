@@ -1,11 +1,13 @@
 //! Tables that constraints join are carried over in one order, others at the same time.
 
+use std::time::{Duration, Instant};
+
 use forebay_protocol::Reply;
 
 use crate::common::Connection;
 use crate::common::process::{Forebay, forebay_command};
 use crate::postgres::{Server, psql};
-use crate::state::{calm, figure, mode, said};
+use crate::state::{PATIENCE, calm, figure, mode, said};
 use crate::{ok, start};
 
 /// Albums and photos are joined, accounts and their addresses too; nothing joins the two pairs.
@@ -284,4 +286,54 @@ fn a_new_deletion_waits_for_a_child_that_stays() {
     while figure(&mut client, "quarantined") == 0 || figure(&mut client, "waiting") > 0 {}
     let listed = pending(&mut client);
     assert!(listed.len() == 1 && listed[0].contains("orders_customer_fkey"), "{listed:?}");
+}
+
+/// As long as it can't be read what a deletion that was set aside leaves, deletions behind it wait, and nothing else.
+#[test]
+fn a_table_that_can_not_be_read_holds_up_deletions_alone() {
+    let server = Server::start();
+    let database = server.database();
+    let sql = |statements: &str| server.sql(&database, statements);
+    sql(SHOP);
+    sql("CREATE TABLE notes (id integer PRIMARY KEY, text text); INSERT INTO customers VALUES (1, 1), (2, 2)");
+    sql("INSERT INTO orders VALUES (1, 1, 7)");
+    let maps = [&SHOP_MAPS[..], &["--map", "note:{id} -> notes(id)"]].concat();
+    let mut init = forebay_command();
+    init.args(["store", "init", "--store", &server.url(&database), "--store-timeout-ms", "400"]).args(&maps);
+    assert!(init.status().expect("the binary runs").success());
+    let mut forebay = start(&server, &database, &maps);
+    let mut client = Connection::new(forebay.address);
+    away(&mut client, true);
+    assert_eq!(client.call(&["CACHE", "BLIND", "ON"]), ok());
+    for request in [&["MULTI"][..], &["DEL", "order:1"], &["SET", "customer:9", "{\"credit\": -5}"], &["EXEC"]] {
+        client.call(request);
+    }
+    away(&mut client, false);
+    while figure(&mut client, "quarantined") == 0 || figure(&mut client, "waiting") > 0 {}
+    away(&mut client, true);
+    put(&mut client, "note:1", "{\"text\": \"kept\"}");
+    // Who starts does not know what the order names.
+    forebay.kill9();
+    server.while_locked(&database, "LOCK TABLE orders IN ACCESS EXCLUSIVE MODE", || {
+        forebay.restart();
+        let (mut client, began) = (Connection::new(forebay.address), Instant::now());
+        while sql("SELECT count(*) FROM notes") == "0" {
+            assert!(began.elapsed() < PATIENCE, "{}", forebay.log());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        put(&mut client, "note:2", "{\"text\": \"new\"}");
+        assert!(said(&client.call(&["CACHE", "OUTCOME"])).starts_with("COMMITTED"));
+        // A read may stand behind one of the locked table, on the same connection.
+        while client.call(&["DEL", "customer:1"]) != Reply::Integer(1) {
+            assert!(began.elapsed() < PATIENCE, "{}", forebay.log());
+        }
+        assert!(said(&client.call(&["CACHE", "OUTCOME"])).starts_with("BUFFERED"));
+        assert_eq!(figure(&mut client, "quarantined"), 1);
+    });
+    let mut client = Connection::new(forebay.address);
+    while figure(&mut client, "behind") == 0 {}
+    sql("ALTER TABLE customers DROP CONSTRAINT customers_credit_check");
+    assert_eq!(client.call(&["CACHE", "QUARANTINE", "RETRY", "ALL"]), Reply::Integer(1));
+    calm(forebay.address);
+    assert_eq!(sql("SELECT id FROM customers ORDER BY id"), "2\n9");
 }

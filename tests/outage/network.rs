@@ -10,6 +10,7 @@ use forebay_protocol::Reply;
 use crate::appends::{Appends, connected};
 use crate::common::Connection;
 use crate::common::process::Forebay;
+use crate::ground::Ground;
 use crate::postgres::Server;
 use crate::proxy::Proxy;
 use crate::state::{PATIENCE, calm, figure, said};
@@ -18,10 +19,15 @@ use crate::{ok, start_through};
 
 /// A database, a good network to it, and a server behind that.
 fn world(more: &[&str]) -> (Server, String, Proxy, Forebay) {
+    world_on(Ground::Documents, more)
+}
+
+fn world_on(ground: Ground, more: &[&str]) -> (Server, String, Proxy, Forebay) {
     let server = Server::start();
     let database = server.database();
     let network = Proxy::to_postgres(server.address());
-    let forebay = start_through(&network, &server, &database, more);
+    let map = ground.prepare(&server, &database);
+    let forebay = start_through(&network, &server, &database, &[map, more].concat());
     (server, database, network, forebay)
 }
 
@@ -117,49 +123,50 @@ fn a_lost_reply_is_no_second_change_of_a_row() {
 /// or while it is.
 #[test]
 fn requests_that_come_late_apply_nothing_twice() {
-    let (_server, _database, network, mut forebay) = world(&[]);
-    let appends = Appends::new(4);
-    let told = appends.run(forebay.address, 4, || {
-        for round in 0..6 {
-            pause(200);
-            network.hold();
-            pause(500 + 100 * round);
-            network.release();
-        }
-        network.delay(Duration::from_millis(20));
-        pause(300);
-        network.pass();
-    });
-    assert!(network.held() > 10, "{} requests were held", network.held());
-    calm(forebay.address);
-    forebay.restart();
-    appends.check(&told, &mut Connection::new(forebay.address));
+    for ground in Ground::ALL {
+        let (server, database, network, mut forebay) = world_on(ground, &[]);
+        let appends = Appends::new(4);
+        let told = appends.run(forebay.address, 4, || {
+            for round in 0..6 {
+                pause(200);
+                network.hold();
+                pause(500 + 100 * round);
+                network.release();
+            }
+            network.delay(Duration::from_millis(20));
+            pause(300);
+            network.pass();
+        });
+        assert!(network.held() > 10, "{} requests were held", network.held());
+        ground.check(&appends, &told, &mut forebay, (&server, &database));
+    }
 }
 
 /// Fault 7: one call to the database hangs past its time-out, in the network or behind a lock, while the others go on;
 /// what it wanted is carried over meanwhile, and it goes on later.
 #[test]
 fn a_call_that_hangs_past_its_time_applies_nothing_twice() {
-    let (server, database, network, mut forebay) = world(&["--store-timeout-ms", "150", "--start-in-failed"]);
-    let appends = Appends::new(4);
-    let lock = "SELECT pg_sleep(0.6) FROM (SELECT FROM forebay.documents WHERE name = 'list0' FOR UPDATE) AS locked";
-    let mut others = 0;
-    let told = appends.run(forebay.address, 4, || {
-        for _ in 0..5 {
-            pause(150);
-            let before = appends.acknowledged();
-            network.hold_next();
-            pause(600);
-            others += appends.acknowledged() - before;
-            network.release();
-            server.sql(&database, lock);
-        }
-        pause(200);
-    });
-    assert!(network.held() >= 5 && others > 50, "{} hung, {others} went on", network.held());
-    calm(forebay.address);
-    forebay.restart();
-    appends.check(&told, &mut Connection::new(forebay.address));
+    for ground in Ground::ALL {
+        let (server, database, network, mut forebay) =
+            world_on(ground, &["--store-timeout-ms", "150", "--start-in-failed"]);
+        let appends = Appends::new(4);
+        let lock = ground.lock();
+        let mut others = 0;
+        let told = appends.run(forebay.address, 4, || {
+            for _ in 0..5 {
+                pause(150);
+                let before = appends.acknowledged();
+                network.hold_next();
+                pause(600);
+                others += appends.acknowledged() - before;
+                network.release();
+                server.sql(&database, &lock);
+            }
+            pause(200);
+        });
+        assert!(network.held() >= 5 && others > 50, "{} hung, {others} went on", network.held());
+        ground.check(&appends, &told, &mut forebay, (&server, &database));
+    }
 }
 
 /// Replies of the database are lost for a while, and later come twice.
@@ -185,17 +192,17 @@ fn lose_and_repeat(network: &Proxy) {
 /// Fault 8: replies of the database are lost, and come twice.
 #[test]
 fn lost_and_repeated_replies_change_nothing() {
-    let (_server, _database, network, mut forebay) = world(&[]);
-    let appends = Appends::new(4);
-    let told = appends.run(forebay.address, 4, || {
-        for _ in 0..6 {
-            pause(200);
-            lose_and_repeat(&network);
-        }
-    });
-    calm(forebay.address);
-    forebay.restart();
-    appends.check(&told, &mut Connection::new(forebay.address));
+    for ground in Ground::ALL {
+        let (server, database, network, mut forebay) = world_on(ground, &[]);
+        let appends = Appends::new(4);
+        let told = appends.run(forebay.address, 4, || {
+            for _ in 0..6 {
+                pause(200);
+                lose_and_repeat(&network);
+            }
+        });
+        ground.check(&appends, &told, &mut forebay, (&server, &database));
+    }
 }
 
 /// How a transaction under an id ended, as far as this connection was told.
@@ -332,21 +339,21 @@ fn a_client_that_is_cut_off_is_told_by_its_id() {
 /// The network itself goes away: no route, connections end without a word, and it is slow when it is back.
 #[test]
 fn a_network_that_is_cut_loses_nothing() {
-    let (_server, _database, network, mut forebay) = world(&[]);
-    let appends = Appends::new(4);
-    let told = appends.run(forebay.address, 4, || {
-        for _ in 0..4 {
-            pause(200);
-            network.close();
-            pause(300);
-            network.pass();
-            network.delay(Duration::from_millis(30));
-            pause(100);
-            network.cut();
-            network.pass();
-        }
-    });
-    calm(forebay.address);
-    forebay.restart();
-    appends.check(&told, &mut Connection::new(forebay.address));
+    for ground in Ground::ALL {
+        let (server, database, network, mut forebay) = world_on(ground, &[]);
+        let appends = Appends::new(4);
+        let told = appends.run(forebay.address, 4, || {
+            for _ in 0..4 {
+                pause(200);
+                network.close();
+                pause(300);
+                network.pass();
+                network.delay(Duration::from_millis(30));
+                pause(100);
+                network.cut();
+                network.pass();
+            }
+        });
+        ground.check(&appends, &told, &mut forebay, (&server, &database));
+    }
 }

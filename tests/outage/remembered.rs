@@ -153,10 +153,53 @@ fn writes_belong_to_their_database() {
     }
     assert_eq!(server.sql(&other, "SELECT count(*) FROM pg_namespace WHERE nspname = 'forebay'"), "0", "untouched");
     // Another of the same name: nothing is carried over before somebody has looked.
+    let all = |statements: &str| server.sql("postgres", statements);
+    all(&format!("ALTER DATABASE {database} RENAME TO renamed"));
+    all(&format!("CREATE DATABASE {database}"));
+    for value in ["2", "3"] {
+        forebay.restart();
+        let mut client = Connection::new(forebay.address);
+        assert!(said(&client.call(&["CACHE", "STATE"])).contains("earlier state"));
+        assert_eq!(client.call(&["SET", "pending", value]), ok());
+        assert_eq!(server.sql(&database, "SELECT count(*) FROM forebay.documents"), "0");
+    }
+    // Nor does a start without any forget which was the first.
+    server.stop(Stop::Fast);
+    forebay.restart();
+    assert_eq!(Connection::new(forebay.address).call(&["SET", "pending", "4"]), ok());
+    forebay.terminate();
+    server.start_again();
+    all(&format!("ALTER DATABASE {database} RENAME TO other"));
+    all(&format!("ALTER DATABASE renamed RENAME TO {database}"));
+    forebay.restart();
+    calm(forebay.address);
+    let names = "SELECT string_agg(convert_from(name, 'UTF8'), ' ' ORDER BY name) FROM forebay.documents";
+    assert_eq!(server.sql(&database, names), "before pending");
+    let mut client = Connection::new(forebay.address);
+    assert_eq!(client.call(&["GET", "pending"]), Reply::bulk(b"4"));
+}
+
+/// Once an operator has said that another database is the right one, it is that for the next start too.
+#[test]
+fn another_database_takes_the_place_of_the_first_when_somebody_says_so() {
+    let server = Server::start();
+    let database = server.database();
+    let (mut forebay, _) = one_pending(&server, &database);
+    server.start_again();
     server.sql("postgres", &format!("ALTER DATABASE {database} RENAME TO renamed"));
     server.sql("postgres", &format!("CREATE DATABASE {database}"));
     forebay.restart();
     let mut client = Connection::new(forebay.address);
-    assert!(said(&client.call(&["CACHE", "STATE"])).contains("earlier state"));
-    assert_eq!(server.sql(&database, "SELECT count(*) FROM forebay.documents"), "0");
+    assert_eq!(client.call(&["CACHE", "DRAIN", "RESUME"]), ok());
+    calm(forebay.address);
+    for _ in 0..2 {
+        server.stop(Stop::Fast);
+        assert_eq!(client.call(&["SET", "later", "1"]), ok());
+        server.start_again();
+        forebay.restart();
+        calm(forebay.address);
+        client = Connection::new(forebay.address);
+        assert_eq!(client.call(&["GET", "pending"]), Reply::bulk(b"1"));
+    }
+    assert_eq!(server.sql(&database, "SELECT count(*) FROM forebay.documents"), "2");
 }

@@ -111,3 +111,27 @@ fn nothing_that_was_cached_is_dropped_by_an_outage() {
     }
     assert_eq!(misses(&forebay), before);
 }
+
+/// What is believed no longer is served all the same while there is nothing else, and leaves when there is.
+#[test]
+fn a_copy_past_its_time_is_served_in_an_outage() {
+    let (server, database, forebay) = shop(&[]);
+    let mut client = Connection::new(forebay.address);
+    cache(&mut client, &["album:1", "photo:7"]);
+    server.stop(Stop::Immediate);
+    while mode(&mut client) != "failed" {
+        client.call(&["HGET", "photo:999", "views"]);
+    }
+    assert_eq!(client.call(&["PEXPIRE", "album:1", "200"]), Reply::Integer(1));
+    std::thread::sleep(Duration::from_millis(600));
+    assert_eq!(client.call(&["HGET", "album:1", "name"]), Reply::bulk(b"spring"));
+    server.start_again();
+    calm(forebay.address);
+    let began = Instant::now();
+    while !said(&client.call(&["CACHE", "EXPLAIN", "album:1"])).starts_with("not cached") {
+        assert!(began.elapsed() < PATIENCE, "it stays");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    server.sql(&database, "UPDATE albums SET name = 'summer'");
+    assert_eq!(client.call(&["HGET", "album:1", "name"]), Reply::bulk(b"summer"));
+}

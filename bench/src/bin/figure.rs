@@ -26,7 +26,7 @@ struct Arguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if arguments.list {
-        FIGURES.iter().for_each(|figure| println!("{:<12} {}", figure.name, figure.summary));
+        FIGURES.iter().for_each(|figure| println!("{:16} {}", figure.name, figure.summary));
         return ExitCode::SUCCESS;
     }
     let scale = if arguments.full { Scale::Full } else { Scale::Reduced };

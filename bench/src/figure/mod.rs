@@ -54,7 +54,7 @@ fn csv(charts: &[Chart]) -> String {
         for series in &chart.series {
             for (x, y) in &series.points {
                 let x = chart.names.get(*x as usize).cloned().unwrap_or_else(|| x.to_string());
-                text += &format!("\"{}\",\"{}\",{x},{y}\n", chart.title, series.name);
+                text += &format!("\"{}\",\"{}\",\"{x}\",{y}\n", chart.title, series.name);
             }
         }
     }

@@ -121,7 +121,7 @@ impl Run {
             .flat_map(|contender| shares.iter().map(move |&share| (contender, capacity(share))))
             .map(|(contender, size)| {
                 let machine = Machine::new(contender, Unit::Entries, size);
-                (size, Cell::new(contender, machine, size, counting, &graphs))
+                (size, Cell::new(contender, machine, (Unit::Entries, size), counting, &graphs))
             })
             .collect();
         let (mut place, mut transactions, mut batch) = (0, 0, Vec::with_capacity(BATCH_EVENTS));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use forebay::outage::{
     Description, Found, Gate, GateOptions, GateSettings, Journal, JournalOptions, LaneRule, RealFolder, catalogue_of,
-    incarnation_of,
+    incarnation_of, seen_incarnation_of,
 };
 use forebay::runtime::Runtime;
 use forebay::store::late::Late;
@@ -57,10 +57,11 @@ impl Left {
         let acknowledged = found.remembered.acknowledged.clone();
         // A journal that was moved away since says nothing of incarnations.
         let newest = acknowledged.iter().map(|id| id.0.incarnation).max().unwrap_or(0);
-        let incarnation = incarnation_of(&found.description).max(newest);
+        let incarnation = seen_incarnation_of(&found.description).max(newest);
+        let minted = incarnation_of(&found.description).max(incarnation);
         let remembered = catalogue_of(&found.description).and_then(Remembered::read);
         let waiting = found.pending_count > 0;
-        Left { pending: found.pending_count, known: Known { incarnation, acknowledged, remembered, waiting } }
+        Left { pending: found.pending_count, known: Known { incarnation, minted, acknowledged, remembered, waiting } }
     }
 }
 

@@ -145,6 +145,11 @@ mod tests {
         assert!(text.contains("interchangeable: {c} {d}") || text.contains("interchangeable: {d} {c}"), "{text}");
         assert!(text.contains("saves 1 of 3: {c}\n") && text.contains("saves 2 of 3: {d, b, c}\n"), "{text}");
         assert_eq!(text.lines().filter(|line| line.contains("saves")).count(), 7, "{text}");
+        let vertex = |name: &str, more: &str| format!("[[type.vertex]]\nname = '{name}'\n{more}\n");
+        let chain = vertex("a", "") + &vertex("b", "after = ['a']") + &vertex("w", "after = ['b']\nwrites = true");
+        let types = parse(&format!("[[type]]\nname = 'T'\n{chain}")).expect("types");
+        let text = described(&types[0].0, &types[0].1);
+        assert!(text.contains("interchangeable: {a} {b}\n"), "a write is in no group: {text}");
     }
 
     #[test]

@@ -62,7 +62,8 @@ could have, by trying all choices: for traces of up to 64 keys, by levels.
 Where a trace has transactions, what one asks for at the same time (a level) is
 looked up together. The transactional hit ratio is the share of round trips that
 caching saves: a level costs one unless all that it reads is cached, one that
-writes costs one always. With --graphs it is the share of the critical length.
+writes costs one always. With --graphs it is the share of the critical length; a graph
+named Balance is also for the types 1.Balance and 2.Balance of mixed traces.
 
 Latencies are modelled: a level, or without transactions a request, takes the cache's,
 and unless the cache has all of it the store's in addition; one follows the other.

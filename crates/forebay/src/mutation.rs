@@ -82,6 +82,8 @@ pub enum Fault {
     IdsTrimmedByAge,
     /// A read merges all that waits for a document with what the store holds, be it applied or not.
     QueueMergedWhole,
+    /// Of a document of which only changes are known the store is asked what it holds, not which of them are in it.
+    LearnedUnasked,
     /// Each document is carried over by itself, whatever joins it with others.
     DrainedByDocument,
     /// What was acknowledged and cannot be read yet is shown by a flush, for which its readers wait.

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use forebay::graph::Graph;
-use forebay::policy::AccessKind;
+use forebay::policy::{AccessKind, Unit};
 use forebay::txn::prefetch::Predictor;
 use hashbrown::{HashMap, HashSet};
 use serde::Serialize;
@@ -17,6 +17,9 @@ const FOLLOWED_PER_ENTRY: u64 = 4;
 
 /// Most keys that are followed.
 const FOLLOWED_MAX: u64 = 4_000_000;
+
+/// The part of a memory in bytes that is for keys that are followed; the cache has the rest.
+const FOLLOWED_PART: u64 = 16;
 
 /// Which prefetch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +44,18 @@ pub struct PrefetchTally {
     pub late: u64,
     /// Evicted before anyone asked, or never asked for.
     pub unused: u64,
+    /// Bytes of what was learned at the end, a part of the metadata.
+    pub bytes: u64,
+}
+
+/// How large a memory is, and in what.
+pub type Room = (Unit, u64);
+
+/// What is left of a memory for the cache, beside a prefetcher of its own: in bytes it is charged, as the store's
+/// objects are; where objects are counted nothing of metadata is.
+pub fn left(prefetch: Prefetch, (unit, capacity): Room) -> Room {
+    let charged = if prefetch == Prefetch::None || unit == Unit::Entries { 0 } else { capacity / FOLLOWED_PART };
+    (unit, capacity - charged)
 }
 
 /// A key as it has to be put into the cache.
@@ -63,10 +78,14 @@ pub struct Prefetcher {
 }
 
 impl Prefetcher {
-    /// For a cache of so many units.
-    pub fn new(prefetch: Prefetch, capacity: u64, graphs: &[(u16, Arc<Graph>)]) -> Option<Prefetcher> {
-        let followed = capacity.saturating_mul(FOLLOWED_PER_ENTRY).clamp(1000, FOLLOWED_MAX);
-        let mut predictor = Predictor::new(followed as usize);
+    /// For a memory of this size, of which [`left`] is the cache's.
+    pub fn new(prefetch: Prefetch, (unit, capacity): Room, graphs: &[(u16, Arc<Graph>)]) -> Option<Prefetcher> {
+        let mut predictor = match unit {
+            Unit::Entries => {
+                Predictor::new(capacity.saturating_mul(FOLLOWED_PER_ENTRY).clamp(1000, FOLLOWED_MAX) as usize)
+            }
+            Unit::Bytes => Predictor::in_bytes((capacity / FOLLOWED_PART) as usize),
+        };
         match prefetch {
             Prefetch::None => return None,
             Prefetch::Detox => graphs.iter().for_each(|(of_type, graph)| predictor.register_graph(*of_type, graph)),
@@ -130,7 +149,8 @@ impl Prefetcher {
 
     /// What became of all; what is still waiting was of no use.
     pub fn tally(&self) -> PrefetchTally {
-        PrefetchTally { unused: self.tally.unused + self.waiting.len() as u64, ..self.tally }
+        let unused = self.tally.unused + self.waiting.len() as u64;
+        PrefetchTally { unused, bytes: self.predictor.bytes() as u64, ..self.tally }
     }
 
     /// Bytes of what was learned.

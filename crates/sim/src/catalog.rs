@@ -101,12 +101,18 @@ pub struct Catalog {
     pub requests_of_trace: u64,
     /// Sum of the keys' sizes, each as first seen.
     pub footprint_bytes: u64,
+    /// Keys whose first request tells no size; each counts as 1 byte.
+    pub keys_without_size: u64,
     /// Clients, as far as [`CLIENTS_MAX`].
     pub clients: BTreeSet<u32>,
     /// Who asked last.
     client: Option<u32>,
     /// Whether any request belongs to a transaction.
     pub has_transactions: bool,
+    /// Types of transactions, of the whole trace.
+    pub txn_types: BTreeSet<u16>,
+    /// The type seen last.
+    txn_type: u16,
     future: Future,
     plain: Option<Plain>,
 }
@@ -245,9 +251,12 @@ impl Catalog {
             requests: 0,
             requests_of_trace: 0,
             footprint_bytes: 0,
+            keys_without_size: 0,
             clients: BTreeSet::new(),
             client: None,
             has_transactions: false,
+            txn_types: BTreeSet::new(),
+            txn_type: 0,
             future: Future::default(),
             plain: Some(Plain::default()),
         }
@@ -255,6 +264,10 @@ impl Catalog {
 
     fn meet_record(&mut self, record: &Record, with_future: bool) -> Result<(), TraceError> {
         self.plain.take_if(|plain| !plain.suits(record));
+        if record.txn_type != self.txn_type {
+            self.txn_type = record.txn_type;
+            self.txn_types.extend((record.txn_type != 0).then_some(record.txn_type));
+        }
         if record.kind.is_access() && record.kind != Kind::Delete {
             self.requests_of_trace += 1;
             let hash = hash_of(record);
@@ -286,6 +299,7 @@ impl Catalog {
         let known = self.keys.entry(hash).or_insert(Known { number, size });
         if known.number == number {
             self.footprint_bytes += u64::from(size);
+            self.keys_without_size += u64::from(record.size.is_none());
         }
         let key = known.number;
         limit("keys_max", KEYS_MAX, self.keys.len())?;

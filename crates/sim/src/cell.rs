@@ -9,10 +9,9 @@ use forebay::graph::{Graph, Thr};
 use forebay::policy::bare::Served;
 use forebay::policy::{Access, AccessKind, Choice, PolicyError, choose};
 
-use crate::ahead::{Ahead, Prefetch, PrefetchTally, Prefetcher};
+use crate::ahead::{Ahead, Prefetch, PrefetchTally, Prefetcher, Room};
 use crate::catalog::{Catalog, Event, PlainRequests, Request};
-use crate::latency::RoundTrips;
-use crate::levels::{LevelTally, Levels};
+use crate::levels::{Levels, Sums};
 use crate::machine::Machine;
 use crate::offline::Rule;
 
@@ -87,6 +86,8 @@ pub struct Tally {
     pub bytes: u64,
     /// Bytes asked for that were cached.
     pub bytes_hit: u64,
+    /// Bytes fetched ahead, but for what a miss that came before the fetch was done counts already.
+    pub bytes_ahead: u64,
 }
 
 impl Tally {
@@ -98,6 +99,15 @@ impl Tally {
     /// Bytes hit per byte asked for, 0 without any.
     pub fn byte_hit_ratio(&self) -> f64 {
         self.bytes_hit as f64 / self.bytes.max(1) as f64
+    }
+
+    /// Bytes that came from the store, or that a write put into the cache.
+    pub fn bytes_fetched(&self) -> u64 {
+        self.bytes - self.bytes_hit + self.bytes_ahead
+    }
+
+    fn add_ahead(&mut self, bytes: i64) {
+        self.bytes_ahead = self.bytes_ahead.saturating_add_signed(bytes);
     }
 
     fn add(&mut self, size: u32, hit: bool) {
@@ -148,17 +158,18 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Over the empty cache of `contender`, of `capacity` units. `graphs` are by transaction type.
+    /// Over the empty cache of `contender`, which has what [`crate::ahead::left`] leaves of the memory. `graphs` are by
+    /// transaction type.
     pub fn new(
         contender: &Contender,
         mut machine: Machine,
-        capacity: u64,
+        memory: Room,
         counting: Counting,
         graphs: &[(u16, Arc<Graph>)],
     ) -> Cell {
         machine.prepare(counting.writes_allocate, graphs);
         let prefetcher = match contender {
-            Contender::Online(_) => Prefetcher::new(counting.prefetch, capacity, graphs),
+            Contender::Online(_) => Prefetcher::new(counting.prefetch, memory, graphs),
             Contender::Offline(..) => None,
         };
         Cell {
@@ -267,6 +278,9 @@ impl Cell {
             let (txn, hash) = (request.access.txn, request.access.hash);
             let late = self.prefetcher.as_ref().is_some_and(|prefetcher| prefetcher.is_late(txn, hash));
             let cached = self.machine.contains(hash, request.key);
+            if cached && late {
+                self.count_ahead(&request.access, -i64::from(request.access.size));
+            }
             if let Some(prefetcher) = self.prefetcher.as_mut().filter(|_| cached) {
                 prefetcher.hit(txn, hash);
             }
@@ -293,10 +307,30 @@ impl Cell {
         let (Some(prefetcher), Machine::Online(cache, _)) = (&mut self.prefetcher, &mut self.machine) else { return };
         let ahead = prefetcher.asked(level, waits, |hash| cache.contains(hash));
         let Some(first) = level.first() else { return };
+        let bytes = ahead.iter().map(|ahead| i64::from(ahead.size)).sum();
         for Ahead { hash, size } in ahead {
             cache.access(Access { hash, size, slot: None, kind: AccessKind::Prefetch, ..first.access });
             cache.evicted().iter().for_each(|&hash| prefetcher.evicted(hash));
         }
+        self.count_ahead(&first.access, bytes);
+    }
+
+    /// So many bytes are fetched ahead along with an access, or were counted twice.
+    fn count_ahead(&mut self, access: &Access, bytes: i64) {
+        if bytes == 0 || self.seen < self.counting.from {
+            return;
+        }
+        self.tally.add_ahead(bytes);
+        if self.counting.per_client {
+            let client = self.client_of(access.client);
+            self.clients.entry(client).or_default().add_ahead(bytes);
+        }
+    }
+
+    /// Under which number a client is counted.
+    fn client_of(&self, client: u32) -> u32 {
+        let known = self.clients.len() < CLIENTS_MAX || self.clients.contains_key(&client);
+        if known { client } else { OTHER_CLIENTS }
     }
 
     /// One request; whether it was cached.
@@ -320,8 +354,9 @@ impl Cell {
         if self.seen <= self.counting.from {
             return;
         }
+        let client = (self.counting.per_client && counts).then(|| self.client_of(access.client));
         if let Some(levels) = &mut self.levels {
-            levels.access(request, hit);
+            levels.access(request, hit, client);
         }
         if !counts {
             return;
@@ -330,9 +365,7 @@ impl Cell {
         if let Some(cluster) = self.clusters.get_mut((access.hash >> 8) as usize % CLUSTERS) {
             *cluster = (cluster.0 + 1, cluster.1 + u64::from(hit));
         }
-        if self.counting.per_client {
-            let known = self.clients.len() < CLIENTS_MAX || self.clients.contains_key(&access.client);
-            let client = if known { access.client } else { OTHER_CLIENTS };
+        if let Some(client) = client {
             self.clients.entry(client).or_default().add(access.size, hit);
         }
     }
@@ -347,19 +380,19 @@ impl Cell {
         &self.clients
     }
 
+    /// Transactions of all clients; none where the trace has none, or where not all keys take part.
+    pub fn transactions(&self) -> Option<&Sums> {
+        self.levels.as_ref().map(Levels::all).filter(|sums| sums.thr().length > 0)
+    }
+
     /// Critical lengths and transactional hits (DeToX, definition 7); none where the trace has no transactions.
     pub fn transactional_hits(&self) -> Option<Thr> {
-        self.levels.as_ref().map(Levels::thr).filter(|thr| thr.length > 0)
+        self.transactions().map(Sums::thr)
     }
 
-    /// What would wait for the store without a cache, and what did not; none without transactions.
-    pub(crate) fn round_trips(&self) -> Option<RoundTrips> {
-        self.levels.as_ref().and_then(Levels::round_trips)
-    }
-
-    /// Levels by their depth, and how many of them cost no round trip.
-    pub fn levels(&self) -> &[LevelTally] {
-        self.levels.as_ref().map_or(&[], Levels::by_level)
+    /// Those of one client.
+    pub fn transactions_of(&self, client: u32) -> Option<&Sums> {
+        self.levels.as_ref()?.of_client(client).filter(|sums| sums.thr().length > 0)
     }
 
     /// What became of what was fetched ahead, if anything was to be.
@@ -369,9 +402,21 @@ impl Cell {
 
     /// Cached keys that have helped no transaction since they came in.
     pub fn unhelpful_keys(&self, catalog: &Catalog) -> Option<u64> {
+        self.unhelpful_keys_of(catalog).map(|(all, _)| all)
+    }
+
+    /// Those of all, and by the client that asked for them last if clients are counted apart.
+    pub(crate) fn unhelpful_keys_of(&self, catalog: &Catalog) -> Option<(u64, BTreeMap<u32, u64>)> {
         let levels = self.levels.as_ref()?;
         let cached = catalog.keys().filter(|&(hash, key)| self.machine.contains(hash, key));
-        Some(cached.filter(|&(_, key)| !levels.has_helped(key)).count() as u64)
+        let (mut all, mut by_client) = (0, BTreeMap::new());
+        for (_, key) in cached.filter(|&(_, key)| !levels.has_helped(key)) {
+            all += 1;
+            if let Some(client) = levels.asked_by(key) {
+                *by_client.entry(client).or_insert(0) += 1;
+            }
+        }
+        Some((all, by_client))
     }
 
     /// Bytes of the policy's metadata at the end; 0 for those that know the future, which nobody could build.

@@ -7,7 +7,7 @@ use crate::ahead::PrefetchTally;
 use crate::catalog::Catalog;
 use crate::cell::{Cell, Contender, OTHER_CLIENTS, SAMPLE_KEYS_MIN, Tally};
 use crate::latency::{self, Modelled, RoundTrips};
-use crate::levels::LevelTally;
+use crate::levels::{LevelTally, Sums};
 use crate::report::{Least, OfTrace};
 
 /// One policy at one size on one trace, for all clients or for one.
@@ -31,9 +31,14 @@ pub struct Row {
     pub hit_ratio: f64,
     /// Bytes hit per byte asked for.
     pub byte_hit_ratio: f64,
+    /// Bytes asked for; none where no size is known.
+    pub bytes_requested: Option<u64>,
+    /// Bytes that came from the store: of what was not cached, and what was fetched ahead; none where no size is known.
+    pub bytes_fetched: Option<u64>,
     /// Transactional hit ratio by levels, where the trace has transactions and all keys take part.
     pub thr: Option<f64>,
-    /// Cached keys at the end that have helped no transaction, where there are transactions.
+    /// Cached keys at the end that have helped no transaction, where there are transactions; of a client those that it
+    /// asked for last.
     pub unhelpful_keys: Option<u64>,
     /// Bytes of the policy's metadata at the end.
     pub metadata_bytes: u64,
@@ -49,7 +54,7 @@ pub struct Row {
     pub level_hit_ratio: Option<f64>,
     /// What became of what was fetched ahead.
     pub prefetch: Option<PrefetchTally>,
-    /// What waits for the store; none for a client of a trace that has transactions.
+    /// What waits for the store.
     #[serde(skip)]
     pub round_trips: Option<RoundTrips>,
     /// What that takes, where latencies are given.
@@ -64,7 +69,7 @@ pub struct Row {
 const LEARNED_MAX: usize = 1000;
 
 const COLUMNS: &str = "trace,policy,unit,size_given,size,requests,hits,hit_ratio,byte_hit_ratio,thr,unhelpful_keys,\
-                       metadata_bytes,cpu_ns_per_request";
+                       metadata_bytes,cpu_ns_per_request,bytes_requested,bytes_fetched";
 
 const LATENCY_COLUMNS: &str = ",transactions,round_trips,round_trips_saved,latency_us,latency_without_cache_us";
 
@@ -79,7 +84,7 @@ impl Row {
             size,
             ..Row::default()
         };
-        row.with(tally)
+        row.with(tally, true)
     }
 
     /// The rows of a cell: of all clients, then of each.
@@ -90,40 +95,33 @@ impl Row {
         catalog: &Catalog,
         cell: &mut Cell,
     ) -> Vec<Row> {
-        let thr = cell.transactional_hits().and_then(|thr| thr.rate());
-        let all_levels = cell.levels().iter().fold((0, 0), |sum, one| (sum.0 + one.levels, sum.1 + one.hits));
-        let all = Row {
+        let sized = catalog.keys_without_size < catalog.len() as u64;
+        let row = Row {
             trace: trace.to_owned(),
             policy: contender.to_string(),
             unit: if unit == Unit::Entries { "objects" } else { "bytes" },
             size_given: given.to_owned(),
             size,
-            thr,
-            unhelpful_keys: cell.unhelpful_keys(catalog),
             metadata_bytes: cell.metadata_bytes(),
             cpu_ns_per_request: cell.cpu_ns_per_request(),
-            hit_ratio_error: cell.hit_ratio_error().filter(|_| catalog.len() >= SAMPLE_KEYS_MIN),
-            levels: cell.levels().to_vec(),
-            level_hit_ratio: (all_levels.0 > 0).then(|| all_levels.1 as f64 / all_levels.0 as f64),
-            prefetch: cell.prefetched(),
-            round_trips: cell.round_trips(),
-            learned: cell.report(LEARNED_MAX),
             ..Row::default()
         };
-        let mut rows = vec![all.clone().with(cell.tally())];
-        let all = Row { learned: Vec::new(), levels: Vec::new(), round_trips: None, ..all };
+        let unhelpful = cell.unhelpful_keys_of(catalog);
+        let all = Row {
+            unhelpful_keys: unhelpful.as_ref().map(|(all, _)| *all),
+            hit_ratio_error: cell.hit_ratio_error().filter(|_| catalog.len() >= SAMPLE_KEYS_MIN),
+            prefetch: cell.prefetched(),
+            learned: cell.report(LEARNED_MAX),
+            ..row.clone()
+        };
+        let mut rows = vec![all.of_transactions(cell.transactions()).with(cell.tally(), sized)];
         for (&client, &tally) in cell.clients() {
-            let client = if client == OTHER_CLIENTS { "other".to_owned() } else { client.to_string() };
             let row = Row {
-                client: Some(client),
-                thr: None,
-                unhelpful_keys: None,
-                hit_ratio_error: None,
-                level_hit_ratio: None,
-                prefetch: None,
-                ..all.clone()
+                client: Some(if client == OTHER_CLIENTS { "other".to_owned() } else { client.to_string() }),
+                unhelpful_keys: unhelpful.as_ref().map(|(_, by_client)| by_client.get(&client).copied().unwrap_or(0)),
+                ..row.clone()
             };
-            rows.push(row.with(tally));
+            rows.push(row.of_transactions(cell.transactions_of(client)).with(tally, sized));
         }
         if !catalog.has_transactions {
             rows.iter_mut().for_each(Row::counts_requests);
@@ -136,8 +134,20 @@ impl Row {
         self.round_trips = Some(RoundTrips::of_requests(self.requests, self.hits));
     }
 
-    fn with(self, tally: Tally) -> Row {
+    fn of_transactions(self, sums: Option<&Sums>) -> Row {
         Row {
+            thr: sums.and_then(|sums| sums.thr().rate()),
+            levels: sums.map_or_else(Vec::new, |sums| sums.by_level().to_vec()),
+            level_hit_ratio: sums.and_then(Sums::level_hit_ratio),
+            round_trips: sums.and_then(Sums::round_trips),
+            ..self
+        }
+    }
+
+    fn with(self, tally: Tally, sized: bool) -> Row {
+        Row {
+            bytes_requested: sized.then_some(tally.bytes),
+            bytes_fetched: sized.then(|| tally.bytes_fetched()),
             requests: tally.requests,
             hits: tally.hits,
             hit_ratio: tally.hit_ratio(),
@@ -169,12 +179,13 @@ pub fn csv(rows: &[Row]) -> String {
     let mut text = COLUMNS.to_owned();
     text += if with_clients { ",client" } else { "" };
     text += if with_errors { ",hit_ratio_error" } else { "" };
-    text += if with_prefetch { ",prefetch_issued,prefetch_used,prefetch_late,prefetch_unused" } else { "" };
+    text +=
+        if with_prefetch { ",prefetch_issued,prefetch_used,prefetch_late,prefetch_unused,prefetch_bytes" } else { "" };
     text += if with_latencies { LATENCY_COLUMNS } else { "" };
     text.push('\n');
     for row in rows {
         text += &format!(
-            "{},{},{},{},{},{},{},{:.6},{:.6},{},{},{},{:.1}",
+            "{},{},{},{},{},{},{},{:.6},{:.6},{},{},{},{:.1},{},{}",
             field(&row.trace),
             field(&row.policy),
             row.unit,
@@ -188,6 +199,8 @@ pub fn csv(rows: &[Row]) -> String {
             optional(&row.unhelpful_keys),
             row.metadata_bytes,
             row.cpu_ns_per_request,
+            optional(&row.bytes_requested),
+            optional(&row.bytes_fetched),
         );
         if with_clients {
             text += &format!(",{}", optional(&row.client));
@@ -197,8 +210,10 @@ pub fn csv(rows: &[Row]) -> String {
         }
         if with_prefetch {
             text += &row.prefetch.map_or_else(
-                || ",,,,".to_owned(),
-                |PrefetchTally { issued, used, late, unused }| format!(",{issued},{used},{late},{unused}"),
+                || ",,,,,".to_owned(),
+                |PrefetchTally { issued, used, late, unused, bytes }| {
+                    format!(",{issued},{used},{late},{unused},{bytes}")
+                },
             );
         }
         if with_latencies {
@@ -234,10 +249,11 @@ pub fn table(rows: &[Row]) -> String {
             Some(error) => format!("{:.2}+-{:.2}", 100.0 * row.hit_ratio, 200.0 * error),
             None => format!("{:.2}", 100.0 * row.hit_ratio),
         });
-        if all.iter().any(|row| row.thr.is_some()) {
-            text += "\ntransactional hit ratio in %\n";
-            text += &grid(&all, "", |row| row.thr.map_or("-".into(), |thr| format!("{:.2}", 100.0 * thr)));
+        if first.unit == "bytes" {
+            text += &format!("\nbyte hit ratio in %{}\n", of_bytes(first));
+            text += &grid(&all, "", |row| format!("{:.2}", 100.0 * row.byte_hit_ratio));
         }
+        text += &transactional(&all);
         let depth = all.iter().map(|row| row.levels.len()).max().unwrap_or(0);
         for level in (0..depth).filter(|_| depth > 1) {
             text += &format!("\nlevel {} of transactions: hits in %\n", level + 1);
@@ -249,7 +265,7 @@ pub fn table(rows: &[Row]) -> String {
         if all.iter().any(|row| row.prefetch.is_some()) {
             text += "\nfetched ahead: used, late and unused in %\n";
             text += &grid(&all, "", |row| {
-                row.prefetch.map_or("-".into(), |PrefetchTally { issued, used, late, unused }| {
+                row.prefetch.map_or("-".into(), |PrefetchTally { issued, used, late, unused, .. }| {
                     let share = |count: u64| 100.0 * count as f64 / issued.max(1) as f64;
                     format!("{:.1} {:.1} {:.1}", share(used), share(late), share(unused))
                 })
@@ -264,10 +280,25 @@ pub fn table(rows: &[Row]) -> String {
             let requests = rows.first().map_or(0, |row| row.requests);
             text += &format!("\nclient {client}: {requests} requests\n");
             text += &grid(&rows, "", |row| format!("{:.2}", 100.0 * row.hit_ratio));
+            text += &transactional(&rows);
+            text += &latencies(&rows);
         }
         text.push('\n');
     }
     text
+}
+
+fn of_bytes(row: &Row) -> String {
+    row.bytes_requested.map_or_else(String::new, |bytes| format!(", of {bytes} bytes"))
+}
+
+/// Transactional hit ratios, where there are transactions.
+fn transactional(rows: &[&Row]) -> String {
+    if rows.iter().all(|row| row.thr.is_none()) {
+        return String::new();
+    }
+    let thr = grid(rows, "", |row| row.thr.map_or("-".into(), |thr| format!("{:.2}", 100.0 * thr)));
+    format!("\ntransactional hit ratio in %\n{thr}")
 }
 
 /// Round trips saved and what that makes of latency, where latencies were given.
@@ -348,6 +379,7 @@ mod tests {
             hits: 25,
             hit_ratio,
             byte_hit_ratio: 0.5,
+            bytes_requested: Some(900),
             metadata_bytes: 7,
             cpu_ns_per_request: 12.34,
             ..Row::default()
@@ -359,7 +391,7 @@ mod tests {
         let text = csv(&[row("s3-fifo:small=0.2,ghost=1", 5, 0.25)]);
         let (head, line) = text.trim_end().split_once('\n').expect("two lines");
         assert_eq!(head, COLUMNS);
-        assert_eq!(line, "\"a,b\",\"s3-fifo:small=0.2,ghost=1\",objects,10%,5,100,25,0.250000,0.500000,,,7,12.3");
+        assert_eq!(line, "\"a,b\",\"s3-fifo:small=0.2,ghost=1\",objects,10%,5,100,25,0.250000,0.500000,,,7,12.3,900,");
         let of_client = Row { client: Some("3".into()), hit_ratio_error: Some(0.01), ..row("lru", 5, 0.25) };
         let text = csv(&[row("lru", 5, 0.25), of_client]);
         assert!(text.starts_with(&format!("{COLUMNS},client,hit_ratio_error\n")), "{text}");
@@ -378,9 +410,9 @@ mod tests {
         let text = csv(&rows);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], format!("{COLUMNS}{LATENCY_COLUMNS}"));
-        assert!(lines[1].ends_with(",12.3,40,100,25,2125.000,2500.000"), "{text}");
-        assert!(lines[2].ends_with(",12.3,,100,25,850.000,1000.000"), "{text}");
-        assert!(lines[3].ends_with(",12.3,,,,,"), "{text}");
+        assert!(lines[1].ends_with(",12.3,900,,40,100,25,2125.000,2500.000"), "{text}");
+        assert!(lines[2].ends_with(",12.3,900,,,100,25,850.000,1000.000"), "{text}");
+        assert!(lines[3].ends_with(",12.3,900,,,,,,"), "{text}");
         let value: serde_json::Value = serde_json::from_str(&json(&rows)).expect("sound");
         let figures = ["round_trips_saved", "latency_us"].map(|name| value[0][name].as_f64());
         assert_eq!(figures, [Some(25.0), Some(2125.0)]);
@@ -394,6 +426,9 @@ mod tests {
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         let lines: Vec<_> = text.lines().map(words).collect();
         assert!(lines.contains(&words("lru 25.00 50.00")) && lines.contains(&words("arc 30.00 62.50")), "{text}");
+        assert!(!text.contains("byte hit ratio"));
+        let text = table(&[Row { unit: "bytes", ..row("lru", 5, 0.25) }]);
+        assert!(text.contains("\nbyte hit ratio in %, of 900 bytes\n") && text.contains("  50.00\n"), "{text}");
     }
 
     #[test]

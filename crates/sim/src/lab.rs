@@ -10,16 +10,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
-use forebay::graph::{Graph, GraphError, Vertex};
+use forebay::graph::Graph;
 use forebay::policy::Unit;
-use forebay_trace::fbt::Dictionary;
 use forebay_trace::{TraceError, TraceOptions};
 
-use crate::ahead::Prefetch;
+use crate::ahead::{self, Prefetch};
 use crate::catalog::{Catalog, Event, PlainRequests, Sample};
 use crate::cell::{Cell, Contender, Counting};
 use crate::figures::Row;
+use crate::graphs;
 use crate::hints::{HintSets, HintTypes};
+pub use crate::lab_error::LabError;
 use crate::latency::RoundTrips;
 use crate::machine::{Division, Machine};
 use crate::optimum;
@@ -37,8 +38,6 @@ const BATCHES_MAX: usize = 8;
 const PROGRESS_RECORDS: u64 = 65_536;
 /// Bisections of the search for the least memory.
 const ROUNDS_MAX: usize = 24;
-
-pub use crate::lab_error::LabError;
 
 /// What to simulate.
 #[derive(Clone, Debug)]
@@ -157,12 +156,17 @@ impl<'a> Lab<'a> {
             let known = HintTypes::of(trace.dictionary());
             return Err(LabError::HintType { path: path.to_owned(), name, known });
         }
-        let numbered = options.graphs.iter().filter_map(|(name, graph)| {
-            let numbered = as_numbered(name, graph, trace.dictionary())?;
-            Some(numbered.map_err(|error| LabError::Graph { name: name.clone(), error }))
-        });
-        let graphs = numbered.collect::<Result<Vec<_>, _>>()?;
-        let (skipped, warnings) = (trace.skipped(), trace.warnings());
+        let unsized_keys = catalog.keys_without_size;
+        if options.unit == Unit::Bytes && unsized_keys == catalog.len() as u64 {
+            return Err(LabError::NoSizes(path.to_owned()));
+        }
+        let (graphs, missing) = graphs::numbered(path, &options.graphs, trace.dictionary(), &catalog.txn_types)?;
+        let (skipped, mut warnings) = (trace.skipped(), trace.warnings());
+        warnings.extend(missing);
+        if options.unit == Unit::Bytes && unsized_keys > 0 {
+            let keys = catalog.len();
+            warnings.push(format!("{unsized_keys} of {keys} keys come without a size and count as 1 byte each"));
+        }
         Ok(Lab { path, options, progress, catalog, records, skipped, warnings, graphs })
     }
 
@@ -211,6 +215,7 @@ impl<'a> Lab<'a> {
         let together = counting().map(|level| level.txn).filter(|&txn| txn != 0).collect::<BTreeSet<u64>>().len();
         let objects = || levels.levels.iter().flat_map(|level| &level.objects);
         let (requests, bytes) = (objects().count(), objects().map(|(_, size)| u64::from(*size)).sum::<u64>());
+        let sized = self.catalog.keys_without_size < self.catalog.len() as u64;
         let row = |size: &Size| {
             let units = size.units(self.whole());
             let best = optimum::best(&levels.levels, units as usize, self.options.writes_allocate)?;
@@ -229,6 +234,8 @@ impl<'a> Lab<'a> {
                 hits: best.objects,
                 hit_ratio: share(best.objects, requests as u64),
                 byte_hit_ratio: share(best.bytes, bytes),
+                bytes_requested: sized.then_some(bytes),
+                bytes_fetched: sized.then(|| bytes - best.bytes),
                 thr: transactions.then(|| share(best.levels, counted as u64)),
                 round_trips: Some(if transactions { transactional } else { of_requests }),
                 ..Row::default()
@@ -297,9 +304,12 @@ impl<'a> Lab<'a> {
         let numbered = (self.plain().is_some() && tables <= NUMBERED_BYTES_MAX).then(|| self.catalog.len());
         let new = |&(contender, size, _): &(&Contender, u64, &str)| {
             let clients = self.catalog.clients.iter().copied();
-            let room = (options.unit, capacity(size));
+            let memory = (options.unit, capacity(size));
+            // What knows the future is told what comes, and fetches nothing ahead.
+            let prefetch = if contender.is_offline() { Prefetch::None } else { options.prefetch };
+            let room = ahead::left(prefetch, memory);
             let machine = Machine::divided(contender, room, &options.division, clients, numbered);
-            Cell::new(contender, machine, room.1, counting, &self.graphs)
+            Cell::new(contender, machine, memory, counting, &self.graphs)
         };
         let mut cells: Vec<Cell> = runs.iter().map(new).collect();
         self.progress.begin(&format!("{}: {} caches", self.name(), runs.len()), Some(self.records));
@@ -421,29 +431,6 @@ impl<'a> Lab<'a> {
     pub fn catalog(&self) -> &Catalog {
         &self.catalog
     }
-}
-
-/// A type's graph with its number and with vertices as the trace numbers them: vertex v of an access is v - 1. `None`
-/// where the trace has no such type. A vertex that the trace does not name keeps its number if that is free.
-pub(crate) fn as_numbered(
-    name: &str,
-    graph: &Graph,
-    dictionary: Option<&Dictionary>,
-) -> Option<Result<(u16, Arc<Graph>), GraphError>> {
-    let named = dictionary.and_then(|known| known.txn_types().find(|(_, of_type)| ***of_type == *name.as_bytes()));
-    let of_type = named.map(|(number, _)| number).or_else(|| name.parse().ok())?;
-    let number_of = |vertex: &Vertex| {
-        let mut known = dictionary?.vertices();
-        let same = |key: (u16, u16), known: &[u8]| [of_type, 0].contains(&key.0) && *known == *vertex.name.as_bytes();
-        let (key, _) = known.find(|(key, known)| same(*key, known))?;
-        Some(key.1.saturating_sub(1))
-    };
-    let numbers: Vec<Option<u16>> = graph.vertices().iter().map(number_of).collect();
-    let taken = |number: u16| numbers.contains(&Some(number));
-    let mut free = (0..).filter(|&number| !taken(number));
-    let numbers: Vec<u16> =
-        numbers.iter().map(|number| number.unwrap_or_else(|| free.next().unwrap_or(u16::MAX))).collect();
-    Some(graph.clone().named(name).renumbered(&numbers).map(|graph| (of_type, Arc::new(graph))))
 }
 
 pub(crate) fn trace_name(path: &Path) -> String {

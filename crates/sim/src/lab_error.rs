@@ -36,6 +36,19 @@ pub enum LabError {
         /// What is wrong with it.
         error: GraphError,
     },
+    /// No graph is of a type that the trace has.
+    #[error(
+        "{}: --graphs: no transactions of type {}; {}", path.display(), names.join(", "),
+        if known.is_empty() { "its transactions have no types".to_owned() } else { listed(known) }
+    )]
+    NoGraph {
+        /// Which trace.
+        path: PathBuf,
+        /// The types that there are graphs of.
+        names: Vec<String>,
+        /// Those that it has.
+        known: Vec<String>,
+    },
     /// The trace is too large to try all choices.
     #[error(
         "{}: an optimum is found by trying all choices, of at most {keys_max} keys (this trace has {keys}) and \
@@ -61,4 +74,10 @@ pub enum LabError {
     /// Nothing is left of the trace.
     #[error("{}: no requests; is it empty, or --sample too small?", .0.display())]
     Empty(PathBuf),
+    /// Bytes are to be counted, and no size is known.
+    #[error(
+        "{}: no key has a size, so bytes cannot be counted: leave out --unit bytes, or give the trace sizes (in CSV a \
+         column size)", .0.display()
+    )]
+    NoSizes(PathBuf),
 }

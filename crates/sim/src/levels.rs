@@ -4,7 +4,7 @@
 //! one that writes costs one always. Where the transaction's graph is known its critical length counts instead, which
 //! is the same for a chain of levels, and less where one level need not have waited for all of the one before.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use forebay::graph::{Graph, Thr, VertexSet};
@@ -33,9 +33,58 @@ pub struct LevelTally {
     pub hits: u64,
 }
 
+/// What is summed up, for all clients or for one.
+#[derive(Clone, Debug, Default)]
+pub struct Sums {
+    thr: Thr,
+    /// Transactions that `thr` sums up.
+    transactions: u64,
+    by_level: Vec<LevelTally>,
+}
+
+impl Sums {
+    /// A transaction by its levels, with its critical length with nothing cached and with what was.
+    fn add(&mut self, levels: &[(u16, bool)], (empty, cached): (u32, u32)) {
+        self.transactions += 1;
+        self.thr.add(empty, cached);
+        for &(level, hit) in levels {
+            let place = usize::from(level).min(LEVELS_SHOWN_MAX - 1);
+            if place >= self.by_level.len() {
+                self.by_level.resize(place + 1, LevelTally::default());
+            }
+            self.by_level[place].levels += 1;
+            self.by_level[place].hits += u64::from(hit);
+        }
+    }
+
+    /// Sum of critical lengths and transactional hits (definition 7).
+    pub fn thr(&self) -> Thr {
+        self.thr
+    }
+
+    /// The same as round trips of so many transactions; none without transactions.
+    pub fn round_trips(&self) -> Option<RoundTrips> {
+        let Thr { length, hits } = self.thr;
+        (length > 0).then_some(RoundTrips { transactions: Some(self.transactions), asked: length, saved: hits })
+    }
+
+    /// Levels by their depth.
+    pub fn by_level(&self) -> &[LevelTally] {
+        &self.by_level
+    }
+
+    /// Levels hit per level; none without any.
+    pub fn level_hit_ratio(&self) -> Option<f64> {
+        let (levels, hits) = self.by_level.iter().fold((0, 0), |sum, one| (sum.0 + one.levels, sum.1 + one.hits));
+        (levels > 0).then(|| hits as f64 / levels as f64)
+    }
+}
+
 #[derive(Default)]
 struct Open {
     txn_type: u16,
+    /// Whose it is, if clients are counted apart.
+    client: Option<u32>,
     level: u16,
     /// All of the present level was cached so far.
     all_hit: bool,
@@ -73,12 +122,12 @@ pub struct Levels {
     open: HashMap<u64, Open, foldhash::fast::FixedState>,
     /// Transactions in the order in which they began, some of them ended.
     began: VecDeque<u64>,
-    thr: Thr,
-    /// Transactions that `thr` sums up.
-    transactions: u64,
-    by_level: Vec<LevelTally>,
+    all: Sums,
+    clients: BTreeMap<u32, Sums>,
     /// By key: it was in a level that was hit since it came in.
     helped: Vec<u64>,
+    /// By key: the client that asked for it last, if clients are counted apart.
+    asked_by: Vec<Option<u32>>,
 }
 
 impl Levels {
@@ -89,15 +138,16 @@ impl Levels {
             graphs: graphs.iter().cloned().collect(),
             open: HashMap::default(),
             began: VecDeque::new(),
-            thr: Thr::default(),
-            transactions: 0,
-            by_level: Vec::new(),
+            all: Sums::default(),
+            clients: BTreeMap::new(),
             helped: Vec::new(),
+            asked_by: Vec::new(),
         }
     }
 
-    /// One access. A request outside of transactions is a transaction of its own.
-    pub fn access(&mut self, request: &Request, hit: bool) {
+    /// One access. A request outside of transactions is a transaction of its own. `client`: under which number it is
+    /// counted apart; a transaction is that of the client who began it.
+    pub fn access(&mut self, request: &Request, hit: bool, client: Option<u32>) {
         let access = &request.access;
         if access.kind == AccessKind::Prefetch {
             return;
@@ -109,10 +159,11 @@ impl Levels {
         if self.reads_only && access.kind != AccessKind::Read {
             return;
         }
+        if client.is_some() {
+            self.set_asked_by(request.key, client);
+        }
         if access.txn == 0 {
-            self.transactions += 1;
-            self.thr.add(1, u32::from(!hit));
-            self.count_level(0, hit);
+            self.add(client, &[(0, hit)], (1, u32::from(!hit)));
             self.set_helped(request.key, hit);
             return;
         }
@@ -123,7 +174,7 @@ impl Levels {
                 self.end(first, true);
             }
         }
-        let open = self.open.entry(access.txn).or_default();
+        let open = self.open.entry(access.txn).or_insert_with(|| Open { client, ..Open::default() });
         open.txn_type = access.txn_type;
         if open.keys.is_empty() || open.level != access.level {
             open.close_level();
@@ -149,24 +200,23 @@ impl Levels {
         let Some(mut open) = self.open.remove(&txn) else { return };
         open.close_level();
         if committed {
-            self.transactions += 1;
-            open.levels.iter().for_each(|&(level, hit)| self.count_level(level, hit));
             let graph = self
                 .graphs
                 .get(&open.txn_type)
                 .filter(|graph| !open.outside && open.present.iter().all(|v| v < graph.len()));
-            match graph {
+            let lengths = match graph {
                 Some(graph) => {
                     // What is not there weighs as much as what is cached: nothing.
                     let absent = (0..graph.len()).filter(|&v| !open.present.contains(v)).collect::<VertexSet>();
                     let cached = absent.union(&open.present.without(&open.missed));
-                    self.thr.add(graph.critical_length(&absent), graph.critical_length(&cached));
+                    (graph.critical_length(&absent), graph.critical_length(&cached))
                 }
                 None => {
                     let missed = open.levels.iter().filter(|(_, hit)| !hit).count();
-                    self.thr.add(open.levels.len() as u32, missed as u32);
+                    (open.levels.len() as u32, missed as u32)
                 }
-            }
+            };
+            self.add(open.client, &open.levels, lengths);
             open.helped.iter().for_each(|&key| self.set_helped(key, true));
         }
         // Numbers of ended transactions go once they are the most.
@@ -182,39 +232,39 @@ impl Levels {
         open.into_iter().for_each(|txn| self.end(txn, true));
     }
 
-    fn count_level(&mut self, level: u16, hit: bool) {
-        let place = usize::from(level).min(LEVELS_SHOWN_MAX - 1);
-        if place >= self.by_level.len() {
-            self.by_level.resize(place + 1, LevelTally::default());
+    fn add(&mut self, client: Option<u32>, levels: &[(u16, bool)], lengths: (u32, u32)) {
+        self.all.add(levels, lengths);
+        if let Some(client) = client {
+            self.clients.entry(client).or_default().add(levels, lengths);
         }
-        self.by_level[place].levels += 1;
-        self.by_level[place].hits += u64::from(hit);
     }
 
-    /// Transactional hits per critical length (definition 7); none without transactions.
-    pub fn ratio(&self) -> Option<f64> {
-        self.thr.rate()
+    /// Of all clients.
+    pub fn all(&self) -> &Sums {
+        &self.all
     }
 
-    /// Sum of critical lengths and transactional hits.
-    pub fn thr(&self) -> Thr {
-        self.thr
+    /// Of one client; none for whom no transaction counted.
+    pub fn of_client(&self, client: u32) -> Option<&Sums> {
+        self.clients.get(&client)
     }
 
-    /// The same as round trips of so many transactions; none without transactions.
-    pub fn round_trips(&self) -> Option<RoundTrips> {
-        let Thr { length, hits } = self.thr;
-        (length > 0).then_some(RoundTrips { transactions: Some(self.transactions), asked: length, saved: hits })
-    }
-
-    /// Levels by their depth.
-    pub fn by_level(&self) -> &[LevelTally] {
-        &self.by_level
+    /// The client that asked for a key last, if clients are counted apart.
+    pub fn asked_by(&self, key: u32) -> Option<u32> {
+        self.asked_by.get(key as usize).copied().flatten()
     }
 
     /// Whether a key was in a level that was hit, since it came in.
     pub fn has_helped(&self, key: u32) -> bool {
         self.helped.get(key as usize / 64).is_some_and(|bits| bits >> (key % 64) & 1 == 1)
+    }
+
+    fn set_asked_by(&mut self, key: u32, client: Option<u32>) {
+        let place = key as usize;
+        if place >= self.asked_by.len() {
+            self.asked_by.resize(place + 1, None);
+        }
+        self.asked_by[place] = client;
     }
 
     fn set_helped(&mut self, key: u32, helped: bool) {
@@ -248,26 +298,26 @@ mod tests {
                 (1, 4, AccessKind::Read, false),
                 (2, 1, AccessKind::Write, true),
             ] {
-                levels.access(&request(7, level, key, kind), hit);
+                levels.access(&request(7, level, key, kind), hit, None);
             }
             // Another one is aborted, a third never ends.
-            levels.access(&request(8, 0, 5, AccessKind::Read), true);
+            levels.access(&request(8, 0, 5, AccessKind::Read), true, None);
             levels.end(8, false);
-            levels.access(&request(9, 0, 6, AccessKind::Read), true);
+            levels.access(&request(9, 0, 6, AccessKind::Read), true, None);
             levels.end(7, true);
             levels.finish();
             levels
         };
         let levels = replay(false);
-        assert_eq!(levels.ratio(), Some(2.0 / 4.0));
+        assert_eq!(levels.all().thr().rate(), Some(2.0 / 4.0));
         // The one that was aborted does not count, the one that never ended does.
-        assert_eq!(levels.round_trips(), Some(RoundTrips { transactions: Some(2), asked: 4, saved: 2 }));
+        assert_eq!(levels.all().round_trips(), Some(RoundTrips { transactions: Some(2), asked: 4, saved: 2 }));
         let tally = |levels, hits| LevelTally { levels, hits };
-        assert_eq!(levels.by_level(), [tally(2, 2), tally(1, 0), tally(1, 0)]);
+        assert_eq!(levels.all().by_level(), [tally(2, 2), tally(1, 0), tally(1, 0)]);
         // The key that was written since helped nobody since.
         let helped = [1, 2, 3, 4, 5, 6].map(|key| levels.has_helped(key));
         assert_eq!(helped, [true, true, false, false, false, true]);
-        assert_eq!(replay(true).ratio(), Some(2.0 / 3.0));
+        assert_eq!(replay(true).all().thr().rate(), Some(2.0 / 3.0));
     }
 
     #[test]
@@ -279,10 +329,10 @@ mod tests {
             for (vertex, (level, hit)) in (1..).zip([0, 1, 1, 2].into_iter().zip(cached)) {
                 let mut request = request(1, level, u32::from(vertex), AccessKind::Read);
                 (request.access.txn_type, request.access.vertex) = (3, vertex);
-                levels.access(&request, hit);
+                levels.access(&request, hit, None);
             }
             levels.end(1, true);
-            levels.ratio()
+            levels.all().thr().rate()
         };
         let graphs = [(3, graph)];
         assert_eq!(replay(&graphs, [false, false, true, false]), Some(1.0 / 3.0));
@@ -291,13 +341,32 @@ mod tests {
     }
 
     #[test]
+    fn a_transaction_is_one_clients() {
+        let mut levels = Levels::new(false, &[]);
+        // Client 1: a level that hits, one that does not; client 2: one that hits, and a request by itself that misses.
+        for (txn, level, key, hit, client) in
+            [(7, 0, 1, true, 1), (8, 0, 2, true, 2), (7, 1, 3, false, 1), (0, 0, 1, false, 2)]
+        {
+            levels.access(&request(txn, level, key, AccessKind::Read), hit, Some(client));
+        }
+        levels.finish();
+        let trips = |transactions, asked, saved| RoundTrips { transactions: Some(transactions), asked, saved };
+        let of = |client| levels.of_client(client).and_then(Sums::round_trips);
+        assert_eq!((of(1), of(2), of(3)), (Some(trips(1, 2, 1)), Some(trips(2, 2, 1)), None));
+        assert_eq!(levels.all().round_trips(), Some(trips(3, 4, 2)));
+        assert_eq!(levels.of_client(1).and_then(Sums::level_hit_ratio), Some(0.5));
+        // Key 1 was asked for by client 2 last.
+        assert_eq!([1, 2, 3, 4].map(|key| levels.asked_by(key)), [Some(2), Some(2), Some(1), None]);
+    }
+
+    #[test]
     fn plain_requests_are_transactions_of_one_level_and_open_ones_are_bounded() {
         let mut levels = Levels::new(false, &[]);
-        levels.access(&request(0, 0, 1, AccessKind::Read), true);
-        levels.access(&request(0, 0, 2, AccessKind::Read), false);
-        assert_eq!(levels.ratio(), Some(0.5));
+        levels.access(&request(0, 0, 1, AccessKind::Read), true, None);
+        levels.access(&request(0, 0, 2, AccessKind::Read), false, None);
+        assert_eq!(levels.all().thr().rate(), Some(0.5));
         for txn in 1..=OPEN_MAX as u64 + 5 {
-            levels.access(&request(txn, 0, 3, AccessKind::Read), true);
+            levels.access(&request(txn, 0, 3, AccessKind::Read), true, None);
         }
         assert!(levels.open.len() <= OPEN_MAX);
     }

@@ -17,6 +17,7 @@ pub mod catalog;
 pub mod cell;
 pub mod draw;
 pub mod figures;
+mod graphs;
 pub mod hints;
 pub mod lab;
 mod lab_error;

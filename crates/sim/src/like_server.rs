@@ -8,7 +8,7 @@
 //!
 //! Other traces can be replayed, too: an object then has its size as a byte string.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
@@ -28,7 +28,8 @@ use forebay_trace::{Kind, Record, Records, TraceError, TraceOptions};
 
 use crate::cell::Tally;
 use crate::figures::Row;
-use crate::lab::{LabError, Progress, Size, as_numbered, trace_name};
+use crate::graphs;
+use crate::lab::{LabError, Progress, Size, trace_name};
 use crate::latency::RoundTrips;
 
 /// Documents of a charge that are kept to be used again.
@@ -75,9 +76,6 @@ pub fn run(
     let met = meet(path, options, progress)?;
     progress.end();
     met.warnings.iter().for_each(|warning| warn(warning));
-    if met.records == 0 {
-        return Err(LabError::Empty(path.to_owned()));
-    }
     let pairs = options.policies.iter().flat_map(|policy| options.sizes.iter().map(move |size| (policy, size)));
     let mut runs: Vec<Run> = pairs.map(|(policy, size)| Run::new(policy, size, options, &met)).collect();
     let threads = options.threads.get().min(runs.len()).max(1);
@@ -125,21 +123,27 @@ fn each(
 
 fn meet(path: &Path, options: &LikeServerOptions, progress: &dyn Progress) -> Result<Met, LabError> {
     let mut keys: HashMap<u64, u32, foldhash::fast::FixedState> = HashMap::default();
-    let mut records = 0;
+    let (mut records, mut sized) = (0, false);
+    let mut types = BTreeSet::new();
     let trace = each(path, options, progress, |record, _| {
         records += 1;
+        types.extend((record.txn_type != 0).then_some(record.txn_type));
         if record.kind.is_access() {
+            sized |= record.charged.or(record.size).is_some();
             keys.insert(key(record).borrow().hash64(), record.charged.or(record.size).unwrap_or(VALUE_BYTES_DEFAULT));
         }
     });
     let trace = trace.map_err(|error| LabError::Trace { path: path.to_owned(), error })?;
-    let numbered = options.graphs.iter().filter_map(|(name, graph)| {
-        let numbered = as_numbered(name, graph, trace.dictionary())?;
-        Some(numbered.map_err(|error| LabError::Graph { name: name.clone(), error }))
-    });
-    let graphs = numbered.collect::<Result<Vec<_>, _>>()?;
+    if records == 0 {
+        return Err(LabError::Empty(path.to_owned()));
+    }
+    let (graphs, missing) = graphs::numbered(path, &options.graphs, trace.dictionary(), &types)?;
     let mut warnings = trace.warnings();
+    warnings.extend(missing);
     warnings.extend((trace.skipped() > 0).then(|| format!("malformed records passed over: {}", trace.skipped())));
+    if !sized {
+        warnings.push(format!("no record has a size or a charge: each value has {VALUE_BYTES_DEFAULT} bytes"));
+    }
     let charged_bytes = keys.values().map(|&charged| u64::from(charged)).sum();
     Ok(Met { records, charged_bytes, graphs, warnings })
 }
@@ -283,6 +287,7 @@ impl Run {
             hits: stats.hits,
             bytes: self.bytes,
             bytes_hit: self.bytes_hit,
+            bytes_ahead: 0,
         };
         let metered = self.cache.meter().map(|meter| meter.metered()).unwrap_or_default();
         let levels = (metered.levels > 0).then(|| metered.levels_hit as f64 / metered.levels as f64);

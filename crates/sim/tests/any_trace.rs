@@ -140,7 +140,7 @@ fn one_by_one(records: &[Record], setting: &Setting) -> Vec<(u64, u64)> {
     let capacity = ((setting.size as f64 * setting.rate).round() as u64).max(1);
     let replayed = |contender: Contender| {
         let machine = Machine::new(&contender, setting.unit, capacity);
-        let mut cell = Cell::new(&contender, machine, capacity, counting, &[]);
+        let mut cell = Cell::new(&contender, machine, (setting.unit, capacity), counting, &[]);
         cell.replay(&events);
         cell.finish();
         (cell.tally().requests, cell.tally().hits)

@@ -21,9 +21,28 @@ pub(crate) const FORMAT: Format = Format {
     name: "arc",
     summary: "text of the ARC paper: `start_block n_blocks ignored request_number`, one request per 512-byte page",
     endings: &[".lis"],
-    recognises: |_| false,
+    recognises,
     open,
 };
+
+/// Whole lines without which a few numbers could be anything.
+const LINES_RECOGNISED_MIN: usize = 3;
+
+/// As the authors' traces are: an ignored column of zeros, and numbers of requests that never fall.
+fn recognises(head: &[u8]) -> bool {
+    let whole = head.iter().rposition(|&byte| byte == b'\n').map_or(&[][..], |end| &head[..end]);
+    let (mut lines, mut request_before) = (0, 0);
+    for line in whole.split(|&byte| byte == b'\n') {
+        let fields = line.trim_ascii().split(u8::is_ascii_whitespace).filter(|field| !field.is_empty());
+        let Ok(numbers) = fields.map(decimal).collect::<Result<Vec<u64>, _>>() else { return false };
+        let &[_, blocks, 0, request] = &numbers[..] else { return false };
+        if !(1..=BLOCKS_PER_LINE_MAX).contains(&blocks) || request < request_before {
+            return false;
+        }
+        (lines, request_before) = (lines + 1, request);
+    }
+    lines >= LINES_RECOGNISED_MIN
+}
 
 fn open(source: Source) -> Result<Records, TraceError> {
     Ok(Stream::boxed(Arc { source, line: Vec::new(), next: 0, left: 0 }))

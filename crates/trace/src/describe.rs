@@ -70,6 +70,8 @@ pub struct Description {
     pub one_hit_keys: u64,
     /// Bytes of all keys, each as first seen.
     pub footprint_bytes: u64,
+    /// Keys whose first access tells no size; they count as 0 bytes.
+    pub keys_without_size: u64,
     /// Bytes of all accesses.
     pub requested_bytes: u64,
     /// Clients.
@@ -162,6 +164,7 @@ impl Description {
             }
             None => {
                 self.footprint_bytes += size;
+                self.keys_without_size += u64::from(record.size.is_none());
                 self.sizes[bucket(size)] += u64::from(record.size.is_some());
                 keys.insert((record.space, record.key), now);
                 if keys.len() > SUMMARY_KEYS_MAX {
@@ -216,8 +219,16 @@ impl Description {
             "keys asked for once",
             format!("{} ({:.1} %)", self.one_hit_keys, percent(self.one_hit_keys, self.unique_keys)),
         );
-        line("footprint", format!("{} bytes", self.footprint_bytes));
-        line("bytes asked for", self.requested_bytes.to_string());
+        if self.requested_bytes == 0 && self.keys_without_size == self.unique_keys {
+            line("footprint", "not known: no key has a size".to_owned());
+        } else {
+            let without = match self.keys_without_size {
+                0 => String::new(),
+                without => format!(", without {without} keys that have no size"),
+            };
+            line("footprint", format!("{} bytes{without}", self.footprint_bytes));
+            line("bytes asked for", self.requested_bytes.to_string());
+        }
         line("clients", self.clients.to_string());
         line("transactions", format!("{} ({} committed, {} aborted)", self.transactions, self.kinds[5], self.kinds[6]));
         let top = percent(self.requests_of_top_percent, self.requests);

@@ -113,7 +113,8 @@ pub struct Format {
     /// One line for help texts.
     pub summary: &'static str,
     /// Endings of file names, with their dot, without `.zst` or `.gz`; compared without regard to case. Where formats
-    /// share one, the first bytes decide between them, else it is the first of them in the table.
+    /// share one, the first bytes decide between them, else it is the first of them in the table. One with a dot at its
+    /// end may stand anywhere in the name.
     pub endings: &'static [&'static str],
     /// True if a file with these first bytes (at most [`HEAD_BYTES`]) is surely of this format.
     pub recognises: fn(&[u8]) -> bool,
@@ -186,7 +187,10 @@ pub fn open_with(path: &Path, options: &TraceOptions) -> Result<Records, TraceEr
 impl Format {
     /// Whether a file's name, in lower case, has one of the format's endings.
     fn ends(&self, name: &str) -> bool {
-        self.endings.iter().any(|ending| name.ends_with(ending.to_ascii_lowercase().as_str()))
+        self.endings.iter().map(|ending| ending.to_ascii_lowercase()).any(|ending| match ending.ends_with('.') {
+            true => name.contains(&ending),
+            false => name.ends_with(&ending),
+        })
     }
 }
 
@@ -194,7 +198,8 @@ impl Format {
 pub fn formats_markdown() -> String {
     let mut table = String::from("| format | endings (also with `.zst` or `.gz`) | what it is |\n|---|---|---|\n");
     for format in FORMATS {
-        let endings = format.endings.iter().map(|ending| format!("`{ending}`")).collect::<Vec<_>>().join(", ");
+        let shown = |ending: &&str| format!("`{ending}{}`", if ending.ends_with('.') { "*" } else { "" });
+        let endings = format.endings.iter().map(shown).collect::<Vec<_>>().join(", ");
         let endings = if endings.is_empty() { "told by its content".to_owned() } else { endings };
         table += &format!("| `{}` | {endings} | {} |\n", format.name, format.summary);
     }

@@ -16,7 +16,8 @@ pub(crate) const FORMAT: Format = Format {
     recognises: |head| {
         let lines = head.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii).collect::<Vec<_>>();
         // The last line of the head may be cut.
-        lines.len() > 2 && numbers(&first_line(head, None)) && numbers(&lines[..lines.len() - 1])
+        let key_or_mark = |line: &&[u8]| *line == b"*" || decimal(line).is_ok();
+        lines.len() > 2 && numbers(&first_line(head, None)) && lines[..lines.len() - 1].iter().all(key_or_mark)
     },
     open: |source: Source| -> Result<Records, TraceError> { Ok(crate::lines::open(source, false, parse)) },
 };
@@ -44,5 +45,6 @@ mod tests {
         assert_eq!(keys(&records), [7]);
         assert!(error.expect("a negative number").starts_with("line 2, column block: "));
         assert!((FORMAT.recognises)(b"1\n2\n3") && !(FORMAT.recognises)(b"1 2\n3 4\n") && !(FORMAT.recognises)(b"1\n"));
+        assert!((FORMAT.recognises)(b"1\n*\n3\n4") && !(FORMAT.recognises)(b"*\n1\n2\n"));
     }
 }

@@ -4,7 +4,7 @@
 //! is not given out: it counts in the trace from which this one was cut, and who needs it computes it.
 
 use crate::error::TraceError;
-use crate::input::{Next, Source, Stream};
+use crate::input::{HEAD_BYTES, Next, Source, Stream};
 use crate::record::{Record, TraceKey};
 use crate::{Format, Records};
 
@@ -12,10 +12,28 @@ use crate::{Format, Records};
 pub(crate) const FORMAT: Format = Format {
     name: "oracleGeneral",
     summary: "libCacheSim binary: 24-byte little-endian records `u32 time_s, u64 key, u32 size, i64 next_access`",
-    endings: &[".oracleGeneral", ".oracleGeneral.bin"],
-    recognises: |_| false,
+    endings: &[".oracleGeneral", ".oracleGeneral."],
+    recognises,
     open,
 };
+
+/// Whole records without which a few numbers could be anything.
+const RECORDS_RECOGNISED_MIN: usize = 4;
+
+/// Bytes that are no such trace pass for one by chance: each record's last column is -1 or beyond its own place and
+/// below 2^40, which of 2^64 numbers one in 2^24 is, and its times never fall.
+fn recognises(head: &[u8]) -> bool {
+    let (records, rest) = head.as_chunks::<RECORD_BYTES>();
+    let mut before = 0;
+    let plausible = |(place, record): (usize, &[u8; RECORD_BYTES])| {
+        let &[a, b, c, d, .., e, f, g, h, i, j, k, l] = record;
+        let (time, next) = (u32::from_le_bytes([a, b, c, d]), i64::from_le_bytes([e, f, g, h, i, j, k, l]));
+        let falls = std::mem::replace(&mut before, time) > time;
+        !falls && (next == -1 || (place as i64 + 1..1 << 40).contains(&next))
+    };
+    let whole = rest.is_empty() || head.len() == HEAD_BYTES;
+    whole && records.len() >= RECORDS_RECOGNISED_MIN && records.iter().enumerate().all(plausible)
+}
 
 pub(crate) fn open(source: Source) -> Result<Records, TraceError> {
     Ok(Stream::boxed(OracleGeneral(source)))

@@ -73,8 +73,11 @@ impl Named {
             if let Some(name) = dictionary.txn_type(record.txn_type) {
                 writer.define_type(record.txn_type, name.clone())?;
             }
-            if let Some(name) = dictionary.vertex(record.txn_type, record.vertex) {
-                writer.define_vertex(record.txn_type, record.vertex, name.clone())?;
+            // Vertices of type 0 are those of all types.
+            for of_type in [0, record.txn_type] {
+                if let Some(name) = dictionary.vertex(of_type, record.vertex) {
+                    writer.define_vertex(of_type, record.vertex, name.clone())?;
+                }
             }
         }
         Ok(())
@@ -82,10 +85,11 @@ impl Named {
 }
 
 /// Mixes traces as clients of one cache: one access of each in turn, up to the end of the shortest. Each gets its own
-/// keys, clients, transactions and hint types (CLIC, section 6.4). Times are left out, because they are not one time.
+/// keys, clients, transactions and their types, and hint types (CLIC, section 6.4); names of types begin with the
+/// trace's number, as in `2.Balance`. Times are left out, because they are not one time.
 pub fn mix<W: Write>(traces: &mut [Records], writer: &mut Writer<W>) -> Result<u64, TraceError> {
     limit("mix_traces_max", MIX_TRACES_MAX, traces.len())?;
-    let mut mixing = Mixing { traces: traces.len() as u64, clients: HashMap::new(), sets: HashMap::new() };
+    let mut mixing = Mixing { traces: traces.len() as u64, ..Mixing::default() };
     loop {
         let mut round = Vec::new();
         for (index, trace) in traces.iter_mut().enumerate() {
@@ -106,10 +110,16 @@ pub fn mix<W: Write>(traces: &mut [Records], writer: &mut Writer<W>) -> Result<u
     }
 }
 
+#[derive(Default)]
 struct Mixing {
     traces: u64,
     clients: HashMap<(usize, u32), u32>,
     sets: HashMap<(usize, u32), u32>,
+    types: HashMap<(usize, u16), u16>,
+    /// By trace, the type's number there and the vertex: only vertices without a type get another number.
+    vertices: HashMap<(usize, u16, u16), u16>,
+    /// Vertices without a type so far.
+    untyped: u16,
 }
 
 impl Mixing {
@@ -129,7 +139,64 @@ impl Mixing {
         };
         let txn = if record.txn == 0 { 0 } else { record.txn.wrapping_mul(self.traces).wrapping_add(index as u64) };
         let space = index as u8 * SPACES_EACH + record.space;
-        Ok(Record { time_us: None, space, client, hints, txn, ..record })
+        let txn_type = match record.txn_type {
+            0 => 0,
+            of_type => self.txn_type(index, of_type, dictionary, writer)?,
+        };
+        let vertex = match record.vertex {
+            0 => 0,
+            vertex => self.vertex(index, (record.txn_type, txn_type), vertex, dictionary, writer)?,
+        };
+        Ok(Record { time_us: None, space, client, hints, txn, txn_type, vertex, ..record })
+    }
+
+    /// A type without a name is named by its number, so that graphs still find it.
+    fn txn_type<W: Write>(
+        &mut self,
+        index: usize,
+        of_type: u16,
+        dictionary: Option<&Dictionary>,
+        writer: &mut Writer<W>,
+    ) -> Result<u16, TraceError> {
+        let next = self.types.len() + 1;
+        let vacant = match self.types.entry((index, of_type)) {
+            Entry::Occupied(known) => return Ok(*known.get()),
+            Entry::Vacant(vacant) => vacant,
+        };
+        limit("transaction_types_max", usize::from(u16::MAX), next)?;
+        let unnamed = || Bytes::from(of_type.to_string());
+        let name = dictionary.and_then(|known| known.txn_type(of_type)).cloned().unwrap_or_else(unnamed);
+        writer.define_type(next as u16, prefixed(index, &name))?;
+        Ok(*vacant.insert(next as u16))
+    }
+
+    /// The vertex's number under the mixed type, and its name there. Without a type, vertices of different traces
+    /// would be taken for one.
+    fn vertex<W: Write>(
+        &mut self,
+        index: usize,
+        (of_type, mixed_type): (u16, u16),
+        vertex: u16,
+        dictionary: Option<&Dictionary>,
+        writer: &mut Writer<W>,
+    ) -> Result<u16, TraceError> {
+        let vacant = match self.vertices.entry((index, of_type, vertex)) {
+            Entry::Occupied(known) => return Ok(*known.get()),
+            Entry::Vacant(vacant) => vacant,
+        };
+        let named = |of_type| dictionary.and_then(|known| known.vertex(of_type, vertex));
+        let name = named(of_type).or_else(|| named(0));
+        let (number, name) = if of_type == 0 {
+            limit("untyped_vertices_max", usize::from(u16::MAX), usize::from(self.untyped) + 1)?;
+            self.untyped += 1;
+            (self.untyped, name.map(|name| prefixed(index, name)))
+        } else {
+            (vertex, name.cloned())
+        };
+        if let Some(name) = name {
+            writer.define_vertex(mixed_type, number, name)?;
+        }
+        Ok(*vacant.insert(number))
     }
 
     fn hint_set<W: Write>(
@@ -153,13 +220,25 @@ impl Mixing {
         if let Some((set, schema)) = known {
             // Schemas of different traces stay apart, under names that say whose they are.
             let id = set.schema.wrapping_mul(self.traces as u32).wrapping_add(index as u32);
-            let prefixed = |name: &Bytes| Bytes::from([format!("{}.", index + 1).as_bytes(), name].concat());
-            let types = schema.types.iter().map(prefixed).collect();
-            writer.define_hint_schema(id, HintSchema { client: 0, name: prefixed(&schema.name), types })?;
+            let types = schema.types.iter().map(|name| prefixed(index, name)).collect();
+            writer.define_hint_schema(id, HintSchema { client: 0, name: prefixed(index, &schema.name), types })?;
             writer.define_hint_set(next, HintSetDefinition { schema: id, values: set.values.clone() })?;
         }
         Ok(next)
     }
+}
+
+/// The name in a mix of what the trace at this place names so.
+fn prefixed(index: usize, name: &[u8]) -> Bytes {
+    Bytes::from([format!("{}.", index + 1).as_bytes(), name].concat())
+}
+
+/// The name without the number of its trace in a mix, also of mixes of mixes: `Balance` of `2.1.Balance`.
+pub fn without_prefix(mut name: &[u8]) -> &[u8] {
+    while let Some(at) = name.iter().position(|byte| !byte.is_ascii_digit()).filter(|&at| at > 0 && name[at] == b'.') {
+        name = &name[at + 1..];
+    }
+    name
 }
 
 /// Useless hint types, to be put among useful ones (CLIC, section 6.3).
@@ -326,6 +405,43 @@ mod tests {
         assert_ne!(records[0].txn, records[1].txn);
         let mut many: Vec<Records> = (0..=MIX_TRACES_MAX).map(|_| trace(1)).collect();
         assert!(matches!(mix(&mut many, &mut self::writer()), Err(TraceError::Limit { .. })));
+    }
+
+    /// A transaction type and its vertex, and a vertex that no type has.
+    fn typed(of_type: u16, name: &'static str, vertices: [&'static str; 2]) -> Records {
+        let mut writer = writer();
+        if !name.is_empty() {
+            writer.define_type(of_type, name.into()).expect("new");
+        }
+        writer.define_vertex(of_type, 4, vertices[0].into()).expect("new");
+        writer.define_vertex(0, 6, vertices[1].into()).expect("new");
+        for (txn_type, vertex) in [(of_type, 4), (of_type, 6), (0, 6)] {
+            let record = Record { key: TraceKey::Number(1), txn: 1, txn_type, vertex, ..Record::default() };
+            writer.append(&record).expect("memory");
+        }
+        Box::new(Reader::new(Cursor::new(writer.finish().expect("memory"))).expect("sound"))
+    }
+
+    #[test]
+    fn mixed_types_stay_apart_and_keep_their_names() {
+        let mut writer = writer();
+        let traces = &mut [typed(3, "Pay", ["a", "b"]), typed(3, "Balance", ["c", "d"]), typed(9, "", ["e", "f"])];
+        assert_eq!(mix(traces, &mut writer).expect("sound"), 9);
+        let (records, dictionary) = read(writer);
+        let places: Vec<_> = records.iter().map(|record| (record.txn_type, record.vertex)).collect();
+        assert_eq!(places, [(1, 4), (2, 4), (3, 4), (1, 6), (2, 6), (3, 6), (0, 1), (0, 2), (0, 3)]);
+        let types: Vec<_> = dictionary.txn_types().map(|(number, name)| (number, &name[..])).collect();
+        assert_eq!(types, [(1, &b"1.Pay"[..]), (2, b"2.Balance"), (3, b"3.9")]);
+        let name = |&(of_type, vertex): &(u16, u16)| dictionary.vertex(of_type, vertex).expect("named").clone();
+        let named: Vec<_> = places.iter().map(name).collect();
+        assert_eq!(named, ["a", "c", "e", "b", "d", "f", "1.b", "2.d", "3.f"]);
+        for (name, without) in [("1.Pay", "Pay"), ("2.1.9", "9"), ("Pay", "Pay"), ("v2.x", "v2.x"), (".x", ".x")] {
+            assert_eq!(without_prefix(name.as_bytes()), without.as_bytes());
+        }
+        // Converted, vertices of all types keep their names too.
+        let mut writer = self::writer();
+        convert(&mut typed(3, "Pay", ["a", "b"]), &mut writer).expect("sound");
+        assert_eq!(read(writer).1.vertex(0, 6).map(|name| &name[..]), Some(&b"b"[..]));
     }
 
     #[test]

@@ -148,6 +148,35 @@ fn the_format_is_told_by_name_ending_or_first_bytes() {
     assert!(open(&put("a.csv.zst", b"time,key\n0,1\n"), None).unwrap().next().unwrap().is_err(), "not compressed");
 }
 
+/// Under names that say nothing, and under those that files in circulation have.
+#[test]
+fn binary_and_number_traces_are_told_by_their_content() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, renamed) in [
+        ("cloudphysics/w92_cloudPhysicsIO.oracleGeneral.bin.zst", &["w92", "w92.oracleGeneral.sample10.zst"][..]),
+        ("arc/OLTP-head.lis.zst", &["OLTP", "OLTP.txt.zst"]),
+        ("lirs/sprite.trc.zst", &["sprite", "sprite.txt.zst"]),
+    ] {
+        let records = read(&testdata(name));
+        for renamed in renamed {
+            let path = folder.path().join(renamed);
+            std::fs::copy(testdata(name), &path).unwrap();
+            assert!(read(&path) == records, "{name} as {renamed}");
+        }
+    }
+    // Neither the other binary formats nor numbers of another kind pass for them.
+    for name in ["cache2k/web07.be32.zst", "corda/trace_vaultservice-head.be64.zst"] {
+        let path = folder.path().join("unknown.zst");
+        std::fs::copy(testdata(name), &path).unwrap();
+        assert!(matches!(open(&path, None).err(), Some(TraceError::UnknownFormat { .. })), "{name}");
+    }
+    for text in ["1 2 3 4\n5 6 7 8\n9 1 2 3\n", "1 2 0 4\n1 2 0 3\n1 2 0 4\n", "1 0 0 1\n1 0 0 1\n1 0 0 1\n"] {
+        let path = folder.path().join("unknown");
+        std::fs::write(&path, text).unwrap();
+        assert!(matches!(open(&path, None).err(), Some(TraceError::UnknownFormat { .. })), "{text}");
+    }
+}
+
 /// Every format, cut anywhere within compression or its own bytes: an error or fewer records, never a panic.
 #[test]
 fn cut_or_foreign_bytes_never_panic() {

@@ -58,7 +58,7 @@ impl From<ReadError> for GetError {
     }
 }
 
-fn decode(key: &Key, version: &[u8], value: &[u8]) -> Result<Read, ReadError> {
+pub(super) fn decode(key: &Key, version: &[u8], value: &[u8]) -> Result<Read, ReadError> {
     let damaged = |why: String| ReadError::Damaged { key: key.clone(), why };
     let version = ids::version(version).ok_or_else(|| damaged("its version has another length than 16".into()))?;
     let value = decode_value(value).map_err(|error| damaged(error.to_string()))?;

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::mapping::VersionMode;
 use super::mapping::catalogue::{Table, VERSION_COLUMN, quoted};
+use super::mapping::checked::OWN;
 use super::mapping::sql::quoted_text;
 use super::sql;
 
@@ -121,6 +122,14 @@ fn of_table(table: &Table) -> String {
         }
         VersionMode::Side => {}
     }
+    // Versions beside a table are kept of all that is written.
+    let unless_own = match side {
+        true => String::new(),
+        false => format!(
+            "WHEN (pg_catalog.pg_trigger_depth() > 0\n        \
+                 OR pg_catalog.current_setting('{OWN}', true) IS DISTINCT FROM 'on')\n    "
+        ),
+    };
     let Kept { forget, remember, truncated, moved } =
         if side { Kept::of(&own_name, &old, &new) } else { Kept::default() };
     // A writer needs no right on forebay's tables: the function has its owner's.
@@ -143,7 +152,7 @@ fn of_table(table: &Table) -> String {
          END $forebay$;\n\
          DROP TRIGGER IF EXISTS forebay_change ON {name};\n\
          CREATE TRIGGER forebay_change AFTER INSERT OR UPDATE OR DELETE ON {name}\n    \
-             FOR EACH ROW EXECUTE FUNCTION {function}();\n\
+             FOR EACH ROW {unless_own}EXECUTE FUNCTION {function}();\n\
          DROP TRIGGER IF EXISTS forebay_truncate ON {name};\n\
          CREATE TRIGGER forebay_truncate AFTER TRUNCATE ON {name}\n    \
              FOR EACH STATEMENT EXECUTE FUNCTION {function}();\n"

@@ -8,7 +8,7 @@
 //! * [`mapping`] makes keys of rows of tables that exist already; `outside`: what others write to these, as triggers
 //!   note it; `decoding`: the same out of the server's log; [`setup`] and `install` prepare a database for it.
 //! * `commit`, `ids`, `classify`: a commit is one message and one transaction, whose id is entered by a plain INSERT;
-//!   what an error says about it; what became of one that was not answered.
+//!   what an error says about it; what became of one that was not answered; `with_ids`: what a read has in it of those.
 //! * [`plain`]: a connection as any other program has it.
 //!
 //! All waiting for the server is bounded by one timeout, connecting and handshakes included. A call runs in a task of
@@ -36,6 +36,7 @@ mod session;
 pub mod setup;
 mod sql;
 mod tls;
+mod with_ids;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +45,9 @@ use forebay::change::Change;
 use forebay::error::Unavailable;
 use forebay::key::KeyRef;
 use forebay::store::figures::StoreFigures;
-use forebay::store::{Caps, Commit, CommitOutcome, GivenId, NAMES_BYTES_MAX, Outside, ReadError, Resolved, Store};
+use forebay::store::{
+    Caps, Commit, CommitOutcome, GivenId, NAMES_BYTES_MAX, Outside, ReadError, ReadWithIds, Resolved, Store,
+};
 use forebay::{Key, Read, TxnId, Value, Version};
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
@@ -102,6 +105,8 @@ pub struct PostgresOptions {
 pub struct Known {
     /// Its incarnation then; 0 if it was never opened.
     pub incarnation: u64,
+    /// The newest incarnation under which versions were given out, be it for another database in its place; no less.
+    pub minted: u64,
     /// The newest commits that it had acknowledged ([`Store::acknowledged`]).
     pub acknowledged: Vec<TxnId>,
     /// What it was then ([`Store::catalogue`]), if that is known.
@@ -146,6 +151,8 @@ struct Inner {
     counted: Counted,
     /// Which database it is.
     place: Place,
+    /// It is surely none of the copies of the one that was known.
+    another: bool,
     /// The mapped tables; without, documents lie in a table of our own.
     rows: Option<Rows>,
 }
@@ -182,6 +189,7 @@ impl Postgres {
             watch: Watch::new(outside, outside_pause),
             counted: Counted::default(),
             place: opened.place,
+            another: opened.another,
             rows,
         });
         tokio::spawn(keeper::keep(Arc::downgrade(&inner), opened.keeper));
@@ -285,6 +293,21 @@ impl Store for Postgres {
         Box::pin(async move { read.await.map_err(unavailable)? })
     }
 
+    fn get_with_ids<'a>(
+        &'a self,
+        asked: &'a [(Key, Vec<TxnId>)],
+    ) -> BoxFuture<'a, Result<Option<Vec<ReadWithIds>>, ReadError>> {
+        let asked = asked.to_vec();
+        let read = self.run(|inner| async move {
+            let ask = async |session: &session::Session| match &inner.rows {
+                Some(rows) => with_ids::rows(session, &inner.identity, rows, &asked).await,
+                None => with_ids::documents(session, &inner.identity, &asked).await,
+            };
+            inner.read(inner.timeout, ask).await.map(Some)
+        });
+        Box::pin(async move { read.await.map_err(unavailable)? })
+    }
+
     fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>> {
         let (count, group) = (group.len(), group.to_vec());
         let committed = self.run(|inner| async move {
@@ -332,6 +355,10 @@ impl Store for Postgres {
 
     fn went_back(&self) -> bool {
         self.inner.identity.went_back()
+    }
+
+    fn is_another(&self) -> bool {
+        self.inner.another
     }
 
     fn ping(&self) -> BoxFuture<'_, Result<(), Unavailable>> {

@@ -42,6 +42,8 @@ pub(super) struct Opened {
     pub(super) server: String,
     /// Which database it is.
     pub(super) place: Place,
+    /// That is surely none of the copies of the one that was known.
+    pub(super) another: bool,
 }
 
 /// How to connect: what the address says, and what every session of ours needs.
@@ -109,7 +111,7 @@ pub(super) async fn open(keeper: Session, address: &Address, known: &Known) -> R
     let there = client.query_one(sql::NEWEST, &[&newest]).await.map_err(|error| rights(address, &error))?;
     let there: bool = there.try_get(0).map_err(broken)?;
     // Versions and ids of what was lost are never given again.
-    let row = client.query_one(RAISE, &[&(known.incarnation as i64)]).await;
+    let row = client.query_one(RAISE, &[&(known.minted.max(known.incarnation) as i64)]).await;
     let row = row.map_err(|error| rights(address, &error))?;
     let incarnation = row.try_get::<_, i64>(0).map_err(broken)? as u64;
     let another = seen.is_some_and(|other| place.is_not(other));
@@ -130,7 +132,7 @@ pub(super) async fn open(keeper: Session, address: &Address, known: &Known) -> R
     let name = format!("SET application_name = 'forebay {incarnation}.keeper'");
     client.batch_execute(&name).await.map_err(broken)?;
     warn_of_durability(client).await.map_err(broken)?;
-    Ok(Opened { keeper, incarnation, floor, went_back, server, place })
+    Ok(Opened { keeper, incarnation, floor, went_back, server, place, another })
 }
 
 /// Which database this is.

@@ -1,13 +1,20 @@
 //! One connection.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
-use futures_util::future::{join_all, try_join, try_join_all};
+use futures_util::future::{join_all, join3, try_join, try_join_all};
 use tokio::task::AbortHandle;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, Error, Statement};
 
+use super::mapping::statement::Shape;
 use super::sql::{PREPARED, Prepared};
 use super::tls::Tls;
+
+/// How long preparing a statement waits for its table's lock, ms: a table that somebody changes is read without.
+const LOCKED_MS: u32 = 10;
 
 /// A connection and the statements prepared on it. Dropping it closes the socket at once, whatever is on its way.
 pub(super) struct Session {
@@ -15,9 +22,14 @@ pub(super) struct Session {
     /// Its `application_name`, by which its backend is found and ended.
     pub(super) name: String,
     statements: Statements,
+    of_shapes: Mutex<HashMap<(usize, Shape), Statement>>,
     broken: AtomicBool,
     task: AbortHandle,
 }
+
+/// Statements for commits of one row that a connection may have prepared. Clients who set other fields each time have
+/// theirs sent as text beyond that.
+const SHAPES_MAX: usize = 64;
 
 /// What is prepared on a connection.
 #[derive(Default)]
@@ -41,17 +53,26 @@ impl Session {
             }
         });
         let (statements, broken, task) = (Statements::default(), AtomicBool::new(false), task.abort_handle());
-        Ok(Session { client, name, statements, broken, task })
+        let of_shapes = Mutex::default();
+        Ok(Session { client, name, statements, of_shapes, broken, task })
     }
 
-    /// Prepares statements in one round trip: the first `own` of ours, and those of tables. A table that is gone, or
-    /// has lost a column, does not keep others from being read.
+    /// Prepares statements in one round trip: the first `own` of ours, and those of tables. A table that is gone, has
+    /// lost a column, or is locked does not keep others from being read.
     pub(super) async fn prepare(client: &Client, own: usize, of_tables: &[String]) -> Result<Statements, Error> {
         let ours = try_join_all(PREPARED.into_iter().take(own).map(|text| client.prepare(text)));
-        let of_tables = join_all(of_tables.iter().map(|text| client.prepare(text)));
-        let (own, of_tables) = try_join(ours, async { Ok(of_tables.await) }).await?;
+        let limit = format!("SET lock_timeout = {LOCKED_MS}");
+        // Sent in this order: only those in between give a lock up.
+        let of_tables = async {
+            let prepared = join_all(of_tables.iter().map(|text| client.prepare(text)));
+            let (limited, prepared, ended) =
+                join3(client.batch_execute(&limit), prepared, client.batch_execute("RESET lock_timeout")).await;
+            limited.and(ended).map(|()| prepared)
+        };
+        let (own, of_tables) = try_join(ours, of_tables).await?;
+        let locked = |error: &Error| error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE);
         let unless_refused = |prepared: Result<Statement, Error>| match prepared {
-            Err(error) if super::classify::refusal(&error).is_some() => Ok(None),
+            Err(error) if locked(&error) || super::classify::refusal(&error).is_some() => Ok(None),
             prepared => prepared.map(Some),
         };
         let of_tables: Result<_, Error> = of_tables.into_iter().map(unless_refused).collect();
@@ -72,6 +93,27 @@ impl Session {
     /// The statement that reads rows of the mapped table with this number, if it could be prepared.
     pub(super) fn statement_of_table(&self, table: usize) -> Option<&Statement> {
         self.statements.of_tables[table].as_ref()
+    }
+
+    /// The statement for a change of this shape to one row of the table with this number, prepared now if it is new;
+    /// `None` where there are [`SHAPES_MAX`] others.
+    pub(super) async fn statement_of_shape(
+        &self,
+        (table, shape): (usize, &Shape),
+        text: impl FnOnce() -> Option<String>,
+    ) -> Result<Option<Statement>, Error> {
+        let asked = (table, shape.clone());
+        let known = || self.of_shapes.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(statement) = known().get(&asked) {
+            return Ok(Some(statement.clone()));
+        }
+        if known().len() >= SHAPES_MAX {
+            return Ok(None);
+        }
+        let Some(text) = text() else { return Ok(None) };
+        let statement = self.client.prepare(&text).await?;
+        known().insert(asked, statement.clone());
+        Ok(Some(statement))
     }
 
     /// Marks it as not to be used for anything new.

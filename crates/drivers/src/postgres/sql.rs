@@ -63,10 +63,10 @@ CREATE TABLE IF NOT EXISTS forebay.changes (
     new_key text[]
 );
 CREATE INDEX IF NOT EXISTS forebay_changes_x ON forebay.changes (x);
-CREATE OR REPLACE FUNCTION forebay.set_version() RETURNS trigger LANGUAGE plpgsql
-    SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+CREATE OR REPLACE FUNCTION forebay.set_version() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
 BEGIN
-    NEW.forebay_version := nextval('forebay.versions');
+    -- Every name with its schema: to set a search_path would cost more than all the rest, for each row.
+    NEW.forebay_version := pg_catalog.nextval('forebay.versions'::pg_catalog.regclass);
     RETURN NEW;
 END $$;
 INSERT INTO forebay.meta (format, incarnation, floor) VALUES (1, 0, '\\x00000000000000000000000000000000')
@@ -168,6 +168,11 @@ pub(super) const PREPARED: [&str; 7] = [
         JOIN forebay.documents d ON d.space = k.space AND d.name = k.name FOR UPDATE OF d",
     "SELECT forebay.require($1::smallint[], $2::bytea[], $3::bytea[])",
 ];
+
+/// One document, and beside it those of the ids `$3` whose commits are applied: these have no second column.
+pub(super) const GET_WITH_IDS: &str = "\
+SELECT version, value FROM forebay.documents WHERE space = $1::smallint AND name = $2::bytea
+UNION ALL SELECT id, NULL FROM forebay.applied WHERE applied AND id = ANY($3::bytea[])";
 
 /// Ids that are in the table, and whether each stands for a commit (`true`) or for its refusal.
 pub(super) const KNOWN: &str = "SELECT id, applied FROM forebay.applied WHERE id = ANY($1::bytea[])";

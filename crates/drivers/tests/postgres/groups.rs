@@ -1,15 +1,15 @@
 //! Groups of many commits, as a drain hands them over: one transaction, in order, as far as the database takes them.
 
-use forebay::change::{Change, End};
+use forebay::change::{Change, End, apply_all};
 use forebay::store::suite::block_on;
-use forebay::store::{Commit, CommitOutcome, Resolved, Store};
+use forebay::store::{Commit, CommitOutcome, Outside, Resolved, Store};
 use forebay::value::codec::encode_value;
 use forebay::value::{Data, Hash};
 use forebay::version::Mint;
 use forebay::{TxnId, Value};
 use forebay_drivers::postgres::Postgres;
 
-use crate::mapping::{USERS, World, add, blob, commit_of, field, get, key, set};
+use crate::mapping::{USERS, World, add, blob, commit_of, field, get, key, set, until_told};
 use crate::server::psql;
 
 fn group(mint: &Mint, count: usize, of: impl Fn(usize) -> (String, Vec<Change>)) -> Vec<Commit> {
@@ -272,4 +272,99 @@ fn a_group_checks_what_it_has_read() {
     let checked = outcomes(&store, &[write, with(5, &[("user:1", ada)])]);
     assert!(committed(&checked[0]));
     assert_eq!(checked[1], CommitOutcome::Conflict(vec![key("user:1")]));
+}
+
+/// A commit as a client makes it of a row that it has read.
+fn read_and_changed(store: &Postgres, mint: &Mint, name: &str, changes: Vec<Change>) -> Commit {
+    let read = get(store, name);
+    let mut after = read.value;
+    apply_all(&mut after, &changes).expect("they fit");
+    let mut commit = commit_of(mint, &[(name, changes)], &[(name, read.version)]);
+    commit.writes[0].after = after;
+    commit
+}
+
+/// Notes with other triggers than `independent` knows: they come later.
+fn notes(mode: &str) -> (World, Postgres, Mint) {
+    let rows = "INSERT INTO notes SELECT n, 'a', 0 FROM generate_series(1, 60) AS n;";
+    let maps = MAPS.map(|map| format!("{map} version({mode})"));
+    let world = World::new(&format!("{USERS}{SHOP}{rows}"), &maps.each_ref().map(String::as_str));
+    let (store, mint) = world.open();
+    world.sql(
+        "CREATE TABLE statements (n integer); CREATE FUNCTION count_them() RETURNS trigger LANGUAGE plpgsql
+        AS 'BEGIN INSERT INTO statements VALUES (1); RETURN NULL; END';
+        CREATE TRIGGER count_them AFTER INSERT OR UPDATE ON notes FOR EACH STATEMENT EXECUTE FUNCTION count_them()",
+    );
+    (world, store, mint)
+}
+
+#[test]
+fn rows_that_were_read_are_checked_and_changed_by_one_statement() {
+    for mode in ["none", "column", "side"] {
+        let (world, store, mint) = notes(mode);
+        let changes = |number: usize| match number {
+            41 => vec![add("hits", 2)],
+            // The database makes four characters of it.
+            42 => vec![set("code", "ab")],
+            43 => vec![set("code", "abcd"), Change::UnsetField(blob("code"))],
+            number => vec![set("text", &format!("it's \"{number}\" \\"))],
+        };
+        let commit = |number| read_and_changed(&store, &mint, &format!("note:{number}"), changes(number));
+        let commits: Vec<Commit> = (1..44).map(commit).collect();
+        let outcomes = outcomes(&store, &commits);
+        for (number, outcome) in (1..44).zip(&outcomes) {
+            let name = format!("note:{number}");
+            assert_eq!(*outcome, CommitOutcome::Committed(vec![(key(&name), get(&store, &name))]), "{mode}");
+        }
+        assert_eq!(world.sql("SELECT count(DISTINCT xmin::text) FROM forebay.applied"), "1", "one transaction");
+        assert_eq!(world.sql("SELECT count(*) FROM notes WHERE text LIKE 'it''s%'"), "40");
+        assert_eq!(world.sql("SELECT hits, code, id FROM notes WHERE id IN (41, 42) ORDER BY id"), "2||41\n0|ab  |42");
+        // An UPDATE of each kind; of versions beside the table an INSERT, too, of those that may be missing.
+        let statements = if mode == "side" { "8" } else { "4" };
+        assert_eq!(world.sql("SELECT count(*) FROM statements"), statements, "{mode}");
+        let noted = if mode == "side" { "43" } else { "0" };
+        assert_eq!(world.sql("SELECT count(*) FROM forebay.changes"), noted, "{mode}");
+    }
+}
+
+#[test]
+fn rows_that_others_have_changed_since_stop_the_group() {
+    for mode in ["none", "column"] {
+        let (world, store, mint) = notes(mode);
+        let commit = |number: usize| read_and_changed(&store, &mint, &format!("note:{number}"), vec![add("hits", 1)]);
+        let commits: Vec<Commit> = (1..20).map(commit).collect();
+        world.sql("UPDATE notes SET text = 'b' WHERE id = 12");
+        world.sql("DELETE FROM notes WHERE id = 15");
+        let stopped = outcomes(&store, &commits);
+        assert!(stopped[..11].iter().all(committed), "{stopped:?}");
+        assert_eq!(stopped[11], CommitOutcome::Conflict(vec![key("note:12")]), "{mode}");
+        let stopped = outcomes(&store, &commits[12..]);
+        assert_eq!(stopped[2], CommitOutcome::Conflict(vec![key("note:15")]), "{mode}");
+        assert!(outcomes(&store, &commits[15..]).iter().all(committed));
+        assert_eq!(world.sql("SELECT sum(hits), count(*) FROM notes"), "17|59");
+        // What one commit reads and another writes is checked before anything is changed.
+        let mut reader = read_and_changed(&store, &mint, "note:30", vec![add("hits", 1)]);
+        reader.checks.push((key("note:31"), get(&store, "note:31").version));
+        let writer = read_and_changed(&store, &mint, "note:31", vec![add("hits", 1)]);
+        assert!(outcomes(&store, &[reader, writer]).iter().all(committed), "{mode}");
+    }
+}
+
+/// Only what the group itself changes is not noted.
+#[test]
+fn what_triggers_do_behind_a_group_is_noted() {
+    let (world, store, mint) = notes("column");
+    world.sql(
+        "CREATE FUNCTION visit() RETURNS trigger LANGUAGE plpgsql
+        AS 'BEGIN UPDATE users SET visits = visits + 1 WHERE id = 2; RETURN NULL; END';
+        CREATE TRIGGER visit AFTER UPDATE ON notes FOR EACH STATEMENT EXECUTE FUNCTION visit()",
+    );
+    assert_eq!(block_on(store.outside()), Some(Outside::Everything));
+    let commit = |number: usize| read_and_changed(&store, &mint, &format!("note:{number}"), vec![add("hits", 1)]);
+    assert!(outcomes(&store, &(1..9).map(commit).collect::<Vec<_>>()).iter().all(committed));
+    assert_eq!(until_told(&store, "user:2"), [key("user:2")]);
+    assert_eq!(field(&get(&store, "user:2"), "visits").as_deref(), Some("8"));
+    // What others write is, as ever.
+    world.sql("UPDATE notes SET hits = 9 WHERE id = 3");
+    assert_eq!(until_told(&store, "note:3"), [key("note:3"), key("user:2")]);
 }

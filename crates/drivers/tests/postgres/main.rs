@@ -7,6 +7,7 @@ mod faults;
 mod groups;
 mod lists;
 mod mapping;
+mod one_row;
 mod opening;
 mod remembered;
 mod rows;

@@ -89,10 +89,13 @@ fn a_row_of_nothing_but_its_key_is_made() {
 
 const TYPED: &str = "\
 CREATE DOMAIN code AS varchar(3);
+CREATE TYPE mood AS ENUM ('sad', 'so so', 'true');
+CREATE DOMAIN moods AS mood;
 CREATE TABLE typed (
     id integer PRIMARY KEY, needed text NOT NULL, filled text NOT NULL DEFAULT 'x', s smallint, i integer, b bigint,
     n numeric, m numeric(6,2), p numeric(2,2), f double precision, flag boolean, uid uuid, j json, jb jsonb,
-    v varchar(5), c char(3), dom code, d date, t timestamp, z timestamptz, raw bytea, w time
+    v varchar(5), c char(3), dom code, d date, t timestamp, z timestamptz, raw bytea, w time,
+    mood mood, moods moods
 );
 INSERT INTO typed (id, needed) VALUES (1, 'x');";
 
@@ -107,6 +110,10 @@ const TEXTS: &[&str] = &[
     "\t7\n",
     "7x",
     "xyz",
+    "sad",
+    "Sad",
+    " sad",
+    "so so",
     "1.5",
     "1.",
     ".5",
@@ -214,7 +221,7 @@ fn what_is_refused_beforehand_the_database_refuses() {
     let (store, mint) = world.open();
     let columns = [
         "needed", "s", "i", "b", "n", "m", "p", "f", "flag", "uid", "j", "jb", "v", "c", "dom", "d", "t", "z", "raw",
-        "w",
+        "w", "mood", "moods",
     ];
     let mut refusals = Vec::new();
     for column in columns {
@@ -248,6 +255,9 @@ fn what_is_refused_beforehand_the_database_refuses() {
         ("d", "xyz"),
         ("z", "January"),
         ("t", ""),
+        ("mood", "xyz"),
+        ("mood", "Sad"),
+        ("moods", ""),
     ] {
         assert!(refusals.contains(&wanted), "{wanted:?} is not refused");
     }
@@ -278,6 +288,26 @@ fn what_rows_lack_is_refused_beforehand() {
         (with("t:1", vec![null(), set("needed", "x")], after(&[("needed", "x")])), false),
         (with("t:1", vec![set("i", "xyz"), set("i", "1")], after(&[("needed", "x")])), false),
     ] {
+        assert_eq!(store.refuses(&commit).is_some(), refused, "{commit:?}: {:?}", store.refuses(&commit));
+        let outcome = block_on(store.commit(&[commit])).remove(0);
+        assert_eq!(matches!(outcome, CommitOutcome::Refused(_)), refused, "{outcome:?}");
+    }
+    let add = |field: &str, delta: i64| Change::AddInteger { field: Some(blob(field)), delta };
+    let most = || vec![set("s", "32767"), set("i", "2147483647"), set("m", "9999.5")];
+    let outcome = block_on(store.commit(&[commit_of(&mint, &[("t:1", most())], &[])])).remove(0);
+    assert!(matches!(outcome, CommitOutcome::Committed(_)), "{outcome:?}");
+    for (change, seen, refused) in [
+        (add("i", 1), Some(("i", "2147483648")), true),
+        (add("s", 1), Some(("s", "32768")), true),
+        (add("m", 1), Some(("m", "10000.5")), true),
+        (add("i", -1), Some(("i", "2147483646")), false),
+        // Nobody knows what it is added to.
+        (add("s", 65_536), None, true),
+        (add("i", -4_294_967_296), None, true),
+        (add("b", 4_294_967_296), None, false),
+    ] {
+        let mut commit = with("t:1", vec![change], seen.and_then(|field| after(&[field, ("needed", "x")])));
+        commit.writes[0].unseen = seen.is_none();
         assert_eq!(store.refuses(&commit).is_some(), refused, "{commit:?}: {:?}", store.refuses(&commit));
         let outcome = block_on(store.commit(&[commit])).remove(0);
         assert_eq!(matches!(outcome, CommitOutcome::Refused(_)), refused, "{outcome:?}");

@@ -110,10 +110,15 @@ impl Scorer {
         &self.graph
     }
 
-    /// Units that can stand for each other, as sets of vertices, class by class (section 5.1).
+    /// Units that can stand for each other, as sets of vertices, class by class (section 5.1). A unit that writes is in
+    /// no group, so it stands for none.
     pub fn classes(&self) -> Vec<Vec<VertexSet>> {
-        let sets = |class: Vec<u16>| class.into_iter().map(|unit| self.shape.units[usize::from(unit)]).collect();
-        self.shape.classes().into_iter().map(sets).collect()
+        let readers = self.graph.readers();
+        let sets = |class: Vec<u16>| {
+            let units = class.into_iter().map(|unit| self.shape.units[usize::from(unit)]);
+            units.filter(|unit| unit.is_subset(&readers)).collect()
+        };
+        self.shape.classes().into_iter().map(sets).filter(|class: &Vec<VertexSet>| class.len() > 1).collect()
     }
 
     /// Computes instance scores for a transaction with these loads by vertex; a vertex beyond the slice is absent.

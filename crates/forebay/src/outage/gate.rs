@@ -35,6 +35,7 @@ use super::record::{Description, Dropped, Loss};
 use super::recovery;
 use super::state::{Counts, State};
 use super::tickets::Tickets;
+use super::write_back::WriteBack;
 use crate::change::Change;
 use crate::error::Unavailable;
 use crate::key::{Key, KeyRef};
@@ -46,6 +47,7 @@ use crate::tier::Tier;
 use crate::value::Value;
 use crate::version::{TxnId, Version};
 
+pub use memory::{catalogue_of, incarnation_of, seen_incarnation_of};
 pub(in crate::outage) use reads::Asker;
 pub use settings::{GateSettings, OnConflict};
 
@@ -120,6 +122,8 @@ pub(super) struct Inner {
     dropped: Vec<(GivenId, u64)>,
     pub(super) settings: GateSettings,
     mapping: String,
+    /// What the tier said of the store when it was opened.
+    first: Description,
     /// The newest version that an earlier process is known to have given out.
     newest: Version,
     pub(super) state: Mutex<State>,
@@ -145,7 +149,8 @@ impl Gate {
         found.dropped.iter().for_each(|dropped| state.tickets.dropped(dropped.number, &dropped.reason));
         let ids = |dropped: Dropped| dropped.given.into_iter().map(move |given| (given, dropped.number));
         let dropped = found.dropped.into_iter().flat_map(ids).collect();
-        (state.opens_late, state.write_back) = (opens_late, settings.write_back_ms.is_some());
+        let keeps = settings.write_back_ms.map(|age_ms| WriteBack::new(age_ms, settings.bytes_max));
+        (state.opens_late, state.write_back) = (opens_late, keeps);
         state.remembered = Some(found.remembered);
         if opens_late {
             state.writes.trip("it could not be reached at the start");
@@ -161,6 +166,7 @@ impl Gate {
             dropped,
             settings,
             mapping,
+            first: found.description,
             newest,
             state,
             outside,
@@ -203,7 +209,9 @@ impl Gate {
         let mut state = self.inner.state();
         let was = state.suspended.take().is_some();
         self.inner.settle(&mut state);
-        if was {
+        if was && self.inner.store.is_another() {
+            self.inner.describe(&mut state);
+        } else if was {
             let inner = self.inner.clone();
             self.inner.runtime.spawn(async move { inner.remember().await });
         }
@@ -257,17 +265,6 @@ impl Gate {
         let closed = self.inner.journal.close().await;
         self.inner.unless_empty(closed)
     }
-}
-
-/// The incarnation that a journal's description names; 0 if the store was never reached.
-pub fn incarnation_of(description: &Description) -> u64 {
-    let first = description.catalogue.lines().next().and_then(|line| line.strip_prefix("incarnation "));
-    first.and_then(|number| number.parse().ok()).unwrap_or(0)
-}
-
-/// What a journal's description says of the store's tables ([`Store::catalogue`]), if anything.
-pub fn catalogue_of(description: &Description) -> Option<&str> {
-    description.catalogue.split_once('\n').map(|(_, text)| text)
 }
 
 impl Inner {
@@ -471,6 +468,10 @@ impl Store for Gate {
 
     fn outside(&self) -> BoxFuture<'_, Option<Outside>> {
         Box::pin(self.inner.outside())
+    }
+
+    fn is_away(&self) -> bool {
+        self.inner.check_up("").is_err()
     }
 
     fn flush(&self) -> BoxFuture<'_, Result<(), Unavailable>> {

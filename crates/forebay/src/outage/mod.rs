@@ -3,6 +3,7 @@
 //! * [`gate`]: the store that the transactions see. It sends writes on, or keeps them; `state` is what it knows.
 //! * [`mode`]: whether the store is up: normal, failed, recovery.
 //! * [`pending`]: what is kept, and in which order it goes to the store; [`lanes`]: what needs an order at all.
+//! * `pace`, `write_back`: how writes are held up so that the drain keeps up with them.
 //! * `recovery`: probes the store and carries over what is pending; `tickets`: what became of it; `news`: who waits
 //!   for that.
 //! * [`record`]: plain data: a buffered transaction, and what the journal says of it later.
@@ -23,11 +24,13 @@ pub mod record;
 mod recovery;
 mod state;
 mod tickets;
+mod write_back;
 
 pub use crate::tier::Remembered;
 pub use disk::{DiskFile, FileIdentity, Folder, RealFolder};
 pub use gate::{
     DropError, Gate, GateOptions, GateSettings, GateState, GivenUp, OnConflict, catalogue_of, incarnation_of,
+    seen_incarnation_of,
 };
 pub use journal::{AppendError, Found, Journal, JournalOptions, OpenError};
 pub use lanes::LaneRule;

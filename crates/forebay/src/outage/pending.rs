@@ -3,9 +3,10 @@
 //!
 //! A transaction gets its number when it is taken in, while its locks are held: so numbers rise along every dependency.
 //! Each document that one of them writes has a row here: the queue of their numbers, and the document as it is with all
-//! of them applied. That value is what is read while anything is pending; so a read never asks the store which of the
-//! ids are applied. (The paper merges the deltas of a document with what the store holds; where an ambiguous write
-//! landed, that shows a change twice.)
+//! of them applied. That value is what is read while anything is pending, so a read need not ask which of the ids the
+//! store has applied. Only where it is not known, since the document was written unseen, the store is asked, once, for
+//! the document and the ids at one moment ([`Buffer::learn_behind`]). (The paper merges the deltas of a document with
+//! what the store holds; where an ambiguous write landed, that shows a change twice.)
 //!
 //! **Invariants.** What is not in the journal is neither shown nor carried over. A row exists exactly as long as its
 //! queue is not empty. Within a lane, transactions are handed out in the order of their numbers, and nothing of a lane
@@ -170,8 +171,6 @@ pub enum Work {
     Carry(Batch),
     /// Read these documents and [`Buffer::learn`] what they hold.
     Learn(Vec<Key>),
-    /// Read these documents, of each transaction those that it deletes, and tell what they name ([`Buffer::name`]).
-    Name(Vec<(u64, Vec<Key>)>),
 }
 
 /// How much is buffered.

@@ -13,10 +13,11 @@ use hashbrown::HashSet;
 
 use super::gate::{Asker, Inner, OnConflict};
 use super::journal::AppendError;
+use super::lanes::Lane;
 use super::mode::Mode;
 use super::pending::{Applied, BATCH_COMMITS_MAX, Batch, TRIES_ALONE_MAX, Work};
 use super::record::Record;
-use super::state::{State, due_in};
+use super::state::State;
 use crate::change::Change;
 use crate::error::Unavailable;
 use crate::key::Key;
@@ -43,8 +44,8 @@ enum Step {
     Carry(Batch),
     /// Ask the store for these documents.
     Learn(Vec<Key>),
-    /// Ask the store what the rows name that these transactions delete.
-    Name(Vec<(u64, Vec<Key>)>),
+    /// Ask the store what the rows name that these transactions of one lane delete.
+    Name(Lane, Vec<(u64, Vec<Key>)>),
     /// Nothing before this much time, or a change.
     Wait(Option<Duration>, oneshot::Receiver<()>),
 }
@@ -55,7 +56,7 @@ pub(super) fn start(inner: &Arc<Inner>) {
 }
 
 async fn run(weak: Weak<Inner>) {
-    let (mut learned, mut unnamed) = (Vec::new(), Vec::new());
+    let mut learned = Vec::new();
     loop {
         let Some(inner) = weak.upgrade() else { return };
         let runtime = inner.runtime.clone();
@@ -81,15 +82,9 @@ async fn run(weak: Weak<Inner>) {
                 learned.clone_from(&keys);
                 inner.learn(keys).await;
             }
-            // The same, where it could not say.
-            Step::Name(asked) if asked == unnamed => {
-                drop(inner);
-                runtime.sleep(LEARN_PAUSE).await;
-                unnamed.clear();
-            }
-            Step::Name(asked) => {
-                unnamed.clone_from(&asked);
-                inner.name(asked).await;
+            Step::Name(lane, asked) => {
+                let asker = inner.clone();
+                runtime.spawn(async move { asker.name(lane, asked).await });
             }
             Step::Wait(time, changed) => {
                 drop(inner);
@@ -99,6 +94,15 @@ async fn run(weak: Weak<Inner>) {
                 }
             }
         }
+    }
+}
+
+/// Transactions of one batch that keep to the limit of each second without taking the store for long at a time: those
+/// who work beside the drain wait for a batch, not for a second's worth.
+fn slice(per_second_max: u64) -> usize {
+    match per_second_max {
+        0 => BATCH_COMMITS_MAX,
+        most => usize::try_from(most / SLICES_PER_SECOND).unwrap_or(BATCH_COMMITS_MAX),
     }
 }
 
@@ -118,6 +122,12 @@ impl Inner {
             return Step::Probe(state.writes.pause());
         }
         self.notice_incarnation(&mut state);
+        if state.suspended.is_none()
+            && let Some((lane, asked)) = state.buffer.unnamed(&state.naming)
+        {
+            state.naming.insert(lane);
+            return Step::Name(lane, asked);
+        }
         let wait = match self.not_before(&state, now) {
             _ if state.suspended.is_some()
                 || state.carried >= self.settings.workers + usize::from(state.buffer.carries_slow()) =>
@@ -126,18 +136,21 @@ impl Inner {
             }
             Some(wait) => Some(wait),
             None => {
-                let batch_max = state.batch_max.min(self.settings.batch_max).min(self.slice()).max(1);
+                let per_second_max = self.per_second_max(&state);
+                let batch_max = state.batch_max.min(self.settings.batch_max).min(slice(per_second_max)).max(1);
                 match state.buffer.next_work(batch_max) {
                     Some(Work::Carry(batch)) => {
                         state.carried += 1;
                         let count = batch.numbers.len() as u64;
-                        if let Some(millionths) = (count * 1_000_000).checked_div(self.settings.per_second_max) {
+                        if let Some(millionths) = (count * 1_000_000).checked_div(per_second_max) {
                             state.paced_until = now.max(state.paced_until) + Duration::from_micros(millionths);
+                        }
+                        if let Some(write_back) = &mut state.write_back {
+                            write_back.sets_out(now);
                         }
                         return Step::Carry(batch);
                     }
                     Some(Work::Learn(keys)) => return Step::Learn(keys),
-                    Some(Work::Name(asked)) => return Step::Name(asked),
                     None => None,
                 }
             }
@@ -145,25 +158,18 @@ impl Inner {
         Step::Wait(wait, state.next_change())
     }
 
-    /// Transactions of one batch that keep to the limit of each second without taking the store for long at a time:
-    /// those who work beside the drain wait for a batch, not for a second's worth.
-    fn slice(&self) -> usize {
-        match self.settings.per_second_max {
-            0 => BATCH_COMMITS_MAX,
-            most => usize::try_from(most / SLICES_PER_SECOND).unwrap_or(BATCH_COMMITS_MAX),
-        }
+    /// Transactions carried over per second at most; 0: no limit. With write-back those whom the limit is to leave room
+    /// are the ones who wait for the drain.
+    fn per_second_max(&self, state: &State) -> u64 {
+        if state.write_back.is_some() { 0 } else { self.settings.per_second_max }
     }
 
     /// How long nothing is to be carried over.
     fn not_before(&self, state: &State, now: Duration) -> Option<Duration> {
         let paced = state.paced_until.saturating_sub(now);
-        let due = match (self.settings.write_back_ms, state.buffer.oldest_waiting_ms()) {
-            (Some(age_ms), Some(oldest_ms))
-                if state.hurries == 0
-                    && !state.hurried
-                    && state.buffer.amount().bytes < self.settings.bytes_max / 2 =>
-            {
-                due_in(oldest_ms, age_ms, self.runtime.now_ms())
+        let due = match (&state.write_back, state.buffer.oldest_waiting_ms()) {
+            (Some(write_back), Some(oldest_ms)) if state.hurries == 0 && !state.hurried => {
+                write_back.due_in(state.buffer.amount(), oldest_ms, self.runtime.now_ms())
             }
             _ => Duration::ZERO,
         };
@@ -233,22 +239,28 @@ impl Inner {
         self.settle(&mut state);
     }
 
-    /// Asks the store for what set-aside transactions delete, and notes what that names.
-    async fn name(&self, asked: Vec<(u64, Vec<Key>)>) {
+    /// Asks the store for what set-aside transactions of `lane` delete, and notes what that names. Where it does not
+    /// answer that says nothing of the store: their table may be locked, and all else goes on.
+    async fn name(&self, lane: Lane, asked: Vec<(u64, Vec<Key>)>) {
         let keys: Vec<Key> = asked.iter().flat_map(|(_, keys)| keys).cloned().collect();
-        let away = self.state().next_outage();
-        let reads = match self.ask_to_get(&keys, away, Asker::Ourselves).await {
-            Ok(reads) => reads,
-            Err(ReadError::Unavailable(_)) => return,
+        let reads = match self.store.get(&keys).await {
+            Ok(reads) => Some(reads),
+            Err(ReadError::Unavailable(_)) => {
+                self.runtime.sleep(LEARN_PAUSE).await;
+                None
+            }
             // One of them can't be read: then nothing is known, and what they name does not wait for them.
-            Err(_) => Vec::new(),
+            Err(_) => Some(Vec::new()),
         };
-        let mut reads = reads.into_iter();
         let mut state = self.state();
-        for (number, keys) in asked {
-            let names = keys.iter().zip(reads.by_ref()).flat_map(|(key, read)| self.named_by(key, read));
-            let names = names.collect();
-            state.buffer.name(number, names);
+        state.naming.remove(&lane);
+        if let Some(reads) = reads {
+            let mut reads = reads.into_iter();
+            for (number, keys) in asked {
+                let names = keys.iter().zip(reads.by_ref()).flat_map(|(key, read)| self.named_by(key, read));
+                let names = names.collect();
+                state.buffer.name(number, names);
+            }
         }
         self.settle(&mut state);
     }
@@ -336,6 +348,7 @@ impl Inner {
         stopped: Option<(u64, CommitOutcome)>,
         unanswered: usize,
     ) {
+        let changed_count = changed.len();
         let tried: Vec<u64> = batch.numbers.iter().skip(changed.len()).take(unanswered).copied().collect();
         let mut state = self.state();
         state.carried -= 1;
@@ -365,6 +378,10 @@ impl Inner {
             Some((number, CommitOutcome::Conflict(keys))) => self.overtaken(&mut state, number, &keys),
             Some(_) => state.batch_max = (state.batch_max / 2).max(1),
             None => state.batch_max = (state.batch_max * 2).min(BATCH_COMMITS_MAX),
+        }
+        let (now, waiting, others) = (self.runtime.elapsed(), state.buffer.amount().waiting, state.carried > 0);
+        if let Some(write_back) = &mut state.write_back {
+            write_back.is_over(changed_count, waiting, others, now);
         }
         self.settle(&mut state);
     }

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use futures_channel::oneshot;
 
+use super::lanes::Lane;
 use super::mode::{Breaker, BreakerSettings, Mode};
 use super::pace::Pace;
 use super::pending::{Amount, BATCH_COMMITS_MAX, Buffer};
 use super::tickets::{TicketState, Tickets};
+use super::write_back::WriteBack;
 use crate::key::Key;
 use crate::store::Outside;
 use crate::tier::Remembered;
@@ -73,6 +75,8 @@ pub(super) struct State {
     pub(super) hurries: usize,
     /// Batches on their way to the store.
     pub(super) carried: usize,
+    /// Lanes of which the store is being asked what deleted rows name.
+    pub(super) naming: BTreeSet<Lane>,
     /// Transactions that the next batch may have; a batch that fails halves it.
     pub(super) batch_max: usize,
     /// The incarnation of the store that is known.
@@ -84,7 +88,7 @@ pub(super) struct State {
     /// How long writes are held up in this recovery.
     pub(super) pace: Pace,
     /// All is buffered at first, on purpose.
-    pub(super) write_back: bool,
+    pub(super) write_back: Option<WriteBack>,
     /// What is buffered on purpose is carried over now, until nothing waits: somebody does.
     pub(super) hurried: bool,
     /// All that is cached was given up for being older than allowed.
@@ -129,12 +133,13 @@ impl State {
             decided: BTreeSet::new(),
             hurries: 0,
             carried: 0,
+            naming: BTreeSet::new(),
             batch_max: BATCH_COMMITS_MAX,
             incarnation,
             opens_late: false,
             paced_until: Duration::ZERO,
             pace: Pace::default(),
-            write_back: false,
+            write_back: None,
             hurried: false,
             stale_dropped: false,
             invalid: None,
@@ -190,7 +195,7 @@ impl State {
     /// Sets the mode by what is known, and wakes who waits for a change. Answers the mode before, if it is another.
     pub(super) fn settle(&mut self, now: Duration, now_ms: u64) -> Option<Mode> {
         let Amount { waiting, .. } = self.buffer.amount();
-        let mode = Mode::of(self.failing(now), waiting > 0 && !self.write_back);
+        let mode = Mode::of(self.failing(now), waiting > 0 && self.write_back.is_none());
         self.hurried &= waiting > 0;
         for sender in self.waiting.drain(..) {
             let _ = sender.send(());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-use super::{Commit, CommitOutcome, Read, ReadError, Resolved, Store};
+use super::{Commit, CommitOutcome, Read, ReadError, ReadWithIds, Resolved, Store};
 use crate::error::Unavailable;
 use crate::key::Key;
 use crate::runtime::Runtime;
@@ -59,6 +59,13 @@ impl Store for Delayed {
 
     fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
         Box::pin(self.behind(async { self.inner.get(keys).await }))
+    }
+
+    fn get_with_ids<'a>(
+        &'a self,
+        asked: &'a [(Key, Vec<TxnId>)],
+    ) -> BoxFuture<'a, Result<Option<Vec<ReadWithIds>>, ReadError>> {
+        Box::pin(self.behind(async { self.inner.get_with_ids(asked).await }))
     }
 
     fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>> {

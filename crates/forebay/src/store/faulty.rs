@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-use super::{Commit, CommitOutcome, Read, ReadError, Resolved, Store};
+use super::{Commit, CommitOutcome, Read, ReadError, ReadWithIds, Resolved, Store};
 use crate::error::Unavailable;
 use crate::key::Key;
 use crate::runtime::Runtime;
@@ -105,6 +105,16 @@ impl Store for Faulty {
         Box::pin(async move {
             self.check(self.faults.read_per_mille)?;
             self.inner.get(keys).await
+        })
+    }
+
+    fn get_with_ids<'a>(
+        &'a self,
+        asked: &'a [(Key, Vec<TxnId>)],
+    ) -> BoxFuture<'a, Result<Option<Vec<ReadWithIds>>, ReadError>> {
+        Box::pin(async move {
+            self.check(self.faults.read_per_mille)?;
+            self.inner.get_with_ids(asked).await
         })
     }
 

@@ -76,6 +76,14 @@ macro_rules! figures_of_inner {
             self.inner.went_back()
         }
 
+        fn is_another(&self) -> bool {
+            self.inner.is_another()
+        }
+
+        fn is_away(&self) -> bool {
+            self.inner.is_away()
+        }
+
         fn outside(&self) -> futures_util::future::BoxFuture<'_, Option<$crate::store::Outside>> {
             self.inner.outside()
         }
@@ -88,6 +96,16 @@ macro_rules! figures_of_inner {
 #[macro_export]
 macro_rules! rest_of_store {
     ($field:ident) => {
+        fn get_with_ids<'a>(
+            &'a self,
+            asked: &'a [($crate::Key, Vec<$crate::TxnId>)],
+        ) -> futures_util::future::BoxFuture<
+            'a,
+            Result<Option<Vec<$crate::store::ReadWithIds>>, $crate::store::ReadError>,
+        > {
+            self.$field.get_with_ids(asked)
+        }
+
         fn outcome(
             &self,
             id: $crate::TxnId,

@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use futures_util::lock::Mutex as AsyncMutex;
 
 use super::figures::StoreFigures;
-use super::{Caps, Commit, CommitOutcome, GivenId, Outside, Read, ReadError, Resolved, Store};
+use super::{Caps, Commit, CommitOutcome, GivenId, Outside, Read, ReadError, ReadWithIds, Resolved, Store};
 use crate::change::Change;
 use crate::error::Unavailable;
 use crate::key::{Key, KeyRef};
@@ -140,6 +140,13 @@ impl Store for Late {
         Box::pin(async move { self.inner()?.get(keys).await })
     }
 
+    fn get_with_ids<'a>(
+        &'a self,
+        asked: &'a [(Key, Vec<TxnId>)],
+    ) -> BoxFuture<'a, Result<Option<Vec<ReadWithIds>>, ReadError>> {
+        Box::pin(async move { self.inner()?.get_with_ids(asked).await })
+    }
+
     fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>> {
         Box::pin(async move {
             match self.inner() {
@@ -234,6 +241,10 @@ impl Store for Late {
 
     fn went_back(&self) -> bool {
         self.opened.get().is_some_and(|store| store.went_back())
+    }
+
+    fn is_another(&self) -> bool {
+        self.opened.get().is_some_and(|store| store.is_another())
     }
 
     fn figures(&self) -> Option<StoreFigures> {

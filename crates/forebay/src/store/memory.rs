@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use super::applied::{AppliedIds, Known};
 use super::given::GivenIds;
 use super::tombstones::Tombstones;
-use super::{Caps, Commit, CommitOutcome, GivenId, Read, ReadError, Resolved, Store};
+use super::{Caps, Commit, CommitOutcome, GivenId, Read, ReadError, ReadWithIds, Resolved, Store};
 use crate::error::Unavailable;
 use crate::key::{Key, KeyRef, SPACES};
 use crate::mutation::{self, Fault};
@@ -198,6 +198,16 @@ impl Store for Memory {
         let state = self.shared();
         let reads = keys.iter().map(|key| state.read(key)).collect();
         Box::pin(ready(Ok(reads)))
+    }
+
+    fn get_with_ids<'a>(
+        &'a self,
+        asked: &'a [(Key, Vec<TxnId>)],
+    ) -> BoxFuture<'a, Result<Option<Vec<ReadWithIds>>, ReadError>> {
+        let state = self.shared();
+        let applied = |id: &&TxnId| state.applied.known(**id) == Known::Applied;
+        let reads = asked.iter().map(|(key, ids)| (state.read(key), ids.iter().filter(applied).copied().collect()));
+        Box::pin(ready(Ok(Some(reads.collect()))))
     }
 
     fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-use super::{Commit, CommitOutcome, Read, ReadError, Resolved, Store};
+use super::{Commit, CommitOutcome, Read, ReadError, ReadWithIds, Resolved, Store};
 use crate::error::Unavailable;
 use crate::key::Key;
 use crate::runtime::Runtime;
@@ -183,6 +183,13 @@ impl Store for Metered {
 
     fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
         Box::pin(self.counted_get(keys))
+    }
+
+    fn get_with_ids<'a>(
+        &'a self,
+        asked: &'a [(Key, Vec<TxnId>)],
+    ) -> BoxFuture<'a, Result<Option<Vec<ReadWithIds>>, ReadError>> {
+        Box::pin(self.counted(self.inner.get_with_ids(asked)))
     }
 
     fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>> {

@@ -150,6 +150,9 @@ pub enum Resolved {
     NotApplied,
 }
 
+/// A document as it was at some moment, and those of the commits asked about that were applied by then.
+pub type ReadWithIds = (Read, Vec<TxnId>);
+
 /// A read that failed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
@@ -255,6 +258,16 @@ pub trait Store: Send + Sync + 'static {
         self.get(keys)
     }
 
+    /// Reads documents that commits wait for, each with those of their ids whose commits were applied by the moment of
+    /// which the read tells: what they did is in it, what the others do is not. `None` from a store that can't tell.
+    fn get_with_ids<'a>(
+        &'a self,
+        asked: &'a [(Key, Vec<TxnId>)],
+    ) -> BoxFuture<'a, Result<Option<Vec<ReadWithIds>>, ReadError>> {
+        let _ = asked;
+        Box::pin(futures_util::future::ready(Ok(None)))
+    }
+
     /// Commits a group; answers one outcome per commit, in order. An ordered store applies a prefix of the group.
     fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>>;
 
@@ -331,6 +344,16 @@ pub trait Store: Send + Sync + 'static {
 
     /// It was opened in an earlier state than its opener knew ([`Store::acknowledged`]). Constant once it is open.
     fn went_back(&self) -> bool {
+        false
+    }
+
+    /// That is so because it is another one, and no copy of the one that its opener knew. Constant once it is open.
+    fn is_another(&self) -> bool {
+        false
+    }
+
+    /// It is known to be away, so that what is cached has to do; from the outage's gate alone.
+    fn is_away(&self) -> bool {
         false
     }
 

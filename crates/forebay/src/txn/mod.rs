@@ -50,7 +50,7 @@ use crate::mutation::{self, Fault};
 use crate::read::Read;
 use crate::runtime::Runtime;
 use crate::store::Store;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Mutex, Ordering};
 use crate::version::{Mint, Version};
 use at_once::AT_ONCE_KEYS_MAX;
 pub use error::TxnError;
@@ -123,6 +123,8 @@ struct Inner {
     fronted: Option<Arc<dyn Store>>,
     /// Cached copies that are to leave at some moment.
     freshness: Arc<AtomicU64>,
+    /// Those whose moment came while the store was away; among those counted.
+    overdue: Mutex<Vec<Key>>,
     /// Of what is cached with the store, after an outage.
     comparison: compare::Comparison,
     history: Option<Arc<History>>,
@@ -151,6 +153,7 @@ impl Engine {
             at_once,
             fronted,
             freshness: Arc::new(AtomicU64::new(0)),
+            overdue: Mutex::new(Vec::new()),
             comparison: compare::Comparison::default(),
             history,
         };

@@ -42,6 +42,16 @@ struct Sets<K> {
     seen: u64,
 }
 
+impl<K> Sets<K> {
+    /// Bytes beside the entry itself: of more than one set, and of sets of more than two keys.
+    fn heap_bytes(&self) -> usize {
+        let Some(counts) = &self.counts else { return 0 };
+        let sets = if counts.spilled() { counts.capacity() * size_of::<(Set<K>, u32)>() } else { 0 };
+        let keys = counts.iter().filter(|(set, _)| set.spilled()).map(|(set, _)| set.capacity() * size_of::<K>());
+        sets + keys.sum::<usize>()
+    }
+}
+
 #[derive(Clone)]
 struct Asked<K> {
     level: u16,
@@ -57,6 +67,9 @@ struct Open<K> {
 /// See the module. `K` is how keys are known; it should be cheap to clone.
 pub struct Predictor<K> {
     keys_max: usize,
+    bytes_max: usize,
+    /// Bytes of sets that have no room in their entries.
+    heap_bytes: usize,
     graphs: HashMap<u16, Arc<Graph>>,
     sets: HashMap<Origin<K>, Sets<K>>,
     /// Origins by when they were last asked for.
@@ -70,12 +83,19 @@ impl<K: Clone + Eq + Hash + Ord> Predictor<K> {
     pub fn new(keys_max: usize) -> Predictor<K> {
         Predictor {
             keys_max: keys_max.max(1),
+            bytes_max: usize::MAX,
+            heap_bytes: 0,
             graphs: HashMap::new(),
             sets: HashMap::new(),
             by_age: BTreeMap::new(),
             open: BTreeMap::new(),
             now: 0,
         }
+    }
+
+    /// Follows as many keys as take at most so many bytes.
+    pub fn in_bytes(bytes_max: usize) -> Predictor<K> {
+        Predictor { bytes_max, ..Predictor::new(usize::MAX) }
     }
 
     /// From now on transactions of this type go by their graph, where each access names its vertex.
@@ -145,6 +165,7 @@ impl<K: Clone + Eq + Hash + Ord> Predictor<K> {
         self.by_age.remove(&std::mem::replace(&mut sets.seen, self.now));
         self.by_age.insert(self.now, origin);
         sets.total = sets.total.saturating_add(1);
+        let heap_bytes = sets.heap_bytes();
         if let Some(counts) = &mut sets.counts {
             match counts.iter().position(|(known, _)| *known == set) {
                 Some(at) => counts[at].1 = counts[at].1.saturating_add(1),
@@ -152,9 +173,10 @@ impl<K: Clone + Eq + Hash + Ord> Predictor<K> {
                 None => sets.counts = None,
             }
         }
-        while self.sets.len() > self.keys_max {
+        self.heap_bytes = self.heap_bytes - heap_bytes + sets.heap_bytes();
+        while self.sets.len() > self.keys_max || self.bytes() > self.bytes_max {
             let Some((_, oldest)) = self.by_age.pop_first() else { break };
-            self.sets.remove(&oldest);
+            self.heap_bytes -= self.sets.remove(&oldest).map_or(0, |sets| sets.heap_bytes());
         }
     }
 
@@ -170,12 +192,15 @@ impl<K: Clone + Eq + Hash + Ord> Predictor<K> {
 
     /// Bytes that it takes, about: what is followed, and the sets.
     pub fn bytes(&self) -> usize {
-        self.sets.len() * (2 * size_of::<Origin<K>>() + size_of::<Sets<K>>() + 2 * size_of::<u64>())
+        let each = 2 * size_of::<Origin<K>>() + size_of::<Sets<K>>() + 2 * size_of::<u64>();
+        self.sets.len() * each + self.heap_bytes
     }
 
     /// Panics if it contradicts itself; for tests.
     pub fn validate(&self) {
         assert!(self.sets.len() <= self.keys_max && self.open.len() <= OPEN_MAX, "beyond its bounds");
+        assert!(self.bytes() <= self.bytes_max, "more bytes than it may have");
+        assert_eq!(self.heap_bytes, self.sets.values().map(Sets::heap_bytes).sum::<usize>(), "bytes are counted");
         assert_eq!(self.sets.len(), self.by_age.len(), "each key has its age");
         for (seen, origin) in &self.by_age {
             assert!(self.sets.get(origin).is_some_and(|sets| sets.seen == *seen), "ages lead to their keys");
@@ -259,6 +284,21 @@ mod tests {
                 predictor.ended(txn, committed);
                 predictor.validate();
                 prop_assert!(!committed || predictor.follow(0, 0, &key).len() <= 1);
+            }
+        }
+
+        /// Sets of up to five keys, several for each key, in memory for a few of them.
+        #[test]
+        fn stays_within_its_bytes(
+            transactions in prop::collection::vec((0u32..20, prop::collection::vec(0u32..9, 1..6)), 0..200),
+            bytes_max in 0usize..3000,
+        ) {
+            let mut predictor = Predictor::in_bytes(bytes_max);
+            for (txn, (key, next)) in (1..).zip(transactions) {
+                predictor.asked(txn, 0, 0, 0, &key);
+                next.iter().for_each(|next| predictor.asked(txn, 0, 1, 0, &(100 + next)));
+                predictor.ended(txn, true);
+                predictor.validate();
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What is buffered, against a model that keeps a list of transactions and folds it: random transactions, journal
 //! answers, batches that land in part and are told or not, refusals, operators.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use forebay::change::{Change, apply_all};
 use forebay::outage::Standing;
@@ -58,6 +58,8 @@ enum Step {
         refuses: bool,
         says: bool,
     },
+    /// The store says what rows name that are deleted in vain.
+    Name,
     Retry {
         which: usize,
     },
@@ -75,6 +77,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         5 => (1..6usize).prop_map(|most| Step::SetOut { most }),
         5 => (0..3usize, 0..6usize, 0..6usize, prop::bool::weighted(0.2), any::<bool>())
             .prop_map(|(which, applied, told, refuses, says)| Step::Land { which, applied, told, refuses, says }),
+        2 => Just(Step::Name),
         1 => (0..3usize).prop_map(|which| Step::Retry { which }),
         1 => (0..3usize).prop_map(|which| Step::GiveUp { which }),
     ];
@@ -209,16 +212,8 @@ impl World {
         match self.buffer.next_work(most) {
             Some(Work::Carry(batch)) => {
                 assert!(batch.numbers.len() <= most && !batch.numbers.is_empty());
+                self.nothing_named_is_deleted(&batch);
                 self.under_way.push(batch);
-            }
-            Some(Work::Name(asked)) => {
-                for (number, keys) in asked {
-                    let rows = (3..KEYS).filter(|at| keys.contains(&key(*at)) && self.store.contains_key(at));
-                    let names: Vec<usize> = rows.map(named_by).collect();
-                    self.buffer.name(number, names.iter().copied().map(key).collect());
-                    let told = self.told.iter_mut().find(|told| told.number == number).expect("it is set aside");
-                    told.leaves = names;
-                }
             }
             Some(Work::Learn(keys)) => {
                 for key in keys {
@@ -228,6 +223,37 @@ impl World {
                 }
             }
             None => {}
+        }
+    }
+
+    /// The store says what is named by what is set aside.
+    fn name(&mut self) {
+        while let Some((_, asked)) = self.buffer.unnamed(&BTreeSet::new()) {
+            for (number, keys) in asked {
+                let rows = (3..KEYS).filter(|at| keys.contains(&key(*at)) && self.store.contains_key(at));
+                let names: Vec<usize> = rows.map(named_by).collect();
+                self.buffer.name(number, names.iter().copied().map(key).collect());
+                let told = self.told.iter_mut().find(|told| told.number == number).expect("it is set aside");
+                told.leaves = names;
+            }
+        }
+    }
+
+    /// Nothing of `batch` deletes what a row names that one before it deletes, and which is set aside: the store has
+    /// that row, whether it was asked or not.
+    fn nothing_named_is_deleted(&self, batch: &Batch) {
+        let deletes = |txn: &Told| {
+            let deletes = |(_, changes): &&(usize, Vec<Change>)| changes.contains(&Change::Delete);
+            txn.writes.iter().filter(deletes).map(|(at, _)| *at).filter(|at| *at >= 3).collect::<Vec<_>>()
+        };
+        for txn in self.told.iter().filter(|txn| batch.numbers.contains(&txn.number)) {
+            let stuck = |other: &&Told| {
+                let standing = self.buffer.standing(other.number);
+                other.number < txn.number && !matches!(standing, None | Some(Standing::Waiting))
+            };
+            for row in self.told.iter().filter(stuck).flat_map(deletes).filter(|row| self.store.contains_key(row)) {
+                assert!(!deletes(txn).contains(&named_by(row)), "{} deletes what {row} names", txn.number);
+            }
         }
     }
 
@@ -333,6 +359,7 @@ impl World {
             Step::Land { which, applied, told, refuses, says } => {
                 self.land(*which, *applied, *told, *refuses, *says);
             }
+            Step::Name => self.name(),
             Step::Retry { which } => {
                 if let Some(number) = self.quarantined(*which) {
                     assert!(self.buffer.retry(number));
@@ -400,6 +427,7 @@ impl World {
             while let Some(number) = self.quarantined(0) {
                 self.buffer.retry(number);
             }
+            self.name();
             self.set_out(BATCH_COMMITS_MAX);
             while !self.under_way.is_empty() {
                 self.land(0, usize::MAX, usize::MAX, false, false);

@@ -8,3 +8,4 @@ mod slow;
 mod taken_along;
 mod tickets;
 mod waiting;
+mod write_back;

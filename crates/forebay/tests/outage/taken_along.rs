@@ -1,5 +1,7 @@
 //! Documents that share their place: with one that is deleted the others go. And who waits behind what is quarantined.
 
+use std::collections::BTreeSet;
+
 use forebay::change::{Change, apply_all};
 use forebay::outage::Standing;
 use forebay::outage::lanes::{Lane, Ties};
@@ -65,13 +67,13 @@ fn what_is_buffered_of_a_field_goes_with_the_row() {
     assert_eq!(world.field("beside", "b"), Some(Some(Blob::from(*b"2"))));
     assert_eq!(world.field("beside", "a"), Some(None));
     let stored = || Read { value: Some(hash(&[("a", "0"), ("c", "0")])), version: Version::ZERO };
-    assert_eq!(world.buffer.on_top_of(&key("beside"), stored()).value, Some(hash(&[("b", "2")])));
+    assert_eq!(world.buffer.on_top_of(&key("beside"), stored(), &BTreeSet::new()).value, Some(hash(&[("b", "2")])));
     // Given up, it takes nothing along.
     world.buffer.quarantine(delete, "refused".into());
     world.buffer.give_up(delete).expect("it is quarantined");
     assert_eq!(world.field("beside", "a"), Some(Some(Blob::from(*b"1"))));
     let fields = [("a", "1"), ("b", "2"), ("c", "0")];
-    assert_eq!(world.buffer.on_top_of(&key("beside"), stored()).value, Some(hash(&fields)));
+    assert_eq!(world.buffer.on_top_of(&key("beside"), stored(), &BTreeSet::new()).value, Some(hash(&fields)));
     world.buffer.validate();
 }
 
@@ -145,15 +147,29 @@ fn a_parent_waits_for_a_child_whose_deletion_is_set_aside() {
     world.buffer.quarantine(child, "it refuses what was with it".into());
     let parent = world.take("parent", Change::Delete, lanes());
     let other = world.take("other", Change::Delete, lanes());
-    let asked = |world: &mut World| match world.buffer.next_work(9) {
-        Some(Work::Name(asked)) => asked,
-        other => panic!("{other:?}"),
-    };
+    let asked = |world: &mut World| world.buffer.unnamed(&BTreeSet::new()).expect("it has to be asked").1;
     let name = |world: &mut World, number: u64, name: &str| {
         world.buffer.name(number, vec![key(name)]);
         world.buffer.validate();
     };
     assert_eq!(asked(&mut world), [(child, vec![key("child")])]);
+    assert_eq!(world.buffer.unnamed(&BTreeSet::from([Lane::Together(1)])), None, "it is being asked");
+    // Meanwhile later deletions of the lane wait, written at once too; nothing else does.
+    let lane = [Lane::Together(1)];
+    assert!(world.buffer.must_queue(&lane[..], [].into_iter(), [key("grandparent")].iter()));
+    let beside = world.take(
+        "elsewhere",
+        Change::Delete,
+        Ties { lanes: [Lane::Hashed(1)].into_iter().collect(), ..Ties::default() },
+    );
+    let changed = world.take("more", set("a", "1"), lanes());
+    let mut carried = Vec::new();
+    while let Some(Work::Carry(batch)) = world.buffer.next_work(9) {
+        carried.extend(batch.numbers.iter().copied());
+        world.buffer.applied(&batch, &vec![Vec::new(); batch.numbers.len()]);
+        world.buffer.finish(batch, false);
+    }
+    assert_eq!(carried, [beside], "{changed} is behind deletions in its lane");
     let before = world.buffer.amount().bytes;
     name(&mut world, child, "parent");
     assert!(world.buffer.amount().bytes > before);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use forebay::change::apply_all;
 use forebay::error::Unavailable;
 use forebay::store::memory::Memory;
-use forebay::store::{Caps, Commit, CommitOutcome, Outside, ReadError, Resolved, Store, Write};
+use forebay::store::{Caps, Commit, CommitOutcome, Outside, ReadError, ReadWithIds, Resolved, Store, Write};
 use forebay::{Change, Key, Read, TxnId, Version};
 use futures_channel::oneshot;
 use futures_util::FutureExt;
@@ -259,6 +259,16 @@ impl Store for Database {
     fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
         match self.is_up() {
             true => self.memory.get(keys),
+            false => Box::pin(std::future::ready(Err(Unavailable("down".into()).into()))),
+        }
+    }
+
+    fn get_with_ids<'a>(
+        &'a self,
+        asked: &'a [(Key, Vec<TxnId>)],
+    ) -> BoxFuture<'a, Result<Option<Vec<ReadWithIds>>, ReadError>> {
+        match self.is_up() {
+            true => self.memory.get_with_ids(asked),
             false => Box::pin(std::future::ready(Err(Unavailable("down".into()).into()))),
         }
     }

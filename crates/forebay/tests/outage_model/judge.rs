@@ -1,7 +1,7 @@
 //! What must hold: always, for whoever looks, and when nothing can happen any more.
 
 use forebay::Value;
-use forebay::outage::Standing;
+use forebay::outage::{Mode, Standing};
 
 use crate::clients::{counts, key_of};
 use crate::world::{OUTSIDE, POISON, Told, World};
@@ -113,7 +113,9 @@ fn aside(world: &World, found: &mut Vec<Kind>) {
 
 /// A reader finds each acknowledged write once, by the cache and past it.
 fn read(world: &World, found: &mut Vec<Kind>) {
-    let blind = world.setup.clients.iter().any(|client| client.blind);
+    // What was written unseen follows from the database alone, which has to be there then.
+    let answers = world.database.is_up() && world.gate.as_ref().is_some_and(|gate| gate.state().mode != Mode::Failed);
+    let blind = world.setup.clients.iter().any(|client| client.blind) && !answers;
     for document in [0, 1] {
         let cached = world.book().cached[document].clone();
         let pending = world.gate.as_ref().is_some_and(|gate| {

@@ -115,13 +115,18 @@ const POISONED: [Case; 5] = [
     case("poison, owned", Setup { clients: &[BAD, ONE], owned: true, ..TWO_WRITERS }, [533, 42, 0]),
 ];
 
-const OTHERS: [Case; 7] = [
+const OTHERS: [Case; 8] = [
     case("full, 1 unheard", Setup { unheard: 1, ..NARROW }, [1_011, 46, 164]),
     case("another program writes", Setup { clients: &[HASH, HASH_TOO], outside: 1, ..TWO_WRITERS }, [560, 40, 0]),
     case("another program writes what was read", Setup { clients: &[READS, HASH], outside: 1, ..SWIFT }, [352, 56, 0]),
     case("merged, swift", Setup { clients: &[ONE, TWO, THREE], merge: true, ..SWIFT }, [501, 66, 0]),
     case("merged, 1 crash, swift", Setup { merge: true, crashes: 1, ..SWIFT }, [534, 73, 0]),
-    case("blind, 1 crash, swift", Setup { clients: &[ONE, BLIND], crashes: 1, ..SWIFT }, [539, 70, 0]),
+    case("blind, 1 crash, swift", Setup { clients: &[ONE, BLIND], crashes: 1, ..SWIFT }, [540, 71, 0]),
+    case(
+        "blind, 1 unheard, 1 crash, swift",
+        Setup { clients: &[BLIND], unheard: 1, crashes: 1, ..SWIFT },
+        [247, 17, 0],
+    ),
     case("back from a backup", Setup { backups: 1, ..TWO_WRITERS }, [760, 42, 0]),
 ];
 
@@ -156,7 +161,8 @@ const LARGER: [Case; 10] = [
 ];
 
 /// What shows that a rule is left out.
-const FAULTS: [(Fault, Setup); 18] = [
+const FAULTS: [(Fault, Setup); 19] = [
+    (Fault::LearnedUnasked, Setup { clients: &[BLIND], unheard: 1, crashes: 1, ..SWIFT }),
     (Fault::QueueTrimmedWhole, Setup { timeouts: 1, ..SWIFT }),
     (Fault::LaneForgotten, Setup { timeouts: 1, ..SWIFT }),
     (Fault::RestoredUnderNewId, Setup { unheard: 1, crashes: 1, ..SWIFT }),

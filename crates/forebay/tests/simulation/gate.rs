@@ -38,6 +38,7 @@ const GATE: &[Expected] = &[
     (Fault::OutcomeWithoutTombstone, Scenario::Faulty, 500),
     (Fault::IdsTrimmedByAge, Scenario::Outage, 200),
     (Fault::QueueMergedWhole, Scenario::Outage, 200),
+    (Fault::LearnedUnasked, Scenario::Outage, 500),
     (Fault::DrainedByDocument, Scenario::Outage, 200),
 ];
 

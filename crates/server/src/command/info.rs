@@ -211,8 +211,10 @@ fn outage(view: &View<'_>, lines: &mut Lines) {
     lines.add("outage_journal_failed", u8::from(state.closed.is_some()));
     lines.add("outage_losses", state.losses.len());
     lines.add("outage_buffered_total", state.counts.buffered);
+    lines.add("outage_merged_total", state.counts.merged);
     lines.add("outage_applied_total", state.counts.applied);
     lines.add("outage_conflicts_total", state.counts.conflicts);
+    lines.add("outage_full_total", state.counts.full);
 }
 
 /// Of the database behind, if there is one; counts since it was opened.

@@ -24,10 +24,10 @@ impl Session {
         }
         let key = Key::new(self.space, frame.arg(1));
         let gate = self.shared.gate.as_ref()?;
-        let field = |field: &[u8]| gate.with_buffer(|buffer| buffer.field(&key, field));
-        let mut fields =
-            frame.args().skip(2).map(|name| field(name).map(|value| value.map_or(Reply::Nil, Reply::Bulk)));
-        if one { fields.next()? } else { fields.collect::<Option<Vec<_>>>().map(Reply::Array) }
+        let names = frame.args().skip(2).take(if one { 1 } else { usize::MAX });
+        let fields = gate.buffered_fields(&key, names)?.into_iter();
+        let mut replies = fields.map(|value| value.map_or(Reply::Nil, Reply::Bulk));
+        if one { replies.next() } else { Some(Reply::Array(replies.collect())) }
     }
 }
 

@@ -35,6 +35,8 @@ pub struct OfTrace {
     pub keys: u64,
     /// Bytes of those keys.
     pub footprint_bytes: u64,
+    /// Keys that come without a size, and count as 1 byte each.
+    pub keys_without_size: u64,
     /// Clients.
     pub clients: u64,
     /// Malformed records that were passed over.
@@ -65,6 +67,7 @@ impl OfTrace {
             requests_simulated: catalog.requests,
             keys: catalog.len() as u64,
             footprint_bytes: catalog.footprint_bytes,
+            keys_without_size: catalog.keys_without_size,
             clients: catalog.clients.len() as u64,
             skipped,
             rows,
@@ -181,7 +184,7 @@ mod tests {
         let line = ("pool=<x>".to_owned(), "priority=1e-3 requests=0.5% read_again=20.00% after=70".to_owned());
         assert_eq!(charts(&|row| row.learned = if row.policy == "lru" { vec![line.clone()] } else { vec![] }), 3);
         assert_eq!(charts(&|row| row.learned = vec![("a".into(), "anything else".into())]), 2);
-        let tally = PrefetchTally { issued: 9, used: 5, late: 1, unused: 3 };
+        let tally = PrefetchTally { issued: 9, used: 5, late: 1, unused: 3, bytes: 152 };
         assert_eq!(charts(&|row| row.prefetch = Some(tally)), 2);
         let modelled = Modelled {
             transactions: None,

@@ -70,7 +70,15 @@ fn facts(of: &OfTrace) -> String {
         facts.push(format!("{} of them in the sample", grouped(of.requests_simulated)));
     }
     facts.push(format!("{} different keys{of_sample}", grouped(of.keys)));
-    facts.push(format!("footprint{of_sample} {}", bytes(of.footprint_bytes)));
+    facts.push(match of.keys_without_size {
+        0 => format!("footprint{of_sample} {}", bytes(of.footprint_bytes)),
+        without if without == of.keys => "footprint not known: no key has a size, each counts as 1 byte".into(),
+        without => format!(
+            "footprint{of_sample} {}, where {} keys without a size count as 1 byte each",
+            bytes(of.footprint_bytes),
+            grouped(without)
+        ),
+    });
     if of.clients > 1 {
         facts.push(format!("{} clients", grouped(of.clients)));
     }

@@ -147,7 +147,7 @@ fn lines(rows: &[&Row]) -> Markup {
     let modelled = |row: &Row, show: &dyn Fn(&Modelled) -> String| row.modelled.as_ref().map_or("-".to_owned(), show);
     let or_not = |share: Option<f64>| share.map_or_else(|| "-".to_owned(), percent);
     let tally = |row: &Row| {
-        row.prefetch.map_or_else(String::new, |PrefetchTally { issued, used, late, unused }| {
+        row.prefetch.map_or_else(String::new, |PrefetchTally { issued, used, late, unused, .. }| {
             format!("{issued}: {used} used, {late} late, {unused} unused")
         })
     };

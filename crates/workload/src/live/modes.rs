@@ -45,7 +45,17 @@ impl Span {
 pub(super) struct Seen {
     pub spans: Vec<Span>,
     pub outage: Option<OutageFigures>,
-    last: HashMap<String, i64>,
+    last: Totals,
+}
+
+/// What forebay has counted since it was started. Counts of one outage would not do: one that begins and ends between
+/// two looks would hide the end of the one before.
+#[derive(Clone, Debug, Default)]
+struct Totals {
+    /// Which start that was.
+    process: String,
+    /// By name.
+    counts: HashMap<String, u64>,
 }
 
 impl Seen {
@@ -62,18 +72,22 @@ impl Seen {
         self.spans.push(Span { mode, from_s, to_s: at_s });
     }
 
-    /// Adds what has been counted since last time. Forebay counts anew with each outage.
-    fn figures(&mut self, state: &State) {
-        let Some(_) = state.figures.get("buffered") else { return };
-        let first = self.last.is_empty();
-        let (figures, last) = (&state.figures, &self.last);
+    /// Adds what has been counted since last time.
+    fn figures(&mut self, state: State) {
+        if state.totals.counts.is_empty() {
+            return;
+        }
+        let (totals, last, first) = (&state.totals.counts, &self.last, self.last.counts.is_empty());
         let more = |name: &str| {
-            let now = figures.get(name).copied().unwrap_or(0);
-            let before = last.get(name).copied().unwrap_or(0);
-            let again = figures.get("buffered") < last.get("buffered");
-            let grown = if again || now < before { now } else { now - before };
-            // What stood there at the start is of an earlier outage, unless that goes on.
-            if first && state.mode == "normal" { 0 } else { grown as u64 }
+            let now = totals.get(name).copied().unwrap_or(0);
+            let before = match (first, state.mode.as_str()) {
+                // What stood there at the start is of an earlier outage, unless that goes on.
+                (true, "normal") => now,
+                (true, _) => now.saturating_sub(state.figure(name)),
+                (false, _) if last.process != state.totals.process => 0,
+                (false, _) => last.counts.get(name).copied().unwrap_or(0),
+            };
+            now.saturating_sub(before)
         };
         let outage = self.outage.get_or_insert_default();
         outage.buffered += more("buffered");
@@ -84,7 +98,7 @@ impl Seen {
         outage.pending_max = outage.pending_max.max(state.figure("pending"));
         outage.bytes_max = outage.bytes_max.max(state.figure("bytes"));
         outage.quarantined = state.figure("quarantined");
-        self.last = state.figures.clone();
+        self.last = state.totals;
     }
 }
 
@@ -92,7 +106,9 @@ impl Seen {
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
     pub mode: String,
+    /// Of `CACHE STATE`: counts are of one outage.
     figures: HashMap<String, i64>,
+    totals: Totals,
 }
 
 impl State {
@@ -116,8 +132,8 @@ pub(super) async fn watch(target: Target, began: Instant, seen: Arc<Mutex<Seen>>
 pub(super) async fn look(asking: &mut Asking, began: Instant, seen: &Mutex<Seen>) {
     let state = asking.ask().await;
     let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-    seen.figures(&state);
-    seen.mode(state.mode, began.elapsed().as_secs_f64());
+    seen.mode(state.mode.clone(), began.elapsed().as_secs_f64());
+    seen.figures(state);
 }
 
 /// A connection for asking.
@@ -147,7 +163,13 @@ impl Asking {
             self.session = Some(self.target.connect().await?);
         }
         match &mut self.session {
-            Some(Session::Resp(client)) => Ok(state(&client.call(&["CACHE", "STATE"]).await?)),
+            Some(Session::Resp(client)) => {
+                let mut state = state(&client.call(&["CACHE", "STATE"]).await?);
+                if state.figures.contains_key("buffered") {
+                    state.totals = totals(&client.call(&["INFO", "server", "outage"]).await?);
+                }
+                Ok(state)
+            }
             Some(Session::Sql(sql)) => {
                 sql.query("SELECT 1", &[]).await?;
                 Ok(State { mode: "up".into(), ..State::default() })
@@ -172,13 +194,34 @@ fn state(reply: &Reply) -> State {
     state
 }
 
+/// A reply to `INFO server outage`.
+fn totals(reply: &Reply) -> Totals {
+    let text = String::from_utf8_lossy(reply.bytes().unwrap_or_default());
+    let mut totals = Totals::default();
+    for (name, value) in text.lines().filter_map(|line| line.split_once(':')) {
+        let count = name.strip_prefix("outage_").and_then(|name| name.strip_suffix("_total"));
+        match (count, value.trim().parse()) {
+            (Some(name), Ok(count)) => drop(totals.counts.insert(name.to_owned(), count)),
+            _ if name == "process_id" => totals.process = value.trim().to_owned(),
+            _ => {}
+        }
+    }
+    totals
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn told(mode: &str, buffered: i64, applied: i64) -> State {
+    /// Of this outage, and of all since the start.
+    fn told(mode: &str, [buffered, applied]: [i64; 2], process: u8, [all_buffered, all_applied]: [u64; 2]) -> State {
         let figures = [("buffered", buffered), ("applied", applied)].map(|(name, figure)| (name.to_owned(), figure));
-        State { mode: mode.into(), figures: figures.into() }
+        let text = format!(
+            "# Server\r\nprocess_id:{process}\r\n\r\n# Outage\r\noutage_summary:12:30\r\n\
+             outage_buffered_total:{all_buffered}\r\noutage_applied_total:{all_applied}\r\n"
+        );
+        let totals = totals(&Reply::Verbatim("txt".into(), text));
+        State { mode: mode.into(), figures: figures.into(), totals }
     }
 
     #[test]
@@ -186,24 +229,36 @@ mod tests {
         let mut seen = Seen::default();
         let states = [
             // Of an outage before the run.
-            told("normal", 7, 7),
-            told("failed", 3, 0),
-            told("failed", 10, 0),
-            told("normal", 10, 10),
-            told("failed", 1, 0),
-            told("normal", 2, 2),
+            told("normal", [7, 7], 1, [7, 7]),
+            told("failed", [3, 0], 1, [10, 7]),
+            // It went on to four and was over, and another began, before the next look.
+            told("failed", [9, 0], 1, [20, 11]),
+            told("normal", [9, 9], 1, [20, 20]),
+            // Started again.
+            told("failed", [1, 0], 2, [1, 0]),
+            State { mode: "unreachable".into(), ..State::default() },
+            told("normal", [2, 2], 2, [2, 2]),
         ];
         for (at, state) in states.into_iter().enumerate() {
-            seen.figures(&state);
-            seen.mode(state.mode, at as f64);
+            seen.mode(state.mode.clone(), at as f64);
+            seen.figures(state);
         }
-        let outage = seen.outage.expect("figures were told");
-        assert_eq!((outage.buffered, outage.applied), (12, 12));
+        let outage = seen.outage.as_ref().expect("figures were told");
+        assert_eq!((outage.buffered, outage.applied), (15, 15));
+        seen.spans.retain(|span| span.mode != "unreachable");
         let spans: Vec<_> = seen.spans.iter().map(|span| (span.mode.as_str(), span.from_s, span.to_s)).collect();
         let (normal, failed) = ("normal", "failed");
         assert_eq!(
             spans,
-            [(normal, 0.0, 1.0), (failed, 1.0, 3.0), (normal, 3.0, 4.0), (failed, 4.0, 5.0), (normal, 5.0, 5.0)]
+            [(normal, 0.0, 1.0), (failed, 1.0, 3.0), (normal, 3.0, 4.0), (failed, 4.0, 5.0), (normal, 6.0, 6.0)]
         );
+    }
+    #[test]
+    fn an_outage_that_goes_on_at_the_start_counts() {
+        let mut seen = Seen::default();
+        seen.figures(told("failed", [3, 1], 1, [10, 8]));
+        seen.figures(told("normal", [4, 4], 1, [11, 11]));
+        let outage = seen.outage.expect("figures were told");
+        assert_eq!((outage.buffered, outage.applied), (4, 4));
     }
 }

@@ -49,7 +49,7 @@ pub struct Interval {
     pub failed: u32,
 }
 
-/// What forebay has counted of the outages of a run, by `CACHE STATE`.
+/// What forebay has counted of the outages of a run, by `INFO` and `CACHE STATE`.
 #[derive(Clone, Debug, Default, Serialize, PartialEq)]
 pub struct OutageFigures {
     /// Transactions that were buffered.

@@ -38,7 +38,7 @@ pub(in crate::postgres) struct Column {
     pub(in crate::postgres) type_name: String,
     /// Why its values can't be changed, if they can't.
     pub(in crate::postgres) read_only: Option<ReadOnly>,
-    /// What its length lets in.
+    /// What its length lets in, or its type.
     pub(in crate::postgres) limit: Option<Limit>,
     /// NULL is surely refused: nothing of the table's may put another value in its place.
     pub(in crate::postgres) not_null: bool,
@@ -69,8 +69,8 @@ impl ReadOnly {
     }
 }
 
-/// What a column's length lets in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What a column's length lets in, or its type.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::postgres) enum Limit {
     /// So many characters.
     Characters(usize),
@@ -81,6 +81,8 @@ pub(in crate::postgres) enum Limit {
         /// Behind it.
         fraction: usize,
     },
+    /// One of these.
+    Labels(Vec<String>),
 }
 
 /// A mapping whose table is as it has to be.
@@ -102,6 +104,13 @@ pub(in crate::postgres) struct Table {
     /// Whether what happens to one row can't matter to another, here or elsewhere: no constraint but the key's and no
     /// trigger but forebay's.
     pub(in crate::postgres) independent: bool,
+    /// Whether what `UPDATE .. RETURNING` returns of a row is what it is in the end: nothing of the table's changes it
+    /// after that.
+    #[serde(default)]
+    pub(in crate::postgres) returning: bool,
+    /// Whether no column is computed from others.
+    #[serde(default)]
+    pub(in crate::postgres) plain: bool,
     /// What it has in common with the tables that foreign keys join it to, and with no others.
     pub(in crate::postgres) joined: u32,
     /// How its rows name rows that are documents.
@@ -125,7 +134,8 @@ SELECT a.attname::text, t.typname::text, format_type(t.oid, -1), a.attgenerated:
     has_column_privilege(a.attrelid, a.attnum, 'UPDATE') AND has_column_privilege(a.attrelid, a.attnum, 'INSERT'),
     coalesce(format_type(nullif(t.typelem, 0), -1), ''),
     CASE d.typtype WHEN 'd' THEN d.typtypmod ELSE a.atttypmod END, a.attnotnull,
-    a.atthasdef OR a.attidentity <> '' OR d.typdefault IS NOT NULL
+    a.atthasdef OR a.attidentity <> '' OR d.typdefault IS NOT NULL,
+    ARRAY(SELECT enumlabel::text FROM pg_enum WHERE enumtypid = t.oid ORDER BY enumsortorder)
 FROM pg_attribute a JOIN pg_type d ON d.oid = a.atttypid
     JOIN pg_type t ON t.oid = CASE d.typtype WHEN 'd' THEN d.typbasetype ELSE d.oid END
 WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum";
@@ -163,6 +173,17 @@ SELECT c.relkind = 'r'
     AND (SELECT count(*) FROM pg_index WHERE indrelid = $1 AND indisunique) = 1
 FROM pg_class c WHERE c.oid = $1";
 
+/// Whether an UPDATE is carried out as it stands, on one row, and nothing changes that row behind it: no trigger of
+/// others', no rule, no foreign key that would carry a change on, no policy of rows.
+const RETURNING: &str = "\
+SELECT c.relkind = 'r' AND NOT c.relrowsecurity
+    AND NOT EXISTS (SELECT FROM pg_constraint WHERE confrelid = $1 AND contype = 'f' AND confupdtype IN ('c', 'n', 'd'))
+    AND NOT EXISTS (SELECT FROM pg_inherits WHERE inhrelid = $1 OR inhparent = $1)
+    AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = $1 AND NOT tgisinternal
+        AND tgname NOT IN ('forebay_version', 'forebay_change', 'forebay_truncate'))
+    AND NOT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $1)
+FROM pg_class c WHERE c.oid = $1";
+
 struct Found {
     name: String,
     type_name: String,
@@ -174,6 +195,8 @@ struct Found {
     modifier: i32,
     not_null: bool,
     has_default: bool,
+    /// Of an enumeration.
+    labels: Vec<String>,
 }
 
 impl Found {
@@ -189,6 +212,9 @@ impl Found {
 
     /// What the length says, behind the four bytes that a value's own stands in.
     fn limit(&self) -> Option<Limit> {
+        if !self.labels.is_empty() {
+            return Some(Limit::Labels(self.labels.clone()));
+        }
         let length = usize::try_from(self.modifier).ok()?.checked_sub(4)?;
         match self.type_name.as_str() {
             "varchar" | "bpchar" => Some(Limit::Characters(length)),
@@ -270,10 +296,25 @@ pub(in crate::postgres) async fn look_up(
     };
     let mapping = Mapping { version, ..mapping.clone() };
     let independent = client.query_one(INDEPENDENT, &[&oid]).await?.get(0);
+    let returning = client.query_one(RETURNING, &[&oid]).await?.get(0);
+    let plain = !columns.iter().any(|column| column.generated);
     let unique_index = unique_index.unwrap_or_default();
     // Who knows all the tables says what joins them.
     let (joined, references) = (oid, Vec::new());
-    Ok(Ok(Table { mapping, name, oid, key, fields, needed, unique_index, independent, joined, references }))
+    Ok(Ok(Table {
+        mapping,
+        name,
+        oid,
+        key,
+        fields,
+        needed,
+        unique_index,
+        independent,
+        returning,
+        plain,
+        joined,
+        references,
+    }))
 }
 
 async fn columns_of(client: &Client, oid: u32) -> Result<Vec<Found>, Error> {
@@ -287,6 +328,7 @@ async fn columns_of(client: &Client, oid: u32) -> Result<Vec<Found>, Error> {
         modifier: row.get(6),
         not_null: row.get(7),
         has_default: row.get(8),
+        labels: row.get(9),
     };
     Ok(client.query(COLUMNS, &[&oid]).await?.iter().map(found).collect())
 }

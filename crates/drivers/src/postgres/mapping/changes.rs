@@ -235,7 +235,7 @@ fn statement(parts: &[&str], (change, values): (RowChange<'_>, Values)) -> Vec<(
     for (column, expression) in change.sets {
         let name = quoted(&column.name);
         if act != Act::Insert {
-            sets.push(format!("{name} = {}", expression.of_row));
+            sets.push((name.clone(), expression.of_row));
         }
         if change.inserts {
             inserts.push((name, expression.of_nothing));

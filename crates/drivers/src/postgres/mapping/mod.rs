@@ -14,14 +14,17 @@
 //! * `pattern`: keys and their parts. `catalogue`: what the database says about the tables; `foreign`: what joins them;
 //!   `shared`: what mappings have in common; `found`: all of it; `remembered`: what an earlier run saw.
 //! * `sql`: statements that read rows. `changes`: a document's changes as SQL. `statement`: those of one row, and of
-//!   many at once. `json`: a row as one text. `surely`: what the database would refuse. `rows`: reading and committing.
+//!   many at once; `checked`: those that check their rows, too. `json`: a row as one text. `surely`: what the database
+//!   would refuse. `rows`: reading and committing; `one`: a commit of one row.
 
 pub(super) mod catalogue;
 pub(super) mod changes;
+pub(super) mod checked;
 pub(super) mod foreign;
 pub(super) mod found;
 mod json;
 mod lists;
+mod one;
 pub(super) mod pattern;
 pub(super) mod remembered;
 pub(super) mod rows;

@@ -12,6 +12,7 @@ use tokio_postgres::SimpleQueryMessage;
 
 use super::VersionMode;
 use super::catalogue::{Kind, Table};
+use super::checked::{self, Checked};
 use super::sql::{Row, array_literal, hex};
 use super::statement::Script;
 use crate::postgres::classify::{self, Failure};
@@ -26,7 +27,7 @@ use crate::postgres::{given, ids};
 pub(in crate::postgres) struct Rows {
     pub(in crate::postgres) tables: Vec<Table>,
     /// Some row is several documents.
-    shared: bool,
+    pub(super) shared: bool,
     /// What is written to them is decoded.
     pub(in crate::postgres) decoded: bool,
 }
@@ -38,7 +39,7 @@ pub(in crate::postgres) struct Place<'a> {
 }
 
 /// The texts of an answer, whichever way it was asked for.
-trait Texts {
+pub(in crate::postgres) trait Texts {
     fn text(&self, at: usize) -> Option<&str>;
 }
 
@@ -126,7 +127,7 @@ impl Rows {
     }
 
     /// What a row says of `key`; the very value that was `computed`, if it is that.
-    fn decode(
+    pub(in crate::postgres) fn decode(
         &self,
         table: usize,
         key: &Key,
@@ -219,7 +220,8 @@ impl Rows {
     }
 
     /// Commits a group as one batch, which is one message and one transaction: the ids, locks on the rows that are
-    /// written, the checks, the changes, and what the rows are then.
+    /// written, the checks, the changes, and what the rows are then. Some have all of that in one statement
+    /// ([`checked`]).
     pub(in crate::postgres) async fn commit(
         &self,
         session: &Session,
@@ -227,6 +229,19 @@ impl Rows {
         watch: &Watch,
         group: &[Commit],
     ) -> Result<Vec<Changed>, Failed> {
+        if let Some(one) = self.one(group)
+            && let Some(row) = one.commit(self, session).await?
+        {
+            let computed = one.write.after.as_ref().filter(|_| !one.write.unseen);
+            if self.notes(one.table)
+                && let Some(number) = row.text(0).and_then(|text| text.parse().ok())
+            {
+                self.is_ours(watch, number, std::iter::once(&one.write.key));
+            }
+            // It is committed: what can't be read of it is found when it is read next.
+            let read = self.decode(one.table, &one.write.key, &row, identity, computed);
+            return Ok(vec![read.map_or_else(|_| Vec::new(), |read| vec![(one.write.key.clone(), read)])]);
+        }
         let batch = self.batch(group)?;
         let answer = match session.client.simple_query(&batch.text).await {
             Ok(answer) => answer,
@@ -236,23 +251,37 @@ impl Rows {
         for message in &answer {
             let SimpleQueryMessage::Row(row) = message else { continue };
             if let Some(number) = row.text(0).and_then(|text| text.strip_prefix('#')?.parse().ok()) {
-                let written = batch.written.iter().map(|written| &written.write.key);
-                let beside = written.clone().flat_map(|key| self.beside(key));
-                watch.is_ours(number, beside.chain(written.cloned()).collect());
+                self.is_ours(watch, number, batch.written.iter().map(|written| &written.write.key));
             }
             let Some(written) = place_of(row).and_then(|place| batch.written.get(place)) else { continue };
-            let Written { write, table, member } = *written;
-            let computed = write.after.as_ref().filter(|_| !write.unseen);
+            let Written { write, table, member, run } = *written;
+            let read = match run {
+                Some(run) => batch.together.read((run, &self.tables), row, write, identity.incarnation()),
+                None => {
+                    let computed = write.after.as_ref().filter(|_| !write.unseen);
+                    self.decode(table, &write.key, row, identity, computed).ok()
+                }
+            };
             // It is committed: what can't be read of it is found when it is read next.
-            if let Ok(read) = self.decode(table, &write.key, row, identity, computed) {
+            if let Some(read) = read {
                 changed[member].push((write.key.clone(), read));
             }
         }
         Ok(changed)
     }
 
+    /// Whether what is written to the table with this number is seen by who looks for what others write.
+    fn notes(&self, table: usize) -> bool {
+        self.decoded || self.tables[table].mapping.version != VersionMode::None
+    }
+
+    fn is_ours<'a>(&self, watch: &Watch, number: u64, written: impl Iterator<Item = &'a Key> + Clone) {
+        let beside = written.clone().flat_map(|key| self.beside(key));
+        watch.is_ours(number, beside.chain(written.cloned()).collect());
+    }
+
     /// Another program may have made the row between our look and our INSERT.
-    fn failure(&self, error: &tokio_postgres::Error) -> Failure {
+    pub(super) fn failure(&self, error: &tokio_postgres::Error) -> Failure {
         let ours = |constraint: &str| {
             self.tables.iter().any(|table| table.unique_index.rsplit('.').next().is_some_and(|name| name == constraint))
         };
@@ -281,49 +310,61 @@ impl Rows {
         let refused =
             |member: usize| move |why: String| Failed { failure: Failure::Refused(why), member: Some(member) };
         let (mut script, mut checks) = (Script::default(), Vec::new());
+        let (mut sure, mut together) = (checked::sure(self, group), Checked::default());
         let mut written: Vec<Written<'_>> = Vec::new();
-        let mut rows: BTreeMap<usize, Vec<Row<'_>>> = BTreeMap::new();
+        let mut rows = ByTable::new();
         let mut index: HashMap<&Key, usize> = HashMap::new();
-        let mut checked: BTreeMap<usize, Vec<Row<'_>>> = BTreeMap::new();
+        let mut checked = ByTable::new();
         for (member, commit) in group.iter().enumerate() {
             for write in &commit.writes {
                 let place = self.place(&write.key).map_err(refused(member))?;
                 let table = &self.tables[place.table];
-                for (shape, values) in table.write(&place.parts, write).map_err(refused(member))? {
+                let mut statements = table.write(&place.parts, write).map_err(refused(member))?;
+                let sure = sure.remove(&write.key).map(|sure| (written.len(), sure));
+                let run = sure.and_then(|sure| together.take((place.table, table), &mut statements, sure));
+                if run.is_some() {
+                    written.push(Written { write, table: place.table, member, run });
+                    continue;
+                }
+                for (shape, values) in statements {
                     script.add(place.table, table, shape, values);
                 }
                 if let Some(at) = index.get(&write.key) {
-                    written[*at] = Written { write, table: place.table, member };
+                    written[*at] = Written { write, table: place.table, member, run: None };
                     continue;
                 }
                 index.insert(&write.key, written.len());
                 let row = Row { place: written.len(), parts: place.parts, version: None };
                 rows.entry(place.table).or_default().push(row);
-                written.push(Written { write, table: place.table, member });
+                written.push(Written { write, table: place.table, member, run: None });
             }
             for (at, (key, version)) in commit.checks.iter().enumerate() {
-                let place = self.place(key).map_err(refused(member))?;
-                let row = Row::checked(checks.len(), place.parts, *version);
-                checked.entry(place.table).or_default().push(row);
+                if !together.checks(checks.len()) {
+                    let place = self.place(key).map_err(refused(member))?;
+                    let row = Row::checked(checks.len(), place.parts, *version);
+                    checked.entry(place.table).or_default().push(row);
+                }
                 checks.push((member, at));
             }
         }
-        let text = self.text(group, &rows, &checked, &script).map_err(|why| Failed::from(Failure::Refused(why)))?;
-        Ok(Batch { text, checks, written })
+        let text = self.text(group, (&rows, &checked), (&together, &script));
+        let text = text.map_err(|why| Failed::from(Failure::Refused(why)))?;
+        Ok(Batch { text, checks, written, together })
     }
 
     fn text(
         &self,
         group: &[Commit],
-        written: &BTreeMap<usize, Vec<Row<'_>>>,
-        checked: &BTreeMap<usize, Vec<Row<'_>>>,
-        script: &Script,
+        (written, checked): (&ByTable<'_>, &ByTable<'_>),
+        (together, script): (&Checked, &Script),
     ) -> Result<String, String> {
         let ids: Vec<String> = group.iter().map(|commit| hex(&ids::bytes(commit.id))).collect();
         let ids = array_literal(ids.iter().map(|id| Some(id.as_str())))?;
         let mut statements =
             vec![format!("INSERT INTO forebay.applied (id, applied) SELECT id::bytea, true FROM unnest({ids}) AS id")];
         statements.extend(given::statement(group));
+        // Before the other checks: what this one changes is locked while they are made.
+        statements.extend(together.statements(&self.tables)?);
         if !checked.is_empty() {
             for (table, rows) in written {
                 statements.push(self.tables[*table].lock(rows)?);
@@ -336,7 +377,7 @@ impl Rows {
         for (table, rows) in written {
             statements.push(self.tables[*table].read_back(rows)?);
         }
-        if self.decoded || written.keys().any(|table| self.tables[*table].mapping.version != VersionMode::None) {
+        if written.keys().copied().chain(together.tables()).any(|table| self.notes(table)) {
             statements.push("SELECT '#' || pg_current_xact_id()::text".into());
         }
         Ok(statements.join(";\n"))
@@ -395,6 +436,9 @@ impl Rows {
     }
 }
 
+/// Rows by the number of their table.
+type ByTable<'a> = BTreeMap<usize, Vec<Row<'a>>>;
+
 /// A group as one message.
 struct Batch<'a> {
     text: String,
@@ -402,6 +446,8 @@ struct Batch<'a> {
     checks: Vec<(usize, usize)>,
     /// For each place of a row, what is written to it last.
     written: Vec<Written<'a>>,
+    /// The rows that are checked, changed and read by one statement.
+    together: Checked,
 }
 
 /// The last write of a row.
@@ -411,6 +457,8 @@ struct Written<'a> {
     table: usize,
     /// The commit that it is of.
     member: usize,
+    /// The run of [`Checked`] that changes it.
+    run: Option<usize>,
 }
 
 /// Whether `row` is `value`, without making one of it. A no may be wrong: where texts differ that mean the same.
@@ -432,7 +480,7 @@ fn place_of(row: &impl Texts) -> Option<usize> {
     row.text(0)?.strip_prefix('=')?.parse().ok()
 }
 
-pub(super) fn unhex(text: &str) -> Option<Vec<u8>> {
+pub(in crate::postgres) fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
     let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
     if digits.len().is_multiple_of(2) { digits.chunks(2).map(pair).collect() } else { None }

@@ -70,7 +70,7 @@ impl<'a> Row<'a> {
 }
 
 impl Table {
-    fn read_column(&self, column: &Column) -> String {
+    pub(super) fn read_column(&self, column: &Column) -> String {
         let name = quoted(&column.name);
         match column.kind {
             Kind::Bytes => format!("encode(t.{name}, 'hex')"),
@@ -80,7 +80,7 @@ impl Table {
     }
 
     /// The version of the row `t`, as text; NULL if there is none.
-    fn version(&self) -> String {
+    pub(super) fn version(&self) -> String {
         match self.mapping.version {
             VersionMode::None | VersionMode::Auto => "t.xmin::text".to_owned(),
             VersionMode::Column => format!("t.{VERSION_COLUMN}::text"),
@@ -127,9 +127,13 @@ impl Table {
         (0..self.key.len()).map(|at| format!("p{at}, ")).collect()
     }
 
+    /// What is read of the row `t`.
+    pub(super) fn read_columns(&self) -> Vec<String> {
+        self.fields.iter().map(|column| self.read_column(column)).collect()
+    }
+
     fn read(&self, keys: &str) -> String {
-        let columns: Vec<String> = self.fields.iter().map(|column| self.read_column(column)).collect();
-        let columns = columns.join(", ");
+        let columns = self.read_columns().join(", ");
         let (version, absence, join) = (self.version(), self.absence(), self.join());
         format!("SELECT '=' || k.place, {version}, {absence}, {columns} FROM {keys} {join}")
     }

@@ -23,8 +23,8 @@ pub(in crate::postgres) enum Act {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(in crate::postgres) struct Shape {
     pub(in crate::postgres) act: Act,
-    /// `column = expression`, over the row `t`.
-    pub(in crate::postgres) sets: Vec<String>,
+    /// Columns, quoted, and what they become, over the row `t`.
+    pub(in crate::postgres) sets: Vec<(String, String)>,
     /// The columns of a new row beside the key's, and their values.
     pub(in crate::postgres) inserts: Vec<(String, String)>,
 }
@@ -35,7 +35,7 @@ pub(in crate::postgres) struct Values(pub(in crate::postgres) Vec<String>);
 
 /// Most values of a row that goes with others: each is a column of what the statement is made from, of which
 /// PostgreSQL takes 1,664.
-const COLUMNS_MAX: usize = 1600;
+pub(super) const COLUMNS_MAX: usize = 1600;
 
 /// Stands around places: no text of PostgreSQL's has it.
 const MARK: char = '\0';
@@ -55,6 +55,14 @@ impl Values {
     }
 }
 
+impl Shape {
+    /// `SET` of an UPDATE.
+    fn set_list(&self) -> String {
+        let sets: Vec<String> = self.sets.iter().map(|(column, value)| format!("{column} = {value}")).collect();
+        sets.join(", ")
+    }
+}
+
 /// `text` with each place taken by what `value` makes of its number and type.
 fn filled(text: &str, value: impl Fn(usize, &str) -> Result<String, String>) -> Result<String, String> {
     let mut result = String::with_capacity(text.len());
@@ -68,6 +76,11 @@ fn filled(text: &str, value: impl Fn(usize, &str) -> Result<String, String>) -> 
         }
     }
     Ok(result)
+}
+
+/// `text` with each place taken by a column of `k`.
+fn of_many(text: &str) -> Result<String, String> {
+    filled(text, |at, type_name| Ok(format!("k.v{at}::{type_name}")))
 }
 
 impl Table {
@@ -87,9 +100,18 @@ impl Table {
         (names.join(", "), values.join(", "))
     }
 
+    /// What a shape sets in the row `t`, and that it is the row of the key: `value` says what stands for a value.
+    pub(super) fn sets_and_condition(
+        &self,
+        shape: &Shape,
+        value: impl Fn(usize, &str) -> Result<String, String>,
+    ) -> Result<(String, String), String> {
+        Ok((filled(&shape.set_list(), &value)?, filled(&self.key_condition(), &value)?))
+    }
+
     /// The statement for one row.
     fn for_one(&self, shape: &Shape, values: &Values) -> Result<String, String> {
-        let (name, condition, sets) = (&self.name, self.key_condition(), shape.sets.join(", "));
+        let (name, condition, sets) = (&self.name, self.key_condition(), shape.set_list());
         let update = format!("UPDATE {name} t SET {sets} WHERE {condition}");
         let (columns, new) = self.new_row(shape);
         let insert = format!("INSERT INTO {name} ({columns}) SELECT {new}");
@@ -106,6 +128,12 @@ impl Table {
         filled(&text, |at, type_name| Ok(format!("{}::{type_name}", literal(&values.0[at])?)))
     }
 
+    /// The UPDATE of the rows that `k` has the values of.
+    pub(super) fn update_many(&self, shape: &Shape) -> Result<String, String> {
+        let (name, condition, sets) = (&self.name, self.key_condition(), shape.set_list());
+        of_many(&format!("UPDATE {name} t SET {sets} FROM k WHERE {condition}"))
+    }
+
     /// The statement for many rows, all different.
     fn for_many(&self, shape: &Shape, rows: &[Values]) -> Result<String, String> {
         let columns = rows.first().map_or(0, |row| row.0.len());
@@ -117,7 +145,7 @@ impl Table {
             arrays?.join(", "),
             names.join(", ")
         );
-        let (name, condition, sets) = (&self.name, self.key_condition(), shape.sets.join(", "));
+        let (name, condition, sets) = (&self.name, self.key_condition(), shape.set_list());
         let update = format!("UPDATE {name} t SET {sets} FROM k WHERE {condition}");
         let (columns, new) = self.new_row(shape);
         let insert = format!("INSERT INTO {name} ({columns}) SELECT {new} FROM k");
@@ -133,8 +161,7 @@ impl Table {
                 format!(", u AS ({update} RETURNING k.place) {insert} WHERE k.place NOT IN (SELECT place FROM u)")
             }
         };
-        let text = filled(&text, |at, type_name| Ok(format!("k.v{at}::{type_name}")))?;
-        Ok(format!("WITH {keys} {text}"))
+        Ok(format!("WITH {keys} {}", of_many(&text)?))
     }
 }
 

@@ -74,7 +74,35 @@ impl Table {
                 return Some(format!("the field {} of {}: {why}", column.name, self.name));
             }
         }
-        if outcome.inserts { self.lacks(write, alone) } else { None }
+        let sums = || outcome.made.iter().find_map(|field| self.sum_refused(write, field));
+        let lacks = || outcome.inserts.then(|| self.lacks(write, alone)).flatten();
+        sums().or_else(lacks)
+    }
+
+    /// A sum that the column does not hold, as far as it is known what is added to; else what is added, where no two
+    /// values of the column are so far from each other.
+    fn sum_refused(&self, write: &Write, field: &[u8]) -> Option<String> {
+        let column = self.fields.iter().find(|column| *column.field == *field)?;
+        let refused = |why: String| format!("the field {} of {}: {why}", column.name, self.name);
+        if let Some(Value { data: Data::Hash(after), .. }) = write.after.as_ref().filter(|_| !write.unseen) {
+            let text = utf8(after.get(field)?).ok()?;
+            return value_refused(&column.type_name, text)
+                .or_else(|| limit_refused(column.limit.as_ref(), text))
+                .map(refused);
+        }
+        let span = match column.type_name.as_str() {
+            "smallint" => u64::from(u16::MAX),
+            "integer" => u64::from(u32::MAX),
+            _ => return None,
+        };
+        // Steps that add up are one by now; of others some may take back what one adds.
+        let mut adds = write.changes.iter().filter_map(|change| match change {
+            Change::AddInteger { field: Some(name), delta } if **name == *field => Some(*delta),
+            _ => None,
+        });
+        let (first, others) = (adds.next()?, adds.next());
+        let only = others.is_none() && write.changes.len() == 1;
+        (only && first.unsigned_abs() > span).then(|| refused(format!("{first} is more than {} has", column.type_name)))
     }
 
     fn left_refused(&self, column: &Column, left: Left<'_>, there: bool) -> Option<String> {
@@ -85,7 +113,7 @@ impl Table {
             Left::Text(_) if column.kind == Kind::Bytes => None,
             Left::Text(value) => {
                 let text = utf8(value).ok()?;
-                value_refused(&column.type_name, text).or_else(|| limit_refused(column.limit, text))
+                value_refused(&column.type_name, text).or_else(|| limit_refused(column.limit.as_ref(), text))
             }
         }
     }
@@ -221,15 +249,19 @@ fn moment_refused(text: &str, dated: bool) -> Option<String> {
 }
 
 /// Why `text`, a value of the column's type, is more than the column holds.
-pub(super) fn limit_refused(limit: Option<Limit>, text: &str) -> Option<String> {
+pub(super) fn limit_refused(limit: Option<&Limit>, text: &str) -> Option<String> {
     match limit? {
+        Limit::Labels(labels) => {
+            let none = !labels.iter().any(|label| label == text);
+            none.then(|| format!("{} is none of {}", shown(text), labels.join(", ")))
+        }
         // Spaces at the end are cut off.
         Limit::Characters(most) => {
-            let too_long = text.chars().skip(most).any(|character| character != ' ');
+            let too_long = text.chars().skip(*most).any(|character| character != ' ');
             too_long.then(|| format!("it has more than {most} characters"))
         }
         Limit::Digits { whole, fraction } => {
-            let overflows = overflows(text.trim_matches(is_space), whole, fraction);
+            let overflows = overflows(text.trim_matches(is_space), *whole, *fraction);
             overflows.then(|| format!("{} has more than {whole} digits before the point", shown(text)))
         }
     }

@@ -11,9 +11,9 @@ use crate::mutation::{self, Fault};
 use crate::outage::journal::{self, AppendError};
 use crate::outage::lanes::Ties;
 use crate::outage::mode::Mode;
-use crate::outage::pending::Merged;
+use crate::outage::pending::{Full, Merged};
 use crate::outage::record::Record;
-use crate::outage::state::{State, due_in};
+use crate::outage::state::State;
 use crate::store::{Buffering, Commit, CommitOutcome, Priority, Write};
 use crate::tier::Appending;
 
@@ -24,6 +24,9 @@ const WAIT_BELOW: usize = 64;
 /// How long it waits at most.
 const WAIT_MAX: Duration = Duration::from_millis(250);
 
+/// Time in which a store that is there carries something over: after it, one that found no room is told so.
+const PROGRESS_MAX: Duration = Duration::from_secs(10);
+
 /// What is to be done with a group.
 enum Way {
     Direct(oneshot::Receiver<()>),
@@ -31,18 +34,80 @@ enum Way {
     Wait(oneshot::Receiver<()>),
     /// After this time, for good.
     Hold(Duration),
+    /// Looked at again after this time: others go first.
+    Pause(Duration),
+}
+
+/// Keeps others from the room that somebody waits for, as long as it lives.
+struct Roomless<'a>(&'a Inner);
+
+impl<'a> Roomless<'a> {
+    /// None where nothing is kept on purpose.
+    fn new(inner: &'a Inner) -> Option<Roomless<'a>> {
+        inner.state().write_back.as_mut()?.roomless += 1;
+        Some(Roomless(inner))
+    }
+}
+
+impl Drop for Roomless<'_> {
+    fn drop(&mut self) {
+        if let Some(write_back) = &mut self.0.state().write_back {
+            write_back.roomless -= 1;
+        }
+    }
 }
 
 impl Inner {
     pub(super) async fn commit(&self, group: &[Commit]) -> Vec<CommitOutcome> {
+        let mut outcomes = self.commit_once(group, false).await;
+        for (commit, outcome) in group.iter().zip(&mut outcomes) {
+            if matches!(outcome, CommitOutcome::Full(_)) {
+                self.commit_in_room(commit, outcome).await;
+                self.state().counts.full += u64::from(matches!(outcome, CommitOutcome::Full(_)));
+            }
+        }
+        outcomes
+    }
+
+    /// With write-back: tries what found no room again while the store makes some.
+    async fn commit_in_room(&self, commit: &Commit, outcome: &mut CommitOutcome) {
+        let Some(_roomless) = Roomless::new(self) else { return };
+        let mut progress = (self.runtime.elapsed(), self.state().counts.applied);
+        loop {
+            if let Some(other) = self.commit_once(std::slice::from_ref(commit), true).await.pop() {
+                *outcome = other;
+            }
+            let pause = self.until_room(&mut progress);
+            match (&outcome, pause) {
+                (CommitOutcome::Full(_), Some(pause)) => self.runtime.sleep(pause).await,
+                _ => return,
+            }
+        }
+    }
+
+    /// How long to wait for room; none if there is nothing to wait for. `progress` is when something was carried over
+    /// last, and how much was by then.
+    fn until_room(&self, progress: &mut (Duration, u64)) -> Option<Duration> {
+        let (state, now) = (self.state(), self.runtime.elapsed());
+        if progress.1 != state.counts.applied {
+            *progress = (now, state.counts.applied);
+        }
+        let waiting = state.buffer.amount().waiting;
+        let idle = state.failing(now) || state.suspended.is_some() || waiting == 0;
+        let hopeless = idle || now.saturating_sub(progress.0) > PROGRESS_MAX;
+        state.write_back.as_ref().filter(|_| !hopeless).map(|write_back| write_back.room_pause(waiting))
+    }
+
+    async fn commit_once(&self, group: &[Commit], roomless: bool) -> Vec<CommitOutcome> {
         let mut slept = self.runtime.sleep(WAIT_MAX);
         let (mut may_wait, mut held) = (true, false);
         loop {
-            match self.way(group, may_wait) {
+            match self.way(group, may_wait, roomless) {
                 Way::Hold(time) if !held => {
                     self.runtime.sleep(time).await;
                     held = true;
                 }
+                Way::Pause(time) => self.runtime.sleep(time).await,
                 Way::Hold(_) => return self.buffer(group, &[]).await,
                 Way::Direct(away) => return self.commit_directly(group, away).await,
                 Way::Buffer => return self.buffer(group, &[]).await,
@@ -54,7 +119,7 @@ impl Inner {
         }
     }
 
-    fn way(&self, group: &[Commit], may_wait: bool) -> Way {
+    fn way(&self, group: &[Commit], may_wait: bool, roomless: bool) -> Way {
         let mut state = self.state();
         let failing = state.failing(self.runtime.elapsed());
         if mutation::on(Fault::WritesOvertakeDrain) && !failing {
@@ -64,24 +129,17 @@ impl Inner {
         let computed = !self.store.caps().applies && group.iter().any(unseen);
         let strict = group.iter().any(|commit| commit.strict);
         let write_back = self.settings.write_back_ms.is_some();
-        if failing || computed || (write_back && !strict) {
+        if failing || computed {
             return Way::Buffer;
+        }
+        if write_back && !strict {
+            return self.way_back(&mut state, group, roomless);
         }
         let troubled = state.mode != Mode::Normal || state.writes.is_in_doubt();
         if troubled && group.iter().all(|commit| commit.priority == Priority::Low && !commit.strict) {
             return Way::Buffer;
         }
-        let mut waiting = None;
-        for commit in group.iter().filter(|_| !state.buffer.is_empty()) {
-            let written = || commit.writes.iter().map(|write| &write.key);
-            let (ties, lanes) = (self.ties(commit), self.settings.lanes.lanes(&*self.store, written()));
-            let read = commit.checks.iter().map(|(key, _)| key).chain(&ties.follows);
-            let deletes = |write: &&Write| write.changes.contains(&Change::Delete);
-            let deleted = commit.writes.iter().filter(deletes).map(|write| &write.key);
-            if state.buffer.must_queue(&lanes, written().chain(read), deleted) {
-                waiting = waiting.max(Some(state.buffer.waiting_in(&ties.lanes)));
-            }
-        }
+        let waiting = self.waiting_before(&state, group);
         let high = group.iter().all(|commit| commit.priority == Priority::High);
         let few = high || state.buffer.amount().waiting <= WAIT_BELOW;
         // Behind what is quarantined alone there is nothing to wait for.
@@ -99,6 +157,44 @@ impl Inner {
                 time => Way::Hold(time),
             },
         }
+    }
+
+    /// The way of what is kept on purpose, while the store is there: kept, unless the drain is behind. Then it goes
+    /// past where nothing is in its way, else it is held up; and nobody passes one that found no room.
+    fn way_back(&self, state: &mut State, group: &[Commit], roomless: bool) -> Way {
+        let Some(write_back) = &state.write_back else { return Way::Buffer };
+        let written = group.iter().flat_map(|commit| commit.writes.iter().map(|write| &write.key));
+        let lanes = self.settings.lanes.lanes(&*self.store, written);
+        let amount = state.buffer.amount();
+        let late = write_back.late(amount, state.buffer.oldest_in_ms(&lanes), self.runtime.now_ms());
+        let others = write_back.roomless > 0 && !roomless;
+        // Where an operator has to say so first, nothing gets on by waiting.
+        if !roomless && ((late.is_zero() && !others) || state.suspended.is_some()) {
+            return Way::Buffer;
+        }
+        match self.waiting_before(state, group) {
+            None => Way::Direct(state.next_outage()),
+            Some(_) if others => Way::Pause(write_back.room_pause(amount.waiting)),
+            Some(_) if roomless => Way::Buffer,
+            Some(_) => Way::Hold(late),
+        }
+    }
+
+    /// Of how many that wait something in `group` must not go before; none if it is free to go, nothing if what it has
+    /// to queue behind waits for an operator alone.
+    fn waiting_before(&self, state: &State, group: &[Commit]) -> Option<usize> {
+        let mut waiting = None;
+        for commit in group.iter().filter(|_| !state.buffer.is_empty()) {
+            let written = || commit.writes.iter().map(|write| &write.key);
+            let (ties, lanes) = (self.ties(commit), self.settings.lanes.lanes(&*self.store, written()));
+            let read = commit.checks.iter().map(|(key, _)| key).chain(&ties.follows);
+            let deletes = |write: &&Write| write.changes.contains(&Change::Delete);
+            let deleted = commit.writes.iter().filter(deletes).map(|write| &write.key);
+            if state.buffer.must_queue(&lanes, written().chain(read), deleted) {
+                waiting = waiting.max(Some(state.buffer.waiting_in(&ties.lanes)));
+            }
+        }
+        waiting
     }
 
     /// For how long a write that has to queue is held up.
@@ -179,7 +275,6 @@ impl Inner {
         let mut outcomes = vec![None; group.len()];
         {
             let mut state = self.state();
-            let merge = self.settings.merge && self.may_merge(&state);
             for (at, commit) in group.iter().enumerate() {
                 // Better now than when nobody waits for the answer any more.
                 if let Some(why) = self.store.refuses(commit).filter(|_| !unknown(at)) {
@@ -192,15 +287,13 @@ impl Inner {
                     continue;
                 }
                 // Under the lock: where the tables become known now, all that is buffered is tied anew under it.
+                let merge = self.settings.merge && self.may_merge(&state, commit);
                 match state.buffer.take(commit, self.ties(commit), unknown(at), merge, now_ms) {
                     // Under the lock: the journal has them in the order of their numbers.
                     Ok((number, record)) => taken.push((at, number, self.note(&record))),
                     Err(full) => {
-                        state.counts.full += 1;
-                        let why = format!(
-                            "{} bytes are needed, {} are left of --outage-bytes-max {}; wait for the store or raise it",
-                            full.needed, full.room, self.settings.bytes_max
-                        );
+                        let why = self.no_room(&state, full);
+                        state.counts.full += u64::from(unknown(at));
                         outcomes[at] =
                             Some(if unknown(at) { CommitOutcome::Unknown(why) } else { CommitOutcome::Full(why) });
                     }
@@ -221,15 +314,28 @@ impl Inner {
         outcomes.into_iter().flatten().collect()
     }
 
-    /// Whether those that wait may still be replaced: while they are carried over, a document that is written all the
-    /// time would never get its turn.
-    fn may_merge(&self, state: &State) -> bool {
-        let now_ms = self.runtime.now_ms();
-        let due = |age_ms| {
-            let oldest = state.buffer.oldest_waiting_ms();
-            state.hurried || oldest.is_some_and(|oldest| due_in(oldest, age_ms, now_ms).is_zero())
+    /// Whether what waits of the document that `commit` writes may still be replaced: while it is carried over, one
+    /// that is written all the time would never get its turn.
+    fn may_merge(&self, state: &State, commit: &Commit) -> bool {
+        let Some(write_back) = state.write_back.as_ref().filter(|_| state.mode != Mode::Failed) else {
+            return state.mode == Mode::Failed;
         };
-        state.mode == Mode::Failed || self.settings.write_back_ms.is_some_and(|age_ms| !due(age_ms))
+        let since = |write: &Write| state.buffer.last_ms(&write.key);
+        let young = |since_ms| write_back.is_young(since_ms, self.runtime.now_ms());
+        !state.hurried && commit.writes.first().and_then(since).is_none_or(young)
+    }
+
+    /// Why there is no room, and what helps.
+    fn no_room(&self, state: &State, full: Full) -> String {
+        let helps = match state.failing(self.runtime.elapsed()) {
+            true => "wait for the store",
+            false if state.suspended.is_some() => "compare what is buffered with the store and say CACHE DRAIN RESUME",
+            false if state.buffer.amount().waiting == 0 => "decide about what CACHE QUARANTINE LIST shows",
+            false => "wait until the store, which is there, has taken more of what is buffered",
+        };
+        let Full { needed, room } = full;
+        let most = self.settings.bytes_max;
+        format!("{needed} bytes are needed, {room} are left of --outage-bytes-max {most}; {helps}, or raise it")
     }
 
     fn buffered(

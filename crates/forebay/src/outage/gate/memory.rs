@@ -25,6 +25,28 @@ const LOOKS_PER_DESCRIPTION: u32 = 10;
 /// Bytes of what the tier keeps of the store's tables; mapping and catalogue together have twice that.
 const CATALOGUE_BYTES_MAX: usize = 4 << 20;
 
+/// The incarnation that a journal's description names; 0 if the store was never reached.
+pub fn incarnation_of(description: &Description) -> u64 {
+    incarnations_of(description).map_or(0, |(_, minted)| minted)
+}
+
+/// The incarnation in which the store was seen last that a journal's description names; 0 if it was never reached. It
+/// may be an earlier one than [`incarnation_of`], which another store had in its place.
+pub fn seen_incarnation_of(description: &Description) -> u64 {
+    incarnations_of(description).map_or(0, |(seen, _)| seen)
+}
+
+fn incarnations_of(description: &Description) -> Option<(u64, u64)> {
+    let mut numbers = description.catalogue.lines().next()?.strip_prefix("incarnation ")?.split(" was ");
+    let minted = numbers.next()?.parse().ok()?;
+    Some((numbers.next().and_then(|seen| seen.parse().ok()).unwrap_or(minted), minted))
+}
+
+/// What a journal's description says of the store's tables ([`Store::catalogue`]), if anything.
+pub fn catalogue_of(description: &Description) -> Option<&str> {
+    description.catalogue.split_once('\n').map(|(_, text)| text)
+}
+
 impl Gate {
     /// Has the tier told of the store, and asked whether it is still there, every second from now on.
     pub fn start_remembering(&self) {
@@ -51,17 +73,10 @@ impl Inner {
     /// Has the tier note what its changes mean, in which incarnation the store is, and by what it is recognised.
     pub(in crate::outage) fn describe(self: &Arc<Inner>, state: &mut State) {
         let journal = self.journal.clone();
-        let mut catalogue = format!("incarnation {}", self.store.incarnation());
-        match self.store.catalogue() {
-            Some(text) if text.len() <= CATALOGUE_BYTES_MAX => catalogue.extend(["\n", text.as_str()]),
-            Some(text) => tracing::warn!(
-                bytes = text.len(),
-                limit = CATALOGUE_BYTES_MAX,
-                "what the store's tables look like is too long to be kept: a start without the store can't check \
-                 writes by it"
-            ),
-            None => {}
-        }
+        let catalogue = match self.keeps_first(state) {
+            true => self.catalogue_kept(),
+            false => self.catalogue_now(),
+        };
         let description = Description { mapping: self.mapping.clone(), catalogue };
         let (news, again) = (self.news(state), std::mem::take(&mut state.undescribed));
         let inner = self.clone();
@@ -79,6 +94,36 @@ impl Inner {
                 inner.remembered(remembered.await);
             }
         });
+    }
+
+    /// Another store stands where the first was, and waits for an operator. Then that one is not forgotten: if it comes
+    /// back, what is buffered is carried over to it, as if this one had never been there.
+    fn keeps_first(&self, state: &State) -> bool {
+        state.suspended.is_some() && self.store.is_another()
+    }
+
+    fn catalogue_now(&self) -> String {
+        let mut catalogue = format!("incarnation {}", self.store.incarnation());
+        match self.store.catalogue() {
+            Some(text) if text.len() <= CATALOGUE_BYTES_MAX => catalogue.extend(["\n", text.as_str()]),
+            Some(text) => tracing::warn!(
+                bytes = text.len(),
+                limit = CATALOGUE_BYTES_MAX,
+                "what the store's tables look like is too long to be kept: a start without the store can't check \
+                 writes by it"
+            ),
+            None => {}
+        }
+        catalogue
+    }
+
+    /// The first store's, but for the incarnation under which versions are given out by now.
+    fn catalogue_kept(&self) -> String {
+        let first = &self.first;
+        let (now, seen) = (self.store.incarnation(), seen_incarnation_of(first));
+        let mut catalogue = format!("incarnation {} was {seen}", now.max(incarnation_of(first)));
+        catalogue.extend(catalogue_of(first).into_iter().flat_map(|text| ["\n", text]));
+        catalogue
     }
 
     /// Has the tier remember the store as it is now.
@@ -102,7 +147,11 @@ impl Inner {
         let known = || state.remembered.as_ref().map(|known| known.acknowledged.clone()).unwrap_or_default();
         // A store that was not reached yet says nothing of itself.
         let acknowledged = if state.opens_late { known() } else { self.store.acknowledged() };
-        let now = Remembered { acknowledged, suspended: state.suspended.is_some() };
+        let now = match &state.remembered {
+            // Each start that finds another store finds out anew.
+            Some(first) if self.keeps_first(state) => first.clone(),
+            _ => Remembered { acknowledged, suspended: state.suspended.is_some() },
+        };
         let new = std::mem::take(&mut state.untold) || state.remembered.as_ref() != Some(&now);
         state.remembered = Some(now.clone());
         new.then_some(now)

@@ -1,11 +1,12 @@
 //! Reads at the gate: what is buffered comes first, and a store that is away is not asked.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_channel::oneshot;
-use futures_util::future::{Either, select};
+use futures_util::future::{BoxFuture, Either, select};
 
-use super::Inner;
+use super::{Gate, Inner};
 use crate::error::Unavailable;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
@@ -14,7 +15,8 @@ use crate::outage::pending::Merged;
 use crate::outage::state::State;
 use crate::read::Read;
 use crate::store::ReadError;
-use crate::version::Version;
+use crate::value::Blob;
+use crate::version::{TxnId, Version};
 
 /// Longest that a read waits for what is buffered to be carried over by a store that is there.
 const WAIT_MAX: Duration = Duration::from_millis(250);
@@ -65,6 +67,17 @@ impl Drop for Hurry<'_> {
     }
 }
 
+impl Gate {
+    /// What is buffered of these fields of the hash of `key`, where that is known of all of them: such a hash may be
+    /// unknown otherwise. It counts as a read that was answered from what is buffered.
+    pub fn buffered_fields<'a>(&self, key: &Key, fields: impl Iterator<Item = &'a [u8]>) -> Option<Vec<Option<Blob>>> {
+        let mut state = self.inner.state();
+        let found = fields.map(|field| state.buffer.field(key, field)).collect::<Option<Vec<_>>>()?;
+        state.counts.reads_merged += 1;
+        Some(found)
+    }
+}
+
 impl Inner {
     /// A store that is there is given some time to take what is buffered where that is in the way.
     pub(super) async fn get(&self, keys: &[Key], asker: Asker) -> Result<Vec<Read>, ReadError> {
@@ -89,7 +102,9 @@ impl Inner {
             let mut found = self.ask_to_get(&merged.wanted, away, asker).await?;
             if mutation::on(Fault::QueueMergedWhole) {
                 let (state, wanted) = (self.state(), merged.wanted.iter());
-                wanted.zip(&mut found).for_each(|(key, read)| *read = state.buffer.on_top_of(key, read.clone()));
+                wanted
+                    .zip(&mut found)
+                    .for_each(|(key, read)| *read = state.buffer.on_top_of(key, read.clone(), &BTreeSet::new()));
             }
             let missing = merged.reads.iter_mut().filter(|read| read.is_none());
             missing.zip(found).for_each(|(read, found)| *read = Some(found));
@@ -148,9 +163,8 @@ impl Inner {
         self.away(state, what)
     }
 
-    /// Learns from the store, where it answers, what documents hold of which only changes are known here: as nothing
-    /// that waits for one of them was ever handed to it, what it says is the document without all of that. Where
-    /// something was, the document stays unknown.
+    /// Learns from the store, where it answers, what documents hold of which only changes are known here. In the same
+    /// moment it says which of those it has: some may have been sent, and not answered, or by a process before this.
     async fn learn_unknown(&self, keys: impl Iterator<Item = &Key> + Clone) -> Result<(), ReadError> {
         for _ in 0..LEARN_TRIES {
             let (unknown, away) = {
@@ -161,22 +175,21 @@ impl Inner {
                 let waits = |key: &Key| state.buffer.merged(key) != Merged::Nothing;
                 let alone = |key: &&Key| !self.store.beside(key).iter().any(waits);
                 let unknown = keys.clone().filter(|key| state.buffer.merged(key) == Merged::Unknown).filter(alone);
-                let unknown: Vec<(Key, Vec<u64>)> =
-                    unknown.filter_map(|key| Some((key.clone(), state.buffer.unsent(key)?))).collect();
+                let unknown: Vec<(Key, Vec<(u64, TxnId)>)> =
+                    unknown.map(|key| (key.clone(), state.buffer.story_of(key))).collect();
                 if unknown.is_empty() {
                     return Ok(());
                 }
                 (unknown, state.next_outage())
             };
-            let asked: Vec<Key> = unknown.iter().map(|(key, _)| key.clone()).collect();
-            let reads = self.ask_to_get(&asked, away, Asker::Ourselves).await?;
+            let ids = |story: &[(u64, TxnId)]| story.iter().map(|(_, id)| *id).collect();
+            let asked: Vec<(Key, Vec<TxnId>)> = unknown.iter().map(|(key, story)| (key.clone(), ids(story))).collect();
+            let answer = self.ask_to_read(self.store.get_with_ids(&asked), away, Asker::Ourselves).await?;
+            // A store that can't tell the two together is read once they are carried over.
+            let Some(reads) = answer else { return Ok(()) };
             let mut state = self.state();
-            for ((key, before), read) in unknown.iter().zip(&reads) {
-                // What has gone meanwhile may be in what was read.
-                let now = state.buffer.unsent(key);
-                if now.is_some_and(|now| before.iter().all(|number| now.contains(number))) {
-                    state.buffer.learn(key, read);
-                }
+            for ((key, story), (read, applied)) in unknown.iter().zip(&reads) {
+                state.buffer.learn_behind(key, read, story, applied);
             }
         }
         Ok(())
@@ -187,10 +200,19 @@ impl Inner {
     pub(in crate::outage) async fn ask_to_get(
         &self,
         keys: &[Key],
-        mut away: oneshot::Receiver<()>,
+        away: oneshot::Receiver<()>,
         asker: Asker,
     ) -> Result<Vec<Read>, ReadError> {
-        let mut call = self.store.get(keys);
+        self.ask_to_read(self.store.get(keys), away, asker).await
+    }
+
+    /// The same of any `call` that reads.
+    async fn ask_to_read<T>(
+        &self,
+        mut call: BoxFuture<'_, Result<T, ReadError>>,
+        mut away: oneshot::Receiver<()>,
+        asker: Asker,
+    ) -> Result<T, ReadError> {
         let answer = loop {
             match select(call, away).await {
                 Either::Left((answer, _)) => break answer,

@@ -27,7 +27,7 @@ pub struct GateSettings {
     /// Transactions of one batch at most.
     pub batch_max: usize,
     /// Transactions that are carried over per second at most, so that the others get their share of the store; 0: no
-    /// limit.
+    /// limit. There is none with write-back either: then the others wait for the drain.
     pub per_second_max: u64,
     /// Neighbours in one document's queue become one.
     pub merge: bool,
@@ -35,7 +35,8 @@ pub struct GateSettings {
     pub on_conflict: OnConflict,
     /// How long what is cached is served while the store is away and others may write to it, ms.
     pub stale_ms_max: u64,
-    /// Every write is buffered at first, and carried over when it is this old, ms, or when half the room is taken.
+    /// Every write is buffered at first, and carried over before it is this old, ms, or when half the room is taken;
+    /// writes are held up so that the drain keeps up with them.
     pub write_back_ms: Option<u64>,
 }
 

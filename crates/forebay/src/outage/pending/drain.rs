@@ -47,10 +47,6 @@ impl Buffer {
     /// Hands out at most `commits_max` transactions that can go to the store now; nothing if all that waits is on its
     /// way or behind it.
     pub fn next_work(&mut self, commits_max: usize) -> Option<Work> {
-        // First: who has to wait depends on it.
-        if let Some(work) = self.unnamed_work() {
-            return Some(work);
-        }
         let mut lanes: Vec<(u64, Lane)> = self
             .lanes
             .iter()
@@ -99,6 +95,9 @@ impl Buffer {
                 break;
             };
             most = most.min(entry.slow.together_max());
+            if self.awaits_names(entry) {
+                break;
+            }
             if entry.stage != Stage::Waiting || numbers.len() >= most || (self.slow_carried && entry.slow.is_slow()) {
                 break;
             }

@@ -1,5 +1,7 @@
 //! How the buffer comes to know: from the journal at the start, from the store where a document has become unknown.
 
+use std::collections::BTreeSet;
+
 use super::charge::{entry_bytes, follows_bytes};
 use super::{Buffer, Entry, Row, Stage, another, stands_alone, taken_along};
 use crate::change::{Change, apply_all};
@@ -9,6 +11,14 @@ use crate::outage::lanes::Ties;
 use crate::outage::record::{Buffered, Pending as Found, Standing, Written};
 use crate::read::Read;
 use crate::value::{Blob, Data, Value};
+use crate::version::TxnId;
+
+impl Entry {
+    /// Whether the store may have it already.
+    fn is_seen(&self) -> bool {
+        self.buffered.sent || self.stage == Stage::Carried
+    }
+}
 
 impl Buffer {
     /// The store says that it holds `read` for `key`: with what waits behind it, the document is known again. False if
@@ -18,11 +28,10 @@ impl Buffer {
         if row.latest.is_some() && row.stored.is_some() {
             return true;
         }
-        let seen = |(entry, _): (&Entry, _)| entry.buffered.sent || entry.stage == Stage::Carried;
-        if self.story(key).any(seen) {
+        if self.story(key).any(|(entry, _)| entry.is_seen()) {
             return false;
         }
-        let Read { value, version } = self.on_top_of(key, read.clone());
+        let Read { value, version } = self.on_top_of(key, read.clone(), &BTreeSet::new());
         let Some(row) = self.rows.get_mut(key) else { return true };
         self.bytes -= row.bytes;
         (row.latest, row.stored, row.version) = (Some(value), Some(read.value.clone()), version);
@@ -32,10 +41,48 @@ impl Buffer {
         true
     }
 
-    /// The numbers of what waits for a document, if the store has seen nothing of that.
-    pub fn unsent(&self, key: &Key) -> Option<Vec<u64>> {
-        let unsent = |entry: &Entry| !entry.buffered.sent && entry.stage != Stage::Carried;
-        self.story(key).map(|(entry, _)| unsent(entry).then_some(entry.buffered.number)).collect()
+    /// Numbers and ids of what waits for a document, for [`Buffer::learn_behind`]: in order.
+    pub fn story_of(&self, key: &Key) -> Vec<(u64, TxnId)> {
+        self.story(key).map(|(entry, _)| (entry.buffered.number, entry.buffered.id)).collect()
+    }
+
+    /// The store was asked for the document of `key` and for the ids of `asked`, which were its [`Buffer::story_of`]
+    /// then: at one moment the document was `read` there, and those commits were `applied`. So only what is behind
+    /// these is made to it. False if nothing follows from that, since too much has happened meanwhile: ask again.
+    ///
+    /// No write is seen twice, for what `read` may have in it was asked for: what could be on its way to the store at
+    /// that moment is among `asked`, or the answer is of no use. None is missing, for whoever has gone since was in
+    /// `read`, and as long as one of `asked` still waits nobody has written the document directly.
+    pub fn learn_behind(&mut self, key: &Key, read: &Read, asked: &[(u64, TxnId)], applied: &[TxnId]) -> bool {
+        let Some(row) = self.rows.get(key) else { return true };
+        if row.latest.is_some() {
+            return true;
+        }
+        let applied: BTreeSet<TxnId> = match mutation::on(Fault::LearnedUnasked) {
+            true => BTreeSet::new(),
+            false => applied.iter().copied().collect(),
+        };
+        let was_asked = |number: &u64| asked.binary_search_by_key(number, |(number, _)| *number).is_ok();
+        let may_be_in_it = |number: &u64| self.entries.get(number).is_some_and(Entry::is_seen);
+        let waits = row.queue.iter().any(was_asked);
+        let unasked =
+            row.queue.iter().chain(self.tied.taking(key)).any(|number| may_be_in_it(number) && !was_asked(number));
+        let gone = |(number, id): &(u64, TxnId)| !self.entries.contains_key(number) && !applied.contains(id);
+        let in_it = |(entry, _): &(&Entry, _)| applied.contains(&entry.buffered.id);
+        let in_order = !self.story(key).skip_while(in_it).any(|told| in_it(&told));
+        if !waits || unasked || asked.iter().any(gone) || !in_order {
+            return false;
+        }
+        // Of what is on its way nobody can say what it finds when it arrives.
+        let stored = (!self.story(key).any(|(entry, _)| entry.is_seen())).then(|| read.value.clone());
+        let Read { value, version } = self.on_top_of(key, read.clone(), &applied);
+        let Some(row) = self.rows.get_mut(key) else { return true };
+        self.bytes -= row.bytes;
+        (row.latest, row.version, row.given_up) = (Some(value), version, false);
+        row.stored = stored.or(row.stored.take());
+        row.recharge(key);
+        self.bytes += row.bytes;
+        true
     }
 
     /// What waits for a document and is in the journal, in order, with what each makes of it; with nothing those that
@@ -54,10 +101,11 @@ impl Buffer {
         })
     }
 
-    /// `read` with all that waits for its document; right only if the store has seen nothing of that.
-    pub fn on_top_of(&self, key: &Key, mut read: Read) -> Read {
+    /// `read` with what waits for its document, but for those `applied`, which are in it; its version is the last's.
+    pub fn on_top_of(&self, key: &Key, mut read: Read, applied: &BTreeSet<TxnId>) -> Read {
         for (entry, written) in self.story(key) {
             match written {
+                _ if applied.contains(&entry.buffered.id) => {}
                 // What does not fit is what the store will refuse.
                 Some(written) => drop(apply_all(&mut read.value, &written.changes)),
                 None => read.value = None,

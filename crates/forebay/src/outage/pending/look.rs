@@ -26,6 +26,19 @@ impl Buffer {
         self.entries.get(first).map(|entry| entry.buffered.buffered_at_ms)
     }
 
+    /// The same of these lanes alone.
+    pub fn oldest_in_ms(&self, lanes: &[Lane]) -> Option<u64> {
+        let first = lanes.iter().filter_map(|lane| self.lanes.get(lane)?.waiting.first()).min()?;
+        self.entries.get(first).map(|entry| entry.buffered.buffered_at_ms)
+    }
+
+    /// When the last transaction that writes `key`, or the first that became part of it, was buffered, ms since the
+    /// Unix epoch.
+    pub fn last_ms(&self, key: &Key) -> Option<u64> {
+        let last = self.rows.get(key)?.queue.back()?;
+        self.entries.get(last).map(|entry| entry.buffered.buffered_at_ms)
+    }
+
     /// The number that the next transaction gets.
     pub fn next_number(&self) -> u64 {
         self.next_number
@@ -81,7 +94,7 @@ impl Buffer {
 
     /// Whether a transaction that writes in `lanes`, has `keys` written or read and deletes `deleted` has to queue:
     /// something waits there that it must not overtake, or that it has read already, quarantined or not; or a row names
-    /// what it deletes as long as something is quarantined.
+    /// what it deletes, or may name it, as long as something is quarantined.
     pub fn must_queue<'a>(
         &self,
         lanes: &[Lane],
@@ -90,7 +103,7 @@ impl Buffer {
     ) -> bool {
         lanes.iter().any(|lane| self.lanes.contains_key(lane))
             || keys.any(|key| self.rows.contains_key(key))
-            || deleted.any(|key| self.is_named_by_stuck(key))
+            || deleted.any(|key| self.is_named_by_stuck(key) || self.is_unnamed_in(lanes))
     }
 
     /// Panics if it contradicts itself; for tests.

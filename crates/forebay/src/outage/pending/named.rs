@@ -1,17 +1,27 @@
 //! What rows name by foreign keys that a transaction which is set aside deletes. As long as they are there, the store
-//! refuses to delete what they name. What they name does not follow from what is buffered: the store is asked.
+//! refuses to delete what they name. What they name does not follow from what is buffered: the store is asked. Until it
+//! has answered, deletions behind them in their lanes wait, and nothing else does.
+
+use std::collections::BTreeSet;
 
 use super::charge::keys_bytes;
-use super::{BATCH_COMMITS_MAX, Buffer, Entry, Stage, Work};
+use super::{BATCH_COMMITS_MAX, Buffer, Entry, Stage};
 use crate::change::Change;
 use crate::key::Key;
 use crate::outage::lanes::Lane;
 
+/// Transactions, each with the documents that it deletes.
+pub type Deletions = Vec<(u64, Vec<Key>)>;
+
 impl Entry {
+    /// The first of its lanes in which rows may name others.
+    fn joined(&self) -> Option<Lane> {
+        self.ties.lanes.iter().find(|lane| matches!(lane, Lane::Together(_))).copied()
+    }
+
     /// Whether it deletes a row that may name others: those are in no lane of their own.
     fn may_leave(&self) -> bool {
-        let together = self.ties.lanes.iter().any(|lane| matches!(lane, Lane::Together(_)));
-        together && self.buffered.writes.iter().any(|write| write.changes.contains(&Change::Delete))
+        self.joined().is_some() && self.buffered.writes.iter().any(|write| write.changes.contains(&Change::Delete))
     }
 
     fn is_stuck(&self) -> bool {
@@ -20,20 +30,41 @@ impl Entry {
 }
 
 impl Buffer {
-    /// Documents to be asked for, of transactions that are set aside, or behind one.
-    pub(super) fn unnamed_work(&self) -> Option<Work> {
-        let (mut asked, mut keys) = (Vec::new(), 0);
-        for number in &self.unnamed {
-            let Some(entry) = self.entries.get(number) else { continue };
+    /// Documents to be asked for, of transactions that are set aside, or behind one: of each those that it deletes. All
+    /// are of one lane, which is none of `asked`: where rows of a table can't be read now, others can.
+    pub fn unnamed(&self, asked: &BTreeSet<Lane>) -> Option<(Lane, Deletions)> {
+        let entries = self.unnamed.iter().filter_map(|number| self.entries.get(number));
+        let mut entries = entries.filter_map(|entry| Some((entry.joined()?, entry)));
+        let (lane, first) = entries.find(|(lane, _)| !asked.contains(lane))?;
+        let (mut wanted, mut count) = (Vec::new(), 0);
+        let alike = entries.filter(|(other, _)| *other == lane).map(|(_, entry)| entry);
+        for entry in std::iter::once(first).chain(alike) {
             let deleted = entry.buffered.writes.iter().filter(|write| write.changes.contains(&Change::Delete));
             let deleted: Vec<Key> = deleted.map(|write| write.key.clone()).collect();
-            keys += deleted.len();
-            asked.push((*number, deleted));
-            if keys >= BATCH_COMMITS_MAX {
+            count += deleted.len();
+            wanted.push((entry.buffered.number, deleted));
+            if count >= BATCH_COMMITS_MAX {
                 break;
             }
         }
-        (!asked.is_empty()).then_some(Work::Name(asked))
+        Some((lane, wanted))
+    }
+
+    /// Whether `entry` deletes what a row may name that one before it deletes in vain, of which that is not known yet.
+    pub(super) fn awaits_names(&self, entry: &Entry) -> bool {
+        let mut before = self.unnamed.range(..entry.buffered.number);
+        entry.may_leave() && before.any(|number| self.shares_lane(*number, &entry.ties.lanes))
+    }
+
+    /// The same of a transaction in `lanes` that is not buffered.
+    pub(super) fn is_unnamed_in(&self, lanes: &[Lane]) -> bool {
+        self.unnamed.iter().any(|number| self.shares_lane(*number, lanes))
+    }
+
+    /// Whether transaction `number` is in one of `lanes`, where rows may name each other.
+    fn shares_lane(&self, number: u64, lanes: &[Lane]) -> bool {
+        let shared = |lane: &Lane| matches!(lane, Lane::Together(_)) && lanes.contains(lane);
+        self.entries.get(&number).is_some_and(|entry| entry.ties.lanes.iter().any(shared))
     }
 
     /// The rows that transaction `number` deletes name these in the store, as long as they are there.

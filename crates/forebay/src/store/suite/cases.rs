@@ -1,6 +1,6 @@
 //! The cases with a fixed course.
 
-use super::{Bench, write};
+use super::{Bench, block_on, insist, write};
 use crate::change::{Change, End};
 use crate::key::{KEY_BYTES_MAX, Key};
 use crate::store::{Commit, CommitOutcome, GivenId, NAMES_BYTES_MAX, Read, Resolved, Write, ended};
@@ -26,6 +26,7 @@ pub(super) const CASES: &[Case] = &[
     ("a list serves as a queue", queue),
     ("documents change type and size", type_and_size),
     ("an id reported as not applied stays so", not_applied),
+    ("a read tells which commits it has in it", reads_with_ids),
     ("what was committed is there after reopening", reopened),
 ];
 
@@ -412,5 +413,21 @@ fn reopened(bench: &mut Bench) {
         let absent = bench.get_one(&key("gone"));
         assert!(absent.value.is_none() && absent.version > gone && absent.version < bench.mint.next());
         assert_eq!((bench.count(0), bench.count(9)), (1, 1));
+    }
+}
+
+fn reads_with_ids(bench: &mut Bench) {
+    let (first, second) = (bench.commit_of(vec![put(&key("a"), text("1"))]), bench.commit_of(vec![delete(&key("b"))]));
+    let (denied, unheard) = (TxnId(bench.mint.next()), TxnId(bench.mint.next()));
+    bench.outcomes(&[first.clone(), second.clone()]);
+    assert_eq!(bench.outcome(denied), Resolved::NotApplied);
+    let ids = vec![unheard, second.id, denied, first.id];
+    let asked = [(key("a"), ids.clone()), (key("b"), ids), (key("a"), Vec::new())];
+    // Not every store can tell.
+    let Some(told) = insist(|| block_on(bench.store().get_with_ids(&asked))) else { return };
+    for ((key, ids), (read, mut applied)) in asked.iter().zip(told) {
+        applied.sort_unstable();
+        let known = if ids.is_empty() { Vec::new() } else { vec![first.id, second.id] };
+        assert_eq!((read, applied), (bench.get_one(key), known), "{key}");
     }
 }
