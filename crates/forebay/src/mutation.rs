@@ -84,6 +84,8 @@ pub enum Fault {
     QueueMergedWhole,
     /// Of a document of which only changes are known the store is asked what it holds, not which of them are in it.
     LearnedUnasked,
+    /// What was read of a document for which changes wait is not compared with what becomes of it.
+    PendingReadsUnchecked,
     /// Each document is carried over by itself, whatever joins it with others.
     DrainedByDocument,
     /// What was acknowledged and cannot be read yet is shown by a flush, for which its readers wait.

@@ -14,7 +14,6 @@ use crate::change::Change;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::store::Store;
-use crate::version::Version;
 
 /// Lanes over which independent documents are spread.
 pub const HASH_LANES: u16 = 64;
@@ -52,15 +51,15 @@ pub struct Ties {
 }
 
 impl LaneRule {
-    /// What a transaction that makes these changes and has read `checks` has to do with others.
+    /// What a transaction that makes these changes and has read `read` has to do with others.
     pub fn ties<'a>(
         self,
         store: &dyn Store,
         written: impl Iterator<Item = (&'a Key, &'a [Change])> + Clone,
-        checks: &'a [(Key, Version)],
+        read: impl Iterator<Item = &'a Key>,
     ) -> Ties {
         let keys = written.clone().map(|(key, _)| key);
-        let lanes = self.lanes(store, keys.clone().chain(checks.iter().map(|(key, _)| key)));
+        let lanes = self.lanes(store, keys.clone().chain(read));
         let deleting = written.clone().filter(|(_, changes)| changes.contains(&Change::Delete));
         let takes_along = deleting.flat_map(|(key, _)| store.beside(key)).collect();
         let others = |(key, changes)| store.references(key, changes).into_iter().chain(store.beside(key));

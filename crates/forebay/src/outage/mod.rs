@@ -6,10 +6,12 @@
 //! * `pace`, `write_back`: how writes are held up so that the drain keeps up with them.
 //! * `recovery`: probes the store and carries over what is pending; `tickets`: what became of it; `news`: who waits
 //!   for that.
-//! * [`record`]: plain data: a buffered transaction, and what the journal says of it later.
+//! * [`record`]: plain data: a buffered transaction, and what the journal says of it later; [`fingerprint`]: by what it
+//!   knows again what it has read.
 //! * [`journal`]: records on disk; what was acknowledged outlives the process. [`disk`]: the folder that it lies in.
 
 pub mod disk;
+pub mod fingerprint;
 pub mod gate;
 pub mod journal;
 pub mod lanes;
@@ -28,6 +30,7 @@ mod write_back;
 
 pub use crate::tier::Remembered;
 pub use disk::{DiskFile, FileIdentity, Folder, RealFolder};
+pub use fingerprint::Fingerprint;
 pub use gate::{
     DropError, Gate, GateOptions, GateSettings, GateState, GivenUp, OnConflict, catalogue_of, incarnation_of,
     seen_incarnation_of,

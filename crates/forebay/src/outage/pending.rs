@@ -22,24 +22,29 @@ mod named;
 #[cfg(feature = "testing")]
 mod print;
 mod restamped;
+mod seen;
 mod slow;
+mod take;
 mod tied;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use hashbrown::HashMap;
 
-use charge::{entry_bytes, row_bytes};
+use charge::row_bytes;
 pub use drain::Applied;
 use drain::Stored;
 use restamped::Restamped;
+use seen::{Image, Seen};
 use slow::Slow;
 pub use slow::{PATIENCE_MAX, TRIES_ALONE_MAX};
+pub use take::Untaken;
 use tied::Tied;
 
+use super::fingerprint::Fingerprint;
 use super::lanes::{Lane, Ties};
-use super::record::{Buffered, Record};
-use crate::change::{Change, apply_all, compact, compact_fields, join_unseen};
+use super::record::Buffered;
+use crate::change::{Change, apply_all};
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::read::Read;
@@ -53,12 +58,6 @@ pub const BATCH_COMMITS_MAX: usize = 1000;
 /// Bytes, as charged, after which a batch ends.
 pub const BATCH_BYTES_MAX: usize = 8 << 20;
 
-/// Changes of one document, ids that clients gave, and bytes as charged, with which a transaction is full: another that
-/// depends on what the document held is not merged into it, but the next begins. For each merge looks through, copies
-/// and journals all of it.
-const MERGED_CHANGES_MAX: usize = 256;
-const MERGED_BYTES_MAX: usize = 64 << 10;
-
 /// Why a transaction can't be buffered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full {
@@ -71,7 +70,9 @@ pub struct Full {
 /// All that is buffered.
 pub struct Buffer {
     bytes_max: usize,
-    /// Only we write to the store, and it takes the documents as we computed them.
+    /// Only we write to the store.
+    owned: bool,
+    /// And it takes the documents as we computed them.
     computed: bool,
     next_number: u64,
     entries: BTreeMap<u64, Entry>,
@@ -86,6 +87,8 @@ pub struct Buffer {
     unnamed: BTreeSet<u64>,
     ids: BTreeSet<TxnId>,
     restamped: Restamped,
+    /// Versions given to documents that became other than they were shown, while the same transactions waited.
+    editions: u64,
     /// One that takes long is on its way.
     slow_carried: bool,
 }
@@ -95,6 +98,8 @@ struct Entry {
     buffered: Buffered,
     ties: Ties,
     stage: Stage,
+    /// Of each document that it was shown what has become of that.
+    seen: Vec<Seen>,
     /// The journal is told that it is applied.
     noted: bool,
     /// What the rows that it deletes name, once the store was asked; it is while this is set aside.
@@ -131,6 +136,7 @@ struct Row {
     version: Version,
     /// The document as the store has it: with all applied that went before. None if that is not known.
     stored: Option<Option<Value>>,
+    image: Image,
     /// Something that waited was given up: what is on its way to the journal was computed with it.
     given_up: bool,
     bytes: usize,
@@ -171,6 +177,10 @@ pub enum Work {
     Carry(Batch),
     /// Read these documents and [`Buffer::learn`] what they hold.
     Learn(Vec<Key>),
+    /// Read these documents, which the only transaction of this batch has read, and [`Buffer::compare`] them.
+    Compare(Batch, Vec<Key>),
+    /// This transaction has read what is not so any more: these documents. It is the first of its lanes.
+    Overtaken(u64, Vec<Key>),
 }
 
 /// How much is buffered.
@@ -193,6 +203,7 @@ impl Buffer {
     pub fn new(bytes_max: usize, caps: Caps, next_number: u64) -> Buffer {
         Buffer {
             bytes_max,
+            owned: caps.owned,
             computed: caps.owned && !caps.applies,
             next_number: next_number.max(1),
             entries: BTreeMap::new(),
@@ -205,77 +216,9 @@ impl Buffer {
             unnamed: BTreeSet::new(),
             ids: BTreeSet::new(),
             restamped: Restamped::default(),
+            editions: 0,
             slow_carried: false,
         }
-    }
-
-    /// Takes a transaction in; what it answers is to be journaled, then [`Buffer::written`] or [`Buffer::withdraw`]
-    /// is to be called with its number. With `merge` it may take the place of the one before it on its document.
-    pub fn take(
-        &mut self,
-        commit: &Commit,
-        ties: Ties,
-        sent: bool,
-        merge: bool,
-        now_ms: u64,
-    ) -> Result<(u64, Record), Full> {
-        let number = self.next_number;
-        let mut buffered = Buffered::from_commit(number, commit, now_ms);
-        buffered.sent = sent;
-        if sent && mutation::on(Fault::AmbiguousUnderNewId) {
-            buffered.id = another(buffered.id);
-        }
-        // A document with a queue was read from it, so its version is not the store's.
-        buffered.checks.retain(|(key, _)| !self.rows.contains_key(key));
-        for (key, version) in &mut buffered.checks {
-            *version = self.restamped.stored(key, *version);
-        }
-        let replaces = if merge && !sent { self.mergeable(&buffered, &ties) } else { None };
-        if let Some(old) = replaces.and_then(|old| self.entries.get(&old)) {
-            let changes = old.buffered.writes.iter().flat_map(|write| write.changes.iter().cloned()).collect();
-            let written = &mut buffered.writes[0];
-            if !stands_alone(&written.changes) {
-                // Each was made to the document as it was shown, far from its limit.
-                let all = join_unseen(changes, std::mem::take(&mut written.changes));
-                written.changes = if all.len() <= MERGED_CHANGES_MAX { compact_fields(all) } else { compact(all) };
-            }
-            buffered.given.extend(old.buffered.given.iter().cloned());
-            buffered.buffered_at_ms = old.buffered.buffered_at_ms;
-        }
-        for (at, write) in commit.writes.iter().enumerate() {
-            // Those of which the journal is being told that they are applied are gone when it is read again. Those that
-            // are only on their way to the store may yet be refused, and given up.
-            let gone = |number: &u64| self.entries.get(number).is_some_and(|entry| entry.noted);
-            let mut before = self.rows.get(&write.key).into_iter().flat_map(|row| row.queue.iter().rev());
-            let first = before.find(|number| replaces != Some(**number)).is_none_or(gone);
-            if first && !write.unseen && !stands_alone(&buffered.writes[at].changes) {
-                let value = write.after.clone().map(Value::compact);
-                buffered.known.push((write.key.clone(), Read { value, version: commit.version }));
-            }
-        }
-        let bytes = entry_bytes(&buffered, &ties);
-        let rows: usize = commit.writes.iter().map(|write| self.row_growth(&write.key, write.after.as_ref())).sum();
-        let room = self.bytes_max.saturating_sub(self.bytes);
-        if bytes + rows > room {
-            return Err(Full { needed: bytes + rows, room });
-        }
-        self.next_number += 1;
-        for write in &commit.writes {
-            let row = self.rows.entry(write.key.compact()).or_insert_with_key(Row::new);
-            if row.queue.is_empty() {
-                self.bytes += row.bytes;
-            }
-            row.queue.push_back(number);
-        }
-        if let Some(old) = replaces.and_then(|old| self.entries.get_mut(&old)) {
-            old.stage = Stage::Replaced;
-        }
-        let record = match replaces {
-            Some(old) => Record::Merged { into: buffered.clone(), from: vec![old] },
-            None => Record::Buffered(buffered.clone()),
-        };
-        self.insert(Entry::new(buffered, ties, Stage::Writing { replaces }, bytes));
-        Ok((number, record))
     }
 
     fn insert(&mut self, entry: Entry) {
@@ -289,34 +232,8 @@ impl Buffer {
         self.bytes += entry.bytes;
         self.ids.insert(entry.buffered.id);
         self.tied.add(number, &entry.ties);
+        self.tied.add_readers(number, &entry.buffered.shown);
         self.entries.insert(number, entry);
-    }
-
-    /// The transaction that `buffered` may take the place of: its neighbour on their one document, which the store has
-    /// never seen. Only where documents are independent, since it moves behind all that came between.
-    fn mergeable(&self, buffered: &Buffered, ties: &Ties) -> Option<u64> {
-        let single = |buffered: &Buffered| buffered.writes.len() == 1 && buffered.checks.is_empty();
-        if !single(buffered) || !matches!(ties.lanes.as_slice(), [Lane::Hashed(_)]) {
-            return None;
-        }
-        // What came between may have been a change to another document of the same place.
-        if ties.follows.iter().any(|key| self.rows.contains_key(key)) {
-            return None;
-        }
-        let last = *self.rows.get(&buffered.writes[0].key)?.queue.back()?;
-        let entry = self.entries.get(&last)?;
-        let alike = single(&entry.buffered) && !entry.buffered.sent && entry.stage == Stage::Waiting;
-        let grows = !stands_alone(&buffered.writes[0].changes);
-        let changes = if grows { entry.buffered.writes[0].changes.len() } else { 0 };
-        let full =
-            changes.max(entry.buffered.given.len()) >= MERGED_CHANGES_MAX || (grows && entry.bytes >= MERGED_BYTES_MAX);
-        (alike && !full).then_some(last)
-    }
-
-    /// What a row's charge grows by if its document becomes `after`.
-    fn row_growth(&self, key: &Key, after: Option<&Value>) -> usize {
-        let now = self.rows.get(key).map_or(0, |row| row.bytes);
-        row_bytes(key, after).saturating_sub(now)
     }
 
     /// Transaction `number` is in the journal: from now on it is shown, as `after` says, and carried over when its
@@ -342,6 +259,10 @@ impl Buffer {
                     (false, true) => row.latest.take().and_then(|value| changed(value, &write.changes)),
                 };
                 row.version = version;
+                if write.unseen && row.queue.back() == Some(&number) {
+                    let latest = row.latest.as_ref().filter(|_| !self.owned);
+                    row.image.shown = latest.map(|value| (version, Fingerprint::of(value.as_ref())));
+                }
                 row.recharge(&write.key);
                 self.bytes += row.bytes;
             }
@@ -364,7 +285,12 @@ impl Buffer {
             }
             self.settle_stage(old);
         }
+        let entry = self.entries.get(&number);
+        let keys: Vec<Key> = entry.into_iter().flat_map(|e| e.buffered.writes.iter().map(|w| w.key.clone())).collect();
         self.remove(number, None);
+        for key in &keys {
+            self.show_latest(key);
+        }
     }
 
     /// Takes a transaction out; `stored` are its documents as the store has them now, where that was told. Answers
@@ -374,6 +300,7 @@ impl Buffer {
         self.bytes -= entry.bytes;
         self.ids.remove(&entry.buffered.id);
         self.tied.remove(number, &entry.ties);
+        self.tied.remove_readers(number, &entry.buffered.shown);
         self.tied.remove_named(number, entry.named.as_deref().unwrap_or_default());
         self.unnamed.remove(&number);
         match entry.stage {
@@ -404,7 +331,7 @@ impl Buffer {
                 continue;
             }
             if let Some(stored) = stored {
-                row.stored = stored.at(at);
+                (row.stored, row.image.base) = (stored.at(at), stored.version_at(at));
             }
             row.recharge(&write.key);
             self.bytes += row.bytes;
@@ -412,7 +339,7 @@ impl Buffer {
         for key in taken_along(&entry).filter(|_| stored.is_some()) {
             if let Some(row) = self.rows.get_mut(key) {
                 self.bytes -= row.bytes;
-                row.stored = None;
+                (row.stored, row.image.base) = (None, None);
                 row.recharge(key);
                 self.bytes += row.bytes;
             }
@@ -443,21 +370,26 @@ impl Buffer {
     }
 
     fn only_writing(&self, row: &Row) -> bool {
-        let writing = |number| self.entries.get(number).is_some_and(|e| matches!(e.stage, Stage::Writing { .. }));
-        row.queue.iter().all(writing)
+        row.queue.iter().all(|number| self.is_writing(number))
+    }
+
+    fn is_writing(&self, number: &u64) -> bool {
+        self.entries.get(number).is_some_and(|entry| matches!(entry.stage, Stage::Writing { .. }))
     }
 }
 
 impl Entry {
     fn new(buffered: Buffered, ties: Ties, stage: Stage, bytes: usize) -> Entry {
-        Entry { buffered, ties, stage, noted: false, named: None, merged: false, slow: Slow::default(), bytes }
+        let seen = vec![Seen::Image; buffered.shown.len()];
+        Entry { buffered, ties, stage, seen, noted: false, named: None, merged: false, slow: Slow::default(), bytes }
     }
 }
 
 impl Row {
     fn new(key: &Key) -> Row {
         let bytes = row_bytes(key, None);
-        Row { queue: VecDeque::new(), latest: None, version: Version::ZERO, stored: None, given_up: false, bytes }
+        let (queue, image) = (VecDeque::new(), Image::default());
+        Row { queue, latest: None, version: Version::ZERO, stored: None, image, given_up: false, bytes }
     }
 
     fn charge(&self, key: &Key) -> usize {

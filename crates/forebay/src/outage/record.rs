@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::fingerprint::Fingerprint;
 use super::lanes::{LaneRule, Ties};
 use crate::change::Change;
 use crate::key::Key;
@@ -44,6 +45,10 @@ pub struct Buffered {
     pub checks: Vec<(Key, Version)>,
     /// What changes, each key once.
     pub writes: Vec<Written>,
+    /// Documents that it read while earlier transactions were pending for them, as they were shown: with all of these.
+    /// The store must come to hold the same before it is applied. Not those that it changes, since what it changes is
+    /// merged with what is there, unless it told what it took from them.
+    pub shown: Vec<(Key, Fingerprint)>,
     /// Documents as they are known to be behind this transaction, where that does not follow from what is pending
     /// before it: for those whose first buffered change this is.
     pub known: Vec<(Key, Read)>,
@@ -163,13 +168,15 @@ impl Buffered {
             buffered_at_ms,
             checks: commit.checks.clone(),
             writes: commit.writes.iter().map(written).collect(),
+            shown: Vec::new(),
             known: Vec::new(),
         }
     }
 
     /// What it has to do with others.
     pub fn ties(&self, rule: LaneRule, store: &dyn Store) -> Ties {
-        rule.ties(store, self.writes.iter().map(|write| (&write.key, &*write.changes)), &self.checks)
+        let read = self.checks.iter().map(|(key, _)| key).chain(self.shown.iter().map(|(key, _)| key));
+        rule.ties(store, self.writes.iter().map(|write| (&write.key, &*write.changes)), read)
     }
 
     /// The commit that applies it. What the documents are afterwards is not known.

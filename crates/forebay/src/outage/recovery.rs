@@ -44,6 +44,8 @@ enum Step {
     Carry(Batch),
     /// Ask the store for these documents.
     Learn(Vec<Key>),
+    /// Ask the store for what this one has read.
+    Compare(Batch, Vec<Key>),
     /// Ask the store what the rows name that these transactions of one lane delete.
     Name(Lane, Vec<(u64, Vec<Key>)>),
     /// Nothing before this much time, or a change.
@@ -81,6 +83,10 @@ async fn run(weak: Weak<Inner>) {
             Step::Learn(keys) => {
                 learned.clone_from(&keys);
                 inner.learn(keys).await;
+            }
+            Step::Compare(batch, keys) => {
+                let asker = inner.clone();
+                runtime.spawn(async move { asker.compare(batch, keys).await });
             }
             Step::Name(lane, asked) => {
                 let asker = inner.clone();
@@ -138,7 +144,7 @@ impl Inner {
             None => {
                 let per_second_max = self.per_second_max(&state);
                 let batch_max = state.batch_max.min(self.settings.batch_max).min(slice(per_second_max)).max(1);
-                match state.buffer.next_work(batch_max) {
+                match self.next_work(&mut state, batch_max) {
                     Some(Work::Carry(batch)) => {
                         state.carried += 1;
                         let count = batch.numbers.len() as u64;
@@ -151,11 +157,22 @@ impl Inner {
                         return Step::Carry(batch);
                     }
                     Some(Work::Learn(keys)) => return Step::Learn(keys),
-                    None => None,
+                    Some(Work::Compare(batch, keys)) => return Step::Compare(batch, keys),
+                    Some(Work::Overtaken(..)) | None => None,
                 }
             }
         };
         Step::Wait(wait, state.next_change())
+    }
+
+    /// What can go now; who was overtaken is dealt with at once.
+    fn next_work(&self, state: &mut State, batch_max: usize) -> Option<Work> {
+        loop {
+            match state.buffer.next_work(batch_max) {
+                Some(Work::Overtaken(number, keys)) => self.overtaken(state, number, &keys),
+                work => return work,
+            }
+        }
     }
 
     /// Transactions carried over per second at most; 0: no limit. With write-back those whom the limit is to leave room
@@ -236,6 +253,24 @@ impl Inner {
                 self.set_aside(&mut state, number, why);
             }
         }
+        self.settle(&mut state);
+    }
+
+    /// Asks the store for what the transaction of `batch` was shown. Their table may be locked: then all else goes on.
+    async fn compare(&self, batch: Batch, keys: Vec<Key>) {
+        let away = self.state().next_outage();
+        let answer = self.ask_to_get(&keys, away, Asker::Ourselves).await;
+        if matches!(answer, Err(ReadError::Unavailable(_))) {
+            self.runtime.sleep(LEARN_PAUSE).await;
+        }
+        let mut state = self.state();
+        match answer {
+            Ok(reads) => state.buffer.compare(&batch, &keys, Some(&reads)),
+            Err(ReadError::Unavailable(_)) => {}
+            // What can't be read is not what it was.
+            Err(_) => state.buffer.compare(&batch, &keys, None),
+        }
+        state.buffer.finish(batch, false);
         self.settle(&mut state);
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use forebay::change::End;
-use forebay::outage::{Buffered, Dropped, Pending, Record, Standing, Written};
+use forebay::outage::{Buffered, Dropped, Fingerprint, Pending, Record, Standing, Written};
 use forebay::runtime::simulated::SplitMix;
 use forebay::store::GivenId;
 use forebay::{Blob, Change, Key, Read, TxnId, Value, Version};
@@ -106,6 +106,7 @@ pub fn buffered(number: u64, random: &mut SplitMix) -> Buffered {
         sent: random.below(3) == 0,
         buffered_at_ms: random.draw() >> 20,
         checks: few(random, 3).map(|_| (key(random), version(random))).collect(),
+        shown: few(random, 2).map(|_| (key(random), Fingerprint(random.draw()))).collect(),
         known: keys.iter().skip(random.below(3) as usize).map(|key| (key.clone(), read(random))).collect(),
         writes: keys.into_iter().map(|key| written(key, random)).collect(),
     }

@@ -222,6 +222,7 @@ impl World {
                     self.buffer.learn(&key, &read);
                 }
             }
+            Some(work) => panic!("nobody else writes: {work:?}"),
             None => {}
         }
     }

@@ -124,6 +124,10 @@ async fn write(gate: &Gate, book: &Mutex<Book>, at: usize, client: Client, owned
         book.minted += 1;
         Version { incarnation: gate.incarnation(), sequence: book.minted }
     };
+    if client.reads_b && !client.b {
+        let read = reads.iter().find(|(document, _)| *document == 1);
+        book.lock().unwrap().read_b[at] = read.and_then(|(_, read)| Some(read.as_ref()?.value.clone()));
+    }
     let mut commit = Commit::new(TxnId(version), version, Vec::new());
     for (document, read) in reads {
         let key = key_of(document);

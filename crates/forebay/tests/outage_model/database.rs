@@ -8,13 +8,16 @@ use forebay::change::apply_all;
 use forebay::error::Unavailable;
 use forebay::store::memory::Memory;
 use forebay::store::{Caps, Commit, CommitOutcome, Outside, ReadError, ReadWithIds, Resolved, Store, Write};
-use forebay::{Change, Key, Read, TxnId, Version};
+use forebay::{Change, Key, Read, TxnId, Value, Version};
 use futures_channel::oneshot;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use crate::clients::{children, counts, parents};
 use crate::world::POISON;
+
+/// Added to the incarnation of a commit's version where the database made other documents than computed.
+const MADE: u64 = 1 << 21;
 
 /// Groups that were sent and are not done with.
 struct Call {
@@ -29,8 +32,8 @@ struct State {
     calls: Vec<Call>,
     /// Ids that were looked for, and answered to be not applied.
     denied: Vec<TxnId>,
-    /// Ids in the order in which their commits were applied.
-    landed: Vec<TxnId>,
+    /// Ids in the order in which their commits were applied, each with the hash as it was then.
+    landed: Vec<(TxnId, Option<Value>)>,
     mended: bool,
     /// Writes of others.
     outside: u64,
@@ -166,7 +169,7 @@ impl Database {
                 return CommitOutcome::Refused("it has no parent".into());
             }
         }
-        let mut fitted = commit.clone();
+        let (mut fitted, before) = (commit.clone(), self.read(&children()).value);
         if !self.owned {
             for write in &mut fitted.writes {
                 write.after = self.read(&write.key).value;
@@ -175,17 +178,22 @@ impl Database {
                 }
             }
         }
+        // What it made otherwise than computed has a version of its own, as rows have.
+        let differs = |(made, computed): (&Write, &Write)| computed.unseen || made.after != computed.after;
+        if fitted.writes.iter().zip(&commit.writes).any(differs) {
+            fitted.version.incarnation += MADE;
+        }
         match self.memory.commit_now(&fitted).expect("a memory store commits at once") {
             CommitOutcome::Committed(_) => {
                 let landed = &mut self.state().landed;
-                if !landed.contains(&commit.id) {
-                    landed.push(commit.id);
+                if !landed.iter().any(|(id, _)| *id == commit.id) {
+                    landed.push((commit.id, before));
                 }
                 // What is other than computed, unless others have written since.
                 let left = |write: &Write| (write.key.clone(), self.read(&write.key));
                 let written = commit.writes.iter().map(|write| (left(write), &write.after));
                 let other =
-                    written.filter(|((_, read), after)| read.version == commit.version && read.value != **after);
+                    written.filter(|((_, read), after)| read.version == fitted.version && read.value != **after);
                 CommitOutcome::Committed(other.map(|(left, _)| left).collect())
             }
             outcome => outcome,
@@ -212,6 +220,11 @@ impl Database {
         assert!(matches!(outcome, Some(CommitOutcome::Committed(_))), "{outcome:?}");
     }
 
+    /// What the hash was when the commit of `id` was applied.
+    pub fn hash_at(&self, id: TxnId) -> Option<Option<Value>> {
+        self.state().landed.iter().find(|(landed, _)| *landed == id).map(|(_, hash)| hash.clone())
+    }
+
     /// What it holds.
     pub fn read(&self, key: &Key) -> Read {
         let read = self.memory.get(std::slice::from_ref(key)).now_or_never().expect("at once");
@@ -224,7 +237,8 @@ impl Database {
         let mut calls: Vec<String> = state.calls.iter().map(print_call).collect();
         calls.sort_unstable();
         writeln!(out, "{} {} {} {calls:?}", state.up, state.incarnation, state.mended)?;
-        writeln!(out, "{:?} {:?} {}", state.denied, state.landed, state.outside)?;
+        let landed: Vec<TxnId> = state.landed.iter().map(|(id, _)| *id).collect();
+        writeln!(out, "{:?} {landed:?} {}", state.denied, state.outside)?;
         drop(state);
         writeln!(out, "{:?} {:?}", self.read(&parents()), self.read(&children()))
     }

@@ -25,6 +25,8 @@ pub enum Kind {
     Misread,
     /// What is buffered can't be read.
     Unreadable,
+    /// A transaction was applied although what it had read was not so any more.
+    Overtaken,
     /// What another program wrote is gone.
     Outside,
     /// What nothing is wrong with was set aside.
@@ -71,6 +73,11 @@ fn stored(world: &World, terminal: bool, found: &mut Vec<Kind>) {
         if terminal && told == Told::Acknowledged && there[0] == 0 {
             let waits = book.tickets[at].is_some_and(|number| pending(world, number));
             found.push(if waits { Kind::Orphan } else { Kind::Lost });
+        }
+        if let (true, false, Some(read), Some(id)) = (client.reads_b, client.b, &book.read_b[at], book.ids[at])
+            && world.database.hash_at(id).is_some_and(|then| counts(then.as_ref()) != counts(read.as_ref()))
+        {
+            found.push(Kind::Overtaken);
         }
         let place = |name: &str| shown[0].iter().position(|one| one == name);
         for (other, before) in world.setup.clients.iter().enumerate() {

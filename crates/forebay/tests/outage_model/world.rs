@@ -12,7 +12,7 @@ use forebay::outage::{
 };
 use forebay::store::embedded::Durability;
 use forebay::store::{Store, Write};
-use forebay::{Read, TxnId};
+use forebay::{Read, TxnId, Value};
 use futures_channel::oneshot;
 
 use crate::clients::{Client, children, forget, key_of, work};
@@ -103,6 +103,8 @@ pub struct Book {
     /// Whose writes were acknowledged when each began.
     pub before: Vec<u16>,
     pub ids: Vec<Option<TxnId>>,
+    /// What those that only read the hash have read, once they commit.
+    pub read_b: Vec<Option<Option<Value>>>,
     /// Numbers of those buffered.
     pub tickets: Vec<Option<u64>>,
     /// The cache.
@@ -155,6 +157,7 @@ impl World {
             told: vec![Told::Waits; count],
             before: vec![0; count],
             ids: vec![None; count],
+            read_b: vec![None; count],
             tickets: vec![None; count],
             cached: [0, 1].map(|document| Some(database.read(&key_of(document)))),
             asks: (0..count).map(|_| None).collect(),
@@ -286,7 +289,9 @@ impl World {
         }
         if gate.state().amount.quarantined > 0 {
             events.push(Event::Mended);
-            if !self.given_up {
+            let first = gate.with_buffer(|buffer| buffer.quarantine_list()).into_iter().next();
+            // What the database will take once it is mended is given up once at most; what was overtaken, always.
+            if !self.given_up || first.is_some_and(|(_, why)| why.starts_with("it read")) {
                 events.push(Event::GivenUp);
             }
         } else if self.given_up && !self.database.is_mended() && !self.database.calls().is_empty() {
@@ -469,6 +474,9 @@ impl World {
         writeln!(out, "{:?} {:?} {:?} {}", book.told, book.before, book.held, book.minted)?;
         let asks: Vec<bool> = book.asks.iter().map(Option::is_some).collect();
         writeln!(out, "{:?} {asks:?} {:?} {:?} {:?}", book.ids, book.cached, self.spent, self.given_up)?;
+        for (read, id) in book.read_b.iter().zip(&book.ids).filter(|(read, _)| read.is_some()) {
+            writeln!(out, "{read:?} {:?}", id.map(|id| self.database.hash_at(id)))?;
+        }
         drop(book);
         self.database.print(out)?;
         writeln!(out, "{:?} {}", self.machine.timers(), self.machine.jobs())?;

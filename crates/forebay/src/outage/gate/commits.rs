@@ -11,7 +11,7 @@ use crate::mutation::{self, Fault};
 use crate::outage::journal::{self, AppendError};
 use crate::outage::lanes::Ties;
 use crate::outage::mode::Mode;
-use crate::outage::pending::{Full, Merged};
+use crate::outage::pending::{Full, Merged, Untaken};
 use crate::outage::record::Record;
 use crate::outage::state::State;
 use crate::store::{Buffering, Commit, CommitOutcome, Priority, Write};
@@ -209,7 +209,7 @@ impl Inner {
 
     fn ties(&self, commit: &Commit) -> Ties {
         let written = commit.writes.iter().map(|write| (&write.key, &*write.changes));
-        self.settings.lanes.ties(&*self.store, written, &commit.checks)
+        self.settings.lanes.ties(&*self.store, written, commit.checks.iter().map(|(key, _)| key))
     }
 
     async fn commit_directly(&self, group: &[Commit], away: oneshot::Receiver<()>) -> Vec<CommitOutcome> {
@@ -291,7 +291,9 @@ impl Inner {
                 match state.buffer.take(commit, self.ties(commit), unknown(at), merge, now_ms) {
                     // Under the lock: the journal has them in the order of their numbers.
                     Ok((number, record)) => taken.push((at, number, self.note(&record))),
-                    Err(full) => {
+                    // It has read what others have changed since.
+                    Err(Untaken::Overtaken(keys)) => outcomes[at] = Some(CommitOutcome::Conflict(keys)),
+                    Err(Untaken::Full(full)) => {
                         let why = self.no_room(&state, full);
                         state.counts.full += u64::from(unknown(at));
                         outcomes[at] =

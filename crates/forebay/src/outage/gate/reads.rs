@@ -82,9 +82,7 @@ impl Inner {
     /// A store that is there is given some time to take what is buffered where that is in the way.
     pub(super) async fn get(&self, keys: &[Key], asker: Asker) -> Result<Vec<Read>, ReadError> {
         let wait = if asker == Asker::Client { WAIT_MAX } else { Duration::ZERO };
-        if asker == Asker::Client {
-            self.learn_unknown(keys.iter()).await?;
-        }
+        self.learn_unknown(keys.iter(), asker).await?;
         let until = self.runtime.elapsed() + wait;
         let mut hurry = None;
         let mut merged = loop {
@@ -163,9 +161,10 @@ impl Inner {
         self.away(state, what)
     }
 
-    /// Learns from the store, where it answers, what documents hold of which only changes are known here. In the same
-    /// moment it says which of those it has: some may have been sent, and not answered, or by a process before this.
-    async fn learn_unknown(&self, keys: impl Iterator<Item = &Key> + Clone) -> Result<(), ReadError> {
+    /// Learns from the store, where it answers, what documents hold of which only changes are known here, or which
+    /// others may have changed. In the same moment it says which of those it has: some may have been sent, and not
+    /// answered, or by a process before this.
+    async fn learn_unknown(&self, keys: impl Iterator<Item = &Key> + Clone, asker: Asker) -> Result<(), ReadError> {
         for _ in 0..LEARN_TRIES {
             let (unknown, away) = {
                 let mut state = self.state();
@@ -174,7 +173,11 @@ impl Inner {
                 }
                 let waits = |key: &Key| state.buffer.merged(key) != Merged::Nothing;
                 let alone = |key: &&Key| !self.store.beside(key).iter().any(waits);
-                let unknown = keys.clone().filter(|key| state.buffer.merged(key) == Merged::Unknown).filter(alone);
+                let known = |key: &Key| match state.buffer.merged(key) {
+                    Merged::Unknown => asker == Asker::Ourselves,
+                    _ => !state.buffer.is_suspect(key),
+                };
+                let unknown = keys.clone().filter(|key| !known(key)).filter(alone);
                 let unknown: Vec<(Key, Vec<(u64, TxnId)>)> =
                     unknown.map(|key| (key.clone(), state.buffer.story_of(key))).collect();
                 if unknown.is_empty() {
@@ -184,9 +187,14 @@ impl Inner {
             };
             let ids = |story: &[(u64, TxnId)]| story.iter().map(|(_, id)| *id).collect();
             let asked: Vec<(Key, Vec<TxnId>)> = unknown.iter().map(|(key, story)| (key.clone(), ids(story))).collect();
-            let answer = self.ask_to_read(self.store.get_with_ids(&asked), away, Asker::Ourselves).await?;
-            // A store that can't tell the two together is read once they are carried over.
-            let Some(reads) = answer else { return Ok(()) };
+            let reads = match self.ask_to_read(self.store.get_with_ids(&asked), away, Asker::Ourselves).await {
+                Ok(Some(reads)) => reads,
+                // A store that can't tell the two together is read once they are carried over.
+                Ok(None) => return Ok(()),
+                // What is known has to do.
+                Err(ReadError::Unavailable(_)) => return Ok(()),
+                Err(error) => return Err(error),
+            };
             let mut state = self.state();
             for ((key, story), (read, applied)) in unknown.iter().zip(&reads) {
                 state.buffer.learn_behind(key, read, story, applied);
@@ -245,26 +253,65 @@ impl Inner {
         answer
     }
 
-    /// Which of `checks` are out of date: what is buffered has the version that it will have.
+    /// Which of `checks` are out of date. A document for which something waits was shown under a version of our own: the
+    /// store is asked whether it still comes to the same, and then for that and all others at one moment.
     pub(super) async fn check(&self, checks: &[(Key, Version)]) -> Result<Vec<Key>, ReadError> {
-        self.learn_unknown(checks.iter().map(|(key, _)| key)).await?;
-        let (mut overtaken, mut asked) = (Vec::new(), Vec::new());
+        self.learn_unknown(checks.iter().map(|(key, _)| key), Asker::Client).await?;
+        let (mut overtaken, mut asked, mut merged) = (Vec::new(), Vec::new(), Vec::new());
         {
             let mut state = self.state();
             for (key, version) in checks {
                 match state.buffer.merged(key) {
-                    Merged::Known(read) if read.version == *version => {}
-                    Merged::Known(_) => overtaken.push(key.clone()),
+                    Merged::Known(read) if read.version != *version => overtaken.push(key.clone()),
+                    Merged::Known(_) => merged.push((key.clone(), *version, state.buffer.story_of(key))),
                     Merged::Unknown => return Err(self.waits(&mut state, key, Asker::Ourselves).why.into()),
                     Merged::Nothing => asked.push((key.clone(), state.buffer.stored_version(key, *version))),
                 }
             }
+        }
+        // Where nobody else writes it is as it was shown.
+        if !merged.is_empty() && !self.store.caps().owned && !mutation::on(Fault::PendingReadsUnchecked) {
+            self.check_up("what was read can't be checked")?;
+            self.check_merged(merged, &mut overtaken, &mut asked).await?;
         }
         if !asked.is_empty() {
             self.check_up("what was read can't be checked")?;
             overtaken.extend(self.store.check(&asked).await?);
         }
         Ok(overtaken)
+    }
+
+    /// Of documents with what waits for each: those that are not what was shown are overtaken, and of the others the
+    /// versions that the store has are to be asked for.
+    async fn check_merged(
+        &self,
+        merged: Vec<(Key, Version, Vec<(u64, TxnId)>)>,
+        overtaken: &mut Vec<Key>,
+        asked: &mut Vec<(Key, Version)>,
+    ) -> Result<(), ReadError> {
+        let ids = |story: &[(u64, TxnId)]| story.iter().map(|(_, id)| *id).collect();
+        let wanted: Vec<(Key, Vec<TxnId>)> = merged.iter().map(|(key, _, story)| (key.clone(), ids(story))).collect();
+        let Some(reads) = self.store.get_with_ids(&wanted).await? else {
+            let why = "the store can't say whether what was read is so while writes wait for it; try again";
+            return Err(Unavailable(why.into()).into());
+        };
+        let mut state = self.state();
+        for ((key, version, story), (read, applied)) in merged.into_iter().zip(reads) {
+            match state.buffer.merged(&key) {
+                // It has been carried over meanwhile.
+                Merged::Nothing => asked.push((key.clone(), state.buffer.stored_version(&key, version))),
+                _ => {
+                    // Found out as if others might have changed it: it keeps its version only if they have not.
+                    state.buffer.suspect(std::iter::once(&key));
+                    let learned = state.buffer.learn_behind(&key, &read, &story, &applied);
+                    match state.buffer.merged(&key) {
+                        Merged::Known(shown) if learned && shown.version == version => asked.push((key, read.version)),
+                        _ => overtaken.push(key),
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Refuses what only the store can answer while it is away.

@@ -33,10 +33,17 @@ impl Inner {
                 Either::Right((_, call)) => *slot = Some(call),
                 Either::Left((None, _)) => *slot = Some(Box::pin(std::future::pending())),
                 Either::Left((Some(Outside::OutOfSight), _)) if !self.is_up().await || self.still_looks_for_it() => {}
-                Either::Left((Some(Outside::Everything), _)) => {
-                    return Some(self.state().doubt(self.runtime.elapsed()));
+                Either::Left((Some(outside), _)) => {
+                    let mut state = self.state();
+                    match &outside {
+                        Outside::Keys(keys) => state.buffer.suspect(keys.iter()),
+                        _ => state.buffer.suspect_all(),
+                    }
+                    return Some(match outside {
+                        Outside::Everything => state.doubt(self.runtime.elapsed()),
+                        outside => outside,
+                    });
                 }
-                Either::Left((outside, _)) => return outside,
             }
         }
     }

@@ -3,15 +3,17 @@
 //!
 //! ```text
 //! record   = version:1 kind:1 content
-//! buffered = number, id:16, version:16, sent:1, time, [given], [check], [written], [known]
+//! buffered = number, id:16, version:16, sent:1, time, [given], [check], [written], [known], [shown] or nothing
 //! dropped  = number, reason, [given]
 //! given    = user, id:16        check = key, version:16        key = space:1, name
 //! written  = key, [change]      known = key, version:16, document or an empty string
+//! shown    = key, fingerprint:8
 //! ```
 
 use super::NUMBERS_MAX;
 use crate::change::codec::{decode_change, encode_change};
 use crate::key::{KEY_BYTES_MAX, Key, SPACES};
+use crate::outage::fingerprint::Fingerprint;
 use crate::outage::record::{Buffered, Description, Dropped, Epoch, Loss, Record, Written};
 use crate::read::Read;
 use crate::store::GivenId;
@@ -217,6 +219,14 @@ fn write_buffered(buffered: &Buffered, out: &mut Vec<u8>) {
     }
     write_number(buffered.known.len() as u64, out);
     buffered.known.iter().for_each(|(key, read)| write_known(key, read, out));
+    // Nothing in place of an empty list: so it was before there was one.
+    if !buffered.shown.is_empty() {
+        write_number(buffered.shown.len() as u64, out);
+    }
+    for (key, fingerprint) in &buffered.shown {
+        write_key(key, out);
+        out.extend_from_slice(&fingerprint.0.to_le_bytes());
+    }
 }
 
 fn read_buffered(reader: &mut Reader<'_>) -> Result<Buffered, CodecError> {
@@ -242,6 +252,10 @@ fn read_buffered(reader: &mut Reader<'_>) -> Result<Buffered, CodecError> {
             Ok(Written { key, changes })
         })?,
         known: read_list(reader, read_known)?,
+        shown: match reader.end().is_ok() {
+            true => Vec::new(),
+            false => read_list(reader, |reader| Ok((read_key(reader)?, Fingerprint(reader.fixed()?))))?,
+        },
     })
 }
 

@@ -41,7 +41,8 @@ impl Buffer {
             let stage = self.entries.get(other).map(|entry| &entry.stage);
             **other < number && matches!(stage, Some(Stage::Quarantined(_) | Stage::Behind(_)))
         };
-        let keys = entry.buffered.writes.iter().map(|write| &write.key).chain(&entry.ties.follows);
+        let shown = entry.buffered.shown.iter().map(|(key, _)| key);
+        let keys = entry.buffered.writes.iter().map(|write| &write.key).chain(&entry.ties.follows).chain(shown);
         let rows = keys.filter(|_| self.quarantined > 0).filter_map(|key| self.rows.get(key));
         // A row that one of them names, or leaves a row which names it, must not go before.
         let deletes = |write: &&Written| self.quarantined > 0 && write.changes.contains(&Change::Delete);
@@ -73,6 +74,7 @@ impl Buffer {
             _ => return false,
         }
         self.quarantined -= 1;
+        self.see_anew(number);
         self.sort_out();
         true
     }
@@ -105,6 +107,7 @@ impl Buffer {
                     }
                 }
             }
+            self.doubt_readers(key, number);
         }
         self.sort_out();
         Some(keys)
@@ -117,10 +120,11 @@ impl Buffer {
         for key in &keys {
             if let Some(row) = self.rows.get_mut(key) {
                 self.bytes -= row.bytes;
-                row.stored = None;
+                (row.stored, row.image.base) = (None, None);
                 row.recharge(key);
                 self.bytes += row.bytes;
             }
+            self.doubt_readers(key, number);
         }
         self.sort_out();
         Some(keys)

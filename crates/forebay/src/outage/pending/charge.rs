@@ -1,14 +1,16 @@
 //! What a transaction and a document that it waits for are charged, in bytes.
 
+use super::seen::Seen;
 use crate::change::Change;
 use crate::key::Key;
+use crate::outage::fingerprint::Fingerprint;
 use crate::outage::lanes::Ties;
 use crate::outage::record::Buffered;
 use crate::value::{Value, blob_bytes};
 
 /// Charged per transaction and per row beside what they hold.
 const ENTRY_BYTES: usize = 256;
-const ROW_BYTES: usize = 192;
+const ROW_BYTES: usize = 256;
 
 /// Charged per document that a transaction names, for finding it by that: a key, and a set with one number.
 const TIED_BYTES: usize = 128;
@@ -23,12 +25,18 @@ pub(super) fn entry_bytes(buffered: &Buffered, ties: &Ties) -> usize {
         writes.map(|write| write.key.heap_bytes() + write.changes.iter().map(change_bytes).sum::<usize>() + 64);
     let checks: usize = buffered.checks.iter().map(|(key, _)| key.heap_bytes() + 48).sum();
     let known: usize = buffered.known.iter().map(|(_, read)| read.value.as_ref().map_or(0, Value::size) + 96).sum();
-    ENTRY_BYTES + written.sum::<usize>() + checks + known + buffered.given.len() * 48 + follows_bytes(ties)
+    let shown = shown_bytes(&buffered.shown);
+    ENTRY_BYTES + written.sum::<usize>() + checks + shown + known + buffered.given.len() * 48 + follows_bytes(ties)
 }
 
 /// The part of it that hangs on what is known of the store's tables.
 pub(super) fn follows_bytes(ties: &Ties) -> usize {
     keys_bytes(&ties.follows) + keys_bytes(&ties.takes_along)
+}
+
+/// What a transaction was shown: in its list, and where it is found by that.
+pub(super) fn shown_bytes(shown: &[(Key, Fingerprint)]) -> usize {
+    shown.iter().map(|(key, _)| key.heap_bytes() + size_of::<(Key, Fingerprint, Seen)>() + TIED_BYTES).sum()
 }
 
 /// Documents that a transaction has to do with: in its list, and where it is found by them.

@@ -5,7 +5,8 @@ use std::ops::Bound;
 
 use hashbrown::HashMap;
 
-use super::{BATCH_BYTES_MAX, BATCH_COMMITS_MAX, Batch, Buffer, Entry, Stage, Work, stands_alone, taken_along};
+use super::seen::Seen;
+use super::{BATCH_BYTES_MAX, BATCH_COMMITS_MAX, Batch, Buffer, Entry, Stage, Work, stands_alone, taken_along, writes};
 use crate::change::{Change, apply_all};
 use crate::key::Key;
 use crate::mutation::{self, Fault};
@@ -30,6 +31,8 @@ pub(super) struct Stored<'a> {
     writes: &'a [Write],
     /// Those that became other than computed.
     changed: &'a [(Key, Read)],
+    /// The version of the others.
+    version: Version,
 }
 
 impl Stored<'_> {
@@ -39,6 +42,15 @@ impl Stored<'_> {
         match self.changed.iter().find(|(key, _)| *key == write.key) {
             Some((_, read)) => Some(read.value.clone()),
             None => (!write.unseen).then(|| write.after.clone()),
+        }
+    }
+
+    /// Its version there; none if what became of it is not known.
+    pub(super) fn version_at(&self, place: usize) -> Option<Version> {
+        let write = self.writes.get(place)?;
+        match self.changed.iter().find(|(key, _)| *key == write.key) {
+            Some((_, read)) => Some(read.version),
+            None => (!write.unseen).then_some(self.version),
         }
     }
 }
@@ -57,21 +69,16 @@ impl Buffer {
         let mut unknown = Vec::new();
         for (_, lane) in lanes {
             let (claimed, numbers) = self.walk(lane, commits_max.min(BATCH_COMMITS_MAX));
-            if numbers.is_empty() {
-                continue;
+            let Some(first) = numbers.first().and_then(|number| self.entries.get(number)) else { continue };
+            match self.unsettled(first) {
+                Some((Seen::Overtaken, keys)) => return Some(Work::Overtaken(first.buffered.number, keys)),
+                Some((_, keys)) => return Some(Work::Compare(self.set_out(numbers, Vec::new(), claimed), keys)),
+                None => {}
             }
             match self.build(&numbers) {
                 Ok(commits) => {
-                    for number in &numbers {
-                        if let Some(entry) = self.entries.get_mut(number) {
-                            entry.stage = Stage::Carried;
-                        }
-                    }
-                    for lane in &claimed {
-                        self.lanes.entry(*lane).or_default().busy = true;
-                    }
                     self.slow_carried |= commits.iter().any(|commit| commit.patience > 1);
-                    return Some(Work::Carry(Batch { numbers, commits, lanes: claimed }));
+                    return Some(Work::Carry(self.set_out(numbers, commits, claimed)));
                 }
                 Err(key) => unknown.push(key),
             }
@@ -79,12 +86,27 @@ impl Buffer {
         (!unknown.is_empty()).then_some(Work::Learn(unknown))
     }
 
+    fn set_out(&mut self, numbers: Vec<u64>, commits: Vec<Commit>, lanes: Vec<Lane>) -> Batch {
+        for number in &numbers {
+            if let Some(entry) = self.entries.get_mut(number) {
+                entry.stage = Stage::Carried;
+            }
+        }
+        for lane in &lanes {
+            self.lanes.entry(*lane).or_default().busy = true;
+        }
+        Batch { numbers, commits, lanes }
+    }
+
     /// The longest run of transactions from the head of `lane`, and the lanes that they are in: always the one with the
-    /// lowest number among the heads of those lanes, so none is overtaken in any of them.
+    /// lowest number among the heads of those lanes, so none is overtaken in any of them. One of which the store has to
+    /// say first what it was shown is alone.
     fn walk(&self, lane: Lane, commits_max: usize) -> (Vec<Lane>, Vec<u64>) {
         // Each lane with the last number that was taken from it.
         let mut claimed = vec![(lane, 0)];
         let (mut numbers, mut bytes) = (Vec::new(), 0);
+        // Documents that somebody behind has read.
+        let mut read_behind: Vec<&Key> = Vec::new();
         let mut most = commits_max;
         while numbers.len() < most && bytes < BATCH_BYTES_MAX {
             let head = |(lane, last): &(Lane, u64)| {
@@ -95,7 +117,7 @@ impl Buffer {
                 break;
             };
             most = most.min(entry.slow.together_max());
-            if self.awaits_names(entry) {
+            if self.awaits_names(entry) || self.awaits_seen(entry) {
                 break;
             }
             if entry.stage != Stage::Waiting || numbers.len() >= most || (self.slow_carried && entry.slow.is_slow()) {
@@ -110,10 +132,20 @@ impl Buffer {
                 claimed.extend(others);
                 continue;
             }
+            let unsettled = self.unsettled(entry).is_some();
+            let read = entry.buffered.writes.iter().filter(|written| self.is_read_behind(entry, written));
+            let read: Vec<&Key> = read.map(|written| &written.key).collect();
+            if (unsettled && !numbers.is_empty()) || read.iter().any(|key| read_behind.contains(key)) {
+                break;
+            }
+            read_behind.extend(read);
             let number = entry.buffered.number;
             claimed.iter_mut().filter(|(lane, _)| entry.ties.lanes.contains(lane)).for_each(|(_, last)| *last = number);
             bytes += entry.bytes;
             numbers.push(number);
+            if unsettled {
+                break;
+            }
         }
         let used = claimed.into_iter().filter(|(_, last)| *last > 0).map(|(lane, _)| lane).collect();
         (used, numbers)
@@ -128,6 +160,7 @@ impl Buffer {
             let Some(entry) = self.entries.get(number) else { continue };
             let mut commit = entry.buffered.to_commit();
             commit.patience = entry.slow.patience();
+            commit.checks.extend(self.checks_of_shown(entry));
             for (written, write) in entry.buffered.writes.iter().zip(&mut commit.writes) {
                 let before = match values.remove(&written.key) {
                     Some(value) => value,
@@ -226,7 +259,9 @@ impl Buffer {
         let (mut emptied, mut restamped) = (Vec::new(), Vec::new());
         for ((number, commit), changed) in batch.numbers.iter().zip(&batch.commits).zip(changed) {
             self.restamp(*number, changed, &mut restamped);
-            emptied.extend(self.remove(*number, Some(Stored { writes: &commit.writes, changed })));
+            let stored = Stored { writes: &commit.writes, changed, version: commit.version };
+            self.settle_readers(*number, commit, stored);
+            emptied.extend(self.remove(*number, Some(stored)));
         }
         for (key, _) in changed.iter().flatten() {
             // What was computed is out of date: what others wrote was merged.
@@ -236,8 +271,9 @@ impl Buffer {
                 self.bytes -= row.bytes;
                 row.recharge(key);
                 self.bytes += row.bytes;
+                let base = row.image.base;
                 if let Some(stored) = stored {
-                    self.learn(key, &Read { value: stored, version: Version::ZERO });
+                    self.learn_on(key, &stored, base);
                 }
             }
         }
@@ -288,11 +324,14 @@ impl Buffer {
     /// an element from an end: it has told which one, and another may be there now.
     pub fn overtaken(&mut self, number: u64, keys: &[Key]) -> bool {
         let Some(entry) = self.entries.get_mut(&number) else { return true };
-        let takes = |write: &Written| write.changes.iter().any(|change| matches!(change, Change::Pop(_)));
-        let merges = |key: &Key| entry.buffered.writes.iter().any(|write| write.key == *key && !takes(write));
-        let merged = keys.iter().all(merges);
+        let merged = keys.iter().all(|key| writes(entry, key) && !entry.takes(key));
         if merged {
             entry.buffered.checks.retain(|(key, _)| !keys.contains(key));
+        }
+        for key in keys {
+            if let Some(row) = self.rows.get_mut(key) {
+                row.image.base = None;
+            }
         }
         merged
     }
@@ -302,5 +341,6 @@ impl Buffer {
         if let Some(entry) = self.entries.get_mut(&number) {
             entry.buffered.checks.clear();
         }
+        self.forget_seen(number);
     }
 }

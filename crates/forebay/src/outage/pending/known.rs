@@ -11,7 +11,7 @@ use crate::outage::lanes::Ties;
 use crate::outage::record::{Buffered, Pending as Found, Standing, Written};
 use crate::read::Read;
 use crate::value::{Blob, Data, Value};
-use crate::version::TxnId;
+use crate::version::{TxnId, Version};
 
 impl Entry {
     /// Whether the store may have it already.
@@ -25,20 +25,31 @@ impl Buffer {
     /// that can't be said, since the store may have seen something that waits.
     pub fn learn(&mut self, key: &Key, read: &Read) -> bool {
         let Some(row) = self.rows.get(key) else { return true };
-        if row.latest.is_some() && row.stored.is_some() {
+        if row.latest.is_some() && row.stored.is_some() && !row.image.suspect {
             return true;
         }
-        if self.story(key).any(|(entry, _)| entry.is_seen()) {
-            return false;
+        let learned = self.learn_on(key, &read.value, Some(read.version));
+        if learned == Some(false) {
+            self.doubt_readers(key, 0);
         }
-        let Read { value, version } = self.on_top_of(key, read.clone(), &BTreeSet::new());
-        let Some(row) = self.rows.get_mut(key) else { return true };
-        self.bytes -= row.bytes;
-        (row.latest, row.stored, row.version) = (Some(value), Some(read.value.clone()), version);
-        row.given_up = false;
-        row.recharge(key);
-        self.bytes += row.bytes;
-        true
+        learned.is_some()
+    }
+
+    /// The document of `key` is `value` in the store, under the version `base`. None if what is shown can't be told by
+    /// that, else whether it is what was shown before.
+    pub(super) fn learn_on(&mut self, key: &Key, value: &Option<Value>, base: Option<Version>) -> Option<bool> {
+        if self.story(key).any(|(entry, _)| entry.is_seen()) {
+            return None;
+        }
+        let read = Read { value: value.clone(), version: Version::ZERO };
+        let Read { value: latest, version } = self.on_top_of(key, read, &BTreeSet::new());
+        if let Some(row) = self.rows.get_mut(key) {
+            self.bytes -= row.bytes;
+            row.stored = Some(value.clone());
+            row.recharge(key);
+            self.bytes += row.bytes;
+        }
+        Some(self.know(key, latest, version, base))
     }
 
     /// Numbers and ids of what waits for a document, for [`Buffer::learn_behind`]: in order.
@@ -55,7 +66,7 @@ impl Buffer {
     /// `read`, and as long as one of `asked` still waits nobody has written the document directly.
     pub fn learn_behind(&mut self, key: &Key, read: &Read, asked: &[(u64, TxnId)], applied: &[TxnId]) -> bool {
         let Some(row) = self.rows.get(key) else { return true };
-        if row.latest.is_some() {
+        if row.latest.is_some() && !row.image.suspect {
             return true;
         }
         let applied: BTreeSet<TxnId> = match mutation::on(Fault::LearnedUnasked) {
@@ -75,13 +86,16 @@ impl Buffer {
         }
         // Of what is on its way nobody can say what it finds when it arrives.
         let stored = (!self.story(key).any(|(entry, _)| entry.is_seen())).then(|| read.value.clone());
+        let base = applied.is_empty().then_some(read.version);
         let Read { value, version } = self.on_top_of(key, read.clone(), &applied);
         let Some(row) = self.rows.get_mut(key) else { return true };
         self.bytes -= row.bytes;
-        (row.latest, row.version, row.given_up) = (Some(value), version, false);
         row.stored = stored.or(row.stored.take());
         row.recharge(key);
         self.bytes += row.bytes;
+        if !self.know(key, value, version, base) {
+            self.doubt_readers(key, 0);
+        }
         true
     }
 
@@ -191,7 +205,11 @@ impl Buffer {
             Standing::Waiting | Standing::Behind(_) => None,
             Standing::Quarantined(why) => Some(why),
         };
+        let keys: Vec<Key> = buffered.writes.iter().map(|write| write.key.clone()).collect();
         self.insert(Entry { merged, ..Entry::new(buffered, ties, Stage::Waiting, bytes) });
+        // What was before it when it was shown that is not known any more.
+        self.see_anew(number);
+        keys.iter().for_each(|key| self.show_latest(key));
         self.forget_taken_along(number);
         match quarantined {
             Some(why) => self.quarantine(number, why),

@@ -136,7 +136,10 @@ impl Buffer {
             self.entries.values().map(distinct).sum::<usize>()
         };
         let left: usize = self.entries.values().filter_map(|entry| entry.named.as_ref()).map(Vec::len).sum();
-        assert_eq!(self.tied.counts(), [tied(|ties| &ties.follows) + left, tied(|ties| &ties.takes_along)]);
+        let shown = self.entries.values().map(|entry| entry.buffered.shown.len()).sum::<usize>();
+        assert_eq!(self.tied.counts(), [tied(|ties| &ties.follows) + left, tied(|ties| &ties.takes_along), shown]);
+        let seen = |entry: &Entry| entry.seen.len() == entry.buffered.shown.len();
+        assert!(self.entries.values().all(seen), "what was shown");
         assert!(self.unnamed.iter().all(|number| self.entries[number].named.is_none()));
     }
 }

@@ -1,11 +1,13 @@
 //! Which transactions have to do with a document that they do not write: they name it by a foreign key, share its
-//! place, or take it along with another that they delete. So that nobody has to look through all of them.
+//! place, take it along with another that they delete, or have read it. So that nobody has to look through all of them.
 
 use std::collections::BTreeSet;
+use std::slice;
 
 use hashbrown::HashMap;
 
 use crate::key::Key;
+use crate::outage::fingerprint::Fingerprint;
 use crate::outage::lanes::Ties;
 
 type Numbers = HashMap<Key, BTreeSet<u64>, foldhash::quality::RandomState>;
@@ -17,6 +19,8 @@ pub(super) struct Tied {
     named: Numbers,
     /// Of those that take it along.
     taken: Numbers,
+    /// Of those that were shown it with what waits for it.
+    read: Numbers,
 }
 
 impl Tied {
@@ -39,6 +43,20 @@ impl Tied {
         remove(&mut self.named, number, names);
     }
 
+    /// Transaction `number` was shown these.
+    pub(super) fn add_readers(&mut self, number: u64, shown: &[(Key, Fingerprint)]) {
+        shown.iter().for_each(|(key, _)| add(&mut self.read, number, slice::from_ref(key)));
+    }
+
+    pub(super) fn remove_readers(&mut self, number: u64, shown: &[(Key, Fingerprint)]) {
+        shown.iter().for_each(|(key, _)| remove(&mut self.read, number, slice::from_ref(key)));
+    }
+
+    /// Those behind `number` that were shown `key`, ascending.
+    pub(super) fn readers(&self, key: &Key, number: u64) -> impl DoubleEndedIterator<Item = &u64> {
+        self.read.get(key).into_iter().flat_map(move |readers| readers.range(number + 1..))
+    }
+
     /// Those that name `key` or share its place, or delete a row that names it, ascending.
     pub(super) fn naming(&self, key: &Key) -> impl Iterator<Item = &u64> {
         self.named.get(key).into_iter().flatten()
@@ -50,10 +68,11 @@ impl Tied {
     }
 
     /// How many there are in all, for checks.
-    pub(super) fn counts(&self) -> [usize; 2] {
-        [&self.named, &self.taken].map(|numbers| numbers.values().map(BTreeSet::len).sum())
+    pub(super) fn counts(&self) -> [usize; 3] {
+        [&self.named, &self.taken, &self.read].map(|numbers| numbers.values().map(BTreeSet::len).sum())
     }
 
+    /// Forgets what follows from the store's tables.
     pub(super) fn clear(&mut self) {
         self.named.clear();
         self.taken.clear();

@@ -1,0 +1,165 @@
+//! How transactions come in: each gets its number, and may take the place of the one before it on its document.
+
+use super::charge::{entry_bytes, row_bytes};
+use super::seen::takes;
+use super::{Buffer, Entry, Full, Row, Stage, another, stands_alone};
+use crate::change::{compact, compact_fields, join_unseen};
+use crate::key::Key;
+use crate::mutation::{self, Fault};
+use crate::outage::fingerprint::Fingerprint;
+use crate::outage::lanes::{Lane, Ties};
+use crate::outage::record::{Buffered, Record};
+use crate::read::Read;
+use crate::store::{Commit, Write};
+use crate::value::Value;
+use crate::version::Version;
+
+/// Changes of one document, ids that clients gave, and bytes as charged, with which a transaction is full: another that
+/// depends on what the document held is not merged into it, but the next begins. For each merge looks through, copies
+/// and journals all of it.
+const MERGED_CHANGES_MAX: usize = 256;
+const MERGED_BYTES_MAX: usize = 64 << 10;
+
+/// Why a transaction was not taken in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Untaken {
+    /// There is no room.
+    Full(Full),
+    /// It has read what is not shown of these documents any more.
+    Overtaken(Vec<Key>),
+}
+
+impl Buffer {
+    /// Takes a transaction in; what it answers is to be journaled, then [`Buffer::written`] or [`Buffer::withdraw`]
+    /// is to be called with its number. With `merge` it may take the place of the one before it on its document.
+    pub fn take(
+        &mut self,
+        commit: &Commit,
+        ties: Ties,
+        sent: bool,
+        merge: bool,
+        now_ms: u64,
+    ) -> Result<(u64, Record), Untaken> {
+        let number = self.next_number;
+        let mut buffered = Buffered::from_commit(number, commit, now_ms);
+        buffered.sent = sent;
+        if sent && mutation::on(Fault::AmbiguousUnderNewId) {
+            buffered.id = another(buffered.id);
+        }
+        self.take_checks(&mut buffered).map_err(Untaken::Overtaken)?;
+        let replaces = if merge && !sent { self.mergeable(&buffered, &ties) } else { None };
+        if let Some(old) = replaces.and_then(|old| self.entries.get(&old)) {
+            join(&mut buffered, &old.buffered);
+        }
+        for (at, write) in commit.writes.iter().enumerate() {
+            // Those of which the journal is being told that they are applied are gone when it is read again. Those that
+            // are only on their way to the store may yet be refused, and given up.
+            let gone = |number: &u64| self.entries.get(number).is_some_and(|entry| entry.noted);
+            let mut before = self.rows.get(&write.key).into_iter().flat_map(|row| row.queue.iter().rev());
+            let first = before.find(|number| replaces != Some(**number)).is_none_or(gone);
+            if first && !write.unseen && !stands_alone(&buffered.writes[at].changes) {
+                let value = write.after.clone().map(Value::compact);
+                buffered.known.push((write.key.clone(), Read { value, version: commit.version }));
+            }
+        }
+        let bytes = entry_bytes(&buffered, &ties);
+        let rows: usize = commit.writes.iter().map(|write| self.row_growth(&write.key, write.after.as_ref())).sum();
+        let room = self.bytes_max.saturating_sub(self.bytes);
+        if bytes + rows > room {
+            return Err(Untaken::Full(Full { needed: bytes + rows, room }));
+        }
+        self.next_number += 1;
+        for write in &commit.writes {
+            self.enqueue(number, write, commit.version, &buffered.checks);
+        }
+        if let Some(old) = replaces.and_then(|old| self.entries.get_mut(&old)) {
+            old.stage = Stage::Replaced;
+        }
+        let record = match replaces {
+            Some(old) => Record::Merged { into: buffered.clone(), from: vec![old] },
+            None => Record::Buffered(buffered.clone()),
+        };
+        self.insert(Entry::new(buffered, ties, Stage::Writing { replaces }, bytes));
+        Ok((number, record))
+    }
+
+    /// A document with a queue was read from it, so its version is not the store's: keeps what was shown of it in place
+    /// of that. Answers what is shown otherwise by now, if anything is.
+    fn take_checks(&self, buffered: &mut Buffered) -> Result<(), Vec<Key>> {
+        let mut overtaken = Vec::new();
+        for (key, version) in std::mem::take(&mut buffered.checks) {
+            let Some(row) = self.rows.get(&key) else {
+                let version = self.restamped.stored(&key, version);
+                buffered.checks.push((key, version));
+                continue;
+            };
+            let written = buffered.writes.iter().find(|write| write.key == key);
+            match self.shown(row, version) {
+                _ if self.owned || mutation::on(Fault::PendingReadsUnchecked) => {}
+                // It may be in the store: only that can say.
+                None if buffered.sent => buffered.checks.push((key, version)),
+                None => overtaken.push(key),
+                Some(_) if written.is_some_and(|written| !takes(written)) => {}
+                Some(fingerprint) => buffered.shown.push((key, fingerprint)),
+            }
+        }
+        if overtaken.is_empty() { Ok(()) } else { Err(overtaken) }
+    }
+
+    /// Transaction `number` waits for its turn on a document.
+    fn enqueue(&mut self, number: u64, write: &Write, version: Version, checks: &[(Key, Version)]) {
+        let row = self.rows.entry(write.key.compact()).or_insert_with_key(Row::new);
+        if row.queue.is_empty() {
+            self.bytes += row.bytes;
+            row.image.base = checks.iter().find(|(key, _)| *key == write.key).map(|(_, version)| *version);
+        }
+        row.queue.push_back(number);
+        let known = !self.owned && !write.unseen;
+        row.image.shown = known.then(|| (version, Fingerprint::of(write.after.as_ref())));
+    }
+
+    /// The transaction that `buffered` may take the place of: its neighbour on their one document, which the store has
+    /// never seen. Only where documents are independent, since it moves behind all that came between.
+    fn mergeable(&self, buffered: &Buffered, ties: &Ties) -> Option<u64> {
+        let single =
+            |buffered: &Buffered| buffered.writes.len() == 1 && buffered.checks.is_empty() && buffered.shown.is_empty();
+        if !single(buffered) || !matches!(ties.lanes.as_slice(), [Lane::Hashed(_)]) {
+            return None;
+        }
+        // What came between may have been a change to another document of the same place.
+        if ties.follows.iter().any(|key| self.rows.contains_key(key)) {
+            return None;
+        }
+        let last = *self.rows.get(&buffered.writes[0].key)?.queue.back()?;
+        // What somebody was shown has to be in the store at some time.
+        if self.tied.readers(&buffered.writes[0].key, last).next().is_some() {
+            return None;
+        }
+        let entry = self.entries.get(&last)?;
+        let alike = single(&entry.buffered) && !entry.buffered.sent && entry.stage == Stage::Waiting;
+        let grows = !stands_alone(&buffered.writes[0].changes);
+        let changes = if grows { entry.buffered.writes[0].changes.len() } else { 0 };
+        let full =
+            changes.max(entry.buffered.given.len()) >= MERGED_CHANGES_MAX || (grows && entry.bytes >= MERGED_BYTES_MAX);
+        (alike && !full).then_some(last)
+    }
+
+    /// What a row's charge grows by if its document becomes `after`.
+    fn row_growth(&self, key: &Key, after: Option<&Value>) -> usize {
+        let now = self.rows.get(key).map_or(0, |row| row.bytes);
+        row_bytes(key, after).saturating_sub(now)
+    }
+}
+
+/// Makes `old`, whose place `buffered` takes, a part of it.
+fn join(buffered: &mut Buffered, old: &Buffered) {
+    let changes = old.writes.iter().flat_map(|write| write.changes.iter().cloned()).collect();
+    let written = &mut buffered.writes[0];
+    if !stands_alone(&written.changes) {
+        // Each was made to the document as it was shown, far from its limit.
+        let all = join_unseen(changes, std::mem::take(&mut written.changes));
+        written.changes = if all.len() <= MERGED_CHANGES_MAX { compact_fields(all) } else { compact(all) };
+    }
+    buffered.given.extend(old.given.iter().cloned());
+    buffered.buffered_at_ms = old.buffered_at_ms;
+}
