@@ -34,6 +34,8 @@ mod merged;
 mod minutes;
 #[path = "outage/network.rs"]
 mod network;
+#[path = "outage/overtaken.rs"]
+mod overtaken;
 #[path = "common/postgres.rs"]
 mod postgres;
 #[path = "outage/pressure.rs"]

@@ -170,6 +170,9 @@ pub struct Batch {
     lanes: Vec<Lane>,
 }
 
+/// Numbers and ids of what waits for a document, in order.
+pub type Story = Vec<(u64, TxnId)>;
+
 /// What is to be done next.
 #[derive(Debug)]
 pub enum Work {

@@ -169,7 +169,10 @@ impl Inner {
     fn next_work(&self, state: &mut State, batch_max: usize) -> Option<Work> {
         loop {
             match state.buffer.next_work(batch_max) {
-                Some(Work::Overtaken(number, keys)) => self.overtaken(state, number, &keys),
+                Some(Work::Overtaken(number, keys)) => {
+                    self.overtaken(state, number, &keys);
+                    self.settle(state);
+                }
                 work => return work,
             }
         }

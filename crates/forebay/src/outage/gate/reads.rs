@@ -11,7 +11,7 @@ use crate::error::Unavailable;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::outage::mode::Mode;
-use crate::outage::pending::Merged;
+use crate::outage::pending::{Merged, Story};
 use crate::outage::state::State;
 use crate::read::Read;
 use crate::store::ReadError;
@@ -178,8 +178,7 @@ impl Inner {
                     _ => !state.buffer.is_suspect(key),
                 };
                 let unknown = keys.clone().filter(|key| !known(key)).filter(alone);
-                let unknown: Vec<(Key, Vec<(u64, TxnId)>)> =
-                    unknown.map(|key| (key.clone(), state.buffer.story_of(key))).collect();
+                let unknown: Vec<(Key, Story)> = unknown.map(|key| (key.clone(), state.buffer.story_of(key))).collect();
                 if unknown.is_empty() {
                     return Ok(());
                 }
@@ -285,7 +284,7 @@ impl Inner {
     /// versions that the store has are to be asked for.
     async fn check_merged(
         &self,
-        merged: Vec<(Key, Version, Vec<(u64, TxnId)>)>,
+        merged: Vec<(Key, Version, Story)>,
         overtaken: &mut Vec<Key>,
         asked: &mut Vec<(Key, Version)>,
     ) -> Result<(), ReadError> {

@@ -109,7 +109,7 @@ pub(super) struct Scanner {
 
 /// What stands at the next place.
 pub(super) enum Next {
-    Entry(Place, Entry),
+    Entry(Place, Box<Entry>),
     /// The file ends here, as it should.
     End,
     /// From here on it can't be read, and nothing says that it was ever safe on disk.
@@ -171,7 +171,7 @@ impl Scanner {
         let entry = decoded.map_err(|why| self.damaged(offset, &why.to_string()))?;
         let bytes = (HEAD_BYTES + head.length) as u32;
         self.at = offset + u64::from(bytes);
-        Ok(Next::Entry(Place { offset, bytes }, entry))
+        Ok(Next::Entry(Place { offset, bytes }, Box::new(entry)))
     }
 
     /// The valid frame at `offset`, if one is there.

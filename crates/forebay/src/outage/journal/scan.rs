@@ -30,7 +30,7 @@ pub(super) fn scan(file: Arc<dyn DiskFile>, name: String) -> Result<Scan, OpenEr
     loop {
         match scanner.next()? {
             Next::Entry(place, entry) => {
-                let effect = match entry {
+                let effect = match *entry {
                     Entry::Record(record) => {
                         scan.mark = scan.mark.map(|(mark, _)| (mark, false));
                         effect_of(&record)

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::charge::{entry_bytes, follows_bytes};
-use super::{Buffer, Entry, Row, Stage, another, stands_alone, taken_along};
+use super::{Buffer, Entry, Row, Stage, Story, another, stands_alone, taken_along};
 use crate::change::{Change, apply_all};
 use crate::key::Key;
 use crate::mutation::{self, Fault};
@@ -53,7 +53,7 @@ impl Buffer {
     }
 
     /// Numbers and ids of what waits for a document, for [`Buffer::learn_behind`]: in order.
-    pub fn story_of(&self, key: &Key) -> Vec<(u64, TxnId)> {
+    pub fn story_of(&self, key: &Key) -> Story {
         self.story(key).map(|(entry, _)| (entry.buffered.number, entry.buffered.id)).collect()
     }
 
