@@ -131,6 +131,7 @@ fn a_drain_is_killed_at_each_step() {
                 break;
             }
             away(&mut client, false);
+            calm(world.forebay.address);
         }
         assert_eq!(client.call(&["HINCRBY", "count:2", "n", "2"]), Reply::Integer(3 * turn as i64 + 3));
         world.killed_at(step, || away(&mut client, false));
