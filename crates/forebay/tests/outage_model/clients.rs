@@ -8,7 +8,7 @@ use forebay::store::{Commit, CommitOutcome, Outside, Resolved, Store, Write};
 use forebay::{Change, Data, Key, Read, TxnId, Value, Version};
 use futures_channel::oneshot;
 
-use crate::world::{Book, Told};
+use crate::book::{Book, Told};
 
 /// A list; each write adds its name at the end.
 pub fn parents() -> Key {

@@ -3,8 +3,9 @@
 use forebay::Value;
 use forebay::outage::{Mode, Standing};
 
+use crate::book::Told;
 use crate::clients::{counts, key_of};
-use crate::world::{OUTSIDE, POISON, Told, World};
+use crate::world::{OUTSIDE, POISON, World};
 
 /// A way in which the core breaks its word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -14,7 +14,7 @@
 //! (`World::print`): that this leaves nothing out is a test of its own, which explores without merging states.
 //!
 //! * `machine`: the runtime. `database`: what is behind the gate, two documents. `clients`: who writes to
-//!   them. `world`: all of it, the operator included, and the events.
+//!   them; `book`: what is known of them. `world`: all of it, the operator included, and the events.
 //! * `judge`: what must hold, in every state (a reader looks in each) and at the end.
 //! * `check`: the model for stateright.
 //!
@@ -22,6 +22,7 @@
 //! (`mutation.rs`), and the model has to find out. `FOREBAY_NIGHTLY=1` adds the larger cases, `FOREBAY_LOG=1` prints a
 //! shortest trace for each rule left out.
 
+mod book;
 mod check;
 mod clients;
 mod database;
