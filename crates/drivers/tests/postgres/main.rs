@@ -6,6 +6,7 @@ mod decoding_faults;
 mod faults;
 mod groups;
 mod lists;
+mod locked;
 mod mapping;
 mod one_row;
 mod opening;

@@ -245,7 +245,7 @@ impl Inner {
         let keys: Vec<Key> = asked.iter().flat_map(|(_, keys)| keys).cloned().collect();
         let reads = match self.store.get(&keys).await {
             Ok(reads) => Some(reads),
-            Err(ReadError::Unavailable(_)) => {
+            Err(ReadError::Unavailable(_) | ReadError::Locked(_)) => {
                 self.runtime.sleep(LEARN_PAUSE).await;
                 None
             }
