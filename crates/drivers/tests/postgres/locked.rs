@@ -1,13 +1,15 @@
-//! Tables that somebody else has locked: reads of others go on as ever.
+//! What some reads run into, others are none the worse for: tables that somebody else has locked, replies that get lost.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use forebay::store::suite::block_on;
-use forebay::store::{ReadError, Store};
+use forebay::store::{Outside, ReadError, Store};
 use forebay_drivers::postgres::{Postgres, PostgresOptions};
 
-use crate::mapping::{World, key};
+use crate::mapping::{World, key, until_told};
+use crate::open;
+use crate::proxy::Proxy;
 
 const TABLES: &str = "\
 CREATE TABLE free (id integer PRIMARY KEY, n integer); INSERT INTO free SELECT n, n FROM generate_series(1, 100) AS n;
@@ -17,7 +19,7 @@ const LOCK: &str = "LOCK TABLE held IN ACCESS EXCLUSIVE MODE";
 
 /// Few connections, over which all reads go, and a timeout that a busy machine keeps.
 fn world() -> (World, Postgres) {
-    let mut world = World::new(TABLES, &["free:{id} -> free(id)", "held:{id} -> held(id)"]);
+    let mut world = World::new(TABLES, &["free:{id} -> free(id) version(column)", "held:{id} -> held(id)"]);
     world.options = PostgresOptions { timeout: Duration::from_millis(1_500), readers: 2, ..world.options };
     let (store, _) = world.open();
     (world, store)
@@ -88,4 +90,36 @@ fn a_table_that_is_locked_for_a_moment_is_read_then() {
             assert!(matches!(read.as_deref(), Ok([_, _])), "{read:?}");
         }
     });
+}
+
+/// Where all is cached nothing but looks at what others write goes over the shared connections: one that gets no reply
+/// gives its connection up all the same, or nobody would ever look over a good one.
+#[test]
+fn looks_whose_replies_get_lost_go_on_over_other_connections() {
+    let (world, store) = world();
+    drop(store);
+    let network = Proxy::to_postgres(world.server.address());
+    let address = world.server.url_through(&world.database, network.address).parse().expect("a URL");
+    let options =
+        PostgresOptions { address, timeout: Duration::from_millis(1_000), readers: 4, ..world.options.clone() };
+    let store = open(&world.runtime, options).expect("it opens");
+    while block_on(store.outside()).expect("it is looked") != Outside::Everything {}
+    // Each connection has one.
+    for _ in 0..8 {
+        while block_on(store.get(&[key("free:1")])).is_err() {}
+    }
+    network.drop_replies();
+    // Until each has lost one.
+    let dropped = network.dropped();
+    while network.dropped() < dropped + 4 {
+        assert_eq!(block_on(store.outside()), Some(Outside::OutOfSight));
+    }
+    network.pass();
+    let mut told = Vec::new();
+    while told.last() != Some(&Outside::Everything) {
+        assert!(told.len() < 3, "{told:?}");
+        told.push(block_on(store.outside()).expect("it is looked"));
+    }
+    world.sql("UPDATE free SET n = 0 WHERE id = 7");
+    assert!(until_told(&store, "free:7").contains(&key("free:7")));
 }

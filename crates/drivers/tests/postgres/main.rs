@@ -10,6 +10,8 @@ mod locked;
 mod mapping;
 mod one_row;
 mod opening;
+#[path = "../../../../tests/common/proxy.rs"]
+mod proxy;
 mod remembered;
 mod rows;
 #[path = "../../../../tests/common/postgres.rs"]

@@ -394,8 +394,7 @@ impl Inner {
             state.counts.conflicts += keys.len() as u64;
             state.buffer.uncheck(number);
         } else {
-            let names: Vec<String> = keys.iter().map(Key::to_string).collect();
-            self.set_aside(state, number, format!("it read {}, which others have changed since", names.join(", ")));
+            self.set_aside(state, number, super::tickets::conflict(keys));
         }
     }
 }
