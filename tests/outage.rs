@@ -26,6 +26,8 @@ mod lanes;
 mod large;
 #[path = "outage/lists.rs"]
 mod lists;
+#[path = "outage/locked.rs"]
+mod locked;
 #[path = "outage/lost_table.rs"]
 mod lost_table;
 #[path = "outage/merged.rs"]

@@ -228,6 +228,29 @@ where
     }
 }
 
+/// For how long what is cached is believed, in ms: a whole number, or `on` for as long as by default, `off` for not at
+/// all.
+pub struct StaleMs;
+
+/// What `on` stands for.
+pub const STALE_MS: u64 = 3_600_000;
+
+impl Form<u64> for StaleMs {
+    const VALUE: &'static str = "N|on|off";
+
+    fn read(text: &str) -> Result<u64, String> {
+        match text {
+            "on" => Ok(STALE_MS),
+            OFF => Ok(0),
+            text => text.parse().map_err(|_| "give a whole number, on or off".to_string()),
+        }
+    }
+
+    fn show(value: &u64) -> String {
+        value.to_string()
+    }
+}
+
 fn number_of<T: TryFrom<u64>>(number: u64) -> Result<T, String> {
     T::try_from(number).map_err(|_| "that is more than this limit can be".into())
 }

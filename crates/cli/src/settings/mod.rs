@@ -27,7 +27,7 @@ pub use error::SettingsError;
 use form::OutsideWord;
 use form::{
     AddressOrOff, Bytes, Count, CountOrZero, DrainWord, DurabilityWord, FileOrOff, FilesOrOff, Folder, FolderOrOff,
-    Form, LogFormatWord, LogLevelWord, OnConflictWord, OnOutageWord, OnWriteWord, PolicyName, Store, Switch,
+    Form, LogFormatWord, LogLevelWord, OnConflictWord, OnOutageWord, OnWriteWord, PolicyName, StaleMs, Store, Switch,
     ThreadCount,
 };
 #[cfg(feature = "postgres")]
@@ -247,7 +247,7 @@ impl Default for Settings {
             drain_per_second_max: 5_000,
             on_conflict: OnConflict::Quarantine,
             on_write: OnWrite::Update,
-            stale_on_outage_ms_max: 3_600_000,
+            stale_on_outage_ms_max: form::STALE_MS,
             write_back_ms: 0,
             start_in_failed: false,
             memory: 256 << 20,
@@ -314,6 +314,7 @@ form_of! {
     Bytes: u64,
     Count: u64,
     CountOrZero: u64,
+    StaleMs: u64,
     DrainWord: Drain,
     DurabilityWord: Durability,
     FileOrOff: Option<PathBuf>,

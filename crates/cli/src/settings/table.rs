@@ -58,8 +58,9 @@ pub static SETTINGS: &[Setting] = &[
         "Transactions carried over per second, so that the others get their share of the database; 0 is no limit"),
     setting!(Outage, "on-conflict", OnConflictWord, on_conflict,
         "What becomes of a kept transaction that read what other programs have changed since"),
-    setting!(Outage, "stale-on-outage-ms-max", CountOrZero, stale_on_outage_ms_max,
-        "How long what is cached of mapped tables is served while the database is down, in ms; 0 is not at all"),
+    setting!(Outage, "stale-on-outage-ms-max", StaleMs, stale_on_outage_ms_max,
+        "How long what is cached of mapped tables is served while the database is down, in ms; on is an hour, off or 0 \
+         not at all"),
     setting!(Outage, "write-back-ms", CountOrZero, write_back_ms,
         "Keep every write at first and carry it over when it is so old, in ms; 0: only while the database is down"),
     setting!(Outage, "start-in-failed", Switch, start_in_failed,

@@ -278,6 +278,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_stale_is_served_or_not() {
+        let stale = |given: &[&str]| settings(given, &[], None).expect("valid").stale_on_outage_ms_max;
+        let default = Settings::default().stale_on_outage_ms_max;
+        assert_eq!([stale(&["--stale-on-outage", "on"]), stale(&["--stale-on-outage-ms-max", "on"])], [default; 2]);
+        assert_eq!([stale(&["--stale-on-outage", "off"]), stale(&["--stale-on-outage-ms-max", "0"])], [0; 2]);
+        let file = settings(&[], &[("FOREBAY_STALE_ON_OUTAGE_MS_MAX", "on")], Some("stale-on-outage-ms-max = 'off'"));
+        assert_eq!(file.expect("valid").stale_on_outage_ms_max, default);
+        assert!(error(&["--stale-on-outage", "yes"], &[], None).contains("on or off"));
+    }
+
+    #[test]
     fn a_wrong_value_is_named_with_its_place() {
         let size = "give a size such as 512KiB, 256MiB or 4GiB";
         assert_eq!(error(&["--memory", "12XB"], &[], None), format!("--memory '12XB': {size}"));

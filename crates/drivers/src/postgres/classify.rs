@@ -8,7 +8,7 @@
 use std::error::Error as _;
 
 use tokio_postgres::Error;
-use tokio_postgres::error::{DbError, Severity};
+use tokio_postgres::error::{DbError, Severity, SqlState};
 
 /// The SQLSTATE that forebay's own check of versions raises, with the places of the overtaken ones in its detail.
 pub(super) const OVERTAKEN: &str = "FB001";
@@ -72,6 +72,11 @@ fn of_state(answer: &DbError) -> Failure {
         state if REFUSING.iter().any(|class| state.starts_with(class)) => Failure::Refused(why),
         _ => Failure::Unavailable(why),
     }
+}
+
+/// Whether a lock did not come in time (`lock_timeout`).
+pub(super) fn is_locked(error: &Error) -> bool {
+    error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
 }
 
 /// Why what was asked for can't be answered, if that says nothing of the server: a table is gone, or may not be read.

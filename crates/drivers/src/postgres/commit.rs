@@ -5,6 +5,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use forebay::store::{Commit, CommitOutcome, Resolved};
@@ -12,6 +13,7 @@ use forebay::{Key, Read, TxnId};
 use tokio::time::{Instant, timeout_at};
 
 use super::classify::{Failure, told};
+use super::session::Session;
 use super::{Inner, documents, ids, no_answer_in, sql};
 
 /// What became of the documents that one commit wrote, where it is not as computed.
@@ -197,23 +199,23 @@ impl Inner {
     async fn read_again(&self, commit: &Commit, deadline: Instant) -> Vec<(Key, Read)> {
         let Some(rows) = &self.rows else { return Vec::new() };
         let keys = written(commit);
-        let asked = async {
-            let session = self.pool.reader().await.ok()?;
-            rows.get(&session, &self.identity, &keys).await.ok()
-        };
-        let reads = timeout_at(deadline, asked).await.ok().flatten().unwrap_or_default();
+        let (time, ask) = (deadline.saturating_duration_since(Instant::now()), |session: Arc<Session>| {
+            let keys = &keys;
+            async move { rows.get(&session, &self.identity, keys).await }
+        });
+        let reads = self.read(time, &self.tables_of(keys.iter()), ask).await.unwrap_or_default();
         keys.iter().cloned().zip(reads).collect()
     }
 
     /// Which of the commits are in the table, and whether as applied or as refused.
     async fn known(&self, commits: &[Commit], deadline: Instant) -> Result<Vec<(TxnId, bool)>, String> {
         let ids: Vec<Vec<u8>> = commits.iter().map(|commit| ids::bytes(commit.id)).collect();
-        let asked = async {
-            let session = self.pool.reader().await?;
-            let rows = session.client.query(sql::KNOWN, &[&ids]).await.map_err(|error| told(&error))?;
-            rows.iter().map(known_id).collect()
-        };
-        timeout_at(deadline, asked).await.unwrap_or_else(|_| Err(self.no_answer()))
+        let (time, ask) = (deadline.saturating_duration_since(Instant::now()), |session: Arc<Session>| {
+            let ids = &ids;
+            async move { Ok(session.client.query(sql::KNOWN, &[ids]).await?) }
+        });
+        let rows = self.read(time, &[], ask).await.map_err(|error| error.to_string())?;
+        rows.iter().map(known_id).collect()
     }
 
     /// What became of `asked`: a tombstone is put in the place of each, unless it is there already. The insert waits

@@ -44,6 +44,19 @@ pub(super) async fn get(session: &Session, identity: &Identity, keys: &[Key]) ->
 pub(super) enum GetError {
     Database(Error),
     Read(ReadError),
+    /// The same as `Database`, of the table with this number, which somebody has locked.
+    Locked(u32, Error),
+}
+
+impl GetError {
+    /// Whether somebody else's lock on a table is all that was in the way.
+    pub(super) fn is_locked(&self) -> bool {
+        match self {
+            GetError::Database(error) => classify::is_locked(error),
+            GetError::Read(_) => false,
+            GetError::Locked(..) => true,
+        }
+    }
 }
 
 impl From<Error> for GetError {

@@ -63,16 +63,25 @@ fn function_name(table: &str) -> String {
     format!("{}{behind}", &whole[..end])
 }
 
+/// The type of a key's texts, with its schema: the functions that note changes have their owner's rights and whatever
+/// `search_path` the writer has.
+const TEXT: &str = "pg_catalog.text";
+
 /// The key of the row `row` as an array of texts.
-fn key_of<'a>(row: &str, columns: impl Iterator<Item = &'a str>) -> String {
-    let parts: Vec<String> = columns.map(|column| format!("{row}.{}::text", quoted(column))).collect();
+fn key_of<'a>(row: &str, text: &str, columns: impl Iterator<Item = &'a str>) -> String {
+    let parts: Vec<String> = columns.map(|column| format!("{row}.{}::{text}", quoted(column))).collect();
     format!("ARRAY[{}]", parts.join(", "))
 }
 
-/// What the function that notes changes has in its text if it notes those of just this table, by this key.
-pub(super) fn notes(table: &str, key: &[String]) -> String {
-    format!("({}, {})", quoted_text(table), key_of("NEW", key.iter().map(String::as_str)))
+/// What the function that notes changes has in its text, one or the other, if it notes those of just this table, by
+/// this key; the second is how an older forebay wrote it.
+pub(super) fn notes(table: &str, key: &[String]) -> [String; 2] {
+    let noted = |text| format!("({}, {})", quoted_text(table), key_of("NEW", text, key.iter().map(String::as_str)));
+    [noted(TEXT), noted("text")]
 }
+
+/// What gives a row its next version.
+const NEXT_VERSION: &str = "pg_catalog.nextval('forebay.versions'::pg_catalog.regclass)";
 
 /// What the trigger does to the versions that a table's rows have beside it.
 #[derive(Default)]
@@ -85,18 +94,20 @@ struct Kept {
 
 impl Kept {
     fn of(table: &str, old: &str, new: &str) -> Kept {
+        let of = |key: &str| format!("tab OPERATOR(pg_catalog.=) {table} AND key OPERATOR(pg_catalog.=) {key}");
         Kept {
-            forget: format!("        DELETE FROM forebay.row_versions WHERE tab = {table} AND key = {old};\n"),
+            forget: format!("        DELETE FROM forebay.row_versions WHERE {};\n", of(old)),
             remember: format!(
                 "        INSERT INTO forebay.row_versions (tab, key, version)\n            \
-                     VALUES ({table}, {new}, nextval('forebay.versions'))\n            \
+                     VALUES ({table}, {new}, {NEXT_VERSION})\n            \
                      ON CONFLICT (tab, key) DO UPDATE SET version = excluded.version;\n"
             ),
-            truncated: format!("        DELETE FROM forebay.row_versions WHERE tab = {table};\n"),
+            truncated: format!("        DELETE FROM forebay.row_versions WHERE tab OPERATOR(pg_catalog.=) {table};\n"),
             // A row whose key changes leaves its old one.
             moved: format!(
-                "        IF {old} <> {new} THEN\n            \
-                     DELETE FROM forebay.row_versions WHERE tab = {table} AND key = {old};\n        END IF;\n"
+                "        IF {old} OPERATOR(pg_catalog.<>) {new} THEN\n            \
+                     DELETE FROM forebay.row_versions WHERE {};\n        END IF;\n",
+                of(old)
             ),
         }
     }
@@ -105,9 +116,6 @@ impl Kept {
 fn of_table(table: &Table) -> String {
     let name = &table.name;
     let function = format!("forebay.{}", quoted(&function_name(name)));
-    let key = |row: &str| key_of(row, table.key.iter().map(|column| column.name.as_str()));
-    let (old, new, own_name) = (key("OLD"), key("NEW"), quoted_text(name));
-    let side = table.mapping.version == VersionMode::Side;
     let mut text = String::new();
     match table.mapping.version {
         VersionMode::None | VersionMode::Auto => return text,
@@ -122,42 +130,57 @@ fn of_table(table: &Table) -> String {
         }
         VersionMode::Side => {}
     }
-    // Versions beside a table are kept of all that is written.
-    let unless_own = match side {
-        true => String::new(),
-        false => format!(
-            "WHEN (pg_catalog.pg_trigger_depth() > 0\n        \
-                 OR pg_catalog.current_setting('{OWN}', true) IS DISTINCT FROM 'on')\n    "
-        ),
-    };
-    let Kept { forget, remember, truncated, moved } =
-        if side { Kept::of(&own_name, &old, &new) } else { Kept::default() };
-    // A writer needs no right on forebay's tables: the function has its owner's.
+    text.push_str(&noting(table, &function));
+    // Without WHEN: its condition would be read anew for each statement, at a quarter of a small UPDATE's time.
     let _ = write!(
         text,
-        "CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql\n    \
-             SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $forebay$\n\
-         BEGIN\n    \
-             IF TG_OP = 'TRUNCATE' THEN\n        \
-                 INSERT INTO forebay.changes (tab) VALUES ({own_name});\n{truncated}    \
-             ELSIF TG_OP = 'INSERT' THEN\n        \
-                 INSERT INTO forebay.changes (tab, new_key) VALUES ({own_name}, {new});\n{remember}    \
-             ELSIF TG_OP = 'DELETE' THEN\n        \
-                 INSERT INTO forebay.changes (tab, old_key) VALUES ({own_name}, {old});\n{forget}    \
-             ELSE\n        \
-                 INSERT INTO forebay.changes (tab, old_key, new_key)\n            \
-                     VALUES ({own_name}, {old}, {new});\n{moved}{remember}    \
-             END IF;\n    \
-             RETURN NULL;\n\
-         END $forebay$;\n\
-         DROP TRIGGER IF EXISTS forebay_change ON {name};\n\
+        "DROP TRIGGER IF EXISTS forebay_change ON {name};\n\
          CREATE TRIGGER forebay_change AFTER INSERT OR UPDATE OR DELETE ON {name}\n    \
-             FOR EACH ROW {unless_own}EXECUTE FUNCTION {function}();\n\
+             FOR EACH ROW EXECUTE FUNCTION {function}();\n\
          DROP TRIGGER IF EXISTS forebay_truncate ON {name};\n\
          CREATE TRIGGER forebay_truncate AFTER TRUNCATE ON {name}\n    \
              FOR EACH STATEMENT EXECUTE FUNCTION {function}();\n"
     );
     text
+}
+
+/// The function that notes what is written to `table`. A writer needs no right on forebay's tables: it has its owner's.
+/// To set a `search_path` for it would cost as much as the note, for each row; so that none matters, each name has its
+/// schema, operators and types included.
+fn noting(table: &Table, function: &str) -> String {
+    let key = |row: &str| key_of(row, TEXT, table.key.iter().map(|column| column.name.as_str()));
+    let (old, new, own_name) = (key("OLD"), key("NEW"), quoted_text(&table.name));
+    let side = table.mapping.version == VersionMode::Side;
+    // Versions beside a table are kept of all that is written.
+    let unless_own = match side {
+        true => String::new(),
+        false => format!(
+            "    IF pg_catalog.current_setting('{OWN}', true) OPERATOR(pg_catalog.=) 'on'\n            \
+                 AND pg_catalog.pg_trigger_depth() OPERATOR(pg_catalog.=) 1\n            \
+                 AND TG_OP OPERATOR(pg_catalog.<>) 'TRUNCATE' THEN\n        \
+                 RETURN NULL;\n    END IF;\n"
+        ),
+    };
+    let Kept { forget, remember, truncated, moved } =
+        if side { Kept::of(&own_name, &old, &new) } else { Kept::default() };
+    let is = |operation: &str| format!("TG_OP OPERATOR(pg_catalog.=) '{operation}'");
+    let (updated, inserted, deleted) = (is("UPDATE"), is("INSERT"), is("DELETE"));
+    format!(
+        "CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $forebay$\n\
+         BEGIN\n{unless_own}    \
+             IF {updated} THEN\n        \
+                 INSERT INTO forebay.changes (tab, old_key, new_key)\n            \
+                     VALUES ({own_name}, {old}, {new});\n{moved}{remember}    \
+             ELSIF {inserted} THEN\n        \
+                 INSERT INTO forebay.changes (tab, new_key) VALUES ({own_name}, {new});\n{remember}    \
+             ELSIF {deleted} THEN\n        \
+                 INSERT INTO forebay.changes (tab, old_key) VALUES ({own_name}, {old});\n{forget}    \
+             ELSE\n        \
+                 INSERT INTO forebay.changes (tab) VALUES ({own_name});\n{truncated}    \
+             END IF;\n    \
+             RETURN NULL;\n\
+         END $forebay$;\n"
+    )
 }
 
 #[cfg(test)]

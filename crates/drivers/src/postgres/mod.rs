@@ -1,7 +1,8 @@
 //! PostgreSQL as the store.
 //!
 //! * [`address`] says where it is, `tls` how it is reached.
-//! * `pool`, `session`: a small fixed set of connections, reads pipelined on shared ones.
+//! * `pool`, `session`: a small fixed set of connections, reads pipelined on shared ones; `reading`: how one that waits
+//!   for a lock keeps nobody else waiting.
 //! * `open`, `identity`, `keeper`: one forebay per database, in an incarnation of its own; what a new connection has to
 //!   find there; what goes on behind.
 //! * `documents`: the table that forebay owns, where no mapping names another.
@@ -32,6 +33,7 @@ mod open;
 mod outside;
 pub mod plain;
 mod pool;
+mod reading;
 mod session;
 pub mod setup;
 mod sql;
@@ -52,12 +54,10 @@ use forebay::{Key, Read, TxnId, Value, Version};
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use address::Address;
-use classify::told;
 use clear::Clears;
-use documents::GetError;
 pub use error::OpenError;
 use figures::Counted;
 use identity::Identity;
@@ -69,6 +69,8 @@ use mapping::rows::Rows;
 pub use outside::OutsideBy;
 use outside::Watch;
 use pool::{Plan, Pool};
+use reading::Locked;
+use session::Session;
 use tls::Tls;
 
 /// Time for what goes over a whole table: counting and clearing.
@@ -149,6 +151,8 @@ struct Inner {
     clears: Clears,
     watch: Watch,
     counted: Counted,
+    /// Tables that somebody else has locked.
+    locked: Locked,
     /// Which database it is.
     place: Place,
     /// It is surely none of the copies of the one that was known.
@@ -176,7 +180,7 @@ impl Postgres {
             rows.decoded = outside == OutsideBy::Decoding;
         }
         let prepared = rows.as_ref().map_or_else(Vec::new, Rows::prepared);
-        let plan = Plan { readers, writers, prepared };
+        let plan = Plan { readers, writers, prepared, lock_wait: reading::lock_wait(timeout) };
         let identity = Arc::new(Identity::new(opened.incarnation, &known, opened.went_back, writers));
         let inner = Arc::new(Inner {
             pool: Pool::new(config, tls, identity.clone(), plan),
@@ -188,6 +192,7 @@ impl Postgres {
             clears: Clears::default(),
             watch: Watch::new(outside, outside_pause),
             counted: Counted::default(),
+            locked: Locked::default(),
             place: opened.place,
             another: opened.another,
             rows,
@@ -223,38 +228,6 @@ impl Inner {
     fn wake_keeper(&self) {
         self.keeper_woken.notify_one();
     }
-
-    /// Reads over a shared connection, within `time`. A connection that fails or does not answer is given up.
-    async fn read<T>(
-        &self,
-        time: Duration,
-        ask: impl AsyncFnOnce(&session::Session) -> Result<T, GetError>,
-    ) -> Result<T, ReadError> {
-        let unavailable = |why: String| ReadError::Unavailable(Unavailable(why));
-        let deadline = Instant::now() + time;
-        let session = match timeout_at(deadline, self.pool.reader()).await {
-            Ok(session) => session.map_err(unavailable)?,
-            Err(_) => return Err(unavailable(self.no_connection())),
-        };
-        match timeout_at(deadline, ask(&session)).await {
-            Ok(Ok(found)) => Ok(found),
-            Ok(Err(GetError::Read(error))) => Err(error),
-            Ok(Err(GetError::Database(error))) => {
-                if error.as_db_error().is_none_or(|_| session.client.is_closed()) {
-                    session.give_up();
-                }
-                // Other tables are as good as they were.
-                match classify::refusal(&error) {
-                    Some(why) => Err(ReadError::Refused { key: Key::new(0, b""), why }),
-                    None => Err(unavailable(told(&error))),
-                }
-            }
-            Err(_) => {
-                session.give_up();
-                Err(unavailable(self.no_answer()))
-            }
-        }
-    }
 }
 
 fn unavailable(why: String) -> ReadError {
@@ -280,13 +253,15 @@ impl Store for Postgres {
             if keys.is_empty() {
                 return Ok(Vec::new());
             }
-            let identity = inner.identity.clone();
-            let ask = async |session: &session::Session| match &inner.rows {
-                Some(rows) => rows.get(session, &identity, &keys).await,
-                None => documents::get(session, &identity, &keys).await,
+            let (rows, identity, keys) = (&inner.rows, &*inner.identity, &keys);
+            let ask = |session: Arc<Session>| async move {
+                match rows {
+                    Some(rows) => rows.get(&session, identity, keys).await,
+                    None => documents::get(&session, identity, keys).await,
+                }
             };
             let began = Instant::now();
-            let read = inner.read(inner.timeout, ask).await;
+            let read = inner.read(inner.timeout, &inner.tables_of(keys.iter()), ask).await;
             inner.counted.read(began.elapsed(), keys.len(), read.is_ok());
             read
         });
@@ -299,11 +274,15 @@ impl Store for Postgres {
     ) -> BoxFuture<'a, Result<Option<Vec<ReadWithIds>>, ReadError>> {
         let asked = asked.to_vec();
         let read = self.run(|inner| async move {
-            let ask = async |session: &session::Session| match &inner.rows {
-                Some(rows) => with_ids::rows(session, &inner.identity, rows, &asked).await,
-                None => with_ids::documents(session, &inner.identity, &asked).await,
+            let (rows, identity, asked) = (&inner.rows, &*inner.identity, &asked);
+            let ask = |session: Arc<Session>| async move {
+                match rows {
+                    Some(rows) => with_ids::rows(&session, identity, rows, asked).await,
+                    None => with_ids::documents(&session, identity, asked).await,
+                }
             };
-            inner.read(inner.timeout, ask).await.map(Some)
+            let tables = inner.tables_of(asked.iter().map(|(key, _)| key));
+            inner.read(inner.timeout, &tables, ask).await.map(Some)
         });
         Box::pin(async move { read.await.map_err(unavailable)? })
     }
@@ -363,8 +342,8 @@ impl Store for Postgres {
 
     fn ping(&self) -> BoxFuture<'_, Result<(), Unavailable>> {
         let asked = self.run(|inner| async move {
-            let ask = async |session: &session::Session| Ok(session.client.batch_execute("SELECT").await?);
-            inner.read(inner.timeout, ask).await
+            let ask = |session: Arc<Session>| async move { Ok(session.client.batch_execute("SELECT").await?) };
+            inner.read(inner.timeout, &[], ask).await
         });
         Box::pin(async move {
             match asked.await.map_err(Unavailable)? {
@@ -380,7 +359,7 @@ impl Store for Postgres {
 
     fn given(&self) -> BoxFuture<'_, Result<Vec<(GivenId, Version)>, Unavailable>> {
         let asked = self.run(|inner| async move {
-            inner.read(inner.timeout, async |session: &session::Session| given::all(session).await).await
+            inner.read(inner.timeout, &[], |session| async move { given::all(&session).await }).await
         });
         Box::pin(async move { asked.await.map_err(Unavailable)?.map_err(|error| Unavailable(error.to_string())) })
     }
@@ -393,33 +372,35 @@ impl Store for Postgres {
     ) -> BoxFuture<'a, Result<Vec<Key>, ReadError>> {
         let after = after.filter(|key| key.space() == space).cloned();
         let scanned = self.run(move |inner| async move {
-            let ask = async |session: &session::Session| {
+            let (rows, after) = (&inner.rows, after.as_ref());
+            let ask = |session: Arc<Session>| async move {
                 let (client, number) = (&session.client, i16::from(space));
-                if let Some(rows) = &inner.rows {
-                    return if space == 0 { rows.scan(session, after.as_ref(), limit).await } else { Ok(Vec::new()) };
+                if let Some(rows) = rows {
+                    return if space == 0 { rows.scan(&session, after, limit).await } else { Ok(Vec::new()) };
                 }
                 let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-                let rows = match &after {
+                let rows = match after {
                     Some(key) => client.query(sql::SCAN, &[&number, &key.name(), &limit, &NAMES_BYTES]).await?,
                     None => client.query(sql::SCAN_FIRST, &[&number, &limit, &NAMES_BYTES]).await?,
                 };
                 rows.iter().map(|row| Ok(Key::new(space, row.try_get(0)?))).collect()
             };
-            inner.read(inner.timeout, ask).await
+            inner.read(inner.timeout, &inner.all_tables(), ask).await
         });
         Box::pin(async move { scanned.await.map_err(unavailable)? })
     }
 
     fn count(&self, space: u8) -> BoxFuture<'_, Result<u64, ReadError>> {
         let counted = self.run(move |inner| async move {
-            let ask = async |session: &session::Session| {
-                if let Some(rows) = &inner.rows {
-                    return if space == 0 { rows.count(session).await } else { Ok(0) };
+            let rows = &inner.rows;
+            let ask = |session: Arc<Session>| async move {
+                if let Some(rows) = rows {
+                    return if space == 0 { rows.count(&session).await } else { Ok(0) };
                 }
                 let row = session.client.query_one(sql::COUNT, &[&i16::from(space)]).await?;
                 Ok(row.try_get::<_, i64>(0)? as u64)
             };
-            inner.read(WHOLE_TABLE_TIME, ask).await
+            inner.read_alone(WHOLE_TABLE_TIME, ask).await
         });
         Box::pin(async move { counted.await.map_err(unavailable)? })
     }
@@ -433,7 +414,7 @@ impl Store for Postgres {
     fn expired(&self, now_ms: u64, limit: usize) -> BoxFuture<'_, Result<Vec<Key>, ReadError>> {
         let (now_ms, limit) = (i64::try_from(now_ms).unwrap_or(i64::MAX), i64::try_from(limit).unwrap_or(i64::MAX));
         let asked = self.run(move |inner| async move {
-            let ask = async |session: &session::Session| {
+            let ask = |session: Arc<Session>| async move {
                 let rows = session.client.query(sql::EXPIRED, &[&now_ms, &limit, &NAMES_BYTES]).await?;
                 let key = |row: &tokio_postgres::Row| {
                     let (space, name): (i16, &[u8]) = (row.try_get(0)?, row.try_get(1)?);
@@ -441,7 +422,7 @@ impl Store for Postgres {
                 };
                 rows.iter().map(key).collect()
             };
-            inner.read(inner.timeout, ask).await
+            inner.read(inner.timeout, &inner.all_tables(), ask).await
         });
         Box::pin(async move { asked.await.map_err(unavailable)? })
     }
@@ -454,17 +435,17 @@ impl Store for Postgres {
     fn check<'a>(&'a self, checks: &'a [(Key, Version)]) -> BoxFuture<'a, Result<Vec<Key>, ReadError>> {
         let checks = checks.to_vec();
         let checked = self.run(move |inner| async move {
-            let identity = inner.identity.clone();
-            let ask = async |session: &session::Session| {
-                if let Some(rows) = &inner.rows {
-                    return rows.check(session, &checks).await;
+            let (rows, identity, checks) = (&inner.rows, &*inner.identity, &checks);
+            let ask = |session: Arc<Session>| async move {
+                if let Some(rows) = rows {
+                    return rows.check(&session, checks).await;
                 }
                 let keys: Vec<Key> = checks.iter().map(|(key, _)| key.clone()).collect();
-                let reads = documents::get(session, &identity, &keys).await?;
+                let reads = documents::get(&session, identity, &keys).await?;
                 let current = checks.iter().zip(&reads).map(|((_, version), read)| *version == read.version);
                 Ok(keys.iter().zip(current).filter(|(_, current)| !current).map(|(key, _)| key.clone()).collect())
             };
-            inner.read(inner.timeout, ask).await
+            inner.read(inner.timeout, &inner.tables_of(checks.iter().map(|(key, _)| key)), ask).await
         });
         Box::pin(async move { checked.await.map_err(unavailable)? })
     }

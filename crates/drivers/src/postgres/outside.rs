@@ -12,14 +12,16 @@ use std::time::Duration;
 use forebay::Key;
 use forebay::store::Outside;
 use tokio::sync::Mutex as AsyncMutex;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
 use tokio_postgres::{Error, Row};
 
 use super::classify::told;
 use super::decoding::Decoding;
 use super::mapping::VersionMode;
 use super::mapping::catalogue::Table;
-use super::{Inner, sql};
+use super::session::Session;
+use super::{Inner, WHOLE_TABLE_TIME, sql};
 
 /// Own transactions that are remembered, so that what they wrote is not taken for another's.
 const OWN_MAX: usize = 16_384;
@@ -83,6 +85,8 @@ struct Last {
     looks: u32,
     /// When looks fail: when everything was said to be suspect last.
     suspect: Option<Instant>,
+    /// What removes old notes.
+    removal: Option<JoinHandle<()>>,
 }
 
 /// Our own transactions and what they wrote.
@@ -228,13 +232,13 @@ impl Inner {
     }
 
     /// Waits for something that triggers have noted.
-    async fn noted(&self) -> Outside {
+    async fn noted(self: &Arc<Self>) -> Outside {
         let mut last = self.watch.last.lock().await;
         loop {
             if last.snapshot.is_some() {
                 sleep(self.watch.pause).await;
             }
-            match timeout(self.timeout, self.look(&mut last)).await.unwrap_or_else(|_| Err(self.no_answer())) {
+            match self.look(&mut last).await {
                 Ok(Outside::Keys(keys)) if keys.is_empty() => {}
                 Ok(outside) => return outside,
                 Err(why) => {
@@ -250,26 +254,40 @@ impl Inner {
         }
     }
 
-    async fn look(&self, last: &mut Last) -> Result<Outside, String> {
-        let (session, began) = (self.pool.reader().await?, Instant::now());
-        let rows = session.client.query(sql::OUTSIDE, &[&last.snapshot]).await.map_err(|error| told(&error))?;
+    async fn look(self: &Arc<Self>, last: &mut Last) -> Result<Outside, String> {
+        let began = Instant::now();
+        let since = &last.snapshot;
+        let ask = |session: Arc<Session>| async move { Ok(session.client.query(sql::OUTSIDE, &[since]).await?) };
+        let rows = self.read(self.timeout, &[], ask).await.map_err(|error| error.to_string())?;
         let now: Option<String> = rows.first().map(|row| row.try_get(0)).transpose().map_err(|error| told(&error))?;
         let first = last.snapshot.is_none();
         (last.snapshot, last.suspect) = (now, None);
         last.looks += 1;
-        if last.looks >= REMOVE_EVERY {
+        if last.looks >= REMOVE_EVERY && last.removal.as_ref().is_none_or(JoinHandle::is_finished) {
             last.looks = 0;
-            // Where nothing can be written, what was noted can be read all the same.
-            if let Err(error) = session.client.execute(sql::FORGET_OUTSIDE, &[&last.snapshot]).await {
-                tracing::debug!(why = told(&error), "old notes of what others wrote can't be removed");
-            }
-            if let Ok(left) = session.client.query_one(sql::COUNT_OUTSIDE, &[]).await {
-                self.watch.retains(u64::try_from(left.get::<_, i64>(0)).unwrap_or(0));
-            }
+            let (inner, seen) = (self.clone(), last.snapshot.clone());
+            last.removal = Some(tokio::spawn(async move { inner.remove_notes(seen).await }));
         }
         let outside = if first { Outside::Everything } else { self.noted_in(&rows)? };
         self.watch.looked(began, told_keys(&outside));
         Ok(outside)
+    }
+
+    /// Removes what all looks have seen, beside them: after hours without a forebay that takes a while.
+    async fn remove_notes(&self, seen: Option<String>) {
+        let seen = &seen;
+        let ask = |session: Arc<Session>| async move {
+            // Where nothing can be written, what was noted can be read all the same.
+            if let Err(error) = session.client.execute(sql::FORGET_OUTSIDE, &[seen]).await {
+                tracing::debug!(why = told(&error), "old notes of what others wrote can't be removed");
+            }
+            let left = session.client.query_one(sql::COUNT_OUTSIDE, &[]).await?;
+            self.watch.retains(u64::try_from(left.get::<_, i64>(0)).unwrap_or(0));
+            Ok(())
+        };
+        if let Err(error) = self.read_alone(WHOLE_TABLE_TIME, ask).await {
+            tracing::debug!(why = %error, "old notes of what others wrote can't be removed");
+        }
     }
 
     fn noted_in(&self, rows: &[Row]) -> Result<Outside, String> {

@@ -7,6 +7,7 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use forebay::store::figures::Connections;
 use futures_util::future::join;
@@ -24,6 +25,8 @@ const LOST_MAX: usize = 1024;
 /// Connections to one database.
 pub(super) struct Pool {
     config: Config,
+    /// The same for those that read.
+    to_read: Config,
     tls: Tls,
     readers: Vec<AsyncMutex<Option<Arc<Session>>>>,
     next_reader: AtomicUsize,
@@ -31,7 +34,7 @@ pub(super) struct Pool {
     writers_max: usize,
     /// Commits that wait for one of them.
     wanted: AtomicUsize,
-    idle: Mutex<Vec<Session>>,
+    idle: Mutex<Vec<Arc<Session>>>,
     next_name: AtomicU64,
     lost: Mutex<Vec<String>>,
     identity: Arc<Identity>,
@@ -44,12 +47,14 @@ pub(super) struct Plan {
     pub(super) readers: usize,
     pub(super) writers: usize,
     pub(super) prepared: Vec<String>,
+    /// How long a read waits for a lock.
+    pub(super) lock_wait: Duration,
 }
 
 /// A connection for one commit at a time.
 pub(super) struct Writer<'a> {
     pool: &'a Pool,
-    session: Option<Session>,
+    session: Option<Arc<Session>>,
     idle_again: bool,
     _permit: SemaphorePermit<'a>,
 }
@@ -72,9 +77,13 @@ impl Drop for Wanted<'_> {
 
 impl Pool {
     pub(super) fn new(config: Config, tls: Tls, identity: Arc<Identity>, plan: Plan) -> Pool {
-        let Plan { readers, writers, prepared } = plan;
+        let Plan { readers, writers, prepared, lock_wait } = plan;
+        let mut to_read = config.clone();
+        let options = config.get_options().unwrap_or_default();
+        to_read.options(format!("{options} -c lock_timeout={}", lock_wait.as_millis().max(1)));
         Pool {
             config,
+            to_read,
             tls,
             readers: (0..readers.max(1)).map(|_| AsyncMutex::new(None)).collect(),
             next_reader: AtomicUsize::new(0),
@@ -91,10 +100,10 @@ impl Pool {
 
     /// A new connection to the database that was opened, unless it is another now; with the first `own` of our
     /// statements.
-    async fn connect(&self, own: usize) -> Result<Session, String> {
+    async fn connect(&self, config: &Config, own: usize) -> Result<Session, String> {
         let number = self.next_name.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}{number}", self.identity.prefix());
-        let connected = Session::connect(&self.config, self.tls.clone(), name).await;
+        let connected = Session::connect(config, self.tls.clone(), name).await;
         let session = connected.map_err(|error| told(&error))?;
         let newest: Vec<Vec<u8>> = self.identity.acknowledged().into_iter().map(ids::bytes).collect();
         let greeting = async { session.client.query_one(sql::GREET, &[&newest]).await };
@@ -120,6 +129,11 @@ impl Pool {
         Ok(session)
     }
 
+    /// A connection for reads, which wait for no lock for long.
+    pub(super) async fn connect_to_read(&self) -> Result<Session, String> {
+        self.connect(&self.to_read, sql::READING).await
+    }
+
     /// A shared connection for reads.
     pub(super) async fn reader(&self) -> Result<Arc<Session>, String> {
         let turn = self.next_reader.fetch_add(1, Ordering::Relaxed);
@@ -128,7 +142,7 @@ impl Pool {
             return Ok(session.clone());
         }
         *slot = None;
-        let session = Arc::new(self.connect(sql::READING).await?);
+        let session = Arc::new(self.connect_to_read().await?);
         *slot = Some(session.clone());
         Ok(session)
     }
@@ -147,7 +161,7 @@ impl Pool {
         };
         let session = match idle {
             Some(session) => session,
-            None => self.connect(sql::PREPARED.len()).await?,
+            None => Arc::new(self.connect(&self.config, sql::PREPARED.len()).await?),
         };
         Ok(Writer { pool: self, session: Some(session), idle_again: false, _permit: permit })
     }
@@ -166,7 +180,7 @@ impl Pool {
         }
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<Session>> {
+    fn idle(&self) -> MutexGuard<'_, Vec<Arc<Session>>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -196,7 +210,7 @@ impl Pool {
 
 impl Writer<'_> {
     /// The connection.
-    pub(super) fn session(&self) -> Result<&Session, String> {
+    pub(super) fn session(&self) -> Result<&Arc<Session>, String> {
         self.session.as_ref().ok_or_else(|| "the connection was given up".to_owned())
     }
 

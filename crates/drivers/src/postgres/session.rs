@@ -1,12 +1,13 @@
 //! One connection.
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use futures_util::future::{join_all, join3, try_join, try_join_all};
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
-use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, Error, Statement};
 
 use super::mapping::statement::Shape;
@@ -24,6 +25,7 @@ pub(super) struct Session {
     statements: Statements,
     of_shapes: Mutex<HashMap<(usize, Shape), Statement>>,
     broken: AtomicBool,
+    given_up: Notify,
     task: AbortHandle,
 }
 
@@ -53,8 +55,8 @@ impl Session {
             }
         });
         let (statements, broken, task) = (Statements::default(), AtomicBool::new(false), task.abort_handle());
-        let of_shapes = Mutex::default();
-        Ok(Session { client, name, statements, of_shapes, broken, task })
+        let (of_shapes, given_up) = (Mutex::default(), Notify::new());
+        Ok(Session { client, name, statements, of_shapes, broken, given_up, task })
     }
 
     /// Prepares statements in one round trip: the first `own` of ours, and those of tables. A table that is gone, has
@@ -70,9 +72,8 @@ impl Session {
             limited.and(ended).map(|()| prepared)
         };
         let (own, of_tables) = try_join(ours, of_tables).await?;
-        let locked = |error: &Error| error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE);
         let unless_refused = |prepared: Result<Statement, Error>| match prepared {
-            Err(error) if locked(&error) || super::classify::refusal(&error).is_some() => Ok(None),
+            Err(error) if super::classify::is_locked(&error) || super::classify::refusal(&error).is_some() => Ok(None),
             prepared => prepared.map(Some),
         };
         let of_tables: Result<_, Error> = of_tables.into_iter().map(unless_refused).collect();
@@ -116,14 +117,25 @@ impl Session {
         Ok(Some(statement))
     }
 
-    /// Marks it as not to be used for anything new.
+    /// Marks it as not to be used for anything new; who waits for [`Session::given_up`] is told.
     pub(super) fn give_up(&self) {
-        self.broken.store(true, Ordering::Relaxed);
+        self.broken.store(true, Ordering::SeqCst);
+        self.given_up.notify_waiters();
+    }
+
+    /// Done when it is given up.
+    pub(super) async fn given_up(&self) {
+        let mut told = pin!(self.given_up.notified());
+        // In line before looking: nothing comes in between unseen.
+        told.as_mut().enable();
+        if !self.broken.load(Ordering::SeqCst) {
+            told.await;
+        }
     }
 
     /// Whether it can be used.
     pub(super) fn is_good(&self) -> bool {
-        !self.broken.load(Ordering::Relaxed) && !self.client.is_closed()
+        !self.broken.load(Ordering::SeqCst) && !self.client.is_closed()
     }
 }
 

@@ -6,9 +6,12 @@ mod decoding_faults;
 mod faults;
 mod groups;
 mod lists;
+mod locked;
 mod mapping;
 mod one_row;
 mod opening;
+#[path = "../../../../tests/common/proxy.rs"]
+mod proxy;
 mod remembered;
 mod rows;
 #[path = "../../../../tests/common/postgres.rs"]

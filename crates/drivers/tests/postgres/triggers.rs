@@ -93,3 +93,107 @@ fn a_trigger_of_another_table_is_found_and_mended() {
     world.runtime.block_on(setup::init(&options)).expect("it is prepared");
     assert_eq!(checked(&world, &options), Vec::<String>::new());
 }
+
+/// A trigger's function has the rights of its owner and sets no `search_path`, which would cost each writer as much as
+/// the note: whatever a writer has put before PostgreSQL's own operators, types and functions is not called.
+#[test]
+fn what_a_writer_puts_before_the_servers_own_names_is_not_called() {
+    for mode in ["column", "side"] {
+        let table = "CREATE TABLE notes (id integer PRIMARY KEY, n integer); INSERT INTO notes VALUES (1, 1), (2, 1);";
+        let world = World::new(table, &[&format!("note:{{id}} -> notes(id) version({mode})")]);
+        let (store, _) = world.open();
+        assert_eq!(block_on(store.outside()), Some(Outside::Everything));
+        let evil = |name: &str, arguments: &str, returns: &str| {
+            format!(
+                "CREATE FUNCTION evil.{name}({arguments}) RETURNS {returns} LANGUAGE plpgsql AS
+                 $$ BEGIN RAISE EXCEPTION 'evil {name} as %', current_user; END $$;"
+            )
+        };
+        let operator = |sign: &str, types: &str, name: &str| {
+            format!(
+                "{} CREATE OPERATOR evil.{sign} (LEFTARG = {types}, RIGHTARG = {types}, FUNCTION = evil.{name});",
+                evil(name, &format!("{types}, {types}"), "boolean")
+            )
+        };
+        world.sql(
+            &[
+                "CREATE SCHEMA evil; CREATE DOMAIN evil.text AS pg_catalog.text CHECK (length(value) > 1000);"
+                    .to_owned(),
+                operator("=", "pg_catalog.text", "same_text"),
+                operator("<>", "pg_catalog.text", "other_text"),
+                operator("=", "pg_catalog.text[]", "same_texts"),
+                operator("<>", "pg_catalog.text[]", "other_texts"),
+                operator("=", "integer", "same_integer"),
+                evil("nextval", "regclass", "bigint"),
+                evil("pg_trigger_depth", "", "integer"),
+                evil("current_setting", "pg_catalog.text, boolean", "pg_catalog.text"),
+            ]
+            .concat(),
+        );
+        let before = get(&store, "note:2");
+        // What the writer's own statements say is its own matter.
+        let writes = [
+            "UPDATE notes SET n = 2",
+            "UPDATE notes SET id = 3 WHERE id OPERATOR(pg_catalog.<) 2",
+            "INSERT INTO notes VALUES (4, 4)",
+            "DELETE FROM notes WHERE n > 3",
+        ];
+        for write in writes {
+            world.sql(&format!("SET search_path = evil, public, pg_catalog; {write}"));
+        }
+        let all = ["note:1", "note:2", "note:3", "note:4"].map(key);
+        let mut told = Vec::new();
+        while !all.iter().all(|key| told.contains(key)) {
+            match block_on(store.outside()) {
+                Some(Outside::Keys(keys)) => told.extend(keys),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(get(&store, "note:2").version > before.version, "{mode}");
+        world.sql("SET search_path = evil, public, pg_catalog; TRUNCATE notes");
+        assert_eq!(block_on(store.outside()), Some(Outside::Everything), "{mode}");
+    }
+}
+
+/// Each statement of others' pays for a condition that is read anew, and for a setting that is set.
+#[test]
+fn others_pay_for_no_condition_and_no_setting() {
+    for mode in ["column", "side"] {
+        let table = "CREATE TABLE notes (id integer PRIMARY KEY, n integer);";
+        let world = World::new(table, &[&format!("note:{{id}} -> notes(id) version({mode})")]);
+        world.runtime.block_on(setup::init(&world.options)).expect("it is prepared");
+        let costly = "SELECT count(*) FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid WHERE tgrelid =
+            'notes'::regclass AND (tgqual IS NOT NULL OR proconfig IS NOT NULL)";
+        assert_eq!(world.sql(costly), "0", "{mode}");
+    }
+}
+
+/// The triggers that an older forebay made do as they did until `store init` is run again.
+#[test]
+fn triggers_of_an_older_forebay_are_as_good() {
+    let table = "CREATE TABLE notes (id integer PRIMARY KEY, n integer); INSERT INTO notes VALUES (1, 1);";
+    let world = World::new(table, &["note:{id} -> notes(id) version(column)"]);
+    world.runtime.block_on(setup::init(&world.options)).expect("it is prepared");
+    world.sql(
+        "CREATE OR REPLACE FUNCTION forebay.\"changed public.notes\"() RETURNS trigger LANGUAGE plpgsql
+             SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $forebay$
+         BEGIN
+             IF TG_OP = 'TRUNCATE' THEN
+                 INSERT INTO forebay.changes (tab) VALUES ('public.notes');
+             ELSIF TG_OP = 'INSERT' THEN
+                 INSERT INTO forebay.changes (tab, new_key) VALUES ('public.notes', ARRAY[NEW.\"id\"::text]);
+             ELSIF TG_OP = 'DELETE' THEN
+                 INSERT INTO forebay.changes (tab, old_key) VALUES ('public.notes', ARRAY[OLD.\"id\"::text]);
+             ELSE
+                 INSERT INTO forebay.changes (tab, old_key, new_key)
+                     VALUES ('public.notes', ARRAY[OLD.\"id\"::text], ARRAY[NEW.\"id\"::text]);
+             END IF;
+             RETURN NULL;
+         END $forebay$",
+    );
+    assert_eq!(checked(&world, &world.options), Vec::<String>::new());
+    let store = open(&world.runtime, world.options.clone()).expect("it opens");
+    assert_eq!(block_on(store.outside()), Some(Outside::Everything));
+    world.sql("UPDATE notes SET n = 2");
+    assert_eq!(until_told(&store, "note:1"), [key("note:1")]);
+}

@@ -263,13 +263,13 @@ impl Inner {
     async fn compare(&self, batch: Batch, keys: Vec<Key>) {
         let away = self.state().next_outage();
         let answer = self.ask_to_get(&keys, away, Asker::Ourselves).await;
-        if matches!(answer, Err(ReadError::Unavailable(_))) {
+        if matches!(answer, Err(ReadError::Unavailable(_) | ReadError::Locked(_))) {
             self.runtime.sleep(LEARN_PAUSE).await;
         }
         let mut state = self.state();
         match answer {
             Ok(reads) => state.buffer.compare(&batch, &keys, Some(&reads)),
-            Err(ReadError::Unavailable(_)) => {}
+            Err(ReadError::Unavailable(_) | ReadError::Locked(_)) => {}
             // What can't be read is not what it was.
             Err(_) => state.buffer.compare(&batch, &keys, None),
         }
@@ -283,7 +283,7 @@ impl Inner {
         let keys: Vec<Key> = asked.iter().flat_map(|(_, keys)| keys).cloned().collect();
         let reads = match self.store.get(&keys).await {
             Ok(reads) => Some(reads),
-            Err(ReadError::Unavailable(_)) => {
+            Err(ReadError::Unavailable(_) | ReadError::Locked(_)) => {
                 self.runtime.sleep(LEARN_PAUSE).await;
                 None
             }
@@ -432,8 +432,7 @@ impl Inner {
             state.counts.conflicts += keys.len() as u64;
             state.buffer.uncheck(number);
         } else {
-            let names: Vec<String> = keys.iter().map(Key::to_string).collect();
-            self.set_aside(state, number, format!("it read {}, which others have changed since", names.join(", ")));
+            self.set_aside(state, number, super::tickets::conflict(keys));
         }
     }
 }

@@ -6,6 +6,7 @@ use futures_channel::oneshot;
 
 use super::pending::Buffer;
 use super::record::{Loss, Standing};
+use crate::key::Key;
 use crate::version::Version;
 
 /// Outcomes that are remembered; the oldest go first.
@@ -20,6 +21,8 @@ pub enum TicketState {
     Pending,
     /// The store refuses it; an operator decides.
     Quarantined(String),
+    /// Others have changed what it has read; an operator decides, too.
+    Conflict(String),
     /// An operator gave it up, for this reason.
     Dropped(String),
     /// It was applied, or an operator gave it up: before the last start, or so long ago that nobody remembers which.
@@ -28,6 +31,20 @@ pub enum TicketState {
     Lost,
     /// No such ticket was given.
     Unknown,
+}
+
+/// Why a transaction is set aside that has read `keys`. By its beginning and its end the reason is known again, after a
+/// restart too: the journal keeps it as it is told to people.
+pub(super) fn conflict(keys: &[Key]) -> String {
+    let names: Vec<String> = keys.iter().map(Key::to_string).collect();
+    format!("{READ}{}{CHANGED}", names.join(", "))
+}
+
+const READ: &str = "it read ";
+const CHANGED: &str = ", which others have changed since";
+
+fn is_conflict(why: &str) -> bool {
+    why.starts_with(READ) && why.ends_with(CHANGED)
 }
 
 enum End {
@@ -105,6 +122,7 @@ impl Tickets {
         match (buffer.standing(number), self.ended.get(&number)) {
             (Some(Standing::Waiting | Standing::Behind(_)), _) => TicketState::Pending,
             (Some(Standing::Quarantined(_)), _) if decided.contains(&number) => TicketState::Pending,
+            (Some(Standing::Quarantined(why)), _) if is_conflict(&why) => TicketState::Conflict(why),
             (Some(Standing::Quarantined(why)), _) => TicketState::Quarantined(why),
             (None, Some(End::Applied(version))) => TicketState::Applied(*version),
             (None, Some(End::Dropped(reason))) => TicketState::Dropped(reason.clone()),

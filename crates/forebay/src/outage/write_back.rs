@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use super::pending::Amount;
 use super::state::due_in;
+use crate::mutation::{self, Fault};
 
 /// The share of the room, one in so many, at which the drain begins whatever the age, and past which writes are held
 /// up. The rest is for an outage.
@@ -97,7 +98,11 @@ impl WriteBack {
         if amount.bytes >= self.bytes_max {
             return Duration::ZERO;
         }
-        let ahead = if amount.waiting > FEW { self.carrying(amount.waiting) } else { Duration::ZERO };
+        let ahead = if amount.waiting > FEW && !mutation::on(Fault::WriteBackUnpaced) {
+            self.carrying(amount.waiting)
+        } else {
+            Duration::ZERO
+        };
         due_in(oldest_ms, self.age_ms.saturating_sub(ahead.as_millis() as u64), now_ms)
     }
 
@@ -105,6 +110,9 @@ impl WriteBack {
     /// longest of how long that is overdue, of how much longer the drain needs for all than it may wait, and of how
     /// long it needs for what is past the share of the room.
     pub(super) fn late(&self, amount: Amount, oldest_ms: Option<u64>, now_ms: u64) -> Duration {
+        if mutation::on(Fault::WriteBackUnpaced) {
+            return Duration::ZERO;
+        }
         let age = Duration::from_millis(self.age_ms);
         let waited = Duration::from_millis(oldest_ms.map_or(0, |oldest| now_ms.saturating_sub(oldest)));
         let overdue = waited.saturating_sub(age + BATCH_TIME);
@@ -120,7 +128,7 @@ impl WriteBack {
 
     /// Whether what waits since `kept_ms` may still be replaced.
     pub(super) fn is_young(&self, kept_ms: u64, now_ms: u64) -> bool {
-        !due_in(kept_ms, self.age_ms / 2, now_ms).is_zero()
+        !due_in(kept_ms, self.age_ms / 2, now_ms).is_zero() || mutation::on(Fault::HotReplacedForEver)
     }
 
     /// How long one that found no room waits before it tries again, with so many before it.

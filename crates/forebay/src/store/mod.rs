@@ -160,6 +160,10 @@ pub enum ReadError {
     /// The store can't be asked now.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
+    /// The store answers, and can't read this now: what it is in is locked by somebody else. Nothing is wrong with all
+    /// the rest.
+    #[error("{0}")]
+    Locked(Unavailable),
     /// What the store holds can't be understood.
     #[error("stored document of {key} is damaged: {why}; restore the store from a backup")]
     Damaged {

@@ -143,7 +143,7 @@ fn insist<T>(mut read: impl FnMut() -> Result<T, ReadError>) -> T {
     for _ in 0..TRIES_MAX {
         match read() {
             Ok(found) => return found,
-            Err(ReadError::Unavailable(_)) => {}
+            Err(ReadError::Unavailable(_) | ReadError::Locked(_)) => {}
             Err(error) => panic!("{error}"),
         }
     }

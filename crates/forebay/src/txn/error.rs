@@ -34,7 +34,7 @@ pub enum TxnError {
 impl From<ReadError> for TxnError {
     fn from(error: ReadError) -> TxnError {
         match error {
-            ReadError::Unavailable(Unavailable(why)) => TxnError::StoreDown(why),
+            ReadError::Unavailable(Unavailable(why)) | ReadError::Locked(Unavailable(why)) => TxnError::StoreDown(why),
             damaged @ ReadError::Damaged { .. } => TxnError::Damaged(damaged.to_string()),
             refused @ ReadError::Refused { .. } => TxnError::Refused(refused.to_string()),
         }

@@ -5,8 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use forebay::mutation::{self, Fault};
 use forebay::outage::lossy::Lossy;
-use forebay::outage::{BreakerSettings, Description, Gate, GateOptions, GateSettings, Journal, JournalOptions, Mode};
+use forebay::outage::{
+    BreakerSettings, Description, Gate, GateOptions, GateSettings, Journal, JournalOptions, LaneRule, Mode,
+};
 use forebay::runtime::Runtime;
 use forebay::store::embedded::Durability;
 use forebay::store::faulty::{Faults, Faulty};
@@ -55,14 +58,17 @@ impl Store for Busy {
 }
 
 fn open(runtime: &Runtime, age_ms: u64, bytes_max: usize) -> (Arc<Busy>, Gate) {
+    open_with(runtime, GateSettings { bytes_max, write_back_ms: Some(age_ms), ..GateSettings::default() })
+}
+
+fn open_with(runtime: &Runtime, settings: GateSettings) -> (Arc<Busy>, Gate) {
     let inner = Faulty::new(runtime.clone(), Arc::new(Memory::new()), Faults::default(), 1);
     let store = Arc::new(Busy { inner, runtime: runtime.clone() });
     let description = Description { mapping: String::new(), catalogue: String::new() };
     let options = JournalOptions { durability: Durability::Always, bytes_max: 1 << 30, description };
     let (journal, found) = Journal::open(runtime.clone(), Lossy::new().handle(), options).expect("a new journal");
     let breaker = BreakerSettings { failures_to_open: 1, successes_to_close: 1, pause_ms: 5, pause_ms_max: 20 };
-    let settings =
-        GateSettings { breaker, bytes_max, write_back_ms: Some(age_ms), workers: 4, ..GateSettings::default() };
+    let settings = GateSettings { breaker, workers: 4, ..settings };
     let (mapping, opens_late) = (String::new(), false);
     let (runtime, inner) = (runtime.clone(), store.clone());
     let options = GateOptions { runtime, store: inner, journal, found, settings, mapping, opens_late };
@@ -154,12 +160,21 @@ async fn oldest_ms(runtime: &Runtime, gate: &Gate, time: Duration) -> u64 {
 /// The limit of the drain is not for those who wait for it, and clients are held up so that it keeps up with them.
 #[test]
 fn what_waits_is_no_older_than_was_asked_for() {
-    simulated(|runtime| async move {
+    what_waits(true);
+    let _on = mutation::put_back(Some(Fault::WriteBackUnpaced));
+    what_waits(false);
+}
+
+fn what_waits(expected: bool) {
+    simulated(move |runtime| async move {
         let (_, gate) = open(&runtime, 500, 64 << 20);
         let clients = Clients::start(&runtime, &gate, 64, |sequence| format!("key{sequence}"));
         let oldest = oldest_ms(&runtime, &gate, Duration::from_secs(3)).await;
         eprintln!("the oldest was {oldest} ms old; {:?}", gate.state().counts);
-        assert!((250..650).contains(&oldest), "{oldest} ms");
+        assert_eq!((250..650).contains(&oldest), expected, "{oldest} ms");
+        if !expected {
+            return;
+        }
         let applied = gate.state().counts.applied;
         assert!(applied > 16_500, "{applied} in 3 s, by a store that takes 7,000 a second in batches of 16");
         clients.end(&runtime, &gate).await;
@@ -184,17 +199,59 @@ fn what_is_written_all_the_time_is_carried_over() {
     });
 }
 
+/// The same where batches take but the beginning of a lane: each write that replaced the document where it waits
+/// would put it at the end again, before a batch has come there.
+#[test]
+fn what_is_written_all_the_time_has_its_turn_in_a_long_queue() {
+    in_a_long_queue(true);
+    let _on = mutation::put_back(Some(Fault::HotReplacedForEver));
+    in_a_long_queue(false);
+}
+
+fn in_a_long_queue(expected: bool) {
+    simulated(move |runtime| async move {
+        let settings = GateSettings { batch_max: 16, write_back_ms: Some(2_000), ..GateSettings::default() };
+        let (store, gate) = open_with(&runtime, settings);
+        let name = |sequence: u64| if sequence.is_multiple_of(2) { "hot".into() } else { format!("key{sequence}") };
+        let clients = Clients::start(&runtime, &gate, 64, name);
+        let (key, mut carried, mut last) = ([Key::new(0, b"hot")], 0, None);
+        // At the beginning the queue is short.
+        runtime.sleep(Duration::from_secs(4)).await;
+        for _ in 0..700 {
+            runtime.sleep(Duration::from_millis(10)).await;
+            let version = store.get(&key).await.expect("it answers").remove(0).version;
+            carried += u64::from(last.replace(version).is_some_and(|before| before < version));
+        }
+        // In 7 s, each time within one and a half times its age, and what the batches before it take.
+        eprintln!("{carried} times; {:?}", gate.state());
+        assert_eq!(carried >= 2, expected, "carried over {carried} times; {:?}", gate.state().counts);
+        assert!(gate.state().counts.merged > 1_000, "{:?}", gate.state().counts);
+        clients.end(&runtime, &gate).await;
+    });
+}
+
 /// Hours are more than there is room for: then the room is the bound.
 #[test]
 fn a_store_that_answers_leaves_nobody_without_room() {
     for clients in [4, 64, 500] {
-        simulated(move |runtime| async move {
-            let (_, gate) = open(&runtime, 3_600_000, 64 << 10);
-            let clients = Clients::start(&runtime, &gate, clients, |sequence| format!("key{sequence}"));
-            runtime.sleep(Duration::from_secs(1)).await;
-            clients.end(&runtime, &gate).await;
-        });
+        without_room(clients, true);
+        let _on = mutation::put_back(Some(Fault::WriteBackUnpaced));
+        without_room(clients, false);
     }
+}
+
+fn without_room(clients: usize, expected: bool) {
+    simulated(move |runtime| async move {
+        let (_, gate) = open(&runtime, 3_600_000, 64 << 10);
+        let clients = Clients::start(&runtime, &gate, clients, |sequence| format!("key{sequence}"));
+        runtime.sleep(Duration::from_secs(1)).await;
+        if expected {
+            return clients.end(&runtime, &gate).await;
+        }
+        clients.enough.store(true, Ordering::SeqCst);
+        let refused = clients.refused.lock().expect("nobody panicked");
+        assert!(refused.iter().any(|outcome| matches!(outcome, CommitOutcome::Full(_))), "{refused:?}");
+    });
 }
 
 /// One that takes most of the room gets it, and one that there is never room for goes past it, although many others

@@ -78,7 +78,7 @@ pub(super) const DRAIN: Sub = Sub {
 pub(super) const WAIT: Sub = Sub {
     name: "wait",
     syntax: "ticket timeout-ms",
-    summary: "Waits for a buffered transaction: APPLIED version, PENDING, QUARANTINED or DROPPED reason, OVER, LOST",
+    summary: "Waits for a buffered transaction: APPLIED version, PENDING, CONFLICT, QUARANTINED or DROPPED reason, OVER, LOST",
     arity: 4,
     flags: &[],
     run: SubRun::Engine(wait),
@@ -402,6 +402,7 @@ async fn waited(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply>
         TicketState::Applied(version) => simple(format!("APPLIED {version}")),
         TicketState::Pending => simple("PENDING".to_owned()),
         TicketState::Quarantined(reason) => simple(format!("QUARANTINED {reason}")),
+        TicketState::Conflict(reason) => simple(format!("CONFLICT {reason}")),
         TicketState::Dropped(reason) => simple(format!("DROPPED {reason}")),
         TicketState::Over => simple("OVER it was applied or dropped, before the last start or long ago".to_owned()),
         TicketState::Lost => simple("LOST a loss of power took it before the journal was synced".to_owned()),

@@ -403,6 +403,7 @@ fn buffered(shared: &Shared, ticket: u64) -> (String, String) {
     match shared.gate.as_ref().map(|gate| gate.ticket(ticket)) {
         Some(TicketState::Applied(version)) => (format!("COMMITTED {version}"), format!("OK {version}")),
         Some(TicketState::Quarantined(reason)) => (format!("QUARANTINED {reason}"), kept),
+        Some(TicketState::Conflict(reason)) => (format!("CONFLICT {reason}"), kept),
         Some(TicketState::Dropped(reason)) => (format!("DROPPED {reason}"), kept),
         Some(TicketState::Pending | TicketState::Over | TicketState::Lost | TicketState::Unknown) | None => {
             (kept.clone(), kept)

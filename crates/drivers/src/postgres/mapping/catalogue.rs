@@ -149,10 +149,11 @@ GROUP BY i.indexrelid ORDER BY i.indexrelid";
 
 const TRIGGERS: &str = "SELECT tgname::text FROM pg_trigger WHERE tgrelid = $1 AND tgenabled IN ('O', 'A')";
 
-/// Triggers that call a function in whose text something does not stand, and the functions.
+/// Triggers that call a function in whose text neither of two things stands, and the functions.
 const STRANGE: &str = "\
 SELECT t.tgname::text, p.oid::regproc::text FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
-WHERE t.tgrelid = $1 AND t.tgname IN ('forebay_change', 'forebay_truncate') AND position($2 IN p.prosrc) = 0
+WHERE t.tgrelid = $1 AND t.tgname IN ('forebay_change', 'forebay_truncate')
+    AND position($2 IN p.prosrc) = 0 AND position($3 IN p.prosrc) = 0
 ORDER BY 1";
 
 /// Whether something may put a value where a statement has put none: a trigger before, a rule, a partition's own.
@@ -419,7 +420,8 @@ async fn strange_triggers(
     name: &str,
     key: &[String],
 ) -> Result<Vec<(String, String)>, Error> {
-    let rows = client.query(STRANGE, &[&oid, &install::notes(name, key)]).await?;
+    let [noted, by_an_older] = install::notes(name, key);
+    let rows = client.query(STRANGE, &[&oid, &noted, &by_an_older]).await?;
     Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
 }
 

@@ -107,10 +107,14 @@ impl Rows {
         let asked = by_table.iter().map(|(table, (_, parts))| async move {
             let parameters: Vec<&(dyn tokio_postgres::types::ToSql + Sync)> =
                 parts.iter().map(|column| column as &(dyn tokio_postgres::types::ToSql + Sync)).collect();
-            match session.statement_of_table(*table) {
+            let answer = match session.statement_of_table(*table) {
                 Some(statement) => session.client.query(statement, &parameters).await,
                 None => session.client.query(&self.tables[*table].select(), &parameters).await,
-            }
+            };
+            answer.map_err(|error| match classify::is_locked(&error) {
+                true => GetError::Locked(self.tables[*table].oid, error),
+                false => GetError::Database(error),
+            })
         });
         let answers = try_join_all(asked).await?;
         let mut reads: Vec<Option<Read>> = vec![None; keys.len()];

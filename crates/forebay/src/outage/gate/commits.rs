@@ -93,7 +93,8 @@ impl Inner {
             *progress = (now, state.counts.applied);
         }
         let waiting = state.buffer.amount().waiting;
-        let idle = state.failing(now) || state.suspended.is_some() || waiting == 0;
+        let unpaced = mutation::on(Fault::WriteBackUnpaced);
+        let idle = state.failing(now) || state.suspended.is_some() || waiting == 0 || unpaced;
         let hopeless = idle || now.saturating_sub(progress.0) > PROGRESS_MAX;
         state.write_back.as_ref().filter(|_| !hopeless).map(|write_back| write_back.room_pause(waiting))
     }

@@ -191,7 +191,7 @@ impl Inner {
                 // A store that can't tell the two together is read once they are carried over.
                 Ok(None) => return Ok(()),
                 // What is known has to do.
-                Err(ReadError::Unavailable(_)) => return Ok(()),
+                Err(ReadError::Unavailable(_) | ReadError::Locked(_)) => return Ok(()),
                 Err(error) => return Err(error),
             };
             let mut state = self.state();

@@ -1,0 +1,237 @@
+//! Reads over shared connections, which are none the worse for what one of them runs into.
+//!
+//! Many reads are on their way on one connection, one behind the other. So one that waits for a lock (some psql session
+//! has `LOCK TABLE`, or an ALTER TABLE waits for it) would hold up all behind it, whatever they read. Hence none waits
+//! there for longer than [`LOCK_WAIT`]. Then the connection is given up, and what was behind on it goes over another.
+//! Reads of that table go one at a time from then on, over a connection of their own, until one gets through: those of
+//! other tables never meet them again. The same for a connection whose replies get lost: who waited for longest
+//! gives it up, all others go on elsewhere in the time that they have left.
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use forebay::Key;
+use forebay::error::Unavailable;
+use forebay::store::ReadError;
+use futures_util::future::{Either, select};
+use tokio::sync::Mutex as AsyncMutex;
+use tokio::time::{Instant, timeout_at};
+
+use super::classify::{self, told};
+use super::documents::GetError;
+use super::session::Session;
+use super::{Inner, unavailable};
+
+/// Longest wait of a read for a table's lock, as the server counts it; of a shorter timeout a sixth.
+const LOCK_WAIT: Duration = Duration::from_millis(50);
+
+/// As [`LOCK_WAIT`], for calls that may take `timeout`.
+pub(super) fn lock_wait(timeout: Duration) -> Duration {
+    LOCK_WAIT.min(timeout / 6).max(Duration::from_millis(1))
+}
+
+/// The connection over which reads of a locked table go, one at a time.
+type Slot = Arc<AsyncMutex<Option<Arc<Session>>>>;
+
+/// Tables that somebody has locked.
+#[derive(Default)]
+pub(super) struct Locked(Mutex<Vec<(Vec<u32>, Slot)>>);
+
+impl Locked {
+    fn all(&self) -> MutexGuard<'_, Vec<(Vec<u32>, Slot)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where a read of `tables` goes, if some of them are locked.
+    fn slot_of(&self, tables: &[u32]) -> Option<Slot> {
+        let locked = self.all();
+        let found = locked.iter().find(|(some, _)| some.iter().all(|table| tables.contains(table)));
+        found.map(|(_, slot)| slot.clone())
+    }
+
+    /// One of `tables` is locked, and nobody can say which.
+    fn note(&self, tables: &[u32]) {
+        let mut locked = self.all();
+        if !locked.iter().any(|(some, _)| some == tables) {
+            tracing::warn!(?tables, "a table is locked in PostgreSQL: reads of it wait, or are refused");
+            locked.push((tables.to_vec(), Slot::default()));
+        }
+    }
+
+    fn is_on(&self, slot: &Slot) -> bool {
+        self.all().iter().any(|(_, other)| Arc::ptr_eq(slot, other))
+    }
+
+    /// A read got through.
+    fn is_over(&self, slot: &Slot) {
+        self.all().retain(|(_, other)| !Arc::ptr_eq(slot, other));
+    }
+}
+
+impl Inner {
+    /// Reads of `tables` within `time`. A connection that fails or does not answer is given up; `ask` is asked again
+    /// over another where that is another read's doing.
+    pub(super) async fn read<T, A>(
+        &self,
+        time: Duration,
+        tables: &[u32],
+        ask: impl Fn(Arc<Session>) -> A,
+    ) -> Result<T, ReadError>
+    where
+        A: Future<Output = Result<T, GetError>>,
+    {
+        let deadline = Instant::now() + time;
+        loop {
+            let answer = match self.locked.slot_of(tables) {
+                Some(slot) => self.read_aside(deadline, &slot, &ask).await,
+                None => self.read_shared(deadline, tables, &ask).await,
+            };
+            if let Some(answer) = answer {
+                return answer;
+            }
+        }
+    }
+
+    /// The answer over a shared connection; none if it is to be asked again.
+    async fn read_shared<T, A>(
+        &self,
+        deadline: Instant,
+        tables: &[u32],
+        ask: &impl Fn(Arc<Session>) -> A,
+    ) -> Option<Result<T, ReadError>>
+    where
+        A: Future<Output = Result<T, GetError>>,
+    {
+        let session = match timeout_at(deadline, self.pool.reader()).await {
+            Ok(Ok(session)) => session,
+            Ok(Err(why)) => return Some(Err(unavailable(why))),
+            Err(_) => return Some(Err(unavailable(self.no_connection()))),
+        };
+        let answer = match select(pin!(timeout_at(deadline, ask(session.clone()))), pin!(session.given_up())).await {
+            Either::Left((answer, _)) => answer,
+            Either::Right(_) => return None,
+        };
+        match answer {
+            Ok(Err(error)) if error.is_locked() => {
+                session.give_up();
+                let locked = match &error {
+                    GetError::Locked(table, _) => std::slice::from_ref(table),
+                    _ => tables,
+                };
+                if locked.is_empty() {
+                    return Some(Err(is_locked()));
+                }
+                self.locked.note(locked);
+                None
+            }
+            answer => Some(self.answered(&session, answer.map_err(|_| ()))),
+        }
+    }
+
+    /// The same of a table that is locked: one read at a time goes on asking for it.
+    async fn read_aside<T, A>(
+        &self,
+        deadline: Instant,
+        slot: &Slot,
+        ask: &impl Fn(Arc<Session>) -> A,
+    ) -> Option<Result<T, ReadError>>
+    where
+        A: Future<Output = Result<T, GetError>>,
+    {
+        let Ok(mut own) = timeout_at(deadline, slot.lock()).await else { return Some(Err(is_locked())) };
+        loop {
+            if !self.locked.is_on(slot) {
+                return None;
+            }
+            // One that would not be answered in time would leave the connection to be given up.
+            if deadline < Instant::now() + 2 * lock_wait(self.timeout) {
+                return Some(Err(is_locked()));
+            }
+            let session = match own.as_ref().filter(|session| session.is_good()) {
+                Some(session) => session.clone(),
+                None => match timeout_at(deadline, self.pool.connect_to_read()).await {
+                    Ok(Ok(session)) => own.insert(Arc::new(session)).clone(),
+                    Ok(Err(why)) => return Some(Err(unavailable(why))),
+                    Err(_) => return Some(Err(unavailable(self.no_connection()))),
+                },
+            };
+            let answer = timeout_at(deadline, ask(session.clone())).await;
+            if !matches!(&answer, Ok(Err(error)) if error.is_locked()) {
+                let got_through = matches!(answer, Ok(Ok(_)) | Ok(Err(GetError::Read(_))));
+                if got_through {
+                    self.locked.is_over(slot);
+                }
+                return Some(self.answered(&session, answer.map_err(|_| ())));
+            }
+        }
+    }
+
+    /// What an answer over `session` means, or that there was none in time.
+    fn answered<T>(&self, session: &Session, answer: Result<Result<T, GetError>, ()>) -> Result<T, ReadError> {
+        match answer {
+            Ok(Ok(found)) => Ok(found),
+            Ok(Err(GetError::Read(error))) => Err(error),
+            Ok(Err(GetError::Database(error) | GetError::Locked(_, error))) => {
+                if error.as_db_error().is_none_or(|_| session.client.is_closed()) {
+                    session.give_up();
+                }
+                // Other tables are as good as they were.
+                match classify::refusal(&error) {
+                    Some(why) => Err(ReadError::Refused { key: Key::new(0, b""), why }),
+                    None => Err(unavailable(told(&error))),
+                }
+            }
+            Err(()) => {
+                session.give_up();
+                Err(unavailable(self.no_answer()))
+            }
+        }
+    }
+
+    /// Asks over a connection of its own, which may take its time: it holds nobody up.
+    pub(super) async fn read_alone<T, A>(&self, time: Duration, ask: impl Fn(Arc<Session>) -> A) -> Result<T, ReadError>
+    where
+        A: Future<Output = Result<T, GetError>>,
+    {
+        let writer = match tokio::time::timeout(self.timeout, self.pool.writer()).await {
+            Ok(writer) => writer.map_err(unavailable)?,
+            Err(_) => return Err(unavailable(self.no_connection())),
+        };
+        let session = writer.session().map_err(unavailable)?.clone();
+        let answer = tokio::time::timeout(time, ask(session.clone())).await;
+        let answer = self.answered(&session, answer.map_err(|_| ()));
+        if session.is_good() {
+            writer.give_back();
+        }
+        answer
+    }
+
+    /// The tables in which `keys` are.
+    pub(super) fn tables_of<'a>(&self, keys: impl Iterator<Item = &'a Key>) -> Vec<u32> {
+        let Some(rows) = &self.rows else { return vec![DOCUMENTS] };
+        let mut tables: Vec<u32> =
+            keys.filter_map(|key| rows.place(key).ok()).map(|place| rows.tables[place.table].oid).collect();
+        tables.sort_unstable();
+        tables.dedup();
+        tables
+    }
+
+    /// All tables in which documents are.
+    pub(super) fn all_tables(&self) -> Vec<u32> {
+        let Some(rows) = &self.rows else { return vec![DOCUMENTS] };
+        let mut tables: Vec<u32> = rows.tables.iter().map(|table| table.oid).collect();
+        tables.sort_unstable();
+        tables.dedup();
+        tables
+    }
+}
+
+/// Stands for the table that forebay owns: no table has this number.
+const DOCUMENTS: u32 = 0;
+
+fn is_locked() -> ReadError {
+    let unavailable =
+        "somebody has locked the table in PostgreSQL (LOCK TABLE, ALTER TABLE, VACUUM FULL; see pg_locks)";
+    ReadError::Locked(Unavailable(unavailable.into()))
+}
