@@ -133,15 +133,18 @@ fn knowing_the_future_helps_transactions() {
 const LFU: &str = "gdsf:sample=10,pool=16,writes=0,age=0";
 const GDSF: &str = "gdsf:sample=10,pool=16,writes=0";
 
-/// Points by which a rate may differ from the one that is expected. Most differ by less than half a point; Epinions by
-/// what another seed draws.
-const POINTS: f64 = 2.5;
+/// Points by which a rate may differ from the one that is expected.
+const POINTS: f64 = 1.5;
+
+/// The same of Epinions, where other seeds draw others: the lengths of its lists have a long tail.
+const POINTS_DRAWN: f64 = 2.5;
 
 /// Policy, share of the keys, and the rate in percent.
 type Expected = &'static [(&'static str, f64, f64)];
 
 fn assert_table(run: Run, expected: Expected) {
     let mut missed = Vec::new();
+    let points = if run.workload.name == "epinions" { POINTS_DRAWN } else { POINTS };
     for of_share in expected.chunk_by(|a, b| a.1 == b.1) {
         let policies: Vec<&str> = of_share.iter().map(|row| row.0).collect();
         let thr = run.thr(&policies, of_share[0].1);
@@ -149,7 +152,7 @@ fn assert_table(run: Run, expected: Expected) {
             eprintln!("{} {share}: {policy} {:.1} (expected {rate})", run.workload.name, thr[*policy]);
             // Better is welcome of DeToX alone; others that differ would show another simulation.
             let better = policy.starts_with("detox") && thr[*policy] > *rate;
-            if !better && (thr[*policy] - rate).abs() > POINTS {
+            if !better && (thr[*policy] - rate).abs() > points {
                 missed.push(format!("{} {share} {policy}: {:.1}, expected {rate}", run.workload.name, thr[*policy]));
             }
         }
@@ -216,7 +219,7 @@ fn the_table_of_mixes_b_and_c() {
 #[test]
 #[ignore = "long: minutes, optimised; part of make nightly"]
 fn the_table_of_benchmarks() {
-    // The reference's figures of SmallBank are of levels, as the paper's artifact counts.
+    // The reference's figures of SmallBank are of levels, as the paper's artifact counts; so is its policy.
     let bank = Run { reads_only: true, by_level: true, ..Run::of("smallbank", 0.667) };
     assert_table(
         bank,
@@ -225,11 +228,13 @@ fn the_table_of_benchmarks() {
             (LFU, 0.25, 18.8),
             (GDSF, 0.25, 18.6),
             ("life-artifact", 0.25, 18.8),
+            ("detox-levels", 0.25, 30.7),
             ("detox", 0.25, 30.7),
             ("lru", 0.40, 31.3),
             (LFU, 0.40, 33.6),
             (GDSF, 0.40, 34.2),
             ("life-artifact", 0.40, 31.8),
+            ("detox-levels", 0.40, 48.6),
             ("detox", 0.40, 48.6),
         ],
     );
