@@ -133,9 +133,8 @@ fn knowing_the_future_helps_transactions() {
 const LFU: &str = "gdsf:sample=10,pool=16,writes=0,age=0";
 const GDSF: &str = "gdsf:sample=10,pool=16,writes=0";
 
-/// Points by which a rate may differ from the one that is expected. Most differ by less than half a point; Epinions by
-/// what another seed draws.
-const POINTS: f64 = 2.5;
+/// Points by which a rate may differ from the one that is expected. Most differ by less than half a point.
+const POINTS: f64 = 1.5;
 
 /// Policy, share of the keys, and the rate in percent.
 type Expected = &'static [(&'static str, f64, f64)];
@@ -216,7 +215,7 @@ fn the_table_of_mixes_b_and_c() {
 #[test]
 #[ignore = "long: minutes, optimised; part of make nightly"]
 fn the_table_of_benchmarks() {
-    // The reference's figures of SmallBank are of levels, as the paper's artifact counts.
+    // The reference's figures of SmallBank are of levels, as the paper's artifact counts; so is its policy.
     let bank = Run { reads_only: true, by_level: true, ..Run::of("smallbank", 0.667) };
     assert_table(
         bank,
@@ -225,11 +224,13 @@ fn the_table_of_benchmarks() {
             (LFU, 0.25, 18.8),
             (GDSF, 0.25, 18.6),
             ("life-artifact", 0.25, 18.8),
+            ("detox-levels", 0.25, 30.7),
             ("detox", 0.25, 30.7),
             ("lru", 0.40, 31.3),
             (LFU, 0.40, 33.6),
             (GDSF, 0.40, 34.2),
             ("life-artifact", 0.40, 31.8),
+            ("detox-levels", 0.40, 48.6),
             ("detox", 0.40, 48.6),
         ],
     );
@@ -267,10 +268,10 @@ fn the_table_of_groups_and_of_those_on_par() {
     // Of these two there are no figures but ours: they stay what they are.
     assert_table(
         Run::of("pg1", 0.6),
-        &[("lru", 0.10, 56.2), (LFU, 0.10, 62.8), (GDSF, 0.10, 62.3), ("detox", 0.10, 64.9)],
+        &[("lru", 0.10, 56.3), (LFU, 0.10, 63.4), (GDSF, 0.10, 62.3), ("detox", 0.10, 64.9)],
     );
     assert_table(
         Run { options: Options { transactions: 60_000, scale: 4, seed: 1 }, ..Run::of("tpcc", 0.5) },
-        &[("lru", 0.10, 27.9), (LFU, 0.10, 28.5), (GDSF, 0.10, 31.2), ("detox", 0.10, 37.2)],
+        &[("lru", 0.10, 27.1), (LFU, 0.10, 28.4), (GDSF, 0.10, 30.5), ("detox", 0.10, 37.2)],
     );
 }

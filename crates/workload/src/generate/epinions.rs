@@ -1,4 +1,7 @@
 //! Epinions: reviews of items by users, and trust between users. Nine types, all flat.
+//!
+//! Who wrote a review is drawn as OLTP-Bench's loader does, with which the paper measured: few users write most, and
+//! nobody writes two of one item. So most users have few reviews, and their pages are small groups.
 
 use fastrand::Rng;
 
@@ -34,6 +37,9 @@ const NAMES: [&str; 9] = [
     "UpdateTrustRating",
 ];
 
+/// How much more the busiest users review: Zipf's exponent, as in OLTP-Bench's loader.
+const REVIEWER_EXPONENT: f64 = 0.99;
+
 /// Shares of the types, in their order.
 const MIX: [f64; 9] = [10.0, 10.0, 10.0, 10.0, 10.0, 10.0, 10.0, 10.0, 20.0];
 
@@ -55,11 +61,21 @@ impl Epinions {
         let scale = options.scale.clamp(1, 10_000);
         let (items, users) = (1000 * scale, 2000 * scale);
         let (reviews_of, trust_of) = (Zipf::new(500 * scale, 1.8), Zipf::new(200 * scale, 1.95));
+        let (reviewer, mut reviewed) = (Zipf::new(users, REVIEWER_EXPONENT), vec![u64::MAX; users as usize]);
         let (mut of_user, mut reviews) = (vec![Vec::new(); users as usize], 0);
-        let mut item = |_| {
+        let mut item = |item| {
+            // No more than 500 * scale, so there are users enough.
             let count = reviews_of.draw(&mut rng) as u32 + 1;
             let of_item: Vec<u32> = (reviews..reviews + count).collect();
-            of_item.iter().for_each(|&review| of_user[rng.usize(0..users as usize)].push(review));
+            for &review in &of_item {
+                let user = loop {
+                    let user = reviewer.draw(&mut rng) as usize;
+                    if std::mem::replace(&mut reviewed[user], item) != item {
+                        break user;
+                    }
+                };
+                of_user[user].push(review);
+            }
             reviews += count;
             of_item
         };
@@ -102,6 +118,33 @@ impl Generate for Epinions {
             6 => transaction.write(0, 0, key(ITEMS, item as u64)),
             7 => transaction.write(0, 0, key(REVIEWS, u64::from(self.rng.u32(0..self.reviews.max(1))))),
             _ => transaction.write(0, 0, key(TRUST, u64::from(self.rng.u32(0..self.trust_rows.max(1))))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    #[test]
+    fn few_users_write_most_reviews_and_none_two_of_one_item() {
+        let epinions = Epinions::new(&Options { transactions: 0, scale: 2, seed: 3 });
+        let mut counts: Vec<usize> = epinions.of_user.iter().map(Vec::len).collect();
+        counts.sort_unstable_by_key(|&count| std::cmp::Reverse(count));
+        let all = epinions.reviews as usize;
+        assert_eq!(counts.iter().sum::<usize>(), all);
+        // Of 4,000 users by Zipf 0.99 a hundredth writes half of the reviews of short lists, and one each of a long one's.
+        let busiest: usize = counts[..40].iter().sum();
+        assert!(busiest > all / 8, "{busiest} of {all}");
+        let item_of: HashMap<u32, usize> = (0..)
+            .zip(&epinions.of_item)
+            .flat_map(|(item, list)| list.iter().map(move |&review| (review, item)))
+            .collect();
+        for of_user in &epinions.of_user {
+            let mut items: Vec<usize> = of_user.iter().map(|review| item_of[review]).collect();
+            items.dedup();
+            assert_eq!(items.len(), of_user.len(), "no user reviews an item twice");
         }
     }
 }
