@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use forebay::mutation::{self, Fault};
 use forebay::outage::lossy::Lossy;
-use forebay::outage::{
-    BreakerSettings, Description, Gate, GateOptions, GateSettings, Journal, JournalOptions, LaneRule, Mode,
-};
+use forebay::outage::{BreakerSettings, Description, Gate, GateOptions, GateSettings, Journal, JournalOptions, Mode};
 use forebay::runtime::Runtime;
 use forebay::store::embedded::Durability;
 use forebay::store::faulty::{Faults, Faulty};
