@@ -63,7 +63,7 @@ fn what_is_on_its_way_stays_known_where_the_store_makes_what_was_computed() {
 fn what_is_shown_is_not_refused() {
     let next = Step::Open { reads: Vec::new(), writes: vec![(READ, Kind::Put)], asks: false };
     let others = Step::Others { key: READ, kind: Kind::Unseen, seen: true };
-    let on_its_way = vec![others, SET_OUT, next, commit(), land(false), JOURNAL];
+    let on_its_way = vec![others, SET_OUT, land(false), next, commit(), SET_OUT, land(false), JOURNAL];
     world(&[writes(READ, Kind::Change), on_its_way, vec![reads(), commit()]], false).drain();
 }
 
