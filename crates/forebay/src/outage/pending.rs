@@ -262,7 +262,8 @@ impl Buffer {
                     (false, true) => row.latest.take().and_then(|value| changed(value, &write.changes)),
                 };
                 row.version = version;
-                if write.unseen && row.queue.back() == Some(&number) {
+                let unshown = write.unseen || row.image.shown.is_none();
+                if unshown && row.queue.back() == Some(&number) {
                     let latest = row.latest.as_ref().filter(|_| !self.owned);
                     row.image.shown = latest.map(|value| (version, Fingerprint::of(value.as_ref())));
                 }

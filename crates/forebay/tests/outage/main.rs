@@ -4,6 +4,7 @@ mod buffer;
 mod compare;
 mod gate;
 mod merging;
+mod seen;
 mod slow;
 mod taken_along;
 mod tickets;

@@ -258,43 +258,44 @@ impl Buffer {
     pub fn applied(&mut self, batch: &Batch, changed: &[Vec<(Key, Read)>]) -> Applied {
         let (mut emptied, mut restamped) = (Vec::new(), Vec::new());
         for ((number, commit), changed) in batch.numbers.iter().zip(&batch.commits).zip(changed) {
-            self.restamp(*number, changed, &mut restamped);
             let stored = Stored { writes: &commit.writes, changed, version: commit.version };
+            self.restamp(*number, stored, &mut restamped);
             self.settle_readers(*number, commit, stored);
             emptied.extend(self.remove(*number, Some(stored)));
         }
         for (key, _) in changed.iter().flatten() {
             // What was computed is out of date: what others wrote was merged.
-            if let Some(row) = self.rows.get_mut(key) {
-                row.latest = None;
-                let stored = row.stored.take();
-                self.bytes -= row.bytes;
-                row.recharge(key);
-                self.bytes += row.bytes;
-                let base = row.image.base;
-                if let Some(stored) = stored {
-                    self.learn_on(key, &stored, base);
-                }
+            let Some((stored, base)) = self.rows.get_mut(key).map(|row| (row.stored.clone(), row.image.base)) else {
+                continue;
+            };
+            // Compared with what was shown, so that stays until then.
+            if stored.is_none_or(|stored| self.learn_on(key, &stored, base).is_none()) {
+                self.forget_known(key);
             }
         }
         Applied { emptied, restamped }
     }
 
     /// Remembers under which versions the store has the last documents of transaction `number`, if they are what was
-    /// shown of them: else another program has changed them, and who read them is overtaken.
-    fn restamp(&mut self, number: u64, changed: &[(Key, Read)], restamped: &mut Vec<(Key, Version, Version)>) {
-        for (key, read) in changed {
-            let Some(row) = self.rows.get(key) else { continue };
-            if row.queue.len() == 1 && row.queue.front() == Some(&number) && row.latest.as_ref() == Some(&read.value) {
-                self.restamped.add(key, row.version, read.version);
-                restamped.push((key.clone(), row.version, read.version));
+    /// shown of them: else another program has changed them, or the store itself, and who read them is overtaken.
+    fn restamp(&mut self, number: u64, stored: Stored<'_>, restamped: &mut Vec<(Key, Version, Version)>) {
+        for (at, write) in stored.writes.iter().enumerate().filter(|_| !self.owned) {
+            let Some(row) = self.rows.get(&write.key).filter(|row| row.queue.len() == 1) else { continue };
+            let (Some(latest), Some(version)) = (&row.latest, stored.version_at(at)) else { continue };
+            if row.queue.front() != Some(&number) || row.version == version {
+                continue;
+            }
+            let same = stored.at(at).as_ref() == Some(latest);
+            self.restamped.add(&write.key, row.version, same.then_some(version));
+            if same {
+                restamped.push((write.key.clone(), row.version, version));
             }
         }
     }
 
     /// The version in the store of the document of `key` that was shown under `version`.
     pub fn stored_version(&self, key: &Key, version: Version) -> Version {
-        self.restamped.stored(key, version)
+        self.restamped.stored(key, version).unwrap_or(version)
     }
 
     /// The store has answered for `batch`, or not: what of it is still here waits again, to be sent under the same
@@ -333,6 +334,7 @@ impl Buffer {
                 row.image.base = None;
             }
         }
+        self.overtake(number, keys);
         merged
     }
 

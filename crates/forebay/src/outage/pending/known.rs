@@ -230,6 +230,17 @@ impl Buffer {
         }
     }
 
+    /// The store made something else of the document than was computed, and nobody knows what comes of that: what was
+    /// shown of it is not built on what the store has.
+    pub(super) fn forget_known(&mut self, key: &Key) {
+        if let Some(row) = self.rows.get_mut(key) {
+            self.bytes -= row.bytes;
+            (row.latest, row.stored, row.image.base) = (None, None, None);
+            row.recharge(key);
+            self.bytes += row.bytes;
+        }
+    }
+
     /// Finds anew what all transactions have to do with each other: the store's tables are known now. Nothing may be on
     /// its way to it.
     pub fn tie_anew(&mut self, ties_of: impl Fn(&Buffered) -> Ties) {

@@ -16,14 +16,14 @@ const RESTAMPED_MAX: usize = 65_536;
 /// The last documents that were carried over unchanged.
 #[derive(Default)]
 pub(super) struct Restamped {
-    /// The version that was shown, and the one in the store.
-    versions: HashMap<Key, (Version, Version), foldhash::quality::RandomState>,
+    /// The version that was shown, and the one in the store; none if the store has something else.
+    versions: HashMap<Key, (Version, Option<Version>), foldhash::quality::RandomState>,
     order: VecDeque<(Key, Version)>,
 }
 
 impl Restamped {
-    /// The document of `key`, shown as `shown`, is in the store under `stored`.
-    pub(super) fn add(&mut self, key: &Key, shown: Version, stored: Version) {
+    /// The document of `key`, shown as `shown`, is in the store under `stored`, or not at all.
+    pub(super) fn add(&mut self, key: &Key, shown: Version, stored: Option<Version>) {
         self.versions.insert(key.clone(), (shown, stored));
         self.order.push_back((key.clone(), shown));
         if self.order.len() > RESTAMPED_MAX
@@ -34,11 +34,11 @@ impl Restamped {
         }
     }
 
-    /// The version in the store of the document that was read under `version`.
-    pub(super) fn stored(&self, key: &Key, version: Version) -> Version {
+    /// The version in the store of the document that was read under `version`; none if the store never had that.
+    pub(super) fn stored(&self, key: &Key, version: Version) -> Option<Version> {
         match self.versions.get(key) {
             Some((shown, stored)) if *shown == version => *stored,
-            _ => version,
+            _ => Some(version),
         }
     }
 }
@@ -62,16 +62,18 @@ mod tests {
     #[test]
     fn the_last_version_shown_is_translated_for_a_while() {
         let (mut restamped, key) = (Restamped::default(), Key::new(0, b"k"));
-        restamped.add(&key, version(1), version(101));
-        assert_eq!(restamped.stored(&key, version(1)), version(101));
-        restamped.add(&key, version(2), version(102));
-        assert_eq!(restamped.stored(&key, version(1)), version(1), "that one is overtaken");
-        for number in 0..RESTAMPED_MAX as u64 - 1 {
-            restamped.add(&Key::new(0, format!("other{number}").as_bytes()), version(3), version(103));
+        restamped.add(&key, version(1), Some(version(101)));
+        assert_eq!(restamped.stored(&key, version(1)), Some(version(101)));
+        restamped.add(&key, version(2), Some(version(102)));
+        assert_eq!(restamped.stored(&key, version(1)), Some(version(1)), "that one is overtaken");
+        for number in 0..RESTAMPED_MAX as u64 - 2 {
+            restamped.add(&Key::new(0, format!("other{number}").as_bytes()), version(3), Some(version(103)));
         }
-        assert_eq!(restamped.stored(&key, version(2)), version(102));
-        restamped.add(&Key::new(0, b"one more"), version(3), version(103));
-        assert_eq!(restamped.stored(&key, version(2)), version(2));
+        assert_eq!(restamped.stored(&key, version(2)), Some(version(102)));
+        restamped.add(&Key::new(0, b"another"), version(4), None);
+        assert_eq!(restamped.stored(&Key::new(0, b"another"), version(4)), None);
+        restamped.add(&Key::new(0, b"one more"), version(3), Some(version(103)));
+        assert_eq!(restamped.stored(&key, version(2)), Some(version(2)));
         assert_eq!((restamped.versions.len(), restamped.order.len()), (RESTAMPED_MAX, RESTAMPED_MAX));
     }
 }

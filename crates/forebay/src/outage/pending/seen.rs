@@ -14,7 +14,7 @@
 //! that is quarantined it waits with it. It is applied only under a version of which is known that it stands for what
 //! it was shown. A document is never shown as two things under one version.
 
-use super::{Batch, Buffer, Entry, Row, Stored, taken_along};
+use super::{Batch, Buffer, Entry, Row, Stored, stands_alone, taken_along};
 use crate::change::Change;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
@@ -27,6 +27,11 @@ use crate::version::Version;
 
 /// Versions of documents that became other than they were shown have this bit, which no commit's has.
 const EDITION: u64 = 1 << 63;
+
+/// Whether it is such a version: no store has it.
+pub(super) fn is_edition(version: Version) -> bool {
+    version.sequence & EDITION != 0
+}
 
 /// What has become of a document that a transaction was shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,12 +90,13 @@ impl Buffer {
         let Some(row) = self.rows.get_mut(key) else { return true };
         let before = match (&row.latest, row.image.shown) {
             (Some(latest), _) => Some((row.version, Fingerprint::of(latest.as_ref()))),
-            (None, shown) => shown,
+            // That would be what is on its way makes of it.
+            (None, shown) => shown.filter(|_| !on_its_way),
         };
         let same = before.is_some_and(|(_, shown)| shown == fingerprint);
         let version = match before {
             Some((shown, _)) if same => shown,
-            Some(_) if !self.owned => {
+            before if !self.owned && (before.is_some() || on_its_way) => {
                 self.editions += 1;
                 Version { sequence: EDITION | self.editions, ..version }
             }
@@ -160,7 +166,8 @@ impl Buffer {
             if self.tied.readers(&write.key, number).next().is_none() {
                 continue;
             }
-            let clean = !sent && commit.checks.iter().any(|(key, _)| *key == write.key);
+            let checked = commit.checks.iter().any(|(key, _)| *key == write.key);
+            let clean = !sent && (checked || stands_alone(&write.changes));
             let told = stored.version_at(at).zip(stored.at(at));
             let told = told.map(|(version, value)| (version, Fingerprint::of(value.as_ref())));
             let queue = self.rows.get(&write.key).map(|row| &row.queue);
@@ -252,10 +259,18 @@ impl Buffer {
         }
     }
 
-    /// What transaction `number` was shown is compared anew.
+    /// What transaction `number` was shown is compared anew, but for what the store has under a known version.
     pub(super) fn see_anew(&mut self, number: u64) {
         if let Some(entry) = self.entries.get_mut(&number) {
-            entry.seen.fill(Seen::Exact);
+            let open = entry.seen.iter_mut().filter(|seen| !matches!(seen, Seen::Stored(_)));
+            open.for_each(|seen| *seen = Seen::Exact);
+        }
+    }
+
+    /// The store does not have what transaction `number` was shown of `keys` under the versions that it had.
+    pub(super) fn overtake(&mut self, number: u64, keys: &[Key]) {
+        for key in keys {
+            self.settle_seen(number, key, |seen, _| *seen = Seen::Overtaken);
         }
     }
 

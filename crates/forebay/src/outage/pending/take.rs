@@ -1,7 +1,7 @@
 //! How transactions come in: each gets its number, and may take the place of the one before it on its document.
 
 use super::charge::{entry_bytes, row_bytes};
-use super::seen::takes;
+use super::seen::{self, takes};
 use super::{Buffer, Entry, Full, Row, Stage, another, stands_alone};
 use crate::change::{compact, compact_fields, join_unseen};
 use crate::key::Key;
@@ -89,8 +89,11 @@ impl Buffer {
         let mut overtaken = Vec::new();
         for (key, version) in std::mem::take(&mut buffered.checks) {
             let Some(row) = self.rows.get(&key) else {
-                let version = self.restamped.stored(&key, version);
-                buffered.checks.push((key, version));
+                match self.restamped.stored(&key, version).filter(|version| !seen::is_edition(*version)) {
+                    Some(version) => buffered.checks.push((key, version)),
+                    None if buffered.sent => buffered.checks.push((key, version)),
+                    None => overtaken.push(key),
+                }
                 continue;
             };
             let written = buffered.writes.iter().find(|write| write.key == key);

@@ -1,0 +1,483 @@
+//! What transactions have read of documents for which others wait, against a store that others write to as well: they
+//! are applied only where what they were shown is so, and nobody is set aside for what nobody did.
+
+mod cases;
+mod database;
+mod steps;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use forebay::change::{Change, End, apply_all};
+use forebay::outage::lanes::{Lane, Lanes, Ties};
+use forebay::outage::pending::{BATCH_COMMITS_MAX, Batch, Buffer, Merged, Untaken, Work};
+use forebay::outage::{Buffered, Pending, Record, Standing};
+use forebay::store::{Caps, Commit, CommitOutcome, Write};
+use forebay::value::Data;
+use forebay::{Blob, Key, Read, TxnId, Value, Version};
+use proptest::prelude::*;
+
+use database::{Database, unstamped};
+use steps::{Kind, Step, Way, steps};
+
+const CAPS: Caps = Caps { ordered: false, owned: false, applies: true };
+
+/// Hashes, and behind them a list.
+const HASHES: usize = 3;
+const KEYS: usize = HASHES + 1;
+
+fn key(number: usize) -> Key {
+    Key::new(0, format!("k{number}").as_bytes())
+}
+
+fn number_of(key: &Key) -> usize {
+    (0..KEYS).find(|number| self::key(*number) == *key).expect("one of ours")
+}
+
+/// The first is one table with the second.
+fn ties_of(keys: impl Iterator<Item = usize>) -> Ties {
+    let lane = |key| if key < 2 { Lane::Together(7) } else { Lane::Hashed(key as u16) };
+    let mut lanes: Lanes = keys.map(lane).collect();
+    lanes.sort_unstable();
+    lanes.dedup();
+    Ties { lanes, ..Ties::default() }
+}
+
+/// What a transaction has read, and makes of it.
+#[derive(Clone, Debug)]
+struct Txn {
+    reads: BTreeMap<usize, Read>,
+    writes: Vec<(usize, Write)>,
+    /// Those that waited for what it read.
+    built_on: Vec<u64>,
+}
+
+impl Txn {
+    /// What it was shown and is not merged with what it writes.
+    fn only_read(&self) -> impl Iterator<Item = (&usize, &Read)> {
+        let merges = |key: &usize| {
+            let written = self.writes.iter().find(|(written, _)| written == key);
+            written.is_some_and(|(_, write)| !write.changes.iter().any(|change| matches!(change, Change::Pop(_))))
+        };
+        self.reads.iter().filter(move |(key, _)| !merges(key))
+    }
+
+    fn keys(&self) -> impl Iterator<Item = usize> + '_ {
+        self.reads.keys().copied().chain(self.writes.iter().map(|(key, _)| *key))
+    }
+}
+
+struct World {
+    buffer: Buffer,
+    database: Database,
+    open: Vec<Txn>,
+    writing: Vec<(u64, Commit, Txn, Record)>,
+    /// What the journal holds.
+    journal: BTreeMap<u64, Pending>,
+    /// What those in the journal were shown.
+    txns: BTreeMap<u64, Txn>,
+    carried: Vec<Batch>,
+    comparing: Vec<(Batch, Vec<Key>)>,
+    asked: Vec<(Key, Vec<(u64, TxnId)>, Read, Vec<TxnId>)>,
+    landed: BTreeSet<u64>,
+    given_up: BTreeSet<u64>,
+    sequence: u64,
+    /// Somebody else wrote, an operator gave something up, or a restart came: some may be overtaken.
+    disturbed: bool,
+    /// Those that were set aside, or behind such: whoever came later went past.
+    stuck: BTreeSet<u64>,
+    trigger: bool,
+}
+
+impl World {
+    fn new(trigger: bool, rows: bool) -> World {
+        World {
+            buffer: Buffer::new(1 << 20, CAPS, 1),
+            database: Database::new(trigger, rows),
+            open: Vec::new(),
+            writing: Vec::new(),
+            journal: BTreeMap::new(),
+            txns: BTreeMap::new(),
+            carried: Vec::new(),
+            comparing: Vec::new(),
+            asked: Vec::new(),
+            landed: BTreeSet::new(),
+            given_up: BTreeSet::new(),
+            sequence: 0,
+            disturbed: false,
+            stuck: BTreeSet::new(),
+            trigger,
+        }
+    }
+
+    fn is_locked(&self, key: usize, writes: bool) -> bool {
+        let open = self.open.iter().chain(self.writing.iter().map(|(_, _, txn, _)| txn));
+        let mut locks = open.flat_map(|txn| {
+            let written = txn.writes.iter().map(|(key, _)| (*key, true));
+            txn.reads.keys().map(|key| (*key, false)).chain(written)
+        });
+        locks.any(|(other, written)| other == key && (writes || written))
+    }
+
+    /// What is shown of a document; none if that is not known.
+    fn read(&mut self, key: usize, asks: bool) -> Option<Read> {
+        let key = self::key(key);
+        let learns = self.buffer.is_suspect(&key) && asks;
+        if learns || self.buffer.merged(&key) == Merged::Unknown {
+            let (story, read, applied) = self.story(&key);
+            self.buffer.learn_behind(&key, &read, &story, &applied);
+        }
+        match self.buffer.merged(&key) {
+            Merged::Known(read) => Some(read),
+            Merged::Nothing => Some(self.database.get(&key)),
+            Merged::Unknown => None,
+        }
+    }
+
+    fn story(&self, key: &Key) -> (Vec<(u64, TxnId)>, Read, Vec<TxnId>) {
+        let story = self.buffer.story_of(key);
+        let applied = story.iter().map(|(_, id)| *id).filter(|id| self.database.has(*id)).collect();
+        (story, self.database.get(key), applied)
+    }
+
+    fn open(&mut self, reads: &[usize], writes: &[(usize, Kind)], asks: bool) {
+        let locked = reads.iter().any(|key| self.is_locked(*key, false));
+        if locked || writes.iter().any(|(key, _)| self.is_locked(*key, true)) {
+            return;
+        }
+        let mut txn = Txn { reads: BTreeMap::new(), writes: Vec::new(), built_on: Vec::new() };
+        let needed = |(_, kind): &&(usize, Kind)| !matches!(kind, Kind::Put | Kind::Unseen);
+        for key in reads.iter().chain(writes.iter().filter(needed).map(|(key, _)| key)) {
+            let Some(read) = self.read(*key, asks) else { return };
+            txn.reads.insert(*key, read);
+        }
+        for (key, kind) in writes {
+            self.sequence += 1;
+            let before = txn.reads.get(key).and_then(|read| read.value.clone());
+            let change = self.change(*key, *kind, before.as_ref());
+            let mut after = before;
+            apply_all(&mut after, std::slice::from_ref(&change)).expect("it fits what was read");
+            let unseen = matches!(kind, Kind::Unseen);
+            txn.writes.push((*key, Write { key: self::key(*key), changes: vec![change].into(), after, unseen }));
+        }
+        let read = txn.only_read();
+        txn.built_on = read.flat_map(|(key, _)| self.buffer.numbers(Some(&self::key(*key)), 0, usize::MAX)).collect();
+        self.open.push(txn);
+    }
+
+    fn change(&self, key: usize, kind: Kind, before: Option<&Value>) -> Change {
+        let blob = Blob::from(self.sequence.to_string().as_bytes());
+        let field = |name: &str| Blob::from(name.as_bytes());
+        match (key < HASHES, kind) {
+            (_, Kind::Delete) => Change::Delete,
+            (true, Kind::Change) => Change::AddInteger { field: Some(field("sum")), delta: self.sequence as i64 },
+            (true, Kind::Unseen) => Change::SetField(field("set"), blob),
+            (false, Kind::Change) if matches!(before, Some(Value { data: Data::List(_), .. })) => {
+                Change::Pop(End::Left)
+            }
+            (false, Kind::Change | Kind::Unseen) => Change::Push(End::Right, blob),
+            (hash, Kind::Replace | Kind::Put) => {
+                let change = if hash { Change::SetField(field("put"), blob) } else { Change::Push(End::Left, blob) };
+                let mut alone = None;
+                apply_all(&mut alone, &[change]).expect("it fits");
+                Change::Put(alone.expect("it has something"))
+            }
+        }
+    }
+
+    fn commit(&mut self, which: usize, way: Way, merge: bool) {
+        if self.open.is_empty() {
+            return;
+        }
+        let txn = self.open.remove(which % self.open.len());
+        self.sequence += 1;
+        let version = Version { incarnation: 1, sequence: self.sequence };
+        let writes = txn.writes.iter().map(|(_, write)| write.clone()).collect();
+        let mut commit = Commit::new(TxnId(version), version, writes);
+        commit.checks = txn.reads.iter().map(|(key, read)| (self::key(*key), read.version)).collect();
+        let (ties, keys) = (ties_of(txn.keys()), txn.keys().map(key).collect::<Vec<_>>());
+        let queues = self.buffer.must_queue(&ties.lanes, keys.iter(), [].into_iter());
+        match way {
+            Way::Direct if !queues => drop(self.apply(None, &txn, &commit)),
+            Way::Unanswered { applied } if !queues => {
+                if applied {
+                    self.apply(None, &txn, &commit);
+                }
+                self.disturbed |= self.trigger;
+                self.take(txn, commit, ties, true, false);
+            }
+            _ => self.take(txn, commit, ties, false, merge),
+        }
+    }
+
+    fn take(&mut self, txn: Txn, commit: Commit, ties: Ties, sent: bool, merge: bool) {
+        // What comes of several changes at once can't be told from what others make of them.
+        let under_way = |number: &u64| self.carried.iter().any(|batch| batch.numbers.contains(number));
+        self.disturbed |= self.trigger && txn.built_on.iter().any(under_way);
+        match self.buffer.take(&commit, ties, sent, merge, 0) {
+            Ok((number, record)) => self.writing.push((number, commit, txn, record)),
+            Err(Untaken::Overtaken(keys)) => {
+                // Who runs it again with what is shown now must not be told the same for ever.
+                for key in keys {
+                    let shown = match self.buffer.merged(&key) {
+                        Merged::Known(read) => read.version,
+                        _ => continue,
+                    };
+                    assert_ne!(txn.reads[&number_of(&key)].version, shown, "{key} is shown, and is no good");
+                }
+            }
+            Err(Untaken::Full(full)) => panic!("{full:?}"),
+        }
+    }
+
+    fn journal(&mut self, which: usize, fails: bool) {
+        if self.writing.is_empty() {
+            return;
+        }
+        let (number, commit, txn, record) = self.writing.remove(which % self.writing.len());
+        if fails {
+            return self.buffer.withdraw(number);
+        }
+        self.buffer.written(number, &commit.writes);
+        let (buffered, from) = match record {
+            Record::Buffered(buffered) => (buffered, Vec::new()),
+            Record::Merged { into, from } => (into, from),
+            other => panic!("{other:?}"),
+        };
+        for old in &from {
+            self.journal.remove(old);
+            self.txns.remove(old);
+        }
+        self.journal.insert(number, Pending { buffered, standing: Standing::Waiting, merged: !from.is_empty() });
+        self.txns.insert(number, txn);
+    }
+
+    fn set_out(&mut self, most: usize) {
+        match self.buffer.next_work(most) {
+            Some(Work::Carry(batch)) => self.carried.push(batch),
+            Some(Work::Compare(batch, keys)) => self.comparing.push((batch, keys)),
+            Some(Work::Overtaken(number, keys)) => self.overtaken(number, &keys),
+            Some(Work::Learn(keys)) => panic!("the store computes: {keys:?}"),
+            None => {}
+        }
+    }
+
+    /// What the drain does with one of which the store, or the buffer, says that it is overtaken.
+    fn overtaken(&mut self, number: u64, keys: &[Key]) {
+        if !self.buffer.overtaken(number, keys) {
+            let may_be = self.disturbed || self.stuck.contains(&number);
+            assert!(may_be, "{number} is set aside for {keys:?}, and nobody did anything");
+            self.set_aside(number);
+        }
+    }
+
+    fn set_aside(&mut self, number: u64) {
+        self.buffer.quarantine(number, "set aside".into());
+        self.journal.get_mut(&number).expect("it waits").standing = Standing::Quarantined("set aside".into());
+    }
+
+    /// The store is given a commit: judges what it was shown. Its number, if it was buffered.
+    fn apply(&mut self, number: Option<u64>, txn: &Txn, commit: &Commit) -> CommitOutcome {
+        let holds: Vec<Read> = (0..KEYS).map(|at| self.database.get(&key(at))).collect();
+        let again = self.database.has(commit.id);
+        let outcome = self.database.commit(commit);
+        if again || !matches!(outcome, CommitOutcome::Committed(_)) {
+            return outcome;
+        }
+        for (key, shown) in txn.only_read() {
+            let (shown, holds) = (unstamped(shown.value.as_ref()), unstamped(holds[*key].value.as_ref()));
+            assert_eq!(shown, holds, "what {number:?} was shown of {key}, and what is there when it is applied");
+        }
+        let settled = |other: &u64| self.landed.contains(other) || self.given_up.contains(other);
+        assert!(txn.built_on.iter().all(settled), "{number:?} goes before one of {:?}", txn.built_on);
+        outcome
+    }
+
+    fn land(&mut self, which: usize, applied: usize, told: usize, refuses: bool) {
+        if self.carried.is_empty() {
+            return;
+        }
+        let batch = self.carried.remove(which % self.carried.len());
+        let (mut changed, mut stopped) = (Vec::new(), None);
+        for (number, commit) in batch.numbers.iter().zip(&batch.commits).take(applied) {
+            let txn = self.txns[number].clone();
+            match self.apply(Some(*number), &txn, commit) {
+                CommitOutcome::Committed(told) => changed.push(told),
+                outcome => {
+                    stopped = Some((*number, outcome));
+                    break;
+                }
+            }
+            self.landed.insert(*number);
+        }
+        let unknown = told < changed.len();
+        self.disturbed |= unknown && self.trigger;
+        changed.truncate(told);
+        if stopped.is_none() && !unknown && refuses {
+            let next = batch.numbers.get(changed.len()).zip(batch.commits.get(changed.len()));
+            let refused = next.filter(|(_, commit)| !self.database.has(commit.id));
+            stopped = refused.map(|(number, _)| (*number, CommitOutcome::Refused("it will not".into())));
+        }
+        for (number, key, read) in self.buffer.heads(&batch, &changed) {
+            if let Some(pending) = self.journal.get_mut(&number) {
+                pending.buffered.known.push((key, read));
+            }
+        }
+        self.buffer.applied(&batch, &changed);
+        for number in batch.numbers.iter().take(changed.len()) {
+            self.journal.remove(number);
+            self.txns.remove(number);
+        }
+        self.buffer.finish(batch, unknown);
+        match stopped.filter(|_| !unknown) {
+            Some((number, CommitOutcome::Conflict(keys))) => self.overtaken(number, &keys),
+            Some((number, _)) => self.set_aside(number),
+            None => {}
+        }
+    }
+
+    fn compare(&mut self, which: usize, answers: bool) {
+        if self.comparing.is_empty() {
+            return;
+        }
+        let (batch, keys) = self.comparing.remove(which % self.comparing.len());
+        if answers {
+            let reads: Vec<Read> = keys.iter().map(|key| self.database.get(key)).collect();
+            self.buffer.compare(&batch, &keys, Some(&reads));
+        }
+        self.buffer.finish(batch, false);
+    }
+
+    fn others(&mut self, key: usize, kind: Kind, seen: bool) {
+        self.sequence += 1;
+        let name = self::key(key);
+        let change = self.change(key, kind, self.database.get(&name).value.as_ref());
+        self.disturbed |= self.database.write(&name, change);
+        if seen {
+            self.buffer.suspect([&name].into_iter());
+        }
+    }
+
+    fn tell(&mut self, which: usize) {
+        if !self.asked.is_empty() {
+            let (key, story, read, applied) = self.asked.remove(which % self.asked.len());
+            self.buffer.learn_behind(&key, &read, &story, &applied);
+        }
+    }
+
+    fn quarantined(&self, which: usize) -> Option<u64> {
+        let list = self.buffer.quarantine_list();
+        (!list.is_empty()).then(|| list[which % list.len()].0)
+    }
+
+    fn retry(&mut self, which: usize) {
+        let Some(number) = self.quarantined(which) else { return };
+        assert!(self.buffer.retry(number));
+        self.journal.get_mut(&number).expect("it waits").standing = Standing::Waiting;
+    }
+
+    /// Its documents are locked meanwhile, and leave the cache.
+    fn give_up(&mut self, which: usize) {
+        let Some(number) = self.quarantined(which) else { return };
+        let buffered: &Buffered = self.buffer.buffered(number).expect("it waits");
+        if buffered.writes.iter().any(|write| self.is_locked(number_of(&write.key), true)) {
+            return;
+        }
+        self.disturbed = true;
+        match self.database.has(buffered.id) {
+            true => self.buffer.landed(number),
+            false => {
+                self.given_up.insert(number);
+                self.buffer.give_up(number)
+            }
+        };
+        self.journal.remove(&number);
+    }
+
+    fn restart(&mut self) {
+        self.disturbed = true;
+        self.buffer = Buffer::new(1 << 20, CAPS, self.sequence + 1);
+        self.open.clear();
+        self.writing.clear();
+        self.carried.clear();
+        self.comparing.clear();
+        self.asked.clear();
+        for found in self.journal.values() {
+            let ties = ties_of(self.txns[&found.buffered.number].keys());
+            self.buffer.restore(found.clone(), ties);
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Open { reads, writes, asks } => self.open(reads, writes, *asks),
+            Step::Commit { which, way, merge } => self.commit(*which, *way, *merge),
+            Step::Journal { which, fails } => self.journal(*which, *fails),
+            Step::SetOut { most } => self.set_out(*most),
+            Step::Land { which, applied, told, refuses } => self.land(*which, *applied, *told, *refuses),
+            Step::Compare { which, answers } => self.compare(*which, *answers),
+            Step::Others { key, kind, seen } => self.others(*key, *kind, *seen),
+            Step::Ask { key } => {
+                let (story, read, applied) = self.story(&self::key(*key));
+                self.asked.push((self::key(*key), story, read, applied));
+            }
+            Step::Tell { which } => self.tell(*which),
+            Step::SuspectAll => self.buffer.suspect_all(),
+            Step::Retry { which } => self.retry(*which),
+            Step::GiveUp { which } => self.give_up(*which),
+            Step::Restart => self.restart(),
+        }
+        self.check();
+    }
+
+    fn check(&mut self) {
+        self.buffer.validate();
+        let waits = |number: &&u64| !matches!(self.buffer.standing(**number), None | Some(Standing::Waiting));
+        self.stuck.extend(self.journal.keys().filter(waits));
+    }
+
+    /// The store is back for good, and an operator gives up what it does not take.
+    fn drain(&mut self) {
+        self.open.clear();
+        for round in 0..100 {
+            while !self.writing.is_empty() {
+                self.journal(0, false);
+            }
+            while !self.comparing.is_empty() {
+                self.compare(0, true);
+            }
+            while !self.carried.is_empty() {
+                self.land(0, usize::MAX, usize::MAX, false);
+            }
+            if round > 50 {
+                self.give_up(0);
+            } else {
+                self.retry(0);
+            }
+            self.set_out(BATCH_COMMITS_MAX);
+            self.check();
+        }
+        assert_eq!(self.buffer.amount(), Default::default(), "all of it is gone, to the last byte");
+    }
+}
+
+fn run(steps: &[Step], trigger: bool, rows: bool) {
+    let mut world = World::new(trigger, rows);
+    for step in steps {
+        world.step(step);
+    }
+    world.drain();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn what_was_read_is_so_when_it_is_applied(steps in steps(), rows in any::<bool>()) {
+        run(&steps, false, rows);
+    }
+
+    #[test]
+    fn what_the_store_itself_makes_of_documents_is_nobodys_change(steps in steps(), rows in any::<bool>()) {
+        run(&steps, true, rows);
+    }
+}

@@ -1,0 +1,96 @@
+//! What was found once, each as small as it can be.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use forebay::mutation::{self, Fault};
+use forebay::outage::Standing;
+use forebay::outage::pending::Merged;
+
+use super::{Kind, Step, Way, World, key, run};
+
+const READ: usize = 0;
+const WRITTEN: usize = 2;
+
+/// A transaction that writes a document, in the journal.
+fn writes(document: usize, kind: Kind) -> Vec<Step> {
+    let open = Step::Open { reads: Vec::new(), writes: vec![(document, kind)], asks: false };
+    vec![open, commit(), Step::Journal { which: 0, fails: false }]
+}
+
+fn reads() -> Step {
+    Step::Open { reads: vec![READ], writes: vec![(WRITTEN, Kind::Change)], asks: false }
+}
+
+fn commit() -> Step {
+    Step::Commit { which: 0, way: Way::Buffer, merge: false }
+}
+
+const JOURNAL: Step = Step::Journal { which: 0, fails: false };
+const SET_OUT: Step = Step::SetOut { most: 1 };
+
+fn land(refuses: bool) -> Step {
+    let count = if refuses { 0 } else { 1 };
+    Step::Land { which: 0, applied: count, told: count, refuses }
+}
+
+fn world(steps: &[Vec<Step>], trigger: bool) -> World {
+    let mut world = World::new(trigger, true);
+    steps.iter().flatten().for_each(|step| world.step(step));
+    world
+}
+
+#[test]
+fn unchecked_one_is_applied_to_what_others_have_changed() {
+    let others = Step::Others { key: READ, kind: Kind::Replace, seen: false };
+    let steps = [writes(READ, Kind::Change), vec![reads(), commit(), JOURNAL, others]].concat();
+    run(&steps, false, true);
+    let _on = mutation::put_back(Some(Fault::PendingReadsUnchecked));
+    catch_unwind(AssertUnwindSafe(|| run(&steps, false, true))).expect_err("it is applied to what it was not shown");
+}
+
+/// What is on its way to the journal was computed with what is shown, and the store has made just that.
+#[test]
+fn what_is_on_its_way_stays_known_where_the_store_makes_what_was_computed() {
+    for kind in [Kind::Change, Kind::Replace] {
+        let next = Step::Open { reads: Vec::new(), writes: vec![(READ, kind)], asks: false };
+        let world = world(&[writes(READ, Kind::Change), vec![SET_OUT, next, commit(), land(false), JOURNAL]], false);
+        assert!(matches!(world.buffer.merged(&key(READ)), Merged::Known(_)), "{kind:?}");
+    }
+}
+
+/// Replaced, it is what is shown, whatever the store has made of what was before.
+#[test]
+fn what_is_shown_is_not_refused() {
+    let next = Step::Open { reads: Vec::new(), writes: vec![(READ, Kind::Put)], asks: false };
+    let others = Step::Others { key: READ, kind: Kind::Unseen, seen: true };
+    let on_its_way = vec![others, SET_OUT, land(false), next, commit(), SET_OUT, land(false), JOURNAL];
+    world(&[writes(READ, Kind::Change), on_its_way, vec![reads(), commit()]], false).drain();
+}
+
+/// It can't be in the store under the version that it was shown under: its transaction is run again, not set aside.
+#[test]
+fn what_the_store_made_otherwise_is_refused_before_it_is_kept() {
+    let steps = [writes(READ, Kind::Change), vec![reads(), SET_OUT, land(false), commit()]];
+    let mut world = world(&steps, true);
+    assert!(world.writing.is_empty(), "it is refused");
+    world.drain();
+}
+
+#[test]
+fn what_a_trigger_adds_to_what_is_put_is_nobodys_change() {
+    let mut world = world(&[writes(READ, Kind::Put), vec![reads(), commit(), JOURNAL]], true);
+    world.drain();
+}
+
+/// What it was shown is in the store, with what the store itself has made of it: nobody has to give it up.
+#[test]
+fn one_that_is_tried_again_has_read_what_it_had_read() {
+    let refused = vec![SET_OUT, land(false), SET_OUT, land(true)];
+    let mut world = world(&[writes(READ, Kind::Change), vec![reads(), commit(), JOURNAL], refused], true);
+    let number = world.buffer.quarantine_list()[0].0;
+    world.retry(0);
+    world.set_out(1);
+    assert_eq!(world.buffer.standing(number), Some(Standing::Waiting));
+    world.land(0, 1, 1, false);
+    assert!(world.buffer.is_empty());
+}

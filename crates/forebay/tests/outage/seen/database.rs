@@ -1,0 +1,102 @@
+//! A store that others write to as well: versions of its own for what it makes otherwise than computed, and for what
+//! others write; a trigger may put a field into every hash that changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use forebay::change::{Change, apply_all};
+use forebay::store::{Commit, CommitOutcome};
+use forebay::value::Data;
+use forebay::{Blob, Key, Read, TxnId, Value, Version};
+
+/// What the trigger sets.
+const STAMP: &[u8] = b"stamp";
+
+pub struct Database {
+    documents: BTreeMap<Key, Read>,
+    applied: BTreeSet<TxnId>,
+    trigger: bool,
+    /// It says of all that it writes what that is then, under versions of its own, as databases with rows do.
+    rows: bool,
+    clock: u64,
+}
+
+/// `value` without what the trigger makes of it.
+pub fn unstamped(value: Option<&Value>) -> Option<Value> {
+    let mut value = value.cloned();
+    if matches!(&value, Some(Value { data: Data::Hash(_), .. })) {
+        apply_all(&mut value, &[Change::UnsetField(Blob::from(STAMP))]).expect("it is a hash");
+    }
+    value
+}
+
+impl Database {
+    pub fn new(trigger: bool, rows: bool) -> Database {
+        Database { documents: BTreeMap::new(), applied: BTreeSet::new(), trigger, rows, clock: 0 }
+    }
+
+    pub fn get(&self, key: &Key) -> Read {
+        self.documents.get(key).cloned().unwrap_or(Read { value: None, version: Version::ZERO })
+    }
+
+    /// Whether a commit is in it.
+    pub fn has(&self, id: TxnId) -> bool {
+        self.applied.contains(&id)
+    }
+
+    fn own_version(&mut self) -> Version {
+        self.clock += 1;
+        Version { incarnation: 9, sequence: self.clock }
+    }
+
+    /// Makes changes to a document; nothing if they do not fit. Whether the version is to be its own.
+    fn change(&mut self, key: &Key, changes: &[Change]) -> Option<Option<Value>> {
+        let mut value = self.get(key).value;
+        apply_all(&mut value, changes).ok()?;
+        if self.trigger && matches!(&value, Some(Value { data: Data::Hash(_), .. })) {
+            let stamp = Change::SetField(Blob::from(STAMP), Blob::from(self.clock.to_string().as_bytes()));
+            self.clock += 1;
+            apply_all(&mut value, &[stamp]).expect("it is a hash");
+        }
+        Some(value)
+    }
+
+    /// Another program writes; nothing if that does not fit.
+    pub fn write(&mut self, key: &Key, change: Change) -> bool {
+        let Some(value) = self.change(key, &[change]) else { return false };
+        let version = self.own_version();
+        self.documents.insert(key.clone(), Read { value, version });
+        true
+    }
+
+    /// Applies a commit, once.
+    pub fn commit(&mut self, commit: &Commit) -> CommitOutcome {
+        if self.applied.contains(&commit.id) {
+            let told = commit.writes.iter().map(|write| (write.key.clone(), self.get(&write.key)));
+            return CommitOutcome::Committed(told.collect());
+        }
+        let stale = commit.checks.iter().filter(|(key, version)| self.get(key).version != *version);
+        let stale: Vec<Key> = stale.map(|(key, _)| key.clone()).collect();
+        if !stale.is_empty() {
+            return CommitOutcome::Conflict(stale);
+        }
+        let mut made = Vec::new();
+        for write in &commit.writes {
+            match self.change(&write.key, &write.changes) {
+                Some(value) => made.push(value),
+                None => return CommitOutcome::Refused("it does not fit".into()),
+            }
+        }
+        self.applied.insert(commit.id);
+        let mut told = Vec::new();
+        for (write, value) in commit.writes.iter().zip(made) {
+            let computed = !write.unseen && write.after == value && !self.rows;
+            let version = if computed { commit.version } else { self.own_version() };
+            let read = Read { value, version };
+            if !computed {
+                told.push((write.key.clone(), read.clone()));
+            }
+            self.documents.insert(write.key.clone(), read);
+        }
+        CommitOutcome::Committed(told)
+    }
+}

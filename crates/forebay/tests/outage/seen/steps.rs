@@ -1,0 +1,135 @@
+//! What happens in a world: clients, the journal, the drain, other programs, operators.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::KEYS;
+
+/// What is written to a document.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// Adds to what was read, or takes an element if there is one.
+    Change,
+    /// Replaces what was read.
+    Replace,
+    /// Replaces it unread.
+    Put,
+    /// Changes it unread.
+    Unseen,
+    Delete,
+}
+
+/// How a transaction is committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    Buffer,
+    /// At once, if nothing is in its way.
+    Direct,
+    /// The same, but the store does not answer, and has applied it or not.
+    Unanswered {
+        applied: bool,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// A transaction reads, and decides what to write. Where others may have written the store is `asked` first.
+    Open {
+        reads: Vec<usize>,
+        writes: Vec<(usize, Kind)>,
+        asks: bool,
+    },
+    /// The n-th that is open commits.
+    Commit {
+        which: usize,
+        way: Way,
+        merge: bool,
+    },
+    /// The journal answers for the n-th that it has.
+    Journal {
+        which: usize,
+        fails: bool,
+    },
+    /// Something sets out.
+    SetOut {
+        most: usize,
+    },
+    /// The n-th batch under way lands: so many are applied, and so many of them are told; perhaps the next is refused.
+    Land {
+        which: usize,
+        applied: usize,
+        told: usize,
+        refuses: bool,
+    },
+    /// The store says what the n-th is compared with, or does not answer.
+    Compare {
+        which: usize,
+        answers: bool,
+    },
+    /// Another program writes; perhaps it is seen.
+    Others {
+        key: usize,
+        kind: Kind,
+        seen: bool,
+    },
+    /// What the store holds of a document is asked, and told later.
+    Ask {
+        key: usize,
+    },
+    Tell {
+        which: usize,
+    },
+    SuspectAll,
+    Retry {
+        which: usize,
+    },
+    GiveUp {
+        which: usize,
+    },
+    Restart,
+}
+
+fn kinds() -> impl Strategy<Value = Kind> {
+    prop_oneof![
+        4 => Just(Kind::Change),
+        1 => Just(Kind::Replace),
+        1 => Just(Kind::Put),
+        1 => Just(Kind::Unseen),
+        1 => Just(Kind::Delete),
+    ]
+}
+
+fn ways() -> impl Strategy<Value = Way> {
+    prop_oneof![
+        8 => Just(Way::Buffer),
+        2 => Just(Way::Direct),
+        1 => any::<bool>().prop_map(|applied| Way::Unanswered { applied }),
+    ]
+}
+
+pub fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let reads = prop::collection::vec(0..KEYS, 0..=2);
+    let writes = prop::collection::btree_map(0..KEYS, kinds(), 1..=2);
+    let step = prop_oneof![
+        10 => (reads, writes, any::<bool>()).prop_map(|(reads, writes, asks)| Step::Open {
+            reads: reads.into_iter().filter(|key| !writes.contains_key(key)).collect::<BTreeSet<_>>().into_iter().collect(),
+            writes: writes.into_iter().collect(),
+            asks,
+        }),
+        10 => (0..3usize, ways(), any::<bool>()).prop_map(|(which, way, merge)| Step::Commit { which, way, merge }),
+        10 => (0..2usize, prop::bool::weighted(0.1)).prop_map(|(which, fails)| Step::Journal { which, fails }),
+        7 => (1..5usize).prop_map(|most| Step::SetOut { most }),
+        7 => (0..3usize, 0..5usize, 0..5usize, prop::bool::weighted(0.15))
+            .prop_map(|(which, applied, told, refuses)| Step::Land { which, applied, told, refuses }),
+        2 => (0..2usize, prop::bool::weighted(0.9)).prop_map(|(which, answers)| Step::Compare { which, answers }),
+        2 => (0..KEYS, kinds(), any::<bool>()).prop_map(|(key, kind, seen)| Step::Others { key, kind, seen }),
+        2 => (0..KEYS).prop_map(|key| Step::Ask { key }),
+        2 => (0..2usize).prop_map(|which| Step::Tell { which }),
+        1 => Just(Step::SuspectAll),
+        1 => (0..3usize).prop_map(|which| Step::Retry { which }),
+        1 => (0..3usize).prop_map(|which| Step::GiveUp { which }),
+        1 => Just(Step::Restart),
+    ];
+    prop::collection::vec(step, 1..60)
+}
