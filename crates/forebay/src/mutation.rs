@@ -72,11 +72,9 @@ pub enum Fault {
     WholeDocumentDrained,
     /// What the store refuses is sent again instead of being set aside (hole 16).
     PoisonRetried,
-    /// With write-back nobody is held up for the drain, which begins when the oldest is due or half of the room is taken,
-    /// and who finds no room is told so at once.
+    /// With write-back nobody is held up for the drain, which begins when the oldest is due or half of the room is
+    /// taken, and who finds no room is told so at once.
     WriteBackUnpaced,
-    /// With write-back a document that is written all the time is replaced where it waits for as long as that goes on.
-    HotReplacedForEver,
     /// What was sent without an answer is given up without a tombstone for its id.
     DroppedWithoutTombstone,
     /// What is cached in an outage is not compared with the store behind it.

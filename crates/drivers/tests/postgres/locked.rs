@@ -1,4 +1,5 @@
-//! What some reads run into, others are none the worse for: tables that somebody else has locked, replies that get lost.
+//! What some reads run into, others are none the worse for: tables that somebody else has locked, replies that get
+//! lost.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};

@@ -128,7 +128,7 @@ impl WriteBack {
 
     /// Whether what waits since `kept_ms` may still be replaced.
     pub(super) fn is_young(&self, kept_ms: u64, now_ms: u64) -> bool {
-        !due_in(kept_ms, self.age_ms / 2, now_ms).is_zero() || mutation::on(Fault::HotReplacedForEver)
+        !due_in(kept_ms, self.age_ms / 2, now_ms).is_zero()
     }
 
     /// How long one that found no room waits before it tries again, with so many before it.

@@ -78,7 +78,8 @@ pub(super) const DRAIN: Sub = Sub {
 pub(super) const WAIT: Sub = Sub {
     name: "wait",
     syntax: "ticket timeout-ms",
-    summary: "Waits for a buffered transaction: APPLIED version, PENDING, CONFLICT, QUARANTINED or DROPPED reason, OVER, LOST",
+    summary: "Waits for a buffered transaction: APPLIED version, PENDING, CONFLICT, QUARANTINED or \
+              DROPPED reason, OVER, LOST",
     arity: 4,
     flags: &[],
     run: SubRun::Engine(wait),
