@@ -134,7 +134,7 @@ mod tests {
         counts.sort_unstable_by_key(|&count| std::cmp::Reverse(count));
         let all = epinions.reviews as usize;
         assert_eq!(counts.iter().sum::<usize>(), all);
-        // Of 4,000 users by Zipf 0.99 a hundredth writes half of the reviews of short lists, and one each of a long one's.
+        // Of 4,000 users by Zipf 0.99 a hundredth writes half of the reviews of short lists, of long ones one each.
         let busiest: usize = counts[..40].iter().sum();
         assert!(busiest > all / 8, "{busiest} of {all}");
         let item_of: HashMap<u32, usize> = (0..)
