@@ -52,6 +52,18 @@ struct Ends {
     weight: u64,
 }
 
+impl Ends {
+    fn gains(&mut self, weight: u32) {
+        self.len += 1;
+        self.weight += u64::from(weight);
+    }
+
+    fn loses(&mut self, weight: u32) {
+        self.len -= 1;
+        self.weight -= u64::from(weight);
+    }
+}
+
 const EMPTY: Ends = Ends { oldest: NONE, newest: NONE, len: 0, weight: 0 };
 
 /// Lists over slots, each from oldest to newest, with their weights.
@@ -119,15 +131,8 @@ impl Lists {
         let index = slot as usize;
         self.reach(index);
         assert_eq!(self.nodes[index].list(), NO_LIST, "slot {slot} is in a list already");
-        let ends = &mut self.ends[list as usize];
-        self.nodes[index] = Node { older: ends.newest, newer: NONE, list_and_note: list, weight };
-        match some(ends.newest) {
-            Some(newest) => self.nodes[newest as usize].newer = slot,
-            None => ends.oldest = slot,
-        }
-        ends.newest = slot;
-        ends.len += 1;
-        ends.weight += u64::from(weight);
+        self.link(slot, Node { older: NONE, newer: NONE, list_and_note: list, weight });
+        self.ends[list as usize].gains(weight);
     }
 
     /// A node for the slot `index`. Grows by an eighth, because all nodes come into use, and doubling would leave up to
@@ -151,31 +156,42 @@ impl Lists {
         let node = std::mem::replace(&mut self.nodes[slot as usize], OUT);
         assert_ne!(node.list(), NO_LIST, "slot {slot} is in no list");
         self.unlink(&node);
+        self.ends[node.list() as usize].loses(node.weight);
         node.weight
     }
 
     /// Moves a slot to the newest end of `list`, which may be its own; its note stays.
+    #[inline]
     pub fn move_to(&mut self, list: u32, slot: Slot) {
-        let mut node = self.nodes[slot as usize];
-        if node.newer == NONE && node.list() == list {
+        let node = self.nodes[slot as usize];
+        let from = node.list();
+        if from == list && node.newer == NONE {
             return;
         }
-        assert_ne!(node.list(), NO_LIST, "slot {slot} is in no list");
+        assert_ne!(from, NO_LIST, "slot {slot} is in no list");
         self.unlink(&node);
-        let ends = &mut self.ends[list as usize];
-        (node.older, node.newer) = (ends.newest, NONE);
-        node.list_and_note = list | (node.list_and_note & !NO_LIST);
-        self.nodes[slot as usize] = node;
+        self.link(slot, Node { list_and_note: list | (node.list_and_note & !NO_LIST), ..node });
+        // Within a list nothing is counted: each move would have to wait for the one before.
+        if from != list {
+            self.ends[from as usize].loses(node.weight);
+            self.ends[list as usize].gains(node.weight);
+        }
+    }
+
+    /// Puts the node of `slot` at the newest end of the list that it names.
+    #[inline]
+    fn link(&mut self, slot: Slot, node: Node) {
+        let ends = &mut self.ends[node.list() as usize];
+        self.nodes[slot as usize] = Node { older: ends.newest, newer: NONE, ..node };
         match some(ends.newest) {
             Some(newest) => self.nodes[newest as usize].newer = slot,
             None => ends.oldest = slot,
         }
         ends.newest = slot;
-        ends.len += 1;
-        ends.weight += u64::from(node.weight);
     }
 
     /// Joins the neighbours of a node, whose slot is then in no list.
+    #[inline]
     fn unlink(&mut self, node: &Node) {
         let ends = &mut self.ends[node.list() as usize];
         match some(node.older) {
@@ -186,8 +202,6 @@ impl Lists {
             Some(newer) => self.nodes[newer as usize].older = node.older,
             None => ends.newest = node.older,
         }
-        ends.len -= 1;
-        ends.weight -= u64::from(node.weight);
     }
 
     /// What the owner noted of a slot that is in; 0 at first.
