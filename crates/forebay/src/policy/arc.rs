@@ -100,13 +100,13 @@ impl Order for ArcOrder {
     }
 
     fn admit(&mut self, access: &Access) -> bool {
-        let [once, often] = [ONCE, OFTEN].map(|list| self.ghosts.weight(list) as f64);
+        let weights = [ONCE, OFTEN].map(|list| self.ghosts.weight(list));
         let ghost_of = self.ghosts.take(access.hash);
-        let step = |ratio: f64| if self.whole { ratio.floor() } else { ratio }.max(1.0);
-        match ghost_of {
-            Some(ONCE) => self.p = (self.p + step(often / once)).min(self.capacity as f64),
-            Some(_) => self.p = (self.p - step(once / often)).max(0.0),
-            None => {}
+        if let Some(list) = ghost_of {
+            let [once, often] = weights.map(|weight| weight as f64);
+            let ratio = if list == ONCE { often / once } else { once / often };
+            let step = if self.whole { ratio.floor() } else { ratio }.max(1.0);
+            self.p = if list == ONCE { (self.p + step).min(self.capacity as f64) } else { (self.p - step).max(0.0) };
         }
         self.returning = ghost_of.map(|list| (access.hash, list));
         true

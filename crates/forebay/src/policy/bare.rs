@@ -219,7 +219,7 @@ impl<I: Index> Bare<I> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{Unit, choose};
+    use crate::policy::{POLICIES, Unit, choose};
 
     /// Whether keys are searched for or numbered changes no decision.
     #[test]
@@ -239,6 +239,32 @@ mod tests {
             assert!((0..97).all(|number| {
                 hashed.contains(u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15)) == numbered.holds(number)
             }));
+        }
+    }
+    /// In a row, by hash and by number, requests are served as they are one by one.
+    #[test]
+    fn rows_are_served_as_their_requests() {
+        const KEYS: u64 = 97;
+        let numbers: Vec<u32> = (0..10_000_u64).map(|at| (at * at / 7 % KEYS).min(at * 31 % KEYS) as u32).collect();
+        let hashes: Vec<u64> = (1..=KEYS).map(|key| key.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+        let sizes: Vec<u32> = (0..KEYS as u32).map(|key| 1 + key % 40).collect();
+        let (writes, clients) = (vec![0; numbers.len() / 64 + 1], Vec::new());
+        let rows =
+            NumberedRequests { numbers: &numbers, writes: &writes, clients: &clients, hashes: &hashes, sizes: &sizes };
+        let requests: Vec<(u64, u32)> =
+            numbers.iter().map(|&key| (hashes[key as usize], sizes[key as usize])).collect();
+        for policy in POLICIES {
+            let settings = choose(policy.name).expect("in the table").settings(Unit::Bytes, 400);
+            let mut cache = Bare::new(policy, &settings);
+            let expected: Vec<Served> = requests.iter().map(|&(hash, size)| cache.request(hash, size)).collect();
+            let (mut by_hash, mut by_number) = (Vec::new(), Vec::new());
+            let mut hashed = Bare::new(policy, &settings);
+            requests.chunks(300).for_each(|row| hashed.replay(row, &mut by_hash));
+            let mut numbered = Bare::numbered(policy, &settings, KEYS as usize);
+            (0..10).for_each(|row| numbered.replay(rows, row * 1000..(row + 1) * 1000, &mut by_number));
+            assert!(by_hash == expected && by_number == expected, "{}", policy.name);
+            assert_eq!((hashed.used(), numbered.used()), (cache.used(), cache.used()), "{}", policy.name);
+            hashed.validate();
         }
     }
 }

@@ -127,23 +127,24 @@ impl Lists {
     }
 
     /// Puts a slot that is in no list at the newest end of `list`.
+    #[inline]
     pub fn push(&mut self, list: u32, slot: Slot, weight: u32) {
-        let index = slot as usize;
-        self.reach(index);
-        assert_eq!(self.nodes[index].list(), NO_LIST, "slot {slot} is in a list already");
+        if slot as usize >= self.nodes.len() {
+            self.reach(slot as usize);
+        }
+        assert!(self.nodes[slot as usize].list() == NO_LIST, "a slot is in a list already");
         self.link(slot, Node { older: NONE, newer: NONE, list_and_note: list, weight });
         self.ends[list as usize].gains(weight);
     }
 
     /// A node for the slot `index`. Grows by an eighth, because all nodes come into use, and doubling would leave up to
     /// half of them idle.
+    #[cold]
     fn reach(&mut self, index: usize) {
-        if index >= self.nodes.len() {
-            if index >= self.nodes.capacity() {
-                self.nodes.reserve_exact(index + 1 - self.nodes.len() + self.nodes.len() / 8 + NODES_MIN);
-            }
-            self.nodes.resize(index + 1, OUT);
+        if index >= self.nodes.capacity() {
+            self.nodes.reserve_exact(index + 1 - self.nodes.len() + self.nodes.len() / 8 + NODES_MIN);
         }
+        self.nodes.resize(index + 1, OUT);
     }
 
     /// No slot from this one on is in a list any more.
@@ -152,9 +153,10 @@ impl Lists {
     }
 
     /// Takes a slot out of its list; its weight.
+    #[inline]
     pub fn remove(&mut self, slot: Slot) -> u32 {
         let node = std::mem::replace(&mut self.nodes[slot as usize], OUT);
-        assert_ne!(node.list(), NO_LIST, "slot {slot} is in no list");
+        assert!(node.list() != NO_LIST, "a slot is in no list");
         self.unlink(&node);
         self.ends[node.list() as usize].loses(node.weight);
         node.weight
@@ -168,7 +170,7 @@ impl Lists {
         if from == list && node.newer == NONE {
             return;
         }
-        assert_ne!(from, NO_LIST, "slot {slot} is in no list");
+        assert!(from != NO_LIST, "a slot is in no list");
         self.unlink(&node);
         self.link(slot, Node { list_and_note: list | (node.list_and_note & !NO_LIST), ..node });
         // Within a list nothing is counted: each move would have to wait for the one before.
