@@ -24,8 +24,10 @@ use forebay_trace::{Kind, TraceOptions};
 use crate::Args;
 use crate::plot::{Axes, Form, Line, Panel, Scale, draw};
 
-/// The hint types of the paper, and those of noise.
-const TYPES: [&str; 8] = ["pool", "object", "objtype", "reqtype", "prio", "noise0", "noise1", "noise2"];
+/// The hint types of the paper.
+const TYPES: [&str; 5] = ["pool", "object", "objtype", "reqtype", "prio"];
+/// Those of noise; a trace has as many as it was given.
+const NOISE: [&str; 3] = ["noise0", "noise1", "noise2"];
 const POLICIES: [&str; 11] =
     ["opt", "clic-g", "clic-tree", "clic", "clic-top-k", "tq", "arc", "lru", "s3-fifo", "w-tinylfu", "sieve"];
 /// Those of them that look at no hints.
@@ -235,14 +237,15 @@ pub fn noise(args: &Args) -> Result<()> {
     for trace in TPCC {
         let mut lines: Vec<Line> =
             policies.iter().map(|name| Line { name: name.clone(), points: Vec::new() }).collect();
-        for types in 0..=3 {
+        for types in 0..=NOISE.len() {
             let noisy = folder.path().join("noisy.fbt");
             let file = std::io::BufWriter::new(std::fs::File::create(&noisy)?);
             let mut writer = Writer::create(file, 0)?;
             let noise = Noise { types, domain: 10, zipf: 1.0, seed: 1 };
             tools::add_noise(&mut forebay_trace::open(&path(args, trace)?, None)?, noise, &mut writer)?;
             writer.finish()?;
-            let rows = rows(&noisy, &options(&policies, &[30_394])?)?;
+            let hint_types = HintTypes::only(TYPES.into_iter().chain(NOISE.into_iter().take(types)));
+            let rows = rows(&noisy, &LabOptions { hint_types, ..options(&policies, &[30_394])? })?;
             for (line, row) in lines.iter_mut().zip(&rows) {
                 writeln!(csv, "{trace},{},{types},{:.4}", line.name, row.hit_ratio)?;
                 line.points.push((types as f64, row.hit_ratio));

@@ -8,8 +8,8 @@ use forebay_trace::{TraceError, TraceReader};
 
 use crate::catalog::hash_of;
 
-/// Records that are read at once.
-const BATCH_RECORDS: usize = 1024;
+/// Records or requests that are taken at once: as many as stay in the processor's nearest memory.
+const BATCH: usize = 256;
 
 /// What a replay counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,13 +36,26 @@ impl Counts {
     pub fn byte_hit_ratio(&self) -> f64 {
         self.bytes_hit as f64 / self.bytes.max(1) as f64
     }
+
+    fn add(&mut self, more: &Counts) {
+        self.requests += more.requests;
+        self.hits += more.hits;
+        self.refused += more.refused;
+        self.bytes += more.bytes;
+        self.bytes_hit += more.bytes_hit;
+    }
 }
 
 /// Replays requests, each a key's hash and a size in bytes, over an empty cache.
 pub fn replay(policy: &'static Policy, settings: &Settings, requests: impl IntoIterator<Item = (u64, u32)>) -> Counts {
-    let mut replay = Replay::new(policy, settings);
-    requests.into_iter().for_each(|(hash, size)| replay.request(hash, size));
-    replay.counts
+    let (mut replay, mut requests) = (Replay::new(policy, settings), requests.into_iter());
+    loop {
+        replay.batch.extend(requests.by_ref().take(BATCH));
+        if replay.batch.is_empty() {
+            return replay.counts;
+        }
+        replay.serve();
+    }
 }
 
 /// Replays a trace in one pass, every access as a read; where it tells no size, of 1 byte.
@@ -53,13 +66,13 @@ pub fn replay_trace(
 ) -> Result<Counts, TraceError> {
     let (mut replay, mut batch) = (Replay::new(policy, settings), Vec::new());
     loop {
-        trace.fill(&mut batch, BATCH_RECORDS)?;
+        trace.fill(&mut batch, BATCH)?;
         if batch.is_empty() {
             return Ok(replay.counts);
         }
-        for record in batch.iter().filter(|record| record.kind.is_access()) {
-            replay.request(hash_of(record), record.size.unwrap_or(1));
-        }
+        let accesses = batch.iter().filter(|record| record.kind.is_access());
+        replay.batch.extend(accesses.map(|record| (hash_of(record), record.size.unwrap_or(1))));
+        replay.serve();
         batch.clear();
     }
 }
@@ -67,24 +80,31 @@ pub fn replay_trace(
 struct Replay {
     cache: Bare,
     counts: Counts,
+    /// Requests to come: hashes and sizes.
+    batch: Vec<(u64, u32)>,
+    served: Vec<Served>,
 }
 
 impl Replay {
     fn new(policy: &'static Policy, settings: &Settings) -> Replay {
-        Replay { cache: Bare::new(policy, settings), counts: Counts::default() }
+        let cache = Bare::new(policy, settings);
+        Replay { cache, counts: Counts::default(), batch: Vec::new(), served: Vec::new() }
     }
 
-    fn request(&mut self, hash: u64, size: u32) {
-        self.counts.requests += 1;
-        self.counts.bytes += u64::from(size);
-        match self.cache.request(hash, size) {
-            Served::Hit => {
-                self.counts.hits += 1;
-                self.counts.bytes_hit += u64::from(size);
-            }
-            Served::Inserted => {}
-            Served::Refused => self.counts.refused += 1,
+    /// Serves the batch, and counts it.
+    fn serve(&mut self) {
+        self.cache.replay(&self.batch, &mut self.served);
+        let mut counts = Counts { requests: self.batch.len() as u64, ..Counts::default() };
+        for (&(_, size), &served) in self.batch.iter().zip(&self.served) {
+            let (size, hit) = (u64::from(size), u64::from(served == Served::Hit));
+            counts.hits += hit;
+            counts.refused += u64::from(served == Served::Refused);
+            counts.bytes += size;
+            counts.bytes_hit += hit * size;
         }
+        self.counts.add(&counts);
+        self.batch.clear();
+        self.served.clear();
     }
 }
 

@@ -292,8 +292,11 @@ impl Catalog {
             self.future.resolve(keys);
         }
         if let Some(plain) = &mut self.plain {
-            plain.keys.resize(keys, (0, 0));
-            self.keys.iter().for_each(|(&hash, known)| plain.keys[known.number as usize] = (hash, known.size));
+            (plain.hashes, plain.sizes) = (vec![0; keys], vec![0; keys]);
+            for (&hash, known) in &self.keys {
+                plain.hashes[known.number as usize] = hash;
+                plain.sizes[known.number as usize] = known.size;
+            }
         }
         self
     }

@@ -1,12 +1,14 @@
 //! One policy at one size: the cache, and what is counted over a replay.
 
+mod tally;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use forebay::graph::{Graph, Thr};
-use forebay::policy::bare::Served;
+use forebay::policy::bare::{NumberedRequests, Served};
 use forebay::policy::{Access, AccessKind, Choice, PolicyError, choose};
 
 use crate::ahead::{Ahead, Prefetch, PrefetchTally, Prefetcher, Room};
@@ -14,6 +16,7 @@ use crate::catalog::{Adjustment, Catalog, Event, PlainRequests, Request};
 use crate::levels::{Levels, Sums};
 use crate::machine::Machine;
 use crate::offline::Rule;
+pub use tally::Tally;
 
 /// Names of the policies that know the future.
 pub const OFFLINE: &[(&str, Rule)] =
@@ -91,51 +94,6 @@ impl std::fmt::Display for Contender {
     }
 }
 
-/// What is counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Requests that count.
-    pub requests: u64,
-    /// Those that were cached.
-    pub hits: u64,
-    /// Bytes that they asked for.
-    pub bytes: u64,
-    /// Bytes asked for that were cached.
-    pub bytes_hit: u64,
-    /// Bytes fetched ahead, but for what a miss that came before the fetch was done counts already.
-    pub bytes_ahead: u64,
-}
-
-impl Tally {
-    /// Hits per request, 0 without requests.
-    pub fn hit_ratio(&self) -> f64 {
-        self.hits as f64 / self.requests.max(1) as f64
-    }
-
-    /// Bytes hit per byte asked for, 0 without any.
-    pub fn byte_hit_ratio(&self) -> f64 {
-        self.bytes_hit as f64 / self.bytes.max(1) as f64
-    }
-
-    /// Bytes that came from the store, or that a write put into the cache.
-    pub fn bytes_fetched(&self) -> u64 {
-        self.bytes - self.bytes_hit + self.bytes_ahead
-    }
-
-    fn add_ahead(&mut self, bytes: i64) {
-        self.bytes_ahead = self.bytes_ahead.saturating_add_signed(bytes);
-    }
-
-    fn add(&mut self, size: u32, hit: bool) {
-        self.requests += 1;
-        self.bytes += u64::from(size);
-        if hit {
-            self.hits += 1;
-            self.bytes_hit += u64::from(size);
-        }
-    }
-}
-
 /// What to count.
 #[derive(Clone, Copy, Debug)]
 pub struct Counting {
@@ -170,6 +128,7 @@ pub struct Cell {
     /// Requests of one transaction and level so far: they are asked for at the same time.
     pending: Vec<Request>,
     pending_hits: Vec<bool>,
+    served: Vec<Served>,
     /// Requests and hits by group of keys, if there is an error to estimate.
     clusters: Vec<(u64, u64)>,
     cpu: Duration,
@@ -200,6 +159,7 @@ impl Cell {
             prefetcher,
             pending: Vec::new(),
             pending_hits: Vec::new(),
+            served: Vec::new(),
             clusters: if counting.sample_rate < 1.0 { vec![(0, 0); CLUSTERS] } else { Vec::new() },
             cpu: Duration::ZERO,
         }
@@ -244,17 +204,36 @@ impl Cell {
         hits.clear();
         match &mut self.machine {
             Machine::Numbered(cache, _) => {
-                let serve = |(place, number)| cache.serve(number, || plain.access(place, number)) == Served::Hit;
-                hits.extend(plain.numbers(range.clone()).map(serve));
+                let mut served = std::mem::take(&mut self.served);
+                cache.replay(plain.numbered(), range.clone(), &mut served);
+                hits.extend(served.drain(..).map(|served| served == Served::Hit));
+                self.served = served;
             }
             machine => {
                 let allocate = self.counting.writes_allocate;
                 hits.extend(plain.range(range.clone()).map(|request| machine.access(&request, allocate)));
             }
         }
-        plain.range(range).zip(&hits).for_each(|(request, &hit)| self.count(&request, hit));
+        if self.levels.is_none() && self.clusters.is_empty() && !self.counting.per_client {
+            self.count_plain(plain.numbered(), range, &hits);
+        } else {
+            plain.range(range).zip(&hits).for_each(|(request, &hit)| self.count(&request, hit));
+        }
         self.pending_hits = hits;
         self.cpu += begun.elapsed();
+    }
+
+    /// As [`Cell::count`] counts each, where there is nothing but the sum of all to be counted.
+    fn count_plain(&mut self, requests: NumberedRequests<'_>, range: Range<usize>, hits: &[bool]) {
+        let warm = self.counting.from.saturating_sub(self.seen).min(hits.len() as u64) as usize;
+        let (mut tally, reads_only) = (self.tally, self.counting.reads_only);
+        for (place, &hit) in range.zip(hits).skip(warm) {
+            if !(reads_only && requests.writes(place)) {
+                tally.add(requests.size(place), hit);
+            }
+        }
+        self.tally = tally;
+        self.seen += hits.len() as u64;
     }
 
     /// The trace is over.

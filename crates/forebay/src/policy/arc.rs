@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::history::History;
+use super::directory::Directory;
 use super::list::{Lists, NODE_BYTES};
 use super::{Access, Hits, NothingLearned, Order, Parameter, Policy, Settings, Slot, Unit, Why};
 
@@ -15,7 +15,7 @@ pub static ARC: Policy = Policy {
     summary: "recency and frequency, balanced by what it regrets; good on disks and databases",
     source: "Megiddo, Modha: ARC, a self-tuning, low overhead replacement cache, FAST 2003",
     hits: Hits::Accesses,
-    entry_bytes: NODE_BYTES + 1,
+    entry_bytes: NODE_BYTES,
     parameters: &[Parameter {
         name: "whole",
         summary: "1: the target between the lists moves by whole numbers, rounded down; 0: by fractions",
@@ -42,11 +42,10 @@ struct ArcOrder {
     p: f64,
     /// Whether `p` moves by whole numbers.
     whole: bool,
+    /// With a note of the list that an entry belongs to, for when it is pinned.
     lists: Lists,
-    /// Whether an entry belongs to `OFTEN`, for when it is pinned.
-    often: Vec<bool>,
-    /// B1 and B2 of the paper.
-    ghosts: [History<()>; 2],
+    /// B1 and B2 of the paper, with the numbers of `ONCE` and `OFTEN`.
+    ghosts: Directory,
     /// The key that was just found among the ghosts of this list, from `admit` until it is inserted.
     returning: Option<(u64, u32)>,
     /// The victim just named goes without a ghost: `ONCE` fills all of its half of the directory.
@@ -61,19 +60,18 @@ impl ArcOrder {
             p: 0.0,
             whole: settings.values.first().is_some_and(|&whole| whole >= 0.5),
             lists: Lists::new(3),
-            often: Vec::new(),
-            ghosts: [History::new(), History::new()],
+            ghosts: Directory::new(2),
             returning: None,
             without_ghost: false,
         }
     }
 
     fn home(&self, slot: Slot) -> u32 {
-        if self.often[slot as usize] { OFTEN } else { ONCE }
+        u32::from(self.lists.note(slot))
     }
 
     fn directory(&self, list: u32) -> u64 {
-        self.lists.weight(list) + self.ghosts[list as usize].weight()
+        self.lists.weight(list) + self.ghosts.weight(list)
     }
 
     /// REPLACE of the paper.
@@ -87,27 +85,28 @@ impl ArcOrder {
     /// Case IV keeps the directory within two capacities as long as all entries weigh the same and none is pinned or
     /// invalidated; this wider bound holds in any case.
     fn trim(&mut self) {
-        self.ghosts[0].trim(GHOSTS_MAX * self.capacity);
-        self.ghosts[1].trim(GHOSTS_MAX * self.capacity);
+        for list in [ONCE, OFTEN] {
+            self.ghosts.trim(list, GHOSTS_MAX * self.capacity);
+        }
     }
 }
 
 impl Order for ArcOrder {
     fn access(&mut self, slot: Slot, _: &Access) {
         if matches!(self.lists.list_of(slot), Some(ONCE | OFTEN)) {
-            self.often[slot as usize] = true;
             self.lists.move_to(OFTEN, slot);
+            self.lists.set_note(slot, OFTEN as u8);
         }
     }
 
     fn admit(&mut self, access: &Access) -> bool {
-        let [once, often] = [0, 1].map(|list| self.ghosts[list].weight() as f64);
-        let ghost_of = [ONCE, OFTEN].into_iter().find(|&list| self.ghosts[list as usize].take(access.hash).is_some());
-        let step = |ratio: f64| if self.whole { ratio.floor() } else { ratio }.max(1.0);
-        match ghost_of {
-            Some(ONCE) => self.p = (self.p + step(often / once)).min(self.capacity as f64),
-            Some(_) => self.p = (self.p - step(once / often)).max(0.0),
-            None => {}
+        let weights = [ONCE, OFTEN].map(|list| self.ghosts.weight(list));
+        let ghost_of = self.ghosts.take(access.hash);
+        if let Some(list) = ghost_of {
+            let [once, often] = weights.map(|weight| weight as f64);
+            let ratio = if list == ONCE { often / once } else { once / often };
+            let step = if self.whole { ratio.floor() } else { ratio }.max(1.0);
+            self.p = if list == ONCE { (self.p + step).min(self.capacity as f64) } else { (self.p - step).max(0.0) };
         }
         self.returning = ghost_of.map(|list| (access.hash, list));
         true
@@ -115,11 +114,9 @@ impl Order for ArcOrder {
 
     fn inserted(&mut self, slot: Slot, access: &Access) {
         let often = matches!(self.returning.take(), Some((hash, _)) if hash == access.hash);
-        if slot as usize >= self.often.len() {
-            self.often.resize(slot as usize + 1, false);
-        }
-        self.often[slot as usize] = often;
-        self.lists.push(self.home(slot), slot, self.unit.weight(access.size));
+        let list = if often { OFTEN } else { ONCE };
+        self.lists.push(list, slot, self.unit.weight(access.size));
+        self.lists.set_note(slot, list as u8);
     }
 
     fn resized(&mut self, slot: Slot, size: u32) {
@@ -127,17 +124,17 @@ impl Order for ArcOrder {
     }
 
     fn removed(&mut self, slot: Slot, hash: u64, why: Why) {
+        let list = self.home(slot);
         let weight = self.lists.remove(slot);
         if why == Why::Evicted && !std::mem::take(&mut self.without_ghost) {
             // What is cached is no ghost: `admit` took it out.
-            self.ghosts[self.home(slot) as usize].push_new(hash, weight, ());
+            self.ghosts.push(list, hash, weight);
             self.trim();
         }
     }
 
     fn fits(&mut self, slots: usize) {
         self.lists.fits(slots);
-        super::fit(&mut self.often, slots);
     }
 
     fn victim(&mut self, incoming: &Access, _: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
@@ -148,13 +145,13 @@ impl Order for ArcOrder {
         }
         // Case IV of the paper.
         if self.directory(ONCE) + u64::from(self.unit.weight(incoming.size)) > self.capacity {
-            if self.ghosts[0].pop_oldest().is_none() {
+            if !self.ghosts.pop_oldest(ONCE) {
                 let oldest = self.lists.oldest(ONCE);
                 self.without_ghost = oldest.is_some();
                 return oldest.or_else(|| self.lists.oldest(OFTEN));
             }
         } else if self.directory(ONCE) + self.directory(OFTEN) >= 2 * self.capacity {
-            self.ghosts[1].pop_oldest();
+            self.ghosts.pop_oldest(OFTEN);
         }
         self.replace(None)
     }
@@ -174,7 +171,7 @@ impl Order for ArcOrder {
     }
 
     fn ghost_bytes(&self) -> usize {
-        self.ghosts.iter().map(History::bytes).sum()
+        self.ghosts.bytes()
     }
 
     fn explain(&self, slot: Slot) -> String {
@@ -190,9 +187,9 @@ impl Order for ArcOrder {
 
     fn validate(&self) {
         self.lists.validate();
-        self.ghosts.iter().for_each(History::validate);
+        self.ghosts.validate();
         assert!((0.0..=self.capacity as f64).contains(&self.p), "the target is within the capacity");
-        let [once, often] = [0, 1].map(|list| self.ghosts[list].weight());
+        let [once, often] = [ONCE, OFTEN].map(|list| self.ghosts.weight(list));
         assert!(once.max(often) <= GHOSTS_MAX * self.capacity, "ghosts beyond their bound");
         for list in [ONCE, OFTEN] {
             assert!(self.lists.iter(list).all(|slot| self.home(slot) == list), "list {list}: a slot from elsewhere");

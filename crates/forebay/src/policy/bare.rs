@@ -3,103 +3,23 @@
 //! The simulator replays traces over it, and the conformance tests check policies with it: it panics when a policy
 //! breaks the contract of [`Order`], because that is a defect of the policy and never of the input.
 
+mod frame;
+mod index;
+
+use std::ops::Range;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
-
-use super::{Access, AccessKind, Hits, Learned, MARKS_MAX, NothingLearned, Order, Policy, Settings, Slot, Unit, Why};
+use super::{Access, Hits, Learned, NothingLearned, Order, Policy, Settings, Why};
 use crate::hint::{HintMeaning, HintSet};
-
-/// How a request's key leads to its slot.
-pub trait Index {
-    /// By which a request names its key.
-    type Key: Copy;
-
-    /// Where the key is cached.
-    fn find(&self, key: Self::Key) -> Option<Slot>;
-
-    /// The key, of this hash, is cached there from now on.
-    fn insert(&mut self, key: Self::Key, hash: u64, slot: Slot);
-
-    /// What was cached there, under a key of this hash, is not any more.
-    fn remove(&mut self, hash: u64, slot: Slot);
-}
-
-/// Keys are known by their hashes.
-#[derive(Default)]
-pub struct Hashed(HashMap<u64, Slot, foldhash::fast::FixedState>);
-
-impl Index for Hashed {
-    type Key = u64;
-
-    fn find(&self, key: u64) -> Option<Slot> {
-        self.0.get(&key).copied()
-    }
-
-    fn insert(&mut self, key: u64, _: u64, slot: Slot) {
-        self.0.insert(key, slot);
-    }
-
-    fn remove(&mut self, hash: u64, _: Slot) {
-        self.0.remove(&hash);
-    }
-}
-
-/// Keys are known by numbers below a bound that is known beforehand, so that nothing has to be searched for.
-pub struct Numbered {
-    /// By number, [`NOWHERE`] for those that are not cached.
-    slots: Vec<Slot>,
-    /// By slot.
-    numbers: Vec<u32>,
-}
-
-/// No slot.
-const NOWHERE: Slot = Slot::MAX;
-
-impl Index for Numbered {
-    type Key = u32;
-
-    fn find(&self, number: u32) -> Option<Slot> {
-        self.slots.get(number as usize).copied().filter(|&slot| slot != NOWHERE)
-    }
-
-    fn insert(&mut self, number: u32, _: u64, slot: Slot) {
-        self.slots[number as usize] = slot;
-        match self.numbers.get_mut(slot as usize) {
-            Some(place) => *place = number,
-            None => self.numbers.push(number),
-        }
-    }
-
-    fn remove(&mut self, _: u64, slot: Slot) {
-        self.slots[self.numbers[slot as usize] as usize] = NOWHERE;
-    }
-}
+use frame::Frame;
+pub use frame::{NumberedRequests, Replay};
+pub use index::{Hashed, Index, Numbered};
 
 /// One policy over one partition.
 pub struct Bare<I = Hashed> {
-    hits: Hits,
-    unit: Unit,
-    capacity: u64,
-    used: u64,
     learned: Arc<dyn Learned>,
     order: Box<dyn Order>,
-    writes_allocate: bool,
-    entries: Vec<Option<Entry>>,
-    free: Vec<Slot>,
-    slots: I,
-    /// Number of entries.
-    len: usize,
-    tick: u64,
-    evicted: Vec<u64>,
-}
-
-#[derive(Clone, Copy)]
-struct Entry {
-    hash: u64,
-    size: u32,
-    marks: u8,
-    pinned: bool,
+    frame: Frame<I>,
 }
 
 /// What became of a request.
@@ -136,17 +56,23 @@ impl Bare {
         self.serve(access.hash, || access)
     }
 
+    /// Reads of keys by hash, with sizes, as [`Bare::request`] serves each; appends what became of them.
+    pub fn replay(&mut self, requests: &[(u64, u32)], served: &mut Vec<Served>) {
+        self.order.replay(&mut self.frame, requests, served);
+    }
+
     /// Invalidates `hash`; whether it was in.
     pub fn invalidate(&mut self, hash: u64) -> bool {
-        let slot = self.slots.find(hash);
-        slot.map(|slot| self.leave(slot, Why::Invalidated)).is_some()
+        let slot = self.frame.find(hash);
+        slot.map(|slot| self.frame.leave(&mut *self.order, slot, Why::Invalidated)).is_some()
     }
 
     /// Gives `hash` another size, in bytes, and evicts what does not fit any more; whether it was in.
     pub fn resize(&mut self, hash: u64, size: u32) -> bool {
-        let Some(slot) = self.slots.find(hash) else { return false };
-        if let Some(entry) = &mut self.entries[slot as usize] {
-            self.used = self.used - u64::from(self.unit.weight(entry.size)) + u64::from(self.unit.weight(size));
+        let frame = &mut self.frame;
+        let Some(slot) = frame.find(hash) else { return false };
+        if let Some(entry) = &mut frame.entries[slot as usize] {
+            frame.used = frame.used - u64::from(frame.unit.weight(entry.size)) + u64::from(frame.unit.weight(size));
             entry.size = size;
         }
         self.order.resized(slot, size);
@@ -156,12 +82,12 @@ impl Bare {
 
     /// Pins `hash`, or lets it go again, and then evicts what only pins had kept; whether it was in and not so already.
     pub fn pin(&mut self, hash: u64, pinned: bool) -> bool {
-        let Some(slot) = self.slots.find(hash) else { return false };
-        let Some(entry) = &mut self.entries[slot as usize] else { return false };
+        let Some(slot) = self.frame.find(hash) else { return false };
+        let Some(entry) = &mut self.frame.entries[slot as usize] else { return false };
         if std::mem::replace(&mut entry.pinned, pinned) == pinned {
             return false;
         }
-        self.evicted.clear();
+        self.frame.evicted.clear();
         if pinned {
             self.order.withdraw(slot);
         } else {
@@ -173,12 +99,12 @@ impl Bare {
 
     /// Whether `hash` is cached.
     pub fn contains(&self, hash: u64) -> bool {
-        self.slots.find(hash).is_some()
+        self.frame.find(hash).is_some()
     }
 
     /// Why `hash` stands where it stands, if it is cached.
     pub fn explain(&self, hash: u64) -> Option<String> {
-        self.slots.find(hash).map(|slot| self.order.explain(slot))
+        self.frame.find(hash).map(|slot| self.order.explain(slot))
     }
 }
 
@@ -187,101 +113,31 @@ impl Bare<Numbered> {
     pub fn numbered(policy: &'static Policy, settings: &Settings, keys: usize) -> Bare<Numbered> {
         let learned = (policy.learned)(settings);
         let order = (policy.order)(settings, learned.clone());
-        let index = Numbered { slots: vec![NOWHERE; keys], numbers: Vec::new() };
-        Bare { learned, ..Bare::with(policy.hits, settings, order, index) }
+        Bare { learned, ..Bare::with(policy.hits, settings, order, Numbered::new(keys)) }
+    }
+
+    /// The requests at these places, as [`Bare::serve`] serves each; appends what became of them.
+    pub fn replay(&mut self, requests: NumberedRequests<'_>, places: Range<usize>, served: &mut Vec<Served>) {
+        self.order.replay_numbered(&mut self.frame, requests, places, served);
     }
 }
 
 impl<I: Index> Bare<I> {
     fn with(hits: Hits, settings: &Settings, order: Box<dyn Order>, slots: I) -> Bare<I> {
-        Bare {
-            hits,
-            unit: settings.unit,
-            capacity: order.room(settings.capacity),
-            used: 0,
-            learned: Arc::new(NothingLearned),
-            order,
-            writes_allocate: true,
-            entries: Vec::new(),
-            free: Vec::new(),
-            slots,
-            len: 0,
-            tick: 0,
-            evicted: Vec::new(),
-        }
+        let frame = Frame::new(hits, settings, &*order, slots);
+        Bare { learned: Arc::new(NothingLearned), order, frame }
     }
 
     /// A request for `key`, whose hash stands in the access. That is asked for when a policy wants to see it; slot and
     /// tick are filled in here.
     #[inline]
     pub fn serve(&mut self, key: I::Key, access: impl FnOnce() -> Access) -> Served {
-        self.tick += 1;
-        self.evicted.clear();
-        let Some(slot) = self.slots.find(key) else {
-            return self.miss(key, &Access { tick: self.tick, ..access() });
-        };
-        match (self.hits, &mut self.entries[slot as usize]) {
-            (Hits::Marks, Some(entry)) => entry.marks = (entry.marks + 1).min(MARKS_MAX),
-            _ => self.order.access(slot, &Access { tick: self.tick, slot: Some((slot, 0)), ..access() }),
-        }
-        Served::Hit
-    }
-
-    fn miss(&mut self, key: I::Key, access: &Access) -> Served {
-        let weight = u64::from(self.unit.weight(access.size));
-        let allocates = self.writes_allocate || access.kind != AccessKind::Write;
-        if weight > self.capacity || !self.order.admit(access) || !allocates || !self.make_room(access, weight) {
-            return Served::Refused;
-        }
-        let entry = Entry { hash: access.hash, size: access.size, marks: 0, pinned: false };
-        let slot = self.free.pop().unwrap_or(self.entries.len() as Slot);
-        match self.entries.get_mut(slot as usize) {
-            Some(place) => *place = Some(entry),
-            None => self.entries.push(Some(entry)),
-        }
-        self.slots.insert(key, access.hash, slot);
-        self.len += 1;
-        self.used += weight;
-        self.order.inserted(slot, access);
-        Served::Inserted
-    }
-
-    /// Evicts until `weight` fits, in batches of the policy's choice; whether it fits.
-    fn make_room(&mut self, incoming: &Access, weight: u64) -> bool {
-        let mut taken = 0;
-        while self.used + weight > self.capacity || (0 < taken && taken < self.order.batch()) {
-            let entries = &mut self.entries;
-            let mut marks = |slot: Slot| {
-                let entry = entries.get_mut(slot as usize).and_then(Option::as_mut);
-                std::mem::take(&mut entry.expect("a policy asks for marks of live slots only").marks)
-            };
-            let Some(slot) = self.order.victim(incoming, &mut marks) else { break };
-            let entry = self.entry(slot).expect("a victim is live");
-            assert!(!entry.pinned, "a victim is not pinned");
-            self.evicted.push(entry.hash);
-            self.leave(slot, Why::Evicted);
-            taken += 1;
-        }
-        self.used + weight <= self.capacity
-    }
-
-    fn entry(&self, slot: Slot) -> Option<&Entry> {
-        self.entries.get(slot as usize)?.as_ref()
-    }
-
-    fn leave(&mut self, slot: Slot, why: Why) {
-        if let Some(entry) = self.entries[slot as usize].take() {
-            self.slots.remove(entry.hash, slot);
-            self.len -= 1;
-            self.used -= u64::from(self.unit.weight(entry.size));
-            self.free.push(slot);
-            self.order.removed(slot, entry.hash, why);
-        }
+        self.frame.serve(&mut *self.order, key, access)
     }
 
     /// Whether the key is cached.
     pub fn holds(&self, key: I::Key) -> bool {
-        self.slots.find(key).is_some()
+        self.frame.find(key).is_some()
     }
 
     /// What the policy learns over all partitions, of which there is one here.
@@ -291,7 +147,7 @@ impl<I: Index> Bare<I> {
 
     /// Whether a write of what is not cached lets it in, as it does at first; else it only updates what is.
     pub fn set_writes_allocate(&mut self, writes_allocate: bool) {
-        self.writes_allocate = writes_allocate;
+        self.frame.writes_allocate = writes_allocate;
     }
 
     /// A transaction ended; `committed` is false for an abort.
@@ -302,34 +158,35 @@ impl<I: Index> Bare<I> {
     /// Another capacity; what is too much goes, as far as it is not pinned.
     pub fn set_capacity(&mut self, capacity: u64) {
         self.order.set_capacity(capacity);
-        self.capacity = self.order.room(capacity);
+        self.frame.capacity = self.order.room(capacity);
         self.shrink();
     }
 
     /// Evicts down to the capacity, for no newcomer.
     fn shrink(&mut self) {
-        self.evicted.clear();
-        self.make_room(&Access { slot: Some((0, 0)), ..Access::read(0, 0) }, 0);
+        self.frame.evicted.clear();
+        let nobody = Access { slot: Some((0, 0)), ..Access::read(0, 0) };
+        self.frame.make_room(&mut *self.order, &nobody, 0);
     }
 
     /// Hashes that the last request, resize, unpinning or new capacity evicted, in order.
     pub fn evicted(&self) -> &[u64] {
-        &self.evicted
+        &self.frame.evicted
     }
 
     /// Number of entries.
     pub fn len(&self) -> usize {
-        self.len
+        self.frame.len
     }
 
     /// Whether nothing is cached.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.frame.len == 0
     }
 
     /// Weight of all entries, in the unit of the settings.
     pub fn used(&self) -> u64 {
-        self.used
+        self.frame.used
     }
 
     /// Bytes of the policy's metadata beyond those per entry.
@@ -355,16 +212,14 @@ impl<I: Index> Bare<I> {
     /// Panics if the order or the accounts contradict themselves.
     pub fn validate(&self) {
         self.order.validate();
-        let weights = self.entries.iter().flatten().map(|entry| u64::from(self.unit.weight(entry.size)));
-        assert_eq!(weights.sum::<u64>(), self.used, "used is the sum of the weights");
-        assert_eq!(self.len + self.free.len(), self.entries.len(), "each slot is live or free");
+        self.frame.validate();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::choose;
+    use crate::policy::{POLICIES, Unit, choose};
 
     /// Whether keys are searched for or numbered changes no decision.
     #[test]
@@ -384,6 +239,32 @@ mod tests {
             assert!((0..97).all(|number| {
                 hashed.contains(u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15)) == numbered.holds(number)
             }));
+        }
+    }
+    /// In a row, by hash and by number, requests are served as they are one by one.
+    #[test]
+    fn rows_are_served_as_their_requests() {
+        const KEYS: u64 = 97;
+        let numbers: Vec<u32> = (0..10_000_u64).map(|at| (at * at / 7 % KEYS).min(at * 31 % KEYS) as u32).collect();
+        let hashes: Vec<u64> = (1..=KEYS).map(|key| key.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+        let sizes: Vec<u32> = (0..KEYS as u32).map(|key| 1 + key % 40).collect();
+        let (writes, clients) = (vec![0; numbers.len() / 64 + 1], Vec::new());
+        let rows =
+            NumberedRequests { numbers: &numbers, writes: &writes, clients: &clients, hashes: &hashes, sizes: &sizes };
+        let requests: Vec<(u64, u32)> =
+            numbers.iter().map(|&key| (hashes[key as usize], sizes[key as usize])).collect();
+        for policy in POLICIES {
+            let settings = choose(policy.name).expect("in the table").settings(Unit::Bytes, 400);
+            let mut cache = Bare::new(policy, &settings);
+            let expected: Vec<Served> = requests.iter().map(|&(hash, size)| cache.request(hash, size)).collect();
+            let (mut by_hash, mut by_number) = (Vec::new(), Vec::new());
+            let mut hashed = Bare::new(policy, &settings);
+            requests.chunks(300).for_each(|row| hashed.replay(row, &mut by_hash));
+            let mut numbered = Bare::numbered(policy, &settings, KEYS as usize);
+            (0..10).for_each(|row| numbered.replay(rows, row * 1000..(row + 1) * 1000, &mut by_number));
+            assert!(by_hash == expected && by_number == expected, "{}", policy.name);
+            assert_eq!((hashed.used(), numbered.used()), (cache.used(), cache.used()), "{}", policy.name);
+            hashed.validate();
         }
     }
 }

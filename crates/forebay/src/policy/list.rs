@@ -52,6 +52,18 @@ struct Ends {
     weight: u64,
 }
 
+impl Ends {
+    fn gains(&mut self, weight: u32) {
+        self.len += 1;
+        self.weight += u64::from(weight);
+    }
+
+    fn loses(&mut self, weight: u32) {
+        self.len -= 1;
+        self.weight -= u64::from(weight);
+    }
+}
+
 const EMPTY: Ends = Ends { oldest: NONE, newest: NONE, len: 0, weight: 0 };
 
 /// Lists over slots, each from oldest to newest, with their weights.
@@ -115,30 +127,24 @@ impl Lists {
     }
 
     /// Puts a slot that is in no list at the newest end of `list`.
+    #[inline]
     pub fn push(&mut self, list: u32, slot: Slot, weight: u32) {
-        let index = slot as usize;
-        self.reach(index);
-        assert_eq!(self.nodes[index].list(), NO_LIST, "slot {slot} is in a list already");
-        let ends = &mut self.ends[list as usize];
-        self.nodes[index] = Node { older: ends.newest, newer: NONE, list_and_note: list, weight };
-        match some(ends.newest) {
-            Some(newest) => self.nodes[newest as usize].newer = slot,
-            None => ends.oldest = slot,
+        if slot as usize >= self.nodes.len() {
+            self.reach(slot as usize);
         }
-        ends.newest = slot;
-        ends.len += 1;
-        ends.weight += u64::from(weight);
+        assert!(self.nodes[slot as usize].list() == NO_LIST, "a slot is in a list already");
+        self.link(slot, Node { older: NONE, newer: NONE, list_and_note: list, weight });
+        self.ends[list as usize].gains(weight);
     }
 
     /// A node for the slot `index`. Grows by an eighth, because all nodes come into use, and doubling would leave up to
     /// half of them idle.
+    #[cold]
     fn reach(&mut self, index: usize) {
-        if index >= self.nodes.len() {
-            if index >= self.nodes.capacity() {
-                self.nodes.reserve_exact(index + 1 - self.nodes.len() + self.nodes.len() / 8 + NODES_MIN);
-            }
-            self.nodes.resize(index + 1, OUT);
+        if index >= self.nodes.capacity() {
+            self.nodes.reserve_exact(index + 1 - self.nodes.len() + self.nodes.len() / 8 + NODES_MIN);
         }
+        self.nodes.resize(index + 1, OUT);
     }
 
     /// No slot from this one on is in a list any more.
@@ -147,35 +153,47 @@ impl Lists {
     }
 
     /// Takes a slot out of its list; its weight.
+    #[inline]
     pub fn remove(&mut self, slot: Slot) -> u32 {
         let node = std::mem::replace(&mut self.nodes[slot as usize], OUT);
-        assert_ne!(node.list(), NO_LIST, "slot {slot} is in no list");
+        assert!(node.list() != NO_LIST, "a slot is in no list");
         self.unlink(&node);
+        self.ends[node.list() as usize].loses(node.weight);
         node.weight
     }
 
     /// Moves a slot to the newest end of `list`, which may be its own; its note stays.
+    #[inline]
     pub fn move_to(&mut self, list: u32, slot: Slot) {
-        let mut node = self.nodes[slot as usize];
-        if node.newer == NONE && node.list() == list {
+        let node = self.nodes[slot as usize];
+        let from = node.list();
+        if from == list && node.newer == NONE {
             return;
         }
-        assert_ne!(node.list(), NO_LIST, "slot {slot} is in no list");
+        assert!(from != NO_LIST, "a slot is in no list");
         self.unlink(&node);
-        let ends = &mut self.ends[list as usize];
-        (node.older, node.newer) = (ends.newest, NONE);
-        node.list_and_note = list | (node.list_and_note & !NO_LIST);
-        self.nodes[slot as usize] = node;
+        self.link(slot, Node { list_and_note: list | (node.list_and_note & !NO_LIST), ..node });
+        // Within a list nothing is counted: each move would have to wait for the one before.
+        if from != list {
+            self.ends[from as usize].loses(node.weight);
+            self.ends[list as usize].gains(node.weight);
+        }
+    }
+
+    /// Puts the node of `slot` at the newest end of the list that it names.
+    #[inline]
+    fn link(&mut self, slot: Slot, node: Node) {
+        let ends = &mut self.ends[node.list() as usize];
+        self.nodes[slot as usize] = Node { older: ends.newest, newer: NONE, ..node };
         match some(ends.newest) {
             Some(newest) => self.nodes[newest as usize].newer = slot,
             None => ends.oldest = slot,
         }
         ends.newest = slot;
-        ends.len += 1;
-        ends.weight += u64::from(node.weight);
     }
 
     /// Joins the neighbours of a node, whose slot is then in no list.
+    #[inline]
     fn unlink(&mut self, node: &Node) {
         let ends = &mut self.ends[node.list() as usize];
         match some(node.older) {
@@ -186,8 +204,6 @@ impl Lists {
             Some(newer) => self.nodes[newer as usize].older = node.older,
             None => ends.newest = node.older,
         }
-        ends.len -= 1;
-        ends.weight -= u64::from(node.weight);
     }
 
     /// What the owner noted of a slot that is in; 0 at first.

@@ -16,6 +16,7 @@ mod clock;
 #[cfg(test)]
 mod conformance;
 mod detox;
+mod directory;
 mod drawn;
 mod fifo;
 mod gdsf;
@@ -251,7 +252,9 @@ pub enum Why {
 /// The cache guarantees: `inserted` only for slots that are not in; all other calls only for slots that are in;
 /// `victim` is called until the newcomer fits, *before* the newcomer's `inserted`; each victim is followed at once by
 /// `removed(slot, Why::Evicted)`.
-pub trait Order: Send {
+///
+/// Each also has [`bare::Replay`], without writing it.
+pub trait Order: Send + bare::Replay {
     /// A hit, in order, with its context. Not called for [`Hits::Marks`] policies.
     fn access(&mut self, slot: Slot, access: &Access) {
         let _ = (slot, access);

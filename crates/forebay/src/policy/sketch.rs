@@ -102,11 +102,16 @@ impl Sketch {
     }
 
     fn least(&self, hash: u64) -> u64 {
-        let counters = (0..ROWS).map(|row| {
+        let mut least = COUNTER_MAX;
+        for row in 0..ROWS {
             let (word, shift) = self.counter(hash, row);
-            (self.rows[row as usize][word] >> shift) & COUNTER_MAX
-        });
-        counters.min().unwrap_or(0)
+            least = least.min((self.rows[row as usize][word] >> shift) & COUNTER_MAX);
+            // Most newcomers end here.
+            if least == 0 {
+                break;
+            }
+        }
+        least
     }
 
     fn halve(&mut self) {

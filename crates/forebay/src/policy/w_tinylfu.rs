@@ -15,7 +15,7 @@ pub static W_TINYLFU: Policy = Policy {
     summary: "lets in what was asked for more often lately than what it replaces; good on databases and search",
     source: "Einziger, Friedman, Manes: TinyLFU, a highly efficient cache admission policy, ACM ToS 2017",
     hits: Hits::Accesses,
-    entry_bytes: NODE_BYTES + size_of::<Entry>(),
+    entry_bytes: NODE_BYTES + size_of::<u64>(),
     parameters: &[
         Parameter { name: "window", summary: "share of the window", default: 0.01, range: (0.0, 0.9) },
         Parameter {
@@ -43,13 +43,6 @@ const PINNED: u32 = 3;
 /// A sketch is made at once for at most this many entries, and grows with what is really kept.
 const SKETCH_ENTRIES_AT_START_MAX: u64 = 1 << 16;
 
-#[derive(Clone, Copy)]
-struct Entry {
-    hash: u64,
-    /// Its list, for when it is pinned.
-    home: u8,
-}
-
 struct WTinyLfu {
     unit: Unit,
     window_share: f64,
@@ -60,8 +53,10 @@ struct WTinyLfu {
     /// What the window and the protected part may weigh.
     window_max: u64,
     protected_max: u64,
+    /// With a note of the list that an entry belongs to, for when it is pinned.
     lists: Lists,
-    entries: Vec<Entry>,
+    /// By slot.
+    hashes: Vec<u64>,
     len: usize,
     sketch: Sketch,
     /// A newcomer that is too heavy for the window and has won its place in the main part.
@@ -84,7 +79,7 @@ impl WTinyLfu {
             window_max: 0,
             protected_max: 0,
             lists: Lists::new(4),
-            entries: Vec::new(),
+            hashes: Vec::new(),
             len: 0,
             sketch: Sketch::new(entries),
             winner: None,
@@ -106,12 +101,12 @@ impl WTinyLfu {
     }
 
     fn frequency(&self, slot: Slot) -> u64 {
-        self.sketch.frequency(self.entries[slot as usize].hash)
+        self.sketch.frequency(self.hashes[slot as usize])
     }
 
     fn move_to(&mut self, list: u32, slot: Slot) {
-        self.entries[slot as usize].home = list as u8;
         self.lists.move_to(list, slot);
+        self.lists.set_note(slot, list as u8);
     }
 
     /// Passes on what window and protected part have too much of.
@@ -152,12 +147,12 @@ impl Order for WTinyLfu {
     fn inserted(&mut self, slot: Slot, access: &Access) {
         let weight = self.unit.weight(access.size);
         let list = if u64::from(weight) <= self.window_max { WINDOW } else { PROBATION };
-        let entry = Entry { hash: access.hash, home: list as u8 };
-        if slot as usize >= self.entries.len() {
-            self.entries.resize(slot as usize + 1, entry);
+        if slot as usize >= self.hashes.len() {
+            self.hashes.resize(slot as usize + 1, 0);
         }
-        self.entries[slot as usize] = entry;
+        self.hashes[slot as usize] = access.hash;
         self.lists.push(list, slot, weight);
+        self.lists.set_note(slot, list as u8);
         self.len += 1;
         self.sketch.fit(self.len);
         self.overflow();
@@ -175,7 +170,7 @@ impl Order for WTinyLfu {
 
     fn fits(&mut self, slots: usize) {
         self.lists.fits(slots);
-        super::fit(&mut self.entries, slots);
+        super::fit(&mut self.hashes, slots);
     }
 
     fn victim(&mut self, incoming: &Access, _: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
@@ -206,7 +201,7 @@ impl Order for WTinyLfu {
     }
 
     fn restore(&mut self, slot: Slot) {
-        self.lists.move_to(u32::from(self.entries[slot as usize].home), slot);
+        self.lists.move_to(u32::from(self.lists.note(slot)), slot);
         self.overflow();
     }
 
@@ -237,7 +232,7 @@ impl Order for WTinyLfu {
         let linked: usize = (WINDOW..=PINNED).map(|list| self.lists.len(list)).sum();
         assert_eq!(linked, self.len, "every entry is in a list");
         for list in [WINDOW, PROBATION, PROTECTED] {
-            let at_home = self.lists.iter(list).all(|slot| u32::from(self.entries[slot as usize].home) == list);
+            let at_home = self.lists.iter(list).all(|slot| u32::from(self.lists.note(slot)) == list);
             assert!(at_home, "list {list}: a slot from elsewhere");
         }
         assert!(self.lists.weight(WINDOW) <= self.window_max, "the window overflows");

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use forebay::policy::{Access, AccessKind};
+use forebay::policy::bare::NumberedRequests;
 use forebay_trace::{Kind, Record};
 
 use super::{Future, PLAIN_REQUESTS_MAX, Request};
@@ -17,8 +17,10 @@ pub(super) struct Plain {
     writes: Vec<u64>,
     /// By request; empty while all are of client 0.
     clients: Vec<u32>,
-    /// By key's number: its hash and its size.
-    pub keys: Vec<(u64, u32)>,
+    /// By key's number.
+    pub hashes: Vec<u64>,
+    /// By key's number, apart from the hashes, since each request is counted by its size.
+    pub sizes: Vec<u32>,
 }
 
 impl Plain {
@@ -64,29 +66,16 @@ impl<'a> PlainRequests<'a> {
         self.len() == 0
     }
 
-    /// Places of these requests, and the numbers of their keys.
-    #[inline]
-    pub fn numbers(&self, range: Range<usize>) -> impl Iterator<Item = (usize, u32)> + 'a {
-        range.clone().zip(self.plain.numbers[range].iter().copied())
-    }
-
-    /// What a policy may know of the request at a place, for the key of this number.
-    #[inline]
-    pub fn access(&self, place: usize, number: u32) -> Access {
-        let (hash, size) = self.plain.keys[number as usize];
-        let writes = self.plain.writes[place / 64] >> (place % 64) & 1 == 1;
-        Access {
-            kind: if writes { AccessKind::Write } else { AccessKind::Read },
-            client: self.plain.clients.get(place).copied().unwrap_or(0),
-            ..Access::read(hash, size)
-        }
+    /// As a cache takes them.
+    pub fn numbered(&self) -> NumberedRequests<'a> {
+        let Plain { numbers, writes, clients, hashes, sizes } = self.plain;
+        NumberedRequests { numbers, writes, clients, hashes, sizes }
     }
 
     /// These requests, in order.
     #[inline]
     pub fn range(&self, range: Range<usize>) -> impl Iterator<Item = Request> + 'a {
-        let requests = *self;
-        self.numbers(range)
-            .map(move |(place, number)| requests.future.request(requests.access(place, number), number, place))
+        let (numbered, future) = (self.numbered(), self.future);
+        range.map(move |place| future.request(numbered.access(place), numbered.numbers[place], place))
     }
 }

@@ -90,6 +90,14 @@ impl Aged {
         order
     }
 
+    /// There are so many entries now.
+    fn counted(&mut self, len: usize) {
+        self.len = len;
+        if self.unit == Unit::Bytes {
+            self.bound_outqueue();
+        }
+    }
+
     fn bound_outqueue(&mut self) {
         let room = self.room(self.capacity);
         self.tracker.set_outqueue_max(outqueue_max(self.unit, room, self.len, self.shape.out));
@@ -159,7 +167,8 @@ impl Aged {
     fn worth(&self, class: u32, age: u32, weight: u32) -> f32 {
         let curves = &self.tracker.table().curves;
         let curve = curves.get(class as usize).or(curves.first());
-        curve.map_or(0.0, |curve| curve[curve::bin(age)]) / weight.max(1) as f32
+        let worth = curve.map_or(0.0, |curve| curve[curve::bin(age)]);
+        if weight > 1 { worth / weight as f32 } else { worth }
     }
 
     fn worth_of(&self, list: u32, slot: Slot) -> f32 {
@@ -269,8 +278,7 @@ impl Order for Aged {
         let list = self.list(self.tracker.class(request.cell), 0, weight);
         self.lists.push(list, slot, weight);
         self.entered(list);
-        self.len += 1;
-        self.bound_outqueue();
+        self.counted(self.len + 1);
     }
 
     fn resized(&mut self, slot: Slot, size: u32) {
@@ -282,11 +290,10 @@ impl Order for Aged {
         let list = self.list_of(slot);
         self.lists.remove(slot);
         self.left(list);
-        self.len -= 1;
         if why == Why::Evicted {
             self.tracker.remember(hash, self.pages[slot as usize]);
         }
-        self.bound_outqueue();
+        self.counted(self.len - 1);
     }
 
     fn victim(&mut self, incoming: &Access, _: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {

@@ -1,23 +1,30 @@
-//! Which of many numbers is the least: a tree of minima, with a number changed in as many steps as it has levels.
+//! Which of many numbers is the least: a tree of minima, with a number changed in as many steps as it has levels at
+//! most, and the least one at its root.
 
 /// The numbers, infinite at first.
 pub(super) struct Minima {
-    /// Node n has the nodes 2n and 2n + 1 below it; the numbers themselves are the second half.
-    nodes: Vec<f32>,
+    /// Node n has the nodes 2n and 2n + 1 below it, and is the lesser of them, of equal ones the first; the numbers
+    /// themselves, each with its place, are the second half.
+    nodes: Vec<(f32, u32)>,
 }
 
 impl Minima {
     /// For `len` numbers.
     pub fn new(len: usize) -> Minima {
-        Minima { nodes: vec![f32::INFINITY; 2 * len.next_power_of_two()] }
+        let half = len.next_power_of_two();
+        // Over numbers that are all equal the first of them stands.
+        let first = |node: usize| (node << node.leading_zeros().saturating_sub(half.leading_zeros())) & (half - 1);
+        Minima { nodes: (0..2 * half).map(|node| (f32::INFINITY, first(node) as u32)).collect() }
     }
 
     /// Changes a number.
+    #[inline]
     pub fn set(&mut self, at: usize, number: f32) {
         let mut node = self.nodes.len() / 2 + at;
-        self.nodes[node] = number;
+        self.nodes[node].0 = number;
         while node > 1 {
-            let least = self.nodes[node].min(self.nodes[node ^ 1]);
+            let (first, second) = (self.nodes[node & !1], self.nodes[node | 1]);
+            let least = if second.0 < first.0 { second } else { first };
             node /= 2;
             if self.nodes[node] == least {
                 break;
@@ -28,22 +35,17 @@ impl Minima {
 
     /// The first of the least numbers.
     pub fn first(&self) -> usize {
-        let (mut node, half) = (1, self.nodes.len() / 2);
-        while node < half {
-            node *= 2;
-            node += usize::from(self.nodes[node + 1] < self.nodes[node]);
-        }
-        node - half
+        self.nodes[1].1 as usize
     }
 
     /// A number.
     pub fn get(&self, at: usize) -> f32 {
-        self.nodes[self.nodes.len() / 2 + at]
+        self.nodes[self.nodes.len() / 2 + at].0
     }
 
     /// Bytes that it occupies.
     pub fn bytes(&self) -> usize {
-        self.nodes.len() * size_of::<f32>()
+        self.nodes.len() * size_of::<(f32, u32)>()
     }
 }
 

@@ -75,6 +75,14 @@ impl Ranked {
         order
     }
 
+    /// There are so many entries now.
+    fn counted(&mut self, len: usize) {
+        self.len = len;
+        if self.unit == Unit::Bytes {
+            self.bound_outqueue();
+        }
+    }
+
     fn bound_outqueue(&mut self) {
         let room = self.room(self.capacity);
         self.tracker.set_outqueue_max(outqueue_max(self.unit, room, self.len, self.out));
@@ -150,8 +158,7 @@ impl Order for Ranked {
         let class = self.tracker.class(request.cell);
         self.lists.push(class + 1, slot, self.unit.weight(access.size));
         self.filled.set(class, true);
-        self.len += 1;
-        self.bound_outqueue();
+        self.counted(self.len + 1);
     }
 
     fn resized(&mut self, slot: Slot, size: u32) {
@@ -162,11 +169,10 @@ impl Order for Ranked {
         let class = self.class_of(slot);
         self.lists.remove(slot);
         self.note_filled(class);
-        self.len -= 1;
         if why == Why::Evicted {
             self.tracker.remember(hash, self.pages[slot as usize]);
         }
-        self.bound_outqueue();
+        self.counted(self.len - 1);
     }
 
     fn victim(&mut self, incoming: &Access, _: &mut dyn FnMut(Slot) -> u8) -> Option<Slot> {
