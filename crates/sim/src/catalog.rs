@@ -293,9 +293,8 @@ impl Catalog {
         }
         if let Some(plain) = &mut self.plain {
             (plain.hashes, plain.sizes) = (vec![0; keys], vec![0; keys]);
-            for (&hash, known) in &self.keys {
-                plain.hashes[known.number as usize] = hash;
-                plain.sizes[known.number as usize] = known.size;
+            for (&hash, &Known { number, size }) in &self.keys {
+                (plain.hashes[number as usize], plain.sizes[number as usize]) = (hash, size);
             }
         }
         self
