@@ -127,7 +127,12 @@ impl World {
             self.buffer.learn_behind(&key, &read, &story, &applied);
         }
         match self.buffer.merged(&key) {
-            Merged::Known(read) => Some(read),
+            Merged::Known(read) => {
+                // To a store of rows an odd one says that there is no row.
+                let Version { incarnation, sequence } = read.version;
+                assert!(incarnation == 1 && (sequence <= self.sequence || sequence % 2 == 0), "{}", read.version);
+                Some(read)
+            }
             Merged::Nothing => Some(self.database.get(&key)),
             Merged::Unknown => None,
         }
