@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use forebay::change::{Change, End, apply_all};
 use forebay::outage::lanes::{Lane, Lanes, Ties};
-use forebay::outage::pending::{BATCH_COMMITS_MAX, Batch, Buffer, Merged, Untaken, Work};
+use forebay::outage::pending::{BATCH_COMMITS_MAX, Batch, Buffer, Merged, Story, Untaken, Work};
 use forebay::outage::{Buffered, Pending, Record, Standing};
 use forebay::store::{Caps, Commit, CommitOutcome, Write};
 use forebay::value::Data;
@@ -77,7 +77,7 @@ struct World {
     txns: BTreeMap<u64, Txn>,
     carried: Vec<Batch>,
     comparing: Vec<(Batch, Vec<Key>)>,
-    asked: Vec<(Key, Vec<(u64, TxnId)>, Read, Vec<TxnId>)>,
+    asked: Vec<(Key, Story, Read, Vec<TxnId>)>,
     landed: BTreeSet<u64>,
     given_up: BTreeSet<u64>,
     sequence: u64,
@@ -127,13 +127,18 @@ impl World {
             self.buffer.learn_behind(&key, &read, &story, &applied);
         }
         match self.buffer.merged(&key) {
-            Merged::Known(read) => Some(read),
+            Merged::Known(read) => {
+                // To a store of rows an odd one says that there is no row.
+                let Version { incarnation, sequence } = read.version;
+                assert!(incarnation == 1 && (sequence <= self.sequence || sequence % 2 == 0), "{}", read.version);
+                Some(read)
+            }
             Merged::Nothing => Some(self.database.get(&key)),
             Merged::Unknown => None,
         }
     }
 
-    fn story(&self, key: &Key) -> (Vec<(u64, TxnId)>, Read, Vec<TxnId>) {
+    fn story(&self, key: &Key) -> (Story, Read, Vec<TxnId>) {
         let story = self.buffer.story_of(key);
         let applied = story.iter().map(|(_, id)| *id).filter(|id| self.database.has(*id)).collect();
         (story, self.database.get(key), applied)

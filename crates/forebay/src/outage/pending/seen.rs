@@ -25,7 +25,8 @@ use crate::store::Commit;
 use crate::value::Value;
 use crate::version::Version;
 
-/// Versions of documents that became other than they were shown have this bit, which no commit's has.
+/// Versions of documents that became other than they were shown have this bit, which no commit's has. They are even:
+/// to a store of rows an odd one says that there is no row.
 const EDITION: u64 = 1 << 63;
 
 /// Whether it is such a version: no store has it.
@@ -97,7 +98,7 @@ impl Buffer {
         let version = match before {
             Some((shown, _)) if same => shown,
             before if !self.owned && (before.is_some() || on_its_way) => {
-                self.editions += 1;
+                self.editions += 2;
                 Version { sequence: EDITION | self.editions, ..version }
             }
             _ => version,

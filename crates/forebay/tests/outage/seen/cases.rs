@@ -94,3 +94,13 @@ fn one_that_is_tried_again_has_read_what_it_had_read() {
     world.land(0, 1, 1, false);
     assert!(world.buffer.is_empty());
 }
+
+/// What others wrote is merged with the first of two that went together; nobody knows what comes of the second, which
+/// came back. Who has read it without that is not applied, though it commits later.
+#[test]
+fn what_nobody_knows_is_built_on_nothing() {
+    let set_out = Step::SetOut { most: 2 };
+    let others = Step::Others { key: READ, kind: Kind::Change, seen: false };
+    let in_part = vec![reads(), set_out, others, land(false), commit(), JOURNAL];
+    world(&[writes(READ, Kind::Unseen), writes(READ, Kind::Change), in_part], false).drain();
+}
