@@ -166,6 +166,29 @@ fn who_read_what_is_set_aside_waits_with_it() {
     }
 }
 
+/// Who was shown a row with a write that was pending, and writes behind it, is compared as well, also where the row is
+/// gone by then.
+#[test]
+fn who_read_what_is_there_no_more_is_refused() {
+    let world = world("");
+    for id in [1, 2, 3, 4] {
+        let (mut client, mut reader) = (world.client(), world.client());
+        cache(&mut client, &[&format!("item:{id}"), "item:9"]);
+        away(&mut client, true);
+        // So that versions are odd and even.
+        for _ in 0..id {
+            call(&mut client, &format!("HSET item:{id} note a"));
+        }
+        assert_eq!(call(&mut reader, "TXN BEGIN"), ok());
+        assert_eq!(said(&call(&mut reader, &format!("HGET item:{id} note"))), "a");
+        drained(&world);
+        world.sql(&format!("DELETE FROM items WHERE id = {id}"));
+        call(&mut reader, "HSET item:9 note seen");
+        let told = said(&call(&mut reader, "TXN COMMIT"));
+        assert!(told.starts_with("TXCONFLICT"), "{id}: {told}");
+    }
+}
+
 /// With write-back as well, where the database is there.
 #[test]
 fn what_is_written_back_is_compared() {

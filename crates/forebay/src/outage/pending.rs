@@ -35,13 +35,12 @@ use charge::row_bytes;
 pub use drain::Applied;
 use drain::Stored;
 use restamped::Restamped;
-use seen::{Image, Seen};
+use seen::{Image, Seen, Shown};
 use slow::Slow;
 pub use slow::{PATIENCE_MAX, TRIES_ALONE_MAX};
 pub use take::Untaken;
 use tied::Tied;
 
-use super::fingerprint::Fingerprint;
 use super::lanes::{Lane, Ties};
 use super::record::Buffered;
 use crate::change::{Change, apply_all};
@@ -89,6 +88,8 @@ pub struct Buffer {
     restamped: Restamped,
     /// Versions given to documents that became other than they were shown, while the same transactions waited.
     editions: u64,
+    /// How often others were said to have changed something.
+    suspicions: u64,
     /// One that takes long is on its way.
     slow_carried: bool,
 }
@@ -170,8 +171,21 @@ pub struct Batch {
     lanes: Vec<Lane>,
 }
 
-/// Numbers and ids of what waits for a document, in order.
-pub type Story = Vec<(u64, TxnId)>;
+/// What waited for a document when the store was asked for it.
+#[derive(Clone, Debug)]
+pub struct Story {
+    /// Numbers and ids, in order.
+    pub waits: Vec<(u64, TxnId)>,
+    /// How often anything had been suspected by then.
+    suspicions: u64,
+}
+
+impl Story {
+    /// The ids that the store is asked for.
+    pub fn ids(&self) -> Vec<TxnId> {
+        self.waits.iter().map(|(_, id)| *id).collect()
+    }
+}
 
 /// What is to be done next.
 #[derive(Debug)]
@@ -220,6 +234,7 @@ impl Buffer {
             ids: BTreeSet::new(),
             restamped: Restamped::default(),
             editions: 0,
+            suspicions: 0,
             slow_carried: false,
         }
     }
@@ -265,7 +280,7 @@ impl Buffer {
                 let unshown = write.unseen || row.image.shown.is_none();
                 if unshown && row.queue.back() == Some(&number) {
                     let latest = row.latest.as_ref().filter(|_| !self.owned);
-                    row.image.shown = latest.map(|value| (version, Fingerprint::of(value.as_ref())));
+                    row.image.shown = latest.map(|value| (version, Shown::Document(value.clone())));
                 }
                 row.recharge(&write.key);
                 self.bytes += row.bytes;

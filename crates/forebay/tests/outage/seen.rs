@@ -140,7 +140,7 @@ impl World {
 
     fn story(&self, key: &Key) -> (Story, Read, Vec<TxnId>) {
         let story = self.buffer.story_of(key);
-        let applied = story.iter().map(|(_, id)| *id).filter(|id| self.database.has(*id)).collect();
+        let applied = story.ids().into_iter().filter(|id| self.database.has(*id)).collect();
         (story, self.database.get(key), applied)
     }
 

@@ -1,5 +1,6 @@
 //! Commits at the gate: straight to the store, or into the buffer.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use futures_channel::oneshot;
@@ -7,6 +8,7 @@ use futures_util::future::{Either, join_all, select};
 
 use super::Inner;
 use crate::change::Change;
+use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::outage::journal::{self, AppendError};
 use crate::outage::lanes::Ties;
@@ -214,16 +216,49 @@ impl Inner {
     }
 
     async fn commit_directly(&self, group: &[Commit], away: oneshot::Receiver<()>) -> Vec<CommitOutcome> {
-        let (mut outcomes, _) = self.ask_to_commit(group, away, false).await;
+        let (commits, overtaken) = self.as_stored(group);
+        let (mut outcomes, _) = match commits.is_empty() {
+            true => (Vec::new(), false),
+            false => self.ask_to_commit(&commits, away, false).await,
+        };
         let applied = |outcome: &CommitOutcome| matches!(outcome, CommitOutcome::Committed(_));
         let first = outcomes.iter().position(|outcome| !applied(outcome)).unwrap_or(outcomes.len());
         let failed = matches!(outcomes.get(first), Some(CommitOutcome::Unavailable(_) | CommitOutcome::Unknown(_)));
-        if failed {
+        if !failed {
+            outcomes.extend(overtaken.filter(|_| first == commits.len()).map(CommitOutcome::Conflict));
+            let why = "a commit ahead in the same group was not applied; run the transaction again";
+            outcomes.resize(group.len(), CommitOutcome::Unavailable(why.into()));
+        } else {
             let rest = self.buffer(&group[first..], &outcomes[first..]).await;
             outcomes.truncate(first);
             outcomes.extend(rest);
         }
         outcomes
+    }
+
+    /// The commits of `group` with the versions that the store has of what they have read, which may have been shown
+    /// under one of our own; up to one that has read what the store never had, with that.
+    fn as_stored<'a>(&self, group: &'a [Commit]) -> (Cow<'a, [Commit]>, Option<Vec<Key>>) {
+        let state = self.state();
+        let mut commits = Cow::Borrowed(group);
+        if !state.buffer.has_restamped() {
+            return (commits, None);
+        }
+        for (at, commit) in group.iter().enumerate() {
+            let mut overtaken = Vec::new();
+            for (place, (key, version)) in commit.checks.iter().enumerate() {
+                match state.buffer.stored_version(key, *version) {
+                    Some(stored) if stored == *version => {}
+                    Some(stored) => commits.to_mut()[at].checks[place].1 = stored,
+                    None => overtaken.push(key.clone()),
+                }
+            }
+            if !overtaken.is_empty() {
+                commits.to_mut().truncate(at);
+                return (commits, Some(overtaken));
+            }
+        }
+        (commits, None)
     }
 
     /// What the store says to `group`, noted by the breaker; nobody knows what became of it if the store is found to be

@@ -184,8 +184,7 @@ impl Inner {
                 }
                 (unknown, state.next_outage())
             };
-            let ids = |story: &[(u64, TxnId)]| story.iter().map(|(_, id)| *id).collect();
-            let asked: Vec<(Key, Vec<TxnId>)> = unknown.iter().map(|(key, story)| (key.clone(), ids(story))).collect();
+            let asked: Vec<(Key, Vec<TxnId>)> = unknown.iter().map(|(key, story)| (key.clone(), story.ids())).collect();
             let reads = match self.ask_to_read(self.store.get_with_ids(&asked), away, Asker::Ourselves).await {
                 Ok(Some(reads)) => reads,
                 // A store that can't tell the two together is read once they are carried over.
@@ -262,9 +261,16 @@ impl Inner {
             for (key, version) in checks {
                 match state.buffer.merged(key) {
                     Merged::Known(read) if read.version != *version => overtaken.push(key.clone()),
-                    Merged::Known(_) => merged.push((key.clone(), *version, state.buffer.story_of(key))),
+                    // Found out as if others might have changed it: it keeps its version only if they have not.
+                    Merged::Known(_) => {
+                        state.buffer.suspect(std::iter::once(key));
+                        merged.push((key.clone(), *version, state.buffer.story_of(key)));
+                    }
                     Merged::Unknown => return Err(self.waits(&mut state, key, Asker::Ourselves).why.into()),
-                    Merged::Nothing => asked.push((key.clone(), state.buffer.stored_version(key, *version))),
+                    Merged::Nothing => match state.buffer.stored_version(key, *version) {
+                        Some(stored) => asked.push((key.clone(), stored)),
+                        None => overtaken.push(key.clone()),
+                    },
                 }
             }
         }
@@ -288,8 +294,7 @@ impl Inner {
         overtaken: &mut Vec<Key>,
         asked: &mut Vec<(Key, Version)>,
     ) -> Result<(), ReadError> {
-        let ids = |story: &[(u64, TxnId)]| story.iter().map(|(_, id)| *id).collect();
-        let wanted: Vec<(Key, Vec<TxnId>)> = merged.iter().map(|(key, _, story)| (key.clone(), ids(story))).collect();
+        let wanted: Vec<(Key, Vec<TxnId>)> = merged.iter().map(|(key, _, story)| (key.clone(), story.ids())).collect();
         let Some(reads) = self.store.get_with_ids(&wanted).await? else {
             let why = "the store can't say whether what was read is so while writes wait for it; try again";
             return Err(Unavailable(why.into()).into());
@@ -298,10 +303,11 @@ impl Inner {
         for ((key, version, story), (read, applied)) in merged.into_iter().zip(reads) {
             match state.buffer.merged(&key) {
                 // It has been carried over meanwhile.
-                Merged::Nothing => asked.push((key.clone(), state.buffer.stored_version(&key, version))),
+                Merged::Nothing => match state.buffer.stored_version(&key, version) {
+                    Some(stored) => asked.push((key, stored)),
+                    None => overtaken.push(key),
+                },
                 _ => {
-                    // Found out as if others might have changed it: it keeps its version only if they have not.
-                    state.buffer.suspect(std::iter::once(&key));
                     let learned = state.buffer.learn_behind(&key, &read, &story, &applied);
                     match state.buffer.merged(&key) {
                         Merged::Known(shown) if learned && shown.version == version => asked.push((key, read.version)),

@@ -97,7 +97,8 @@ impl Buffer {
         for key in &keys {
             if let Some(row) = self.rows.get_mut(key) {
                 self.bytes -= row.bytes;
-                (row.latest, row.stored, row.given_up) = (None, None, true);
+                row.forget_latest();
+                (row.stored, row.given_up) = (None, true);
                 row.recharge(key);
                 self.bytes += row.bytes;
                 let queue = row.queue.clone();

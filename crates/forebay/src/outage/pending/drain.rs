@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use hashbrown::HashMap;
 
-use super::seen::Seen;
+use super::seen::{self, Seen};
 use super::{BATCH_BYTES_MAX, BATCH_COMMITS_MAX, Batch, Buffer, Entry, Stage, Work, stands_alone, taken_along, writes};
 use crate::change::{Change, apply_all};
 use crate::key::Key;
@@ -293,9 +293,14 @@ impl Buffer {
         }
     }
 
-    /// The version in the store of the document of `key` that was shown under `version`.
-    pub fn stored_version(&self, key: &Key, version: Version) -> Version {
-        self.restamped.stored(key, version).unwrap_or(version)
+    /// The version in the store of the document of `key` that was shown under `version`; none if it never had that.
+    pub fn stored_version(&self, key: &Key, version: Version) -> Option<Version> {
+        self.restamped.stored(key, version).filter(|version| !seen::is_edition(*version))
+    }
+
+    /// Whether anything was carried over that is shown under another version than the store has.
+    pub fn has_restamped(&self) -> bool {
+        !self.restamped.is_empty()
     }
 
     /// The store has answered for `batch`, or not: what of it is still here waits again, to be sent under the same

@@ -25,7 +25,7 @@ impl Buffer {
     /// that can't be said, since the store may have seen something that waits.
     pub fn learn(&mut self, key: &Key, read: &Read) -> bool {
         let Some(row) = self.rows.get(key) else { return true };
-        if row.latest.is_some() && row.stored.is_some() && !row.image.suspect {
+        if row.latest.is_some() && row.stored.is_some() && row.image.suspected.is_none() {
             return true;
         }
         let learned = self.learn_on(key, &read.value, Some(read.version));
@@ -52,28 +52,30 @@ impl Buffer {
         Some(self.know(key, latest, version, base))
     }
 
-    /// Numbers and ids of what waits for a document, for [`Buffer::learn_behind`]: in order.
+    /// What waits for a document, for [`Buffer::learn_behind`].
     pub fn story_of(&self, key: &Key) -> Story {
-        self.story(key).map(|(entry, _)| (entry.buffered.number, entry.buffered.id)).collect()
+        let waits = self.story(key).map(|(entry, _)| (entry.buffered.number, entry.buffered.id)).collect();
+        Story { waits, suspicions: self.suspicions }
     }
 
-    /// The store was asked for the document of `key` and for the ids of `asked`, which were its [`Buffer::story_of`]
+    /// The store was asked for the document of `key` and for the ids of `asked`, which was its [`Buffer::story_of`]
     /// then: at one moment the document was `read` there, and those commits were `applied`. So only what is behind
     /// these is made to it. False if nothing follows from that, since too much has happened meanwhile: ask again.
     ///
     /// No write is seen twice, for what `read` may have in it was asked for: what could be on its way to the store at
     /// that moment is among `asked`, or the answer is of no use. None is missing, for whoever has gone since was in
     /// `read`, and as long as one of `asked` still waits nobody has written the document directly.
-    pub fn learn_behind(&mut self, key: &Key, read: &Read, asked: &[(u64, TxnId)], applied: &[TxnId]) -> bool {
+    pub fn learn_behind(&mut self, key: &Key, read: &Read, asked: &Story, applied: &[TxnId]) -> bool {
         let Some(row) = self.rows.get(key) else { return true };
-        if row.latest.is_some() && !row.image.suspect {
+        let overtaken = asked.suspicions < row.image.learned;
+        if row.latest.is_some() && (row.image.suspected.is_none() || overtaken) {
             return true;
         }
         let applied: BTreeSet<TxnId> = match mutation::on(Fault::LearnedUnasked) {
             true => BTreeSet::new(),
             false => applied.iter().copied().collect(),
         };
-        let was_asked = |number: &u64| asked.binary_search_by_key(number, |(number, _)| *number).is_ok();
+        let was_asked = |number: &u64| asked.waits.binary_search_by_key(number, |(number, _)| *number).is_ok();
         let may_be_in_it = |number: &u64| self.entries.get(number).is_some_and(Entry::is_seen);
         let waits = row.queue.iter().any(was_asked);
         let unasked =
@@ -81,7 +83,7 @@ impl Buffer {
         let gone = |(number, id): &(u64, TxnId)| !self.entries.contains_key(number) && !applied.contains(id);
         let in_it = |(entry, _): &(&Entry, _)| applied.contains(&entry.buffered.id);
         let in_order = !self.story(key).skip_while(in_it).any(|told| in_it(&told));
-        if !waits || unasked || asked.iter().any(gone) || !in_order {
+        if !waits || unasked || asked.waits.iter().any(gone) || !in_order {
             return false;
         }
         // Of what is on its way nobody can say what it finds when it arrives.
@@ -93,6 +95,11 @@ impl Buffer {
         row.stored = stored.or(row.stored.take());
         row.recharge(key);
         self.bytes += row.bytes;
+        if let Some(image) = self.rows.get_mut(key).map(|row| &mut row.image) {
+            // What was suspected since is not answered by this.
+            image.suspected = image.suspected.filter(|suspected| *suspected > asked.suspicions);
+            image.learned = asked.suspicions;
+        }
         if !self.know(key, value, version, base) {
             self.doubt_readers(key, 0);
         }
@@ -223,7 +230,7 @@ impl Buffer {
         for key in taken_along(entry) {
             if let Some(row) = self.rows.get_mut(key) {
                 self.bytes -= row.bytes;
-                row.latest = None;
+                row.forget_latest();
                 row.recharge(key);
                 self.bytes += row.bytes;
             }
@@ -235,7 +242,8 @@ impl Buffer {
     pub(super) fn forget_known(&mut self, key: &Key) {
         if let Some(row) = self.rows.get_mut(key) {
             self.bytes -= row.bytes;
-            (row.latest, row.stored, row.image.base) = (None, None, None);
+            row.forget_latest();
+            (row.stored, row.image.base) = (None, None);
             row.recharge(key);
             self.bytes += row.bytes;
         }

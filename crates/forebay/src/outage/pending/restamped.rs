@@ -34,6 +34,10 @@ impl Restamped {
         }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
     /// The version in the store of the document that was read under `version`; none if the store never had that.
     pub(super) fn stored(&self, key: &Key, version: Version) -> Option<Version> {
         match self.versions.get(key) {

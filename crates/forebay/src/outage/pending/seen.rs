@@ -47,15 +47,50 @@ pub(super) enum Seen {
     Overtaken,
 }
 
+/// A document as it was shown.
+#[derive(Clone, Debug)]
+pub(super) enum Shown {
+    /// What is kept of it anyway: it is hashed for who has read it, not for each change of a large one.
+    Document(Option<Value>),
+    /// It is not known any more.
+    Gone(Fingerprint),
+}
+
 /// What is shown of a document, and what it was computed from.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Image {
     /// Under which version it is shown, or was last, with all that waits for it, be it in the journal or not.
-    pub(super) shown: Option<(Version, Fingerprint)>,
+    pub(super) shown: Option<(Version, Shown)>,
     /// The version in the store of what the first of the queue is made to, where all of the image is built on that.
     pub(super) base: Option<Version>,
-    /// Others may have changed the document since.
-    pub(super) suspect: bool,
+    /// Others may have changed the document since: with which suspicion that was said last.
+    pub(super) suspected: Option<u64>,
+    /// The suspicions of which was known when the store was asked for it last.
+    pub(super) learned: u64,
+}
+
+impl Shown {
+    fn fingerprint(&self) -> Fingerprint {
+        match self {
+            Shown::Document(value) => Fingerprint::of(value.as_ref()),
+            Shown::Gone(fingerprint) => *fingerprint,
+        }
+    }
+}
+
+impl Row {
+    /// What is shown is the latest; nothing where that is not known.
+    pub(super) fn show_latest(&mut self) {
+        self.image.shown = self.latest.clone().map(|value| (self.version, Shown::Document(value)));
+    }
+
+    /// The latest is not known any more. Of what was shown enough is kept to know it again.
+    pub(super) fn forget_latest(&mut self) {
+        self.latest = None;
+        if let Some((_, shown)) = &mut self.image.shown {
+            *shown = Shown::Gone(shown.fingerprint());
+        }
+    }
 }
 
 impl Entry {
@@ -73,28 +108,30 @@ pub(super) fn takes(written: &Written) -> bool {
 impl Buffer {
     /// The fingerprint of what is shown of a document under `version`, if that is what is shown.
     pub(super) fn shown(&self, row: &Row, version: Version) -> Option<Fingerprint> {
-        row.image.shown.filter(|(shown, _)| *shown == version).map(|(_, fingerprint)| fingerprint)
+        row.image.shown.as_ref().filter(|(shown, _)| *shown == version).map(|(_, shown)| shown.fingerprint())
     }
 
     /// What is shown of `key` is its latest again: one that was on its way to the journal is not.
     pub(super) fn show_latest(&mut self, key: &Key) {
         if let Some(row) = self.rows.get_mut(key).filter(|_| !self.owned) {
-            row.image.shown = row.latest.as_ref().map(|value| (row.version, Fingerprint::of(value.as_ref())));
+            row.show_latest();
         }
     }
 
     /// `key` is known to be `value` with all that waits for it, the last under `version`; `base` is the version of what
     /// the store has. It is shown under the version that it had, if it is the same: answers whether it is.
     pub(super) fn know(&mut self, key: &Key, value: Option<Value>, version: Version, base: Option<Version>) -> bool {
-        let fingerprint = Fingerprint::of(value.as_ref());
         let on_its_way = self.rows.get(key).is_some_and(|row| row.queue.iter().any(|number| self.is_writing(number)));
         let Some(row) = self.rows.get_mut(key) else { return true };
-        let before = match (&row.latest, row.image.shown) {
-            (Some(latest), _) => Some((row.version, Fingerprint::of(latest.as_ref()))),
+        let before = match (&row.latest, &row.image.shown) {
+            (Some(latest), _) => Some((row.version, *latest == value)),
             // That would be what is on its way makes of it.
-            (None, shown) => shown.filter(|_| !on_its_way),
+            (None, shown) => {
+                let shown = shown.as_ref().filter(|_| !on_its_way);
+                shown.map(|(version, shown)| (*version, shown.fingerprint() == Fingerprint::of(value.as_ref())))
+            }
         };
-        let same = before.is_some_and(|(_, shown)| shown == fingerprint);
+        let same = before.is_some_and(|(_, same)| same);
         let version = match before {
             Some((shown, _)) if same => shown,
             before if !self.owned && (before.is_some() || on_its_way) => {
@@ -107,11 +144,12 @@ impl Buffer {
         (row.latest, row.version) = (Some(value), version);
         // What is on its way to the journal was computed with what is not so any more.
         row.given_up = on_its_way && !same;
-        row.image = match on_its_way {
-            true if same => Image { base, suspect: false, ..row.image },
-            true => Image { shown: None, base, suspect: false },
-            false => Image { shown: Some((version, fingerprint)), base, suspect: false },
-        };
+        match on_its_way {
+            true if same => {}
+            true => row.image.shown = None,
+            false => row.show_latest(),
+        }
+        row.image.base = base;
         row.recharge(key);
         self.bytes += row.bytes;
         same
@@ -119,21 +157,24 @@ impl Buffer {
 
     /// Others may have changed these documents: they are looked at again when they are read.
     pub fn suspect<'a>(&mut self, keys: impl Iterator<Item = &'a Key>) {
+        self.suspicions += 1;
         for key in keys.filter(|_| !self.owned) {
             if let Some(row) = self.rows.get_mut(key) {
-                row.image.suspect = true;
+                row.image.suspected = Some(self.suspicions);
             }
         }
     }
 
     /// The same of all.
     pub fn suspect_all(&mut self) {
-        self.rows.values_mut().filter(|_| !self.owned).for_each(|row| row.image.suspect = true);
+        self.suspicions += 1;
+        let rows = self.rows.values_mut().filter(|_| !self.owned);
+        rows.for_each(|row| row.image.suspected = Some(self.suspicions));
     }
 
     /// Whether others may have changed `key` since what is shown of it was found out.
     pub fn is_suspect(&self, key: &Key) -> bool {
-        self.rows.get(key).is_some_and(|row| row.image.suspect)
+        self.rows.get(key).is_some_and(|row| row.image.suspected.is_some())
     }
 
     /// What those behind `number` were shown of `key` may not come of what is before them.

@@ -1,12 +1,11 @@
 //! How transactions come in: each gets its number, and may take the place of the one before it on its document.
 
 use super::charge::{entry_bytes, row_bytes};
-use super::seen::{self, takes};
+use super::seen::{Shown, takes};
 use super::{Buffer, Entry, Full, Row, Stage, another, stands_alone};
 use crate::change::{compact, compact_fields, join_unseen};
 use crate::key::Key;
 use crate::mutation::{self, Fault};
-use crate::outage::fingerprint::Fingerprint;
 use crate::outage::lanes::{Lane, Ties};
 use crate::outage::record::{Buffered, Record};
 use crate::read::Read;
@@ -89,7 +88,7 @@ impl Buffer {
         let mut overtaken = Vec::new();
         for (key, version) in std::mem::take(&mut buffered.checks) {
             let Some(row) = self.rows.get(&key) else {
-                match self.restamped.stored(&key, version).filter(|version| !seen::is_edition(*version)) {
+                match self.stored_version(&key, version) {
                     Some(version) => buffered.checks.push((key, version)),
                     None if buffered.sent => buffered.checks.push((key, version)),
                     None => overtaken.push(key),
@@ -118,7 +117,7 @@ impl Buffer {
         }
         row.queue.push_back(number);
         let known = !self.owned && !write.unseen;
-        row.image.shown = known.then(|| (version, Fingerprint::of(write.after.as_ref())));
+        row.image.shown = known.then(|| (version, Shown::Document(write.after.clone())));
     }
 
     /// The transaction that `buffered` may take the place of: its neighbour on their one document, which the store has
