@@ -251,8 +251,8 @@ impl Inner {
         answer
     }
 
-    /// Which of `checks` are out of date. A document for which something waits was shown under a version of our own: the
-    /// store is asked whether it still comes to the same, and then for that and all others at one moment.
+    /// Which of `checks` are out of date. A document for which something waits was shown under a version of our own:
+    /// the store is asked whether it still comes to the same, and then for that and all others at one moment.
     pub(super) async fn check(&self, checks: &[(Key, Version)]) -> Result<Vec<Key>, ReadError> {
         self.learn_unknown(checks.iter().map(|(key, _)| key), Asker::Client).await?;
         let (mut overtaken, mut asked, mut merged) = (Vec::new(), Vec::new(), Vec::new());

@@ -1,7 +1,5 @@
 //! What happens in a world: clients, the journal, the drain, other programs, operators.
 
-use std::collections::BTreeSet;
-
 use proptest::prelude::*;
 
 use super::KEYS;
@@ -109,11 +107,11 @@ fn ways() -> impl Strategy<Value = Way> {
 }
 
 pub fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let reads = prop::collection::vec(0..KEYS, 0..=2);
+    let reads = prop::collection::btree_set(0..KEYS, 0..=2);
     let writes = prop::collection::btree_map(0..KEYS, kinds(), 1..=2);
     let step = prop_oneof![
         10 => (reads, writes, any::<bool>()).prop_map(|(reads, writes, asks)| Step::Open {
-            reads: reads.into_iter().filter(|key| !writes.contains_key(key)).collect::<BTreeSet<_>>().into_iter().collect(),
+            reads: reads.into_iter().filter(|key| !writes.contains_key(key)).collect(),
             writes: writes.into_iter().collect(),
             asks,
         }),
