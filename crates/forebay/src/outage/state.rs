@@ -91,6 +91,8 @@ pub(super) struct State {
     pub(super) write_back: Option<WriteBack>,
     /// What is buffered on purpose is carried over now, until nothing waits: somebody does.
     pub(super) hurried: bool,
+    /// What is left when all is carried over may have been changed by others in the outage.
+    pub(super) suspects_rest: bool,
     /// All that is cached was given up for being older than allowed.
     pub(super) stale_dropped: bool,
     invalid: Option<Outside>,
@@ -141,6 +143,7 @@ impl State {
             pace: Pace::default(),
             write_back: None,
             hurried: false,
+            suspects_rest: false,
             stale_dropped: false,
             invalid: None,
             restamped: Vec::new(),
@@ -222,6 +225,9 @@ impl State {
         }
         (self.since, self.since_ms) = (now, now_ms);
         self.stale_dropped &= mode == Mode::Failed;
+        if mode == Mode::Normal && std::mem::take(&mut self.suspects_rest) {
+            self.buffer.suspect_all();
+        }
         self.pace = Pace::default();
         Some(std::mem::replace(&mut self.mode, mode))
     }

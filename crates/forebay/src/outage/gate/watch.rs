@@ -6,6 +6,7 @@ use futures_util::future::{Either, select};
 
 use super::Inner;
 use crate::error::Unavailable;
+use crate::outage::mode::Mode;
 use crate::store::Outside;
 
 /// How long behind an outage a watch may take to begin again until what is cached is given up: decoding has to pass
@@ -37,6 +38,9 @@ impl Inner {
                     let mut state = self.state();
                     match &outside {
                         Outside::Keys(keys) => state.buffer.suspect(keys.iter()),
+                        // What is about to be carried over shows what others have written when it is: to ask for
+                        // each row that somebody reads meanwhile would hold up that and all other reads.
+                        _ if state.mode != Mode::Normal => state.suspects_rest = true,
                         _ => state.buffer.suspect_all(),
                     }
                     return Some(match outside {
