@@ -4,14 +4,15 @@
 //! A transaction gets its number when it is taken in, while its locks are held: so numbers rise along every dependency.
 //! Each document that one of them writes has a row here: the queue of their numbers, and the document as it is with all
 //! of them applied. That value is what is read while anything is pending, so a read need not ask which of the ids the
-//! store has applied. Only where it is not known, since the document was written unseen, the store is asked, once, for
-//! the document and the ids at one moment ([`Buffer::learn_behind`]). (The paper merges the deltas of a document with
-//! what the store holds; where an ambiguous write landed, that shows a change twice.)
+//! store has applied. Only where it is not known, since the document was written unseen, or others may have changed it,
+//! the store is asked, once, for the document and the ids at one moment ([`Buffer::learn_behind`]). (The paper merges
+//! the deltas of a document with what the store holds; where an ambiguous write landed, that shows a change twice.)
+//! What was read of such a document, and by whom, is the matter of `seen`.
 //!
 //! **Invariants.** What is not in the journal is neither shown nor carried over. A row exists exactly as long as its
 //! queue is not empty. Within a lane, transactions are handed out in the order of their numbers, and nothing of a lane
 //! while something of it is on its way. Behind one that is quarantined, whatever writes one of its documents waits, or
-//! names one by a foreign key. The bytes charged are the sum over entries and rows, at any time.
+//! names one by a foreign key, or has read it. The bytes charged are the sum over entries and rows, at any time.
 
 mod aside;
 mod charge;
@@ -35,7 +36,7 @@ use charge::row_bytes;
 pub use drain::Applied;
 use drain::Stored;
 use restamped::Restamped;
-use seen::{Image, Seen, Shown};
+use seen::{Image, Seen};
 use slow::Slow;
 pub use slow::{PATIENCE_MAX, TRIES_ALONE_MAX};
 pub use take::Untaken;
@@ -277,10 +278,9 @@ impl Buffer {
                     (false, true) => row.latest.take().and_then(|value| changed(value, &write.changes)),
                 };
                 row.version = version;
-                let unshown = write.unseen || row.image.shown.is_none();
-                if unshown && row.queue.back() == Some(&number) {
-                    let latest = row.latest.as_ref().filter(|_| !self.owned);
-                    row.image.shown = latest.map(|value| (version, Shown::Document(value.clone())));
+                if row.queue.back() == Some(&number) && row.latest.is_some() && !self.owned {
+                    // Not what the transaction computed, which may be a part of something larger.
+                    row.show_latest();
                 }
                 row.recharge(&write.key);
                 self.bytes += row.bytes;
