@@ -43,7 +43,7 @@ pub use take::Untaken;
 use tied::Tied;
 
 use super::lanes::{Lane, Ties};
-use super::record::Buffered;
+use super::record::{Buffered, Written};
 use crate::change::{Change, apply_all};
 use crate::key::Key;
 use crate::mutation::{self, Fault};
@@ -106,6 +106,8 @@ struct Entry {
     noted: bool,
     /// What the rows that it deletes name, once the store was asked; it is while this is set aside.
     named: Option<Vec<Key>>,
+    /// Its writes, by their places, for which every sending has checked what they are made to; none if it was not sent.
+    checked: Option<u64>,
     /// Before the start, earlier ones became part of it.
     merged: bool,
     slow: Slow,
@@ -170,6 +172,8 @@ pub struct Batch {
     pub commits: Vec<Commit>,
     /// Lanes that wait for it.
     lanes: Vec<Lane>,
+    /// Those that the store says it had already, with their documents that nobody has written since.
+    repeated: BTreeMap<u64, Vec<Key>>,
 }
 
 /// What waited for a document when the store was asked for it.
@@ -400,7 +404,9 @@ impl Buffer {
 impl Entry {
     fn new(buffered: Buffered, ties: Ties, stage: Stage, bytes: usize) -> Entry {
         let seen = vec![Seen::Image; buffered.shown.len()];
-        Entry { buffered, ties, stage, seen, noted: false, named: None, merged: false, slow: Slow::default(), bytes }
+        let (noted, merged, named, slow) = (false, false, None, Slow::default());
+        let checked = buffered.sent.then(|| checked_of(&buffered.writes, &buffered.checks));
+        Entry { buffered, ties, stage, seen, noted, named, checked, merged, slow, bytes }
     }
 }
 
@@ -420,6 +426,14 @@ impl Row {
     fn recharge(&mut self, key: &Key) {
         self.bytes = self.charge(key);
     }
+}
+
+/// Those of `writes`, by their places, that are about documents with one of `checks`; of the first that a mask has room
+/// for.
+fn checked_of(writes: &[Written], checks: &[(Key, Version)]) -> u64 {
+    let checked = |written: &Written| checks.iter().any(|(key, _)| *key == written.key);
+    let places = writes.iter().take(u64::BITS as usize).enumerate();
+    places.fold(0, |mask, (place, written)| mask | u64::from(checked(written)) << place)
 }
 
 /// `value` with `changes`; none if they do not fit.

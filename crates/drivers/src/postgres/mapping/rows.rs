@@ -271,6 +271,11 @@ impl Rows {
                 changed[member].push((write.key.clone(), read));
             }
         }
+        for (place, member) in batch.earlier {
+            let Written { write, member: last, .. } = batch.written[place];
+            let told = changed[last].iter().find(|(key, _)| *key == write.key).cloned();
+            changed[member].extend(told);
+        }
         Ok(changed)
     }
 
@@ -317,7 +322,7 @@ impl Rows {
         let (mut sure, mut together) = (checked::sure(self, group), Checked::default());
         let mut written: Vec<Written<'_>> = Vec::new();
         let mut rows = ByTable::new();
-        let mut index: HashMap<&Key, usize> = HashMap::new();
+        let (mut index, mut earlier): (HashMap<&Key, usize>, _) = (HashMap::new(), Vec::new());
         let mut checked = ByTable::new();
         for (member, commit) in group.iter().enumerate() {
             for write in &commit.writes {
@@ -334,6 +339,7 @@ impl Rows {
                     script.add(place.table, table, shape, values);
                 }
                 if let Some(at) = index.get(&write.key) {
+                    earlier.push((*at, written[*at].member));
                     written[*at] = Written { write, table: place.table, member, run: None };
                     continue;
                 }
@@ -353,7 +359,7 @@ impl Rows {
         }
         let text = self.text(group, (&rows, &checked), (&together, &script));
         let text = text.map_err(|why| Failed::from(Failure::Refused(why)))?;
-        Ok(Batch { text, checks, written, together })
+        Ok(Batch { text, checks, written, earlier, together })
     }
 
     fn text(
@@ -450,6 +456,8 @@ struct Batch<'a> {
     checks: Vec<(usize, usize)>,
     /// For each place of a row, what is written to it last.
     written: Vec<Written<'a>>,
+    /// Places of rows with commits that wrote them before the last one.
+    earlier: Vec<(usize, usize)>,
     /// The rows that are checked, changed and read by one statement.
     together: Checked,
 }
@@ -480,7 +488,7 @@ fn holds(table: &Table, row: &impl Texts, value: &Value) -> bool {
 }
 
 /// The place that the answer's first column names.
-fn place_of(row: &impl Texts) -> Option<usize> {
+pub(super) fn place_of(row: &impl Texts) -> Option<usize> {
     row.text(0)?.strip_prefix('=')?.parse().ok()
 }
 

@@ -214,7 +214,7 @@ impl Inner {
     }
 
     /// The same of any `call` that reads.
-    async fn ask_to_read<T>(
+    pub(in crate::outage) async fn ask_to_read<T>(
         &self,
         mut call: BoxFuture<'_, Result<T, ReadError>>,
         mut away: oneshot::Receiver<()>,
