@@ -457,8 +457,13 @@ fn run(steps: &[Step], trigger: bool, rows: bool) {
     world.drain();
 }
 
+/// Histories that are tried: with FOREBAY_NIGHTLY=1 as many as it took to find what these once found.
+fn cases() -> u32 {
+    if std::env::var_os("FOREBAY_NIGHTLY").is_some() { 300_000 } else { 2_000 }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     #[test]
     fn what_was_read_is_so_when_it_is_applied(steps in steps(), rows in any::<bool>()) {

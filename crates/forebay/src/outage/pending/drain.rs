@@ -158,7 +158,9 @@ impl Buffer {
             let unsettled = self.unsettled(entry).is_some();
             let read = entry.buffered.writes.iter().filter(|written| self.is_read_behind(entry, written));
             let read: Vec<&Key> = read.map(|written| &written.key).collect();
-            if (unsettled && !numbers.is_empty()) || read.iter().any(|key| read_behind.contains(key)) {
+            // What was read between, perhaps by one that is set aside, would be told as both have left it.
+            let writes_read = entry.buffered.writes.iter().any(|written| read_behind.contains(&&written.key));
+            if (unsettled && !numbers.is_empty()) || writes_read {
                 break;
             }
             read_behind.extend(read);

@@ -168,3 +168,13 @@ fn what_is_not_told_is_asked_for() {
         world.drain();
     }
 }
+
+/// One that is set aside has read what others of ours write behind it: these do not go together with what it has read.
+#[test]
+fn one_that_is_set_aside_is_overtaken_by_what_goes_past_it() {
+    let open = Step::Open { reads: vec![0], writes: vec![(1, Kind::Change)], asks: false };
+    let read = [writes(1, Kind::Change), writes(0, Kind::Change), vec![open, commit(), JOURNAL]];
+    let refused = vec![SET_OUT, land(true)];
+    let past = [writes(0, Kind::Change), vec![Step::SetOut { most: 2 }]].concat();
+    world(&[read.concat(), refused, past], false).drain();
+}
