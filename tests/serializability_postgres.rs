@@ -4,8 +4,8 @@
 //!
 //! While writes are buffered nobody but forebay's clients sees them; among these the history is strictly serializable
 //! all the time. With another program only what was checked is judged: what a transaction that wrote had read, and what
-//! a `TXN BEGIN READONLY CHECKED` has read, was current at its commit. `FOREBAY_NIGHTLY=1` runs each for ten minutes;
-//! `FOREBAY_SEED` repeats the clients' choices.
+//! a `TXN BEGIN READONLY CHECKED` has read, was current at its commit. With another program and outages that, and what
+//! is in the table at last. `FOREBAY_NIGHTLY=1` runs each for ten minutes; `FOREBAY_SEED` repeats the clients' choices.
 
 mod common;
 #[path = "common/postgres.rs"]
@@ -54,13 +54,16 @@ const ACCOUNTS: u64 = 8;
 
 const TABLES: &str = "CREATE TABLE lists (run bigint, id bigint, elements bigint[], PRIMARY KEY (run, id));
     CREATE TABLE accounts (run bigint, id bigint, balance bigint CHECK (balance >= 0), PRIMARY KEY (run, id));
+    CREATE TABLE tills (run bigint, id bigint, balance bigint, PRIMARY KEY (run, id));
     CREATE TABLE pairs (run bigint, pair bigint, side text, rest bigint, PRIMARY KEY (run, pair, side))";
 
-const MAPS: [&str; 6] = [
+const MAPS: [&str; 8] = [
     "--map",
     "list:{run}:{id} -> lists(run, id).elements as list",
     "--map",
     "bank:{run}:{id} -> accounts(run, id)",
+    "--map",
+    "till:{run}:{id} -> tills(run, id)",
     "--map",
     "skew:{run}:{pair}:{side} -> pairs(run, pair, side)",
 ];
@@ -241,30 +244,24 @@ impl World {
         while number == 0 || (nightly() && began.elapsed() < NIGHTLY) {
             self.slice(CALM, self.seed + number, |_| std::thread::sleep(Duration::from_millis(20)));
             self.slice(TROUBLED, self.seed + number + 1, |round| self.trouble(round));
-            let began = Instant::now();
-            while self.figure("waiting") > 0 {
-                assert!(began.elapsed() < PATIENCE, "it is never carried over");
-                std::thread::sleep(Duration::from_millis(20));
-            }
+            self.until_carried_over();
             assert_eq!(self.figure("quarantined"), 0, "set aside, although nobody else writes");
             number += 2;
         }
-        let log = self.forebay.log();
-        let carried = |line: &str| line.contains("-> recovery (") && !line.contains("-> recovery (0 ");
-        assert!(log.lines().any(carried), "nothing was ever carried over");
+        self.assert_carried_over();
         self.runtime.shutdown_timeout(Duration::from_secs(5));
     }
 
     /// Transfers that another program makes, until it is told to stop: as the bank knows them.
-    fn transfers_outside(&self, seed: u64, stop: &AtomicBool) -> Vec<Event> {
+    fn transfers_outside(&self, table: &str, seed: u64, stop: &AtomicBool) -> Vec<Event> {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut made = Vec::new();
         while !stop.load(Ordering::SeqCst) {
             let from = random.u64(..ACCOUNTS);
             let (to, amount) = ((from + random.u64(1..ACCOUNTS)) % ACCOUNTS, random.i64(1..=10));
             let transfer = format!(
-                "WITH moved AS (UPDATE accounts SET balance = balance + CASE id WHEN {from} THEN -{amount} ELSE \
-                 {amount} END WHERE run = {seed} AND id IN ({from}, {to}) AND 2 = (SELECT count(*) FROM accounts
+                "WITH moved AS (UPDATE {table} SET balance = balance + CASE id WHEN {from} THEN -{amount} ELSE \
+                 {amount} END WHERE run = {seed} AND id IN ({from}, {to}) AND 2 = (SELECT count(*) FROM {table}
                  WHERE run = {seed} AND id IN ({from}, {to})) RETURNING 1) SELECT count(*) FROM moved"
             );
             // Refused for want of means, or given up for one of ours.
@@ -277,6 +274,64 @@ impl World {
         made
     }
 
+    /// The same while what ours write is buffered again and again: every addition, of ours and of others, is in the
+    /// table once, and who has all that was read checked finds the sum.
+    fn beside_another_program_with_outages(self) {
+        let (began, mut number) = (Instant::now(), 0);
+        while number == 0 || (nightly() && began.elapsed() < NIGHTLY) {
+            let (seed, stop) = (self.seed + number, AtomicBool::new(false));
+            let bank = Bank::new(&format!("till:{seed}"), ACCOUNTS, &[Style::Txn, Style::Multi]);
+            let bank: Arc<dyn Workload> = Arc::new(bank.in_field("balance").checked().adding());
+            let ready = Arc::new(AtomicUsize::new(0));
+            let announced: Arc<dyn Workload> = Arc::new(Announced { workload: bank.clone(), ready: ready.clone() });
+            let options = self.options(TROUBLED, seed);
+            let (made, history) = std::thread::scope(|scope| {
+                let running = self.runtime.spawn(async move { seen(&announced, options).await });
+                while ready.load(Ordering::SeqCst) == 0 && !running.is_finished() {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                let outside = scope.spawn(|| self.transfers_outside("tills", seed, &stop));
+                let (began, mut round) = (Instant::now(), 0);
+                // Before the last look: what comes after that is not in it.
+                while began.elapsed() < TROUBLED - Duration::from_millis(1_500) && !running.is_finished() {
+                    self.trouble(round % 3);
+                    round += 1;
+                }
+                stop.store(true, Ordering::SeqCst);
+                (outside.join().expect("another program"), self.runtime.block_on(running).expect("a history"))
+            });
+            self.until_carried_over();
+            assert_eq!(self.figure("quarantined"), 0, "nothing stands in the way of what is added");
+            let last = history.last().expect("the last look").reads().map(|(id, balance)| format!("{id}|{balance}"));
+            let table = format!("SELECT id, balance FROM tills WHERE run = {seed} ORDER BY id");
+            assert_eq!(self.server.sql(&self.database, &table), last.collect::<Vec<_>>().join("\n"));
+            let others = made.len();
+            let summary = judged(&bank, &[made, history].concat(), seed);
+            let count = |name: &str| summary.by_name.get(name).copied().unwrap_or_default();
+            let ours =
+                [count("audit by TXN CHECKED"), count("transfer added by TXN"), count("transfer added by MULTI")];
+            assert!(others > 10 && ours.iter().all(|count| *count > 10), "{others} outside: {summary:?}");
+            number += 1;
+        }
+        self.assert_carried_over();
+        self.runtime.shutdown_timeout(Duration::from_secs(5));
+    }
+
+    fn until_carried_over(&self) {
+        let began = Instant::now();
+        while self.figure("waiting") > 0 {
+            assert!(began.elapsed() < PATIENCE, "it is never carried over");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Something was.
+    fn assert_carried_over(&self) {
+        let log = self.forebay.log();
+        let carried = |line: &str| line.contains("-> recovery (") && !line.contains("-> recovery (0 ");
+        assert!(log.lines().any(carried), "nothing was ever carried over");
+    }
+
     fn beside_another_program(self) {
         let (began, mut number) = (Instant::now(), 0);
         while number == 0 || (nightly() && began.elapsed() < NIGHTLY) {
@@ -285,7 +340,7 @@ impl World {
             let bank: Arc<dyn Workload> = Arc::new(bank.in_field("balance").checked());
             let options = self.options(CALM * 2, seed);
             let (made, history) = std::thread::scope(|scope| {
-                let outside = scope.spawn(|| self.transfers_outside(seed, &stop));
+                let outside = scope.spawn(|| self.transfers_outside("accounts", seed, &stop));
                 let running = {
                     let bank = bank.clone();
                     self.runtime.spawn(async move { seen(&bank, options).await })
@@ -320,4 +375,9 @@ fn clients_of_rows_with_and_without_outages() {
 #[test]
 fn clients_of_rows_that_another_program_writes_too() {
     world(true, &PATIENT).beside_another_program();
+}
+
+#[test]
+fn clients_of_rows_that_another_program_writes_too_with_outages() {
+    world(true, &QUICK).beside_another_program_with_outages();
 }

@@ -201,6 +201,14 @@ impl Place {
         }
     }
 
+    /// The command that adds to it.
+    pub fn add(&self, key: &str, delta: i64) -> Vec<String> {
+        match &self.0 {
+            None => command(["INCRBY", key, &delta.to_string()]),
+            Some(field) => command(["HINCRBY", key, field, &delta.to_string()]),
+        }
+    }
+
     /// Reads those of `keys` at one moment, by one command where there is one.
     pub async fn get_all(
         &self,
