@@ -6,8 +6,8 @@
 //! part, into which pages go on as they grow older. So a tree of minima over the ends of all lists knows the least.
 //!
 //! Ends change their worth without being touched, as time goes by: with each victim a few lists are looked at again, by
-//! turns, and the lowest always is. No page but those at ends is ever looked at; and while a list has the ends that it had
-//! and neither has grown into another bin of ages, it is not looked at really: what was seen is still so.
+//! turns, and the lowest always is. No page but those at ends is ever looked at; and while a list has the ends that it
+//! had and neither has grown into another bin of ages, what the last look showed is still so.
 
 use super::super::list::{LIST_BYTES, Lists, NODE_BYTES};
 use super::super::{Access, Order, Settings, Slot, Unit, Why};

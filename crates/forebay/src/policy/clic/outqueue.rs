@@ -129,8 +129,8 @@ impl Outqueue {
         self.places.reserve_exact(places / 8 + PLACES_MIN);
     }
 
-    /// Takes the empty places out of the ring. Those that stay keep their order, so the number of each is how many stand
-    /// before it: they are counted by 64, and nothing has to be searched for.
+    /// Takes the empty places out of the ring. Those that stay keep their order, so the number of each is how many
+    /// stand before it: they are counted by 64, and nothing has to be searched for.
     fn tidy(&mut self) {
         let mut blocks: Vec<(u64, u32)> = Vec::with_capacity(self.places.len() / 64 + 1);
         let mut used = 0;
