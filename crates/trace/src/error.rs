@@ -115,6 +115,19 @@ pub enum TraceError {
         /// What was asked for.
         found: u64,
     },
+    /// A trace that is to be mixed uses more key spaces than there are for each.
+    #[error(
+        "trace {trace} of those to be mixed has a key in key space {found}, and each may use 0 to {limit}; if it is a \
+         mix itself, mix the traces that it was made of, with the others, in one command"
+    )]
+    MixedSpaces {
+        /// Which of the traces, from 1.
+        trace: usize,
+        /// The last key space that it may use.
+        limit: u8,
+        /// The one that it has.
+        found: u8,
+    },
     /// A number was defined before, with another meaning.
     #[error("{what} {id} is defined twice with different content; give the second one another number")]
     Redefined {

@@ -130,7 +130,9 @@ impl Mixing {
         dictionary: Option<&Dictionary>,
         writer: &mut Writer<W>,
     ) -> Result<Record, TraceError> {
-        limit("key_spaces_of_mixed_trace_max", usize::from(SPACES_EACH) - 1, usize::from(record.space))?;
+        if record.space >= SPACES_EACH {
+            return Err(TraceError::MixedSpaces { trace: index + 1, limit: SPACES_EACH - 1, found: record.space });
+        }
         let next = self.clients.len() as u32 + 1;
         let client = *self.clients.entry((index, record.client)).or_insert(next);
         let hints = match record.hints {
@@ -411,6 +413,20 @@ mod tests {
         assert_ne!(records[0].txn, records[1].txn);
         let mut many: Vec<Records> = (0..=MIX_TRACES_MAX).map(|_| trace(1)).collect();
         assert!(matches!(mix(&mut many, &mut self::writer()), Err(TraceError::Limit { .. })));
+    }
+
+    #[test]
+    fn a_mix_is_not_mixed_again_and_the_message_says_what_to_do() {
+        let mut mixed = writer();
+        mix(&mut [trace(5), trace(3)], &mut mixed).expect("sound");
+        let bytes = mixed.finish().expect("memory");
+        let again: Records = Box::new(Reader::new(Cursor::new(bytes)).expect("sound"));
+        let refused = mix(&mut [trace(4), again], &mut writer()).expect_err("the second has keys in space 16");
+        assert_eq!(
+            refused.to_string(),
+            "trace 2 of those to be mixed has a key in key space 16, and each may use 0 to 15; if it is a mix itself, \
+             mix the traces that it was made of, with the others, in one command"
+        );
     }
 
     /// A transaction type and its vertex, and a vertex that no type has.

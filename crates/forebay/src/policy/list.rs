@@ -116,9 +116,11 @@ impl Lists {
         some(self.ends[list as usize].oldest)
     }
 
-    /// The slot that was put into the list last.
-    pub fn newest(&self, list: u32) -> Option<Slot> {
-        some(self.ends[list as usize].newest)
+    /// Both ends of a list, the oldest first; what they are of an empty list is no slot.
+    #[inline]
+    pub fn ends(&self, list: u32) -> (Slot, Slot) {
+        let ends = &self.ends[list as usize];
+        (ends.oldest, ends.newest)
     }
 
     /// The neighbour of `slot` that was put into its list after it.

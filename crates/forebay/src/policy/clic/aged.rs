@@ -6,7 +6,8 @@
 //! part, into which pages go on as they grow older. So a tree of minima over the ends of all lists knows the least.
 //!
 //! Ends change their worth without being touched, as time goes by: with each victim a few lists are looked at again, by
-//! turns, and the lowest always is. No page but those at ends is ever looked at.
+//! turns, and the lowest always is. No page but those at ends is ever looked at; and while a list has the ends that it
+//! had and neither has grown into another bin of ages, what the last look showed is still so.
 
 use super::super::list::{LIST_BYTES, Lists, NODE_BYTES};
 use super::super::{Access, Order, Settings, Slot, Unit, Why};
@@ -35,6 +36,21 @@ const LATE_MAX: u32 = 64;
 /// Lists at most that turn out not to be the lowest before one is taken nevertheless.
 const TRIES_MAX: u32 = 8;
 
+/// What a look at a list has shown.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Seen {
+    /// The ends that it had, as [`Lists::ends`] has them.
+    ends: (Slot, Slot),
+    /// When that was.
+    at: u32,
+    /// For how many requests from then on all stays so, if the ends are the same and no page has come in.
+    stays: u32,
+    /// The end that is worth less, of equal ones the oldest, with its worth: that of an empty list is infinite.
+    lower: (f32, Slot),
+}
+
+const UNSEEN: Seen = Seen { ends: (0, 0), at: 0, stays: 0, lower: (f32::INFINITY, 0) };
+
 /// What an order of this kind is made with.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
@@ -62,6 +78,8 @@ pub(super) struct Aged {
     parts: Vec<(u32, [u32; PARTS_MAX - 1])>,
     /// By list: its class, and the age from which on its pages belong into the next part.
     places: Vec<(u32, u32)>,
+    /// By list.
+    seen: Vec<Seen>,
     /// The list that is looked at next.
     turn: u32,
     len: usize,
@@ -82,6 +100,7 @@ impl Aged {
             lowest: Minima::new(0),
             parts: Vec::new(),
             places: Vec::new(),
+            seen: Vec::new(),
             turn: 1,
             len: 0,
         };
@@ -141,6 +160,9 @@ impl Aged {
         }
         self.lists_len = self.places.len() as u32;
         self.lowest = Minima::new(self.lists_len as usize - 1);
+        self.seen.clear();
+        // Lists of the table before may have pages still.
+        self.seen.resize(self.lists_made as usize, UNSEEN);
     }
 
     /// Sorts all pages into the lists of another table, each by last request.
@@ -168,25 +190,50 @@ impl Aged {
         let curves = &self.tracker.table().curves;
         let curve = curves.get(class as usize).or(curves.first());
         let worth = curve.map_or(0.0, |curve| curve[curve::bin(age)]);
-        if weight > 1 { worth / weight as f32 } else { worth }
+        by_weight(worth, weight)
     }
 
-    fn worth_of(&self, list: u32, slot: Slot) -> f32 {
-        let class = self.places[list as usize].0;
-        let weight = if self.unit == Unit::Bytes { self.lists.weight_of(slot) } else { 1 };
-        self.worth(class, self.tracker.age(self.pages[slot as usize]), weight)
+    /// What a look at a list shows now.
+    fn seen(&self, list: u32) -> Seen {
+        let (at, ends) = (self.tracker.now(), self.lists.ends(list));
+        if self.lists.is_empty(list) {
+            return Seen { ends, at, stays: u32::MAX, ..UNSEEN };
+        }
+        let (old, new) = ends;
+        let (class, to) = self.places[list as usize];
+        let old_age = self.tracker.age(self.pages[old as usize]);
+        let (old_bin, old_stays) = curve::bin_and_stay(old_age);
+        let (new_bin, new_stays) = curve::bin_and_stay(self.tracker.age(self.pages[new as usize]));
+        let curves = &self.tracker.table().curves;
+        let (mut old_worth, mut new_worth) = match curves.get(class as usize).or(curves.first()) {
+            Some(curve) => (curve[old_bin], curve[new_bin]),
+            None => (0.0, 0.0),
+        };
+        if self.unit == Unit::Bytes {
+            old_worth = by_weight(old_worth, self.lists.weight_of(old));
+            new_worth = by_weight(new_worth, self.lists.weight_of(new));
+        }
+        let late = if to == u32::MAX { u32::MAX } else { to.saturating_sub(old_age) };
+        let stays = late.min(old_stays).min(new_stays);
+        Seen { ends, at, stays, lower: if new_worth < old_worth { (new_worth, new) } else { (old_worth, old) } }
     }
 
-    /// The end of a list that is worth less, with its worth; of equal ones the oldest.
-    fn lower_end(&self, list: u32) -> Option<(f32, Slot)> {
-        let (oldest, newest) = (self.lists.oldest(list)?, self.lists.newest(list)?);
-        let (old, new) = (self.worth_of(list, oldest), self.worth_of(list, newest));
-        Some(if new < old { (new, newest) } else { (old, oldest) })
+    #[inline]
+    fn is_as_seen(&self, list: u32) -> bool {
+        let seen = &self.seen[list as usize];
+        self.tracker.now().wrapping_sub(seen.at) < seen.stays && self.lists.ends(list) == seen.ends
     }
 
     /// Moves pages that have become too old for a list into that of the next part, as far as the limit; notes what the
-    /// lower end is worth now, and returns it.
-    fn look(&mut self, list: u32) -> Option<(f32, Slot)> {
+    /// lower end is worth now.
+    #[inline]
+    fn look(&mut self, list: u32) {
+        if !self.is_as_seen(list) {
+            self.look_anew(list);
+        }
+    }
+
+    fn look_anew(&mut self, list: u32) {
         let (to, next) = (self.places[list as usize].1, list + self.sizes());
         let mut late = 0;
         while to != u32::MAX
@@ -198,11 +245,11 @@ impl Aged {
             late += 1;
         }
         if late > 0 {
-            self.look(next);
+            self.look_anew(next);
         }
-        let end = self.lower_end(list);
-        self.lowest.set(list as usize - 1, end.map_or(f32::INFINITY, |(worth, _)| worth));
-        end
+        let seen = self.seen(list);
+        self.seen[list as usize] = seen;
+        self.lowest.set(list as usize - 1, seen.lower.0);
     }
 
     /// The page of least worth, and what it is worth.
@@ -213,14 +260,14 @@ impl Aged {
         }
         let mut list = self.lowest.first() as u32 + 1;
         for _ in 0..TRIES_MAX {
-            let end = self.look(list);
+            self.look(list);
             let lowest = self.lowest.first() as u32 + 1;
             if lowest == list {
-                return end;
+                return lower_end(&self.seen[list as usize]);
             }
             list = lowest;
         }
-        self.lower_end(list)
+        lower_end(&self.seen(list))
     }
 
     /// The list of a slot that is in and not pinned.
@@ -245,10 +292,20 @@ impl Aged {
     }
 
     fn entered(&mut self, list: u32) {
+        self.seen[list as usize].stays = 0;
         if list != PINNED && self.lists.len(list) == 1 {
             self.look(list);
         }
     }
+}
+
+fn by_weight(worth: f32, weight: u32) -> f32 {
+    if weight > 1 { worth / weight as f32 } else { worth }
+}
+
+/// What a look showed to be the lower end, if the list was not empty.
+fn lower_end(seen: &Seen) -> Option<(f32, Slot)> {
+    seen.lower.0.is_finite().then_some(seen.lower)
 }
 
 impl Order for Aged {
@@ -284,6 +341,9 @@ impl Order for Aged {
     fn resized(&mut self, slot: Slot, size: u32) {
         // It stays in its list, where it stands by age, until it is asked for again.
         self.lists.set_weight(slot, self.unit.weight(size));
+        if let Some(list) = self.list_of(slot) {
+            self.seen[list as usize].stays = 0;
+        }
     }
 
     fn removed(&mut self, slot: Slot, hash: u64, why: Why) {
@@ -332,7 +392,7 @@ impl Order for Aged {
     }
 
     fn ghost_bytes(&self) -> usize {
-        self.tracker.bytes() + self.lists_len as usize * LIST_BYTES + self.lowest.bytes()
+        self.tracker.bytes() + self.lists_len as usize * (LIST_BYTES + size_of::<Seen>()) + self.lowest.bytes()
     }
 
     fn explain_absent(&self, hash: u64) -> Option<String> {
@@ -365,6 +425,10 @@ impl Order for Aged {
             let ages: Vec<u32> = pages.iter().map(|&page| self.tracker.age(page)).collect();
             assert!(ages.windows(2).all(|pair| pair[0] > pair[1]), "a list is by age: {ages:?}");
             assert_eq!(self.lowest.get(list as usize - 1).is_finite(), !pages.is_empty(), "list {list} counts, or not");
+            if self.is_as_seen(list) {
+                let (noted, now) = (self.seen[list as usize].lower, self.seen(list).lower);
+                assert_eq!((self.lowest.get(list as usize - 1), noted), (now.0, now), "list {list} is as it was seen");
+            }
             len += pages.len();
         }
         assert_eq!(len, self.len, "entries");
@@ -417,7 +481,7 @@ mod tests {
                     order.look(list);
                 }
             }
-            let ends: Vec<(f32, Slot)> = (1..order.lists_len).filter_map(|list| order.lower_end(list)).collect();
+            let ends: Vec<(f32, Slot)> = (1..order.lists_len).map(|list| order.seen(list).lower).collect();
             let least = ends.iter().map(|end| end.0).fold(f32::INFINITY, f32::min);
             let found = order.least().expect("not empty");
             prop_assert_eq!(found.0, least);

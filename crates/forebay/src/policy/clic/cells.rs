@@ -30,6 +30,7 @@ impl Cells {
     }
 
     /// The cell of a request `now` whose page was last asked for by `before`.
+    #[inline]
     pub fn cell(self, hints: HintSet, before: Option<Request>, now: u32) -> u32 {
         let set = if hints.0 < SETS_MAX { hints.0 } else { 0 };
         let past = match before {
@@ -47,6 +48,11 @@ impl Cells {
     /// The hint set of a cell.
     pub fn set(self, cell: u32) -> u32 {
         cell >> self.bits()
+    }
+
+    /// How many cells so many hint sets have.
+    pub fn of_sets(self, sets: usize) -> usize {
+        sets << self.bits()
     }
 
     fn count(self, cell: u32) -> u32 {

@@ -18,6 +18,23 @@ pub(super) fn bin(age: u32) -> usize {
     ((2 * octave + upper_half) as usize).min(BINS - 1)
 }
 
+/// The bin of an age, and for how many requests the age stays in it.
+#[inline]
+pub(super) fn bin_and_stay(age: u32) -> (usize, u32) {
+    if age >= LAST_START {
+        // Until it wraps around.
+        return (BINS - 1, age.wrapping_neg());
+    }
+    let octave = age.max(1).ilog2();
+    let middle = if octave == 0 { 2 } else { 3 << (octave - 1) };
+    let is_upper = age >= middle;
+    let next = if is_upper { 2 << octave } else { middle };
+    ((2 * octave + u32::from(is_upper)) as usize, next - age)
+}
+
+/// The first age of the last bin.
+const LAST_START: u32 = 3 << 20;
+
 /// The first age of a bin; bin 1 is empty, because between 1 and 2 there is nothing.
 fn start(bin: usize) -> f64 {
     let octave = (1u64 << (bin / 2)) as f64;
@@ -125,6 +142,15 @@ mod tests {
         assert_eq!(bins, [0, 0, 2, 3, 4, 4, 5, 5, 6, 6, 7, 8, 42, 43, 43]);
         for age in 2..5000 {
             assert!(start(bin(age)) <= f64::from(age) && f64::from(age) < start(bin(age) + 1));
+        }
+    }
+
+    #[test]
+    fn an_age_stays_in_its_bin_until_the_next_one() {
+        for age in (0..5000).chain([(3 << 20) - 1, 3 << 20, u32::MAX - 1, u32::MAX]) {
+            let (of_age, stays) = bin_and_stay(age);
+            assert_eq!((of_age, bin(age.wrapping_add(stays - 1))), (bin(age), bin(age)), "{age} for {stays}");
+            assert_ne!(bin(age.wrapping_add(stays)), bin(age), "{age} for {stays}");
         }
     }
 

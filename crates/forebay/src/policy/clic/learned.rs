@@ -168,7 +168,7 @@ impl Hints {
     /// Takes over what an order saw during `requests` requests.
     pub fn teach(&self, events: &mut Vec<Event>, requests: u64, generation: u64) -> Lesson {
         let mut state = self.lock();
-        events.drain(..).for_each(|event| state.hear(event));
+        state.hear_all(events);
         state.requests += requests;
         if state.requests >= state.window(&self.config) {
             state.end_window(&self.config);
@@ -180,17 +180,22 @@ impl Hints {
     }
 
     /// The class that a table has a cell in.
+    #[inline]
     pub fn class(&self, table: &Table, cell: u32) -> u32 {
-        let known = table.classes.get(cell as usize);
-        if let Some(class) = known.map(|class| class.load(Ordering::Relaxed)).filter(|&class| class != UNKNOWN) {
-            return class;
+        match table.classes.get(cell as usize).map(|class| class.load(Ordering::Relaxed)) {
+            Some(class) if class != UNKNOWN => class,
+            _ => self.look_up(table, cell),
         }
+    }
+
+    #[cold]
+    fn look_up(&self, table: &Table, cell: u32) -> u32 {
         let Some(tree) = &table.tree else { return 0 };
         let mut state = self.lock();
         state.meanings.vector(self.config.cells.set(cell));
         let columns = Columns { meanings: &state.meanings, cells: self.config.cells };
         let class = table.leaves.get(tree.leaf(cell, &columns) as usize).copied().unwrap_or_default();
-        if let Some(known) = known {
+        if let Some(known) = table.classes.get(cell as usize) {
             known.store(class, Ordering::Relaxed);
         }
         class
@@ -278,43 +283,25 @@ impl State {
         (config.window >> shorter).max(1)
     }
 
-    fn hear(&mut self, event: Event) {
-        match (&mut self.statistics, event) {
-            (Statistics::Every { counts, met, .. }, Event::Requested(cell)) => {
-                if cell as usize >= counts.len() {
-                    counts.resize(cell as usize + 1, Counts::default());
+    fn hear_all(&mut self, events: &mut Vec<Event>) {
+        let random = &mut self.random;
+        match &mut self.statistics {
+            Statistics::Every { counts, met, .. } => events.drain(..).for_each(|event| count(counts, met, event)),
+            Statistics::Frequent { counters, .. } => events.drain(..).for_each(|event| match event {
+                Event::Requested(cell) => counters.count(cell),
+                Event::Reread(cell, age) => {
+                    if let Some((reads, distance)) = counters.note_mut(cell) {
+                        *reads += 1;
+                        *distance += f64::from(age);
+                    }
                 }
-                let counts = &mut counts[cell as usize];
-                if *counts == Counts::default() {
-                    met.push(cell);
-                }
-                counts.requests += 1.0;
-            }
-            (Statistics::Every { counts, met, .. }, Event::Reread(cell, age)) => {
-                if cell as usize >= counts.len() {
-                    counts.resize(cell as usize + 1, Counts::default());
-                }
-                let counts = &mut counts[cell as usize];
-                if *counts == Counts::default() {
-                    met.push(cell);
-                }
-                counts.reads += 1.0;
-                counts.distance += f64::from(age);
-            }
-            (Statistics::Frequent { counters, .. }, Event::Requested(cell)) => counters.count(cell),
-            (Statistics::Frequent { counters, .. }, Event::Reread(cell, age)) => {
-                if let Some((reads, distance)) = counters.note_mut(cell) {
-                    *reads += 1;
-                    *distance += f64::from(age);
-                }
-            }
-            (Statistics::Grouped(sample), Event::Reread(cell, age)) => {
-                sample.offer(cell, Outcome::new(age, true), &mut self.random);
-            }
-            (Statistics::Grouped(sample), Event::Ended(cell, age)) => {
-                sample.offer(cell, Outcome::new(age, false), &mut self.random);
-            }
-            (_, Event::Ended(..)) | (Statistics::Grouped(_), Event::Requested(_)) => {}
+                Event::Ended(..) => {}
+            }),
+            Statistics::Grouped(sample) => events.drain(..).for_each(|event| match event {
+                Event::Reread(cell, age) => sample.offer(cell, || Outcome::new(age, true), random),
+                Event::Ended(cell, age) => sample.offer(cell, || Outcome::new(age, false), random),
+                Event::Requested(_) => {}
+            }),
         }
     }
 
@@ -369,6 +356,26 @@ impl State {
     }
 }
 
+/// Counts an event of a hint set by itself; `met` are the sets with counts.
+fn count(counts: &mut Vec<Counts>, met: &mut Vec<u32>, event: Event) {
+    let (Event::Requested(cell) | Event::Reread(cell, _) | Event::Ended(cell, _)) = event;
+    if cell as usize >= counts.len() {
+        counts.resize(cell as usize + 1, Counts::default());
+    }
+    let counts = &mut counts[cell as usize];
+    if *counts == Counts::default() && !matches!(event, Event::Ended(..)) {
+        met.push(cell);
+    }
+    match event {
+        Event::Requested(_) => counts.requests += 1.0,
+        Event::Reread(_, age) => {
+            counts.reads += 1.0;
+            counts.distance += f64::from(age);
+        }
+        Event::Ended(..) => {}
+    }
+}
+
 /// Equation 2. Nothing is known of hints with which nobody asked in this window, even if pages were read again that had
 /// been asked for with them before.
 fn priority(counts: &Counts) -> f64 {
@@ -419,7 +426,9 @@ fn grouped(
     let tree = Tree::grow(&mut cells, &columns, config.leaves);
     let mut histograms = vec![Histogram::EMPTY; tree.leaves()];
     let mut counts = vec![Counts::default(); tree.leaves()];
-    let cells_len = cells.iter().map(|(cell, _)| *cell as usize + 1).max().unwrap_or(0);
+    let met_len = cells.iter().map(|(cell, _)| *cell as usize + 1).max().unwrap_or(0);
+    // Sets that are not in the sample are asked for, too, and more will be defined.
+    let cells_len = met_len.max(config.cells.of_sets(meanings.sets_len() + meanings.sets_len() / 8 + 64));
     let classes: Vec<AtomicU32> = (0..cells_len.min(TABLE_CELLS_MAX)).map(|_| AtomicU32::new(UNKNOWN)).collect();
     for of_cell in outcomes.chunk_by(|a, b| a.cell == b.cell) {
         let cell = of_cell[0].cell;

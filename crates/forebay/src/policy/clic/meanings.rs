@@ -142,6 +142,11 @@ impl Meanings {
         if column < usize::from(columns) { self.vectors[begin as usize + column] } else { NONE }
     }
 
+    /// Numbers of the sets that were asked for or defined are below this.
+    pub fn sets_len(&self) -> usize {
+        self.sets.len()
+    }
+
     /// Number of columns of the widest set.
     pub fn columns(&self) -> usize {
         self.columns

@@ -21,6 +21,9 @@ impl Minima {
     #[inline]
     pub fn set(&mut self, at: usize, number: f32) {
         let mut node = self.nodes.len() / 2 + at;
+        if self.nodes[node].0 == number {
+            return;
+        }
         self.nodes[node].0 = number;
         while node > 1 {
             let (first, second) = (self.nodes[node & !1], self.nodes[node | 1]);

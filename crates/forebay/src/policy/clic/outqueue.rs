@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 
 use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 
 /// 2^64 over the golden ratio: an odd number that carries low bits far up.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -61,40 +62,49 @@ impl Outqueue {
 
     /// Takes a page's last request out.
     pub fn take(&mut self, hash: u64) -> Option<Request> {
-        self.take_print(fingerprint(hash))
-    }
-
-    fn take_print(&mut self, print: u32) -> Option<Request> {
-        let (places, first) = (&self.places, self.first);
+        let (places, first, print) = (&self.places, self.first, fingerprint(hash));
         let same = |number: &u32| places[number.wrapping_sub(first) as usize].print == print;
         let (number, _) = self.index.find_entry(spread(print), same).ok()?.remove();
-        let place = &mut self.places[number.wrapping_sub(first) as usize];
+        Some(self.leave(number))
+    }
+
+    /// A page that the index does not lead to any more leaves its place.
+    fn leave(&mut self, number: u32) -> Request {
+        let place = &mut self.places[number.wrapping_sub(self.first) as usize];
         let request = place.request;
         place.request.cell = EMPTY;
         while self.places.front().is_some_and(|place| place.request.cell == EMPTY) {
             self.places.pop_front();
             self.first = self.first.wrapping_add(1);
         }
-        Some(request)
+        request
     }
 
     /// Puts a page at the newest end; what was known of it goes.
     pub fn push(&mut self, hash: u64, request: Request) {
         let print = fingerprint(hash);
-        self.take_print(print);
         self.reserve();
         let number = self.first.wrapping_add(self.places.len() as u32);
         self.places.push_back(Place { print, request });
         let (places, first) = (&self.places, self.first);
-        let spread_of = |number: &u32| spread(places[number.wrapping_sub(first) as usize].print);
-        self.index.insert_unique(spread(print), number, spread_of);
+        let print_of = |number: &u32| places[number.wrapping_sub(first) as usize].print;
+        let entry =
+            self.index.entry(spread(print), |number| print_of(number) == print, |number| spread(print_of(number)));
+        match entry {
+            Entry::Vacant(vacant) => drop(vacant.insert(number)),
+            Entry::Occupied(mut known) => {
+                let before = std::mem::replace(known.get_mut(), number);
+                self.leave(before);
+            }
+        }
     }
 
     /// Takes the page out that was inserted least recently.
     pub fn pop_oldest(&mut self) -> Option<Request> {
         // The first place is never empty.
-        let print = self.places.front()?.print;
-        self.take_print(print)
+        let (print, first) = (self.places.front()?.print, self.first);
+        let (number, _) = self.index.find_entry(spread(print), |&number| number == first).ok()?.remove();
+        Some(self.leave(number))
     }
 
     /// Number of pages.
@@ -119,14 +129,28 @@ impl Outqueue {
         self.places.reserve_exact(places / 8 + PLACES_MIN);
     }
 
-    /// Takes the empty places out of the ring.
+    /// Takes the empty places out of the ring. Those that stay keep their order, so the number of each is how many
+    /// stand before it: they are counted by 64, and nothing has to be searched for.
     fn tidy(&mut self) {
-        self.places.retain(|place| place.request.cell != EMPTY);
-        self.index.clear();
-        let (places, first) = (&self.places, self.first);
-        for (at, place) in places.iter().enumerate() {
-            let spread_of = |number: &u32| spread(places[number.wrapping_sub(first) as usize].print);
-            self.index.insert_unique(spread(place.print), first.wrapping_add(at as u32), spread_of);
+        let mut blocks: Vec<(u64, u32)> = Vec::with_capacity(self.places.len() / 64 + 1);
+        let mut used = 0;
+        for at in 0..self.places.len() {
+            if at % 64 == 0 {
+                blocks.push((0, used));
+            }
+            let place = self.places[at];
+            if place.request.cell != EMPTY {
+                blocks[at / 64].0 |= 1 << (at % 64);
+                self.places[used as usize] = place;
+                used += 1;
+            }
+        }
+        self.places.truncate(used as usize);
+        for number in self.index.iter_mut() {
+            let at = number.wrapping_sub(self.first);
+            let (used, before) = blocks[at as usize / 64];
+            let within = (used & ((1 << (at % 64)) - 1)).count_ones();
+            *number = self.first.wrapping_add(before + within);
         }
     }
 

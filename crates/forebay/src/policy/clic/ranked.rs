@@ -264,8 +264,13 @@ impl Bitmap {
                 level.resize(at / 64 + 1, 0);
             }
             let word = &mut level[at / 64];
+            let was_empty = *word == 0;
             *word = *word & !(1 << (at % 64)) | u64::from(filled) << (at % 64);
             (at, filled) = (at / 64, *word != 0);
+            if filled != was_empty {
+                // Nothing changes above.
+                return;
+            }
         }
     }
 

@@ -64,14 +64,15 @@ impl Sample {
     }
 
     /// An outcome (algorithm R: each of a window has the same chance to stay).
-    pub fn offer(&mut self, cell: u32, outcome: Outcome, random: &mut Random) {
+    #[inline]
+    pub fn offer(&mut self, cell: u32, outcome: impl FnOnce() -> Outcome, random: &mut Random) {
         self.seen += 1;
         if self.fresh.len() < self.fresh_max {
-            return self.fresh.push((cell, outcome));
+            return self.fresh.push((cell, outcome()));
         }
         let place = random.index(self.seen as usize);
         if let Some(old) = self.fresh.get_mut(place) {
-            *old = (cell, outcome);
+            *old = (cell, outcome());
         }
     }
 
@@ -165,7 +166,7 @@ mod tests {
                 model.values_mut().for_each(|weight| *weight *= 0.5);
                 for (cell, age, read) in window {
                     let outcome = Outcome::new(age, read);
-                    sample.offer(cell, outcome, &mut random);
+                    sample.offer(cell, || outcome, &mut random);
                     *model.entry((cell, outcome)).or_default() += 1.0;
                 }
                 model.retain(|_, weight| *weight >= WEIGHT_MIN);
@@ -180,7 +181,7 @@ mod tests {
     fn a_reservoir_is_fair_and_bounded() {
         let (mut sample, mut random) = (Sample::new(1000, 0.9), Random::new(7));
         for at in 0..20_000u32 {
-            sample.offer(at / 2000, Outcome::new(at, true), &mut random);
+            sample.offer(at / 2000, || Outcome::new(at, true), &mut random);
         }
         let total: f32 = sample.close().iter().map(|one| one.weight).sum();
         assert_eq!(total, 1000.0);

@@ -150,17 +150,26 @@ impl Tracker {
         }
     }
 
+    /// The number of the request at hand.
+    #[inline]
+    pub fn now(&self) -> u32 {
+        self.now
+    }
+
     /// The class of a cell.
+    #[inline]
     pub fn class(&self, cell: u32) -> u32 {
         self.hints.class(&self.table, cell)
     }
 
     /// The table in force.
+    #[inline]
     pub fn table(&self) -> &Table {
         &self.table
     }
 
     /// Requests since `request`.
+    #[inline]
     pub fn age(&self, request: Request) -> u32 {
         self.now.wrapping_sub(request.at)
     }
