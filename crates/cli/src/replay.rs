@@ -33,7 +33,7 @@ pub struct ReplayArgs {
     #[arg(value_name = "TRACE")]
     pub trace: PathBuf,
     /// The server, forebay or another that speaks RESP
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6379")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6379", value_parser = address)]
     pub to: String,
     /// Connections; with one, requests arrive in the trace's order
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -70,6 +70,14 @@ pub enum Output {
     Table,
     /// One JSON object, for programs
     Json,
+}
+
+/// A server's address or name with its port.
+pub fn address(text: &str) -> Result<String, String> {
+    match text.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => Ok(text.to_owned()),
+        _ => Err("give an address or a name, and a port: 127.0.0.1:6379".to_owned()),
+    }
 }
 
 /// The subcommand, to be put into the whole command line.

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use clap::Args;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args};
 use forebay_workload::bg::Scale;
 use forebay_workload::bg::soar::{Agreement, CLIENTS_MAX};
 use forebay_workload::live::bg::Network;
+
+use crate::error::CommandError;
 
 /// BG's network.
 #[derive(Args, Clone, Debug)]
@@ -39,6 +42,21 @@ impl NetworkArgs {
         let NetworkArgs { friends, confirmed, resources, comments, image_kb, think_ms, pause_ms } = *self;
         let scale = Scale { friends, confirmed, resources, comments, image_kb, ..Scale::default() };
         Network { scale, think: Duration::from_millis(think_ms), pause: Duration::from_millis(pause_ms) }
+    }
+}
+
+/// Refuses what another workload has no use for, so that nobody takes it for measured.
+pub fn only_of_bg(workload: &str, matches: &ArgMatches) -> Result<(), CommandError> {
+    let all = ["friends", "confirmed", "resources", "comments", "image_kb", "pause_ms", "think_ms"];
+    let typed = |name: &&str| matches.value_source(name) == Some(ValueSource::CommandLine);
+    let of = |name: &str| if name == "think_ms" { "bg-sessions" } else { "bg-" };
+    match all.into_iter().filter(typed).find(|name| !workload.starts_with(of(name))) {
+        Some(name) => Err(CommandError::Usage(format!(
+            "--{} has no effect on {workload}: leave it out, or run {}",
+            name.replace('_', "-"),
+            if name == "think_ms" { "bg-sessions" } else { "one of bg-*" }
+        ))),
+        None => Ok(()),
     }
 }
 
