@@ -1,5 +1,5 @@
-//! Files that are being made: a signal that ends the program removes them first. What unwinding removes would stay else,
-//! hidden, and may be large.
+//! Files that are being made: a signal that ends the program removes them first. What unwinding removes would stay
+//! else, hidden, and may be large.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
