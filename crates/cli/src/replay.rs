@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum};
-use forebay_workload::replay::{CLIENTS_MAX, PIPELINE_MAX, Progress, ReplayOptions, Silent, format_names, replay};
+use forebay_workload::replay::{
+    CLIENTS_MAX, PIPELINE_MAX, Progress, ReplayError, ReplayOptions, Silent, format_names, replay,
+};
 
 use crate::error::CommandError;
 use crate::progress::{Bar, Lines};
@@ -95,6 +97,16 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     runtime.block_on(run_args(args))
 }
 
+/// Why there are no figures, and for a trace that is cut short how to have them.
+fn told(error: &ReplayError) -> String {
+    match error {
+        ReplayError::Trace(_, cut) if cut.is_truncated() => {
+            format!("{error}; `forebay trace convert` makes a trace of that, which can be replayed")
+        }
+        _ => error.to_string(),
+    }
+}
+
 /// Replays as `args` say and prints the figures on stdout.
 pub async fn run_args(args: ReplayArgs) -> Result<(), CommandError> {
     let options = ReplayOptions {
@@ -112,7 +124,7 @@ pub async fn run_args(args: ReplayArgs) -> Result<(), CommandError> {
         (false, true) => Arc::new(Bar::default()),
         (false, false) => Arc::new(Lines),
     };
-    let report = replay(&options, progress).await.map_err(|error| CommandError::Failed(error.to_string()))?;
+    let report = replay(&options, progress).await.map_err(|error| CommandError::Failed(told(&error)))?;
     match args.format {
         Output::Table => say::result(&report.to_table())?,
         Output::Json => say::result(&format!("{}\n", report.to_json()))?,

@@ -73,13 +73,26 @@ pub struct SoarArgs {
     pub soar: Option<u32>,
     /// The agreement: percent of the actions that have to be fast enough
     #[arg(long, value_name = "P", default_value_t = Agreement::default().percent, requires = "soar")]
+    #[arg(value_parser = percent)]
     pub sla_percent: f64,
     /// The agreement: what is fast enough
     #[arg(long, value_name = "MS", default_value_t = Agreement::default().ms, requires = "soar")]
+    #[arg(value_parser = milliseconds)]
     pub sla_ms: f64,
     /// The agreement: percent of the reads that may be wrong
     #[arg(long, value_name = "P", default_value_t = Agreement::default().unpredictable_percent, requires = "soar")]
+    #[arg(value_parser = percent)]
     pub sla_wrong_percent: f64,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number: &f64| (0.0..=100.0).contains(number));
+    number.ok_or_else(|| "give a number from 0 to 100".to_owned())
+}
+
+fn milliseconds(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0);
+    number.ok_or_else(|| "give a number above 0".to_owned())
 }
 
 impl SoarArgs {
