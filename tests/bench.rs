@@ -306,7 +306,19 @@ fn what_is_wrong_is_said_in_a_line_with_the_fix() {
     refused(&with(&["--records", "0"]), &["--records"]);
     refused(&with(&["--transactions"]), &["ycsb-f"]);
     refused(&["--workload", "ycsb-e", "--hashed"], &["neighbours"]);
-    refused(&with(&["--picture", "/nowhere/a.svg"]), &["can't write /nowhere/a.svg"]);
+    refused(&with(&["--friends", "4"]), &["--friends has no effect on ycsb-a", "bg-*"]);
+    refused(&["--workload", "bg-low", "--think-ms", "5"], &["--think-ms has no effect on bg-low", "run bg-sessions"]);
+    refused(&with(&["--soar", "2", "--sla-percent", "200"]), &["give a number from 0 to 100"]);
+    refused(&with(&["--soar", "2", "--sla-ms", "-1"]), &["invalid value '-1'", "give a number above 0"]);
+    refused(&with(&["--to", "127.0.0.1"]), &["--to <ADDR>", "and a port: 127.0.0.1:6379"]);
+    refused(&with(&["--picture", "/nowhere/a.svg"]), &["can't write /nowhere/a.svg", "make the folder /nowhere first"]);
+    // A run that does not begin costs nobody the picture of the last one.
+    let (folder, last) = (tempfile::tempdir().expect("a folder"), "the last run");
+    let picture = folder.path().join("a.svg");
+    std::fs::write(&picture, last).expect("written");
+    let bad = with(&["--to", "127.0.0.1:1", "--picture"]);
+    refused(&[&bad[..], &[picture.to_str().expect("UTF-8")]].concat(), &["can't reach 127.0.0.1:1"]);
+    assert_eq!(text(&picture), last);
     refused(&["--workload", "ycsb-a", "--to", &address, "--no-load"], &["there is no usertable:user", "load first"]);
     let server = Server::start();
     let database = server.database();

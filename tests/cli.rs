@@ -343,6 +343,15 @@ fn replays_a_real_trace() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{output:?}");
     assert!(text.contains("2000") && text.contains("hit ratio"), "{text}");
+    // What was cut can be had, and it is said how.
+    let make = ["workload", "smallbank", "--transactions", "30000", "--out", "b.fbt"];
+    assert!(forebay(folder.path(), &make).output().expect("runs").status.success());
+    let whole = fs::read(folder.path().join("b.fbt")).expect("a trace");
+    fs::write(folder.path().join("cut.fbt"), &whole[..100_000]).expect("written");
+    let cut =
+        forebay(folder.path(), &["replay", "cut.fbt", "--quiet", "--to", &serving.address]).output().expect("runs");
+    let said = String::from_utf8_lossy(&cut.stderr);
+    assert!(said.contains("cut.fbt: byte 100000") && said.contains("`forebay trace convert` makes"), "{said}");
     let nobody = ["replay", trace, "--to", "127.0.0.1:1"];
     assert_eq!(forebay(folder.path(), &nobody).output().expect("runs").status.code(), Some(1));
 }

@@ -24,7 +24,12 @@ fn what_would_have_no_effect_is_refused() {
     lab.ok(&["sim", &name, "--policy", "lru", "--at-hit-ratio", "0.4", "--size", "50%", "--report", "a.html"]);
     refused(2, &["--size", "-5"], "size '-5': give a share of the trace (10%)");
     refused(1, &["--prefetch", "chrono"], "small.csv: has no transactions, so nothing is fetched ahead");
-    refused(1, &["--partition", "1=0.5,7=0.2"], "no client 7 asks for anything; there are 1, 2");
+    refused(1, &["--partition", "1=0.5,7=0.2"], "no client 7 asks for anything; the trace's clients: 1, 2");
+    for (option, value, why) in [("--threads", "0", "give a number from 1 on"), ("--seed", "-1", "invalid value '-1'")]
+    {
+        let (code, _, said) = lab.run(&["sim", &name, option, value]);
+        assert!(code == Some(2) && said.contains(why), "{option} {value}: {said}");
+    }
     refused(1, &["--hint-types", "pool"], "small.csv: no hint type 'pool'; it has none");
     for (option, value, why) in [
         ("--types", "100", "give a number from 1 to 8"),
@@ -37,6 +42,54 @@ fn what_would_have_no_effect_is_refused() {
         let line = [&["trace", "noise", &name, "--out", "no.fbt", option, value][..], types].concat();
         let (code, _, said) = lab.run(&line);
         assert!(code == Some(2) && said.contains(why), "{option} {value}: {said}");
+    }
+}
+
+/// What is not there, or not whole, is named, with what to do about it.
+#[test]
+fn what_is_missing_is_named() {
+    let lab = Lab::new();
+    lab.ok(&["workload", "smallbank", "--transactions", "3000", "--out", "b.fbt"]);
+    let whole = fs::read(lab.path().join("b.fbt")).expect("readable");
+    fs::write(lab.path().join("cut.fbt"), &whole[..2000]).expect("written");
+    for line in [&["sim", "cut.fbt"][..], &["trace", "describe", "cut.fbt"], &["trace", "convert", "cut.fbt", "x.csv"]]
+    {
+        let said = lab.refused(1, line);
+        let why = "cut.fbt: no request is whole: byte 2000: the trace is cut short";
+        assert!(said.contains(why) && said.contains("get the whole file"), "{line:?}: {said}");
+    }
+    let said = lab.refused(1, &["replay", "none.fbt"]);
+    assert!(said.starts_with("none.fbt: cannot be opened"), "{said}");
+    let said = lab.refused(2, &["check", "none.redb"]);
+    assert!(said.contains("none.redb: there is no such file"), "{said}");
+    fs::create_dir(lab.path().join("types")).expect("made");
+    for line in [&["graph", "types"][..], &["serve", "--store", "memory", "--graphs", "types"]] {
+        let said = lab.refused(2, line);
+        assert!(said.contains("types: no file in this folder ends in .toml"), "{line:?}: {said}");
+    }
+    let said = lab.refused(2, &["trace", "convert", "b.fbt", "no/such.fbt"]);
+    assert!(said.contains("can't write no/such.fbt") && said.contains("make the folder no first"), "{said}");
+    assert!(!said.contains(".forebay-"), "nobody has given that name: {said}");
+}
+
+/// A file that is not finished does not outlive who makes it: hidden as it is, nobody would find it.
+#[cfg(unix)]
+#[test]
+fn a_signal_leaves_nothing_behind() {
+    for signal in ["INT", "TERM"] {
+        let lab = Lab::new();
+        let line = ["workload", "tpcc", "--transactions", "1000000000", "--out", "b.fbt", "--graphs", "b.toml"];
+        let mut making = forebay_command().args(line).current_dir(lab.path()).spawn().expect("started");
+        let files = || fs::read_dir(lab.path()).expect("readable").count();
+        let begun = std::time::Instant::now();
+        while files() < 2 {
+            assert!(begun.elapsed().as_secs() < 60, "nothing is made");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        common::process::signal(&making, signal);
+        let ended = making.wait().expect("ended").code();
+        assert_eq!(ended, Some(if signal == "INT" { 130 } else { 143 }));
+        assert_eq!(files(), 0, "{signal}");
     }
 }
 

@@ -32,6 +32,10 @@ pub fn command() -> Command {
 /// Checks the file and says what it holds.
 pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     let Some(path) = matches.get_one::<PathBuf>("file") else { return Ok(()) };
+    if !path.exists() {
+        let why = format!("{}: there is no such file; give the one that --store embedded:FILE names", path.display());
+        return Err(CommandError::Usage(why));
+    }
     let checked = check(path)?;
     let documents: u64 = checked.documents.iter().sum();
     say::result(&format!("{} is sound: {}\n", path.display(), counted(documents)))?;

@@ -142,7 +142,17 @@ pub fn command() -> Command {
         );
     #[cfg(feature = "postgres")]
     let command = command.subcommand(crate::store::command());
-    command
+    with_negative_numbers(command)
+}
+
+/// A number below zero is a value that is out of range, and refused as such: clap would take it for another flag, and
+/// advise to write `-- -1`.
+fn with_negative_numbers(command: Command) -> Command {
+    let taken = |argument: Arg| match argument.get_action().takes_values() && !argument.is_positional() {
+        true => argument.allow_negative_numbers(true),
+        false => argument,
+    };
+    command.mut_args(taken).mut_subcommands(with_negative_numbers)
 }
 
 #[cfg(test)]
@@ -152,5 +162,20 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         command().debug_assert();
+    }
+
+    #[test]
+    fn a_number_below_zero_is_a_value_out_of_range() {
+        for line in [
+            &["forebay", "sim", "a.fbt", "--seed", "-1"][..],
+            &["forebay", "sim", "a.fbt", "--threads", "-1"],
+            &["forebay", "trace", "noise", "a.fbt", "--types", "-1", "--out", "b.fbt"],
+            &["forebay", "workload", "ycsb-a", "--out", "a.fbt", "--transactions", "-3"],
+            &["forebay", "bench", "--workload", "ycsb-a", "--seconds", "-1"],
+            &["forebay", "demo", "--seconds", "-1"],
+        ] {
+            let said = command().try_get_matches_from(line).expect_err("out of range").to_string();
+            assert!(said.contains("invalid value '-") && !said.contains("-- -"), "{said}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use clap::ArgMatches;
 
 use crate::error::CommandError;
 use crate::say;
-use crate::settings::{GROUPS, Origin, SETTINGS, Setting, Settings, Typed};
+use crate::settings::{self, GROUPS, Origin, SETTINGS, Setting, Settings, Typed};
 
 /// Where the origin begins on a line, so that the values can be read down the page.
 const ORIGIN_COLUMN: usize = 42;
@@ -13,6 +13,7 @@ const ORIGIN_COLUMN: usize = 42;
 pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     let typed = Typed::gather(matches, &|name| std::env::var(name))?;
     let settings = Settings::validate(&typed)?;
+    settings::misspelt().for_each(|said| say::note(format_args!("forebay: {said}")));
     say::result(&file(&typed, &settings))?;
     Ok(())
 }

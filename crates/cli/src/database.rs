@@ -16,7 +16,7 @@ pub async fn open(settings: &Settings, known: Known) -> Result<Postgres, Command
 /// How the database is to be used.
 pub fn options(settings: &Settings) -> Result<PostgresOptions, CommandError> {
     let StoreChoice::Postgres(address) = &settings.store else {
-        return Err(CommandError::Failed("--store names no database; give postgres://USER@HOST/DATABASE".into()));
+        return Err(CommandError::Usage("--store names no database; give postgres://USER@HOST/DATABASE".into()));
     };
     let address: Address = (**address).clone();
     Ok(PostgresOptions {

@@ -26,6 +26,7 @@ mod sim;
 #[cfg(feature = "postgres")]
 mod store;
 mod trace;
+mod unfinished;
 mod workload;
 
 use std::process::ExitCode;

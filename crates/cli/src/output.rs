@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 use tempfile::{Builder, NamedTempFile};
 
 use crate::error::CommandError;
+use crate::unfinished;
 
 /// Bytes gathered for one write.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// A file that takes its name when it is finished; dropped before, it leaves nothing behind.
+/// A file that takes its name when it is finished; dropped before, or ended by a signal, it leaves nothing behind.
 pub struct Output {
     path: PathBuf,
     replaces: bool,
@@ -28,11 +29,15 @@ impl Output {
         Output::beside(path, false)
     }
 
+    /// Whether [`Output::replace`] would make a file: known before an hour's work, and nothing is touched.
+    pub fn try_replace(path: &Path) -> Result<(), CommandError> {
+        not_a_folder(path)?;
+        temporary(path).map(drop)
+    }
+
     /// One that replaces what is there, but none of these files, of which it is made.
     pub fn replace(path: &Path, sources: &[&Path]) -> Result<Output, CommandError> {
-        if path.is_dir() {
-            return Err(CommandError::Usage(format!("{} is a folder; name a file", path.display())));
-        }
+        not_a_folder(path)?;
         let known = path.canonicalize().ok();
         if let Some(source) = sources.iter().find(|source| known.is_some() && source.canonicalize().ok() == known) {
             let why = "is what is to be read, and would be lost; name another file to write";
@@ -42,25 +47,44 @@ impl Output {
     }
 
     fn beside(path: &Path, replaces: bool) -> Result<Output, CommandError> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut builder = Builder::new();
-        builder.prefix(".forebay-");
-        // As other new files are, not for the owner alone.
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        let why =
-            |error| CommandError::Usage(format!("can't write {}: {error}; is there such a folder?", path.display()));
-        let written = BufWriter::with_capacity(BUFFER_BYTES, builder.tempfile_in(folder).map_err(why)?);
-        Ok(Output { path: path.to_owned(), replaces, written })
+        unfinished::watch()?;
+        let made = unfinished::begin(|| temporary(path), |made| Some(made.as_ref().ok()?.path().to_owned()));
+        Ok(Output { path: path.to_owned(), replaces, written: BufWriter::with_capacity(BUFFER_BYTES, made?) })
     }
 
     /// Gives it its name.
     pub fn finish(self) -> Result<File, CommandError> {
         let failed = |error: io::Error| CommandError::Failed(format!("can't write {}: {error}", self.path.display()));
         let written = self.written.into_inner().map_err(|error| failed(error.into_error()))?;
+        let temporary = written.path().to_owned();
         let named = if self.replaces { written.persist(&self.path) } else { written.persist_noclobber(&self.path) };
+        unfinished::end(&temporary);
         named.map_err(|error| failed(error.error))
     }
+}
+
+fn not_a_folder(path: &Path) -> Result<(), CommandError> {
+    match path.is_dir() {
+        true => Err(CommandError::Usage(format!("{} is a folder; name a file", path.display()))),
+        false => Ok(()),
+    }
+}
+
+/// A file beside `path`, which it may take the place of.
+fn temporary(path: &Path) -> Result<NamedTempFile, CommandError> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut builder = Builder::new();
+    builder.prefix(".forebay-");
+    // As other new files are, not for the owner alone.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    builder.tempfile_in(folder).map_err(|error| {
+        // What tempfile adds is a name that nobody has given.
+        let (said, advice) = (error.to_string(), format!("make the folder {} first", folder.display()));
+        let why = said.split(" at path \"").next().unwrap_or_default();
+        let advice = if folder.is_dir() { "choose another place" } else { &advice };
+        CommandError::Usage(format!("can't write {}: {why}; {advice}", path.display()))
+    })
 }
 
 impl Write for Output {

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum};
-use forebay_workload::replay::{CLIENTS_MAX, PIPELINE_MAX, Progress, ReplayOptions, Silent, format_names, replay};
+use forebay_workload::replay::{
+    CLIENTS_MAX, PIPELINE_MAX, Progress, ReplayError, ReplayOptions, Silent, format_names, replay,
+};
 
 use crate::error::CommandError;
 use crate::progress::{Bar, Lines};
@@ -33,7 +35,7 @@ pub struct ReplayArgs {
     #[arg(value_name = "TRACE")]
     pub trace: PathBuf,
     /// The server, forebay or another that speaks RESP
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6379")]
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6379", value_parser = address)]
     pub to: String,
     /// Connections; with one, requests arrive in the trace's order
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -72,6 +74,14 @@ pub enum Output {
     Json,
 }
 
+/// A server's address or name with its port.
+pub fn address(text: &str) -> Result<String, String> {
+    match text.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => Ok(text.to_owned()),
+        _ => Err("give an address or a name, and a port: 127.0.0.1:6379".to_owned()),
+    }
+}
+
 /// The subcommand, to be put into the whole command line.
 pub fn command() -> Command {
     ReplayArgs::augment_args(Command::new("replay"))
@@ -85,6 +95,16 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     let args = ReplayArgs::from_arg_matches(matches).map_err(|error| CommandError::Failed(error.to_string()))?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(CommandError::Machine)?;
     runtime.block_on(run_args(args))
+}
+
+/// Why there are no figures, and for a trace that is cut short how to have them.
+fn told(error: &ReplayError) -> String {
+    match error {
+        ReplayError::Trace(_, cut) if cut.is_truncated() => {
+            format!("{error}; `forebay trace convert` makes a trace of that, which can be replayed")
+        }
+        _ => error.to_string(),
+    }
 }
 
 /// Replays as `args` say and prints the figures on stdout.
@@ -104,7 +124,7 @@ pub async fn run_args(args: ReplayArgs) -> Result<(), CommandError> {
         (false, true) => Arc::new(Bar::default()),
         (false, false) => Arc::new(Lines),
     };
-    let report = replay(&options, progress).await.map_err(|error| CommandError::Failed(error.to_string()))?;
+    let report = replay(&options, progress).await.map_err(|error| CommandError::Failed(told(&error)))?;
     match args.format {
         Output::Table => say::result(&report.to_table())?,
         Output::Json => say::result(&format!("{}\n", report.to_json()))?,

@@ -5,13 +5,14 @@ use clap::ArgMatches;
 use crate::error::CommandError;
 use crate::node::{self, Node, StopSignals};
 use crate::say;
-use crate::settings::{Settings, Typed};
+use crate::settings::{self, Settings, Typed};
 
 /// Serves until a signal stops it.
 pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     let typed = Typed::gather(matches, &|name| std::env::var(name))?;
     let settings = Settings::validate(&typed)?;
     crate::log::start(&settings);
+    settings::misspelt().for_each(|said| tracing::warn!("{said}"));
     node::threads(settings.threads.count(), settings.memory)?.block_on(serve(&settings))
 }
 

@@ -202,6 +202,7 @@ pub struct SimArgs {
     pub like_server: bool,
     /// Partitions of the server's cache
     #[arg(long, value_name = "N", default_value_t = NonZeroUsize::MIN.saturating_add(15), requires = "like_server")]
+    #[arg(value_parser = from_one)]
     pub partitions: NonZeroUsize,
     /// Also the best that any policy could do, by trying all choices: for small traces
     #[arg(long, conflicts_with_all = ["graphs", "partition", "per_client", "at_thr", "at_hit_ratio"])]
@@ -233,7 +234,7 @@ pub struct SimArgs {
     #[arg(long)]
     pub lenient: bool,
     /// Threads that simulate; all cores if not given
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = from_one)]
     pub threads: Option<NonZeroUsize>,
     /// How the figures are printed
     #[arg(long, value_name = "HOW", value_enum, default_value_t = OutputForm::Table)]
@@ -244,6 +245,10 @@ pub struct SimArgs {
     /// Show no progress
     #[arg(long)]
     pub quiet: bool,
+}
+
+fn from_one(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse().map_err(|_| "give a number from 1 on".to_owned())
 }
 
 /// `20%` or `0.2`.

@@ -74,6 +74,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
         say::result(&well.chain(doubtful).chain(wrong).collect::<String>())?;
         return match checked.problems.len() {
             0 => Ok(()),
+            1 => Err(CommandError::Failed("1 problem; mend it, then check again".into())),
             count => Err(CommandError::Failed(format!("{count} problems; mend them, then check again"))),
         };
     }

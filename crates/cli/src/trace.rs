@@ -202,7 +202,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
 fn describe(trace: &Path, how: &Reading) -> Result<(), CommandError> {
     let mut records = how.open(trace)?;
     let mut description = Description::of(&mut *records).map_err(|error| failed(trace, &error))?;
-    not_empty(description.requests, trace, records.skipped())?;
+    not_empty(description.requests, trace, &records)?;
     if let Some(dictionary) = records.dictionary() {
         description.name_hints(dictionary);
     }
@@ -222,7 +222,7 @@ fn convert(trace: &Path, out: &Path, how: &Reading) -> Result<(), CommandError> 
         TraceError::Write { .. } => failed(out, &error),
         _ => failed(trace, &error),
     })?;
-    not_empty(written.requests, trace, records.skipped())?;
+    not_empty(written.requests, trace, &records)?;
     output.finish()?;
     say::result(&format!("{} requests in {}\n", written.requests, out.display()))?;
     if let Some(what) = written.left_out() {
@@ -260,7 +260,7 @@ fn made(
         .map_err(|error| failed(watch.seen().failed.map_or(out, |place| &*traces[place]), &error))?;
     let asked = &watch.seen().asked;
     if let Some(empty) = (0..traces.len()).find(|place| !asked.contains(place)) {
-        not_empty(0, &traces[empty], records[empty].skipped())?;
+        not_empty(0, &traces[empty], &records[empty])?;
     }
     writer.finish().map_err(|error| failed(out, &error))?.finish()?;
     say::result(&format!("{count} records in {}\n", out.display()))?;
@@ -270,10 +270,15 @@ fn made(
 }
 
 /// A trace of nothing is none: the file is empty, or of another format.
-fn not_empty(requests: u64, trace: &Path, skipped: u64) -> Result<(), CommandError> {
-    let why = match (requests, skipped) {
+fn not_empty(requests: u64, trace: &Path, records: &Records) -> Result<(), CommandError> {
+    let why = match (requests, records.skipped()) {
+        (0, 0) if !records.warnings().is_empty() => {
+            format!("no request is whole: {}; get the whole file", records.warnings().join("; "))
+        }
         (0, 0) => "no requests in it; is it empty, or of another format?".to_owned(),
-        (0, _) => format!("no requests in it, {skipped} malformed records were passed over; is it of another format?"),
+        (0, skipped) => {
+            format!("no requests in it, {skipped} malformed records were passed over; is it of another format?")
+        }
         _ => return Ok(()),
     };
     Err(CommandError::Failed(format!("{}: {why}", trace.display())))

@@ -82,17 +82,18 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
         return Err(CommandError::Usage("--graphs and --out name one file; give each its own".into()));
     }
     let mut output = Output::create(&args.out)?;
-    if let Some(path) = &args.graphs {
-        let mut graphs = Output::create(path)?;
+    let mut graphs = args.graphs.as_deref().map(Output::create).transpose()?;
+    if let Some(graphs) = &mut graphs {
         let written = graphs.write_all(generate::types_toml(workload, options.scale).as_bytes());
-        written.map_err(|error| CommandError::Failed(format!("{}: {error}", path.display())))?;
-        graphs.finish()?;
+        written.map_err(|error| CommandError::Failed(format!("can't write the graphs: {error}")))?;
     }
     let failed = |error| CommandError::Failed(format!("{}: {error}", args.out.display()));
     let mut writer = fbt::Writer::create(&mut output, 0).map_err(failed)?;
     let count = generate::write(workload, &options, &mut writer).map_err(failed)?;
     writer.finish().map_err(failed)?;
     output.finish()?;
+    // After what takes long, so that who interrupts that can begin again.
+    graphs.map(Output::finish).transpose()?;
     say::result(&format!("{count} records of {} transactions in {}\n", options.transactions, args.out.display()))?;
     Ok(())
 }

@@ -158,7 +158,7 @@ impl<'a> Lab<'a> {
         let catalog = Catalog::read(&mut *trace, options.sample, offline, met).map_err(failed)?;
         progress.end();
         if catalog.requests == 0 {
-            return Err(LabError::empty(path, trace.skipped()));
+            return Err(LabError::empty(path, trace.skipped(), &trace.warnings()));
         }
         if let Some(name) = options.hint_types.missing(trace.dictionary()) {
             let known = HintTypes::of(trace.dictionary());

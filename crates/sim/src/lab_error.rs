@@ -74,6 +74,14 @@ pub enum LabError {
     /// Nothing is left of the trace.
     #[error("{}: no requests; is it empty, or --sample too small?", .0.display())]
     Empty(PathBuf),
+    /// The trace is cut short before its first request is whole.
+    #[error("{}: no request is whole: {why}; get the whole file", path.display())]
+    Cut {
+        /// Which.
+        path: PathBuf,
+        /// What its reader says.
+        why: String,
+    },
     /// All of the trace was passed over.
     #[error("{}: no requests, {skipped} malformed records were passed over; is it of another format?", path.display())]
     AllMalformed {
@@ -91,9 +99,10 @@ pub enum LabError {
 }
 
 impl LabError {
-    /// A trace without a request, of which so many records were passed over.
-    pub(crate) fn empty(path: &Path, skipped: u64) -> LabError {
+    /// A trace without a request, of which so many records were passed over, and what its reader says.
+    pub(crate) fn empty(path: &Path, skipped: u64, warnings: &[String]) -> LabError {
         match skipped {
+            0 if !warnings.is_empty() => LabError::Cut { path: path.to_owned(), why: warnings.join("; ") },
             0 => LabError::Empty(path.to_owned()),
             _ => LabError::AllMalformed { path: path.to_owned(), skipped },
         }

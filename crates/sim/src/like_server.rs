@@ -135,7 +135,7 @@ fn meet(path: &Path, options: &LikeServerOptions, progress: &dyn Progress) -> Re
     });
     let trace = trace.map_err(failed)?;
     if records == 0 {
-        return Err(LabError::empty(path, trace.skipped()));
+        return Err(LabError::empty(path, trace.skipped(), &trace.warnings()));
     }
     let (graphs, missing) = graphs::numbered(path, &options.graphs, trace.dictionary(), &types)?;
     let mut warnings = trace.warnings();

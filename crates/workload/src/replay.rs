@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use forebay_protocol::Reply;
-use forebay_trace::TraceError;
 use forebay_trace::replay::{Action, Request, value};
+use forebay_trace::{Record, TraceError};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use thiserror::Error;
@@ -93,8 +93,8 @@ impl Progress for Silent {
 #[non_exhaustive]
 pub enum ReplayError {
     /// The trace can't be read.
-    #[error(transparent)]
-    Trace(#[from] TraceError),
+    #[error("{trace}: {1}", trace = .0.display())]
+    Trace(PathBuf, TraceError),
     /// The server can't be reached, or is gone.
     #[error(transparent)]
     Client(#[from] ClientError),
@@ -108,6 +108,8 @@ pub enum ReplayError {
     #[error("reading the trace failed: {0}")]
     Reader(String),
 }
+
+type Replayed<T> = Result<T, ReplayError>;
 
 /// What a replay measured.
 #[derive(Clone, Debug, Default, Serialize, PartialEq)]
@@ -229,11 +231,13 @@ pub fn format_names() -> Vec<&'static str> {
 }
 
 /// All requests of a trace, up to the limit, and the number of records passed over.
-fn requests(options: &ReplayOptions) -> Result<impl Iterator<Item = Result<Option<Request>, TraceError>>, TraceError> {
-    let writes_as_reads = options.writes_as_reads;
-    let records = forebay_trace::open(&options.trace, options.format.as_deref())?;
+fn requests(options: &ReplayOptions) -> Replayed<impl Iterator<Item = Replayed<Option<Request>>>> {
+    let (trace, writes_as_reads) = (options.trace.clone(), options.writes_as_reads);
+    let failed = move |error| ReplayError::Trace(trace.clone(), error);
+    let records = forebay_trace::open(&options.trace, options.format.as_deref()).map_err(&failed)?;
     let mut left = options.limit.unwrap_or(u64::MAX);
-    let requests = records.map(move |record| record.map(|record| Request::of(&record, writes_as_reads)));
+    let request = move |record: Record| Request::of(&record, writes_as_reads);
+    let requests = records.map(move |record| record.map(&request).map_err(&failed));
     Ok(requests.take_while(move |request| {
         let more = left > 0;
         left -= u64::from(more && matches!(request, Ok(Some(_))));
@@ -303,7 +307,7 @@ fn next_load(keys: &mut impl Iterator<Item = (Box<[u8]>, u32)>) -> Vec<(Box<[u8]
     load
 }
 
-fn read_batches(options: &ReplayOptions, pipeline: usize, sender: &mpsc::Sender<Batch>) -> Result<(), TraceError> {
+fn read_batches(options: &ReplayOptions, pipeline: usize, sender: &mpsc::Sender<Batch>) -> Result<(), ReplayError> {
     let mut batch = Vec::with_capacity(pipeline);
     for request in requests(options)? {
         let Some(request) = request? else { continue };

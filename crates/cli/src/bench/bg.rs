@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use clap::Args;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args};
 use forebay_workload::bg::Scale;
 use forebay_workload::bg::soar::{Agreement, CLIENTS_MAX};
 use forebay_workload::live::bg::Network;
+
+use crate::error::CommandError;
 
 /// BG's network.
 #[derive(Args, Clone, Debug)]
@@ -42,6 +45,21 @@ impl NetworkArgs {
     }
 }
 
+/// Refuses what another workload has no use for, so that nobody takes it for measured.
+pub fn only_of_bg(workload: &str, matches: &ArgMatches) -> Result<(), CommandError> {
+    let all = ["friends", "confirmed", "resources", "comments", "image_kb", "pause_ms", "think_ms"];
+    let typed = |name: &&str| matches.value_source(name) == Some(ValueSource::CommandLine);
+    let of = |name: &str| if name == "think_ms" { "bg-sessions" } else { "bg-" };
+    match all.into_iter().filter(typed).find(|name| !workload.starts_with(of(name))) {
+        Some(name) => Err(CommandError::Usage(format!(
+            "--{} has no effect on {workload}: leave it out, or run {}",
+            name.replace('_', "-"),
+            if name == "think_ms" { "bg-sessions" } else { "one of bg-*" }
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// The search.
 #[derive(Args, Clone, Debug)]
 pub struct SoarArgs {
@@ -55,13 +73,26 @@ pub struct SoarArgs {
     pub soar: Option<u32>,
     /// The agreement: percent of the actions that have to be fast enough
     #[arg(long, value_name = "P", default_value_t = Agreement::default().percent, requires = "soar")]
+    #[arg(value_parser = percent)]
     pub sla_percent: f64,
     /// The agreement: what is fast enough
     #[arg(long, value_name = "MS", default_value_t = Agreement::default().ms, requires = "soar")]
+    #[arg(value_parser = milliseconds)]
     pub sla_ms: f64,
     /// The agreement: percent of the reads that may be wrong
     #[arg(long, value_name = "P", default_value_t = Agreement::default().unpredictable_percent, requires = "soar")]
+    #[arg(value_parser = percent)]
     pub sla_wrong_percent: f64,
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number: &f64| (0.0..=100.0).contains(number));
+    number.ok_or_else(|| "give a number from 0 to 100".to_owned())
+}
+
+fn milliseconds(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0);
+    number.ok_or_else(|| "give a number above 0".to_owned())
 }
 
 impl SoarArgs {

@@ -3,7 +3,7 @@
 mod bg;
 mod document;
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +15,9 @@ use forebay_workload::live::{
 };
 
 use crate::error::CommandError;
+use crate::output::Output;
 use crate::progress::{Bar, Lines};
-use crate::replay::Output;
+use crate::replay::Output as Format;
 use crate::say;
 
 const EXAMPLES: &str = "\
@@ -50,6 +51,7 @@ pub struct BenchArgs {
     pub workload: &'static str,
     /// The server, forebay or another that speaks RESP
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:6379", conflicts_with = "direct")]
+    #[arg(value_parser = crate::replay::address)]
     pub to: String,
     /// PostgreSQL instead, without forebay in front of it
     #[arg(long, value_name = "URL")]
@@ -109,8 +111,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
     /// How the figures are printed
-    #[arg(long, value_name = "HOW", value_enum, default_value_t = Output::Table)]
-    pub format: Output,
+    #[arg(long, value_name = "HOW", value_enum, default_value_t = Format::Table)]
+    pub format: Format,
     /// Show no progress
     #[arg(long)]
     pub quiet: bool,
@@ -145,6 +147,7 @@ fn list() -> String {
 /// Runs it.
 pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     let args = BenchArgs::from_arg_matches(matches).map_err(|error| CommandError::Failed(error.to_string()))?;
+    bg::only_of_bg(args.workload, matches)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(CommandError::Machine)?;
     runtime.block_on(run_args(args))
 }
@@ -171,8 +174,8 @@ async fn run_args(args: BenchArgs) -> Result<(), CommandError> {
         drain_time_max: Duration::from_secs(args.drain_seconds_max),
     };
     for file in [&args.picture, &args.csv].into_iter().flatten() {
-        // Better now than after an hour.
-        std::fs::write(file, "").map_err(|error| CommandError::Usage(unwritable(file, &error)))?;
+        // Better now than after an hour. What is there stays until there is something in its place.
+        Output::try_replace(file)?;
     }
     let progress: Arc<dyn Progress> = match (args.quiet, std::io::stderr().is_terminal()) {
         (true, _) => Arc::new(Silent),
@@ -191,8 +194,8 @@ async fn run_args(args: BenchArgs) -> Result<(), CommandError> {
         let found = live::soar::search(&workload, &options, args.soar.agreement(), most, &progress, &stop).await;
         let found = found.map_err(refused)?;
         say::result(&match args.format {
-            Output::Table => found.to_table(),
-            Output::Json => format!("{}\n", found.to_json()),
+            Format::Table => found.to_table(),
+            Format::Json => format!("{}\n", found.to_json()),
         })?;
         return Ok(());
     }
@@ -221,8 +224,11 @@ fn first_line(file: &Path) -> Result<String, CommandError> {
     Ok(text.lines().next().unwrap_or_default().to_owned())
 }
 
-fn unwritable(file: &Path, error: &std::io::Error) -> String {
-    format!("can't write {}: {error}; choose another place", file.display())
+fn write(file: &Path, text: std::io::Result<String>) -> Result<(), CommandError> {
+    let unwritable = |error| CommandError::Failed(format!("can't write {}: {error}", file.display()));
+    let mut output = Output::replace(file, &[])?;
+    text.and_then(|text| output.write_all(text.as_bytes())).map_err(unwritable)?;
+    output.finish().map(drop)
 }
 
 fn refused(error: LiveError) -> CommandError {
@@ -251,14 +257,14 @@ fn stop_on_signal() -> Stop {
 /// Prints the figures and writes the files.
 fn tell(args: &BenchArgs, report: &Report) -> Result<(), CommandError> {
     let told = match args.format {
-        Output::Table => say::result(&report.to_table()),
-        Output::Json => say::result(&format!("{}\n", report.to_json())),
+        Format::Table => say::result(&report.to_table()),
+        Format::Json => say::result(&format!("{}\n", report.to_json())),
     };
     if let Some(file) = &args.picture {
-        picture::draw(file, report).map_err(|error| CommandError::Failed(unwritable(file, &error)))?;
+        write(file, picture::svg(report))?;
     }
     if let Some(file) = &args.csv {
-        std::fs::write(file, report.to_csv()).map_err(|error| CommandError::Failed(unwritable(file, &error)))?;
+        write(file, Ok(report.to_csv()))?;
     }
     let breaches: Vec<String> =
         report.breaches().map(|verdict| format!("{} {}", verdict.count, verdict.what)).collect();

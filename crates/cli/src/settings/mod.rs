@@ -32,7 +32,7 @@ use form::{
 };
 #[cfg(feature = "postgres")]
 use map::Maps;
-pub use typed::{Origin, Typed, arguments};
+pub use typed::{Origin, Typed, arguments, misspelt};
 
 /// The smallest `--memory`: below it the store's page cache and the policies' tables leave no room for entries.
 pub const MEMORY_BYTES_MIN: u64 = 1 << 20;

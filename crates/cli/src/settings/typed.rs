@@ -211,13 +211,31 @@ fn plain(value: &DeValue<'_>) -> Result<String, &'static str> {
 
 /// What to say of an unknown key.
 fn nearest(key: &str) -> String {
-    let written = key.replace('_', "-").to_lowercase();
-    let nearest = SETTINGS.iter().min_by_key(|setting| strsim::damerau_levenshtein(setting.name, &written));
-    // Further off than a third of the word it is another word.
-    match nearest.filter(|near| strsim::damerau_levenshtein(near.name, &written) * 3 <= written.len().max(3)) {
+    match near(key) {
         Some(near) => format!("did you mean '{}'?", near.name),
         None => "`forebay config` lists the keys there are".into(),
     }
+}
+
+/// The setting that may have been meant, if there is one.
+fn near(key: &str) -> Option<&'static Setting> {
+    let written = key.replace('_', "-").to_lowercase();
+    let nearest = SETTINGS.iter().min_by_key(|setting| strsim::damerau_levenshtein(setting.name, &written));
+    // Further off than a third of the word it is another word.
+    nearest.filter(|near| strsim::damerau_levenshtein(near.name, &written) * 3 <= written.len().max(3))
+}
+
+/// What to say of variables that no setting has, where one may have been meant. Others may begin alike: a cluster gives
+/// its programs variables that are named after services.
+pub fn misspelt() -> impl Iterator<Item = String> {
+    std::env::vars_os().filter_map(|(name, _)| advice(name.to_str()?))
+}
+
+fn advice(variable: &str) -> Option<String> {
+    let key = variable.strip_prefix("FOREBAY_")?;
+    let known = variable == CONFIG_ENVIRONMENT || SETTINGS.iter().any(|setting| setting.environment() == variable);
+    let near = near(key).filter(|_| !known)?;
+    Some(format!("{variable} is no setting and has no effect; did you mean {}?", near.environment()))
 }
 
 #[cfg(test)]
@@ -252,6 +270,14 @@ mod tests {
         let text = settings(flags, environment, file).expect_err("refused");
         assert!(!text.contains('\n'), "one line: {text}");
         text.find("forebay.toml line").map_or(text.clone(), |start| text[start..].into())
+    }
+
+    #[test]
+    fn a_variable_that_may_be_meant_for_a_setting_is_told() {
+        let said = advice("FOREBAY_MEMROY").expect("told");
+        assert_eq!(said, "FOREBAY_MEMROY is no setting and has no effect; did you mean FOREBAY_MEMORY?");
+        let others = ["FOREBAY_MEMORY", "FOREBAY_CONFIG", "FOREBAY_SERVICE_HOST", "FOREBAY_PORT_6379_TCP", "MEMROY"];
+        assert_eq!(others.map(advice), [const { None }; 5]);
     }
 
     #[test]

@@ -95,7 +95,7 @@ pub fn of_trace(args: &SimArgs, trace: &Path, lab: &Lab<'_>) -> Result<(), Comma
         let known: Vec<String> = catalog.clients.iter().take(CLIENTS_SHOWN_MAX).map(u32::to_string).collect();
         let more = if catalog.clients.len() > known.len() { ", .." } else { "" };
         return failed(format!(
-            "--partition: no client {missing} asks for anything; there are {}{more}",
+            "--partition: no client {missing} asks for anything; the trace's clients: {}{more}",
             known.join(", ")
         ));
     }

@@ -51,6 +51,9 @@ impl FromStr for Address {
                     .into(),
             );
         }
+        if config.get_dbname().or(config.get_user()).is_none() {
+            return Err("it names no database; give postgres://user@host/database".into());
+        }
         if config.get_hosts().is_empty() {
             config.host("localhost");
         }
@@ -130,6 +133,14 @@ mod tests {
 
     fn read(text: &str) -> Result<Address, String> {
         text.parse()
+    }
+
+    #[test]
+    fn a_database_is_named() {
+        for text in ["postgres://", "postgres://localhost", "postgres://localhost:5432/"] {
+            assert!(read(text).expect_err("no database").starts_with("it names no database"), "{text}");
+        }
+        assert_eq!(read("postgres://app@localhost").expect("the user's").database(), "app");
     }
 
     #[test]

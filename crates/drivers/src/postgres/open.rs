@@ -81,7 +81,7 @@ pub(super) async fn connect(
             }
             None => unreachable(told(&error)),
         }),
-        Err(_) => Err(unreachable(format!("no answer in {} ms", connect_timeout.as_millis()))),
+        Err(_) => Err(unreachable(format!("no answer in {} ms (--store-timeout-ms)", connect_timeout.as_millis()))),
     }
 }
 

@@ -45,6 +45,12 @@ pub fn read_types(path: &Path) -> Result<Vec<(String, Graph)>, TypesError> {
             return Err(wrong(path, format!("more files than type_files_max {TYPE_FILES_MAX}")));
         }
     }
+    if files.is_empty() {
+        return Err(wrong(
+            path,
+            "no file in this folder ends in .toml; put transaction types there, or name a file".into(),
+        ));
+    }
     files.sort_unstable();
     let mut types: Vec<(String, Graph)> = Vec::new();
     for file in files {

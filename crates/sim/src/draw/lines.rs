@@ -86,11 +86,12 @@ fn shades(chart: &Chart, x: &Axis, across: impl Fn(f64) -> f64) -> String {
     let mut text = String::new();
     for (at, (from, to, name)) in chart.marks.iter().enumerate() {
         let (left, right) = (across(from.clamp(x.from, x.to)), across(to.clamp(x.from, x.to)));
-        // Neighbours' words stand on different lines.
+        // Neighbours have different colours, and their words stand on different lines.
         let (width, top) = (right - left, TOP + 12.0 + 14.0 * (at % 2) as f64);
         text += &format!(
-            "<rect class=\"mark\" x=\"{left:.1}\" y=\"{TOP}\" width=\"{width:.1}\" height=\"{PLOT_HEIGHT}\"/>\n\
+            "<rect class=\"mark m{}\" x=\"{left:.1}\" y=\"{TOP}\" width=\"{width:.1}\" height=\"{PLOT_HEIGHT}\"/>\n\
              <text class=\"note\" x=\"{:.1}\" y=\"{top}\" text-anchor=\"middle\">{}</text>\n",
+            at % 2,
             left + width / 2.0,
             escaped(name)
         );

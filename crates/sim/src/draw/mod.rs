@@ -178,6 +178,11 @@ fn bars(chart: &Chart, down: impl Fn(f64) -> f64) -> String {
             text += &format!(
                 "<rect class=\"bar\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{bar:.1}\" height=\"{height:.1}\"/>\n"
             );
+            // Else it could not be told from one that was not measured.
+            if y == 0.0 {
+                let middle = left + bar / 2.0;
+                text += &format!("<text x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\">0</text>\n", zero - 4.0);
+            }
         }
         text += "</g>\n";
     }
@@ -216,6 +221,17 @@ mod tests {
         let text = panel(&chart(32));
         assert_eq!((text.matches("<polyline").count(), text.matches("class=\"dot").count()), (32, 64 + 32), "{text}");
         assert_eq!(text.matches("class=\"spread").count(), 32);
+    }
+
+    #[test]
+    fn nothing_is_shown_and_neighbours_differ() {
+        let bars = Series { points: vec![(0.0, 0.0), (1.0, 3.0)], ..Series::default() };
+        let names = vec!["none".to_owned(), "three".to_owned()];
+        let text = panel(&Chart { names, series: vec![bars], ..Chart::default() });
+        assert_eq!(text.matches("text-anchor=\"middle\">0</text>").count(), 1, "a bar of nothing: {text}");
+        let marks = [("failed", 1.0, 50.0), ("recovery", 50.0, 90.0)].map(|(word, from, to)| (from, to, word.into()));
+        let text = panel(&Chart { marks: marks.into(), ..chart(1) });
+        assert!(text.contains("class=\"mark m0\"") && text.contains("class=\"mark m1\""), "{text}");
     }
 
     #[test]

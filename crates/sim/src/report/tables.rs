@@ -176,7 +176,7 @@ fn lines(rows: &[&Row]) -> Markup {
                 td.number { (or_not(row.thr)) }
                 td.number { (row.unhelpful_keys.map_or("-".to_owned(), grouped)) }
             }
-            @if ahead { td { (tally(row)) } }
+            @if ahead { td.once { (tally(row)) } }
             @if latencies {
                 td.number { (modelled(row, &|one| grouped(one.round_trips_saved))) }
                 td.number { (modelled(row, &|one| shown(one.latency_us))) }
