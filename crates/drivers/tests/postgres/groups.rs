@@ -350,6 +350,52 @@ fn rows_that_others_have_changed_since_stop_the_group() {
     }
 }
 
+/// Of one table and one kind: prepared once, and what comes of it is what comes of a text.
+#[test]
+fn a_group_of_one_kind_is_one_prepared_statement() {
+    for mode in ["none", "column"] {
+        let (world, store, mint) = notes(mode);
+        assert_eq!(block_on(store.outside()).is_some(), mode == "column");
+        let prepared = || {
+            world.sql(
+                "SELECT count(*) FROM pg_stat_activity WHERE pid <> pg_backend_pid()
+                    AND query LIKE 'WITH entered AS%unnest($1::bytea[])%UPDATE public.notes%'",
+            )
+        };
+        let commit =
+            |number: usize, change: Change| read_and_changed(&store, &mint, &format!("note:{number}"), vec![change]);
+        let texts = ["it's", "\"{}, \\", "", "NULL", "\u{e4}\n"];
+        let said: Vec<Commit> = (1..30).map(|number| commit(number, set("text", texts[number % 5]))).collect();
+        // What the database makes of a value is read back.
+        let padded: Vec<Commit> = (1..30).map(|number| commit(number + 30, set("code", "ab"))).collect();
+        for group in [said, padded] {
+            let outcomes = outcomes(&store, &group);
+            for (commit, outcome) in group.iter().zip(&outcomes) {
+                let key = &commit.writes[0].key;
+                let read = get(&store, std::str::from_utf8(key.name()).expect("text"));
+                assert_eq!(*outcome, CommitOutcome::Committed(vec![(key.clone(), read)]), "{mode}");
+            }
+            assert_eq!(prepared(), "1", "{mode}");
+        }
+        assert_eq!(world.sql("SELECT DISTINCT octet_length(code) FROM notes WHERE code = 'ab'"), "4");
+        assert_eq!(world.sql("SELECT text FROM notes WHERE id IN (1, 5) ORDER BY id"), "\"{}, \\\nit's");
+        // Two copies at once, and one later, are made once; none is told that it overtook itself.
+        let group: Vec<Commit> = (1..30).map(|number| commit(number, add("hits", 1))).collect();
+        let copies = world.runtime.block_on(async { futures_util::join!(store.commit(&group), store.commit(&group)) });
+        for outcomes in [copies.0, copies.1, outcomes(&store, &group)] {
+            assert!(outcomes.iter().all(committed), "{mode}: {outcomes:?}");
+        }
+        assert_eq!(world.sql("SELECT sum(hits) FROM notes"), "29", "{mode}");
+        // An id that is there already keeps all of it away, whatever the rows have.
+        let group: Vec<Commit> = (1..30).map(|number| commit(number, add("hits", 1))).collect();
+        assert_eq!(block_on(store.outcome(group[20].id)).ok(), Some(Resolved::NotApplied));
+        let stopped = outcomes(&store, &group);
+        assert!(stopped[..20].iter().all(committed) && !stopped[20..].iter().any(committed), "{mode}: {stopped:?}");
+        assert_eq!(world.sql("SELECT sum(hits) FROM notes"), "49", "{mode}");
+        assert_eq!(world.sql("SELECT count(*) FROM forebay.changes"), "0", "{mode}");
+    }
+}
+
 /// Only what the group itself changes is not noted.
 #[test]
 fn what_triggers_do_behind_a_group_is_noted() {
