@@ -148,6 +148,45 @@ fn many_ids_are_resolved_at_once() {
     assert_eq!(block_on(store.outcomes(&[])), Ok(Vec::new()));
 }
 
+/// Rows of several tables, with the ids that each is asked for: whichever others are asked for beside it.
+#[test]
+fn rows_are_read_with_their_ids() {
+    let world = World::new(&format!("{USERS}{SHOP}"), &MAPS);
+    let (store, mint) = world.open();
+    let write = |name: &str, change: Change| {
+        let commit = commit_of(&mint, &[(name, vec![change])], &[]);
+        assert!(outcomes(&store, std::slice::from_ref(&commit)).iter().all(committed));
+        commit.id
+    };
+    let notes: Vec<TxnId> = (1..40).map(|number| write(&format!("note:{number}"), set("text", "a"))).collect();
+    let user = write("user:1", add("visits", 1));
+    let (denied, unheard) = (TxnId(mint.next()), TxnId(mint.next()));
+    assert_eq!(block_on(store.outcome(denied)).ok(), Some(Resolved::NotApplied));
+    let mut asked = vec![
+        (key("note:90"), vec![denied]),
+        (key("user:1"), vec![unheard, notes[3], user]),
+        (key("user:2"), Vec::new()),
+        (key("note:1"), vec![user]),
+    ];
+    asked.extend((1..40).map(|number| (key(&format!("note:{number}")), vec![denied, notes[number - 1], unheard])));
+    for _ in 0..2 {
+        let told = block_on(store.get_with_ids(&asked)).expect("it can be read").expect("it can tell");
+        assert_eq!(told.len(), asked.len());
+        for (at, ((key, _), (read, applied))) in asked.iter().zip(told).enumerate() {
+            let expected = match at {
+                0 | 2 => Vec::new(),
+                1 => vec![notes[3], user],
+                3 => vec![user],
+                at => vec![notes[at - 4]],
+            };
+            assert_eq!(applied, expected, "{key}");
+            let name = std::str::from_utf8(key.name()).expect("text");
+            assert_eq!(read.value, get(&store, name).value, "{key}");
+            assert_eq!(read.value.is_none(), at == 0, "{key}");
+        }
+    }
+}
+
 const SHOP: &str = "
 CREATE TABLE orders (id integer PRIMARY KEY, owner integer NOT NULL REFERENCES users ON DELETE CASCADE, total numeric);
 CREATE TABLE notes (id integer PRIMARY KEY, text text NOT NULL, hits integer NOT NULL DEFAULT 0, code char(4));";
