@@ -107,8 +107,8 @@ impl Session {
         self.statements.of_tables[table].as_ref()
     }
 
-    /// The statement for a change of this shape to one row of the table with this number, or to many; prepared now if it
-    /// is new; `None` where there are [`SHAPES_MAX`] others.
+    /// The statement for a change of this shape to one row of the table with this number, or to many; prepared now if
+    /// it is new; `None` where there are [`SHAPES_MAX`] others.
     pub(super) async fn statement_of_shape(
         &self,
         (table, serves, shape): (usize, Serves, &Shape),
@@ -128,8 +128,8 @@ impl Session {
         Ok(Some(statement))
     }
 
-    /// The statement that reads rows of the mapped table with this number and which ids are applied, prepared when it is
-    /// first asked for: most connections never are.
+    /// The statement that reads rows of the mapped table with this number and which ids are applied, prepared when it
+    /// is first asked for: most connections never are.
     pub(super) async fn statement_with_ids(
         &self,
         table: usize,
