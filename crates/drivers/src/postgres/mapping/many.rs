@@ -1,8 +1,9 @@
 //! A group that changes rows of one table in one way, each if it has the version that was read: one prepared statement,
 //! which is one transaction. Most of what an outage leaves is of this kind.
 //!
-//! Sent as a text, the values of a thousand rows are written into it with their quotes, and the server reads each
-//! of them twice: as part of the statement, and of an array. Here they go as arrays of their bytes, and nothing is planned.
+//! Sent as a text, the values of a thousand rows are written into it with their quotes, and the server reads each of
+//! them twice: as part of the statement, and of an array. Here they go as arrays of their bytes, and nothing is
+//! planned.
 //!
 //! As with one row ([`super::one`]) the ids go first, and all else is made from them.
 
