@@ -8,7 +8,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay::store::{Commit, CommitOutcome, Resolved};
+use forebay::error::Unavailable;
+use forebay::store::{Commit, CommitOutcome, ReadError, Resolved, Since};
 use forebay::{Key, Read, TxnId};
 use tokio::time::{Instant, timeout_at};
 
@@ -105,7 +106,10 @@ impl Inner {
             let deadline = Instant::now() + time;
             match group.known.get(&first.id) {
                 Some(true) => {
-                    group.outcomes.push(CommitOutcome::Committed(self.read_again(first, deadline).await));
+                    match self.look_again(first, deadline).await {
+                        CommitOutcome::Unknown(why) => return group.stop_unknown(1, why),
+                        outcome => group.outcomes.push(outcome),
+                    }
                     continue;
                 }
                 Some(false) => return group.stop(CommitOutcome::Refused(denied(first.id))),
@@ -195,16 +199,28 @@ impl Inner {
         result
     }
 
-    /// What the rows of a commit that was applied earlier are now; nothing where they can't be read.
-    async fn read_again(&self, commit: &Commit, deadline: Instant) -> Vec<(Key, Read)> {
-        let Some(rows) = &self.rows else { return Vec::new() };
+    /// What the documents of a commit are that was applied earlier. Those of our own table only we write.
+    async fn look_again(&self, commit: &Commit, deadline: Instant) -> CommitOutcome {
+        let Some(rows) = &self.rows else { return CommitOutcome::Committed(Vec::new()) };
         let keys = written(commit);
         let (time, ask) = (deadline.saturating_duration_since(Instant::now()), |session: Arc<Session>| {
             let keys = &keys;
-            async move { rows.get(&session, &self.identity, keys).await }
+            async move {
+                let reads = rows.get(&session, &self.identity, keys).await?;
+                // In this order: what was read before nobody had written them.
+                Ok((reads, rows.untouched(&session, commit.id, keys).await?))
+            }
         });
-        let reads = self.read(time, &self.tables_of(keys.iter()), ask).await.unwrap_or_default();
-        keys.iter().cloned().zip(reads).collect()
+        let (reads, untouched) = match self.read(time, &self.tables_of(keys.iter()), ask).await {
+            Ok(looked) => looked,
+            // Who sends it again is told then.
+            Err(ReadError::Unavailable(Unavailable(why))) => return CommitOutcome::Unknown(why),
+            // That it was applied is known: where its rows can't be read, nothing is said of them.
+            Err(_) => (Vec::new(), Vec::new()),
+        };
+        let since = keys.iter().zip(reads).enumerate();
+        let since = since.map(|(at, (key, read))| Since { key: key.clone(), read, untouched: untouched.contains(&at) });
+        CommitOutcome::Repeated(since.collect())
     }
 
     /// Which of the commits are in the table, and whether as applied or as refused.

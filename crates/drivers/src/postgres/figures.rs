@@ -32,7 +32,7 @@ impl Counted {
         self.groups.add(took);
         for outcome in outcomes {
             let at = match outcome {
-                CommitOutcome::Committed(_) => 0,
+                CommitOutcome::Committed(_) | CommitOutcome::Repeated(_) => 0,
                 CommitOutcome::Conflict(_) => 1,
                 CommitOutcome::Refused(_) => 2,
                 CommitOutcome::Unknown(_) => 4,

@@ -1,12 +1,14 @@
 //! Groups of many commits, as a drain hands them over: one transaction, in order, as far as the database takes them.
 
+use std::time::Duration;
+
 use forebay::change::{Change, End, apply_all};
 use forebay::store::suite::block_on;
-use forebay::store::{Commit, CommitOutcome, Outside, Resolved, Store};
+use forebay::store::{Commit, CommitOutcome, Outside, Resolved, Since, Store};
 use forebay::value::codec::encode_value;
 use forebay::value::{Data, Hash};
 use forebay::version::Mint;
-use forebay::{TxnId, Value};
+use forebay::{Key, TxnId, Value};
 use forebay_drivers::postgres::Postgres;
 
 use crate::mapping::{USERS, World, add, blob, commit_of, field, get, key, set, until_told};
@@ -222,7 +224,7 @@ fn rows_of_a_group_are_changed_in_order() {
     assert_eq!(world.sql("SELECT id, owner, total FROM orders ORDER BY id"), "1|3|5\n2|1|7");
     let notes = world.sql("SELECT id, text, hits, code FROM notes ORDER BY id");
     assert_eq!(notes, "1|it's \"so\" \\ {x}|2|\n2|NULL|5|ab  \n3|again|0|");
-    // Each row's last image is told once, with the commit that wrote it last.
+    // Each commit is told what its rows are behind all of the group.
     for (outcome, writes) in outcomes.iter().zip(&steps) {
         let CommitOutcome::Committed(changed) = outcome else { panic!("{outcome:?}") };
         for (name, read) in changed {
@@ -234,8 +236,8 @@ fn rows_of_a_group_are_changed_in_order() {
         CommitOutcome::Committed(changed) => changed.len(),
         _ => 0,
     };
-    assert_eq!(outcomes.iter().map(told).sum::<usize>(), 8, "eight rows");
-    assert!(self::outcomes(&store, &commits).iter().all(committed));
+    assert_eq!(outcomes.iter().map(told).sum::<usize>(), 16, "for each what it wrote");
+    assert!(self::outcomes(&store, &commits).iter().all(CommitOutcome::is_applied));
     assert_eq!(field(&get(&store, "user:3"), "visits").as_deref(), Some("10"), "once");
 }
 
@@ -422,7 +424,8 @@ fn a_group_of_one_kind_is_one_prepared_statement() {
         let group: Vec<Commit> = (1..30).map(|number| commit(number, add("hits", 1))).collect();
         let copies = world.runtime.block_on(async { futures_util::join!(store.commit(&group), store.commit(&group)) });
         for outcomes in [copies.0, copies.1, outcomes(&store, &group)] {
-            assert!(outcomes.iter().all(committed), "{mode}: {outcomes:?}");
+            let applied = |outcome| committed(outcome) || matches!(outcome, CommitOutcome::Repeated(_));
+            assert!(outcomes.iter().all(applied), "{mode}: {outcomes:?}");
         }
         assert_eq!(world.sql("SELECT sum(hits) FROM notes"), "29", "{mode}");
         // An id that is there already keeps all of it away, whatever the rows have.
@@ -433,6 +436,56 @@ fn a_group_of_one_kind_is_one_prepared_statement() {
         assert_eq!(world.sql("SELECT sum(hits) FROM notes"), "49", "{mode}");
         assert_eq!(world.sql("SELECT count(*) FROM forebay.changes"), "0", "{mode}");
     }
+}
+
+/// What is told of a commit that comes again: its rows, and whether anybody has written them since.
+#[test]
+fn rows_of_a_commit_that_comes_again_tell_whether_others_have_written_them() {
+    for mode in ["none", "column", "side"] {
+        let (world, store, mint) = notes(mode);
+        world.sql(
+            "CREATE FUNCTION stamp() RETURNS trigger LANGUAGE plpgsql
+            AS 'BEGIN NEW.code := ''t''; RETURN NEW; END';
+            CREATE TRIGGER stamp BEFORE UPDATE ON notes FOR EACH ROW EXECUTE FUNCTION stamp()",
+        );
+        let mut commit = read_and_changed(&store, &mint, "note:1", vec![add("hits", 1)]);
+        for name in ["note:2", "note:3", "user:2"] {
+            let field = if name == "user:2" { "visits" } else { "hits" };
+            commit.writes.extend(read_and_changed(&store, &mint, name, vec![add(field, 1)]).writes);
+        }
+        let deleted = commit_of(&mint, &[("note:4", vec![Change::Delete])], &[]);
+        assert!(outcomes(&store, &[commit.clone(), deleted.clone()]).iter().all(committed));
+        let told = |commit: &Commit| match outcomes(&store, std::slice::from_ref(commit)).pop() {
+            Some(CommitOutcome::Repeated(since)) => since,
+            other => panic!("{mode}: {other:?}"),
+        };
+        let names = ["note:1", "note:2", "note:3", "user:2"];
+        let since = names.map(|name| Since { key: key(name), read: get(&store, name), untouched: true });
+        assert_eq!(told(&commit), since, "{mode}");
+        // The same values, but somebody has written them; one is gone, and one was only locked.
+        world.sql("UPDATE notes SET hits = hits WHERE id = 1");
+        world.sql("DELETE FROM notes WHERE id = 3");
+        world.sql("BEGIN; SELECT FROM users WHERE id = 2 FOR UPDATE; COMMIT");
+        let untouched = |since: Vec<Since>| since.into_iter().filter(|since| since.untouched).map(|since| since.key);
+        let untouched = |commit| untouched(told(commit)).collect::<Vec<Key>>();
+        assert_eq!(untouched(&commit), [key("note:2"), key("user:2")], "{mode}");
+        assert_eq!((told(&deleted)[0].read.value.clone(), untouched(&deleted)), (None, Vec::new()), "{mode}");
+    }
+}
+
+/// That it was applied is known even where its rows can't be read.
+#[test]
+fn a_commit_that_comes_again_is_not_held_up_by_a_lock() {
+    let (mut world, _, _) = notes("none");
+    world.options.timeout = Duration::from_millis(1_500);
+    let (store, mint) = world.open();
+    let commit = read_and_changed(&store, &mint, "note:1", vec![add("hits", 1)]);
+    let other = read_and_changed(&store, &mint, "note:2", vec![add("hits", 1)]);
+    let group = [commit, other];
+    assert!(outcomes(&store, &group).iter().all(committed));
+    world.server.while_locked(&world.database, "LOCK TABLE notes IN ACCESS EXCLUSIVE MODE", || {
+        assert_eq!(outcomes(&store, &group)[0], CommitOutcome::Repeated(Vec::new()));
+    });
 }
 
 /// Only what the group itself changes is not noted.

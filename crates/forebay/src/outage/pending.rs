@@ -4,14 +4,15 @@
 //! A transaction gets its number when it is taken in, while its locks are held: so numbers rise along every dependency.
 //! Each document that one of them writes has a row here: the queue of their numbers, and the document as it is with all
 //! of them applied. That value is what is read while anything is pending, so a read need not ask which of the ids the
-//! store has applied. Only where it is not known, since the document was written unseen, the store is asked, once, for
-//! the document and the ids at one moment ([`Buffer::learn_behind`]). (The paper merges the deltas of a document with
-//! what the store holds; where an ambiguous write landed, that shows a change twice.)
+//! store has applied. Only where it is not known, since the document was written unseen, or others may have changed it,
+//! the store is asked, once, for the document and the ids at one moment ([`Buffer::learn_behind`]). (The paper merges
+//! the deltas of a document with what the store holds; where an ambiguous write landed, that shows a change twice.)
+//! What was read of such a document, and by whom, is the matter of `seen`.
 //!
 //! **Invariants.** What is not in the journal is neither shown nor carried over. A row exists exactly as long as its
 //! queue is not empty. Within a lane, transactions are handed out in the order of their numbers, and nothing of a lane
 //! while something of it is on its way. Behind one that is quarantined, whatever writes one of its documents waits, or
-//! names one by a foreign key. The bytes charged are the sum over entries and rows, at any time.
+//! names one by a foreign key, or has read it. The bytes charged are the sum over entries and rows, at any time.
 
 mod aside;
 mod charge;
@@ -35,14 +36,14 @@ use charge::row_bytes;
 pub use drain::Applied;
 use drain::Stored;
 use restamped::Restamped;
-use seen::{Image, Seen, Shown};
+use seen::{Image, Seen};
 use slow::Slow;
 pub use slow::{PATIENCE_MAX, TRIES_ALONE_MAX};
 pub use take::Untaken;
 use tied::Tied;
 
 use super::lanes::{Lane, Ties};
-use super::record::Buffered;
+use super::record::{Buffered, Written};
 use crate::change::{Change, apply_all};
 use crate::key::Key;
 use crate::mutation::{self, Fault};
@@ -105,6 +106,8 @@ struct Entry {
     noted: bool,
     /// What the rows that it deletes name, once the store was asked; it is while this is set aside.
     named: Option<Vec<Key>>,
+    /// Its writes, by their places, for which every sending has checked what they are made to; none if it was not sent.
+    checked: Option<u64>,
     /// Before the start, earlier ones became part of it.
     merged: bool,
     slow: Slow,
@@ -169,6 +172,8 @@ pub struct Batch {
     pub commits: Vec<Commit>,
     /// Lanes that wait for it.
     lanes: Vec<Lane>,
+    /// Those that the store says it had already, with their documents that nobody has written since.
+    repeated: BTreeMap<u64, Vec<Key>>,
 }
 
 /// What waited for a document when the store was asked for it.
@@ -277,10 +282,9 @@ impl Buffer {
                     (false, true) => row.latest.take().and_then(|value| changed(value, &write.changes)),
                 };
                 row.version = version;
-                let unshown = write.unseen || row.image.shown.is_none();
-                if unshown && row.queue.back() == Some(&number) {
-                    let latest = row.latest.as_ref().filter(|_| !self.owned);
-                    row.image.shown = latest.map(|value| (version, Shown::Document(value.clone())));
+                if row.queue.back() == Some(&number) && row.latest.is_some() && !self.owned {
+                    // Not what the transaction computed, which may be a part of something larger.
+                    row.show_latest();
                 }
                 row.recharge(&write.key);
                 self.bytes += row.bytes;
@@ -400,7 +404,9 @@ impl Buffer {
 impl Entry {
     fn new(buffered: Buffered, ties: Ties, stage: Stage, bytes: usize) -> Entry {
         let seen = vec![Seen::Image; buffered.shown.len()];
-        Entry { buffered, ties, stage, seen, noted: false, named: None, merged: false, slow: Slow::default(), bytes }
+        let (noted, merged, named, slow) = (false, false, None, Slow::default());
+        let checked = buffered.sent.then(|| checked_of(&buffered.writes, &buffered.checks));
+        Entry { buffered, ties, stage, seen, noted, named, checked, merged, slow, bytes }
     }
 }
 
@@ -420,6 +426,14 @@ impl Row {
     fn recharge(&mut self, key: &Key) {
         self.bytes = self.charge(key);
     }
+}
+
+/// Those of `writes`, by their places, that are about documents with one of `checks`; of the first that a mask has room
+/// for.
+fn checked_of(writes: &[Written], checks: &[(Key, Version)]) -> u64 {
+    let checked = |written: &Written| checks.iter().any(|(key, _)| *key == written.key);
+    let places = writes.iter().take(u64::BITS as usize).enumerate();
+    places.fold(0, |mask, (place, written)| mask | u64::from(checked(written)) << place)
 }
 
 /// `value` with `changes`; none if they do not fit.

@@ -25,6 +25,7 @@ use crate::mutation::{self, Fault};
 use crate::read::Read;
 use crate::store::{CommitOutcome, ReadError};
 use crate::value::{Data, Value};
+use crate::version::TxnId;
 
 /// Batches that a limited drain sends each second, at least.
 const SLICES_PER_SECOND: u64 = 50;
@@ -261,20 +262,39 @@ impl Inner {
 
     /// Asks the store for what the transaction of `batch` was shown. Their table may be locked: then all else goes on.
     async fn compare(&self, batch: Batch, keys: Vec<Key>) {
-        let away = self.state().next_outage();
-        let answer = self.ask_to_get(&keys, away, Asker::Ourselves).await;
+        let answer = self.ask_to_compare(&batch, &keys).await;
         if matches!(answer, Err(ReadError::Unavailable(_) | ReadError::Locked(_))) {
             self.runtime.sleep(LEARN_PAUSE).await;
         }
         let mut state = self.state();
         match answer {
-            Ok(reads) => state.buffer.compare(&batch, &keys, Some(&reads)),
+            Ok(Some(reads)) => state.buffer.compare(&batch, &keys, Some(&reads)),
+            Ok(None) => state.buffer.compared_before(&batch),
             Err(ReadError::Unavailable(_) | ReadError::Locked(_)) => {}
             // What can't be read is not what it was.
             Err(_) => state.buffer.compare(&batch, &keys, None),
         }
         state.buffer.finish(batch, false);
         self.settle(&mut state);
+    }
+
+    /// What the store holds for `keys`; nothing if it has the only transaction of `batch` already, and so has changes
+    /// that came later.
+    async fn ask_to_compare(&self, batch: &Batch, keys: &[Key]) -> Result<Option<Vec<Read>>, ReadError> {
+        let (sent, away) = {
+            let mut state = self.state();
+            (state.buffer.sent(batch), state.next_outage())
+        };
+        let Some(id) = sent else { return self.ask_to_get(keys, away, Asker::Ourselves).await.map(Some) };
+        let asked: Vec<(Key, Vec<TxnId>)> = keys.iter().map(|key| (key.clone(), vec![id])).collect();
+        match self.ask_to_read(self.store.get_with_ids(&asked), away, Asker::Ourselves).await? {
+            Some(reads) if reads.iter().any(|(_, applied)| !applied.is_empty()) => Ok(None),
+            Some(reads) => Ok(Some(reads.into_iter().map(|(read, _)| read).collect())),
+            None => {
+                let away = self.state().next_outage();
+                self.ask_to_get(keys, away, Asker::Ourselves).await.map(Some)
+            }
+        }
     }
 
     /// Asks the store for what set-aside transactions of `lane` delete, and notes what that names. Where it does not
@@ -319,17 +339,15 @@ impl Inner {
         state.tickets.wake(number);
     }
 
-    async fn carry(&self, batch: Batch) {
+    async fn carry(&self, mut batch: Batch) {
         let away = self.state().next_outage();
         let (outcomes, slow) = self.ask_to_commit(&batch.commits, away, true).await;
         let unknown = |outcome: &&CommitOutcome| matches!(outcome, CommitOutcome::Unknown(_));
         let unanswered = if slow { outcomes.iter().filter(unknown).count() } else { 0 };
         let mut outcomes = outcomes.into_iter().peekable();
         let mut changed = Vec::new();
-        while let Some(CommitOutcome::Committed(told)) =
-            outcomes.next_if(|outcome| matches!(outcome, CommitOutcome::Committed(_)))
-        {
-            changed.push(told);
+        while let Some(outcome) = outcomes.next_if(CommitOutcome::is_applied) {
+            changed.push(batch.told(changed.len(), outcome));
         }
         let count = changed.len();
         let stopped = batch.numbers.get(count).copied().zip(outcomes.next());

@@ -170,7 +170,7 @@ impl Metered {
         add(&self.counters.bytes_written, sizes.sum());
         let outcomes = self.inner.commit(group).await;
         self.counters.group_latency.add(self.runtime.elapsed().saturating_sub(began));
-        let failed = outcomes.iter().filter(|outcome| !matches!(outcome, CommitOutcome::Committed(_)));
+        let failed = outcomes.iter().filter(|outcome| !outcome.is_applied());
         add(&self.counters.failures, failed.count());
         let unknown = outcomes.iter().filter(|outcome| matches!(outcome, CommitOutcome::Unknown(_)));
         add(&self.counters.unknown, unknown.count());

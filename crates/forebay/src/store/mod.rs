@@ -29,6 +29,7 @@ pub mod survivors;
 
 mod applied;
 mod given;
+mod outcome;
 pub mod tombstones;
 
 use std::sync::Arc;
@@ -42,6 +43,8 @@ use crate::key::{Key, KeyRef};
 use crate::read::Read;
 use crate::value::{Blob, Value};
 use crate::version::{TxnId, Version};
+
+pub use outcome::{Buffering, CommitOutcome, Resolved, Since};
 
 /// One transaction's writes, all or nothing, idempotent in `id`.
 #[derive(Clone, Debug)]
@@ -111,43 +114,6 @@ pub struct Write {
     /// Nobody knew the document when it was changed: `after` is what the changes make of none, and says nothing. Only
     /// for stores that apply changes ([`Caps::applies`]), and for the outage's gate.
     pub unseen: bool,
-}
-
-/// How a commit ended.
-#[derive(Clone, Debug, PartialEq)]
-pub enum CommitOutcome {
-    /// Applied. Lists the documents that triggers, defaults or rounding left different from `after`.
-    Committed(Vec<(Key, Read)>),
-    /// Not applied: these keys have another version than `checks` says.
-    Conflict(Vec<Key>),
-    /// Not applied, and never will be: the store refuses it for this reason.
-    Refused(String),
-    /// Surely not applied.
-    Unavailable(String),
-    /// Perhaps applied; [`Store::outcome`] tells.
-    Unknown(String),
-    /// Not applied yet: it is kept safe, and will be, behind all that is kept already (from the outage's gate alone).
-    Buffered(Buffering),
-    /// Not applied, and there is no room to keep it (from the outage's gate alone).
-    Full(String),
-}
-
-/// A commit that is kept while the store is away.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Buffering {
-    /// By what its owner may ask for it.
-    pub ticket: u64,
-    /// The documents with it.
-    pub reads: Vec<(Key, Read)>,
-}
-
-/// What became of a commit whose outcome was unknown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resolved {
-    /// It was applied.
-    Applied,
-    /// It was not, and the store will never apply it.
-    NotApplied,
 }
 
 /// A document as it was at some moment, and those of the commits asked about that were applied by then.
@@ -463,7 +429,7 @@ fn in_order(group: &[Commit], mut apply: impl FnMut(&Commit) -> CommitOutcome) -
             return CommitOutcome::Unavailable(behind(id));
         }
         let outcome = apply(commit);
-        if !matches!(outcome, CommitOutcome::Committed(_)) {
+        if !outcome.is_applied() {
             stopped_by = Some(commit.id);
         }
         outcome

@@ -247,6 +247,10 @@ impl Committer {
         while let Some((placed, outcome)) = group.pop_front() {
             match outcome {
                 CommitOutcome::Committed(changed) => published.push((placed, changed, None)),
+                CommitOutcome::Repeated(since) => {
+                    let reads = since.into_iter().map(|since| (since.key, since.read)).collect();
+                    published.push((placed, reads, None));
+                }
                 CommitOutcome::Buffered(kept) => published.push((placed, kept.reads, Some(kept.ticket))),
                 CommitOutcome::Conflict(keys) => {
                     // Others have overtaken what is cached of them.

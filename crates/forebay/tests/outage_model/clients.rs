@@ -172,6 +172,11 @@ async fn settle(
             set(told);
             Told::Acknowledged
         }
+        CommitOutcome::Repeated(since) => {
+            forget();
+            set(since.into_iter().map(|since| (since.key, since.read)).collect());
+            Told::Acknowledged
+        }
         CommitOutcome::Buffered(kept) => {
             book.lock().unwrap().tickets[at] = Some(kept.ticket);
             set(kept.reads);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use forebay::change::apply_all;
 use forebay::error::Unavailable;
 use forebay::store::memory::Memory;
-use forebay::store::{Caps, Commit, CommitOutcome, Outside, ReadError, ReadWithIds, Resolved, Store, Write};
+use forebay::store::{Caps, Commit, CommitOutcome, Outside, ReadError, ReadWithIds, Resolved, Since, Store, Write};
 use forebay::{Change, Key, Read, TxnId, Value, Version};
 use futures_channel::oneshot;
 use futures_util::FutureExt;
@@ -147,7 +147,7 @@ impl Database {
             true => CommitOutcome::Unavailable("behind one that was not applied".into()),
             false => {
                 let outcome = self.apply_one(commit);
-                stopped = !matches!(outcome, CommitOutcome::Committed(_));
+                stopped = !outcome.is_applied();
                 outcome
             }
         };
@@ -155,6 +155,14 @@ impl Database {
     }
 
     fn apply_one(&self, commit: &Commit) -> CommitOutcome {
+        if self.has(commit) {
+            let since = commit.writes.iter().map(|write| self.since(commit, write));
+            return if self.owned {
+                CommitOutcome::Committed(Vec::new())
+            } else {
+                CommitOutcome::Repeated(since.collect())
+            };
+        }
         let adds = |element: &str| {
             let pushes = |change: &Change| matches!(change, Change::Push(_, pushed) if **pushed == *element.as_bytes());
             commit.writes.iter().any(|write| write.changes.iter().any(pushes))
@@ -185,10 +193,7 @@ impl Database {
         }
         match self.memory.commit_now(&fitted).expect("a memory store commits at once") {
             CommitOutcome::Committed(_) => {
-                let landed = &mut self.state().landed;
-                if !landed.iter().any(|(id, _)| *id == commit.id) {
-                    landed.push((commit.id, before));
-                }
+                self.state().landed.push((commit.id, before));
                 // What is other than computed, unless others have written since.
                 let left = |write: &Write| (write.key.clone(), self.read(&write.key));
                 let written = commit.writes.iter().map(|write| (left(write), &write.after));
@@ -198,6 +203,20 @@ impl Database {
             }
             outcome => outcome,
         }
+    }
+
+    /// Whether its id is in the table.
+    fn has(&self, commit: &Commit) -> bool {
+        let asked = [(children(), vec![commit.id])];
+        let told = self.memory.get_with_ids(&asked).now_or_never().expect("at once").expect("memory answers");
+        told.is_some_and(|told| told.iter().any(|(_, applied)| !applied.is_empty()))
+    }
+
+    /// What the document of one write of `commit`, which had landed before, is now.
+    fn since(&self, commit: &Commit, write: &Write) -> Since {
+        let (read, by) = (self.read(&write.key), commit.version);
+        let made = Version { incarnation: by.incarnation + MADE, ..by };
+        Since { key: write.key.clone(), untouched: read.version == by || read.version == made, read }
     }
 
     /// Another program writes a field of `key`.

@@ -87,9 +87,9 @@ const fn case(name: &'static str, setup: Setup, [states, terminal, full]: [usize
 
 const WRITERS: [Case; 6] = [
     case("2 writers", TWO_WRITERS, [187, 14, 0]),
-    case("2 writers, 1 unheard", Setup { unheard: 1, ..TWO_WRITERS }, [1_331, 42, 0]),
+    case("2 writers, 1 unheard", Setup { unheard: 1, ..TWO_WRITERS }, [1_365, 42, 0]),
     case("2 writers, 1 crash", Setup { crashes: 1, ..TWO_WRITERS }, [1_174, 97, 0]),
-    case("2 writers, 1 unheard, 1 crash, swift", Setup { unheard: 1, crashes: 1, ..SWIFT }, [2_596, 177, 0]),
+    case("2 writers, 1 unheard, 1 crash, swift", Setup { unheard: 1, crashes: 1, ..SWIFT }, [2_620, 177, 0]),
     case("2 writers, 1 unheard, owned", Setup { unheard: 1, owned: true, ..SWIFT }, [519, 28, 0]),
     case(
         "3 writers, 1 waits too long, swift",
@@ -100,7 +100,7 @@ const WRITERS: [Case; 6] = [
 
 const TRANSACTIONS: [Case; 5] = [
     case("over both, and one for each, swift", Setup { clients: &[ONE, BOTH, HASH], ..SWIFT }, [1_349, 162, 0]),
-    case("over both, 1 unheard, swift", Setup { clients: &[ONE, BOTH], unheard: 1, ..SWIFT }, [547, 42, 0]),
+    case("over both, 1 unheard, swift", Setup { clients: &[ONE, BOTH], unheard: 1, ..SWIFT }, [551, 42, 0]),
     case("over both, 1 crash, swift", Setup { clients: &[BOTH, HASH], crashes: 1, ..SWIFT }, [540, 74, 0]),
     case("joined, 1 unheard, swift", Setup { clients: &[ONE, HASH], joined: true, unheard: 1, ..SWIFT }, [269, 20, 0]),
     case("reads what another writes, swift", Setup { clients: &[READS, HASH], ..SWIFT }, [95, 16, 0]),
@@ -108,11 +108,11 @@ const TRANSACTIONS: [Case; 5] = [
 
 const POISONED: [Case; 5] = [
     case("poison, and one over both, swift", Setup { clients: &[BAD, BOTH], ..SWIFT }, [133, 28, 0]),
-    case("poison, and one behind, 1 crash, swift", Setup { clients: &[BAD, ONE], crashes: 1, ..SWIFT }, [755, 132, 0]),
+    case("poison, and one behind, 1 crash, swift", Setup { clients: &[BAD, ONE], crashes: 1, ..SWIFT }, [760, 135, 0]),
     case(
         "poison, and one that waited too long, 1 crash, swift",
         Setup { clients: &[BAD, ONE], timeouts: 1, crashes: 1, ..SWIFT },
-        [982, 182, 0],
+        [996, 188, 0],
     ),
     case("poison, 1 crash", Setup { clients: &[BAD], crashes: 1, ..TWO_WRITERS }, [317, 32, 0]),
     case("poison, owned", Setup { clients: &[BAD, ONE], owned: true, ..TWO_WRITERS }, [533, 42, 0]),
@@ -120,12 +120,12 @@ const POISONED: [Case; 5] = [
 
 const OTHERS: [Case; 10] = [
     case("full, 1 unheard", Setup { unheard: 1, ..NARROW }, [1_011, 46, 164]),
-    case("another program writes", Setup { clients: &[HASH, HASH_TOO], outside: 1, ..TWO_WRITERS }, [568, 52, 0]),
+    case("another program writes", Setup { clients: &[HASH, HASH_TOO], outside: 1, ..TWO_WRITERS }, [572, 52, 0]),
     case("another program writes what was read", Setup { clients: &[READS, HASH], outside: 1, ..SWIFT }, [368, 62, 0]),
     case(
         "another program writes what was read, 1 crash",
         Setup { clients: &[READS, HASH], outside: 1, crashes: 1, ..SWIFT },
-        [2_325, 323, 0],
+        [2_341, 329, 0],
     ),
     case(
         "poison is read, another program writes",
@@ -134,7 +134,7 @@ const OTHERS: [Case; 10] = [
     ),
     case("merged, swift", Setup { clients: &[ONE, TWO, THREE], merge: true, ..SWIFT }, [501, 66, 0]),
     case("merged, 1 crash, swift", Setup { merge: true, crashes: 1, ..SWIFT }, [534, 73, 0]),
-    case("blind, 1 crash, swift", Setup { clients: &[ONE, BLIND], crashes: 1, ..SWIFT }, [545, 74, 0]),
+    case("blind, 1 crash, swift", Setup { clients: &[ONE, BLIND], crashes: 1, ..SWIFT }, [546, 75, 0]),
     case(
         "blind, 1 unheard, 1 crash, swift",
         Setup { clients: &[BLIND], unheard: 1, crashes: 1, ..SWIFT },

@@ -19,6 +19,8 @@ pub(super) struct Batch<'a> {
     pub(super) checks: Vec<(usize, usize)>,
     /// For each place of a row, what is written to it last.
     pub(super) written: Vec<Written<'a>>,
+    /// Places of rows with commits that wrote them before the last one.
+    pub(super) earlier: Vec<(usize, usize)>,
     /// The rows that are checked, changed and read by statements of their own.
     pub(super) together: Checked,
     /// The other rows that are written, the other checks, and what changes those rows.

@@ -31,6 +31,7 @@ pub(super) mod pattern;
 pub(super) mod remembered;
 pub(super) mod rows;
 pub(super) mod shared;
+mod since;
 pub(super) mod sql;
 pub(super) mod statement;
 pub(super) mod surely;

@@ -262,6 +262,11 @@ impl Rows {
                 self.take(row, &batch, (identity, watch), &mut changed);
             }
         }
+        for (place, member) in batch.earlier {
+            let Written { write, member: last, .. } = batch.written[place];
+            let told = changed[last].iter().find(|(key, _)| *key == write.key).cloned();
+            changed[member].extend(told);
+        }
         Ok(changed)
     }
 
@@ -336,7 +341,7 @@ impl Rows {
         let (mut sure, mut together) = (checked::sure(self, group), Checked::default());
         let mut written: Vec<Written<'_>> = Vec::new();
         let mut rows = ByTable::new();
-        let mut index: HashMap<&Key, usize> = HashMap::new();
+        let (mut index, mut earlier): (HashMap<&Key, usize>, _) = (HashMap::new(), Vec::new());
         let mut checked = ByTable::new();
         for (member, commit) in group.iter().enumerate() {
             for write in &commit.writes {
@@ -353,6 +358,7 @@ impl Rows {
                     script.add(place.table, table, shape, values);
                 }
                 if let Some(at) = index.get(&write.key) {
+                    earlier.push((*at, written[*at].member));
                     written[*at] = Written { write, table: place.table, member, run: None };
                     continue;
                 }
@@ -370,7 +376,7 @@ impl Rows {
                 checks.push((member, at));
             }
         }
-        Ok(Batch { checks, written, rows, checked, together, script })
+        Ok(Batch { checks, written, earlier, rows, checked, together, script })
     }
 
     /// At most `limit` keys behind `after`: table by table, in the order of their columns.

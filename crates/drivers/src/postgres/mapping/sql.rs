@@ -108,7 +108,7 @@ impl Table {
     }
 
     /// That `t` is the row of the key `k`.
-    fn on(&self) -> String {
+    pub(super) fn on(&self) -> String {
         let on = |(at, column): (usize, &Column)| format!("t.{} = k.p{at}::{}", quoted(&column.name), column.type_name);
         self.key.iter().enumerate().map(on).collect::<Vec<_>>().join(" AND ")
     }
@@ -152,7 +152,7 @@ impl Table {
     }
 
     /// The keys `k`: their parts, their places and the versions that they should have.
-    fn keys(&self, rows: &[Row<'_>]) -> Result<String, String> {
+    pub(super) fn keys(&self, rows: &[Row<'_>]) -> Result<String, String> {
         let mut arrays = Vec::with_capacity(self.key.len() + 2);
         for at in 0..self.key.len() {
             arrays.push(array_literal(rows.iter().map(|row| Some(row.parts[at])))?);

@@ -221,8 +221,7 @@ impl Inner {
             true => (Vec::new(), false),
             false => self.ask_to_commit(&commits, away, false).await,
         };
-        let applied = |outcome: &CommitOutcome| matches!(outcome, CommitOutcome::Committed(_));
-        let first = outcomes.iter().position(|outcome| !applied(outcome)).unwrap_or(outcomes.len());
+        let first = outcomes.iter().position(|outcome| !outcome.is_applied()).unwrap_or(outcomes.len());
         let failed = matches!(outcomes.get(first), Some(CommitOutcome::Unavailable(_) | CommitOutcome::Unknown(_)));
         if !failed {
             outcomes.extend(overtaken.filter(|_| first == commits.len()).map(CommitOutcome::Conflict));
@@ -279,8 +278,7 @@ impl Inner {
             }
         };
         outcomes.resize(group.len(), CommitOutcome::Unknown("the store answered for fewer commits".into()));
-        let applied = |outcome: &&CommitOutcome| matches!(outcome, CommitOutcome::Committed(_));
-        let stopped = outcomes.iter().find(|outcome| !applied(outcome));
+        let stopped = outcomes.iter().find(|outcome| !outcome.is_applied());
         let matters = matches!(stopped, Some(CommitOutcome::Unknown(_))) && self.matters(drain);
         let slow = matters && self.store.ping().await.is_ok();
         let mut state = self.state();

@@ -174,8 +174,9 @@ impl Inner {
                 let waits = |key: &Key| state.buffer.merged(key) != Merged::Nothing;
                 let alone = |key: &&Key| !self.store.beside(key).iter().any(waits);
                 let known = |key: &Key| match state.buffer.merged(key) {
+                    Merged::Nothing => true,
                     Merged::Unknown => asker == Asker::Ourselves,
-                    _ => !state.buffer.is_suspect(key),
+                    Merged::Known(_) => !state.buffer.is_suspect(key),
                 };
                 let unknown = keys.clone().filter(|key| !known(key)).filter(alone);
                 let unknown: Vec<(Key, Story)> = unknown.map(|key| (key.clone(), state.buffer.story_of(key))).collect();
@@ -213,7 +214,7 @@ impl Inner {
     }
 
     /// The same of any `call` that reads.
-    async fn ask_to_read<T>(
+    pub(in crate::outage) async fn ask_to_read<T>(
         &self,
         mut call: BoxFuture<'_, Result<T, ReadError>>,
         mut away: oneshot::Receiver<()>,

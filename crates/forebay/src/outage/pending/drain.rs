@@ -1,19 +1,22 @@
 //! From the buffer to the store: what can go now, and what is known when it has gone.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use hashbrown::HashMap;
 
-use super::seen::{self, Seen};
-use super::{BATCH_BYTES_MAX, BATCH_COMMITS_MAX, Batch, Buffer, Entry, Stage, Work, stands_alone, taken_along, writes};
+use super::seen::{self, Right, Seen};
+use super::{
+    BATCH_BYTES_MAX, BATCH_COMMITS_MAX, Batch, Buffer, Entry, Stage, Work, checked_of, stands_alone, taken_along,
+    writes,
+};
 use crate::change::{Change, apply_all};
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::outage::lanes::Lane;
 use crate::outage::record::Written;
 use crate::read::Read;
-use crate::store::{Commit, Write};
+use crate::store::{Commit, CommitOutcome, Write};
 use crate::value::Value;
 use crate::version::Version;
 
@@ -52,6 +55,26 @@ impl Stored<'_> {
             Some((_, read)) => Some(read.version),
             None => (!write.unseen).then_some(self.version),
         }
+    }
+}
+
+impl Batch {
+    /// The store has applied the commit at this place, and this is its `outcome`: what of its documents is other than
+    /// computed.
+    pub fn told(&mut self, place: usize, outcome: CommitOutcome) -> Vec<(Key, Read)> {
+        let since = match outcome {
+            CommitOutcome::Repeated(since) => since,
+            CommitOutcome::Committed(changed) => return changed,
+            _ => return Vec::new(),
+        };
+        let (number, commit) = (self.numbers.get(place), self.commits.get_mut(place));
+        if let Some((number, commit)) = number.zip(commit) {
+            // What it has not said of them nobody knows.
+            commit.writes.iter_mut().for_each(|write| write.unseen = true);
+            let untouched = since.iter().filter(|since| since.untouched).map(|since| since.key.clone());
+            self.repeated.insert(*number, untouched.collect());
+        }
+        since.into_iter().map(|since| (since.key, since.read)).collect()
     }
 }
 
@@ -95,7 +118,7 @@ impl Buffer {
         for lane in &lanes {
             self.lanes.entry(*lane).or_default().busy = true;
         }
-        Batch { numbers, commits, lanes }
+        Batch { numbers, commits, lanes, repeated: BTreeMap::new() }
     }
 
     /// The longest run of transactions from the head of `lane`, and the lanes that they are in: always the one with the
@@ -135,7 +158,9 @@ impl Buffer {
             let unsettled = self.unsettled(entry).is_some();
             let read = entry.buffered.writes.iter().filter(|written| self.is_read_behind(entry, written));
             let read: Vec<&Key> = read.map(|written| &written.key).collect();
-            if (unsettled && !numbers.is_empty()) || read.iter().any(|key| read_behind.contains(key)) {
+            // What was read between, perhaps by one that is set aside, would be told as both have left it.
+            let writes_read = entry.buffered.writes.iter().any(|written| read_behind.contains(&&written.key));
+            if (unsettled && !numbers.is_empty()) || writes_read {
                 break;
             }
             read_behind.extend(read);
@@ -208,24 +233,24 @@ impl Buffer {
                 entry.noted = true;
             }
         }
-        let mut results: HashMap<&Key, Option<&Value>, foldhash::quality::RandomState> = HashMap::default();
+        let mut results: HashMap<&Key, (Option<&Value>, Version), foldhash::quality::RandomState> = HashMap::default();
         // Of most documents one transaction waits.
         let more_wait = |key: &Key| self.rows.get(key).is_some_and(|row| row.queue.len() > 1);
         for ((number, commit), changed) in batch.numbers.iter().zip(&batch.commits).zip(changed) {
             for write in commit.writes.iter().filter(|write| more_wait(&write.key)) {
                 match write.unseen {
                     true => drop(results.remove(&write.key)),
-                    false => drop(results.insert(&write.key, write.after.as_ref())),
+                    false => drop(results.insert(&write.key, (write.after.as_ref(), commit.version))),
                 }
             }
             let changed = changed.iter().filter(|(key, _)| more_wait(key));
-            results.extend(changed.map(|(key, read)| (key, read.value.as_ref())));
+            results.extend(changed.map(|(key, read)| (key, (read.value.as_ref(), read.version))));
             for key in self.entries.get(number).into_iter().flat_map(taken_along) {
                 results.remove(key);
             }
         }
         let mut heads = Vec::new();
-        for (key, value) in results {
+        for (key, (value, base)) in results {
             let Some(row) = self.rows.get(key) else { continue };
             let Some(number) = row.queue.iter().find(|number| !applied.contains(number)).copied() else { continue };
             // Something that takes the document along comes between.
@@ -244,7 +269,7 @@ impl Buffer {
             }
             let mut value = value.cloned();
             if apply_all(&mut value, &written.changes).is_ok() {
-                let read = Read { value, version: buffered.version };
+                let read = Read { value, version: base };
                 // Not charged: it is what the row holds, or held.
                 buffered.known.push((key.clone(), read.clone()));
                 heads.push((number, key.clone(), read));
@@ -256,11 +281,15 @@ impl Buffer {
 
     /// The store has applied the first of `batch`, as many as `changed` has lists, and the journal says so.
     pub fn applied(&mut self, batch: &Batch, changed: &[Vec<(Key, Read)>]) -> Applied {
-        let (mut emptied, mut restamped) = (Vec::new(), Vec::new());
+        let (mut emptied, mut restamped, mut right) = (Vec::new(), Vec::new(), Right::default());
         for ((number, commit), changed) in batch.numbers.iter().zip(&batch.commits).zip(changed) {
             let stored = Stored { writes: &commit.writes, changed, version: commit.version };
             self.restamp(*number, stored, &mut restamped);
-            self.settle_readers(*number, commit, stored);
+            self.settle_readers(*number, commit, stored, batch.repeated.get(number), &mut right);
+            if batch.repeated.contains_key(number) {
+                let untold = (0..commit.writes.len()).filter(|at| stored.at(*at).is_none());
+                self.suspect(untold.map(|at| &commit.writes[at].key));
+            }
             emptied.extend(self.remove(*number, Some(stored)));
         }
         for (key, _) in changed.iter().flatten() {
@@ -269,27 +298,27 @@ impl Buffer {
                 continue;
             };
             // Compared with what was shown, so that stays until then.
-            if stored.is_none_or(|stored| self.learn_on(key, &stored, base).is_none()) {
-                self.forget_known(key);
+            if !stored.is_some_and(|stored| self.learn_on(key, &stored, base)) {
+                self.forget_known(key, right.contains_key(key));
             }
         }
         Applied { emptied, restamped }
     }
 
     /// Remembers under which versions the store has the last documents of transaction `number`, if they are what was
-    /// shown of them: else another program has changed them, or the store itself, and who read them is overtaken.
+    /// shown of them: else another program has changed them, or the store itself, or nobody knows, and who read them is
+    /// overtaken.
     fn restamp(&mut self, number: u64, stored: Stored<'_>, restamped: &mut Vec<(Key, Version, Version)>) {
         for (at, write) in stored.writes.iter().enumerate().filter(|_| !self.owned) {
             let Some(row) = self.rows.get(&write.key).filter(|row| row.queue.len() == 1) else { continue };
-            let (Some(latest), Some(version)) = (&row.latest, stored.version_at(at)) else { continue };
-            if row.queue.front() != Some(&number) || row.version == version {
+            let version = stored.version_at(at);
+            if row.queue.front() != Some(&number) || version == Some(row.version) {
                 continue;
             }
-            let same = stored.at(at).as_ref() == Some(latest);
-            self.restamped.add(&write.key, row.version, same.then_some(version));
-            if same {
-                restamped.push((write.key.clone(), row.version, version));
-            }
+            let same = row.latest.is_some() && stored.at(at) == row.latest;
+            let version = version.filter(|_| same);
+            self.restamped.add(&write.key, row.version, version);
+            restamped.extend(version.map(|version| (write.key.clone(), row.version, version)));
         }
     }
 
@@ -315,12 +344,16 @@ impl Buffer {
                 }
             }
         }
-        for number in &batch.numbers {
-            if let Some(entry) = self.entries.get_mut(number)
-                && entry.stage == Stage::Carried
-            {
-                entry.buffered.sent |= may_have;
-                entry.stage = Stage::Waiting;
+        for (at, number) in batch.numbers.iter().enumerate() {
+            let Some(entry) = self.entries.get_mut(number).filter(|entry| entry.stage == Stage::Carried) else {
+                continue;
+            };
+            entry.stage = Stage::Waiting;
+            // One that is compared takes no commits along.
+            if let Some(commit) = batch.commits.get(at).filter(|_| may_have) {
+                let checked = checked_of(&entry.buffered.writes, &commit.checks);
+                entry.checked = Some(entry.checked.unwrap_or(u64::MAX) & checked);
+                entry.buffered.sent = true;
             }
         }
     }

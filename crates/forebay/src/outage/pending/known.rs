@@ -28,18 +28,14 @@ impl Buffer {
         if row.latest.is_some() && row.stored.is_some() && row.image.suspected.is_none() {
             return true;
         }
-        let learned = self.learn_on(key, &read.value, Some(read.version));
-        if learned == Some(false) {
-            self.doubt_readers(key, 0);
-        }
-        learned.is_some()
+        self.learn_on(key, &read.value, Some(read.version))
     }
 
-    /// The document of `key` is `value` in the store, under the version `base`. None if what is shown can't be told by
-    /// that, else whether it is what was shown before.
-    pub(super) fn learn_on(&mut self, key: &Key, value: &Option<Value>, base: Option<Version>) -> Option<bool> {
+    /// The document of `key` is `value` in the store, under the version `base`. False if what is shown can't be told by
+    /// that.
+    pub(super) fn learn_on(&mut self, key: &Key, value: &Option<Value>, base: Option<Version>) -> bool {
         if self.story(key).any(|(entry, _)| entry.is_seen()) {
-            return None;
+            return false;
         }
         let read = Read { value: value.clone(), version: Version::ZERO };
         let Read { value: latest, version } = self.on_top_of(key, read, &BTreeSet::new());
@@ -49,7 +45,8 @@ impl Buffer {
             row.recharge(key);
             self.bytes += row.bytes;
         }
-        Some(self.know(key, latest, version, base))
+        self.know(key, latest, version, base);
+        true
     }
 
     /// What waits for a document, for [`Buffer::learn_behind`].
@@ -100,9 +97,7 @@ impl Buffer {
             image.suspected = image.suspected.filter(|suspected| *suspected > asked.suspicions);
             image.learned = asked.suspicions;
         }
-        if !self.know(key, value, version, base) {
-            self.doubt_readers(key, 0);
-        }
+        self.know(key, value, version, base);
         true
     }
 
@@ -185,14 +180,17 @@ impl Buffer {
         }
         let number = buffered.number;
         self.next_number = self.next_number.max(number + 1);
+        let seen = self.seen_again(&buffered);
         for write in &buffered.writes {
             let row = self.rows.entry(write.key.clone()).or_insert_with_key(Row::new);
+            let known = buffered.known.iter().find(|(key, _)| *key == write.key).map(|(_, read)| read);
             if row.queue.is_empty() {
                 self.bytes += row.bytes;
+                row.image.base = known.map(|read| read.version).filter(|base| *base != buffered.version);
             }
             row.queue.push_back(number);
             self.bytes -= row.bytes;
-            let known = buffered.known.iter().find(|(key, _)| *key == write.key).map(|(_, read)| read.value.clone());
+            let known = known.map(|read| read.value.clone());
             let fold = |before: Option<Value>| {
                 let mut value = before;
                 apply_all(&mut value, &write.changes).ok().map(|()| value)
@@ -213,9 +211,8 @@ impl Buffer {
             Standing::Quarantined(why) => Some(why),
         };
         let keys: Vec<Key> = buffered.writes.iter().map(|write| write.key.clone()).collect();
-        self.insert(Entry { merged, ..Entry::new(buffered, ties, Stage::Waiting, bytes) });
-        // What was before it when it was shown that is not known any more.
-        self.see_anew(number);
+        // Checks that it has may have been given up by the time when it was sent.
+        self.insert(Entry { checked: Some(0), merged, seen, ..Entry::new(buffered, ties, Stage::Waiting, bytes) });
         keys.iter().for_each(|key| self.show_latest(key));
         self.forget_taken_along(number);
         match quarantined {
@@ -237,13 +234,13 @@ impl Buffer {
         }
     }
 
-    /// The store made something else of the document than was computed, and nobody knows what comes of that: what was
-    /// shown of it is not built on what the store has.
-    pub(super) fn forget_known(&mut self, key: &Key) {
+    /// The store has something else of the document than was computed, and nobody knows what comes of that. What was
+    /// shown is built on what the store has if that is `right`: what it made of it alone.
+    pub(super) fn forget_known(&mut self, key: &Key, right: bool) {
         if let Some(row) = self.rows.get_mut(key) {
             self.bytes -= row.bytes;
             row.forget_latest();
-            (row.stored, row.image.base) = (None, None);
+            (row.stored, row.image.base) = (None, row.image.base.filter(|_| right));
             row.recharge(key);
             self.bytes += row.bytes;
         }

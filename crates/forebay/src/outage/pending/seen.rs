@@ -7,8 +7,10 @@
 //!
 //! The database itself may make more of a document than was asked (a default, a trigger that notes the time). That is
 //! nobody's change: where all that the image was computed from was the store's at the moment when it was applied, what
-//! came of it is right, whatever it is. To know that, who writes a document that somebody behind has read has the
-//! version before it checked ([`Image::base`]), and goes in another batch than what it builds on.
+//! came of it is right, whatever it is. To know that, who writes a document has the version before it checked
+//! ([`Image::base`]), and if somebody behind has read it, goes in another batch than what it builds on. Of one that
+//! the store has already, since it was sent before, the store tells whether anybody has written the document since
+//! ([`Since::untouched`](crate::store::Since)); what was checked each time it was sent is noted ([`Entry::checked`]).
 //!
 //! **Invariants.** A reader goes to the store behind all that it was shown, in another batch, or not at all: behind one
 //! that is quarantined it waits with it. It is applied only under a version of which is known that it stands for what
@@ -16,16 +18,18 @@
 
 use std::fmt;
 
-use super::{Batch, Buffer, Entry, Row, Stored, stands_alone, taken_along};
+use hashbrown::HashMap;
+
+use super::{Batch, Buffer, Entry, Row, Stored, checked_of, stands_alone, taken_along};
 use crate::change::Change;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::outage::fingerprint::Fingerprint;
-use crate::outage::record::Written;
+use crate::outage::record::{Buffered, Written};
 use crate::read::Read;
 use crate::store::Commit;
 use crate::value::Value;
-use crate::version::Version;
+use crate::version::{TxnId, Version};
 
 /// Versions of documents that became other than they were shown have this bit, which no commit's has. They are even:
 /// to a store of rows an odd one says that there is no row.
@@ -48,6 +52,10 @@ pub(super) enum Seen {
     /// The store has something else.
     Overtaken,
 }
+
+/// Versions under which the store has documents that are what was made of them, whatever it has added: as far as the
+/// batch says that is being settled.
+pub(super) type Right = HashMap<Key, Version, foldhash::quality::RandomState>;
 
 /// A document as it was shown.
 #[derive(Clone, Debug)]
@@ -128,10 +136,11 @@ impl Buffer {
     }
 
     /// `key` is known to be `value` with all that waits for it, the last under `version`; `base` is the version of what
-    /// the store has. It is shown under the version that it had, if it is the same: answers whether it is.
-    pub(super) fn know(&mut self, key: &Key, value: Option<Value>, version: Version, base: Option<Version>) -> bool {
+    /// the store has, or none where some of those are in it. It is shown under the version that it had, if it is the
+    /// same.
+    pub(super) fn know(&mut self, key: &Key, value: Option<Value>, version: Version, base: Option<Version>) {
         let on_its_way = self.rows.get(key).is_some_and(|row| row.queue.iter().any(|number| self.is_writing(number)));
-        let Some(row) = self.rows.get_mut(key) else { return true };
+        let Some(row) = self.rows.get_mut(key) else { return };
         let before = match (&row.latest, &row.image.shown) {
             (Some(latest), _) => Some((row.version, *latest == value)),
             // That would be what is on its way makes of it.
@@ -144,6 +153,8 @@ impl Buffer {
         let version = match before {
             Some((shown, _)) if same => shown,
             before if !self.owned && (before.is_some() || on_its_way) => {
+                // The store will never have what was shown.
+                before.iter().for_each(|(shown, _)| self.restamped.add(key, *shown, None));
                 self.editions += 2;
                 Version { sequence: EDITION | self.editions, ..version }
             }
@@ -158,10 +169,15 @@ impl Buffer {
             true => row.image.shown = None,
             false => row.show_latest(),
         }
+        // What was shown between may be another, though what is behind all is the same. Where some are in the store, it
+        // says of these whether others have changed it since.
+        let rebuilt = base.is_some() && row.image.base != base;
         row.image.base = base;
         row.recharge(key);
         self.bytes += row.bytes;
-        same
+        if rebuilt {
+            self.doubt_readers(key, 0);
+        }
     }
 
     /// Others may have changed these documents: they are looked at again when they are read.
@@ -188,7 +204,8 @@ impl Buffer {
 
     /// What those behind `number` were shown of `key` may not come of what is before them.
     pub(super) fn doubt_readers(&mut self, key: &Key, number: u64) {
-        let readers: Vec<u64> = self.tied.readers(key, number).copied().collect();
+        let whole = self.next_whole(key, number);
+        let readers: Vec<u64> = self.tied.readers(key, number).copied().take_while(|reader| *reader <= whole).collect();
         for reader in readers {
             self.settle_seen(reader, key, |seen, _| {
                 if *seen == Seen::Image {
@@ -196,6 +213,17 @@ impl Buffer {
                 }
             });
         }
+    }
+
+    /// The first behind `number` that makes the document of `key` whatever it was: what is shown behind that has
+    /// nothing to do with what was before.
+    fn next_whole(&self, key: &Key, number: u64) -> u64 {
+        let whole = |other: &&u64| {
+            let writes = self.entries.get(*other).map(|entry| &entry.buffered.writes);
+            writes.into_iter().flatten().any(|write| write.key == *key && stands_alone(&write.changes))
+        };
+        let queue = self.rows.get(key).into_iter().flat_map(|row| &row.queue);
+        queue.filter(|other| **other > number).find(whole).copied().unwrap_or(u64::MAX)
     }
 
     fn settle_seen(&mut self, reader: u64, key: &Key, settle: impl Fn(&mut Seen, Fingerprint)) {
@@ -208,41 +236,82 @@ impl Buffer {
     }
 
     /// The store has applied `commit`, which is transaction `number`, and `stored` is what it has since: settles what
-    /// those were shown who come next.
-    pub(super) fn settle_readers(&mut self, number: u64, commit: &Commit, stored: Stored<'_>) {
+    /// those were shown who come next. If it was applied when it was sent before, its documents are `untouched` since.
+    /// What is `right` is known of the commits before it in its batch.
+    pub(super) fn settle_readers(
+        &mut self,
+        number: u64,
+        commit: &Commit,
+        stored: Stored<'_>,
+        untouched: Option<&Vec<Key>>,
+        right: &mut Right,
+    ) {
         let Some(entry) = self.entries.get(&number) else { return };
-        // What arrived earlier was checked earlier: what was told of it now may be another's.
-        let (sent, along) = (entry.buffered.sent, taken_along(entry).cloned().collect::<Vec<_>>());
+        let along: Vec<Key> = taken_along(entry).cloned().collect();
+        let checked = match untouched {
+            Some(_) => entry.checked.unwrap_or_default(),
+            None => checked_of(&entry.buffered.writes, &commit.checks),
+        };
         for (at, write) in commit.writes.iter().enumerate() {
+            let told = stored.version_at(at).zip(stored.at(at));
+            let built = stands_alone(&write.changes) || checked.checked_shr(at as u32).unwrap_or_default() & 1 == 1;
+            // The same version as behind one before it: they were applied together, and nothing came between.
+            let base = self.rows.get(&write.key).and_then(|row| row.image.base).filter(|_| untouched.is_some());
+            let before = right.get(&write.key).copied().or(base);
+            let follows = told.as_ref().is_some_and(|(version, _)| before == Some(*version));
+            let clean = (built || follows) && untouched.is_none_or(|untouched| untouched.contains(&write.key));
+            match &told {
+                Some((version, _)) if clean => drop(right.insert(write.key.clone(), *version)),
+                _ => drop(right.remove(&write.key)),
+            }
             if self.tied.readers(&write.key, number).next().is_none() {
                 continue;
             }
-            let checked = commit.checks.iter().any(|(key, _)| *key == write.key);
-            let clean = !sent && (checked || stands_alone(&write.changes));
-            let told = stored.version_at(at).zip(stored.at(at));
             let told = told.map(|(version, value)| (version, Fingerprint::of(value.as_ref())));
-            let queue = self.rows.get(&write.key).map(|row| &row.queue);
-            let next = queue.into_iter().flatten().find(|other| **other > number).copied().unwrap_or(u64::MAX);
-            let readers: Vec<u64> = self.tied.readers(&write.key, number).copied().collect();
-            for reader in readers {
-                self.settle_seen(reader, &write.key, |seen, fingerprint| match told {
-                    _ if !matches!(seen, Seen::Image | Seen::Exact) => {}
-                    Some((version, now)) if reader <= next => {
-                        let right = now == fingerprint || (clean && *seen == Seen::Image);
-                        *seen = if right { Seen::Stored(version) } else { Seen::Overtaken };
-                    }
-                    _ if clean && told.is_some() => {}
-                    _ => *seen = Seen::Exact,
-                });
-            }
+            self.settle_read(number, &write.key, told, clean);
         }
         for key in along {
             self.doubt_readers(&key, number);
         }
     }
 
-    /// Versions to be checked with transaction `entry` beside its own: of what it was shown, and of what it is made to,
-    /// where somebody behind has read what comes of it.
+    /// The same of those who read `key`, which is what is `told`, and is right if `clean`.
+    fn settle_read(&mut self, number: u64, key: &Key, told: Option<(Version, Fingerprint)>, clean: bool) {
+        let queue = self.rows.get(key).map(|row| &row.queue);
+        let next = queue.into_iter().flatten().find(|other| **other > number).copied().unwrap_or(u64::MAX);
+        let whole = if clean { u64::MAX } else { self.next_whole(key, number) };
+        let readers: Vec<u64> = self.tied.readers(key, number).copied().take_while(|reader| *reader <= whole).collect();
+        for reader in readers {
+            // It may be in the store, with what others have made of it since.
+            let sent = self.entries.get(&reader).is_some_and(|entry| entry.buffered.sent);
+            self.settle_seen(reader, key, |seen, fingerprint| match told {
+                _ if !matches!(seen, Seen::Image | Seen::Exact) => {}
+                Some((version, now)) if reader <= next => {
+                    let right = now == fingerprint || (clean && *seen == Seen::Image);
+                    *seen = match right {
+                        true => Seen::Stored(version),
+                        false if sent => Seen::Exact,
+                        false => Seen::Overtaken,
+                    };
+                }
+                _ if clean && told.is_some() => {}
+                _ => *seen = Seen::Exact,
+            });
+        }
+    }
+
+    /// What has become of what `buffered`, which the journal brings back behind all that is here, was shown: what is
+    /// shown now of a document, or else something has come between.
+    pub(super) fn seen_again(&self, buffered: &Buffered) -> Vec<Seen> {
+        let latest = |key: &Key| self.rows.get(key).and_then(|row| row.latest.as_ref());
+        let same = |(key, fingerprint): &(Key, Fingerprint)| {
+            latest(key).is_some_and(|value| Fingerprint::of(value.as_ref()) == *fingerprint)
+        };
+        buffered.shown.iter().map(|shown| if same(shown) { Seen::Image } else { Seen::Exact }).collect()
+    }
+
+    /// Versions to be checked with transaction `entry` beside its own: of what it was shown, and of what it is made
+    /// to.
     pub(super) fn checks_of_shown(&self, entry: &Entry) -> Vec<(Key, Version)> {
         let shown = entry.buffered.shown.iter().zip(&entry.seen);
         let mut checks: Vec<(Key, Version)> = shown
@@ -251,7 +320,9 @@ impl Buffer {
                 _ => None,
             })
             .collect();
-        for written in entry.buffered.writes.iter().filter(|written| self.is_read_behind(entry, written)) {
+        // Always: somebody may read it while it is on its way.
+        let unchecked = self.owned || mutation::on(Fault::PendingReadsUnchecked);
+        for written in entry.buffered.writes.iter().filter(|_| !unchecked) {
             let own = &entry.buffered.checks;
             let row = self.rows.get(&written.key).filter(|row| row.queue.front() == Some(&entry.buffered.number));
             let checked = own.iter().chain(&checks).any(|(key, _)| *key == written.key);
@@ -308,6 +379,18 @@ impl Buffer {
                 });
             }
         }
+    }
+
+    /// The id of the only transaction of `batch`, if the store may have it already: then what it was shown may be
+    /// otherwise by now.
+    pub fn sent(&self, batch: &Batch) -> Option<TxnId> {
+        let entry = batch.numbers.first().and_then(|number| self.entries.get(number));
+        entry.filter(|entry| entry.buffered.sent).map(|entry| entry.buffered.id)
+    }
+
+    /// The store has the only transaction of `batch` already: what it was shown was so when it was applied.
+    pub fn compared_before(&mut self, batch: &Batch) {
+        batch.numbers.iter().for_each(|number| self.forget_seen(*number));
     }
 
     /// What transaction `number` was shown is compared anew, but for what the store has under a known version.

@@ -58,7 +58,8 @@ impl Buffer {
             let first = before.find(|number| replaces != Some(**number)).is_none_or(gone);
             if first && !write.unseen && !stands_alone(&buffered.writes[at].changes) {
                 let value = write.after.clone().map(Value::compact);
-                buffered.known.push((write.key.clone(), Read { value, version: commit.version }));
+                let base = buffered.checks.iter().find(|(key, _)| *key == write.key).map(|(_, version)| *version);
+                buffered.known.push((write.key.clone(), Read { value, version: base.unwrap_or(commit.version) }));
             }
         }
         let bytes = entry_bytes(&buffered, &ties);

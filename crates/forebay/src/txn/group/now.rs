@@ -92,8 +92,8 @@ impl Committer {
                 commit.writes.iter().for_each(|write| self.cache.remove(&write.key));
                 Now::Unknown
             }
-            // What is buffered waits for the journal.
-            Some(CommitOutcome::Buffered(_)) | None => Now::Later(commit),
+            // What is buffered waits for the journal; what was sent before did not come from here.
+            Some(CommitOutcome::Buffered(_) | CommitOutcome::Repeated(_)) | None => Now::Later(commit),
         }
     }
 }

@@ -6,7 +6,7 @@ use forebay::mutation::{self, Fault};
 use forebay::outage::Standing;
 use forebay::outage::pending::Merged;
 
-use super::{Kind, Step, Way, World, key, run};
+use super::{Answer, Kind, Step, Way, World, key, run};
 
 const READ: usize = 0;
 const WRITTEN: usize = 2;
@@ -30,7 +30,8 @@ const SET_OUT: Step = Step::SetOut { most: 1 };
 
 fn land(refuses: bool) -> Step {
     let count = if refuses { 0 } else { 1 };
-    Step::Land { which: 0, applied: count, told: count, refuses }
+    let answer = Answer { refuses, unread: false };
+    Step::Land { which: 0, applied: count, told: count, answer }
 }
 
 fn world(steps: &[Vec<Step>], trigger: bool) -> World {
@@ -91,7 +92,7 @@ fn one_that_is_tried_again_has_read_what_it_had_read() {
     world.retry(0);
     world.set_out(1);
     assert_eq!(world.buffer.standing(number), Some(Standing::Waiting));
-    world.land(0, 1, 1, false);
+    world.land(0, 1, 1, Answer::default());
     assert!(world.buffer.is_empty());
 }
 
@@ -103,4 +104,77 @@ fn what_nobody_knows_is_built_on_nothing() {
     let others = Step::Others { key: READ, kind: Kind::Change, seen: false };
     let in_part = vec![reads(), set_out, others, land(false), commit(), JOURNAL];
     world(&[writes(READ, Kind::Unseen), writes(READ, Kind::Change), in_part], false).drain();
+}
+
+/// What a trigger makes of it is nobody's change, also where the store has to be asked whether it has it.
+#[test]
+fn one_whose_answer_was_lost_is_read_on_a_table_with_a_trigger() {
+    for applied in [true, false] {
+        let lost = Step::Commit { which: 0, way: Way::Unanswered { applied }, merge: false };
+        let open = Step::Open { reads: Vec::new(), writes: vec![(READ, Kind::Change)], asks: false };
+        let mut world = world(&[vec![open, lost, JOURNAL, reads(), commit(), JOURNAL]], true);
+        assert!(!world.disturbed);
+        world.drain();
+    }
+}
+
+/// The same where it was on its way.
+#[test]
+fn one_that_is_on_its_way_is_read_on_a_table_with_a_trigger() {
+    for told in [0, 1] {
+        let lands = Step::Land { which: 0, applied: 1, told, answer: Answer::default() };
+        let read = vec![SET_OUT, reads(), commit(), JOURNAL, lands];
+        let mut world = world(&[writes(READ, Kind::Change), read], true);
+        assert!(!world.disturbed);
+        world.drain();
+    }
+}
+
+/// What was read before a restart was computed from what the journal says.
+#[test]
+fn one_is_read_before_a_restart_on_a_table_with_a_trigger() {
+    let next = writes(READ, Kind::Change);
+    let read = vec![SET_OUT, land(false), reads(), commit(), JOURNAL, Step::Restart];
+    let mut world = world(&[writes(READ, Kind::Change), next, read], true);
+    assert!(!world.disturbed);
+    world.drain();
+}
+
+/// It has landed, and others of ours behind it: a restart does not find that others have overtaken it.
+#[test]
+fn one_that_has_landed_is_not_overtaken_by_those_behind_it() {
+    let behind = writes(READ, Kind::Change);
+    let mut world = world(&[writes(READ, Kind::Change), vec![reads(), commit(), JOURNAL], behind], false);
+    let (journal, txns) = (world.journal.clone(), world.txns.clone());
+    for _ in 0..3 {
+        world.set_out(1);
+        world.land(0, 1, 1, Answer::default());
+    }
+    assert!(world.buffer.is_empty(), "all of it has landed");
+    // Of which the journal was not told in time.
+    (world.journal, world.txns) = (journal, txns);
+    world.restart();
+    world.drain();
+}
+
+/// Where the store can't say what they are now, those who have read them are told to run again, or it is asked.
+#[test]
+fn what_is_not_told_is_asked_for() {
+    let lost = Step::Land { which: 0, applied: 1, told: 0, answer: Answer::default() };
+    let untold = Step::Land { which: 0, applied: 1, told: 1, answer: Answer { refuses: false, unread: true } };
+    for steps in [vec![reads(), commit(), JOURNAL, SET_OUT, untold.clone()], vec![reads(), SET_OUT, untold, commit()]] {
+        let mut world = world(&[writes(READ, Kind::Change), vec![SET_OUT, lost.clone()], steps], false);
+        assert!(!world.disturbed);
+        world.drain();
+    }
+}
+
+/// One that is set aside has read what others of ours write behind it: these do not go together with what it has read.
+#[test]
+fn one_that_is_set_aside_is_overtaken_by_what_goes_past_it() {
+    let open = Step::Open { reads: vec![0], writes: vec![(1, Kind::Change)], asks: false };
+    let read = [writes(1, Kind::Change), writes(0, Kind::Change), vec![open, commit(), JOURNAL]];
+    let refused = vec![SET_OUT, land(true)];
+    let past = [writes(0, Kind::Change), vec![Step::SetOut { most: 2 }]].concat();
+    world(&[read.concat(), refused, past], false).drain();
 }

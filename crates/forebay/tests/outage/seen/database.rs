@@ -1,10 +1,10 @@
 //! A store that others write to as well: versions of its own for what it makes otherwise than computed, and for what
 //! others write; a trigger may put a field into every hash that changes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use forebay::change::{Change, apply_all};
-use forebay::store::{Commit, CommitOutcome};
+use forebay::store::{Commit, CommitOutcome, Since, Write};
 use forebay::value::Data;
 use forebay::{Blob, Key, Read, TxnId, Value, Version};
 
@@ -13,7 +13,11 @@ const STAMP: &[u8] = b"stamp";
 
 pub struct Database {
     documents: BTreeMap<Key, Read>,
-    applied: BTreeSet<TxnId>,
+    /// With the transaction of its own in which each was applied.
+    applied: BTreeMap<TxnId, u64>,
+    /// By which such transaction each document was written last.
+    writers: BTreeMap<Key, u64>,
+    transaction: u64,
     trigger: bool,
     /// It says of all that it writes what that is then, under versions of its own, as databases with rows do.
     rows: bool,
@@ -31,7 +35,8 @@ pub fn unstamped(value: Option<&Value>) -> Option<Value> {
 
 impl Database {
     pub fn new(trigger: bool, rows: bool) -> Database {
-        Database { documents: BTreeMap::new(), applied: BTreeSet::new(), trigger, rows, clock: 0 }
+        let (documents, applied, writers) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Database { documents, applied, writers, transaction: 0, trigger, rows, clock: 0 }
     }
 
     pub fn get(&self, key: &Key) -> Read {
@@ -40,7 +45,7 @@ impl Database {
 
     /// Whether a commit is in it.
     pub fn has(&self, id: TxnId) -> bool {
-        self.applied.contains(&id)
+        self.applied.contains_key(&id)
     }
 
     fn own_version(&mut self) -> Version {
@@ -60,19 +65,38 @@ impl Database {
         Some(value)
     }
 
+    /// From now on it is another transaction.
+    pub fn begin(&mut self) {
+        self.transaction += 1;
+    }
+
     /// Another program writes; nothing if that does not fit.
     pub fn write(&mut self, key: &Key, change: Change) -> bool {
         let Some(value) = self.change(key, &[change]) else { return false };
+        self.begin();
         let version = self.own_version();
-        self.documents.insert(key.clone(), Read { value, version });
+        self.set(key, Read { value, version });
         true
+    }
+
+    fn set(&mut self, key: &Key, read: Read) {
+        self.documents.insert(key.clone(), read);
+        self.writers.insert(key.clone(), self.transaction);
+    }
+
+    /// What it says of documents of a commit that it had already.
+    fn since(&self, commit: &Commit, by: u64) -> Vec<Since> {
+        let since = |write: &Write| {
+            let untouched = self.writers.get(&write.key) == Some(&by);
+            Since { key: write.key.clone(), read: self.get(&write.key), untouched }
+        };
+        commit.writes.iter().map(since).collect()
     }
 
     /// Applies a commit, once.
     pub fn commit(&mut self, commit: &Commit) -> CommitOutcome {
-        if self.applied.contains(&commit.id) {
-            let told = commit.writes.iter().map(|write| (write.key.clone(), self.get(&write.key)));
-            return CommitOutcome::Committed(told.collect());
+        if let Some(by) = self.applied.get(&commit.id) {
+            return CommitOutcome::Repeated(self.since(commit, *by));
         }
         let stale = commit.checks.iter().filter(|(key, version)| self.get(key).version != *version);
         let stale: Vec<Key> = stale.map(|(key, _)| key.clone()).collect();
@@ -86,7 +110,7 @@ impl Database {
                 None => return CommitOutcome::Refused("it does not fit".into()),
             }
         }
-        self.applied.insert(commit.id);
+        self.applied.insert(commit.id, self.transaction);
         let mut told = Vec::new();
         for (write, value) in commit.writes.iter().zip(made) {
             let computed = !write.unseen && write.after == value && !self.rows;
@@ -95,7 +119,7 @@ impl Database {
             if !computed {
                 told.push((write.key.clone(), read.clone()));
             }
-            self.documents.insert(write.key.clone(), read);
+            self.set(&write.key, read);
         }
         CommitOutcome::Committed(told)
     }

@@ -30,6 +30,15 @@ pub enum Way {
     },
 }
 
+/// How the store answers a batch.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Answer {
+    /// The next is refused.
+    pub refuses: bool,
+    /// What the documents are of those that it had already can't be read.
+    pub unread: bool,
+}
+
 #[derive(Clone, Debug)]
 pub enum Step {
     /// A transaction reads, and decides what to write. Where others may have written the store is `asked` first.
@@ -53,12 +62,12 @@ pub enum Step {
     SetOut {
         most: usize,
     },
-    /// The n-th batch under way lands: so many are applied, and so many of them are told; perhaps the next is refused.
+    /// The n-th batch under way lands: so many are applied, and so many of them are told.
     Land {
         which: usize,
         applied: usize,
         told: usize,
-        refuses: bool,
+        answer: Answer,
     },
     /// The store says what the n-th is compared with, or does not answer.
     Compare {
@@ -106,6 +115,11 @@ fn ways() -> impl Strategy<Value = Way> {
     ]
 }
 
+fn answers() -> impl Strategy<Value = Answer> {
+    let some = prop::bool::weighted(0.15);
+    (some, some).prop_map(|(refuses, unread)| Answer { refuses, unread })
+}
+
 pub fn steps() -> impl Strategy<Value = Vec<Step>> {
     let reads = prop::collection::btree_set(0..KEYS, 0..=2);
     let writes = prop::collection::btree_map(0..KEYS, kinds(), 1..=2);
@@ -118,8 +132,8 @@ pub fn steps() -> impl Strategy<Value = Vec<Step>> {
         10 => (0..3usize, ways(), any::<bool>()).prop_map(|(which, way, merge)| Step::Commit { which, way, merge }),
         10 => (0..2usize, prop::bool::weighted(0.1)).prop_map(|(which, fails)| Step::Journal { which, fails }),
         7 => (1..5usize).prop_map(|most| Step::SetOut { most }),
-        7 => (0..3usize, 0..5usize, 0..5usize, prop::bool::weighted(0.15))
-            .prop_map(|(which, applied, told, refuses)| Step::Land { which, applied, told, refuses }),
+        7 => (0..3usize, 0..5usize, 0..5usize, answers())
+            .prop_map(|(which, applied, told, answer)| Step::Land { which, applied, told, answer }),
         2 => (0..2usize, prop::bool::weighted(0.9)).prop_map(|(which, answers)| Step::Compare { which, answers }),
         2 => (0..KEYS, kinds(), any::<bool>()).prop_map(|(key, kind, seen)| Step::Others { key, kind, seen }),
         2 => (0..KEYS).prop_map(|key| Step::Ask { key }),

@@ -1,0 +1,69 @@
+//! Batches that arrive at the store, and what it says of them.
+
+use forebay::store::CommitOutcome;
+use forebay::{Key, Read};
+
+use super::{Answer, World};
+
+impl World {
+    pub(super) fn land(&mut self, which: usize, applied: usize, told: usize, answer: Answer) {
+        if self.carried.is_empty() {
+            return;
+        }
+        let mut batch = self.carried.remove(which % self.carried.len());
+        let (mut changed, mut stopped) = (Vec::<Vec<(Key, Read)>>::new(), None);
+        let (mut part, mut unknown) = (0, false);
+        self.database.begin();
+        for place in 0..batch.numbers.len().min(applied) {
+            let (number, commit) = (batch.numbers[place], batch.commits[place].clone());
+            let again = self.database.has(commit.id);
+            // What is told is of one transaction of the store, but for what it had already.
+            if again || place == told {
+                self.database.begin();
+            }
+            self.disturbed |= place == told && self.trigger && !self.unproven_of(&batch, place).is_empty();
+            let txn = self.txns[&number].clone();
+            let mut outcome = self.apply(Some(number), &txn, &commit);
+            if !outcome.is_applied() {
+                stopped = Some((number, outcome));
+                break;
+            }
+            self.landed.insert(number);
+            unknown |= place >= told;
+            // Whether that was before the start nobody knows.
+            self.disturbed |= unknown && self.trigger && self.restored.contains(&number);
+            if unknown {
+                continue;
+            }
+            if let (CommitOutcome::Repeated(since), true) = (&mut outcome, answer.unread) {
+                since.clear();
+                self.disturbed |= self.trigger;
+            }
+            changed.push(batch.told(place, outcome));
+            part = if again { place + 1 } else { part };
+            let looked = changed[part..].iter_mut().flatten();
+            looked.for_each(|(key, read)| *read = self.database.get(key));
+        }
+        if stopped.is_none() && !unknown && answer.refuses {
+            let next = batch.numbers.get(changed.len()).zip(batch.commits.get(changed.len()));
+            let refused = next.filter(|(_, commit)| !self.database.has(commit.id));
+            stopped = refused.map(|(number, _)| (*number, CommitOutcome::Refused("it will not".into())));
+        }
+        for (number, key, read) in self.buffer.heads(&batch, &changed) {
+            if let Some(pending) = self.journal.get_mut(&number) {
+                pending.buffered.known.push((key, read));
+            }
+        }
+        self.buffer.applied(&batch, &changed);
+        for number in batch.numbers.iter().take(changed.len()) {
+            self.journal.remove(number);
+            self.txns.remove(number);
+        }
+        self.buffer.finish(batch, unknown);
+        match stopped.filter(|_| !unknown) {
+            Some((number, CommitOutcome::Conflict(keys))) => self.overtaken(number, &keys),
+            Some((number, _)) => self.set_aside(number),
+            None => {}
+        }
+    }
+}
