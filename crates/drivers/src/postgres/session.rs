@@ -23,13 +23,24 @@ pub(super) struct Session {
     /// Its `application_name`, by which its backend is found and ended.
     pub(super) name: String,
     statements: Statements,
-    of_shapes: Mutex<HashMap<(usize, Shape), Statement>>,
+    of_shapes: Mutex<HashMap<(usize, Serves, Shape), Statement>>,
+    /// By the number of the mapped table that they read.
+    with_ids: Mutex<HashMap<usize, Statement>>,
     broken: AtomicBool,
     given_up: Notify,
     task: AbortHandle,
 }
 
-/// Statements for commits of one row that a connection may have prepared. Clients who set other fields each time have
+/// What a statement of a shape changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Serves {
+    /// One row.
+    One,
+    /// As many as its arrays have.
+    Many,
+}
+
+/// Statements for changes of rows that a connection may have prepared. Clients who set other fields each time have
 /// theirs sent as text beyond that.
 const SHAPES_MAX: usize = 64;
 
@@ -55,8 +66,8 @@ impl Session {
             }
         });
         let (statements, broken, task) = (Statements::default(), AtomicBool::new(false), task.abort_handle());
-        let (of_shapes, given_up) = (Mutex::default(), Notify::new());
-        Ok(Session { client, name, statements, of_shapes, broken, given_up, task })
+        let (of_shapes, with_ids, given_up) = (Mutex::default(), Mutex::default(), Notify::new());
+        Ok(Session { client, name, statements, of_shapes, with_ids, broken, given_up, task })
     }
 
     /// Prepares statements in one round trip: the first `own` of ours, and those of tables. A table that is gone, has
@@ -96,14 +107,14 @@ impl Session {
         self.statements.of_tables[table].as_ref()
     }
 
-    /// The statement for a change of this shape to one row of the table with this number, prepared now if it is new;
-    /// `None` where there are [`SHAPES_MAX`] others.
+    /// The statement for a change of this shape to one row of the table with this number, or to many; prepared now if
+    /// it is new; `None` where there are [`SHAPES_MAX`] others.
     pub(super) async fn statement_of_shape(
         &self,
-        (table, shape): (usize, &Shape),
+        (table, serves, shape): (usize, Serves, &Shape),
         text: impl FnOnce() -> Option<String>,
     ) -> Result<Option<Statement>, Error> {
-        let asked = (table, shape.clone());
+        let asked = (table, serves, shape.clone());
         let known = || self.of_shapes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(statement) = known().get(&asked) {
             return Ok(Some(statement.clone()));
@@ -115,6 +126,22 @@ impl Session {
         let statement = self.client.prepare(&text).await?;
         known().insert(asked, statement.clone());
         Ok(Some(statement))
+    }
+
+    /// The statement that reads rows of the mapped table with this number and which ids are applied, prepared when it
+    /// is first asked for: most connections never are.
+    pub(super) async fn statement_with_ids(
+        &self,
+        table: usize,
+        text: impl FnOnce() -> String,
+    ) -> Result<Statement, Error> {
+        let known = || self.with_ids.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(statement) = known().get(&table) {
+            return Ok(statement.clone());
+        }
+        let statement = self.client.prepare(&text()).await?;
+        known().insert(table, statement.clone());
+        Ok(statement)
     }
 
     /// Marks it as not to be used for anything new; who waits for [`Session::given_up`] is told.

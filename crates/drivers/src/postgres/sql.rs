@@ -125,6 +125,8 @@ pub(super) enum Prepared {
     GetOne,
     /// Several, with their places from 1.
     Get,
+    /// One, and which of the ids are applied.
+    GetWithIds,
     /// A group of commits.
     Commit,
     /// The same, if versions are still current.
@@ -139,13 +141,14 @@ pub(super) enum Prepared {
 
 /// The first so many of them read, and a session for reads prepares no others: while a table takes no writes (an index
 /// is made), even to prepare one has to wait.
-pub(super) const READING: usize = 2;
+pub(super) const READING: usize = 3;
 
-pub(super) const PREPARED: [&str; 7] = [
+pub(super) const PREPARED: [&str; 8] = [
     "SELECT version, value FROM forebay.documents WHERE space = $1::smallint AND name = $2::bytea",
     "SELECT k.place, d.version, d.value
         FROM unnest($1::smallint[], $2::bytea[]) WITH ORDINALITY AS k(space, name, place)
         JOIN forebay.documents d ON d.space = k.space AND d.name = k.name",
+    GET_WITH_IDS,
     "WITH entered AS (INSERT INTO forebay.applied (id, applied) SELECT id, true FROM unnest($1::bytea[]) AS id),
     removed AS (DELETE FROM forebay.documents d USING unnest($2::smallint[], $3::bytea[]) AS k(space, name)
         WHERE d.space = k.space AND d.name = k.name),
@@ -170,7 +173,7 @@ pub(super) const PREPARED: [&str; 7] = [
 ];
 
 /// One document, and beside it those of the ids `$3` whose commits are applied: these have no second column.
-pub(super) const GET_WITH_IDS: &str = "\
+const GET_WITH_IDS: &str = "\
 SELECT version, value FROM forebay.documents WHERE space = $1::smallint AND name = $2::bytea
 UNION ALL SELECT id, NULL FROM forebay.applied WHERE applied AND id = ANY($3::bytea[])";
 

@@ -150,6 +150,45 @@ fn many_ids_are_resolved_at_once() {
     assert_eq!(block_on(store.outcomes(&[])), Ok(Vec::new()));
 }
 
+/// Rows of several tables, with the ids that each is asked for: whichever others are asked for beside it.
+#[test]
+fn rows_are_read_with_their_ids() {
+    let world = World::new(&format!("{USERS}{SHOP}"), &MAPS);
+    let (store, mint) = world.open();
+    let write = |name: &str, change: Change| {
+        let commit = commit_of(&mint, &[(name, vec![change])], &[]);
+        assert!(outcomes(&store, std::slice::from_ref(&commit)).iter().all(committed));
+        commit.id
+    };
+    let notes: Vec<TxnId> = (1..40).map(|number| write(&format!("note:{number}"), set("text", "a"))).collect();
+    let user = write("user:1", add("visits", 1));
+    let (denied, unheard) = (TxnId(mint.next()), TxnId(mint.next()));
+    assert_eq!(block_on(store.outcome(denied)).ok(), Some(Resolved::NotApplied));
+    let mut asked = vec![
+        (key("note:90"), vec![denied]),
+        (key("user:1"), vec![unheard, notes[3], user]),
+        (key("user:2"), Vec::new()),
+        (key("note:1"), vec![user]),
+    ];
+    asked.extend((1..40).map(|number| (key(&format!("note:{number}")), vec![denied, notes[number - 1], unheard])));
+    for _ in 0..2 {
+        let told = block_on(store.get_with_ids(&asked)).expect("it can be read").expect("it can tell");
+        assert_eq!(told.len(), asked.len());
+        for (at, ((key, _), (read, applied))) in asked.iter().zip(told).enumerate() {
+            let expected = match at {
+                0 | 2 => Vec::new(),
+                1 => vec![notes[3], user],
+                3 => vec![user],
+                at => vec![notes[at - 4]],
+            };
+            assert_eq!(applied, expected, "{key}");
+            let name = std::str::from_utf8(key.name()).expect("text");
+            assert_eq!(read.value, get(&store, name).value, "{key}");
+            assert_eq!(read.value.is_none(), at == 0, "{key}");
+        }
+    }
+}
+
 const SHOP: &str = "
 CREATE TABLE orders (id integer PRIMARY KEY, owner integer NOT NULL REFERENCES users ON DELETE CASCADE, total numeric);
 CREATE TABLE notes (id integer PRIMARY KEY, text text NOT NULL, hits integer NOT NULL DEFAULT 0, code char(4));";
@@ -349,6 +388,53 @@ fn rows_that_others_have_changed_since_stop_the_group() {
         reader.checks.push((key("note:31"), get(&store, "note:31").version));
         let writer = read_and_changed(&store, &mint, "note:31", vec![add("hits", 1)]);
         assert!(outcomes(&store, &[reader, writer]).iter().all(committed), "{mode}");
+    }
+}
+
+/// Of one table and one kind: prepared once, and what comes of it is what comes of a text.
+#[test]
+fn a_group_of_one_kind_is_one_prepared_statement() {
+    for mode in ["none", "column"] {
+        let (world, store, mint) = notes(mode);
+        assert_eq!(block_on(store.outside()).is_some(), mode == "column");
+        let prepared = || {
+            world.sql(
+                "SELECT count(*) FROM pg_stat_activity WHERE pid <> pg_backend_pid()
+                    AND query LIKE 'WITH entered AS%unnest($1::bytea[])%UPDATE public.notes%'",
+            )
+        };
+        let commit =
+            |number: usize, change: Change| read_and_changed(&store, &mint, &format!("note:{number}"), vec![change]);
+        let texts = ["it's", "\"{}, \\", "", "NULL", "\u{e4}\n"];
+        let said: Vec<Commit> = (1..30).map(|number| commit(number, set("text", texts[number % 5]))).collect();
+        // What the database makes of a value is read back.
+        let padded: Vec<Commit> = (1..30).map(|number| commit(number + 30, set("code", "ab"))).collect();
+        for group in [said, padded] {
+            let outcomes = outcomes(&store, &group);
+            for (commit, outcome) in group.iter().zip(&outcomes) {
+                let key = &commit.writes[0].key;
+                let read = get(&store, std::str::from_utf8(key.name()).expect("text"));
+                assert_eq!(*outcome, CommitOutcome::Committed(vec![(key.clone(), read)]), "{mode}");
+            }
+            assert_eq!(prepared(), "1", "{mode}");
+        }
+        assert_eq!(world.sql("SELECT DISTINCT octet_length(code) FROM notes WHERE code = 'ab'"), "4");
+        assert_eq!(world.sql("SELECT text FROM notes WHERE id IN (1, 5) ORDER BY id"), "\"{}, \\\nit's");
+        // Two copies at once, and one later, are made once; none is told that it overtook itself.
+        let group: Vec<Commit> = (1..30).map(|number| commit(number, add("hits", 1))).collect();
+        let copies = world.runtime.block_on(async { futures_util::join!(store.commit(&group), store.commit(&group)) });
+        for outcomes in [copies.0, copies.1, outcomes(&store, &group)] {
+            let applied = |outcome| committed(outcome) || matches!(outcome, CommitOutcome::Repeated(_));
+            assert!(outcomes.iter().all(applied), "{mode}: {outcomes:?}");
+        }
+        assert_eq!(world.sql("SELECT sum(hits) FROM notes"), "29", "{mode}");
+        // An id that is there already keeps all of it away, whatever the rows have.
+        let group: Vec<Commit> = (1..30).map(|number| commit(number, add("hits", 1))).collect();
+        assert_eq!(block_on(store.outcome(group[20].id)).ok(), Some(Resolved::NotApplied));
+        let stopped = outcomes(&store, &group);
+        assert!(stopped[..20].iter().all(committed) && !stopped[20..].iter().any(committed), "{mode}: {stopped:?}");
+        assert_eq!(world.sql("SELECT sum(hits) FROM notes"), "49", "{mode}");
+        assert_eq!(world.sql("SELECT count(*) FROM forebay.changes"), "0", "{mode}");
     }
 }
 

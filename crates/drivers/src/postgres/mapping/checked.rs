@@ -13,7 +13,7 @@ use super::VersionMode;
 use super::catalogue::{Kind, Table, VERSION_COLUMN, quoted};
 use super::rows::{Rows, Texts, unhex};
 use super::sql::array_literal;
-use super::statement::{Act, COLUMNS_MAX, Shape, Values};
+use super::statement::{Act, COLUMNS_MAX, Shape, Values, is_text};
 
 /// The setting that is `on` while triggers are not to note what the session itself writes. What other triggers write
 /// then is noted.
@@ -55,10 +55,10 @@ pub(super) struct Checked {
 }
 
 /// Rows of one table that are changed in the same way.
-struct Run {
-    table: usize,
-    shape: Shape,
-    /// The places of the changed columns among the table's fields.
+pub(super) struct Run {
+    pub(super) table: usize,
+    pub(super) shape: Shape,
+    /// The places of the columns that are read back among the table's fields.
     columns: Vec<usize>,
     rows: Vec<CheckedRow>,
 }
@@ -68,6 +68,28 @@ struct CheckedRow {
     /// Its place among the rows that are written.
     place: usize,
     sure: Sure,
+}
+
+/// The arrays of [`Run::numbers`].
+pub(super) const NUMBERS: usize = 3;
+
+impl Run {
+    /// What stands in the columns behind the first of an answer that is no row.
+    pub(super) fn nothing(&self) -> String {
+        ", NULL".repeat(self.columns.len() + 1)
+    }
+
+    /// The values of each column of `k` that differ from row to row, all texts.
+    pub(super) fn values(&self) -> Vec<Vec<&str>> {
+        let column = |at: usize| self.rows.iter().map(|row| row.values.0[at].as_str()).collect();
+        (0..self.rows.first().map_or(0, |row| row.values.0.len())).map(column).collect()
+    }
+
+    /// The places of its rows, those of their checks, and the versions that they have to have.
+    pub(super) fn numbers(&self) -> [Vec<i64>; NUMBERS] {
+        let numbers = |of: &dyn Fn(&CheckedRow) -> u64| self.rows.iter().map(|row| of(row) as i64).collect();
+        [numbers(&|row| row.place as u64), numbers(&|row| row.sure.check as u64), numbers(&|row| row.sure.version)]
+    }
 }
 
 /// The documents of `group` of which it is sure that nothing but its change comes of them, if their check holds.
@@ -101,6 +123,14 @@ impl Checked {
     /// The tables that they are of.
     pub(super) fn tables(&self) -> impl Iterator<Item = usize> {
         self.runs.iter().map(|run| run.table)
+    }
+
+    /// The only run, if there is one.
+    pub(super) fn only(&self) -> Option<&Run> {
+        match self.runs.as_slice() {
+            [run] => Some(run),
+            _ => None,
+        }
     }
 
     /// Whether they make the check at this place.
@@ -191,47 +221,61 @@ impl Table {
         self.independent && self.plain && self.mapping.list.is_none() && self.mapping.version != VersionMode::Side
     }
 
-    /// The places of the fields that `shape` sets.
+    /// The places of the fields that `shape` sets, but for texts that are what they are given.
     fn changed_by(&self, shape: &Shape) -> Vec<usize> {
-        let set = |name: &str| shape.sets.iter().any(|(column, _)| *column == quoted(name));
-        (0..self.fields.len()).filter(|at| set(&self.fields[*at].name)).collect()
+        let changed = |at: &usize| {
+            let column = &self.fields[*at];
+            let name = quoted(&column.name);
+            let set = shape.sets.iter().find(|(set, _)| *set == name);
+            set.is_some_and(|(_, value)| column.type_name != "text" || !is_text(value))
+        };
+        (0..self.fields.len()).filter(changed).collect()
     }
 
     fn change_checked(&self, run: &Run) -> Result<String, String> {
-        let columns = run.rows.first().map_or(0, |row| row.values.0.len());
-        let mut arrays = Vec::with_capacity(columns + 3);
-        for at in 0..columns {
-            arrays.push(array_literal(run.rows.iter().map(|row| Some(row.values.0[at].as_str())))?);
+        let texts = run.values().into_iter().map(|column| array_literal(column.into_iter().map(Some)));
+        let mut arrays = texts.collect::<Result<Vec<String>, String>>()?;
+        for numbers in run.numbers() {
+            let texts: Vec<String> = numbers.iter().map(i64::to_string).collect();
+            arrays.push(format!("'{{{}}}'::bigint[]", texts.join(",")));
         }
-        let numbers = |of: &dyn Fn(&CheckedRow) -> u64| {
-            let texts: Vec<String> = run.rows.iter().map(|row| of(row).to_string()).collect();
-            array_literal(texts.iter().map(|text| Some(text.as_str())))
-        };
-        arrays.push(numbers(&|row| row.place as u64)?);
-        arrays.push(numbers(&|row| row.sure.check as u64)?);
-        arrays.push(numbers(&|row| row.sure.version)?);
-        let names: String = (0..columns).map(|at| format!("v{at}, ")).collect();
+        self.checked_statement(run, ("", ""), &arrays, "")
+    }
+
+    /// The statement that changes the rows of `run`, which `arrays` have: the values, the places, those of the checks,
+    /// and the versions. Before it other queries may stand, the last of which is named, so that nothing comes before
+    /// that, and behind it what else it answers.
+    pub(super) fn checked_statement(
+        &self,
+        run: &Run,
+        (before, name): (&str, &str),
+        arrays: &[String],
+        behind: &str,
+    ) -> Result<String, String> {
+        let names: String = (0..arrays.len() - NUMBERS).map(|at| format!("v{at}, ")).collect();
         // Rows are locked in the order of their keys.
         let order: Vec<String> =
             self.key.iter().enumerate().map(|(at, column)| format!("v{at}::{}", column.type_name)).collect();
         let same = match self.mapping.version {
-            VersionMode::Column => format!("t.{VERSION_COLUMN} = k.version::bigint"),
-            _ => "t.xmin = k.version::xid".to_owned(),
+            VersionMode::Column => format!("t.{VERSION_COLUMN} = k.version"),
+            _ => "t.xmin = k.version::text::xid".to_owned(),
         };
         let returned: Vec<String> = run.columns.iter().map(|at| self.read_column(&self.fields[*at])).collect();
-        let read: String = (0..returned.len()).map(|at| format!(", c{at}")).collect();
-        let nothing = ", NULL".repeat(returned.len());
+        let returned: String = returned.iter().map(|column| format!(", {column}")).collect();
+        let read: String = (0..run.columns.len()).map(|at| format!(", c{at}")).collect();
+        let nothing = run.nothing();
+        // Who is missing is only looked for if somebody is.
         Ok(format!(
-            "WITH k AS MATERIALIZED (SELECT * FROM unnest({arrays}) AS k({names}place, checked, version) \
-             ORDER BY {order}), u(place, version{read}) AS ({update} AND {same} \
-             RETURNING k.place, {version}, {returned}) SELECT '=' || place, version{read} FROM u \
-             UNION ALL SELECT forebay.overtaken(string_agg(k.checked, ','))::text, NULL{nothing} FROM k \
-             WHERE k.place NOT IN (SELECT place FROM u)",
+            "WITH {before}k AS MATERIALIZED (SELECT k.* FROM {name}unnest({arrays}) AS k({names}place, checked, \
+             version) ORDER BY {order}), u(place, version{read}) AS ({update} AND {same} \
+             RETURNING k.place, {version}{returned}) SELECT '=' || place, version{read} FROM u \
+             UNION ALL SELECT forebay.overtaken(string_agg(k.checked::text, ','))::text{nothing} FROM k \
+             WHERE (SELECT count(*) FROM u) < (SELECT count(*) FROM k) \
+             AND k.place NOT IN (SELECT place FROM u){behind}",
             arrays = arrays.join(", "),
             order = order.join(", "),
             update = self.update_many(&run.shape)?,
             version = self.version(),
-            returned = returned.join(", "),
         ))
     }
 }

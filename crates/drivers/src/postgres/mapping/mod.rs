@@ -17,6 +17,7 @@
 //!   many at once; `checked`: those that check their rows, too. `json`: a row as one text. `surely`: what the database
 //!   would refuse. `rows`: reading and committing; `one`: a commit of one row.
 
+mod batch;
 pub(super) mod catalogue;
 pub(super) mod changes;
 pub(super) mod checked;
@@ -24,6 +25,7 @@ pub(super) mod foreign;
 pub(super) mod found;
 mod json;
 mod lists;
+mod many;
 mod one;
 pub(super) mod pattern;
 pub(super) mod remembered;

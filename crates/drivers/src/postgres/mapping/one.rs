@@ -18,7 +18,7 @@ use super::checked::OWN;
 use super::rows::Rows;
 use super::sql::Row;
 use super::statement::{Act, Shape, Values};
-use crate::postgres::session::Session;
+use crate::postgres::session::{Serves, Session};
 use crate::postgres::{commit::Failed, ids};
 
 /// The parameters ahead of the values: the id, and the version that the row has to have.
@@ -63,7 +63,7 @@ impl One<'_> {
     pub(super) async fn commit(&self, rows: &Rows, session: &Session) -> Result<Option<tokio_postgres::Row>, Failed> {
         let failed = |error| Failed::at_check(rows.failure(&error), &[(0, 0)]);
         let text = || rows.tables[self.table].change_one(&self.shape).ok();
-        let prepared = session.statement_of_shape((self.table, &self.shape), text).await;
+        let prepared = session.statement_of_shape((self.table, Serves::One, &self.shape), text).await;
         let Some(statement) = prepared.map_err(failed)? else { return Ok(None) };
         let ahead: [&(dyn ToSql + Sync); AHEAD] = [&self.id, &self.version];
         let parameters: Vec<_> =

@@ -4,16 +4,17 @@ use std::collections::{BTreeMap, HashMap};
 
 use forebay::change::Change;
 use forebay::key::KeyRef;
-use forebay::store::{Commit, NAMES_BYTES_MAX, ReadError, Write};
+use forebay::store::{Commit, NAMES_BYTES_MAX, ReadError};
 use forebay::value::{Blob, Data, Hash, List, Value};
 use forebay::{Key, Read, Version};
 use futures_util::future::try_join_all;
 use tokio_postgres::SimpleQueryMessage;
 
 use super::VersionMode;
+use super::batch::{Batch, ByTable, Written};
 use super::catalogue::{Kind, Table};
 use super::checked::{self, Checked};
-use super::sql::{Row, array_literal, hex};
+use super::sql::Row;
 use super::statement::Script;
 use crate::postgres::classify::{self, Failure};
 use crate::postgres::commit::{Changed, Failed};
@@ -21,7 +22,6 @@ use crate::postgres::documents::GetError;
 use crate::postgres::identity::Identity;
 use crate::postgres::outside::Watch;
 use crate::postgres::session::Session;
-use crate::postgres::{given, ids};
 
 /// The mapped tables.
 pub(in crate::postgres) struct Rows {
@@ -247,28 +247,19 @@ impl Rows {
             return Ok(vec![read.map_or_else(|_| Vec::new(), |read| vec![(one.write.key.clone(), read)])]);
         }
         let batch = self.batch(group)?;
-        let answer = match session.client.simple_query(&batch.text).await {
+        let mut changed: Vec<Changed> = vec![Vec::new(); group.len()];
+        if let Some(rows) = self.many(session, group, &batch).await? {
+            rows.iter().for_each(|row| self.take(row, &batch, (identity, watch), &mut changed));
+            return Ok(changed);
+        }
+        let text = batch.text(self, group).map_err(|why| Failed::from(Failure::Refused(why)))?;
+        let answer = match session.client.simple_query(&text).await {
             Ok(answer) => answer,
             Err(error) => return Err(Failed::at_check(self.failure(&error), &batch.checks)),
         };
-        let mut changed: Vec<Changed> = vec![Vec::new(); group.len()];
         for message in &answer {
-            let SimpleQueryMessage::Row(row) = message else { continue };
-            if let Some(number) = row.text(0).and_then(|text| text.strip_prefix('#')?.parse().ok()) {
-                self.is_ours(watch, number, batch.written.iter().map(|written| &written.write.key));
-            }
-            let Some(written) = place_of(row).and_then(|place| batch.written.get(place)) else { continue };
-            let Written { write, table, member, run } = *written;
-            let read = match run {
-                Some(run) => batch.together.read((run, &self.tables), row, write, identity.incarnation()),
-                None => {
-                    let computed = write.after.as_ref().filter(|_| !write.unseen);
-                    self.decode(table, &write.key, row, identity, computed).ok()
-                }
-            };
-            // It is committed: what can't be read of it is found when it is read next.
-            if let Some(read) = read {
-                changed[member].push((write.key.clone(), read));
+            if let SimpleQueryMessage::Row(row) = message {
+                self.take(row, &batch, (identity, watch), &mut changed);
             }
         }
         for (place, member) in batch.earlier {
@@ -279,8 +270,34 @@ impl Rows {
         Ok(changed)
     }
 
+    /// Takes what a row of the answer to `batch` says.
+    fn take(
+        &self,
+        row: &impl Texts,
+        batch: &Batch<'_>,
+        (identity, watch): (&Identity, &Watch),
+        changed: &mut [Changed],
+    ) {
+        if let Some(number) = row.text(0).and_then(|text| text.strip_prefix('#')?.parse().ok()) {
+            self.is_ours(watch, number, batch.written.iter().map(|written| &written.write.key));
+        }
+        let Some(written) = place_of(row).and_then(|place| batch.written.get(place)) else { return };
+        let Written { write, table, member, run } = *written;
+        let read = match run {
+            Some(run) => batch.together.read((run, &self.tables), row, write, identity.incarnation()),
+            None => {
+                let computed = write.after.as_ref().filter(|_| !write.unseen);
+                self.decode(table, &write.key, row, identity, computed).ok()
+            }
+        };
+        // It is committed: what can't be read of it is found when it is read next.
+        if let Some(read) = read {
+            changed[member].push((write.key.clone(), read));
+        }
+    }
+
     /// Whether what is written to the table with this number is seen by who looks for what others write.
-    fn notes(&self, table: usize) -> bool {
+    pub(super) fn notes(&self, table: usize) -> bool {
         self.decoded || self.tables[table].mapping.version != VersionMode::None
     }
 
@@ -306,8 +323,10 @@ impl Rows {
 
     /// Why `commit` can't be made, as far as the catalogue tells.
     pub(in crate::postgres) fn refuses(&self, commit: &Commit) -> Option<String> {
-        if let Err(Failed { failure: Failure::Refused(why), .. }) = self.batch(std::slice::from_ref(commit)) {
-            return Some(why);
+        let group = std::slice::from_ref(commit);
+        match self.batch(group).map(|batch| batch.text(self, group)) {
+            Err(Failed { failure: Failure::Refused(why), .. }) | Ok(Err(why)) => return Some(why),
+            _ => {}
         }
         commit.writes.iter().find_map(|write| {
             let place = self.place(&write.key).ok()?;
@@ -357,40 +376,7 @@ impl Rows {
                 checks.push((member, at));
             }
         }
-        let text = self.text(group, (&rows, &checked), (&together, &script));
-        let text = text.map_err(|why| Failed::from(Failure::Refused(why)))?;
-        Ok(Batch { text, checks, written, earlier, together })
-    }
-
-    fn text(
-        &self,
-        group: &[Commit],
-        (written, checked): (&ByTable<'_>, &ByTable<'_>),
-        (together, script): (&Checked, &Script),
-    ) -> Result<String, String> {
-        let ids: Vec<String> = group.iter().map(|commit| hex(&ids::bytes(commit.id))).collect();
-        let ids = array_literal(ids.iter().map(|id| Some(id.as_str())))?;
-        let mut statements =
-            vec![format!("INSERT INTO forebay.applied (id, applied) SELECT id::bytea, true FROM unnest({ids}) AS id")];
-        statements.extend(given::statement(group));
-        // Before the other checks: what this one changes is locked while they are made.
-        statements.extend(together.statements(&self.tables)?);
-        if !checked.is_empty() {
-            for (table, rows) in written {
-                statements.push(self.tables[*table].lock(rows)?);
-            }
-        }
-        for (table, rows) in checked {
-            statements.push(self.tables[*table].check(rows)?);
-        }
-        statements.extend(script.statements(&self.tables)?);
-        for (table, rows) in written {
-            statements.push(self.tables[*table].read_back(rows)?);
-        }
-        if written.keys().copied().chain(together.tables()).any(|table| self.notes(table)) {
-            statements.push("SELECT '#' || pg_current_xact_id()::text".into());
-        }
-        Ok(statements.join(";\n"))
+        Ok(Batch { checks, written, earlier, rows, checked, together, script })
     }
 
     /// At most `limit` keys behind `after`: table by table, in the order of their columns.
@@ -446,33 +432,6 @@ impl Rows {
     }
 }
 
-/// Rows by the number of their table.
-type ByTable<'a> = BTreeMap<usize, Vec<Row<'a>>>;
-
-/// A group as one message.
-struct Batch<'a> {
-    text: String,
-    /// For each place of a check, the commit that it is of, and which of its checks.
-    checks: Vec<(usize, usize)>,
-    /// For each place of a row, what is written to it last.
-    written: Vec<Written<'a>>,
-    /// Places of rows with commits that wrote them before the last one.
-    earlier: Vec<(usize, usize)>,
-    /// The rows that are checked, changed and read by one statement.
-    together: Checked,
-}
-
-/// The last write of a row.
-#[derive(Clone, Copy)]
-struct Written<'a> {
-    write: &'a Write,
-    table: usize,
-    /// The commit that it is of.
-    member: usize,
-    /// The run of [`Checked`] that changes it.
-    run: Option<usize>,
-}
-
 /// Whether `row` is `value`, without making one of it. A no may be wrong: where texts differ that mean the same.
 fn holds(table: &Table, row: &impl Texts, value: &Value) -> bool {
     let Data::Hash(hash) = &value.data else { return false };
@@ -488,7 +447,7 @@ fn holds(table: &Table, row: &impl Texts, value: &Value) -> bool {
 }
 
 /// The place that the answer's first column names.
-pub(super) fn place_of(row: &impl Texts) -> Option<usize> {
+pub(in crate::postgres) fn place_of(row: &impl Texts) -> Option<usize> {
     row.text(0)?.strip_prefix('=')?.parse().ok()
 }
 

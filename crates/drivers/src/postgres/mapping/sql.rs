@@ -31,7 +31,9 @@ pub(in crate::postgres) fn array_text<'a>(texts: impl Iterator<Item = Option<&'a
                 let _ = write!(array, "\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
             }
             Some(text) => {
-                let _ = write!(array, "\"{text}\"");
+                array.push('"');
+                array.push_str(text);
+                array.push('"');
             }
             None => array.push_str("NULL"),
         }
@@ -47,10 +49,14 @@ pub(in crate::postgres) fn quoted_text(text: &str) -> String {
 
 /// Bytes as the text of a `bytea`, without quotes.
 pub(in crate::postgres) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::from("\\x"), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = String::with_capacity(2 + 2 * bytes.len());
+    text.push_str("\\x");
+    for byte in bytes {
+        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+        text.push(char::from(DIGITS[usize::from(byte & 15)]));
+    }
+    text
 }
 
 /// Keys that a statement is about, each the texts of its columns and its place.

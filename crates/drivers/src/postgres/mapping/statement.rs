@@ -44,6 +44,12 @@ fn place(at: usize, type_name: &str) -> String {
     format!("{MARK}{at}:{type_name}{MARK}")
 }
 
+/// Whether an expression is nothing but the place of a text.
+pub(super) fn is_text(expression: &str) -> bool {
+    let place = expression.strip_prefix(MARK).and_then(|rest| rest.strip_suffix(MARK));
+    place.is_some_and(|place| !place.contains(MARK) && place.ends_with(":text"))
+}
+
 impl Values {
     /// Adds a value, as text, and gives what stands for it: an expression of this type.
     pub(in crate::postgres) fn place(&mut self, text: String, type_name: &str) -> Result<String, String> {
@@ -213,6 +219,11 @@ impl Script {
         if !table.independent {
             self.dependent = Some(at);
         }
+    }
+
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.runs.is_empty()
     }
 
     /// The statements.
