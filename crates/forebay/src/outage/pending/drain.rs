@@ -292,14 +292,18 @@ impl Buffer {
             }
             emptied.extend(self.remove(*number, Some(stored)));
         }
-        for (key, _) in changed.iter().flatten() {
+        // Once each: all that waits for it is made to it anew.
+        let mut told: Vec<&Key> = changed.iter().flatten().map(|(key, _)| key).collect();
+        told.sort_unstable();
+        told.dedup();
+        for key in told {
             // What was computed is out of date: what others wrote was merged.
             let Some((stored, base)) = self.rows.get_mut(key).map(|row| (row.stored.clone(), row.image.base)) else {
                 continue;
             };
             // Compared with what was shown, so that stays until then.
             if !stored.is_some_and(|stored| self.learn_on(key, &stored, base)) {
-                self.forget_known(key, right.contains_key(key));
+                self.forget_known(key, right.get(key).is_some_and(Option::is_some));
             }
         }
         Applied { emptied, restamped }

@@ -18,9 +18,9 @@
 
 use std::fmt;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 
-use super::{Batch, Buffer, Entry, Row, Stored, checked_of, stands_alone, taken_along};
+use super::{Batch, Buffer, Entry, Row, Stored, stands_alone, taken_along};
 use crate::change::Change;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
@@ -53,9 +53,9 @@ pub(super) enum Seen {
     Overtaken,
 }
 
-/// Versions under which the store has documents that are what was made of them, whatever it has added: as far as the
-/// batch says that is being settled.
-pub(super) type Right = HashMap<Key, Version, foldhash::quality::RandomState>;
+/// Of documents that a batch has written, as far as it is settled: the version under which the store has one that is
+/// what was made of it, whatever it has added; none if it may be something else.
+pub(super) type Right = HashMap<Key, Option<Version>, foldhash::quality::RandomState>;
 
 /// A document as it was shown.
 #[derive(Clone, Debug)]
@@ -93,6 +93,11 @@ impl Shown {
             Shown::Gone(fingerprint) => *fingerprint,
         }
     }
+}
+
+/// What `checks` are about: of many it is not to be looked for in all of them.
+fn keys_of(checks: &[(Key, Version)]) -> HashSet<&Key, foldhash::quality::RandomState> {
+    checks.iter().map(|(key, _)| key).collect()
 }
 
 impl Row {
@@ -248,22 +253,22 @@ impl Buffer {
     ) {
         let Some(entry) = self.entries.get(&number) else { return };
         let along: Vec<Key> = taken_along(entry).cloned().collect();
-        let checked = match untouched {
-            Some(_) => entry.checked.unwrap_or_default(),
-            None => checked_of(&entry.buffered.writes, &commit.checks),
+        let (always, now) = (entry.checked.unwrap_or_default(), keys_of(&commit.checks));
+        let checked = |at: usize, key: &Key| match untouched {
+            Some(_) => always.checked_shr(at as u32).unwrap_or_default() & 1 == 1,
+            None => now.contains(key),
         };
         for (at, write) in commit.writes.iter().enumerate() {
             let told = stored.version_at(at).zip(stored.at(at));
-            let built = stands_alone(&write.changes) || checked.checked_shr(at as u32).unwrap_or_default() & 1 == 1;
-            // The same version as behind one before it: they were applied together, and nothing came between.
+            let built = stands_alone(&write.changes) || checked(at, &write.key);
+            // The same version as behind one before it that is right: they were applied together, and nothing came
+            // between. What this batch has told of it is what it is now, not what it was between.
             let base = self.rows.get(&write.key).and_then(|row| row.image.base).filter(|_| untouched.is_some());
-            let before = right.get(&write.key).copied().or(base);
+            let before = right.get(&write.key).copied().unwrap_or(base);
             let follows = told.as_ref().is_some_and(|(version, _)| before == Some(*version));
             let clean = (built || follows) && untouched.is_none_or(|untouched| untouched.contains(&write.key));
-            match &told {
-                Some((version, _)) if clean => drop(right.insert(write.key.clone(), *version)),
-                _ => drop(right.remove(&write.key)),
-            }
+            let now = told.as_ref().filter(|_| clean).map(|(version, _)| *version);
+            right.insert(write.key.clone(), now);
             if self.tied.readers(&write.key, number).next().is_none() {
                 continue;
             }
@@ -279,8 +284,9 @@ impl Buffer {
     fn settle_read(&mut self, number: u64, key: &Key, told: Option<(Version, Fingerprint)>, clean: bool) {
         let queue = self.rows.get(key).map(|row| &row.queue);
         let next = queue.into_iter().flatten().find(|other| **other > number).copied().unwrap_or(u64::MAX);
-        let whole = if clean { u64::MAX } else { self.next_whole(key, number) };
-        let readers: Vec<u64> = self.tied.readers(key, number).copied().take_while(|reader| *reader <= whole).collect();
+        // Those behind the next are settled by what becomes of that one.
+        let last = if clean && told.is_some() { next } else { self.next_whole(key, number) };
+        let readers: Vec<u64> = self.tied.readers(key, number).copied().take_while(|reader| *reader <= last).collect();
         for reader in readers {
             // It may be in the store, with what others have made of it since.
             let sent = self.entries.get(&reader).is_some_and(|entry| entry.buffered.sent);
@@ -294,7 +300,6 @@ impl Buffer {
                         false => Seen::Overtaken,
                     };
                 }
-                _ if clean && told.is_some() => {}
                 _ => *seen = Seen::Exact,
             });
         }
@@ -322,14 +327,17 @@ impl Buffer {
             .collect();
         // Always: somebody may read it while it is on its way.
         let unchecked = self.owned || mutation::on(Fault::PendingReadsUnchecked);
+        let mut bases = Vec::new();
+        let (own, seen) = (keys_of(&entry.buffered.checks), keys_of(&checks));
         for written in entry.buffered.writes.iter().filter(|_| !unchecked) {
-            let own = &entry.buffered.checks;
             let row = self.rows.get(&written.key).filter(|row| row.queue.front() == Some(&entry.buffered.number));
-            let checked = own.iter().chain(&checks).any(|(key, _)| *key == written.key);
+            let checked = own.contains(&written.key) || seen.contains(&written.key);
             if let Some(base) = row.and_then(|row| row.image.base).filter(|_| !checked && !takes(written)) {
-                checks.push((written.key.clone(), base));
+                bases.push((written.key.clone(), base));
             }
         }
+        drop(seen);
+        checks.append(&mut bases);
         checks
     }
 

@@ -178,3 +178,25 @@ fn one_that_is_set_aside_is_overtaken_by_what_goes_past_it() {
     let past = [writes(0, Kind::Change), vec![Step::SetOut { most: 2 }]].concat();
     world(&[read.concat(), refused, past], false).drain();
 }
+
+/// Both had been applied, each by a transaction of its own, and others wrote in between: that the store says the same
+/// version of both when it is asked does not mean that nothing came between.
+#[test]
+fn two_that_were_told_together_were_not_applied_together() {
+    let set_out = Step::SetOut { most: 3 };
+    let lands = |applied, told| Step::Land { which: 0, applied, told, answer: Answer::default() };
+    let others = Step::Others { key: READ, kind: Kind::Change, seen: false };
+    let change = || writes(READ, Kind::Change);
+    let lost = vec![set_out.clone(), lands(1, 0), others, set_out.clone(), lands(2, 0)];
+    let read = vec![reads(), set_out, lands(2, 2), commit(), JOURNAL];
+    world(&[change(), change(), change(), lost, read], false).drain();
+}
+
+/// It writes more than a mask of what was checked has room for.
+#[test]
+fn one_of_many_documents_is_read_on_a_table_with_a_trigger() {
+    let others = (super::KEYS..super::KEYS + 64).map(|key| (key, Kind::Change));
+    let writes = others.chain([(READ, Kind::Change)]).collect();
+    let many = Step::Open { reads: Vec::new(), writes, asks: false };
+    world(&[vec![many, commit(), JOURNAL, reads(), commit(), JOURNAL]], true).drain();
+}
