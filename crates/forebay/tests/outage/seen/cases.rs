@@ -30,7 +30,7 @@ const SET_OUT: Step = Step::SetOut { most: 1 };
 
 fn land(refuses: bool) -> Step {
     let count = if refuses { 0 } else { 1 };
-    let answer = Answer { refuses, unread: false };
+    let answer = Answer { refuses, ..Answer::default() };
     Step::Land { which: 0, applied: count, told: count, answer }
 }
 
@@ -161,7 +161,7 @@ fn one_that_has_landed_is_not_overtaken_by_those_behind_it() {
 #[test]
 fn what_is_not_told_is_asked_for() {
     let lost = Step::Land { which: 0, applied: 1, told: 0, answer: Answer::default() };
-    let untold = Step::Land { which: 0, applied: 1, told: 1, answer: Answer { refuses: false, unread: true } };
+    let untold = Step::Land { which: 0, applied: 1, told: 1, answer: Answer { unread: true, ..Answer::default() } };
     for steps in [vec![reads(), commit(), JOURNAL, SET_OUT, untold.clone()], vec![reads(), SET_OUT, untold, commit()]] {
         let mut world = world(&[writes(READ, Kind::Change), vec![SET_OUT, lost.clone()], steps], false);
         assert!(!world.disturbed);

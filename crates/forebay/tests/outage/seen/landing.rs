@@ -3,7 +3,7 @@
 use forebay::store::CommitOutcome;
 use forebay::{Key, Read};
 
-use super::{Answer, World};
+use super::{Answer, Kind, World};
 
 impl World {
     pub(super) fn land(&mut self, which: usize, applied: usize, told: usize, answer: Answer) {
@@ -17,6 +17,11 @@ impl World {
         for place in 0..batch.numbers.len().min(applied) {
             let (number, commit) = (batch.numbers[place], batch.commits[place].clone());
             let again = self.database.has(commit.id);
+            if let Some((_, key)) = answer.between.filter(|(before, _)| *before == place) {
+                self.others(key, Kind::Change, false);
+                self.database.begin();
+                part = place;
+            }
             // What is told is of one transaction of the store, but for what it had already.
             if again || place == told {
                 self.database.begin();
@@ -53,6 +58,9 @@ impl World {
             if let Some(pending) = self.journal.get_mut(&number) {
                 pending.buffered.known.push((key, read));
             }
+        }
+        if answer.crashes {
+            return self.restart();
         }
         self.buffer.applied(&batch, &changed);
         for number in batch.numbers.iter().take(changed.len()) {

@@ -37,6 +37,10 @@ pub struct Answer {
     pub refuses: bool,
     /// What the documents are of those that it had already can't be read.
     pub unread: bool,
+    /// Before the commit at this place, which is another transaction of the store, another program writes this document.
+    pub between: Option<(usize, usize)>,
+    /// The process ends before the journal is told what was applied.
+    pub crashes: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -117,7 +121,13 @@ fn ways() -> impl Strategy<Value = Way> {
 
 fn answers() -> impl Strategy<Value = Answer> {
     let some = prop::bool::weighted(0.15);
-    (some, some).prop_map(|(refuses, unread)| Answer { refuses, unread })
+    let between = prop::option::weighted(0.2, (1..4usize, 0..KEYS));
+    (some, some, between, prop::bool::weighted(0.03)).prop_map(|(refuses, unread, between, crashes)| Answer {
+        refuses,
+        unread,
+        between,
+        crashes,
+    })
 }
 
 pub fn steps() -> impl Strategy<Value = Vec<Step>> {
