@@ -85,7 +85,9 @@ impl Buffer {
         }
         // Of what is on its way nobody can say what it finds when it arrives.
         let stored = (!self.story(key).any(|(entry, _)| entry.is_seen())).then(|| read.value.clone());
-        let base = applied.is_empty().then_some(read.version);
+        // Where that is what it was before, those applied are in it, and nothing came between.
+        let same = self.rows.get(key).is_some_and(|row| row.image.base == Some(read.version));
+        let base = (applied.is_empty() || same).then_some(read.version);
         let Read { value, version } = self.on_top_of(key, read.clone(), &applied);
         let Some(row) = self.rows.get_mut(key) else { return true };
         self.bytes -= row.bytes;

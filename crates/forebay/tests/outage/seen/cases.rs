@@ -200,3 +200,16 @@ fn one_of_many_documents_is_read_on_a_table_with_a_trigger() {
     let many = Step::Open { reads: Vec::new(), writes, asks: false };
     world(&[vec![many, commit(), JOURNAL, reads(), commit(), JOURNAL]], true).drain();
 }
+
+/// Two went together and their answer was lost. Who asks for the document between what is told of the one and of the
+/// other finds what was told, not that others may have come between.
+#[test]
+fn one_that_is_asked_for_between_two_is_nobodys_change() {
+    let lands = |applied, told| Step::Land { which: 0, applied, told, answer: Answer::default() };
+    let set_out = Step::SetOut { most: 2 };
+    let lost = vec![set_out, lands(2, 0), reads(), commit(), JOURNAL, SET_OUT, lands(1, 1)];
+    let asked = writes(READ, Kind::Change);
+    let mut world = world(&[writes(READ, Kind::Change), writes(READ, Kind::Unseen), lost, asked], true);
+    assert!(!world.disturbed);
+    world.drain();
+}
