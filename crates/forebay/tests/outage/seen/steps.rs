@@ -37,7 +37,7 @@ pub struct Answer {
     pub refuses: bool,
     /// What the documents are of those that it had already can't be read.
     pub unread: bool,
-    /// Before the commit at this place, which is another transaction of the store, another program writes this document.
+    /// Before the commit at this place, which is in another transaction of the store, others write this document.
     pub between: Option<(usize, usize)>,
     /// The process ends before the journal is told what was applied.
     pub crashes: bool,
