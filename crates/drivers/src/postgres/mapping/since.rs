@@ -3,7 +3,8 @@
 //! PostgreSQL keeps with each row the number of the transaction that wrote it last (`xmin`). The commit's id was
 //! entered by the same transaction as its changes. So where both have one number, nobody has written the row since:
 //! what it holds beyond what was asked is the database's own doing (a default, a trigger). A trigger that writes within
-//! a block with an EXCEPTION clause has a number of its own; then this says less than it could.
+//! a block with an EXCEPTION clause has a number of its own; then this says less than it could. Only tables that were
+//! loaded whole in one transaction (`pg_restore --single-transaction`) have one number without that.
 
 use std::collections::BTreeMap;
 
