@@ -77,6 +77,13 @@ impl<'a> Group<'a> {
         &rest[..count.max(1)]
     }
 
+    /// The commits that come next, as far as they were applied earlier.
+    fn repeated(&self) -> &'a [Commit] {
+        let rest = &self.commits[self.outcomes.len()..];
+        let count = rest.iter().take_while(|commit| self.known.get(&commit.id) == Some(&true)).count();
+        &rest[..count]
+    }
+
     /// All that stands behind a commit that was not applied may have been built on it.
     fn stop(mut self, outcome: CommitOutcome) -> Vec<CommitOutcome> {
         let id = self.commits[self.outcomes.len()].id;
@@ -106,9 +113,10 @@ impl Inner {
             let deadline = Instant::now() + time;
             match group.known.get(&first.id) {
                 Some(true) => {
-                    match self.look_again(first, deadline).await {
-                        CommitOutcome::Unknown(why) => return group.stop_unknown(1, why),
-                        outcome => group.outcomes.push(outcome),
+                    let repeated = group.repeated();
+                    match self.look_again(repeated).await {
+                        Ok(outcomes) => group.outcomes.extend(outcomes),
+                        Err(why) => return group.stop_unknown(repeated.len(), why),
                     }
                     continue;
                 }
@@ -199,28 +207,32 @@ impl Inner {
         result
     }
 
-    /// What the documents of a commit are that was applied earlier. Those of our own table only we write.
-    async fn look_again(&self, commit: &Commit, deadline: Instant) -> CommitOutcome {
-        let Some(rows) = &self.rows else { return CommitOutcome::Committed(Vec::new()) };
-        let keys = written(commit);
-        let (time, ask) = (deadline.saturating_duration_since(Instant::now()), |session: Arc<Session>| {
-            let keys = &keys;
+    /// What the documents of commits are that were applied earlier; why not, if the database does not say. Those of our
+    /// own table only we write.
+    async fn look_again(&self, commits: &[Commit]) -> Result<Vec<CommitOutcome>, String> {
+        let Some(rows) = &self.rows else { return Ok(vec![CommitOutcome::Committed(Vec::new()); commits.len()]) };
+        let written: Vec<(TxnId, Key)> =
+            commits.iter().flat_map(|c| written(c).into_iter().map(|key| (c.id, key))).collect();
+        let keys: Vec<Key> = written.iter().map(|(_, key)| key.clone()).collect();
+        let ask = |session: Arc<Session>| {
+            let (keys, written) = (&keys, &written);
             async move {
                 let reads = rows.get(&session, &self.identity, keys).await?;
                 // In this order: what was read before nobody had written them.
-                Ok((reads, rows.untouched(&session, commit.id, keys).await?))
+                Ok((reads, rows.untouched(&session, written).await?))
             }
-        });
-        let (reads, untouched) = match self.read(time, &self.tables_of(keys.iter()), ask).await {
-            Ok(looked) => looked,
-            // Who sends it again is told then.
-            Err(ReadError::Unavailable(Unavailable(why))) => return CommitOutcome::Unknown(why),
-            // That it was applied is known: where its rows can't be read, nothing is said of them.
-            Err(_) => (Vec::new(), Vec::new()),
         };
-        let since = keys.iter().zip(reads).enumerate();
-        let since = since.map(|(at, (key, read))| Since { key: key.clone(), read, untouched: untouched.contains(&at) });
-        CommitOutcome::Repeated(since.collect())
+        let (reads, untouched) = match self.read(self.time_for(commits), &self.tables_of(keys.iter()), ask).await {
+            Ok(looked) => looked,
+            // Who sends them again is told then.
+            Err(ReadError::Unavailable(Unavailable(why))) => return Err(why),
+            // That they were applied is known: where their rows can't be read, nothing is said of them.
+            Err(_) => return Ok(vec![CommitOutcome::Repeated(Vec::new()); commits.len()]),
+        };
+        let since = keys.into_iter().zip(reads).enumerate();
+        let mut since = since.map(|(at, (key, read))| Since { key, read, untouched: untouched.contains(&at) });
+        let outcome = |commit: &Commit| CommitOutcome::Repeated(since.by_ref().take(commit.writes.len()).collect());
+        Ok(commits.iter().map(outcome).collect())
     }
 
     /// Which of the commits are in the table, and whether as applied or as refused.

@@ -1,14 +1,12 @@
 //! Groups of many commits, as a drain hands them over: one transaction, in order, as far as the database takes them.
 
-use std::time::Duration;
-
 use forebay::change::{Change, End, apply_all};
 use forebay::store::suite::block_on;
-use forebay::store::{Commit, CommitOutcome, Outside, Resolved, Since, Store};
+use forebay::store::{Commit, CommitOutcome, Outside, Resolved, Store};
 use forebay::value::codec::encode_value;
 use forebay::value::{Data, Hash};
 use forebay::version::Mint;
-use forebay::{Key, TxnId, Value};
+use forebay::{TxnId, Value};
 use forebay_drivers::postgres::Postgres;
 
 use crate::mapping::{USERS, World, add, blob, commit_of, field, get, key, set, until_told};
@@ -22,11 +20,11 @@ fn group(mint: &Mint, count: usize, of: impl Fn(usize) -> (String, Vec<Change>))
     (0..count).map(commit).collect()
 }
 
-fn outcomes(store: &Postgres, group: &[Commit]) -> Vec<CommitOutcome> {
+pub fn outcomes(store: &Postgres, group: &[Commit]) -> Vec<CommitOutcome> {
     block_on(store.commit(group))
 }
 
-fn committed(outcome: &CommitOutcome) -> bool {
+pub fn committed(outcome: &CommitOutcome) -> bool {
     matches!(outcome, CommitOutcome::Committed(_))
 }
 
@@ -316,7 +314,7 @@ fn a_group_checks_what_it_has_read() {
 }
 
 /// A commit as a client makes it of a row that it has read.
-fn read_and_changed(store: &Postgres, mint: &Mint, name: &str, changes: Vec<Change>) -> Commit {
+pub fn read_and_changed(store: &Postgres, mint: &Mint, name: &str, changes: Vec<Change>) -> Commit {
     let read = get(store, name);
     let mut after = read.value;
     apply_all(&mut after, &changes).expect("they fit");
@@ -326,7 +324,7 @@ fn read_and_changed(store: &Postgres, mint: &Mint, name: &str, changes: Vec<Chan
 }
 
 /// Notes with other triggers than `independent` knows: they come later.
-fn notes(mode: &str) -> (World, Postgres, Mint) {
+pub fn notes(mode: &str) -> (World, Postgres, Mint) {
     let rows = "INSERT INTO notes SELECT n, 'a', 0 FROM generate_series(1, 60) AS n;";
     let maps = MAPS.map(|map| format!("{map} version({mode})"));
     let world = World::new(&format!("{USERS}{SHOP}{rows}"), &maps.each_ref().map(String::as_str));
@@ -436,56 +434,6 @@ fn a_group_of_one_kind_is_one_prepared_statement() {
         assert_eq!(world.sql("SELECT sum(hits) FROM notes"), "49", "{mode}");
         assert_eq!(world.sql("SELECT count(*) FROM forebay.changes"), "0", "{mode}");
     }
-}
-
-/// What is told of a commit that comes again: its rows, and whether anybody has written them since.
-#[test]
-fn rows_of_a_commit_that_comes_again_tell_whether_others_have_written_them() {
-    for mode in ["none", "column", "side"] {
-        let (world, store, mint) = notes(mode);
-        world.sql(
-            "CREATE FUNCTION stamp() RETURNS trigger LANGUAGE plpgsql
-            AS 'BEGIN NEW.code := ''t''; RETURN NEW; END';
-            CREATE TRIGGER stamp BEFORE UPDATE ON notes FOR EACH ROW EXECUTE FUNCTION stamp()",
-        );
-        let mut commit = read_and_changed(&store, &mint, "note:1", vec![add("hits", 1)]);
-        for name in ["note:2", "note:3", "user:2"] {
-            let field = if name == "user:2" { "visits" } else { "hits" };
-            commit.writes.extend(read_and_changed(&store, &mint, name, vec![add(field, 1)]).writes);
-        }
-        let deleted = commit_of(&mint, &[("note:4", vec![Change::Delete])], &[]);
-        assert!(outcomes(&store, &[commit.clone(), deleted.clone()]).iter().all(committed));
-        let told = |commit: &Commit| match outcomes(&store, std::slice::from_ref(commit)).pop() {
-            Some(CommitOutcome::Repeated(since)) => since,
-            other => panic!("{mode}: {other:?}"),
-        };
-        let names = ["note:1", "note:2", "note:3", "user:2"];
-        let since = names.map(|name| Since { key: key(name), read: get(&store, name), untouched: true });
-        assert_eq!(told(&commit), since, "{mode}");
-        // The same values, but somebody has written them; one is gone, and one was only locked.
-        world.sql("UPDATE notes SET hits = hits WHERE id = 1");
-        world.sql("DELETE FROM notes WHERE id = 3");
-        world.sql("BEGIN; SELECT FROM users WHERE id = 2 FOR UPDATE; COMMIT");
-        let untouched = |since: Vec<Since>| since.into_iter().filter(|since| since.untouched).map(|since| since.key);
-        let untouched = |commit| untouched(told(commit)).collect::<Vec<Key>>();
-        assert_eq!(untouched(&commit), [key("note:2"), key("user:2")], "{mode}");
-        assert_eq!((told(&deleted)[0].read.value.clone(), untouched(&deleted)), (None, Vec::new()), "{mode}");
-    }
-}
-
-/// That it was applied is known even where its rows can't be read.
-#[test]
-fn a_commit_that_comes_again_is_not_held_up_by_a_lock() {
-    let (mut world, _, _) = notes("none");
-    world.options.timeout = Duration::from_millis(1_500);
-    let (store, mint) = world.open();
-    let commit = read_and_changed(&store, &mint, "note:1", vec![add("hits", 1)]);
-    let other = read_and_changed(&store, &mint, "note:2", vec![add("hits", 1)]);
-    let group = [commit, other];
-    assert!(outcomes(&store, &group).iter().all(committed));
-    world.server.while_locked(&world.database, "LOCK TABLE notes IN ACCESS EXCLUSIVE MODE", || {
-        assert_eq!(outcomes(&store, &group)[0], CommitOutcome::Repeated(Vec::new()));
-    });
 }
 
 /// Only what the group itself changes is not noted.

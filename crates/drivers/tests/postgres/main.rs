@@ -13,6 +13,7 @@ mod opening;
 #[path = "../../../../tests/common/proxy.rs"]
 mod proxy;
 mod remembered;
+mod repeated;
 mod rows;
 #[path = "../../../../tests/common/postgres.rs"]
 mod server;

@@ -264,7 +264,7 @@ impl Buffer {
     pub fn written(&mut self, number: u64, after: &[Write]) -> Option<u64> {
         let entry = self.entries.get(&number)?;
         let (version, replaces) = match entry.stage {
-            Stage::Writing { replaces } => (entry.buffered.version, replaces),
+            Stage::Writing { replaces } => (self.left_by(entry.buffered.version), replaces),
             _ => return None,
         };
         self.forget_taken_along(number);

@@ -87,58 +87,58 @@ const fn case(name: &'static str, setup: Setup, [states, terminal, full]: [usize
 
 const WRITERS: [Case; 6] = [
     case("2 writers", TWO_WRITERS, [187, 14, 0]),
-    case("2 writers, 1 unheard", Setup { unheard: 1, ..TWO_WRITERS }, [1_365, 42, 0]),
-    case("2 writers, 1 crash", Setup { crashes: 1, ..TWO_WRITERS }, [1_174, 97, 0]),
-    case("2 writers, 1 unheard, 1 crash, swift", Setup { unheard: 1, crashes: 1, ..SWIFT }, [2_620, 177, 0]),
+    case("2 writers, 1 unheard", Setup { unheard: 1, ..TWO_WRITERS }, [1_375, 54, 0]),
+    case("2 writers, 1 crash", Setup { crashes: 1, ..TWO_WRITERS }, [1_188, 107, 0]),
+    case("2 writers, 1 unheard, 1 crash, swift", Setup { unheard: 1, crashes: 1, ..SWIFT }, [2_694, 215, 0]),
     case("2 writers, 1 unheard, owned", Setup { unheard: 1, owned: true, ..SWIFT }, [519, 28, 0]),
     case(
         "3 writers, 1 waits too long, swift",
         Setup { clients: &[ONE, TWO, THREE], timeouts: 1, ..SWIFT },
-        [741, 114, 0],
+        [765, 138, 0],
     ),
 ];
 
 const TRANSACTIONS: [Case; 5] = [
-    case("over both, and one for each, swift", Setup { clients: &[ONE, BOTH, HASH], ..SWIFT }, [1_349, 162, 0]),
-    case("over both, 1 unheard, swift", Setup { clients: &[ONE, BOTH], unheard: 1, ..SWIFT }, [551, 42, 0]),
-    case("over both, 1 crash, swift", Setup { clients: &[BOTH, HASH], crashes: 1, ..SWIFT }, [540, 74, 0]),
+    case("over both, and one for each, swift", Setup { clients: &[ONE, BOTH, HASH], ..SWIFT }, [1_309, 182, 0]),
+    case("over both, 1 unheard, swift", Setup { clients: &[ONE, BOTH], unheard: 1, ..SWIFT }, [551, 48, 0]),
+    case("over both, 1 crash, swift", Setup { clients: &[BOTH, HASH], crashes: 1, ..SWIFT }, [552, 82, 0]),
     case("joined, 1 unheard, swift", Setup { clients: &[ONE, HASH], joined: true, unheard: 1, ..SWIFT }, [269, 20, 0]),
-    case("reads what another writes, swift", Setup { clients: &[READS, HASH], ..SWIFT }, [95, 16, 0]),
+    case("reads what another writes, swift", Setup { clients: &[READS, HASH], ..SWIFT }, [93, 14, 0]),
 ];
 
 const POISONED: [Case; 5] = [
-    case("poison, and one over both, swift", Setup { clients: &[BAD, BOTH], ..SWIFT }, [133, 28, 0]),
-    case("poison, and one behind, 1 crash, swift", Setup { clients: &[BAD, ONE], crashes: 1, ..SWIFT }, [760, 135, 0]),
+    case("poison, and one over both, swift", Setup { clients: &[BAD, BOTH], ..SWIFT }, [131, 26, 0]),
+    case("poison, and one behind, 1 crash, swift", Setup { clients: &[BAD, ONE], crashes: 1, ..SWIFT }, [765, 138, 0]),
     case(
         "poison, and one that waited too long, 1 crash, swift",
         Setup { clients: &[BAD, ONE], timeouts: 1, crashes: 1, ..SWIFT },
-        [996, 188, 0],
+        [1_005, 195, 0],
     ),
-    case("poison, 1 crash", Setup { clients: &[BAD], crashes: 1, ..TWO_WRITERS }, [317, 32, 0]),
+    case("poison, 1 crash", Setup { clients: &[BAD], crashes: 1, ..TWO_WRITERS }, [319, 34, 0]),
     case("poison, owned", Setup { clients: &[BAD, ONE], owned: true, ..TWO_WRITERS }, [533, 42, 0]),
 ];
 
 const OTHERS: [Case; 10] = [
-    case("full, 1 unheard", Setup { unheard: 1, ..NARROW }, [1_011, 46, 164]),
-    case("another program writes", Setup { clients: &[HASH, HASH_TOO], outside: 1, ..TWO_WRITERS }, [572, 52, 0]),
-    case("another program writes what was read", Setup { clients: &[READS, HASH], outside: 1, ..SWIFT }, [368, 62, 0]),
+    case("full, 1 unheard", Setup { unheard: 1, ..NARROW }, [999, 44, 164]),
+    case("another program writes", Setup { clients: &[HASH, HASH_TOO], outside: 1, ..TWO_WRITERS }, [564, 48, 0]),
+    case("another program writes what was read", Setup { clients: &[READS, HASH], outside: 1, ..SWIFT }, [360, 58, 0]),
     case(
         "another program writes what was read, 1 crash",
         Setup { clients: &[READS, HASH], outside: 1, crashes: 1, ..SWIFT },
-        [2_341, 329, 0],
+        [2_351, 334, 0],
     ),
     case(
         "poison is read, another program writes",
         Setup { clients: &[BAD_HASH, READS], outside: 1, ..SWIFT },
-        [409, 71, 0],
+        [397, 65, 0],
     ),
-    case("merged, swift", Setup { clients: &[ONE, TWO, THREE], merge: true, ..SWIFT }, [501, 66, 0]),
-    case("merged, 1 crash, swift", Setup { merge: true, crashes: 1, ..SWIFT }, [534, 73, 0]),
-    case("blind, 1 crash, swift", Setup { clients: &[ONE, BLIND], crashes: 1, ..SWIFT }, [546, 75, 0]),
+    case("merged, swift", Setup { clients: &[ONE, TWO, THREE], merge: true, ..SWIFT }, [525, 78, 0]),
+    case("merged, 1 crash, swift", Setup { merge: true, crashes: 1, ..SWIFT }, [546, 81, 0]),
+    case("blind, 1 crash, swift", Setup { clients: &[ONE, BLIND], crashes: 1, ..SWIFT }, [558, 83, 0]),
     case(
         "blind, 1 unheard, 1 crash, swift",
         Setup { clients: &[BLIND], unheard: 1, crashes: 1, ..SWIFT },
-        [249, 19, 0],
+        [253, 21, 0],
     ),
     case("back from a backup", Setup { backups: 1, ..TWO_WRITERS }, [760, 42, 0]),
 ];

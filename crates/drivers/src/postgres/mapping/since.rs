@@ -6,7 +6,7 @@
 //! a block with an EXCEPTION clause has a number of its own; then this says less than it could. Only tables that were
 //! loaded whole in one transaction (`pg_restore --single-transaction`) have one number without that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use forebay::Key;
 use forebay::TxnId;
@@ -15,29 +15,30 @@ use tokio_postgres::SimpleQueryMessage;
 
 use super::catalogue::Table;
 use super::rows::{Rows, place_of};
-use super::sql::{Row, hex};
+use super::sql::{Row, array_literal, hex};
 use crate::postgres::documents::GetError;
 use crate::postgres::ids;
 use crate::postgres::session::Session;
 
 impl Rows {
-    /// The places of those of `keys` whose rows nobody has written since commit `id` was applied. What was read of them
-    /// before this is asked came of that commit.
+    /// The places of those of `written`, each a commit and a key, whose rows nobody has written since that commit was
+    /// applied. What was read of them before this is asked came of it.
     pub(in crate::postgres) async fn untouched(
         &self,
         session: &Session,
-        id: TxnId,
-        keys: &[Key],
-    ) -> Result<Vec<usize>, GetError> {
-        let mut by_table: BTreeMap<usize, Vec<Row<'_>>> = BTreeMap::new();
-        for (at, key) in keys.iter().enumerate() {
+        written: &[(TxnId, Key)],
+    ) -> Result<BTreeSet<usize>, GetError> {
+        let mut by_table: BTreeMap<usize, (Vec<Row<'_>>, Vec<String>)> = BTreeMap::new();
+        for (at, (id, key)) in written.iter().enumerate() {
             let refused = |why| ReadError::Refused { key: key.clone(), why };
             let place = self.place(key).map_err(refused)?;
-            by_table.entry(place.table).or_default().push(Row { place: at, parts: place.parts, version: None });
+            let (rows, ids) = by_table.entry(place.table).or_default();
+            rows.push(Row { place: at, parts: place.parts, version: None });
+            ids.push(hex(&ids::bytes(*id)));
         }
-        let selects = by_table.iter().map(|(table, rows)| self.tables[*table].untouched(rows, id));
+        let selects = by_table.iter().map(|(table, (rows, ids))| self.tables[*table].untouched(rows, ids));
         let selects: Result<Vec<String>, String> = selects.collect();
-        let refused = |why| ReadError::Refused { key: keys[0].clone(), why };
+        let refused = |why| ReadError::Refused { key: written[0].1.clone(), why };
         let answer = session.client.simple_query(&selects.map_err(refused)?.join(" UNION ALL ")).await?;
         let place = |message: &SimpleQueryMessage| match message {
             SimpleQueryMessage::Row(row) => place_of(row),
@@ -48,11 +49,14 @@ impl Rows {
 }
 
 impl Table {
-    fn untouched(&self, rows: &[Row<'_>], id: TxnId) -> Result<String, String> {
-        let (keys, on, name, id) = (self.keys(rows)?, self.on(), &self.name, hex(&ids::bytes(id)));
+    fn untouched(&self, rows: &[Row<'_>], ids: &[String]) -> Result<String, String> {
+        let (keys, on, name) = (self.keys(rows)?, self.on(), &self.name);
+        let places: Vec<String> = rows.iter().map(|row| row.place.to_string()).collect();
+        let places = array_literal(places.iter().map(|place| Some(place.as_str())))?;
+        let ids = array_literal(ids.iter().map(|id| Some(id.as_str())))?;
         Ok(format!(
-            "SELECT '=' || k.place FROM {keys} JOIN {name} t ON {on} JOIN forebay.applied a ON a.xmin = t.xmin \
-             WHERE a.id = '{id}'::bytea"
+            "SELECT '=' || k.place FROM {keys} JOIN unnest({places}, {ids}) AS i(place, id) ON i.place = k.place \
+             JOIN {name} t ON {on} JOIN forebay.applied a ON a.id = i.id::bytea AND a.xmin = t.xmin"
         ))
     }
 }

@@ -390,8 +390,9 @@ impl Inner {
                 }
                 state.counts.buffered += 1;
                 // Unless it was computed with what has been given up.
+                let left = state.buffer.left_by(commit.version);
                 let known = |write: &Write| match state.buffer.merged(&write.key) {
-                    Merged::Known(read) if read.version == commit.version => Some((write.key.clone(), read)),
+                    Merged::Known(read) if read.version == left => Some((write.key.clone(), read)),
                     _ => None,
                 };
                 let reads = commit.writes.iter().filter_map(known).collect();

@@ -128,7 +128,7 @@ impl Buffer {
                 Some(written) => drop(apply_all(&mut read.value, &written.changes)),
                 None => read.value = None,
             }
-            read.version = entry.buffered.version;
+            read.version = self.left_by(entry.buffered.version);
         }
         read
     }
@@ -182,7 +182,7 @@ impl Buffer {
         }
         let number = buffered.number;
         self.next_number = self.next_number.max(number + 1);
-        let seen = self.seen_again(&buffered);
+        let (seen, version) = (self.seen_again(&buffered), self.left_by(buffered.version));
         for write in &buffered.writes {
             let row = self.rows.entry(write.key.clone()).or_insert_with_key(Row::new);
             let known = buffered.known.iter().find(|(key, _)| *key == write.key).map(|(_, read)| read);
@@ -203,7 +203,7 @@ impl Buffer {
                 (None, Some(before)) => fold(before),
                 (None, None) => None,
             };
-            row.version = buffered.version;
+            row.version = version;
             row.recharge(&write.key);
             self.bytes += row.bytes;
         }

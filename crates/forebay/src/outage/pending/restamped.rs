@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-use hashbrown::{Equivalent, HashMap};
+use hashbrown::HashMap;
 
 use crate::key::Key;
 use crate::version::Version;
@@ -13,35 +13,24 @@ use crate::version::Version;
 /// Documents that are remembered, the last: more than there are transactions open at a time.
 const RESTAMPED_MAX: usize = 65_536;
 
-/// The last versions of documents that were shown and are no more.
+/// The last documents that were carried over unchanged.
 #[derive(Default)]
 pub(super) struct Restamped {
-    /// The version in the store of the document that was shown under another; none if the store never had that.
-    versions: HashMap<(Key, Version), Option<Version>, foldhash::quality::RandomState>,
+    /// The version that was shown, and the one in the store; none if the store has something else.
+    versions: HashMap<Key, (Version, Option<Version>), foldhash::quality::RandomState>,
     order: VecDeque<(Key, Version)>,
-}
-
-/// A document and the version under which it was shown.
-#[derive(Hash)]
-struct Shown<'a>(&'a Key, Version);
-
-impl Equivalent<(Key, Version)> for Shown<'_> {
-    fn equivalent(&self, (key, version): &(Key, Version)) -> bool {
-        self.0 == key && self.1 == *version
-    }
 }
 
 impl Restamped {
     /// The document of `key`, shown as `shown`, is in the store under `stored`, or not at all.
     pub(super) fn add(&mut self, key: &Key, shown: Version, stored: Option<Version>) {
-        if self.versions.insert((key.clone(), shown), stored).is_some() {
-            return;
-        }
+        self.versions.insert(key.clone(), (shown, stored));
         self.order.push_back((key.clone(), shown));
         if self.order.len() > RESTAMPED_MAX
             && let Some((key, shown)) = self.order.pop_front()
+            && self.versions.get(&key).is_some_and(|(latest, _)| *latest == shown)
         {
-            self.versions.remove(&Shown(&key, shown));
+            self.versions.remove(&key);
         }
     }
 
@@ -51,14 +40,17 @@ impl Restamped {
 
     /// The version in the store of the document that was read under `version`; none if the store never had that.
     pub(super) fn stored(&self, key: &Key, version: Version) -> Option<Version> {
-        self.versions.get(&Shown(key, version)).copied().unwrap_or(Some(version))
+        match self.versions.get(key) {
+            Some((shown, stored)) if *shown == version => *stored,
+            _ => Some(version),
+        }
     }
 }
 
 /// In the order in which they came.
 impl fmt::Debug for Restamped {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let stored = self.order.iter().map(|(key, shown)| (key, shown, self.stored(key, *shown)));
+        let stored = self.order.iter().map(|(key, _)| (key, self.versions.get(key)));
         f.debug_list().entries(stored).finish()
     }
 }
@@ -77,7 +69,7 @@ mod tests {
         restamped.add(&key, version(1), Some(version(101)));
         assert_eq!(restamped.stored(&key, version(1)), Some(version(101)));
         restamped.add(&key, version(2), Some(version(102)));
-        assert_eq!(restamped.stored(&key, version(1)), Some(version(101)), "that one, too");
+        assert_eq!(restamped.stored(&key, version(1)), Some(version(1)), "that one is overtaken");
         for number in 0..RESTAMPED_MAX as u64 - 2 {
             restamped.add(&Key::new(0, format!("other{number}").as_bytes()), version(3), Some(version(103)));
         }

@@ -31,9 +31,13 @@ use crate::store::Commit;
 use crate::value::Value;
 use crate::version::{TxnId, Version};
 
-/// Versions of documents that became other than they were shown have this bit, which no commit's has. They are even:
-/// to a store of rows an odd one says that there is no row.
+/// Versions under which documents are shown with what waits for them have this bit, where the store has versions of its
+/// own: these may be numbers that a commit has had. They are even: to a store of rows an odd one says that there is no
+/// row.
 const EDITION: u64 = 1 << 63;
+
+/// With this one as well the rest is that of the transaction which left the document so.
+const LEFT: u64 = 1 << 62;
 
 /// Whether it is such a version: no store has it.
 pub(super) fn is_edition(version: Version) -> bool {
@@ -128,6 +132,14 @@ pub(super) fn takes(written: &Written) -> bool {
 }
 
 impl Buffer {
+    /// Under which version a document is shown as the transaction left it that brought `version`.
+    pub fn left_by(&self, version: Version) -> Version {
+        match self.owned {
+            true => version,
+            false => Version { sequence: EDITION | LEFT | version.sequence << 1, ..version },
+        }
+    }
+
     /// The fingerprint of what is shown of a document under `version`, if that is what is shown.
     pub(super) fn shown(&self, row: &Row, version: Version) -> Option<Fingerprint> {
         row.image.shown.as_ref().filter(|(shown, _)| *shown == version).map(|(_, shown)| shown.fingerprint())
@@ -158,8 +170,6 @@ impl Buffer {
         let version = match before {
             Some((shown, _)) if same => shown,
             before if !self.owned && (before.is_some() || on_its_way) => {
-                // The store will never have what was shown.
-                before.iter().for_each(|(shown, _)| self.restamped.add(key, *shown, None));
                 self.editions += 2;
                 Version { sequence: EDITION | self.editions, ..version }
             }

@@ -111,6 +111,7 @@ impl Buffer {
 
     /// Transaction `number` waits for its turn on a document.
     fn enqueue(&mut self, number: u64, write: &Write, version: Version, checks: &[(Key, Version)]) {
+        let version = self.left_by(version);
         let row = self.rows.entry(write.key.compact()).or_insert_with_key(Row::new);
         if row.queue.is_empty() {
             self.bytes += row.bytes;
