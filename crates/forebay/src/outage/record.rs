@@ -51,7 +51,7 @@ pub struct Buffered {
     pub shown: Vec<(Key, Fingerprint)>,
     /// Documents as they are known to be behind this transaction, where that does not follow from what is pending
     /// before it: for those whose first buffered change this is. Each with the version in the store of what it was made
-    /// to; with the transaction's own where that is not known.
+    /// to; with one that no store has where that is not known.
     pub known: Vec<(Key, Read)>,
 }
 

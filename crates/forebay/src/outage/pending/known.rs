@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::charge::{entry_bytes, follows_bytes};
+use super::seen::is_edition;
 use super::{Buffer, Entry, Row, Stage, Story, another, stands_alone, taken_along};
 use crate::change::{Change, apply_all};
 use crate::key::Key;
@@ -188,7 +189,7 @@ impl Buffer {
             let known = buffered.known.iter().find(|(key, _)| *key == write.key).map(|(_, read)| read);
             if row.queue.is_empty() {
                 self.bytes += row.bytes;
-                row.image.base = known.map(|read| read.version).filter(|base| *base != buffered.version);
+                row.image.base = known.map(|read| read.version).filter(|base| !is_edition(*base));
             }
             row.queue.push_back(number);
             self.bytes -= row.bytes;

@@ -59,7 +59,8 @@ impl Buffer {
             if first && !write.unseen && !stands_alone(&buffered.writes[at].changes) {
                 let value = write.after.clone().map(Value::compact);
                 let base = buffered.checks.iter().find(|(key, _)| *key == write.key).map(|(_, version)| *version);
-                buffered.known.push((write.key.clone(), Read { value, version: base.unwrap_or(commit.version) }));
+                let version = base.unwrap_or(self.left_by(commit.version));
+                buffered.known.push((write.key.clone(), Read { value, version }));
             }
         }
         let bytes = entry_bytes(&buffered, &ties);

@@ -50,7 +50,9 @@ impl Database {
 
     fn own_version(&mut self) -> Version {
         self.clock += 1;
-        Version { incarnation: 9, sequence: self.clock }
+        // Those of rows are numbers that commits have, too.
+        let incarnation = if self.rows { 1 } else { 9 };
+        Version { incarnation, sequence: 2 * self.clock }
     }
 
     /// Makes changes to a document; nothing if they do not fit. Whether the version is to be its own.
