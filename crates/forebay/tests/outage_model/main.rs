@@ -145,31 +145,31 @@ const OTHERS: [Case; 10] = [
 
 /// With FOREBAY_NIGHTLY=1 alone.
 const LARGER: [Case; 10] = [
-    case("2 writers, 2 unheard", Setup { unheard: 2, ..TWO_WRITERS }, [4_523, 82, 0]),
-    case("2 writers, 1 unheard, 1 crash", Setup { unheard: 1, crashes: 1, ..TWO_WRITERS }, [7_368, 257, 0]),
-    case("over both, and one for each", Setup { clients: &[ONE, BOTH, HASH], ..TWO_WRITERS }, [5_279, 190, 0]),
+    case("2 writers, 2 unheard", Setup { unheard: 2, ..TWO_WRITERS }, [4_577, 110, 0]),
+    case("2 writers, 1 unheard, 1 crash", Setup { unheard: 1, crashes: 1, ..TWO_WRITERS }, [7_536, 331, 0]),
+    case("over both, and one for each", Setup { clients: &[ONE, BOTH, HASH], ..TWO_WRITERS }, [5_155, 230, 0]),
     case(
         "over both, 1 unheard, 1 crash, swift",
         Setup { clients: &[ONE, BOTH], unheard: 1, crashes: 1, ..SWIFT },
-        [2_643, 178, 0],
+        [2_728, 222, 0],
     ),
-    case("poison, one behind, one beside, swift", Setup { clients: &[BAD, ONE, HASH], ..SWIFT }, [4_368, 670, 0]),
-    case("poison, and one over both", Setup { clients: &[BAD, BOTH], ..TWO_WRITERS }, [535, 44, 0]),
-    case("poison, and one behind, 1 crash", Setup { clients: &[BAD, ONE], crashes: 1, ..TWO_WRITERS }, [3_554, 292, 0]),
+    case("poison, one behind, one beside, swift", Setup { clients: &[BAD, ONE, HASH], ..SWIFT }, [4_422, 718, 0]),
+    case("poison, and one over both", Setup { clients: &[BAD, BOTH], ..TWO_WRITERS }, [533, 42, 0]),
+    case("poison, and one behind, 1 crash", Setup { clients: &[BAD, ONE], crashes: 1, ..TWO_WRITERS }, [3_563, 297, 0]),
     case(
         "poison, and one behind, 1 unheard, swift",
         Setup { clients: &[BAD, ONE], unheard: 1, ..SWIFT },
-        [1_383, 138, 0],
+        [1_384, 149, 0],
     ),
     case(
         "3 writers, 1 unheard, 1 waits too long, swift",
         Setup { clients: &[ONE, TWO, THREE], unheard: 1, timeouts: 1, ..SWIFT },
-        [7_437, 375, 0],
+        [8_115, 606, 0],
     ),
     case(
         "over both, and one beside, 1 unheard, 1 crash, swift",
         Setup { clients: &[BOTH, HASH], unheard: 1, crashes: 1, ..SWIFT },
-        [2_643, 178, 0],
+        [2_727, 221, 0],
     ),
 ];
 
