@@ -17,7 +17,8 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
 }
 
 async fn serve(settings: &Settings) -> Result<(), CommandError> {
-    let mut signals = StopSignals::new()?;
+    // Before anyone can know that it is there: a signal that nobody awaits ends the process.
+    let (mut signals, mut hangups) = (StopSignals::new()?, node::reload_signal()?);
     let node = Node::start(settings).await?;
     say::at_work(&node.banner(settings, &first_command(settings)));
     let shared = node.shared.clone();
@@ -26,7 +27,7 @@ async fn serve(settings: &Settings) -> Result<(), CommandError> {
     }
     warn_of_the_public(settings);
     tracing::info!(store = shared.engine.store().name(), policy = %settings.policy, "serving");
-    let (mut hangups, reloading) = (node::reload_signal()?, shared.clone());
+    let reloading = shared.clone();
     tokio::spawn(async move {
         while hangups.recv().await.is_some() {
             reloading.reload().await;
