@@ -1,5 +1,5 @@
-//! What is buffered is shown under the version that its transaction brought; a store that others write to gives the
-//! row another one when it is carried over. Whoever read the document before, and commits after, has the first: it
+//! What is buffered is shown under a version that no store has; a store that others write to gives the row one of its
+//! own when it is carried over. Whoever read the document before, and commits after, has the first: it
 //! names the same document, so it must not be taken for overtaken.
 
 use std::collections::VecDeque;
