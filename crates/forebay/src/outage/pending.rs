@@ -15,6 +15,7 @@
 //! names one by a foreign key, or has read it. The bytes charged are the sum over entries and rows, at any time.
 
 mod aside;
+mod by_key;
 mod charge;
 mod drain;
 mod known;
@@ -32,6 +33,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use hashbrown::HashMap;
 
+use by_key::ByKey;
 use charge::row_bytes;
 pub use drain::Applied;
 use drain::Stored;
@@ -131,10 +133,27 @@ enum Stage {
     Quarantined(String),
 }
 
+impl Stage {
+    fn is_quarantined(&self) -> bool {
+        matches!(self, Stage::Quarantined(_))
+    }
+
+    fn is_behind(&self) -> bool {
+        matches!(self, Stage::Behind(_))
+    }
+
+    /// It waits for an operator.
+    fn is_stuck(&self) -> bool {
+        self.is_quarantined() || self.is_behind()
+    }
+}
+
 /// One document that pending transactions write.
 #[derive(Debug)]
 struct Row {
     queue: VecDeque<u64>,
+    /// How many of them are quarantined, or behind such.
+    stuck: usize,
     /// The document with all of its queue that is journaled; none if that is not known.
     latest: Option<Option<Value>>,
     version: Version,
@@ -291,10 +310,9 @@ impl Buffer {
             }
         }
         self.settle_stage(number);
-        let behind = self.entries.get(&number).is_some_and(|entry| matches!(entry.stage, Stage::Behind(_)));
-        if behind && number + 1 < self.next_number {
+        if self.entries.get(&number).is_some_and(|entry| entry.stage.is_behind()) {
             // Those that follow it may be in the journal already.
-            self.sort_out();
+            self.sort_out(self.who_waits_for(number));
         }
         replaces
     }
@@ -318,7 +336,7 @@ impl Buffer {
 
     /// Takes a transaction out; `stored` are its documents as the store has them now, where that was told. Answers
     /// the documents that nothing waits for any more.
-    fn remove(&mut self, number: u64, stored: Option<Stored<'_>>) -> Vec<Key> {
+    fn remove(&mut self, number: u64, stored: Option<&Stored<'_>>) -> Vec<Key> {
         let Some(entry) = self.entries.remove(&number) else { return Vec::new() };
         self.bytes -= entry.bytes;
         self.ids.remove(&entry.buffered.id);
@@ -326,11 +344,8 @@ impl Buffer {
         self.tied.remove_readers(number, &entry.buffered.shown);
         self.tied.remove_named(number, entry.named.as_deref().unwrap_or_default());
         self.unnamed.remove(&number);
-        match entry.stage {
-            Stage::Quarantined(_) => self.quarantined -= 1,
-            Stage::Behind(_) => self.behind -= 1,
-            _ => {}
-        }
+        self.quarantined -= usize::from(entry.stage.is_quarantined());
+        self.behind -= usize::from(entry.stage.is_behind());
         for lane in &entry.ties.lanes {
             if let Some(state) = self.lanes.get_mut(lane) {
                 state.waiting.remove(&number);
@@ -347,6 +362,7 @@ impl Buffer {
                 true => drop(row.queue.pop_front()),
                 false => row.queue.retain(|other| *other != number),
             }
+            row.stuck -= usize::from(entry.stage.is_stuck());
             self.bytes -= row.bytes;
             if row.queue.is_empty() {
                 self.rows.remove(&write.key);
@@ -354,7 +370,7 @@ impl Buffer {
                 continue;
             }
             if let Some(stored) = stored {
-                (row.stored, row.image.base) = (stored.at(at), stored.version_at(at));
+                (row.stored, row.image.base) = (stored.at(at).map(Option::<&Value>::cloned), stored.version_at(at));
             }
             row.recharge(&write.key);
             self.bytes += row.bytes;
@@ -414,7 +430,7 @@ impl Row {
     fn new(key: &Key) -> Row {
         let bytes = row_bytes(key, None);
         let (queue, image) = (VecDeque::new(), Image::default());
-        Row { queue, latest: None, version: Version::ZERO, stored: None, image, given_up: false, bytes }
+        Row { queue, stuck: 0, latest: None, version: Version::ZERO, stored: None, image, given_up: false, bytes }
     }
 
     fn charge(&self, key: &Key) -> usize {
@@ -431,7 +447,8 @@ impl Row {
 /// Those of `writes`, by their places, that are about documents with one of `checks`; of the first that a mask has room
 /// for.
 fn checked_of(writes: &[Written], checks: &[(Key, Version)]) -> u64 {
-    let checked = |written: &Written| checks.iter().any(|(key, _)| *key == written.key);
+    let checks = ByKey::new(checks);
+    let checked = |written: &Written| checks.has(&written.key);
     let places = writes.iter().take(u64::BITS as usize).enumerate();
     places.fold(0, |mask, (place, written)| mask | u64::from(checked(written)) << place)
 }

@@ -167,7 +167,7 @@ impl Inner {
     }
 
     /// What can go now; who was overtaken is dealt with at once.
-    fn next_work(&self, state: &mut State, batch_max: usize) -> Option<Work> {
+    fn next_work(self: &Arc<Inner>, state: &mut State, batch_max: usize) -> Option<Work> {
         loop {
             match state.buffer.next_work(batch_max) {
                 Some(Work::Overtaken(number, keys)) => {
@@ -245,7 +245,7 @@ impl Inner {
         self.settle(&mut state);
     }
 
-    async fn learn(&self, keys: Vec<Key>) {
+    async fn learn(self: &Arc<Inner>, keys: Vec<Key>) {
         let away = self.state().next_outage();
         let Ok(reads) = self.ask_to_get(&keys, away, Asker::Ourselves).await else { return };
         let mut state = self.state();
@@ -331,15 +331,26 @@ impl Inner {
         self.store.references(key, &fields)
     }
 
-    fn set_aside(&self, state: &mut State, number: u64, why: String) {
+    /// Quarantines transaction `number`. Who asks what became of it is told when the journal has that: a restart must
+    /// not take a verdict back.
+    fn set_aside(self: &Arc<Inner>, state: &mut State, number: u64, why: String) {
         tracing::error!(number, why, "a buffered transaction is refused; CACHE QUARANTINE shows it");
         state.counts.quarantined += 1;
-        drop(self.note(&Record::Quarantined { number, reason: why.clone() }));
+        let noted = self.note(&Record::Quarantined { number, reason: why.clone() });
         state.buffer.quarantine(number, why);
-        state.tickets.wake(number);
+        state.verdicts.insert(number);
+        let inner = self.clone();
+        self.runtime.spawn(async move {
+            if let Err(error) = noted.await {
+                tracing::error!(number, %error, "a verdict can't be noted: a restart will have to find it again");
+            }
+            let mut state = inner.state();
+            state.verdicts.remove(&number);
+            state.tickets.wake(number);
+        });
     }
 
-    async fn carry(&self, mut batch: Batch) {
+    async fn carry(self: &Arc<Inner>, mut batch: Batch) {
         let away = self.state().next_outage();
         let (outcomes, slow) = self.ask_to_commit(&batch.commits, away, true).await;
         let unknown = |outcome: &&CommitOutcome| matches!(outcome, CommitOutcome::Unknown(_));
@@ -398,7 +409,7 @@ impl Inner {
     /// Takes out of the buffer what the store has of a batch, and looks at what `stopped` it.
     /// The store did not answer for as many of it as are `unanswered`, and answers others.
     fn carried(
-        &self,
+        self: &Arc<Inner>,
         batch: Batch,
         changed: Vec<Vec<(Key, Read)>>,
         stopped: Option<(u64, CommitOutcome)>,
@@ -430,7 +441,11 @@ impl Inner {
                 }
             }
             Some((_, CommitOutcome::Refused(_))) if mutation::on(Fault::PoisonRetried) => {}
-            Some((number, CommitOutcome::Refused(why))) => self.set_aside(&mut state, number, why),
+            Some((number, CommitOutcome::Refused(why))) => {
+                self.set_aside(&mut state, number, why);
+                // What is behind it was sent in vain: of many such, fewer.
+                state.batch_max = (state.batch_max / 2).max(1);
+            }
             Some((number, CommitOutcome::Conflict(keys))) => self.overtaken(&mut state, number, &keys),
             Some(_) => state.batch_max = (state.batch_max / 2).max(1),
             None => state.batch_max = (state.batch_max * 2).min(BATCH_COMMITS_MAX),
@@ -443,7 +458,7 @@ impl Inner {
     }
 
     /// Others have changed `keys` since transaction `number` saw them.
-    fn overtaken(&self, state: &mut State, number: u64, keys: &[Key]) {
+    fn overtaken(self: &Arc<Inner>, state: &mut State, number: u64, keys: &[Key]) {
         if state.buffer.overtaken(number, keys) {
             state.counts.conflicts += keys.len() as u64;
         } else if self.settings.on_conflict == OnConflict::Apply {

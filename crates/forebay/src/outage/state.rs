@@ -71,6 +71,8 @@ pub(super) struct State {
     pub(super) undescribed: bool,
     /// Quarantined transactions about which an operator has decided, until the journal has it.
     pub(super) decided: BTreeSet<u64>,
+    /// Those of which the journal does not say yet that they are quarantined.
+    pub(super) verdicts: BTreeSet<u64>,
     /// Reads that wait for what is buffered to be carried over, so that its age does not matter.
     pub(super) hurries: usize,
     /// Batches on their way to the store.
@@ -133,6 +135,7 @@ impl State {
             untold: false,
             undescribed: false,
             decided: BTreeSet::new(),
+            verdicts: BTreeSet::new(),
             hurries: 0,
             carried: 0,
             naming: BTreeSet::new(),
@@ -154,9 +157,11 @@ impl State {
         }
     }
 
-    /// What `ticket` stands for. About what an operator has decided nothing is known until that is done.
+    /// What `ticket` stands for. What the journal does not have yet is not known: neither a verdict nor what an
+    /// operator has decided about it.
     pub(super) fn ticket(&self, ticket: u64) -> TicketState {
-        self.tickets.state(ticket, &self.buffer, &self.decided)
+        self.tickets
+            .state(ticket, &self.buffer, |number| self.decided.contains(&number) || self.verdicts.contains(&number))
     }
 
     /// Whether an operator wants the store to count as away.

@@ -1,6 +1,6 @@
 //! What became of buffered transactions, for those who hold a ticket.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use futures_channel::oneshot;
 
@@ -116,12 +116,12 @@ impl Tickets {
         receiver
     }
 
-    /// What became of `number`. One about which an operator has `decided` is not what it was before that.
-    pub(super) fn state(&self, number: u64, buffer: &Buffer, decided: &BTreeSet<u64>) -> TicketState {
+    /// What became of `number`. That one is quarantined does not count while it is `unsettled`.
+    pub(super) fn state(&self, number: u64, buffer: &Buffer, unsettled: impl Fn(u64) -> bool) -> TicketState {
         let number = self.resolve(number);
         match (buffer.standing(number), self.ended.get(&number)) {
             (Some(Standing::Waiting | Standing::Behind(_)), _) => TicketState::Pending,
-            (Some(Standing::Quarantined(_)), _) if decided.contains(&number) => TicketState::Pending,
+            (Some(Standing::Quarantined(_)), _) if unsettled(number) => TicketState::Pending,
             (Some(Standing::Quarantined(why)), _) if is_conflict(&why) => TicketState::Conflict(why),
             (Some(Standing::Quarantined(why)), _) => TicketState::Quarantined(why),
             (None, Some(End::Applied(version))) => TicketState::Applied(*version),

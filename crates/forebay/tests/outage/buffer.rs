@@ -441,8 +441,13 @@ impl World {
     }
 }
 
+/// Histories that are tried: many more with FOREBAY_NIGHTLY=1.
+fn cases() -> u32 {
+    if std::env::var_os("FOREBAY_NIGHTLY").is_some() { 200_000 } else { 1_000 }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     #[test]
     fn what_is_buffered_reaches_the_store_once_and_in_order(steps in steps(), applies in any::<bool>()) {

@@ -35,6 +35,11 @@ fn number_of(key: &Key) -> usize {
     (0..KEYS).find(|number| self::key(*number) == *key).expect("one of ours")
 }
 
+/// Of so many the one that is meant; with [`usize::MAX`] the last.
+fn nth(which: usize, count: usize) -> usize {
+    if which == usize::MAX { count - 1 } else { which % count }
+}
+
 /// The first is one table with the second.
 fn ties_of(keys: impl Iterator<Item = usize>) -> Ties {
     let lane = |key| if key < 2 { Lane::Together(7) } else { Lane::Hashed(key as u16) };
@@ -200,7 +205,7 @@ impl World {
         if self.open.is_empty() {
             return;
         }
-        let txn = self.open.remove(which % self.open.len());
+        let txn = self.open.remove(nth(which, self.open.len()));
         self.sequence += 1;
         let version = Version { incarnation: 1, sequence: self.sequence };
         let writes = txn.writes.iter().map(|(_, write)| write.clone()).collect();
@@ -256,7 +261,7 @@ impl World {
         if self.writing.is_empty() {
             return;
         }
-        let (number, commit, txn, record) = self.writing.remove(which % self.writing.len());
+        let (number, commit, txn, record) = self.writing.remove(nth(which, self.writing.len()));
         if fails {
             return self.buffer.withdraw(number);
         }
@@ -322,7 +327,7 @@ impl World {
         if self.comparing.is_empty() {
             return;
         }
-        let (batch, keys) = self.comparing.remove(which % self.comparing.len());
+        let (batch, keys) = self.comparing.remove(nth(which, self.comparing.len()));
         if answers {
             match self.buffer.sent(&batch).is_some_and(|id| self.database.has(id)) {
                 true => self.buffer.compared_before(&batch),
@@ -347,7 +352,7 @@ impl World {
 
     fn tell(&mut self, which: usize) {
         if !self.asked.is_empty() {
-            let (key, story, read, applied) = self.asked.remove(which % self.asked.len());
+            let (key, story, read, applied) = self.asked.remove(nth(which, self.asked.len()));
             self.buffer.learn_behind(&key, &read, &story, &applied);
         }
     }

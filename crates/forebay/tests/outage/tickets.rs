@@ -1,12 +1,95 @@
 //! Tickets over starts.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use forebay::outage::TicketState;
+use forebay::outage::{Description, Found, Gate, GateOptions, GateSettings, TicketState};
+use forebay::runtime::Runtime;
 use forebay::store::CommitOutcome;
 use forebay::tier::memory::Memory;
+use forebay::tier::{AppendError, Appending, Entry, Remembered, Tier};
+use forebay::{Key, Version};
+use futures_channel::oneshot;
 
 use crate::gate::{Database, commit, open_in, put, simulated};
+
+/// A tier that takes a second for each entry while it is `slow`.
+struct Slow {
+    inner: Arc<dyn Tier>,
+    runtime: Runtime,
+    slow: Arc<AtomicBool>,
+}
+
+impl Tier for Slow {
+    fn append(&self, entry: Entry) -> Appending {
+        if !self.slow.load(Ordering::SeqCst) {
+            return self.inner.append(entry);
+        }
+        let (sender, receiver) = oneshot::channel();
+        let (inner, slept) = (self.inner.clone(), self.runtime.sleep(Duration::from_secs(1)));
+        self.runtime.spawn(async move {
+            slept.await;
+            let _ = sender.send(inner.append(entry).await);
+        });
+        Appending::answered(receiver)
+    }
+
+    fn describe(&self, description: Description) -> Appending {
+        self.inner.describe(description)
+    }
+
+    fn remember(&self, remembered: Remembered) -> Appending {
+        self.inner.remember(remembered)
+    }
+
+    fn look(&self) -> Appending {
+        self.inner.look()
+    }
+
+    fn closed(&self) -> Option<AppendError> {
+        self.inner.closed()
+    }
+
+    fn flush(&self) -> Appending {
+        self.inner.flush()
+    }
+
+    fn close(&self) -> Appending {
+        self.inner.close()
+    }
+}
+
+/// A verdict is told when the journal has it: else one that was told could be taken back by a restart.
+#[test]
+fn a_verdict_is_told_when_the_journal_has_it() {
+    simulated(|runtime| async move {
+        let (memory, database) = (Memory::new(1 << 20), Database::new(&runtime, false));
+        let (inner, kept) = memory.open(Description::default());
+        let slow = Arc::new(AtomicBool::new(false));
+        let journal = Slow { inner: Arc::new(inner), runtime: runtime.clone(), slow: slow.clone() };
+        let (found, settings) = (Found::in_tier(kept), GateSettings::default());
+        let (store, mapping, opens_late) = (database.clone(), String::new(), false);
+        let options = GateOptions { runtime: runtime.clone(), store, journal, found, settings, mapping, opens_late };
+        let gate = Gate::open(options).expect("it opens");
+        gate.fail_for(Duration::from_secs(5));
+        let mut stale = put(1, "a");
+        stale.checks = vec![(Key::new(0, b"other"), Version { incarnation: 9, sequence: 9 })];
+        let CommitOutcome::Buffered(kept) = commit(&gate, stale).await else { panic!("it is kept") };
+        slow.store(true, Ordering::SeqCst);
+        gate.fail_for(Duration::ZERO);
+        runtime.sleep(Duration::from_millis(900)).await;
+        assert_eq!(gate.state().amount.quarantined, 1, "it was found out");
+        assert_eq!(gate.ticket(kept.ticket), TicketState::Pending, "the journal does not have it");
+        let began = runtime.elapsed();
+        let told = gate.wait_for(kept.ticket, Duration::from_secs(10)).await;
+        assert!(matches!(told, TicketState::Conflict(_)), "{told:?}");
+        assert!(runtime.elapsed() - began < Duration::from_secs(1), "as soon as the journal has it");
+        drop(gate);
+        let gate = open_in(&memory, &runtime, &database);
+        assert!(matches!(gate.ticket(kept.ticket), TicketState::Conflict(_)), "a restart knows it");
+    });
+}
 
 /// A ticket whose transaction was applied before a start is over, however many later ones are still quarantined; only
 /// what may be part of one that is still there is pending.

@@ -108,13 +108,13 @@ const TRANSACTIONS: [Case; 5] = [
 
 const POISONED: [Case; 5] = [
     case("poison, and one over both, swift", Setup { clients: &[BAD, BOTH], ..SWIFT }, [131, 26, 0]),
-    case("poison, and one behind, 1 crash, swift", Setup { clients: &[BAD, ONE], crashes: 1, ..SWIFT }, [765, 138, 0]),
+    case("poison, and one behind, 1 crash, swift", Setup { clients: &[BAD, ONE], crashes: 1, ..SWIFT }, [786, 142, 0]),
     case(
         "poison, and one that waited too long, 1 crash, swift",
         Setup { clients: &[BAD, ONE], timeouts: 1, crashes: 1, ..SWIFT },
-        [1_005, 195, 0],
+        [1_038, 204, 0],
     ),
-    case("poison, 1 crash", Setup { clients: &[BAD], crashes: 1, ..TWO_WRITERS }, [319, 34, 0]),
+    case("poison, 1 crash", Setup { clients: &[BAD], crashes: 1, ..TWO_WRITERS }, [342, 36, 0]),
     case("poison, owned", Setup { clients: &[BAD, ONE], owned: true, ..TWO_WRITERS }, [533, 42, 0]),
 ];
 
@@ -130,7 +130,7 @@ const OTHERS: [Case; 10] = [
     case(
         "poison is read, another program writes",
         Setup { clients: &[BAD_HASH, READS], outside: 1, ..SWIFT },
-        [397, 65, 0],
+        [403, 65, 0],
     ),
     case("merged, swift", Setup { clients: &[ONE, TWO, THREE], merge: true, ..SWIFT }, [525, 78, 0]),
     case("merged, 1 crash, swift", Setup { merge: true, crashes: 1, ..SWIFT }, [546, 81, 0]),
@@ -153,13 +153,13 @@ const LARGER: [Case; 10] = [
         Setup { clients: &[ONE, BOTH], unheard: 1, crashes: 1, ..SWIFT },
         [2_728, 222, 0],
     ),
-    case("poison, one behind, one beside, swift", Setup { clients: &[BAD, ONE, HASH], ..SWIFT }, [4_422, 718, 0]),
+    case("poison, one behind, one beside, swift", Setup { clients: &[BAD, ONE, HASH], ..SWIFT }, [4_886, 794, 0]),
     case("poison, and one over both", Setup { clients: &[BAD, BOTH], ..TWO_WRITERS }, [533, 42, 0]),
-    case("poison, and one behind, 1 crash", Setup { clients: &[BAD, ONE], crashes: 1, ..TWO_WRITERS }, [3_563, 297, 0]),
+    case("poison, and one behind, 1 crash", Setup { clients: &[BAD, ONE], crashes: 1, ..TWO_WRITERS }, [3_808, 321, 0]),
     case(
         "poison, and one behind, 1 unheard, swift",
         Setup { clients: &[BAD, ONE], unheard: 1, ..SWIFT },
-        [1_384, 149, 0],
+        [1_420, 162, 0],
     ),
     case(
         "3 writers, 1 unheard, 1 waits too long, swift",

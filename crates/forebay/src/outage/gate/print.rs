@@ -13,7 +13,8 @@ impl Gate {
         let state = self.inner.state();
         state.buffer.print(out)?;
         writeln!(out, "{:?} {:?} {:?}", state.mode, state.writes, state.reads)?;
-        writeln!(out, "{} {} {:?} {:?}", state.carried, state.batch_max, state.failed_until, state.decided)?;
+        writeln!(out, "{} {} {:?}", state.carried, state.batch_max, state.failed_until)?;
+        writeln!(out, "{:?} {:?}", state.decided, state.verdicts)?;
         writeln!(out, "{} {} {:?}", state.incarnation, state.opens_late, state.suspended)?;
         self.inner.journal.print(out)
     }

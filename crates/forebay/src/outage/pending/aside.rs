@@ -1,60 +1,132 @@
 //! What the store refuses is set aside until an operator decides, and what is built on it waits behind.
 
+use std::collections::BTreeSet;
+
+use hashbrown::HashSet;
+
 use super::{Buffer, Entry, Stage};
 use crate::change::Change;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::outage::record::{Standing, Written};
 
+/// Who is to be looked at again. Numbers are taken from it in order, and whoever waits has a higher one than what it
+/// waits for: so of a document all that is behind the first is in it.
+#[derive(Default)]
+pub(super) struct Unsorted {
+    numbers: BTreeSet<u64>,
+    /// Documents of which the queue is in it, those who name them, and those who have read them.
+    queued: HashSet<Key, foldhash::quality::RandomState>,
+    named: HashSet<Key, foldhash::quality::RandomState>,
+    read: HashSet<Key, foldhash::quality::RandomState>,
+}
+
 impl Buffer {
     /// Sets transaction `number` aside, and what is built on it; all before it in its lanes is applied or set aside.
     pub fn quarantine(&mut self, number: u64, why: String) {
-        let Some(entry) = self.entries.get_mut(&number) else { return };
-        if !matches!(entry.stage, Stage::Quarantined(_)) {
-            self.quarantined += 1;
-        }
-        entry.stage = Stage::Quarantined(why);
-        let lanes = entry.ties.lanes.clone();
-        for lane in lanes {
-            if let Some(state) = self.lanes.get_mut(&lane) {
+        let Some(entry) = self.entries.get(&number) else { return };
+        for lane in &entry.ties.lanes {
+            if let Some(state) = self.lanes.get_mut(lane) {
                 state.waiting.remove(&number);
             }
         }
+        self.stand(number, Stage::Quarantined(why));
         self.forget_idle_lanes(number);
         self.settle_names(number);
-        self.sort_out();
+        self.sort_out(self.who_waits_for(number));
+    }
+
+    /// Transaction `number` stands there now.
+    fn stand(&mut self, number: u64, stage: Stage) {
+        let Some(entry) = self.entries.get_mut(&number) else { return };
+        let was = std::mem::replace(&mut entry.stage, stage);
+        let now = &entry.stage;
+        self.quarantined += usize::from(now.is_quarantined());
+        self.quarantined -= usize::from(was.is_quarantined());
+        self.behind += usize::from(now.is_behind());
+        self.behind -= usize::from(was.is_behind());
+        if was.is_stuck() == now.is_stuck() {
+            return;
+        }
+        for write in &entry.buffered.writes {
+            if let Some(row) = self.rows.get_mut(&write.key) {
+                row.stuck = if now.is_stuck() { row.stuck + 1 } else { row.stuck - 1 };
+            }
+        }
+    }
+
+    /// Those who wait for transaction `number`, or may have to.
+    pub(super) fn who_waits_for(&self, number: u64) -> Unsorted {
+        let mut unsorted = Unsorted::default();
+        self.add_behind(number, &mut unsorted);
+        unsorted
+    }
+
+    fn add_behind(&self, number: u64, unsorted: &mut Unsorted) {
+        let Some(entry) = self.entries.get(&number) else { return };
+        let written = entry.buffered.writes.iter().map(|write| &write.key);
+        // A row that it names, or leaves a row which names it, must not go before.
+        let names = entry.ties.follows.iter().chain(entry.named.iter().flatten());
+        self.add_queues(number, written.clone().chain(names), unsorted);
+        let Unsorted { numbers, named, read, .. } = unsorted;
+        for key in written {
+            if named.insert(key.clone()) {
+                numbers.extend(self.tied.naming(key).filter(|other| **other > number));
+            }
+            if read.insert(key.clone()) {
+                numbers.extend(self.tied.readers(key, number));
+            }
+        }
+    }
+
+    /// Those behind transaction `number` that write `keys`.
+    fn add_queues<'a>(&self, number: u64, keys: impl Iterator<Item = &'a Key>, unsorted: &mut Unsorted) {
+        for key in keys {
+            if let Some(row) = self.rows.get(key).filter(|_| unsorted.queued.insert(key.clone())) {
+                unsorted.numbers.extend(row.queue.iter().rev().take_while(|other| **other > number));
+            }
+        }
     }
 
     /// Looks again at who has to wait behind whom.
-    pub(super) fn sort_out(&mut self) {
-        let open = |entry: &Entry| matches!(entry.stage, Stage::Waiting | Stage::Behind(_));
-        let numbers: Vec<u64> = self.entries.iter().filter(|(_, e)| open(e)).map(|(number, _)| *number).collect();
-        for number in numbers {
+    pub(super) fn sort_out(&mut self, mut unsorted: Unsorted) {
+        while let Some(number) = unsorted.numbers.pop_first() {
+            let Some(Entry { stage, named, .. }) = self.entries.get(&number) else { continue };
+            if !matches!(stage, Stage::Waiting | Stage::Behind(_)) {
+                continue;
+            }
+            // They are forgotten where it waits for nothing any more.
+            let (was, named) = (stage.is_stuck(), named.clone());
             self.settle_stage(number);
+            if self.entries.get(&number).is_some_and(|entry| entry.stage.is_stuck() != was) {
+                self.add_behind(number, &mut unsorted);
+                self.add_queues(number, named.iter().flatten(), &mut unsorted);
+            }
         }
+    }
+
+    /// The same of all.
+    pub(super) fn sort_out_all(&mut self) {
+        let numbers = self.entries.keys().copied().collect();
+        self.sort_out(Unsorted { numbers, ..Unsorted::default() });
     }
 
     /// Waiting, or behind one that is quarantined.
     pub(super) fn settle_stage(&mut self, number: u64) {
         let Some(entry) = self.entries.get(&number) else { return };
-        let stuck = |other: &&u64| {
-            let stage = self.entries.get(other).map(|entry| &entry.stage);
-            **other < number && matches!(stage, Some(Stage::Quarantined(_) | Stage::Behind(_)))
-        };
+        let stuck = |other: &&u64| self.entries.get(*other).is_some_and(|entry| entry.stage.is_stuck());
         let shown = entry.buffered.shown.iter().map(|(key, _)| key);
         let keys = entry.buffered.writes.iter().map(|write| &write.key).chain(&entry.ties.follows).chain(shown);
         let rows = keys.filter(|_| self.quarantined > 0).filter_map(|key| self.rows.get(key));
+        let rows = rows.filter(|row| row.stuck > 0);
+        let queued = rows.filter_map(|row| row.queue.iter().take_while(|other| **other < number).find(stuck));
         // A row that one of them names, or leaves a row which names it, must not go before.
         let deletes = |write: &&Written| self.quarantined > 0 && write.changes.contains(&Change::Delete);
         let deleted = entry.buffered.writes.iter().filter(deletes);
-        let named = deleted.flat_map(|write| self.tied.naming(&write.key));
-        let behind = rows.flat_map(|row| &row.queue).chain(named).filter(stuck).min().copied();
+        let naming = |write: &Written| self.tied.naming(&write.key).take_while(|other| **other < number).find(stuck);
+        let behind = queued.chain(deleted.filter_map(naming)).min().copied();
         let lanes = entry.ties.lanes.clone();
-        if let Some(entry) = self.entries.get_mut(&number) {
-            self.behind -= usize::from(matches!(entry.stage, Stage::Behind(_)));
-            self.behind += usize::from(behind.is_some());
-            entry.stage = behind.map_or(Stage::Waiting, Stage::Behind);
-        }
+        self.stand(number, behind.map_or(Stage::Waiting, Stage::Behind));
         for lane in lanes {
             let waiting = &mut self.lanes.entry(lane).or_default().waiting;
             match behind.is_some() {
@@ -69,31 +141,30 @@ impl Buffer {
 
     /// Has transaction `number` tried again; false if it is not quarantined.
     pub fn retry(&mut self, number: u64) -> bool {
-        match self.entries.get_mut(&number) {
-            Some(entry) if matches!(entry.stage, Stage::Quarantined(_)) => entry.stage = Stage::Waiting,
-            _ => return false,
+        if !self.entries.get(&number).is_some_and(|entry| entry.stage.is_quarantined()) {
+            return false;
         }
-        self.quarantined -= 1;
+        self.stand(number, Stage::Waiting);
         self.see_anew(number);
-        self.sort_out();
+        let mut unsorted = self.who_waits_for(number);
+        unsorted.numbers.insert(number);
+        self.sort_out(unsorted);
         true
     }
 
-    /// Takes quarantined transaction `number` out; its documents.
-    fn take_quarantined(&mut self, number: u64) -> Option<Vec<Key>> {
-        let entry = self.entries.get(&number)?;
-        if !matches!(entry.stage, Stage::Quarantined(_)) {
-            return None;
-        }
+    /// Takes quarantined transaction `number` out; its documents, and who waited for it.
+    fn take_quarantined(&mut self, number: u64) -> Option<(Vec<Key>, Unsorted)> {
+        let entry = self.entries.get(&number).filter(|entry| entry.stage.is_quarantined())?;
         let keys: Vec<Key> = entry.buffered.writes.iter().map(|write| write.key.clone()).collect();
+        let unsorted = self.who_waits_for(number);
         self.remove(number, None);
-        Some(keys)
+        Some((keys, unsorted))
     }
 
     /// Gives transaction `number` up. Answers its documents, which are not what they were; nothing if it is not
     /// quarantined.
     pub fn give_up(&mut self, number: u64) -> Option<Vec<Key>> {
-        let keys = self.take_quarantined(number)?;
+        let (keys, unsorted) = self.take_quarantined(number)?;
         for key in &keys {
             if let Some(row) = self.rows.get_mut(key) {
                 self.bytes -= row.bytes;
@@ -110,14 +181,14 @@ impl Buffer {
             }
             self.doubt_readers(key, number);
         }
-        self.sort_out();
+        self.sort_out(unsorted);
         Some(keys)
     }
 
     /// Quarantined transaction `number` was found to be in the store. Answers its documents, of which nobody knows what
     /// the store holds of them; nothing if it is not quarantined.
     pub fn landed(&mut self, number: u64) -> Option<Vec<Key>> {
-        let keys = self.take_quarantined(number)?;
+        let (keys, unsorted) = self.take_quarantined(number)?;
         for key in &keys {
             if let Some(row) = self.rows.get_mut(key) {
                 self.bytes -= row.bytes;
@@ -127,7 +198,7 @@ impl Buffer {
             }
             self.doubt_readers(key, number);
         }
-        self.sort_out();
+        self.sort_out(unsorted);
         Some(keys)
     }
 
@@ -143,12 +214,7 @@ impl Buffer {
 
     /// Whether something that writes `key` is quarantined, or behind what is.
     pub(in crate::outage) fn is_stuck(&self, key: &Key) -> bool {
-        let stuck = |number: &u64| {
-            self.entries
-                .get(number)
-                .is_some_and(|entry| matches!(entry.stage, Stage::Quarantined(_) | Stage::Behind(_)))
-        };
-        self.quarantined > 0 && self.rows.get(key).is_some_and(|row| row.queue.iter().any(stuck))
+        self.rows.get(key).is_some_and(|row| row.stuck > 0)
     }
 
     /// Numbers and reasons of what is quarantined.

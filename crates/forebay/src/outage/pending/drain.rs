@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use hashbrown::HashMap;
+use smallvec::SmallVec;
 
+use super::by_key::ByKey;
 use super::seen::{self, Right, Seen};
 use super::{
-    BATCH_BYTES_MAX, BATCH_COMMITS_MAX, Batch, Buffer, Entry, Stage, Work, checked_of, stands_alone, taken_along,
-    writes,
+    BATCH_BYTES_MAX, BATCH_COMMITS_MAX, Batch, Buffer, Stage, Work, checked_of, stands_alone, taken_along, writes,
 };
 use crate::change::{Change, apply_all};
 use crate::key::Key;
@@ -29,30 +30,36 @@ pub struct Applied {
 }
 
 /// The documents of a transaction as the store has them now.
-#[derive(Clone, Copy)]
 pub(super) struct Stored<'a> {
     writes: &'a [Write],
-    /// Those that became other than computed.
-    changed: &'a [(Key, Read)],
+    /// What each has become, by their places, where that is other than computed.
+    changed: SmallVec<[Option<&'a Read>; 1]>,
     /// The version of the others.
     version: Version,
 }
 
-impl Stored<'_> {
+impl<'a> Stored<'a> {
+    /// Of `commit`, whose documents have become other than computed as far as they are in `changed`.
+    pub(super) fn new(commit: &'a Commit, changed: &'a [(Key, Read)]) -> Stored<'a> {
+        let told = ByKey::new(changed);
+        let changed = commit.writes.iter().map(|write| told.get(&write.key).map(|(_, read)| read)).collect();
+        Stored { writes: &commit.writes, changed, version: commit.version }
+    }
+
     /// What became of the write at this place; none if that is not known.
-    pub(super) fn at(&self, place: usize) -> Option<Option<Value>> {
+    pub(super) fn at(&self, place: usize) -> Option<Option<&'a Value>> {
         let write = self.writes.get(place)?;
-        match self.changed.iter().find(|(key, _)| *key == write.key) {
-            Some((_, read)) => Some(read.value.clone()),
-            None => (!write.unseen).then(|| write.after.clone()),
+        match self.changed.get(place)? {
+            Some(read) => Some(read.value.as_ref()),
+            None => (!write.unseen).then_some(write.after.as_ref()),
         }
     }
 
     /// Its version there; none if what became of it is not known.
     pub(super) fn version_at(&self, place: usize) -> Option<Version> {
         let write = self.writes.get(place)?;
-        match self.changed.iter().find(|(key, _)| *key == write.key) {
-            Some((_, read)) => Some(read.version),
+        match self.changed.get(place)? {
+            Some(read) => Some(read.version),
             None => (!write.unseen).then_some(self.version),
         }
     }
@@ -128,9 +135,9 @@ impl Buffer {
         // Each lane with the last number that was taken from it.
         let mut claimed = vec![(lane, 0)];
         let (mut numbers, mut bytes) = (Vec::new(), 0);
-        // Documents that somebody behind has read.
-        let mut read_behind: Vec<&Key> = Vec::new();
-        let mut most = commits_max;
+        // Documents that somebody behind has read, each with the last that writes it.
+        let mut read_behind: HashMap<&Key, u64, foldhash::quality::RandomState> = HashMap::default();
+        let (mut most, mut sent) = (commits_max, 0);
         while numbers.len() < most && bytes < BATCH_BYTES_MAX {
             let head = |(lane, last): &(Lane, u64)| {
                 let waiting = &self.lanes.get(lane)?.waiting;
@@ -156,17 +163,23 @@ impl Buffer {
                 continue;
             }
             let unsettled = self.unsettled(entry).is_some();
-            let read = entry.buffered.writes.iter().filter(|written| self.is_read_behind(entry, written));
-            let read: Vec<&Key> = read.map(|written| &written.key).collect();
-            // What was read between, perhaps by one that is set aside, would be told as both have left it.
-            let writes_read = entry.buffered.writes.iter().any(|written| read_behind.contains(&&written.key));
-            if (unsettled && !numbers.is_empty()) || writes_read {
+            let number = entry.buffered.number;
+            // What was read between, perhaps by one that is set aside, would be told as both have left it. And those
+            // before and behind one that the store has already are not told together.
+            let read_between = entry.buffered.writes.iter().any(|written| {
+                read_behind.get(&written.key).is_some_and(|before| {
+                    let reader = self.tied.readers(&written.key, *before).next();
+                    *before <= sent || reader.is_some_and(|reader| *reader < number)
+                })
+            });
+            if (unsettled && !numbers.is_empty()) || read_between {
                 break;
             }
-            read_behind.extend(read);
-            let number = entry.buffered.number;
+            let read = entry.buffered.writes.iter().filter(|written| self.is_read_behind(entry, written));
+            read_behind.extend(read.map(|written| (&written.key, number)));
             claimed.iter_mut().filter(|(lane, _)| entry.ties.lanes.contains(lane)).for_each(|(_, last)| *last = number);
             bytes += entry.bytes;
+            sent = if entry.buffered.sent { number } else { sent };
             numbers.push(number);
             if unsettled {
                 break;
@@ -186,19 +199,23 @@ impl Buffer {
             let mut commit = entry.buffered.to_commit();
             commit.patience = entry.slow.patience();
             commit.checks.extend(self.checks_of_shown(entry));
+            let known = ByKey::new(&entry.buffered.known);
             for (written, write) in entry.buffered.writes.iter().zip(&mut commit.writes) {
                 let before = match values.remove(&written.key) {
                     Some(value) => value,
                     None => self.rows.get(&written.key).and_then(|row| row.stored.clone()),
                 };
-                match self.after(entry, written, before) {
+                match after(written, before, &known) {
                     Some(after) => {
-                        write.after.clone_from(&after);
                         if mutation::on(Fault::WholeDocumentDrained) {
                             let whole = after.clone().map_or(Change::Delete, Change::Put);
                             write.changes = [whole].into_iter().collect();
                         }
-                        values.insert(&written.key, Some(after));
+                        // For those behind it.
+                        if self.rows.get(&written.key).is_some_and(|row| row.queue.len() > 1) {
+                            values.insert(&written.key, Some(after.clone()));
+                        }
+                        write.after = after;
                     }
                     None if self.computed => return Err(written.key.clone()),
                     None => write.unseen = true,
@@ -208,18 +225,6 @@ impl Buffer {
             commits.push(commit);
         }
         Ok(commits)
-    }
-
-    fn after(&self, entry: &Entry, written: &Written, before: Option<Option<Value>>) -> Option<Option<Value>> {
-        let mut value = match before {
-            Some(value) => value,
-            None if stands_alone(&written.changes) => None,
-            None => {
-                let known = entry.buffered.known.iter().find(|(key, _)| *key == written.key);
-                return known.map(|(_, read)| read.value.clone());
-            }
-        };
-        apply_all(&mut value, &written.changes).ok().map(|()| value)
     }
 
     /// The store has applied the first of `batch`, as many as `changed` has lists: of each the documents that became
@@ -283,14 +288,14 @@ impl Buffer {
     pub fn applied(&mut self, batch: &Batch, changed: &[Vec<(Key, Read)>]) -> Applied {
         let (mut emptied, mut restamped, mut right) = (Vec::new(), Vec::new(), Right::default());
         for ((number, commit), changed) in batch.numbers.iter().zip(&batch.commits).zip(changed) {
-            let stored = Stored { writes: &commit.writes, changed, version: commit.version };
-            self.restamp(*number, stored, &mut restamped);
-            self.settle_readers(*number, commit, stored, batch.repeated.get(number), &mut right);
+            let stored = Stored::new(commit, changed);
+            self.restamp(*number, &stored, &mut restamped);
+            self.settle_readers(*number, commit, &stored, batch.repeated.get(number), &mut right);
             if batch.repeated.contains_key(number) {
                 let untold = (0..commit.writes.len()).filter(|at| stored.at(*at).is_none());
                 self.suspect(untold.map(|at| &commit.writes[at].key));
             }
-            emptied.extend(self.remove(*number, Some(stored)));
+            emptied.extend(self.remove(*number, Some(&stored)));
         }
         // Once each: all that waits for it is made to it anew.
         let mut told: Vec<&Key> = changed.iter().flatten().map(|(key, _)| key).collect();
@@ -312,14 +317,14 @@ impl Buffer {
     /// Remembers under which versions the store has the last documents of transaction `number`, if they are what was
     /// shown of them: else another program has changed them, or the store itself, or nobody knows, and who read them is
     /// overtaken.
-    fn restamp(&mut self, number: u64, stored: Stored<'_>, restamped: &mut Vec<(Key, Version, Version)>) {
+    fn restamp(&mut self, number: u64, stored: &Stored<'_>, restamped: &mut Vec<(Key, Version, Version)>) {
         for (at, write) in stored.writes.iter().enumerate().filter(|_| !self.owned) {
             let Some(row) = self.rows.get(&write.key).filter(|row| row.queue.len() == 1) else { continue };
             let version = stored.version_at(at);
             if row.queue.front() != Some(&number) || version == Some(row.version) {
                 continue;
             }
-            let same = row.latest.is_some() && stored.at(at) == row.latest;
+            let same = row.latest.is_some() && stored.at(at) == row.latest.as_ref().map(Option::as_ref);
             let version = version.filter(|_| same);
             self.restamped.add(&write.key, row.version, version);
             restamped.extend(version.map(|version| (write.key.clone(), row.version, version)));
@@ -387,4 +392,14 @@ impl Buffer {
         }
         self.forget_seen(number);
     }
+}
+
+/// The document behind a write, if it was `before`, or by what is `known`; none if that can't be said.
+fn after(written: &Written, before: Option<Option<Value>>, known: &ByKey<'_, (Key, Read)>) -> Option<Option<Value>> {
+    let mut value = match before {
+        Some(value) => value,
+        None if stands_alone(&written.changes) => None,
+        None => return known.get(&written.key).map(|(_, read)| read.value.clone()),
+    };
+    apply_all(&mut value, &written.changes).ok().map(|()| value)
 }

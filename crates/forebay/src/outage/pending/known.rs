@@ -262,7 +262,7 @@ impl Buffer {
             self.bytes = self.bytes - entry.bytes + bytes;
             self.tied.add(*number, &ties);
             (entry.ties, entry.bytes) = (ties, bytes);
-            if !matches!(entry.stage, Stage::Behind(_) | Stage::Quarantined(_)) {
+            if !entry.stage.is_stuck() {
                 for lane in &entry.ties.lanes {
                     self.lanes.entry(*lane).or_default().waiting.insert(*number);
                 }
@@ -270,6 +270,6 @@ impl Buffer {
         }
         // Those of which nothing was known before they had ties.
         self.forget_names();
-        self.sort_out();
+        self.sort_out_all();
     }
 }

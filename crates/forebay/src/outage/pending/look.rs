@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Amount, Buffer, Entry, Stage};
+use super::{Amount, Buffer, Entry};
 use crate::key::Key;
 use crate::outage::lanes::{Lane, Ties};
 use crate::outage::record::Buffered;
@@ -116,9 +116,11 @@ impl Buffer {
             assert_eq!(row.bytes, row.charge(key), "{key}");
             let writes = |number: &u64| self.entries[number].buffered.writes.iter().any(|write| write.key == *key);
             assert!(row.queue.iter().all(writes), "{key} is queued for what writes it");
+            let stuck = row.queue.iter().filter(|number| self.entries[*number].stage.is_stuck()).count();
+            assert_eq!(row.stuck, stuck, "of {key}");
         }
         for (number, entry) in &self.entries {
-            let waits = !matches!(entry.stage, Stage::Behind(_) | Stage::Quarantined(_));
+            let waits = !entry.stage.is_stuck();
             for lane in &entry.ties.lanes {
                 let queued = self.lanes.get(lane).is_some_and(|state| state.waiting.contains(number));
                 assert_eq!(waits, queued, "{number} {:?} in {lane:?}", entry.stage);
@@ -127,9 +129,9 @@ impl Buffer {
                 assert!(self.rows[&write.key].queue.contains(number), "{number} in the queue of {}", write.key);
             }
         }
-        let quarantined = self.entries.values().filter(|entry| matches!(entry.stage, Stage::Quarantined(_))).count();
+        let quarantined = self.entries.values().filter(|entry| entry.stage.is_quarantined()).count();
         assert_eq!(self.quarantined, quarantined);
-        assert_eq!(self.behind, self.entries.values().filter(|entry| matches!(entry.stage, Stage::Behind(_))).count());
+        assert_eq!(self.behind, self.entries.values().filter(|entry| entry.stage.is_behind()).count());
         assert_eq!(self.ids.len(), self.entries.len());
         let tied = |keys: fn(&Ties) -> &Vec<Key>| {
             let distinct = |entry: &Entry| keys(&entry.ties).iter().collect::<BTreeSet<_>>().len();

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use super::charge::keys_bytes;
-use super::{BATCH_COMMITS_MAX, Buffer, Entry, Stage};
+use super::{BATCH_COMMITS_MAX, Buffer, Entry};
 use crate::change::Change;
 use crate::key::Key;
 use crate::outage::lanes::Lane;
@@ -23,10 +23,6 @@ impl Entry {
     fn may_leave(&self) -> bool {
         self.joined().is_some() && self.buffered.writes.iter().any(|write| write.changes.contains(&Change::Delete))
     }
-
-    fn is_stuck(&self) -> bool {
-        matches!(self.stage, Stage::Quarantined(_) | Stage::Behind(_))
-    }
 }
 
 impl Buffer {
@@ -34,6 +30,7 @@ impl Buffer {
     /// are of one lane, which is none of `asked`: where rows of a table can't be read now, others can.
     pub fn unnamed(&self, asked: &BTreeSet<Lane>) -> Option<(Lane, Deletions)> {
         let entries = self.unnamed.iter().filter_map(|number| self.entries.get(number));
+        let entries = entries.filter(|entry| self.is_as_it_finds_it(entry));
         let mut entries = entries.filter_map(|entry| Some((entry.joined()?, entry)));
         let (lane, first) = entries.find(|(lane, _)| !asked.contains(lane))?;
         let (mut wanted, mut count) = (Vec::new(), 0);
@@ -48,6 +45,16 @@ impl Buffer {
             }
         }
         Some((lane, wanted))
+    }
+
+    /// Whether the store has what `entry` deletes as it will find it: else what it names may be another thing by then.
+    fn is_as_it_finds_it(&self, entry: &Entry) -> bool {
+        let before = |key| {
+            let queue = self.rows.get(key).into_iter().flat_map(|row| &row.queue);
+            queue.take_while(|other| **other < entry.buffered.number).filter_map(|other| self.entries.get(other))
+        };
+        let keys = entry.buffered.writes.iter().map(|write| &write.key);
+        keys.flat_map(before).all(|other| other.stage.is_stuck())
     }
 
     /// Whether `entry` deletes what a row may name that one before it deletes in vain, of which that is not known yet.
@@ -81,14 +88,14 @@ impl Buffer {
         self.bytes += bytes;
         self.tied.add_named(number, &names);
         entry.named = Some(names);
-        self.sort_out();
+        self.sort_out(self.who_waits_for(number));
     }
 
     /// Transaction `number` stands elsewhere than before: has the store asked what it leaves where it is set aside, and
     /// forgets it where not, since it may be another when it is set aside again.
     pub(super) fn settle_names(&mut self, number: u64) {
         let Some(entry) = self.entries.get_mut(&number) else { return };
-        if entry.is_stuck() {
+        if entry.stage.is_stuck() {
             if entry.named.is_none() && entry.may_leave() {
                 self.unnamed.insert(number);
             }
@@ -113,7 +120,7 @@ impl Buffer {
                 self.bytes -= bytes;
                 self.tied.remove_named(*number, &names);
             }
-            if entry.is_stuck() && entry.may_leave() {
+            if entry.stage.is_stuck() && entry.may_leave() {
                 self.unnamed.insert(*number);
             }
         }
@@ -121,7 +128,7 @@ impl Buffer {
 
     /// Whether something that is set aside, or behind that, makes a row name `key`, or leaves one that does.
     pub(super) fn is_named_by_stuck(&self, key: &Key) -> bool {
-        let stuck = |number: &u64| self.entries.get(number).is_some_and(Entry::is_stuck);
+        let stuck = |number: &u64| self.entries.get(number).is_some_and(|entry| entry.stage.is_stuck());
         self.quarantined > 0 && self.tied.naming(key).any(stuck)
     }
 }

@@ -18,8 +18,9 @@
 
 use std::fmt;
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 
+use super::by_key::ByKey;
 use super::{Batch, Buffer, Entry, Row, Stored, stands_alone, taken_along};
 use crate::change::Change;
 use crate::key::Key;
@@ -99,11 +100,6 @@ impl Shown {
     }
 }
 
-/// What `checks` are about: of many it is not to be looked for in all of them.
-fn keys_of(checks: &[(Key, Version)]) -> HashSet<&Key, foldhash::quality::RandomState> {
-    checks.iter().map(|(key, _)| key).collect()
-}
-
 impl Row {
     /// What is shown is the latest; nothing where that is not known.
     pub(super) fn show_latest(&mut self) {
@@ -177,8 +173,8 @@ impl Buffer {
         };
         self.bytes -= row.bytes;
         (row.latest, row.version) = (Some(value), version);
-        // What is on its way to the journal was computed with what is not so any more.
-        row.given_up = on_its_way && !same;
+        // What is on its way to the journal was computed with what is not so any more; nor is it with what comes then.
+        row.given_up = on_its_way && (row.given_up || !same);
         match on_its_way {
             true if same => {}
             true => row.image.shown = None,
@@ -257,24 +253,25 @@ impl Buffer {
         &mut self,
         number: u64,
         commit: &Commit,
-        stored: Stored<'_>,
+        stored: &Stored<'_>,
         untouched: Option<&Vec<Key>>,
         right: &mut Right,
     ) {
         let Some(entry) = self.entries.get(&number) else { return };
         let along: Vec<Key> = taken_along(entry).cloned().collect();
-        let (always, now) = (entry.checked.unwrap_or_default(), keys_of(&commit.checks));
-        let checked = |at: usize, key: &Key| match untouched {
+        let (always, now) = (entry.checked.unwrap_or_default(), ByKey::new(&commit.checks));
+        let checked = |at: usize, key: &Key, base: Option<Version>| match untouched {
             Some(_) => always.checked_shr(at as u32).unwrap_or_default() & 1 == 1,
-            None => now.contains(key),
+            // What is shown behind it was computed from its base: compared anew, it may be made to something else.
+            None => now.get(key).is_some_and(|(_, version)| Some(*version) == base),
         };
         for (at, write) in commit.writes.iter().enumerate() {
             let told = stored.version_at(at).zip(stored.at(at));
-            let built = stands_alone(&write.changes) || checked(at, &write.key);
+            let base = self.rows.get(&write.key).and_then(|row| row.image.base);
+            let built = stands_alone(&write.changes) || checked(at, &write.key, base);
             // The same version as behind one before it that is right: they were applied together, and nothing came
             // between. What this batch has told of it is what it is now, not what it was between.
-            let base = self.rows.get(&write.key).and_then(|row| row.image.base).filter(|_| untouched.is_some());
-            let before = right.get(&write.key).copied().unwrap_or(base);
+            let before = right.get(&write.key).copied().unwrap_or(base.filter(|_| untouched.is_some()));
             let follows = told.as_ref().is_some_and(|(version, _)| before == Some(*version));
             let clean = (built || follows) && untouched.is_none_or(|untouched| untouched.contains(&write.key));
             let now = told.as_ref().filter(|_| clean).map(|(version, _)| *version);
@@ -282,7 +279,7 @@ impl Buffer {
             if self.tied.readers(&write.key, number).next().is_none() {
                 continue;
             }
-            let told = told.map(|(version, value)| (version, Fingerprint::of(value.as_ref())));
+            let told = told.map(|(version, value)| (version, Fingerprint::of(value)));
             self.settle_read(number, &write.key, told, clean);
         }
         for key in along {
@@ -338,10 +335,10 @@ impl Buffer {
         // Always: somebody may read it while it is on its way.
         let unchecked = self.owned || mutation::on(Fault::PendingReadsUnchecked);
         let mut bases = Vec::new();
-        let (own, seen) = (keys_of(&entry.buffered.checks), keys_of(&checks));
+        let (own, seen) = (ByKey::new(&entry.buffered.checks), ByKey::new(&checks));
         for written in entry.buffered.writes.iter().filter(|_| !unchecked) {
             let row = self.rows.get(&written.key).filter(|row| row.queue.front() == Some(&entry.buffered.number));
-            let checked = own.contains(&written.key) || seen.contains(&written.key);
+            let checked = own.has(&written.key) || seen.has(&written.key);
             if let Some(base) = row.and_then(|row| row.image.base).filter(|_| !checked && !takes(written)) {
                 bases.push((written.key.clone(), base));
             }

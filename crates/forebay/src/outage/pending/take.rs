@@ -1,5 +1,6 @@
 //! How transactions come in: each gets its number, and may take the place of the one before it on its document.
 
+use super::by_key::ByKey;
 use super::charge::{entry_bytes, row_bytes};
 use super::seen::{Shown, takes};
 use super::{Buffer, Entry, Full, Row, Stage, another, stands_alone};
@@ -50,6 +51,8 @@ impl Buffer {
         if let Some(old) = replaces.and_then(|old| self.entries.get(&old)) {
             join(&mut buffered, &old.buffered);
         }
+        let bases = ByKey::new(&buffered.checks);
+        let base = |write: &Write| bases.get(&write.key).map(|(_, version)| *version);
         for (at, write) in commit.writes.iter().enumerate() {
             // Those of which the journal is being told that they are applied are gone when it is read again. Those that
             // are only on their way to the store may yet be refused, and given up.
@@ -58,8 +61,7 @@ impl Buffer {
             let first = before.find(|number| replaces != Some(**number)).is_none_or(gone);
             if first && !write.unseen && !stands_alone(&buffered.writes[at].changes) {
                 let value = write.after.clone().map(Value::compact);
-                let base = buffered.checks.iter().find(|(key, _)| *key == write.key).map(|(_, version)| *version);
-                let version = base.unwrap_or(self.left_by(commit.version));
+                let version = base(write).unwrap_or(self.left_by(commit.version));
                 buffered.known.push((write.key.clone(), Read { value, version }));
             }
         }
@@ -71,8 +73,9 @@ impl Buffer {
         }
         self.next_number += 1;
         for write in &commit.writes {
-            self.enqueue(number, write, commit.version, &buffered.checks);
+            self.enqueue(number, write, commit.version, base(write));
         }
+        drop(bases);
         if let Some(old) = replaces.and_then(|old| self.entries.get_mut(&old)) {
             old.stage = Stage::Replaced;
         }
@@ -88,6 +91,7 @@ impl Buffer {
     /// of that. Answers what is shown otherwise by now, if anything is.
     fn take_checks(&self, buffered: &mut Buffered) -> Result<(), Vec<Key>> {
         let mut overtaken = Vec::new();
+        let writes = ByKey::new(&buffered.writes);
         for (key, version) in std::mem::take(&mut buffered.checks) {
             let Some(row) = self.rows.get(&key) else {
                 match self.stored_version(&key, version) {
@@ -97,7 +101,7 @@ impl Buffer {
                 }
                 continue;
             };
-            let written = buffered.writes.iter().find(|write| write.key == key);
+            let written = writes.get(&key);
             match self.shown(row, version) {
                 _ if self.owned || mutation::on(Fault::PendingReadsUnchecked) => {}
                 // It may be in the store: only that can say.
@@ -110,13 +114,13 @@ impl Buffer {
         if overtaken.is_empty() { Ok(()) } else { Err(overtaken) }
     }
 
-    /// Transaction `number` waits for its turn on a document.
-    fn enqueue(&mut self, number: u64, write: &Write, version: Version, checks: &[(Key, Version)]) {
+    /// Transaction `number` waits for its turn on a document, which is made to what the store has under `base`.
+    fn enqueue(&mut self, number: u64, write: &Write, version: Version, base: Option<Version>) {
         let version = self.left_by(version);
         let row = self.rows.entry(write.key.compact()).or_insert_with_key(Row::new);
         if row.queue.is_empty() {
             self.bytes += row.bytes;
-            row.image.base = checks.iter().find(|(key, _)| *key == write.key).map(|(_, version)| *version);
+            row.image.base = base;
         }
         row.queue.push_back(number);
         let known = !self.owned && !write.unseen;

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use forebay::mutation::{self, Fault};
 use forebay::outage::Standing;
-use forebay::outage::pending::Merged;
+use forebay::outage::pending::{BATCH_COMMITS_MAX, Merged};
 
 use super::{Answer, Kind, Step, Way, World, key, run};
 
@@ -210,6 +210,56 @@ fn one_that_is_asked_for_between_two_is_nobodys_change() {
     let lost = vec![set_out, lands(2, 0), reads(), commit(), JOURNAL, SET_OUT, lands(1, 1)];
     let asked = writes(READ, Kind::Change);
     let mut world = world(&[writes(READ, Kind::Change), writes(READ, Kind::Unseen), lost, asked], true);
+    assert!(!world.disturbed);
+    world.drain();
+}
+
+/// What is on its way to the journal was computed with what has become wrong since; that what came then is as it was
+/// said to be does not make it right.
+#[test]
+fn what_was_computed_with_what_was_wrong_is_not_shown() {
+    let others = Step::Others { key: READ, kind: Kind::Change, seen: false };
+    let change = || writes(READ, Kind::Change);
+    let next = Step::Open { reads: Vec::new(), writes: vec![(READ, Kind::Change)], asks: false };
+    let carried = [SET_OUT, land(false), SET_OUT, land(false), SET_OUT, land(false)].to_vec();
+    let on_its_way = [vec![next, commit(), others], carried, vec![JOURNAL]].concat();
+    world(&[change(), change(), on_its_way, vec![reads(), commit(), JOURNAL]], false).drain();
+}
+
+/// What was shown behind one that was tried again was computed from what was before: that it was made to what is there
+/// by then does not make it right.
+#[test]
+fn what_was_computed_from_something_else_is_not_right() {
+    let take = 3;
+    let other = || Step::Others { key: take, kind: Kind::Change, seen: false };
+    let carried = || vec![SET_OUT, land(false)];
+    let reads = Step::Open { reads: vec![take], writes: vec![(WRITTEN, Kind::Change)], asks: false };
+    let pushed = [writes(take, Kind::Change), vec![other()], carried()].concat();
+    let taken = [writes(take, Kind::Change), carried(), vec![other()]].concat();
+    world(&[pushed, taken, vec![reads, commit(), JOURNAL]], false).drain();
+}
+
+/// What is read behind all writes of a document waits for one batch of them, not for one each.
+#[test]
+fn writes_that_nobody_has_read_between_go_together() {
+    let change = || writes(READ, Kind::Change);
+    let mut world = world(&[change(), change(), change(), vec![reads(), commit(), JOURNAL]], true);
+    world.set_out(BATCH_COMMITS_MAX);
+    assert_eq!(world.carried[0].numbers.len(), 3);
+    world.drain();
+}
+
+/// But where the store has one of them already, what is before it is not told together with what is behind it.
+#[test]
+fn one_that_the_store_has_parts_what_was_written() {
+    let lost = Step::Land { which: 0, applied: 1, told: 0, answer: Answer::default() };
+    let open = |reads: &[usize], written| {
+        let (reads, writes) = (reads.to_vec(), vec![(written, Kind::Change)]);
+        vec![Step::Open { reads, writes, asks: false }, commit()]
+    };
+    let other = [open(&[], 0), vec![Step::Journal { which: 1, fails: false }, SET_OUT, lost, JOURNAL]].concat();
+    let behind = [open(&[1], WRITTEN), vec![JOURNAL], open(&[WRITTEN], 0), vec![JOURNAL]].concat();
+    let mut world = world(&[open(&[], WRITTEN), other, behind], true);
     assert!(!world.disturbed);
     world.drain();
 }

@@ -3,14 +3,14 @@
 use forebay::store::CommitOutcome;
 use forebay::{Key, Read};
 
-use super::{Answer, Kind, World};
+use super::{Answer, Kind, World, nth};
 
 impl World {
     pub(super) fn land(&mut self, which: usize, applied: usize, told: usize, answer: Answer) {
         if self.carried.is_empty() {
             return;
         }
-        let mut batch = self.carried.remove(which % self.carried.len());
+        let mut batch = self.carried.remove(nth(which, self.carried.len()));
         let (mut changed, mut stopped) = (Vec::<Vec<(Key, Read)>>::new(), None);
         let (mut part, mut unknown) = (0, false);
         self.database.begin();

@@ -101,6 +101,20 @@ pub enum Step {
     Restart,
 }
 
+impl Step {
+    /// The transaction that began last commits into the buffer.
+    const LAST_COMMITS: Step = Step::Commit { which: usize::MAX, way: Way::Buffer, merge: false };
+    /// The journal keeps the one that was committed last.
+    const LAST_IS_KEPT: Step = Step::Journal { which: usize::MAX, fails: false };
+    /// All of the batch that set out last is applied, and told.
+    const ALL_LANDS: Step =
+        Step::Land { which: usize::MAX, applied: usize::MAX, told: usize::MAX, answer: Answer::NONE };
+}
+
+impl Answer {
+    pub const NONE: Answer = Answer { refuses: false, unread: false, between: None, crashes: false };
+}
+
 fn kinds() -> impl Strategy<Value = Kind> {
     prop_oneof![
         4 => Just(Kind::Change),
@@ -130,28 +144,45 @@ fn answers() -> impl Strategy<Value = Answer> {
     })
 }
 
+/// Histories over all documents, or over two: their queues are long.
 pub fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let reads = prop::collection::btree_set(0..KEYS, 0..=2);
-    let writes = prop::collection::btree_map(0..KEYS, kinds(), 1..=2);
+    prop_oneof![steps_of((0..KEYS).collect()), steps_of(vec![0, KEYS - 2])]
+}
+
+fn steps_of(keys: Vec<usize>) -> impl Strategy<Value = Vec<Step>> {
+    let key = prop::sample::select(keys);
+    let reads = prop::collection::btree_set(key.clone(), 0..=2);
+    let writes = prop::collection::btree_map(key.clone(), kinds(), 1..=2);
+    let open = (reads, writes, any::<bool>()).prop_map(|(reads, writes, asks)| Step::Open {
+        reads: reads.into_iter().filter(|key| !writes.contains_key(key)).collect(),
+        writes: writes.into_iter().collect(),
+        asks,
+    });
+    let open = open.boxed();
+    let most = 1..5usize;
+    // What is wanted in one piece nearly always comes in pieces otherwise.
+    let whole = prop_oneof![
+        open.clone().prop_map(|open| vec![open, Step::LAST_COMMITS, Step::LAST_IS_KEPT]),
+        open.clone().prop_map(|open| vec![open, Step::LAST_COMMITS]),
+        most.clone().prop_map(|most| vec![Step::SetOut { most }, Step::ALL_LANDS]),
+        Just(vec![Step::SetOut { most: 1 }, Step::ALL_LANDS]),
+    ];
     let step = prop_oneof![
-        10 => (reads, writes, any::<bool>()).prop_map(|(reads, writes, asks)| Step::Open {
-            reads: reads.into_iter().filter(|key| !writes.contains_key(key)).collect(),
-            writes: writes.into_iter().collect(),
-            asks,
-        }),
+        10 => open,
         10 => (0..3usize, ways(), any::<bool>()).prop_map(|(which, way, merge)| Step::Commit { which, way, merge }),
         10 => (0..2usize, prop::bool::weighted(0.1)).prop_map(|(which, fails)| Step::Journal { which, fails }),
-        7 => (1..5usize).prop_map(|most| Step::SetOut { most }),
+        7 => most.prop_map(|most| Step::SetOut { most }),
         7 => (0..3usize, 0..5usize, 0..5usize, answers())
             .prop_map(|(which, applied, told, answer)| Step::Land { which, applied, told, answer }),
         2 => (0..2usize, prop::bool::weighted(0.9)).prop_map(|(which, answers)| Step::Compare { which, answers }),
-        2 => (0..KEYS, kinds(), any::<bool>()).prop_map(|(key, kind, seen)| Step::Others { key, kind, seen }),
-        2 => (0..KEYS).prop_map(|key| Step::Ask { key }),
+        2 => (key.clone(), kinds(), any::<bool>()).prop_map(|(key, kind, seen)| Step::Others { key, kind, seen }),
+        2 => key.prop_map(|key| Step::Ask { key }),
         2 => (0..2usize).prop_map(|which| Step::Tell { which }),
         1 => Just(Step::SuspectAll),
         1 => (0..3usize).prop_map(|which| Step::Retry { which }),
         1 => (0..3usize).prop_map(|which| Step::GiveUp { which }),
         1 => Just(Step::Restart),
     ];
-    prop::collection::vec(step, 1..60)
+    let steps = prop_oneof![step.prop_map(|step| vec![step]), whole];
+    prop::collection::vec(steps, 1..40).prop_map(|steps| steps.concat())
 }
