@@ -2,7 +2,6 @@
 //! traces. One thread, by its processor time, the policies by turns, the fastest of several rounds: whatever else the
 //! machine does only adds.
 
-use std::error::Error;
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -12,9 +11,7 @@ use forebay::policy::{Access, AccessKind, Unit, choose};
 use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 
-use crate::Args;
-use crate::clic;
-use crate::plot::{Axes, Form, Line, Panel, Scale, draw};
+use crate::{Args, Failed, clic};
 
 const SETS: [u32; 6] = [100, 500, 2000, 10_000, 25_000, 50_000];
 const POLICIES: [&str; 5] = ["clic-g", "clic-tree", "clic", "clic-top-k", "lru"];
@@ -31,44 +28,29 @@ const SHARE: f64 = 0.2;
 type Set = (HintSet, Arc<HintMeaning>);
 
 /// Against the number of hint sets.
-pub fn hint_sets(args: &Args) -> Result<(), Box<dyn Error>> {
-    let mut csv = String::from("policy,hint_sets,ns_per_request\n");
-    let mut lines = POLICIES.map(|name| Line { name: name.to_owned(), points: Vec::new() });
+pub fn hint_sets(_: &Args) -> Result<String, Failed> {
+    let mut times = Vec::new();
     for sets in SETS {
-        let (meanings, requests) = (meanings(sets), made_up(sets));
-        let times = fastest(&meanings, &requests, CAPACITY)?;
-        for (line, ns) in lines.iter_mut().zip(times) {
-            line.points.push((f64::from(sets), ns));
-        }
+        times.push(fastest(&meanings(sets), &made_up(sets), CAPACITY)?);
     }
-    for line in &lines {
-        line.points.iter().try_for_each(|(sets, ns)| writeln!(csv, "{},{sets},{ns:.0}", line.name))?;
+    let mut csv = String::from("policy,hint_sets,ns_per_request\n");
+    for (at, policy) in POLICIES.iter().enumerate() {
+        SETS.iter().zip(&times).try_for_each(|(sets, ns)| writeln!(csv, "{policy},{sets},{:.0}", ns[at]))?;
     }
-    std::fs::write(args.out.join("clic-time.csv"), csv)?;
-    let panels = [Panel { title: format!("{KEYS} keys, {CAPACITY} of them cached"), lines: lines.to_vec() }];
-    let (x, y) = ("hint sets".into(), "ns per request".into());
-    let axes = Axes { x, y, scale: Scale::Across, form: Form::Lines, thin: &["lru"] };
-    draw(&args.out.join("clic-time.svg"), &panels, &axes)
+    Ok(csv)
 }
 
 /// On the traces.
-pub fn traces(args: &Args) -> Result<(), Box<dyn Error>> {
+pub fn traces(args: &Args) -> Result<String, Failed> {
     let mut csv = String::from("trace,policy,pages,ns_per_request\n");
-    let mut lines = POLICIES.map(|name| Line { name: name.to_owned(), points: Vec::new() });
-    for (group, trace) in TRACES.iter().enumerate() {
+    for trace in TRACES {
         let pages = (SHARE * clic::pages(trace)) as u64;
         let (sets, requests) = clic::requests(&clic::path(args, trace)?)?;
-        for (line, ns) in lines.iter_mut().zip(fastest(&sets, &requests, pages)?) {
-            writeln!(csv, "{trace},{},{pages},{ns:.0}", line.name)?;
-            line.points.push((group as f64, ns));
+        for (policy, ns) in POLICIES.iter().zip(fastest(&sets, &requests, pages)?) {
+            writeln!(csv, "{trace},{policy},{pages},{ns:.0}")?;
         }
     }
-    std::fs::write(args.out.join("clic-time-traces.csv"), csv)?;
-    let title = format!("cache of {:.0} % of the database", 100.0 * SHARE);
-    let panels = [Panel { title, lines: lines.to_vec() }];
-    let form = Form::Bars(TRACES.map(|trace| trace.rsplit('_').next().unwrap_or(trace).to_owned()).to_vec());
-    let (x, y) = ("trace".into(), "ns per request".into());
-    draw(&args.out.join("clic-time-traces.svg"), &panels, &Axes { x, y, scale: Scale::Linear, form, thin: &[] })
+    Ok(csv)
 }
 
 /// Three hint types, which all matter a little.
@@ -99,7 +81,7 @@ fn made_up(sets: u32) -> Vec<Access> {
 }
 
 /// Nanoseconds per request of each policy.
-fn fastest(sets: &[Set], requests: &[Access], capacity: u64) -> Result<[f64; POLICIES.len()], Box<dyn Error>> {
+fn fastest(sets: &[Set], requests: &[Access], capacity: u64) -> Result<[f64; POLICIES.len()], Failed> {
     let mut fastest = [f64::INFINITY; POLICIES.len()];
     for _ in 0..ROUNDS {
         for (least, policy) in fastest.iter_mut().zip(POLICIES) {
@@ -109,7 +91,7 @@ fn fastest(sets: &[Set], requests: &[Access], capacity: u64) -> Result<[f64; POL
     Ok(fastest)
 }
 
-fn run(policy: &str, sets: &[Set], requests: &[Access], capacity: u64) -> Result<f64, Box<dyn Error>> {
+fn run(policy: &str, sets: &[Set], requests: &[Access], capacity: u64) -> Result<f64, Failed> {
     let choice = choose(policy)?;
     let mut cache = Bare::new(choice.policy, &choice.settings(Unit::Entries, capacity));
     sets.iter().for_each(|(set, meaning)| cache.define_hints(*set, meaning));
@@ -121,7 +103,7 @@ fn run(policy: &str, sets: &[Set], requests: &[Access], capacity: u64) -> Result
 }
 
 /// Processor time of this thread; what /proc says of it is as coarse as the scheduler's ticks.
-fn cpu_ns() -> Result<f64, Box<dyn Error>> {
+fn cpu_ns() -> Result<f64, Failed> {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?;
     Ok(time.num_nanoseconds() as f64)
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use forebay_bench::figure::{FIGURES, Scale};
+use forebay_bench::figure::{self, FIGURES, Scale};
 
 /// Measures figures of the papers and draws them.
 #[derive(Parser)]
@@ -18,6 +18,9 @@ struct Arguments {
     /// At the scale of the documents' tables: up to an hour, instead of minutes
     #[arg(long)]
     full: bool,
+    /// Measures nothing: draws the pictures again from the data in `--out`
+    #[arg(long)]
+    redraw: bool,
     /// Names of all figures
     #[arg(long)]
     list: bool,
@@ -33,18 +36,19 @@ fn main() -> ExitCode {
     let wanted = |name: &str| arguments.name.as_deref().is_none_or(|wanted| wanted == name);
     let mut made = 0;
     for figure in FIGURES.iter().filter(|figure| wanted(figure.name)) {
-        let charts = match (figure.make)(scale) {
-            Ok(charts) => charts,
-            Err(error) => {
-                eprintln!("{}: {error}", figure.name);
-                return ExitCode::FAILURE;
-            }
+        let done = match arguments.redraw {
+            true => figure::redraw(&arguments.out, figure),
+            false => (figure.make)(scale).and_then(|charts| figure::write(&arguments.out, figure, &charts)),
         };
-        if let Err(error) = forebay_bench::figure::write(&arguments.out, figure, &charts) {
-            eprintln!("{}: {error}", arguments.out.display());
+        if let Err(error) = done {
+            eprintln!("{}: {error}", figure.name);
             return ExitCode::FAILURE;
         }
-        println!("{0}/{1}.csv, {0}/{1}.md and {0}/{1}.svg", arguments.out.display(), figure.name);
+        let (out, name) = (arguments.out.display(), figure.name);
+        match arguments.redraw {
+            true => println!("{out}/{name}.svg"),
+            false => println!("{out}/{name}.csv, {out}/{name}.md and {out}/{name}.svg"),
+        }
         made += 1;
     }
     if made == 0 {

@@ -63,7 +63,7 @@ fn thr(outcome: &Outcome) -> f64 {
 }
 
 fn sizes(title: &str, y: &'static str, series: Vec<Series>) -> Chart {
-    Chart { title: title.to_owned(), x: SIZE, y, series, ..Chart::default() }
+    Chart { title: title.to_owned(), x: SIZE.into(), y: y.into(), series, ..Chart::default() }
 }
 
 fn unhelpful(scale: Scale) -> Vec<Chart> {
@@ -117,8 +117,8 @@ fn oltp(scale: Scale) -> Vec<Chart> {
         sizes("TPC-C", THR, tpcc),
         Chart {
             title: "SmallBank, cache of 25 %".to_owned(),
-            x: "policy + whose prefetch",
-            y: "keys fetched ahead, in % of all of them",
+            x: "policy + whose prefetch".into(),
+            y: "keys fetched ahead, in % of all of them".into(),
             names: prefetches.map(|(_, _, name)| name.to_owned()).to_vec(),
             series: fetched,
             ..Chart::default()
@@ -177,8 +177,8 @@ fn grouping(scale: Scale) -> Vec<Chart> {
     }
     let chart = |title: &str, series: &[Series]| Chart {
         title: title.to_owned(),
-        x: "accesses of the transaction",
-        y: "microseconds",
+        x: "accesses of the transaction".into(),
+        y: "microseconds".into(),
         logarithmic: true,
         series: series.to_vec(),
         ..Chart::default()
@@ -188,8 +188,8 @@ fn grouping(scale: Scale) -> Vec<Chart> {
     let points = (0..).zip(&outcomes).map(|(at, of)| (f64::from(at), of[0].thr)).collect();
     let gained = Chart {
         title: "microbenchmark 2, cache of 1 %".to_owned(),
-        x: "policy",
-        y: THR,
+        x: "policy".into(),
+        y: THR.into(),
         names: policies.map(str::to_owned).to_vec(),
         series: vec![Series { name: "THR".to_owned(), points, ..Series::default() }],
         ..Chart::default()
@@ -245,8 +245,8 @@ fn latency(scale: Scale) -> Vec<Chart> {
     };
     vec![Chart {
         title: "mix B, cache of 25 %".to_owned(),
-        x: "latency of the store, in latencies of the cache",
-        y: "mean latency of a transaction, in % of LRU's",
+        x: "latency of the store, in latencies of the cache".into(),
+        y: "mean latency of a transaction, in % of LRU's".into(),
         series: policies.iter().zip(&outcomes).map(series).collect(),
         ..Chart::default()
     }]
@@ -285,16 +285,16 @@ fn memory(scale: Scale) -> Vec<Chart> {
     vec![
         Chart {
             title: "for detox's rate with 25 % of the keys".to_owned(),
-            x: "workload",
-            y: "memory, in that of detox",
+            x: "workload".into(),
+            y: "memory, in that of detox".into(),
             names: workloads.map(str::to_owned).to_vec(),
             series,
             ..Chart::default()
         },
         Chart {
             title: "metadata of detox, mix A, cache of 25 %".to_owned(),
-            x: "keys remembered, for each entry (ghosts)",
-            y: "bytes for each entry",
+            x: "keys remembered, for each entry (ghosts)".into(),
+            y: "bytes for each entry".into(),
             series: vec![line("bytes", |outcome| outcome.metadata)],
             ..Chart::default()
         },
@@ -307,8 +307,8 @@ fn drift(scale: Scale) -> Vec<Chart> {
     let policies = ["lru", "gdsf", "detox", "detox:half-life=50", "detox:half-life=10", "detox:patience=8"];
     vec![Chart {
         title: "mix A, cache of 25 %, roles change after half of it".to_owned(),
-        x: "thousands of transactions",
-        y: THR,
+        x: "thousands of transactions".into(),
+        y: THR.into(),
         series: run.over_time(&policies, 0.25, every),
         ..Chart::default()
     }]

@@ -2,12 +2,12 @@
 //!
 //! A new figure is a record in its paper's file and stands in [`FIGURES`] by that.
 
+mod data;
 mod detox;
 mod runs;
 mod tardis;
 
 use std::error::Error;
-use std::io;
 use std::path::Path;
 use std::sync::LazyLock;
 
@@ -39,26 +39,27 @@ pub struct Figure {
 pub static FIGURES: LazyLock<Vec<&'static Figure>> =
     LazyLock::new(|| detox::FIGURES.iter().chain(&tardis::FIGURES).collect());
 
-/// Writes data, tables and picture into a folder, which is made if it is not there.
-pub fn write(folder: &Path, figure: &Figure, charts: &[Chart]) -> io::Result<()> {
+/// Writes data, tables and picture into a folder, which is made if it is not there. The picture is drawn from the text
+/// of the data, so that whoever has that can draw it again.
+pub fn write(folder: &Path, figure: &Figure, charts: &[Chart]) -> Result<(), Failed> {
     std::fs::create_dir_all(folder)?;
-    std::fs::write(folder.join(format!("{}.csv", figure.name)), csv(charts))?;
+    let data = data::written(charts);
+    std::fs::write(folder.join(format!("{}.csv", figure.name)), &data)?;
     std::fs::write(folder.join(format!("{}.md", figure.name)), tables(charts))?;
-    std::fs::write(folder.join(format!("{}.svg", figure.name)), forebay_sim::draw::svg(figure.summary, charts))
+    std::fs::write(folder.join(format!("{}.svg", figure.name)), picture(figure, &data)?)?;
+    Ok(())
 }
 
-/// One line for each point.
-fn csv(charts: &[Chart]) -> String {
-    let mut text = String::from("chart,series,x,y\n");
-    for chart in charts {
-        for series in &chart.series {
-            for (x, y) in &series.points {
-                let x = chart.names.get(*x as usize).cloned().unwrap_or_else(|| x.to_string());
-                text += &format!("\"{}\",\"{}\",\"{x}\",{y}\n", chart.title, series.name);
-            }
-        }
-    }
-    text
+/// Draws a figure's picture again from its data in a folder.
+pub fn redraw(folder: &Path, figure: &Figure) -> Result<(), Failed> {
+    let data = std::fs::read_to_string(folder.join(format!("{}.csv", figure.name)))?;
+    std::fs::write(folder.join(format!("{}.svg", figure.name)), picture(figure, &data)?)?;
+    Ok(())
+}
+
+/// The picture of a figure's data.
+pub fn picture(figure: &Figure, data: &str) -> Result<String, Failed> {
+    Ok(forebay_sim::draw::svg(figure.summary, &data::read(data)?))
 }
 
 /// A table for each chart: a line for each x, a column for each series; where a series has another x there, it stands
@@ -106,15 +107,32 @@ mod tests {
     fn data_and_pictures_hold_every_point() {
         let points = vec![(0.0, 1.0), (1.0, 3.0)];
         let line = Series { name: "lru & co".into(), points, ..Series::default() };
-        let lines = Chart { title: "t".into(), x: "size", y: "thr", series: vec![line.clone()], ..Chart::default() };
+        let lines = Chart {
+            title: "t".into(),
+            x: "size".into(),
+            y: "thr".into(),
+            series: vec![line.clone()],
+            ..Chart::default()
+        };
         let bars = Chart { names: vec!["one".into(), "two".into()], series: vec![line], ..lines.clone() };
         let charts = [lines, bars];
-        assert_eq!(csv(&charts).lines().count(), 5);
         assert!(tables(&charts).contains("| two | 3 |\n"), "{}", tables(&charts));
-        assert!(csv(&charts).contains("\"t\",\"lru & co\",\"two\",3\n"));
         let svg = forebay_sim::draw::svg("a <figure>", &charts);
         assert!(svg.contains("lru &amp; co") && svg.contains("a &lt;figure&gt;"), "{svg}");
         assert_eq!((svg.matches("<polyline").count(), svg.matches("<rect class=\"bar").count()), (1, 2 + 1), "{svg}");
+    }
+
+    /// What is committed shows what is committed beside it.
+    #[test]
+    fn committed_pictures_are_those_of_their_data() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/papers/figures");
+        for figure in FIGURES.iter() {
+            let read = |end: &str| std::fs::read_to_string(folder.join(format!("{}.{end}", figure.name))).unwrap();
+            let drawn = picture(figure, &read("csv")).unwrap_or_else(|error| panic!("{}.csv: {error}", figure.name));
+            let name = figure.name;
+            let draw = format!("`figure --redraw --name {name} --out docs/papers/figures` draws it");
+            assert!(drawn == read("svg"), "{name}.svg is not of {name}.csv; {draw}");
+        }
     }
 
     #[test]

@@ -50,10 +50,10 @@ fn bars(name: &str, values: &[f64]) -> Series {
 
 /// A chart of bars over names.
 fn barred(title: &str, x: &'static str, y: &'static str, names: &[String], series: Vec<Series>) -> Chart {
-    Chart { title: title.to_owned(), x, y, names: names.to_vec(), series, ..Chart::default() }
+    Chart { title: title.to_owned(), x: x.into(), y: y.into(), names: names.to_vec(), series, ..Chart::default() }
 }
 
 /// A chart of lines.
 fn lined(title: &str, x: &'static str, y: &'static str, series: Vec<Series>) -> Chart {
-    Chart { title: title.to_owned(), x, y, series, ..Chart::default() }
+    Chart { title: title.to_owned(), x: x.into(), y: y.into(), series, ..Chart::default() }
 }

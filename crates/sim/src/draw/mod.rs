@@ -7,6 +7,8 @@ mod axis;
 mod heat;
 mod lines;
 
+use std::borrow::Cow;
+
 pub use heat::Heatmap;
 
 use axis::{Axis, shown};
@@ -39,9 +41,9 @@ pub struct Chart {
     /// What it shows.
     pub title: String,
     /// What x counts.
-    pub x: &'static str,
+    pub x: Cow<'static, str>,
     /// What y counts.
-    pub y: &'static str,
+    pub y: Cow<'static, str>,
     /// Names of x = 0, 1, ..; empty for numbers.
     pub names: Vec<String>,
     /// Whether y grows by factors.
@@ -136,7 +138,7 @@ fn one(chart: &Chart) -> String {
     let down = |value: f64| TOP + PLOT_HEIGHT * (1.0 - y.place(value));
     let title = shortened(&chart.title, 54);
     let mut text = format!("<text class=\"head\" x=\"{LEGEND_LEFT}\" y=\"16\">{}</text>\n", escaped(&title));
-    text += &format!("<text class=\"note\" x=\"{LEGEND_LEFT}\" y=\"34\">{}</text>\n", escaped(chart.y));
+    text += &format!("<text class=\"note\" x=\"{LEGEND_LEFT}\" y=\"34\">{}</text>\n", escaped(&chart.y));
     for tick in y.ticks() {
         let at = down(tick);
         text += &format!("<path class=\"grid\" d=\"M{LEFT} {at:.1}h{PLOT_WIDTH}\"/>\n");
@@ -150,7 +152,7 @@ fn one(chart: &Chart) -> String {
         "<text class=\"note\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>\n",
         LEFT + PLOT_WIDTH,
         below + 34.0,
-        escaped(chart.x)
+        escaped(&chart.x)
     );
     let (columns, width) = legend(chart);
     for (at, series) in chart.series.iter().enumerate() {

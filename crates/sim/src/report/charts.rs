@@ -121,8 +121,8 @@ fn lines(rows: &[&Row], title: &str, y: &'static str, of: impl Fn(&Row) -> Optio
     });
     Chart {
         title: title.to_owned(),
-        x: axis(&sizes, logarithmic_x),
-        y,
+        x: axis(&sizes, logarithmic_x).into(),
+        y: y.into(),
         logarithmic_x,
         loose: true,
         ticks: sizes.iter().map(|row| (row.size as f64, row.size_given.clone())).collect(),
@@ -185,8 +185,8 @@ fn against(rows: &[&Row]) -> Chart {
     });
     Chart {
         title: "Transactions against objects".into(),
-        x: "object hit ratio in %",
-        y: "transactional hit ratio in %",
+        x: "object hit ratio in %".into(),
+        y: "transactional hit ratio in %".into(),
         series: series.collect(),
         ..Chart::default()
     }
@@ -268,8 +268,8 @@ fn priorities(whole: &[&Row]) -> Vec<Picture> {
         };
         let chart = Chart {
             title: format!("Priorities of hint sets, {name}"),
-            x: "% of requests, growing by factors",
-            y: "priority: read hits for each request that a page stays",
+            x: "% of requests, growing by factors".into(),
+            y: "priority: read hits for each request that a page stays".into(),
             logarithmic: true,
             logarithmic_x: true,
             scatter: true,
