@@ -6,8 +6,6 @@ use forebay::policy::bare::{Bare, Served};
 use forebay::policy::{Policy, Settings};
 use forebay_trace::{TraceError, TraceReader};
 
-use crate::catalog::hash_of;
-
 /// Records or requests that are taken at once: as many as stay in the processor's nearest memory.
 const BATCH: usize = 256;
 
@@ -64,17 +62,13 @@ pub fn replay_trace(
     settings: &Settings,
     trace: &mut dyn TraceReader,
 ) -> Result<Counts, TraceError> {
-    let (mut replay, mut batch) = (Replay::new(policy, settings), Vec::new());
-    loop {
-        trace.fill(&mut batch, BATCH)?;
-        if batch.is_empty() {
-            return Ok(replay.counts);
-        }
-        let accesses = batch.iter().filter(|record| record.kind.is_access());
-        replay.batch.extend(accesses.map(|record| (hash_of(record), record.size.unwrap_or(1))));
+    let mut replay = Replay::new(policy, settings);
+    while trace.fill_requests(&mut replay.batch, BATCH)? {
         replay.serve();
-        batch.clear();
     }
+    // What came before the end.
+    replay.serve();
+    Ok(replay.counts)
 }
 
 struct Replay {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use forebay::hint::{HintMeaning, HintSet};
 use forebay::policy::{Access, AccessKind};
-use forebay_trace::{Kind, Record, TraceError, TraceKey, TraceReader};
+use forebay_trace::{Kind, Record, TraceError, TraceReader, mix};
 use hashbrown::HashMap;
 
 use crate::cell::CLIENTS_MAX;
@@ -399,26 +399,13 @@ fn kind_of(kind: Kind) -> AccessKind {
 
 /// The hash by which a key is known, here and to policies: the same on every machine.
 pub fn hash_of(record: &Record) -> u64 {
-    let hash = match &record.key {
-        TraceKey::None => 0,
-        TraceKey::Number(number) => mix(*number),
-        TraceKey::Bytes(bytes) => {
-            mix(bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)))
-        }
-    };
-    if record.space == 0 { hash } else { mix(hash ^ u64::from(record.space)) }
-}
-
-/// splitmix64's finalizer: one to one, and spreads consecutive numbers.
-fn mix(x: u64) -> u64 {
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
+    record.key_hash()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use forebay_trace::TraceKey;
     use proptest::prelude::*;
 
     fn record(key: u64, kind: Kind, size: u32) -> Record {

@@ -161,7 +161,7 @@ impl Source {
     pub fn records<const BYTES: usize>(
         &mut self,
         most: usize,
-        mut each: impl FnMut(&[u8; BYTES]),
+        mut each: impl FnMut(&[[u8; BYTES]]),
     ) -> Result<usize, TraceError> {
         // A decompressor tells once that its stream is cut, and then that it is at its end.
         let ready = match self.reader.fill_buf() {
@@ -171,8 +171,8 @@ impl Source {
         };
         let (ready, _) = ready.as_chunks::<BYTES>();
         let count = ready.len().min(most);
-        ready[..count].iter().for_each(&mut each);
         if count > 0 {
+            each(&ready[..count]);
             self.reader.consume(count * BYTES);
             self.offset += (count * BYTES) as u64;
             return Ok(count);
@@ -181,7 +181,7 @@ impl Source {
         let mut record = [0; BYTES];
         let found = self.fill_record(&mut record)?;
         if found {
-            each(&record);
+            each(&[record]);
         }
         Ok(usize::from(found))
     }
@@ -258,6 +258,17 @@ pub(crate) trait Next {
             }
         }
         Ok(())
+    }
+
+    /// As [`TraceReader::fill_requests`].
+    fn next_requests(&mut self, batch: &mut Vec<(u64, u32)>, most: usize) -> Result<bool, TraceError> {
+        for _ in 0..most {
+            match self.next_record()? {
+                Some(record) => batch.extend(record.request()),
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
     }
 
     /// Where it reads from, if after a malformed record it can go on with the next.
@@ -359,6 +370,18 @@ impl<R: Next + Send> TraceReader for Stream<R> {
             }
         }
         Ok(())
+    }
+
+    fn fill_requests(&mut self, batch: &mut Vec<(u64, u32)>, most: usize) -> Result<bool, TraceError> {
+        if self.done {
+            return Ok(false);
+        }
+        match self.reader.next_requests(batch, most) {
+            Err(error) if error.is_about_one_record() && self.passes_over() => self.skipped += 1,
+            Err(error) => self.over(error)?,
+            Ok(more) => self.done = !more,
+        }
+        Ok(!self.done)
     }
 
     fn dictionary(&self) -> Option<&Dictionary> {

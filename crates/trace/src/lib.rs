@@ -62,7 +62,7 @@ pub use htr::{HEADER_BYTES_MAX, REQUESTS_MAX};
 use input::Compression;
 pub use input::{HEAD_BYTES, LINE_BYTES_MAX, Source};
 pub use lines::REQUESTS_PER_LINE_MAX;
-pub use record::{Kind, Record, TraceKey};
+pub use record::{Kind, Record, TraceKey, mix};
 pub use summary::{SUMMARY_KEYS_MAX, Summary};
 
 /// The records of a trace, in order. After an error or the end it yields nothing more.
@@ -79,6 +79,18 @@ pub trait TraceReader: Iterator<Item = Result<Record, TraceError>> + Send {
             }
         }
         Ok(())
+    }
+
+    /// Appends what a replay of keys and sizes needs of at most so many records, and of accesses alone: see
+    /// [`Record::request`]. False at the end; those before it, or before an error, are appended.
+    fn fill_requests(&mut self, batch: &mut Vec<(u64, u32)>, most: usize) -> Result<bool, TraceError> {
+        for _ in 0..most {
+            match self.next() {
+                Some(record) => batch.extend(record?.request()),
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
     }
 
     /// What numbers of hint sets, transaction types and vertices mean, as far as it was read.

@@ -5,7 +5,7 @@
 
 use crate::error::TraceError;
 use crate::input::{HEAD_BYTES, Next, Source, Stream};
-use crate::record::{Record, TraceKey};
+use crate::record::{Record, TraceKey, mix};
 use crate::{Format, Records};
 
 /// See the module.
@@ -53,6 +53,12 @@ fn record(bytes: &[u8; RECORD_BYTES]) -> Record {
     }
 }
 
+/// As [`Record::request`] says it of the record.
+fn request(bytes: &[u8; RECORD_BYTES]) -> (u64, u32) {
+    let &[_, _, _, _, ref key @ .., e, f, g, h, _, _, _, _, _, _, _, _] = bytes;
+    (mix(u64::from_le_bytes(*key)), u32::from_le_bytes([e, f, g, h]))
+}
+
 impl Next for OracleGeneral {
     fn next_record(&mut self) -> Result<Option<Record>, TraceError> {
         let mut bytes = [0; RECORD_BYTES];
@@ -62,12 +68,17 @@ impl Next for OracleGeneral {
     fn next_records(&mut self, batch: &mut Vec<Record>, most: usize) -> Result<(), TraceError> {
         let mut left = most;
         while left > 0 {
-            match self.0.records(left, |bytes| batch.push(record(bytes)))? {
+            match self.0.records(left, |records| batch.extend(records.iter().map(record)))? {
                 0 => break,
                 count => left -= count,
             }
         }
         Ok(())
+    }
+
+    fn next_requests(&mut self, batch: &mut Vec<(u64, u32)>, most: usize) -> Result<bool, TraceError> {
+        // No record is made: of its hundred bytes two columns would be read.
+        Ok(self.0.records(most, |records| batch.extend(records.iter().map(request)))? > 0)
     }
 
     fn source(&self) -> Option<&Source> {
@@ -115,6 +126,10 @@ mod tests {
         let batched: Vec<String> =
             batch.into_iter().map(|record| format!("{:?}", Ok::<_, TraceError>(record))).collect();
         assert_eq!(one_by_one[..9001], batched);
+        let (mut of_keys, mut requests) = (open(), Vec::new());
+        while of_keys.fill_requests(&mut requests, 500).is_ok_and(|more| more) {}
+        assert!(requests.iter().copied().eq(open().map_while(Result::ok).filter_map(|record| record.request())));
+        assert!(matches!(of_keys.fill_requests(&mut requests, 500), Ok(false)), "an error is the end");
         assert!(trace.next().is_none() && trace.fill(&mut Vec::new(), 1).is_ok(), "an error is the end");
     }
 }

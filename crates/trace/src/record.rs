@@ -77,6 +77,34 @@ pub enum TraceKey {
     Bytes(Bytes),
 }
 
+impl Record {
+    /// The hash by which the simulator knows the key: the same on every machine.
+    #[inline]
+    pub fn key_hash(&self) -> u64 {
+        let hash = match &self.key {
+            TraceKey::None => 0,
+            TraceKey::Number(number) => mix(*number),
+            TraceKey::Bytes(bytes) => {
+                mix(bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)))
+            }
+        };
+        if self.space == 0 { hash } else { mix(hash ^ u64::from(self.space)) }
+    }
+
+    /// The key's hash and the size, 1 byte where none is told; `None` if this is no access.
+    pub fn request(&self) -> Option<(u64, u32)> {
+        self.kind.is_access().then(|| (self.key_hash(), self.size.unwrap_or(1)))
+    }
+}
+
+/// splitmix64's finalizer: one to one, and spreads consecutive numbers.
+#[inline]
+pub fn mix(x: u64) -> u64 {
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
 impl TraceKey {
     /// The key as bytes for a system that knows only byte strings: numbers in decimal.
     pub fn to_bytes(&self) -> Bytes {

@@ -242,6 +242,10 @@ fn a_cut_file_is_an_error_or_a_warning() {
             together.fill(&mut batch, 1000).unwrap();
         }
         assert_eq!(batch.len(), read, "{name}");
+        let (mut of_keys, mut requests) = (forebay_trace::open_with(&path, &options).unwrap(), Vec::new());
+        while of_keys.fill_requests(&mut requests, 1000).unwrap() {}
+        assert!(requests.iter().copied().eq(batch.iter().filter_map(Record::request)), "{name}");
+        assert_eq!(of_keys.warnings(), together.warnings(), "{name}");
         for warnings in [one_by_one.warnings(), together.warnings()] {
             assert!(warnings.len() == 1 && warnings[0].contains("cut short"), "{name}: {warnings:?}");
         }
@@ -302,4 +306,14 @@ fn gzip_is_read_and_what_is_malformed_can_be_passed_over() {
         forebay_trace::open_with(&path, &forebay_trace::TraceOptions { lenient: true, format: None }).unwrap();
     let keys: Vec<_> = lenient.by_ref().map(|record| record.unwrap().key.to_bytes()).collect();
     assert_eq!((keys, lenient.skipped()), (vec!["a".into(), "d".into()], 2));
+    let (mut of_keys, mut requests) = (
+        forebay_trace::open_with(&path, &forebay_trace::TraceOptions { lenient: true, format: None }).unwrap(),
+        vec![],
+    );
+    while of_keys.fill_requests(&mut requests, 10).unwrap() {}
+    assert_eq!((requests.iter().map(|request| request.1).collect(), of_keys.skipped()), (vec![7, 8], 2));
+    let mut strict = open(&path, None).unwrap();
+    let told = strict.fill_requests(&mut requests, 10).unwrap_err().to_string();
+    assert_eq!((told, requests.len()), (error, 3), "what came before an error is there");
+    assert!(!strict.fill_requests(&mut requests, 10).unwrap(), "and nothing after it");
 }
