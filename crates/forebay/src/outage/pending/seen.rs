@@ -104,6 +104,10 @@ fn keys_of(checks: &[(Key, Version)]) -> HashSet<&Key, foldhash::quality::Random
     checks.iter().map(|(key, _)| key).collect()
 }
 
+fn versions_of(checks: &[(Key, Version)]) -> HashMap<&Key, Version, foldhash::quality::RandomState> {
+    checks.iter().map(|(key, version)| (key, *version)).collect()
+}
+
 impl Row {
     /// What is shown is the latest; nothing where that is not known.
     pub(super) fn show_latest(&mut self) {
@@ -263,18 +267,19 @@ impl Buffer {
     ) {
         let Some(entry) = self.entries.get(&number) else { return };
         let along: Vec<Key> = taken_along(entry).cloned().collect();
-        let (always, now) = (entry.checked.unwrap_or_default(), keys_of(&commit.checks));
-        let checked = |at: usize, key: &Key| match untouched {
+        let (always, now) = (entry.checked.unwrap_or_default(), versions_of(&commit.checks));
+        let checked = |at: usize, key: &Key, base: Option<Version>| match untouched {
             Some(_) => always.checked_shr(at as u32).unwrap_or_default() & 1 == 1,
-            None => now.contains(key),
+            // Found as it was read again, it is not what is shown behind it was computed from.
+            None => base.is_some() && now.get(key) == base.as_ref(),
         };
         for (at, write) in commit.writes.iter().enumerate() {
             let told = stored.version_at(at).zip(stored.at(at));
-            let built = stands_alone(&write.changes) || checked(at, &write.key);
+            let base = self.rows.get(&write.key).and_then(|row| row.image.base);
+            let built = stands_alone(&write.changes) || checked(at, &write.key, base);
             // The same version as behind one before it that is right: they were applied together, and nothing came
             // between. What this batch has told of it is what it is now, not what it was between.
-            let base = self.rows.get(&write.key).and_then(|row| row.image.base).filter(|_| untouched.is_some());
-            let before = right.get(&write.key).copied().unwrap_or(base);
+            let before = right.get(&write.key).copied().unwrap_or(base.filter(|_| untouched.is_some()));
             let follows = told.as_ref().is_some_and(|(version, _)| before == Some(*version));
             let clean = (built || follows) && untouched.is_none_or(|untouched| untouched.contains(&write.key));
             let now = told.as_ref().filter(|_| clean).map(|(version, _)| *version);

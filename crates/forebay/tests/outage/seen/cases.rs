@@ -213,3 +213,15 @@ fn one_that_is_asked_for_between_two_is_nobodys_change() {
     assert!(!world.disturbed);
     world.drain();
 }
+
+/// One took what others have changed since, is set aside, and finds it again as it was when it is tried again. What is
+/// shown behind it was computed from what was there between.
+#[test]
+fn what_is_as_it_was_read_again_is_not_what_was_between() {
+    const LIST: usize = super::HASHES;
+    let take = || Step::Open { reads: Vec::new(), writes: vec![(LIST, Kind::Change)], asks: false };
+    let others = || Step::Others { key: LIST, kind: Kind::Change, seen: false };
+    let first = vec![SET_OUT, take(), commit(), others(), JOURNAL, land(false)];
+    let behind = vec![take(), others(), commit(), JOURNAL];
+    world(&[writes(LIST, Kind::Unseen), first, behind], false).drain();
+}
