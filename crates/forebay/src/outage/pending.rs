@@ -174,6 +174,8 @@ pub struct Batch {
     lanes: Vec<Lane>,
     /// Those that the store says it had already, with their documents that nobody has written since.
     repeated: BTreeMap<u64, Vec<Key>>,
+    /// Those that are made to documents which are not what is shown was computed from; these documents.
+    elsewhere: BTreeMap<u64, Vec<Key>>,
 }
 
 /// What waited for a document when the store was asked for it.
@@ -405,7 +407,7 @@ impl Entry {
     fn new(buffered: Buffered, ties: Ties, stage: Stage, bytes: usize) -> Entry {
         let seen = vec![Seen::Image; buffered.shown.len()];
         let (noted, merged, named, slow) = (false, false, None, Slow::default());
-        let checked = buffered.sent.then(|| checked_of(&buffered.writes, &buffered.checks));
+        let checked = buffered.sent.then(|| checked_of(&buffered.writes, buffered.checks.iter().map(|(key, _)| key)));
         Entry { buffered, ties, stage, seen, noted, named, checked, merged, slow, bytes }
     }
 }
@@ -428,10 +430,10 @@ impl Row {
     }
 }
 
-/// Those of `writes`, by their places, that are about documents with one of `checks`; of the first that a mask has room
+/// Those of `writes`, by their places, that are about documents which are `checked`; of the first that a mask has room
 /// for.
-fn checked_of(writes: &[Written], checks: &[(Key, Version)]) -> u64 {
-    let checked = |written: &Written| checks.iter().any(|(key, _)| *key == written.key);
+fn checked_of<'a>(writes: &[Written], checked: impl Iterator<Item = &'a Key> + Clone) -> u64 {
+    let checked = |written: &Written| checked.clone().any(|key| *key == written.key);
     let places = writes.iter().take(u64::BITS as usize).enumerate();
     places.fold(0, |mask, (place, written)| mask | u64::from(checked(written)) << place)
 }

@@ -118,7 +118,9 @@ impl Buffer {
         for lane in &lanes {
             self.lanes.entry(*lane).or_default().busy = true;
         }
-        Batch { numbers, commits, lanes, repeated: BTreeMap::new() }
+        let elsewhere = numbers.iter().zip(&commits).map(|(number, commit)| (*number, self.elsewhere(*number, commit)));
+        let elsewhere = elsewhere.filter(|(_, keys)| !keys.is_empty()).collect();
+        Batch { numbers, commits, lanes, repeated: BTreeMap::new(), elsewhere }
     }
 
     /// The longest run of transactions from the head of `lane`, and the lanes that they are in: always the one with the
@@ -285,7 +287,8 @@ impl Buffer {
         for ((number, commit), changed) in batch.numbers.iter().zip(&batch.commits).zip(changed) {
             let stored = Stored { writes: &commit.writes, changed, version: commit.version };
             self.restamp(*number, stored, &mut restamped);
-            self.settle_readers(*number, commit, stored, batch.repeated.get(number), &mut right);
+            let told = (batch.repeated.get(number), batch.elsewhere.get(number));
+            self.settle_readers(*number, commit, stored, told, &mut right);
             if batch.repeated.contains_key(number) {
                 let untold = (0..commit.writes.len()).filter(|at| stored.at(*at).is_none());
                 self.suspect(untold.map(|at| &commit.writes[at].key));
@@ -355,7 +358,9 @@ impl Buffer {
             entry.stage = Stage::Waiting;
             // One that is compared takes no commits along.
             if let Some(commit) = batch.commits.get(at).filter(|_| may_have) {
-                let checked = checked_of(&entry.buffered.writes, &commit.checks);
+                let elsewhere = batch.elsewhere.get(number).map_or(&[][..], Vec::as_slice);
+                let checks = commit.checks.iter().map(|(key, _)| key).filter(|key| !elsewhere.contains(key));
+                let checked = checked_of(&entry.buffered.writes, checks);
                 entry.checked = Some(entry.checked.unwrap_or(u64::MAX) & checked);
                 entry.buffered.sent = true;
             }

@@ -104,10 +104,6 @@ fn keys_of(checks: &[(Key, Version)]) -> HashSet<&Key, foldhash::quality::Random
     checks.iter().map(|(key, _)| key).collect()
 }
 
-fn versions_of(checks: &[(Key, Version)]) -> HashMap<&Key, Version, foldhash::quality::RandomState> {
-    checks.iter().map(|(key, version)| (key, *version)).collect()
-}
-
 impl Row {
     /// What is shown is the latest; nothing where that is not known.
     pub(super) fn show_latest(&mut self) {
@@ -256,30 +252,30 @@ impl Buffer {
 
     /// The store has applied `commit`, which is transaction `number`, and `stored` is what it has since: settles what
     /// those were shown who come next. If it was applied when it was sent before, its documents are `untouched` since.
-    /// What is `right` is known of the commits before it in its batch.
+    /// What is `right` is known of the commits before it in its batch; what is `elsewhere` was checked, but is not what
+    /// those behind it were shown.
     pub(super) fn settle_readers(
         &mut self,
         number: u64,
         commit: &Commit,
         stored: Stored<'_>,
-        untouched: Option<&Vec<Key>>,
+        (untouched, elsewhere): (Option<&Vec<Key>>, Option<&Vec<Key>>),
         right: &mut Right,
     ) {
         let Some(entry) = self.entries.get(&number) else { return };
         let along: Vec<Key> = taken_along(entry).cloned().collect();
-        let (always, now) = (entry.checked.unwrap_or_default(), versions_of(&commit.checks));
-        let checked = |at: usize, key: &Key, base: Option<Version>| match untouched {
+        let (always, now) = (entry.checked.unwrap_or_default(), keys_of(&commit.checks));
+        let checked = |at: usize, key: &Key| match untouched {
             Some(_) => always.checked_shr(at as u32).unwrap_or_default() & 1 == 1,
-            // Found as it was read again, it is not what is shown behind it was computed from.
-            None => base.is_some() && now.get(key) == base.as_ref(),
+            None => now.contains(key) && elsewhere.is_none_or(|elsewhere| !elsewhere.contains(key)),
         };
         for (at, write) in commit.writes.iter().enumerate() {
             let told = stored.version_at(at).zip(stored.at(at));
-            let base = self.rows.get(&write.key).and_then(|row| row.image.base);
-            let built = stands_alone(&write.changes) || checked(at, &write.key, base);
+            let built = stands_alone(&write.changes) || checked(at, &write.key);
             // The same version as behind one before it that is right: they were applied together, and nothing came
             // between. What this batch has told of it is what it is now, not what it was between.
-            let before = right.get(&write.key).copied().unwrap_or(base.filter(|_| untouched.is_some()));
+            let base = self.rows.get(&write.key).and_then(|row| row.image.base).filter(|_| untouched.is_some());
+            let before = right.get(&write.key).copied().unwrap_or(base);
             let follows = told.as_ref().is_some_and(|(version, _)| before == Some(*version));
             let clean = (built || follows) && untouched.is_none_or(|untouched| untouched.contains(&write.key));
             let now = told.as_ref().filter(|_| clean).map(|(version, _)| *version);
@@ -354,6 +350,15 @@ impl Buffer {
         drop(seen);
         checks.append(&mut bases);
         checks
+    }
+
+    /// The documents that `commit`, which is transaction `number`, is made to as they are under another version than
+    /// what is shown of them is built on: it may have found again what it had read, and what is shown behind it was
+    /// computed from what was between.
+    pub(super) fn elsewhere(&self, number: u64, commit: &Commit) -> Vec<Key> {
+        let first = |key: &Key| self.rows.get(key).filter(|row| row.queue.front() == Some(&number));
+        let other = |(key, version): &&(Key, Version)| first(key).is_some_and(|row| row.image.base != Some(*version));
+        commit.checks.iter().filter(other).map(|(key, _)| key.clone()).collect()
     }
 
     /// Whether somebody behind `entry` has read what it writes there.
