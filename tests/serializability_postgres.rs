@@ -72,6 +72,16 @@ fn nightly() -> bool {
     std::env::var_os("FOREBAY_NIGHTLY").is_some()
 }
 
+/// Whether there is to be another history: as long as this test is to take, and while too little was seen to say
+/// anything, on a machine that is busy with other things.
+fn goes_on(began: Instant, too_little: bool) -> bool {
+    (nightly() && began.elapsed() < NIGHTLY) || (too_little && began.elapsed() < PATIENCE)
+}
+
+fn sums(counts: [usize; 3], more: [usize; 3]) -> [usize; 3] {
+    std::array::from_fn(|at| counts[at] + more[at])
+}
+
 struct World {
     server: Server,
     database: String,
@@ -111,10 +121,12 @@ fn world(mapped: bool, more: &[&str]) -> World {
     World { server, database, network, forebay, mapped, runtime: runtime.expect("a tokio runtime"), seed }
 }
 
-/// A workload that says when its keys are in their first state: no outage may come before.
+/// A workload that says when its keys are in their first state, for no outage may come before, and whose last look
+/// waits until all has `settled`: what others write after it would not be in it.
 struct Announced {
     workload: Arc<dyn Workload>,
     ready: Arc<AtomicUsize>,
+    settled: Arc<AtomicBool>,
 }
 
 impl Workload for Announced {
@@ -140,7 +152,12 @@ impl Workload for Announced {
     }
 
     fn finish<'a>(&'a self, client: &'a mut Client, attempt: &'a mut Attempt) -> BoxFuture<'a, Result<(), Stopped>> {
-        self.workload.finish(client, attempt)
+        Box::pin(async move {
+            while !self.settled.load(Ordering::SeqCst) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            self.workload.finish(client, attempt).await
+        })
     }
 
     fn check(&self, history: &[Event]) -> Result<Summary, Violation> {
@@ -184,7 +201,8 @@ impl World {
     fn slice(&self, duration: Duration, seed: u64, meanwhile: impl Fn(u64)) {
         let ready = Arc::new(AtomicUsize::new(0));
         let runs = self.workloads(seed).map(|workload| {
-            let workload: Arc<dyn Workload> = Arc::new(Announced { workload, ready: ready.clone() });
+            let settled = Arc::new(AtomicBool::new(true));
+            let workload: Arc<dyn Workload> = Arc::new(Announced { workload, ready: ready.clone(), settled });
             let options = self.options(duration, seed);
             self.runtime.spawn(async move {
                 let history = seen(&workload, options).await;
@@ -227,13 +245,18 @@ impl World {
         self.network.pass();
     }
 
-    /// A figure of `CACHE STATE`.
-    fn figure(&self, name: &str) -> i64 {
+    /// An entry of `CACHE STATE`.
+    fn state(&self, name: &str) -> Reply {
         let Reply::Array(pairs) = Connection::new(self.forebay.address).call(&["CACHE", "STATE"]) else {
             panic!("CACHE STATE is a list in RESP2");
         };
-        match pairs.chunks(2).find(|pair| pair[0] == Reply::bulk(name.as_bytes())) {
-            Some([_, Reply::Integer(figure)]) => *figure,
+        let pair = pairs.chunks(2).find(|pair| pair[0] == Reply::bulk(name.as_bytes()));
+        pair.unwrap_or_else(|| panic!("no {name} in {pairs:?}"))[1].clone()
+    }
+
+    fn figure(&self, name: &str) -> i64 {
+        match self.state(name) {
+            Reply::Integer(figure) => figure,
             other => panic!("{name}: {other:?}"),
         }
     }
@@ -277,13 +300,15 @@ impl World {
     /// The same while what ours write is buffered again and again: every addition, of ours and of others, is in the
     /// table once, and who has all that was read checked finds the sum.
     fn beside_another_program_with_outages(self) {
-        let (began, mut number) = (Instant::now(), 0);
-        while number == 0 || (nightly() && began.elapsed() < NIGHTLY) {
+        let (began, mut number, mut done) = (Instant::now(), 0, [0; 3]);
+        let few = |[others, ours, audits]: [usize; 3]| others <= 10 || ours <= 10 || audits == 0;
+        while goes_on(began, few(done)) {
             let (seed, stop) = (self.seed + number, AtomicBool::new(false));
             let bank = Bank::new(&format!("till:{seed}"), ACCOUNTS, &[Style::Txn, Style::Multi]);
             let bank: Arc<dyn Workload> = Arc::new(bank.in_field("balance").checked().adding());
-            let ready = Arc::new(AtomicUsize::new(0));
-            let announced: Arc<dyn Workload> = Arc::new(Announced { workload: bank.clone(), ready: ready.clone() });
+            let (ready, settled) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+            let announced = Announced { workload: bank.clone(), ready: ready.clone(), settled: settled.clone() };
+            let announced: Arc<dyn Workload> = Arc::new(announced);
             let options = self.options(TROUBLED, seed);
             let (made, history) = std::thread::scope(|scope| {
                 let running = self.runtime.spawn(async move { seen(&announced, options).await });
@@ -292,13 +317,15 @@ impl World {
                 }
                 let outside = scope.spawn(|| self.transfers_outside("tills", seed, &stop));
                 let (began, mut round) = (Instant::now(), 0);
-                // Before the last look: what comes after that is not in it.
                 while began.elapsed() < TROUBLED - Duration::from_millis(1_500) && !running.is_finished() {
                     self.trouble(round % 3);
                     round += 1;
                 }
                 stop.store(true, Ordering::SeqCst);
-                (outside.join().expect("another program"), self.runtime.block_on(running).expect("a history"))
+                let made = outside.join().expect("another program");
+                self.until_normal();
+                settled.store(true, Ordering::SeqCst);
+                (made, self.runtime.block_on(running).expect("a history"))
             });
             self.until_carried_over();
             assert_eq!(self.figure("quarantined"), 0, "nothing stands in the way of what is added");
@@ -310,12 +337,20 @@ impl World {
             let count = |name: &str| summary.by_name.get(name).copied().unwrap_or_default();
             let ours = count("transfer added by TXN").min(count("transfer added by MULTI"));
             // Most audits are refused, in an outage or for what others write meanwhile.
-            let audits = count("audit by TXN CHECKED");
-            assert!(others > 10 && ours > 10 && audits > 0, "{others} outside: {summary:?}");
+            done = sums(done, [others, ours, count("audit by TXN CHECKED")]);
             number += 1;
         }
+        assert!(!few(done), "transfers outside, ours, audits: {done:?}");
         self.assert_carried_over();
         self.runtime.shutdown_timeout(Duration::from_secs(5));
+    }
+
+    fn until_normal(&self) {
+        let began = Instant::now();
+        while self.state("mode") != Reply::bulk(b"normal") {
+            assert!(began.elapsed() < PATIENCE, "the database is there, and not used");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     fn until_carried_over(&self) {
@@ -334,31 +369,32 @@ impl World {
     }
 
     fn beside_another_program(self) {
-        let (began, mut number) = (Instant::now(), 0);
-        while number == 0 || (nightly() && began.elapsed() < NIGHTLY) {
+        let (began, mut number, mut done) = (Instant::now(), 0, [0; 3]);
+        let few = |done: [usize; 3]| done.iter().any(|count| *count <= 10);
+        while goes_on(began, few(done)) {
             let (seed, stop) = (self.seed + number, AtomicBool::new(false));
             let bank = Bank::new(&format!("bank:{seed}"), ACCOUNTS, &[Style::Txn, Style::Multi]);
             let bank: Arc<dyn Workload> = Arc::new(bank.in_field("balance").checked());
+            let (ready, settled) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
             let options = self.options(CALM * 2, seed);
             let (made, history) = std::thread::scope(|scope| {
                 let outside = scope.spawn(|| self.transfers_outside("accounts", seed, &stop));
-                let running = {
-                    let bank = bank.clone();
-                    self.runtime.spawn(async move { seen(&bank, options).await })
-                };
-                // Before the last look: what comes after that is not in it.
+                let announced = Announced { workload: bank.clone(), ready, settled: settled.clone() };
+                let announced: Arc<dyn Workload> = Arc::new(announced);
+                let running = self.runtime.spawn(async move { seen(&announced, options).await });
                 std::thread::sleep(CALM * 2 - Duration::from_millis(500));
                 stop.store(true, Ordering::SeqCst);
                 let made = outside.join().expect("another program");
+                settled.store(true, Ordering::SeqCst);
                 (made, self.runtime.block_on(running).expect("a history"))
             });
             let others = made.len();
             let summary = judged(&bank, &[made, history].concat(), seed);
-            let audits = summary.by_name.get("audit by TXN CHECKED").copied().unwrap_or_default();
-            let transfers = summary.by_name.get("transfer by TXN").copied().unwrap_or_default();
-            assert!(others > 10 && audits > 10 && transfers > 10, "{others} outside: {summary:?}");
+            let count = |name: &str| summary.by_name.get(name).copied().unwrap_or_default();
+            done = sums(done, [others, count("transfer by TXN"), count("audit by TXN CHECKED")]);
             number += 1;
         }
+        assert!(!few(done), "transfers outside, ours, audits: {done:?}");
         self.runtime.shutdown_timeout(Duration::from_secs(5));
     }
 }

@@ -360,7 +360,10 @@ impl Buffer {
             entry.stage = Stage::Waiting;
             // One that is compared takes no commits along.
             if let Some(commit) = batch.commits.get(at).filter(|_| may_have) {
-                let checked = checked_of(&entry.buffered.writes, &commit.checks);
+                // As for those that are not sent again: what is not its base is not what is shown.
+                let base = |key| self.rows.get(key).and_then(|row| row.image.base);
+                let checks = commit.checks.iter().filter(|(key, version)| base(key) == Some(*version)).cloned();
+                let checked = checked_of(&entry.buffered.writes, &checks.collect::<Vec<_>>());
                 entry.checked = Some(entry.checked.unwrap_or(u64::MAX) & checked);
                 entry.buffered.sent = true;
             }

@@ -263,3 +263,28 @@ fn one_that_the_store_has_parts_what_was_written() {
     assert!(!world.disturbed);
     world.drain();
 }
+
+/// One took what others have changed since, is set aside, and finds it again as it was when it is tried again. What is
+/// shown behind it was computed from what was there between.
+#[test]
+fn what_is_as_it_was_read_again_is_not_what_was_between() {
+    const LIST: usize = super::HASHES;
+    let take = || Step::Open { reads: Vec::new(), writes: vec![(LIST, Kind::Change)], asks: false };
+    let others = || Step::Others { key: LIST, kind: Kind::Change, seen: false };
+    let first = vec![SET_OUT, take(), commit(), others(), JOURNAL, land(false)];
+    let behind = vec![take(), others(), commit(), JOURNAL];
+    world(&[writes(LIST, Kind::Unseen), first, behind], false).drain();
+}
+
+/// The same where the answer is lost, and the store says later that it has it.
+#[test]
+fn what_was_as_it_was_read_again_and_has_landed_is_not_what_was_between() {
+    const LIST: usize = super::HASHES;
+    let take = || Step::Open { reads: Vec::new(), writes: vec![(LIST, Kind::Change)], asks: false };
+    let others = || Step::Others { key: LIST, kind: Kind::Change, seen: false };
+    let first = vec![SET_OUT, take(), commit(), others(), JOURNAL, land(false)];
+    let behind = vec![take(), others(), commit(), JOURNAL];
+    let again = vec![SET_OUT, Step::Retry { which: 0 }, SET_OUT, Step::Compare { which: 0, answers: true }, SET_OUT];
+    let lost = vec![Step::Land { which: 0, applied: 1, told: 0, answer: Answer::default() }];
+    world(&[writes(LIST, Kind::Unseen), first, behind, again, lost], false).drain();
+}
