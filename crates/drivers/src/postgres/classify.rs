@@ -44,11 +44,22 @@ pub(super) fn of_commit(error: &Error) -> Failure {
         let sent = !error.to_string().starts_with("error serializing");
         return if sent { Failure::Unknown(told(error)) } else { Failure::Refused(told(error)) };
     };
-    let fatal = match answer.parsed_severity() {
+    if is_fatal(answer) { Failure::Unknown(told_db(answer)) } else { of_state(answer) }
+}
+
+fn is_fatal(answer: &DbError) -> bool {
+    match answer.parsed_severity() {
         Some(severity) => matches!(severity, Severity::Fatal | Severity::Panic),
         None => !answer.severity().eq_ignore_ascii_case("ERROR"),
-    };
-    if fatal { Failure::Unknown(told_db(answer)) } else { of_state(answer) }
+    }
+}
+
+/// Whether the connection ends with `error`.
+pub(super) fn ends(error: &Error) -> bool {
+    match error.as_db_error() {
+        Some(answer) => is_fatal(answer),
+        None => error.is_closed() || error.source().is_some_and(|source| source.is::<std::io::Error>()),
+    }
 }
 
 /// Classes of SQLSTATE that say of a change that it can't be: unsupported, cardinality, data, constraint, dependent

@@ -14,6 +14,17 @@ pub enum OpenError {
         /// What went wrong.
         why: String,
     },
+    /// It let us in, and then did not answer.
+    #[error(
+        "PostgreSQL at {place} let forebay in and did not answer then, for {seconds} s: it hangs, or somebody has locked \
+         a table that is looked at; look at pg_stat_activity"
+    )]
+    Hangs {
+        /// Host, port and database.
+        place: String,
+        /// For how long.
+        seconds: u64,
+    },
     /// It is there, and lets nobody in with this role, password or database.
     #[error(
         "PostgreSQL at {place} does not let role {role} in: {why}; check role and database in --store, and \
