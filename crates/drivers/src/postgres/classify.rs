@@ -67,6 +67,9 @@ pub(super) fn ends(error: &Error) -> bool {
 const REFUSING: [&str; 17] =
     ["0A", "0L", "0P", "21", "22", "23", "27", "2B", "2F", "38", "39", "3D", "3F", "42", "44", "54", "P0"];
 
+/// States that say that a table is not as it was when its statements were made: its columns, itself, its types.
+const ALTERED: [&str; 4] = ["42703", "42P01", "42804", "42883"];
+
 fn of_state(answer: &DbError) -> Failure {
     let state = answer.code().code();
     let why = told_db(answer);
@@ -80,6 +83,9 @@ fn of_state(answer: &DbError) -> Failure {
         "40003" => Failure::Unknown(why),
         "55P03" => Failure::Conflict(why),
         state if state.starts_with("40") => Failure::Conflict(why),
+        state if ALTERED.contains(&state) => Failure::Refused(format!(
+            "{why}; if the table was altered since forebay started, undo that or start forebay again"
+        )),
         state if REFUSING.iter().any(|class| state.starts_with(class)) => Failure::Refused(why),
         _ => Failure::Unavailable(why),
     }
