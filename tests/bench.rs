@@ -303,6 +303,10 @@ fn what_is_wrong_is_said_in_a_line_with_the_fix() {
     refused(&with(&["--direct", "postgres://app@127.0.0.1:1/shop"]), &["can't reach PostgreSQL 127.0.0.1:1/shop"]);
     refused(&with(&["--direct", "mysql://h/shop"]), &["'mysql://h/shop' is no URL", "postgres://user@host/database"]);
     refused(&with(&["--direct", "postgres://app:secret@h/shop"]), &["--store-password-file"]);
+    let narrow = Forebay::start("memory", &["--clients-max", "5"]);
+    let full = ["--connections", "6", "--records", "10", "--to"];
+    let address_of_narrow = narrow.address.to_string();
+    refused(&[&a[..], &full, &[&address_of_narrow]].concat(), &["lets no more connections in", "--clients-max"]);
     refused(&with(&["--records", "0"]), &["--records"]);
     refused(&with(&["--transactions"]), &["ycsb-f"]);
     refused(&["--workload", "ycsb-e", "--hashed"], &["neighbours"]);
@@ -325,6 +329,10 @@ fn what_is_wrong_is_said_in_a_line_with_the_fix() {
     server.sql(&database, "CREATE TABLE users (id integer PRIMARY KEY, name text)");
     let mapped = Forebay::start(&server.url(&database), &["--map", "user:{id} -> users(id)"]);
     let mapped = mapped.address.to_string();
+    server.sql(&database, "CREATE ROLE few LOGIN CONNECTION LIMIT 3; GRANT ALL ON SCHEMA public TO few");
+    let few = server.url(&database).replace("app@", "few@");
+    let direct = ["--connections", "5", "--records", "10", "--direct", &few];
+    refused(&[&a[..], &direct].concat(), &["lets no more connections in", "or the role's"]);
     refused(&["--workload", "ycsb-a", "--to", &mapped], &["loading ycsb-a", "--map 'usertable:{id} -> usertable(id)'"]);
     refused(&["--workload", "list-append", "--to", &mapped], &["as list"]);
 }
