@@ -453,31 +453,3 @@ fn rows_name_others_by_foreign_keys() {
     assert_eq!(named(&format!("parent:{uuid}:3"), &[set("code", "c")]), "");
     assert_eq!(named("nothing:3", &[set("b", uuid)]), "");
 }
-
-const TASKS: &str = "1|changed|\n2|second|5\n7|named|\n8||8";
-
-/// Keys that the database would give out by itself are named by clients all the same; another such column is as the
-/// database makes it.
-#[test]
-fn identity_columns() {
-    let tables = "CREATE TABLE tasks (id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, title text, n integer);
-        CREATE TABLE notes (name text PRIMARY KEY, number integer GENERATED ALWAYS AS IDENTITY, note text);
-        INSERT INTO tasks (title) VALUES ('first'), ('second')";
-    for version in ["side", "column", "none"] {
-        let maps =
-            ["task:{id} -> tasks(id)", "note:{name} -> notes(name)"].map(|map| format!("{map} version({version})"));
-        let world = World::new(tables, &[&maps[0], &maps[1]]);
-        let (store, mint) = world.open();
-        commit(&store, &mint, &[("task:1", vec![set("title", "changed")])]);
-        commit(&store, &mint, &[("task:7", vec![set("title", "named")]), ("note:a", vec![set("note", "x")])]);
-        // As many that are carried over together.
-        let group: Vec<Commit> =
-            [("task:2", 5), ("task:8", 8)].map(|(name, n)| commit_of(&mint, &[(name, vec![add("n", n)])], &[])).into();
-        for outcome in block_on(store.commit(&group)) {
-            assert!(matches!(outcome, CommitOutcome::Committed(_)), "{outcome:?}");
-        }
-        assert_eq!(world.sql("SELECT id, title, n FROM tasks ORDER BY id"), TASKS, "{version}");
-        let why = refused(&store, &mint, "note:a", vec![set("number", "3")]);
-        assert!(why.contains("read-only") && field(&get(&store, "note:a"), "number").as_deref() == Some("1"), "{why}");
-    }
-}

@@ -143,15 +143,17 @@ SELECT a.attname::text, t.typname::text, format_type(t.oid, -1), a.attgenerated:
     coalesce(format_type(nullif(t.typelem, 0), -1), ''),
     CASE d.typtype WHEN 'd' THEN d.typtypmod ELSE a.atttypmod END, a.attnotnull,
     a.atthasdef OR a.attidentity <> '' OR d.typdefault IS NOT NULL,
-    ARRAY(SELECT enumlabel::text FROM pg_enum WHERE enumtypid = t.oid ORDER BY enumsortorder), a.attidentity = 'a'
+    ARRAY(SELECT enumlabel::text FROM pg_enum WHERE enumtypid = t.oid ORDER BY enumsortorder), a.attidentity = 'a',
+    coalesce((SELECT collisdeterministic FROM pg_collation WHERE oid = a.attcollation), true)
 FROM pg_attribute a JOIN pg_type d ON d.oid = a.atttypid
     JOIN pg_type t ON t.oid = CASE d.typtype WHEN 'd' THEN d.typbasetype ELSE d.oid END
 WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum";
 
-/// Unique indexes over plain columns: their names and columns.
+/// Unique indexes over plain columns: their names and columns, without those that they only INCLUDE.
 const INDEXES: &str = "\
 SELECT i.indexrelid::regclass::text, array_agg(a.attname::text)
-FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey)
+FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid
+    AND a.attnum = ANY((i.indkey::int2[])[0:i.indnkeyatts - 1])
 WHERE i.indrelid = $1 AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
 GROUP BY i.indexrelid ORDER BY i.indexrelid";
 
@@ -208,6 +210,8 @@ struct Found {
     labels: Vec<String>,
     /// GENERATED ALWAYS AS IDENTITY: nobody may change it.
     identity: bool,
+    /// Texts are equal only if they are the same.
+    exact: bool,
 }
 
 impl Found {
@@ -342,6 +346,7 @@ async fn columns_of(client: &Client, oid: u32) -> Result<Vec<Found>, Error> {
         has_default: row.get(8),
         labels: row.get(9),
         identity: row.get(10),
+        exact: row.get(11),
     };
     Ok(client.query(COLUMNS, &[&oid]).await?.iter().map(found).collect())
 }
@@ -376,6 +381,12 @@ fn chosen<'a>(
     for column in key.iter().filter(|column| !is_key_type(&column.type_name)) {
         let (name, sql_type) = (&column.name, &column.sql_type);
         wrong.push(format!("{name} is {sql_type}; a key's columns are integers, text, varchar or uuid"));
+    }
+    for column in key.iter().filter(|column| !column.exact) {
+        let column = &column.name;
+        wrong.push(format!(
+            "{column} has a nondeterministic collation, by which one row would have several keys; map by another column"
+        ));
     }
     let named: Vec<&Found> = match (&mapping.list, &mapping.fields) {
         (Some(list), _) => find(list, wrong).into_iter().collect(),
