@@ -1,6 +1,8 @@
 //! Writes survive outages of a real PostgreSQL: they are acknowledged while it is down, and are in its tables exactly
 //! once and in order when it is back.
 
+#[path = "outage/altered.rs"]
+mod altered;
 #[path = "outage/appends.rs"]
 mod appends;
 #[path = "outage/blind.rs"]

@@ -114,7 +114,7 @@ fn who_read_what_others_have_changed_is_set_aside() {
         assert_eq!(notes(&world), "1:50:c 2:2:new 3:3:new", "{}", world.forebay.log());
         assert_eq!(figure(&mut client, "quarantined"), 1);
         let why = said(&call(&mut client, "CACHE QUARANTINE LIST"));
-        assert!(why.contains("it read item:1, which others have changed since"), "{why}");
+        assert!(why.contains("it read item:1, which has changed since"), "{why}");
         // It is compared anew when it is tried again.
         assert_eq!(call(&mut client, "CACHE QUARANTINE RETRY ALL"), Reply::Integer(1));
         std::thread::sleep(Duration::from_millis(300));

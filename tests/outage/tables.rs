@@ -177,7 +177,7 @@ fn what_others_write_meanwhile_is_kept() {
     server.sql(&database, "UPDATE albums SET name = 'spring again'");
     assert_eq!(client.call(&["DEBUG", "STORE", "FAIL", "0"]), ok());
     let state = said(&client.call(&["CACHE", "WAIT", &ticket, "30000"]));
-    let conflict = "CONFLICT it read album:1, which others have changed since";
+    let conflict = "CONFLICT it read album:1, which has changed since";
     assert_eq!(state, conflict);
     forebay.restart();
     let mut client = Connection::new(forebay.address);

@@ -13,6 +13,12 @@ pub async fn open(settings: &Settings, known: Known) -> Result<Postgres, Command
     Ok(Postgres::open(PostgresOptions { known, ..options(settings)? }).await?)
 }
 
+/// The same, of a program that serves already: the first connection gets no more time than any other.
+pub async fn open_again(settings: &Settings, known: Known) -> Result<Postgres, CommandError> {
+    let options = options(settings)?;
+    Ok(Postgres::open(PostgresOptions { known, first: options.timeout, ..options }).await?)
+}
+
 /// How the database is to be used.
 pub fn options(settings: &Settings) -> Result<PostgresOptions, CommandError> {
     let StoreChoice::Postgres(address) = &settings.store else {

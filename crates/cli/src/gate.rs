@@ -141,7 +141,7 @@ async fn open_store(settings: &Settings, left: Left) -> Result<(Arc<dyn Store>, 
     }
     let asked = settings.start_in_failed;
     let may_start = match &error {
-        CommandError::Database(OpenError::Unreachable { .. }) => asked || pending > 0,
+        CommandError::Database(OpenError::Unreachable { .. } | OpenError::Hangs { .. }) => asked || pending > 0,
         // What was given is wrong: no waiting helps, unless somebody who knows better says so.
         CommandError::Database(OpenError::Denied { .. }) => asked,
         _ => false,
@@ -169,7 +169,7 @@ async fn open_store(settings: &Settings, left: Left) -> Result<(Arc<dyn Store>, 
     let open = move || -> BoxFuture<'static, Result<Arc<dyn Store>, String>> {
         let (settings, known) = (settings.clone(), known.clone());
         Box::pin(async move {
-            match database::open(&settings, known).await {
+            match database::open_again(&settings, known).await {
                 Ok(database) => Ok(Arc::new(database) as Arc<dyn Store>),
                 Err(error) => Err(error.to_string()),
             }

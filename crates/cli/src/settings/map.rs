@@ -133,8 +133,12 @@ fn of_table(table: &DeTable<'_>) -> Result<String, (Option<usize>, String)> {
     if key.contains(';') || key.contains(" -> ") {
         return Err((None, format!("the key {key} of [[map]] holds ';' or ' -> ', which stand between mappings")));
     }
-    let name: Vec<String> = name.splitn(2, '.').map(quoted).collect();
-    Ok(format!("{key} -> {}({columns}){behind}", name.join(".")))
+    // In quotes it stands as in SQL; else all of it is the name, and the schema's before the first point.
+    let name = match name.starts_with('"') || name.contains(".\"") {
+        true => name,
+        false => name.splitn(2, '.').map(quoted).collect::<Vec<_>>().join("."),
+    };
+    Ok(format!("{key} -> {name}({columns}){behind}"))
 }
 
 fn text(field: &str, value: &DeValue<'_>) -> Result<String, String> {

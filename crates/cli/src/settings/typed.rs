@@ -375,6 +375,11 @@ mod tests {
         let file = "[[map]]\nkey = 'a:{x}'\ntable = 'b'\ncolumns = ['col;drop']\nreadonly = ['f']\n";
         let quoted = settings(&store, &[], Some(file)).expect("valid");
         assert_eq!(quoted.maps[0].to_string(), "a:{x} -> b(\"col;drop\") readonly(f)");
+        for (table, shown) in [("b c.d", "\"b c\".d"), ("\"b c\".\"d.e\"", "\"b c\".\"d.e\""), ("b.\"D\"", "b.D")] {
+            let file = format!("[[map]]\nkey = 'a:{{x}}'\ntable = '{table}'\ncolumns = ['x']\n");
+            let maps = settings(&store, &[], Some(&file)).expect("valid").maps;
+            assert_eq!(maps[0].to_string(), format!("a:{{x}} -> {shown}(x)"));
+        }
         assert!(error(&[&store[..], &["--map", "a -> b(x)"]].concat(), &[], None).contains("in braces"));
     }
 

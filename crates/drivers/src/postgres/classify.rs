@@ -44,17 +44,31 @@ pub(super) fn of_commit(error: &Error) -> Failure {
         let sent = !error.to_string().starts_with("error serializing");
         return if sent { Failure::Unknown(told(error)) } else { Failure::Refused(told(error)) };
     };
-    let fatal = match answer.parsed_severity() {
+    if is_fatal(answer) { Failure::Unknown(told_db(answer)) } else { of_state(answer) }
+}
+
+fn is_fatal(answer: &DbError) -> bool {
+    match answer.parsed_severity() {
         Some(severity) => matches!(severity, Severity::Fatal | Severity::Panic),
         None => !answer.severity().eq_ignore_ascii_case("ERROR"),
-    };
-    if fatal { Failure::Unknown(told_db(answer)) } else { of_state(answer) }
+    }
+}
+
+/// Whether the connection ends with `error`.
+pub(super) fn ends(error: &Error) -> bool {
+    match error.as_db_error() {
+        Some(answer) => is_fatal(answer),
+        None => error.is_closed() || error.source().is_some_and(|source| source.is::<std::io::Error>()),
+    }
 }
 
 /// Classes of SQLSTATE that say of a change that it can't be: unsupported, cardinality, data, constraint, dependent
 /// objects, routines, names and rights, views' checks, limits of the program, RAISE in a trigger.
 const REFUSING: [&str; 17] =
     ["0A", "0L", "0P", "21", "22", "23", "27", "2B", "2F", "38", "39", "3D", "3F", "42", "44", "54", "P0"];
+
+/// States that say that a table is not as it was when its statements were made: its columns, itself, its types.
+const ALTERED: [&str; 4] = ["42703", "42P01", "42804", "42883"];
 
 fn of_state(answer: &DbError) -> Failure {
     let state = answer.code().code();
@@ -69,6 +83,9 @@ fn of_state(answer: &DbError) -> Failure {
         "40003" => Failure::Unknown(why),
         "55P03" => Failure::Conflict(why),
         state if state.starts_with("40") => Failure::Conflict(why),
+        state if ALTERED.contains(&state) => Failure::Refused(format!(
+            "{why}; if the table was altered since forebay started, undo that or start forebay again"
+        )),
         state if REFUSING.iter().any(|class| state.starts_with(class)) => Failure::Refused(why),
         _ => Failure::Unavailable(why),
     }

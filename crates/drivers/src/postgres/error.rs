@@ -14,6 +14,17 @@ pub enum OpenError {
         /// What went wrong.
         why: String,
     },
+    /// It let us in, and then did not answer.
+    #[error(
+        "PostgreSQL at {place} let forebay in and did not answer then, for {seconds} s: it hangs, or somebody has \
+         locked a table that is looked at; look at pg_stat_activity"
+    )]
+    Hangs {
+        /// Host, port and database.
+        place: String,
+        /// For how long.
+        seconds: u64,
+    },
     /// It is there, and lets nobody in with this role, password or database.
     #[error(
         "PostgreSQL at {place} does not let role {role} in: {why}; check role and database in --store, and \
@@ -92,6 +103,19 @@ pub enum OpenError {
         place: String,
         /// What the server says.
         why: String,
+    },
+    /// A table is in use.
+    #[error(
+        "a table in {place} was in use by others for {seconds} s, and who came meanwhile waited behind us: {why}; \
+         nothing was changed, try again when no long transaction is open (pg_stat_activity)"
+    )]
+    InUse {
+        /// Host, port and database.
+        place: String,
+        /// What the server says.
+        why: String,
+        /// How long it was waited for.
+        seconds: u32,
     },
     /// The schema is of another forebay.
     #[error("forebay's schema in {place} has format {format}, this program has 1: use the forebay that made it")]

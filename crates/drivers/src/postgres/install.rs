@@ -8,9 +8,12 @@ use super::mapping::checked::OWN;
 use super::mapping::sql::quoted_text;
 use super::sql;
 
+/// How long it waits for a table that others have in use: whoever comes meanwhile waits behind it.
+pub(super) const LOCK_SECONDS: u32 = 5;
+
 /// The statements, for `role` to use what they make. `tables` have the version mode that they are to have.
 pub(super) fn script(role: &str, tables: &[Table]) -> String {
-    let mut text = String::from("BEGIN;\n");
+    let mut text = format!("BEGIN;\nSET LOCAL lock_timeout = '{LOCK_SECONDS}s';\n");
     text.push_str(sql::SCHEMA);
     let role = quoted(role);
     let _ = writeln!(

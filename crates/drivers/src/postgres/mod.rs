@@ -88,6 +88,10 @@ pub struct PostgresOptions {
     pub password: Option<Vec<u8>>,
     /// Most time for one call, connecting and handshakes included.
     pub timeout: Duration,
+    /// Most time for the first connection, where that is longer.
+    pub first: Duration,
+    /// Most time for all that opening asks behind it.
+    pub opening: Duration,
     /// Connections that share all reads.
     pub readers: usize,
     /// Commits at a time, each on a connection of its own.
@@ -124,6 +128,8 @@ impl PostgresOptions {
             address,
             password: None,
             timeout: Duration::from_millis(300),
+            first: open::FIRST,
+            opening: open::OPENING,
             readers: 4,
             writers: 16,
             mappings: Vec::new(),
@@ -165,20 +171,34 @@ impl Postgres {
     /// Opens the database, making forebay's schema if it is not there. To be called in the context of a tokio runtime,
     /// which has to live as long as the store.
     pub async fn open(options: PostgresOptions) -> Result<Postgres, OpenError> {
-        let PostgresOptions { address, password, timeout, readers, writers, mappings, outside, .. } = options;
+        let PostgresOptions { address, password, timeout, first, readers, writers, mappings, outside, .. } = options;
         let (outside_pause, known) = (options.outside_pause, options.known);
         let tls = Tls::open(&address)?;
-        let config = open::config_of(&address, password.as_deref(), timeout);
-        let keeper = open::connect(&address, &config, &tls, "forebay opening", timeout).await?;
-        let opened = open::open(keeper, &address, &known).await?;
-        let mut rows = match mappings.is_empty() {
-            true => None,
-            false => Some(open::look_up(&opened.keeper.client, &address, &mappings, &known).await?),
-        };
-        let outside = open::outside(&opened.keeper.client, &address, rows.as_ref(), outside).await?;
-        if let Some(rows) = &mut rows {
-            rows.decoded = outside == OutsideBy::Decoding;
+        let config = |timeout| open::config_of(&address, password.as_deref(), timeout);
+        let (first, began) = (first.max(timeout), Instant::now());
+        let keeper = open::connect(&address, &config(first), &tls, "forebay opening", first).await?;
+        if began.elapsed() > timeout {
+            let (took_ms, store_timeout_ms) = (began.elapsed().as_millis(), timeout.as_millis());
+            tracing::warn!(
+                took_ms,
+                store_timeout_ms,
+                "PostgreSQL was slow to let us in: a call that takes so long fails"
+            );
         }
+        let opening = async {
+            let opened = open::open(keeper, &address, &known).await?;
+            let mut rows = match mappings.is_empty() {
+                true => None,
+                false => Some(open::look_up(&opened.keeper.client, &address, &mappings, &known).await?),
+            };
+            let outside = open::outside(&opened.keeper.client, &address, rows.as_ref(), outside).await?;
+            if let Some(rows) = &mut rows {
+                rows.decoded = outside == OutsideBy::Decoding;
+            }
+            Ok((opened, rows, outside))
+        };
+        let (opened, rows, outside) = open::within(options.opening, &address, opening).await?;
+        let config = config(timeout);
         let prepared = rows.as_ref().map_or_else(Vec::new, Rows::prepared);
         let plan = Plan { readers, writers, prepared, lock_wait: reading::lock_wait(timeout) };
         let identity = Arc::new(Identity::new(opened.incarnation, &known, opened.went_back, writers));

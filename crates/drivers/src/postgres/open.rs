@@ -24,6 +24,12 @@ use super::{Known, OpenError, ids, sql};
 /// How long a forebay that has just ended may take to give the database up.
 const TAKE_OVER_MS_MAX: u64 = 5_000;
 
+/// Longest wait for the first connection when the program starts: a database that is only slow then is not away.
+pub(super) const FIRST: Duration = Duration::from_secs(5);
+
+/// Most time for all that opening asks of the database behind the first connection.
+pub(super) const OPENING: Duration = Duration::from_secs(30);
+
 /// Wait between two looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -81,14 +87,35 @@ pub(super) async fn connect(
             }
             None => unreachable(told(&error)),
         }),
-        Err(_) => Err(unreachable(format!("no answer in {} ms (--store-timeout-ms)", connect_timeout.as_millis()))),
+        Err(_) => Err(unreachable(format!("no answer in {} ms", connect_timeout.as_millis()))),
     }
+}
+
+/// Why it can't be opened, as an error says that came behind the connection: the server that ends it is away.
+pub(super) fn failed(address: &Address, error: &Error) -> OpenError {
+    let (place, why) = (address.place(), told(error));
+    match classify::ends(error) {
+        true => OpenError::Unreachable { place, why },
+        false => OpenError::Failed { place, why },
+    }
+}
+
+/// Does `work`, which asks the database, unless it takes longer than `most`: a server that hangs answers nothing, and
+/// nobody else would say so.
+pub(super) async fn within<T>(
+    most: Duration,
+    address: &Address,
+    work: impl Future<Output = Result<T, OpenError>>,
+) -> Result<T, OpenError> {
+    timeout(most, work)
+        .await
+        .unwrap_or_else(|_| Err(OpenError::Hangs { place: address.place(), seconds: most.as_secs() }))
 }
 
 /// Takes the database, of which an earlier opening has left `known`.
 pub(super) async fn open(keeper: Session, address: &Address, known: &Known) -> Result<Opened, OpenError> {
     let client = &keeper.client;
-    let broken = |error: Error| OpenError::Failed { place: address.place(), why: told(&error) };
+    let broken = |error: Error| failed(address, &error);
     let row = client.query_one("SELECT current_setting('server_version_num')::int, version()", &[]).await;
     let row = row.map_err(broken)?;
     let (number, version): (i32, String) = (row.get(0), row.get(1));
@@ -158,12 +185,12 @@ async fn meta(client: &Client, address: &Address) -> Result<Meta, OpenError> {
         let floor = ids::version(row.try_get(1)?).unwrap_or(Version::ZERO);
         Ok(Meta { format, floor, incarnation: row.try_get::<_, i64>(2)? as u64 })
     };
-    read().map_err(|error| OpenError::Failed { place: address.place(), why: told(&error) })
+    read().map_err(|error| failed(address, &error))
 }
 
 /// Takes the lock of the database, which the session then holds.
 pub(super) async fn lock(client: &Client, address: &Address) -> Result<(), OpenError> {
-    let broken = |error: Error| OpenError::Failed { place: address.place(), why: told(&error) };
+    let broken = |error: Error| failed(address, &error);
     let until = Instant::now() + Duration::from_millis(TAKE_OVER_MS_MAX);
     loop {
         if client.query_one(sql::LOCK, &[]).await.map_err(broken)?.get(0) {
@@ -183,7 +210,7 @@ pub(super) async fn lock(client: &Client, address: &Address) -> Result<(), OpenE
 
 /// Makes forebay's own schema if it is not there.
 async fn schema(client: &Client, address: &Address) -> Result<(), OpenError> {
-    let broken = |error: Error| OpenError::Failed { place: address.place(), why: told(&error) };
+    let broken = |error: Error| failed(address, &error);
     let there = client.query_one(sql::THERE, &[]).await.map_err(broken)?;
     if there.get(0) {
         return Ok(());
@@ -194,14 +221,14 @@ async fn schema(client: &Client, address: &Address) -> Result<(), OpenError> {
 pub(super) fn rights(address: &Address, error: &Error) -> OpenError {
     match error.code().map(|code| code.code()) {
         Some("42501" | "3F000" | "42P01") => OpenError::Rights { place: address.place(), why: told(error) },
-        _ => OpenError::Failed { place: address.place(), why: told(error) },
+        _ => failed(address, error),
     }
 }
 
 /// Ends what an earlier forebay has left. From here on nobody but us writes as forebay: who connects from now on finds
 /// another incarnation than its own.
 async fn end_earlier(client: &Client, address: &Address, incarnation: u64) -> Result<(), OpenError> {
-    let broken = |error: Error| OpenError::Failed { place: address.place(), why: told(&error) };
+    let broken = |error: Error| failed(address, &error);
     let until = Instant::now() + Duration::from_millis(TAKE_OVER_MS_MAX);
     let ours = format!("forebay {incarnation}.");
     loop {
@@ -237,7 +264,7 @@ pub(super) async fn look_up(
     mappings: &[Mapping],
     known: &Known,
 ) -> Result<Rows, OpenError> {
-    let broken = |error: Error| OpenError::Failed { place: address.place(), why: told(&error) };
+    let broken = |error: Error| failed(address, &error);
     shared::meeting(mappings).iter().for_each(|line| tracing::warn!("{line}"));
     let remembered = known.remembered.as_ref().filter(|_| known.waiting);
     found::look_up(client, mappings, remembered).await.map_err(broken)?.map_err(OpenError::Mapping)
@@ -251,7 +278,7 @@ pub(super) async fn outside(
     rows: Option<&Rows>,
     wanted: OutsideBy,
 ) -> Result<OutsideBy, OpenError> {
-    let broken = |error: Error| OpenError::Failed { place: address.place(), why: told(&error) };
+    let broken = |error: Error| failed(address, &error);
     let tables = rows.map_or(&[][..], |rows| &rows.tables);
     let decodes = match wanted {
         _ if tables.is_empty() => false,

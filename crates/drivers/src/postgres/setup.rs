@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio_postgres::{Client, Error};
 
 use super::address::Address;
-use super::classify::told;
+use super::classify::{self, told};
 use super::decoding::slot;
 use super::mapping::catalogue::{ReadOnly, Table, quoted};
 use super::mapping::found;
@@ -123,9 +123,20 @@ fn missing_rights(table: &Table, role: &str) -> Option<String> {
         false => "INSERT, UPDATE, DELETE".to_owned(),
     };
     let map = &table.mapping;
-    (!closed.is_empty()).then(|| {
-        format!("--map '{map}': {columns} can't be written; GRANT {grant} ON {name} TO {role} if they are to be")
-    })
+    let kept = table.mapping.list.is_none() && open && !table.may_delete;
+    match (closed.is_empty(), kept) {
+        (true, false) => None,
+        (true, true) => {
+            Some(format!("--map '{map}': rows can't be deleted; GRANT DELETE ON {name} TO {role} if they are to be"))
+        }
+        (false, _) => {
+            let (columns, grant) = match kept {
+                true => (format!("{columns} can't be written, and rows not be deleted"), format!("{grant}, DELETE")),
+                false => (format!("{columns} can't be written"), grant),
+            };
+            Some(format!("--map '{map}': {columns}; GRANT {grant} ON {name} TO {role} if they are to be"))
+        }
+    }
 }
 
 /// How what others write would be seen, what is worth knowing of it, and what stands in its way.
@@ -147,8 +158,9 @@ async fn watching(
         }
         _ => {
             let notes = if hard.is_empty() { slot::notes(client, warnings).await? } else { Vec::new() };
+            let seen = if hard.is_empty() { OutsideBy::Decoding } else { OutsideBy::Off };
             problems.extend(hard.into_iter().chain(unclear).map(|line| format!("--outside decoding: {line}")));
-            (OutsideBy::Decoding, notes)
+            (seen, notes)
         }
     })
 }
@@ -197,5 +209,9 @@ async fn script_for(client: &Client, options: &PostgresOptions) -> Result<String
 pub async fn init(options: &PostgresOptions) -> Result<(), OpenError> {
     let session = connect(options).await?;
     let script = script_for(&session.client, options).await?;
-    session.client.batch_execute(&script).await.map_err(|error| open::rights(&options.address, &error))
+    let place = options.address.place();
+    session.client.batch_execute(&script).await.map_err(|error| match classify::is_locked(&error) {
+        true => OpenError::InUse { place, why: told(&error), seconds: install::LOCK_SECONDS },
+        false => open::rights(&options.address, &error),
+    })
 }

@@ -1,7 +1,10 @@
 //! What `forebay store check` says of mappings that a forebay could serve.
 
-use forebay::store::Store;
+use forebay::change::Change;
+use forebay::store::suite::write;
+use forebay::store::{Commit, Store};
 use forebay::version::Mint;
+use forebay::{Key, TxnId};
 use forebay_drivers::postgres::{OpenError, PostgresOptions, setup};
 
 use crate::mapping::{World, refused, set};
@@ -38,13 +41,14 @@ fn what_is_doubtful_is_a_warning() {
     assert!(lines.iter().any(|line| line.contains("has the same keys")), "{lines:?}");
     for (map, role, grant) in [
         (users, "reader", "GRANT INSERT, UPDATE, DELETE ON public.users TO \"reader\""),
-        (users, "half", "GRANT INSERT (\"name\"), UPDATE (\"name\") ON public.users TO \"half\""),
+        (users, "half", "GRANT INSERT (\"name\"), UPDATE (\"name\"), DELETE ON public.users TO \"half\""),
+        ("m:{org}:{id} -> members(org, id)", "reader", "GRANT DELETE ON public.members TO \"reader\""),
     ] {
         let checked = checked(&[map], role);
         assert!(checked.warnings.iter().any(|line| line.contains(grant)), "{role}: {checked:?}");
-        assert_eq!(checked.notes.iter().any(|line| line.contains("read-only: all")), role == "reader", "{checked:?}");
+        let all = (map, role) == (users, "reader");
+        assert_eq!(checked.notes.iter().any(|line| line.contains("read-only: all")), all, "{checked:?}");
     }
-    assert_eq!(checked(&["m:{org}:{id} -> members(org, id)"], "reader").warnings, Vec::<String>::new());
     // At use the reason stands there.
     let address = world.server.url(&world.database).replace("app@", "half@").parse().expect("a URL");
     let mappings = vec![users.parse().expect("a mapping")];
@@ -54,4 +58,8 @@ fn what_is_doubtful_is_a_warning() {
     let mint = Mint::new(store.incarnation());
     let why = refused(&store, &mint, "t:1", vec![set("name", "x")]);
     assert!(why.contains("it needs UPDATE and INSERT"), "{why}");
+    // While the database is away nobody is told that it is done.
+    let delete = vec![write(&Key::new(0, b"t:1"), None, vec![Change::Delete])];
+    let delete = Commit::new(TxnId(mint.next()), mint.next(), delete);
+    assert!(store.refuses(&delete).is_some_and(|why| why.contains("it needs DELETE")));
 }

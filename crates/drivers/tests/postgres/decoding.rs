@@ -287,6 +287,7 @@ fn what_is_in_the_way_is_one_line_with_the_fix() {
         for line in &said {
             assert!(!line.contains('\n') && checked.problems.iter().any(|there| there.ends_with(line)), "{line}");
         }
+        assert!(!checked.notes.iter().any(|line| line.contains("seen by decoding")), "{checked:?}");
         said.join("\n")
     };
     let fleeting = vec!["f:{id} -> fleeting(id)".parse().expect("a mapping")];

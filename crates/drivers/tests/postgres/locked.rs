@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use forebay::store::suite::block_on;
 use forebay::store::{Outside, ReadError, Store};
-use forebay_drivers::postgres::{Postgres, PostgresOptions};
+use forebay_drivers::postgres::{OpenError, Postgres, PostgresOptions, setup};
 
 use crate::mapping::{World, key, until_told};
 use crate::open;
@@ -29,6 +29,18 @@ fn world() -> (World, Postgres) {
 fn connections(world: &World) -> u64 {
     let count = "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'forebay%'";
     world.sql(count).parse().expect("a number")
+}
+
+/// Its triggers want a lock for which it would wait behind any open transaction, and everybody else behind it.
+#[test]
+fn a_table_in_use_is_not_waited_for_without_end() {
+    let world = World::new(TABLES, &["held:{id} -> held(id) version(column)"]);
+    let refused = world.server.while_locked(&world.database, "LOCK TABLE held IN ACCESS SHARE MODE", || {
+        world.runtime.block_on(setup::init(&world.options)).expect_err("it is in use")
+    });
+    assert!(matches!(refused, OpenError::InUse { .. }), "{refused}");
+    assert_eq!(world.sql("SELECT count(*) FROM pg_namespace WHERE nspname = 'forebay'"), "0", "all or nothing");
+    world.runtime.block_on(setup::init(&world.options)).expect("it is free");
 }
 
 #[test]

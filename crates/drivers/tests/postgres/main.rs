@@ -17,6 +17,7 @@ mod repeated;
 mod rows;
 #[path = "../../../../tests/common/postgres.rs"]
 mod server;
+mod strange;
 mod suite;
 mod sums;
 mod triggers;

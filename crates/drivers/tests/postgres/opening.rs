@@ -1,5 +1,7 @@
 //! Who may open a database, and what it finds.
 
+use std::time::Duration;
+
 use forebay::change::Change;
 use forebay::store::suite::{block_on, write};
 use forebay::store::{Commit, CommitOutcome, Store};
@@ -7,8 +9,9 @@ use forebay::version::Mint;
 use forebay::{Key, TxnId, Value};
 use forebay_drivers::postgres::{Known, OpenError, PostgresOptions};
 
+use crate::proxy::Proxy;
 use crate::server::{Server, Stop};
-use crate::{open, options, tokio_runtime};
+use crate::{PATIENT, open, options, tokio_runtime};
 
 fn put(mint: &Mint, name: &[u8]) -> Commit {
     let writes = vec![write(&Key::new(0, name), None, vec![Change::Put(Value::bytes(*b"x"))])];
@@ -195,4 +198,29 @@ fn objects_of_other_types_are_an_error() {
     }
     server.sql(&database, "ALTER TABLE forebay.documents ALTER COLUMN name TYPE text USING 'x'");
     assert!(block_on(store.scan(0, None, 10)).is_err());
+}
+
+/// At the start a database that is slower than a call may be is waited for; one that lets us in and hangs then is not
+/// waited for without end.
+#[test]
+fn a_slow_database_is_opened_and_one_that_hangs_is_told_of() {
+    let server = Server::start();
+    let database = server.database();
+    let runtime = tokio_runtime();
+    let network = Proxy::to_postgres(server.address());
+    let address = server.url_through(&database, network.address).parse().expect("a URL");
+    let timeout = Duration::from_millis(50);
+    let options = PostgresOptions { timeout, first: PATIENT, ..PostgresOptions::new(address) };
+    network.delay(Duration::from_millis(200));
+    drop(open(&runtime, options.clone()).expect("it is slow, and there"));
+    let impatient = PostgresOptions { first: timeout, ..options.clone() };
+    let refused = open(&runtime, impatient).err().expect("no more time than for any later connection");
+    assert!(matches!(refused, OpenError::Unreachable { .. }), "{refused}");
+    network.pass();
+    let refused = server.while_locked(&database, "LOCK TABLE forebay.meta", || {
+        let options = PostgresOptions { opening: Duration::from_secs(1), ..options.clone() };
+        open(&runtime, options).err().expect("it does not answer")
+    });
+    assert!(matches!(refused, OpenError::Hangs { seconds: 1, .. }), "{refused}");
+    open(&runtime, options).expect("nothing of it is left");
 }

@@ -33,18 +33,21 @@ pub enum TicketState {
     Unknown,
 }
 
-/// Why a transaction is set aside that has read `keys`. By its beginning and its end the reason is known again, after a
-/// restart too: the journal keeps it as it is told to people.
+/// Why a transaction is set aside that has read `keys`. Who has changed them is not known: another program, or a later
+/// write of the client's own, which a quarantined reader does not hold up. By its beginning and its end the reason is
+/// known again, after a restart too: the journal keeps it as it is told to people.
 pub(super) fn conflict(keys: &[Key]) -> String {
     let names: Vec<String> = keys.iter().map(Key::to_string).collect();
     format!("{READ}{}{CHANGED}", names.join(", "))
 }
 
 const READ: &str = "it read ";
-const CHANGED: &str = ", which others have changed since";
+const CHANGED: &str = ", which has changed since";
+/// As journals of earlier versions have it.
+const CHANGED_BY_OTHERS: &str = ", which others have changed since";
 
 fn is_conflict(why: &str) -> bool {
-    why.starts_with(READ) && why.ends_with(CHANGED)
+    why.starts_with(READ) && [CHANGED, CHANGED_BY_OTHERS].iter().any(|end| why.ends_with(end))
 }
 
 enum End {

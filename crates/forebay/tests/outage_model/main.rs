@@ -201,6 +201,41 @@ const FAULTS: [(Fault, Setup); 20] = [
 const TREE_STEPS: usize = 7;
 const TREE_STEPS_NIGHTLY: usize = 10;
 
+/// The table of the cases in the paper's page.
+fn document() -> String {
+    let mut text = "| case | states | of which nothing can happen any more |\n|---|---|---|\n".to_owned();
+    let groups = [(&WRITERS[..], ""), (&TRANSACTIONS, ""), (&POISONED, ""), (&OTHERS, ""), (&LARGER, " (nightly)")];
+    for (cases, when) in groups {
+        for Case { name, states, terminal, .. } in cases {
+            text.push_str(&format!("| {name}{when} | {} | {} |\n", thousands(*states), thousands(*terminal)));
+        }
+    }
+    text
+}
+
+/// A number as documents write it: 1,234.
+fn thousands(number: usize) -> String {
+    match (number / 1_000, number % 1_000) {
+        (0, rest) => rest.to_string(),
+        (many, rest) => format!("{},{rest:03}", thousands(many)),
+    }
+}
+
+/// The page has the counts that are asserted here. FOREBAY_UPDATE_DOCS=1 writes it anew.
+#[test]
+fn the_document_is_fresh() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/papers/tardis.md");
+    let page = std::fs::read_to_string(&path).expect("the page");
+    let (start, end) = ("<!-- model: generated -->\n", "<!-- /model -->");
+    let (before, rest) = page.split_once(start).expect("a mark");
+    let (table, behind) = rest.split_once(end).expect("a mark at its end");
+    if std::env::var_os("FOREBAY_UPDATE_DOCS").is_some() {
+        std::fs::write(&path, format!("{before}{start}{}{end}{behind}", document())).expect("written");
+    } else {
+        assert_eq!(table, document(), "FOREBAY_UPDATE_DOCS=1 cargo test -p forebay --test outage_model fresh");
+    }
+}
+
 fn nightly() -> bool {
     std::env::var_os("FOREBAY_NIGHTLY").is_some()
 }

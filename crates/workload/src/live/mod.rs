@@ -209,6 +209,16 @@ pub enum LiveError {
         /// What the system says.
         why: String,
     },
+    /// It has let in as many as it lets in.
+    #[error("{target} lets no more connections in: {why}; ask for fewer (--connections), or raise its limit, {limit}")]
+    NoMoreConnections {
+        /// Where.
+        target: String,
+        /// What it says.
+        why: String,
+        /// The name of its limit.
+        limit: &'static str,
+    },
     /// Parameters that make no sense.
     #[error("{0}")]
     Parameters(String),

@@ -206,7 +206,9 @@ pub async fn run(
     while let Some(ended) = tasks.join_next().await {
         tally.add(ended.map_err(|error| LiveError::Died(error.to_string()))?);
     }
-    let seconds = began.elapsed().as_secs_f64();
+    // With a rate the last action may end long before the time does, in which no more were asked for.
+    let asked = if stop.is_stopped() { Duration::ZERO } else { options.duration };
+    let seconds = began.elapsed().max(asked).as_secs_f64();
     progress.end();
     let waiting = drained(&options.target, options.drain_time_max, progress).await;
     helpers.shutdown().await;

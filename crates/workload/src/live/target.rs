@@ -10,6 +10,13 @@ use crate::client::{Client, ClientError, Says};
 /// Longest wait for a connection.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(5);
 
+/// What servers say when they have all the connections that they take, and what the limit is called there.
+const FULL: [(&str, &str); 3] = [
+    ("max number of clients reached", "--clients-max of forebay, maxclients of Redis"),
+    ("(SQLSTATE 53300)", "max_connections of PostgreSQL, or the role's or the database's"),
+    ("remaining connection slots are reserved", "max_connections of PostgreSQL"),
+];
+
 /// Longest text of a failure that is kept.
 const TEXT_MAX: usize = 300;
 
@@ -91,7 +98,13 @@ impl Target {
 
     /// A first connection, whose failure is the user's to mend.
     pub async fn first(&self) -> Result<Session, LiveError> {
-        let unreachable = |failure: Failure| LiveError::Unreachable { target: self.place(), why: failure.text };
+        let unreachable = |Failure { text: why, .. }: Failure| {
+            let target = self.place();
+            match FULL.iter().find(|(said, _)| why.contains(said)) {
+                Some((_, limit)) => LiveError::NoMoreConnections { target, why, limit },
+                None => LiveError::Unreachable { target, why },
+            }
+        };
         let mut session = self.connect().await.map_err(unreachable)?;
         if let Session::Resp(client) = &mut session {
             // A server that wants a password would otherwise close the connection in the middle of a load.

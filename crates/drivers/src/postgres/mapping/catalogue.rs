@@ -99,6 +99,9 @@ pub(in crate::postgres) struct Table {
     /// Columns that a new row must be given, beside the key's: NOT NULL, without a default, and nothing of the table's
     /// fills them.
     pub(in crate::postgres) needed: Vec<String>,
+    /// The role may delete rows.
+    #[serde(default = "may")]
+    pub(in crate::postgres) may_delete: bool,
     /// The unique index on the key, whose violation means that another program made the row meanwhile.
     pub(in crate::postgres) unique_index: String,
     /// Whether what happens to one row can't matter to another, here or elsewhere: no constraint but the key's and no
@@ -117,6 +120,11 @@ pub(in crate::postgres) struct Table {
     pub(in crate::postgres) references: Vec<Reference>,
 }
 
+/// What an earlier version did not note.
+fn may() -> bool {
+    true
+}
+
 /// A name in double quotes.
 pub(in crate::postgres) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
@@ -125,7 +133,7 @@ pub(in crate::postgres) fn quoted(name: &str) -> String {
 const TABLE: &str = "\
 SELECT c.oid, c.relkind::text, quote_ident(n.nspname) || '.' || quote_ident(c.relname),
     has_table_privilege(c.oid, 'SELECT'), has_table_privilege(c.oid, 'TRIGGER'), current_user::text,
-    pg_get_userbyid(c.relowner)::text
+    pg_get_userbyid(c.relowner)::text, has_table_privilege(c.oid, 'DELETE')
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass($1)";
 
 /// Of a domain the type below: a cast to a domain would cut off what is too long.
@@ -135,15 +143,17 @@ SELECT a.attname::text, t.typname::text, format_type(t.oid, -1), a.attgenerated:
     coalesce(format_type(nullif(t.typelem, 0), -1), ''),
     CASE d.typtype WHEN 'd' THEN d.typtypmod ELSE a.atttypmod END, a.attnotnull,
     a.atthasdef OR a.attidentity <> '' OR d.typdefault IS NOT NULL,
-    ARRAY(SELECT enumlabel::text FROM pg_enum WHERE enumtypid = t.oid ORDER BY enumsortorder)
+    ARRAY(SELECT enumlabel::text FROM pg_enum WHERE enumtypid = t.oid ORDER BY enumsortorder), a.attidentity = 'a',
+    coalesce((SELECT collisdeterministic FROM pg_collation WHERE oid = a.attcollation), true)
 FROM pg_attribute a JOIN pg_type d ON d.oid = a.atttypid
     JOIN pg_type t ON t.oid = CASE d.typtype WHEN 'd' THEN d.typbasetype ELSE d.oid END
 WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum";
 
-/// Unique indexes over plain columns: their names and columns.
+/// Unique indexes over plain columns: their names and columns, without those that they only INCLUDE.
 const INDEXES: &str = "\
 SELECT i.indexrelid::regclass::text, array_agg(a.attname::text)
-FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY(i.indkey)
+FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid
+    AND a.attnum = ANY((i.indkey::int2[])[0:i.indnkeyatts - 1])
 WHERE i.indrelid = $1 AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
 GROUP BY i.indexrelid ORDER BY i.indexrelid";
 
@@ -198,6 +208,10 @@ struct Found {
     has_default: bool,
     /// Of an enumeration.
     labels: Vec<String>,
+    /// GENERATED ALWAYS AS IDENTITY: nobody may change it.
+    identity: bool,
+    /// Texts are equal only if they are the same.
+    exact: bool,
 }
 
 impl Found {
@@ -309,6 +323,7 @@ pub(in crate::postgres) async fn look_up(
         key,
         fields,
         needed,
+        may_delete: row.get(7),
         unique_index,
         independent,
         returning,
@@ -330,6 +345,8 @@ async fn columns_of(client: &Client, oid: u32) -> Result<Vec<Found>, Error> {
         not_null: row.get(7),
         has_default: row.get(8),
         labels: row.get(9),
+        identity: row.get(10),
+        exact: row.get(11),
     };
     Ok(client.query(COLUMNS, &[&oid]).await?.iter().map(found).collect())
 }
@@ -365,6 +382,12 @@ fn chosen<'a>(
         let (name, sql_type) = (&column.name, &column.sql_type);
         wrong.push(format!("{name} is {sql_type}; a key's columns are integers, text, varchar or uuid"));
     }
+    for column in key.iter().filter(|column| !column.exact) {
+        let column = &column.name;
+        wrong.push(format!(
+            "{column} has a nondeterministic collation, by which one row would have several keys; map by another column"
+        ));
+    }
     let named: Vec<&Found> = match (&mapping.list, &mapping.fields) {
         (Some(list), _) => find(list, wrong).into_iter().collect(),
         (None, Some(fields)) => fields.iter().filter_map(|column| find(column, wrong)).collect(),
@@ -385,7 +408,7 @@ fn chosen<'a>(
 fn in_use(mapping: &Mapping, key: Vec<&Found>, named: Vec<&Found>, filled: bool) -> (Vec<Column>, Vec<Column>) {
     let read_only = |column: &Found| match column {
         _ if mapping.key.contains(&column.name) => Some(ReadOnly::Key),
-        _ if column.generated => Some(ReadOnly::Generated),
+        _ if column.generated || column.identity => Some(ReadOnly::Generated),
         _ if mapping.read_only.contains(&column.name) => Some(ReadOnly::Declared),
         _ if !column.may_write => Some(ReadOnly::NoRight),
         _ => None,

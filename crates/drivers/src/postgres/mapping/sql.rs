@@ -6,7 +6,7 @@ use std::fmt::Write;
 use forebay::Version;
 
 use super::VersionMode;
-use super::catalogue::{Column, Kind, Table, VERSION_COLUMN, quoted};
+use super::catalogue::{Column, Kind, Limit, Table, VERSION_COLUMN, quoted};
 
 /// `text` in single quotes. Safe under `standard_conforming_strings`, which every session sets.
 pub(in crate::postgres) fn literal(text: &str) -> Result<String, String> {
@@ -242,7 +242,14 @@ impl Table {
                         false => byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte),
                     })
             }
-            _ => !part.contains('\0'),
+            _ if part.contains('\0') => false,
+            // PostgreSQL cuts off what is too long if it is spaces, and makes another row of it.
+            _ => match column.limit {
+                Some(Limit::Characters(most)) => {
+                    part.chars().nth(most).is_none() || part.chars().skip(most).any(|c| c != ' ')
+                }
+                _ => true,
+            },
         }
     }
 }
@@ -279,6 +286,10 @@ mod tests {
         ] {
             assert!(Table::is_canonical(&column(type_name), good), "{good}");
             bad.iter().for_each(|bad| assert!(!Table::is_canonical(&column(type_name), bad), "{bad}"));
+        }
+        let short = Column { limit: Some(Limit::Characters(3)), ..column("character varying") };
+        for (text, canonical) in [("abc", true), ("ab ", true), ("abc ", false), ("\u{e9}bc ", false), ("abcd", true)] {
+            assert_eq!(Table::is_canonical(&short, text), canonical, "{text}");
         }
     }
 }

@@ -37,6 +37,10 @@ pub(in crate::postgres) struct Values(pub(in crate::postgres) Vec<String>);
 /// PostgreSQL takes 1,664.
 pub(super) const COLUMNS_MAX: usize = 1600;
 
+/// A key's column may be GENERATED ALWAYS AS IDENTITY: it is what the client has named all the same. Without it not
+/// even the statement would be taken that finds the row and inserts nothing; of other columns it says nothing.
+const NAMED: &str = "OVERRIDING SYSTEM VALUE";
+
 /// Stands around places: no text of PostgreSQL's has it.
 const MARK: char = '\0';
 
@@ -120,7 +124,7 @@ impl Table {
         let (name, condition, sets) = (&self.name, self.key_condition(), shape.set_list());
         let update = format!("UPDATE {name} t SET {sets} WHERE {condition}");
         let (columns, new) = self.new_row(shape);
-        let insert = format!("INSERT INTO {name} ({columns}) SELECT {new}");
+        let insert = format!("INSERT INTO {name} ({columns}) {NAMED} SELECT {new}");
         let text = match shape.act {
             Act::Delete => format!("DELETE FROM {name} t WHERE {condition}"),
             Act::Update => update,
@@ -154,7 +158,7 @@ impl Table {
         let (name, condition, sets) = (&self.name, self.key_condition(), shape.set_list());
         let update = format!("UPDATE {name} t SET {sets} FROM k WHERE {condition}");
         let (columns, new) = self.new_row(shape);
-        let insert = format!("INSERT INTO {name} ({columns}) SELECT {new} FROM k");
+        let insert = format!("INSERT INTO {name} ({columns}) {NAMED} SELECT {new} FROM k");
         let text = match shape.act {
             Act::Delete => format!("DELETE FROM {name} t USING k WHERE {condition}"),
             Act::Update => update,

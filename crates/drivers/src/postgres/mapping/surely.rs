@@ -55,6 +55,9 @@ impl Table {
         if self.mapping.list.is_some() {
             return self.elements_refused(&write.changes);
         }
+        if !self.may_delete && write.changes.iter().any(|change| matches!(change, Change::Delete)) {
+            return Some(format!("forebay's role may not delete rows of {}, it needs DELETE", self.name));
+        }
         // A row that is set as a whole, by one text, and where nobody knew the document.
         let mut named = Vec::new();
         for change in write.changes.iter() {
