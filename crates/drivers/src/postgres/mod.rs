@@ -191,6 +191,7 @@ impl Postgres {
                 true => None,
                 false => Some(open::look_up(&opened.keeper.client, &address, &mappings, &known).await?),
             };
+            open::warn_of_connections(&opened.keeper.client, &address, (readers, writers)).await?;
             let outside = open::outside(&opened.keeper.client, &address, rows.as_ref(), outside).await?;
             if let Some(rows) = &mut rows {
                 rows.decoded = outside == OutsideBy::Decoding;

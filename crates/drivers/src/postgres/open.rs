@@ -1,6 +1,7 @@
 //! Opening a database: one forebay at a time, in an incarnation of its own, with nothing of an earlier one still on
 //! its way.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use forebay::Version;
@@ -29,6 +30,9 @@ pub(super) const FIRST: Duration = Duration::from_secs(5);
 
 /// Most time for all that opening asks of the database behind the first connection.
 pub(super) const OPENING: Duration = Duration::from_secs(30);
+
+/// Somebody who waits so long is told why.
+const TOLD: Duration = Duration::from_secs(3);
 
 /// Wait between two looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -107,9 +111,17 @@ pub(super) async fn within<T>(
     address: &Address,
     work: impl Future<Output = Result<T, OpenError>>,
 ) -> Result<T, OpenError> {
-    timeout(most, work)
-        .await
-        .unwrap_or_else(|_| Err(OpenError::Hangs { place: address.place(), seconds: most.as_secs() }))
+    let (began, mut work) = (Instant::now(), pin!(work));
+    if let Ok(done) = timeout(TOLD.min(most), &mut work).await {
+        return done;
+    }
+    tracing::warn!(
+        place = address.place(),
+        seconds_max = most.as_secs(),
+        "opening takes long: an earlier forebay holds the database, a table is locked, or the server hangs"
+    );
+    let hangs = || OpenError::Hangs { place: address.place(), seconds: most.as_secs() };
+    timeout(most.saturating_sub(began.elapsed()), work).await.unwrap_or_else(|_| Err(hangs()))
 }
 
 /// Takes the database, of which an earlier opening has left `known`.
@@ -244,6 +256,42 @@ async fn end_earlier(client: &Client, address: &Address, incarnation: u64) -> Re
         }
         sleep(LOOK_AGAIN).await;
     }
+}
+
+/// Connections beside those that read and write: the keeper's, one that waits for a locked table, one that clears.
+const OTHERS: usize = 3;
+
+/// What to do where the server lets in fewer connections than `readers` and `writers` may want: one that it refuses is
+/// taken for an outage.
+pub(super) async fn too_few_connections(
+    client: &Client,
+    (readers, writers): (usize, usize),
+) -> Result<Option<String>, Error> {
+    let wanted = readers + writers + OTHERS;
+    let Some(row) = client.query_opt(sql::LIMITS, &[]).await? else { return Ok(None) };
+    let limits: [(i32, &str); 3] = [
+        (row.try_get(0)?, "its role's CONNECTION LIMIT"),
+        (row.try_get(1)?, "the database's CONNECTION LIMIT"),
+        (row.try_get(2)?, "max_connections"),
+    ];
+    let short = |(limit, _): &&(i32, &str)| usize::try_from(*limit).is_ok_and(|limit| limit < wanted);
+    Ok(limits.iter().filter(short).min_by_key(|(limit, _)| *limit).map(|(limit, name)| {
+        format!(
+            "forebay wants up to {wanted} connections, and {name} lets in {limit}: what finds none is refused as in an \
+             outage; raise it, or lower --store-writers ({writers})"
+        )
+    }))
+}
+
+/// Says so in the log.
+pub(super) async fn warn_of_connections(
+    client: &Client,
+    address: &Address,
+    wanted: (usize, usize),
+) -> Result<(), OpenError> {
+    let few = too_few_connections(client, wanted).await.map_err(|error| failed(address, &error))?;
+    few.iter().for_each(|few| tracing::warn!("{few}"));
+    Ok(())
 }
 
 /// Settings of the server under which an acknowledged commit may be lost.

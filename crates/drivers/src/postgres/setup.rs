@@ -57,6 +57,7 @@ async fn look(client: &Client, address: &Address, options: &PostgresOptions) -> 
             problems.push(format!("{setting} is {value}: a crash may lose acknowledged commits; set it to on"));
         }
     }
+    warnings.extend(open::too_few_connections(client, (options.readers, options.writers)).await?);
     let row = client.query_one(super::sql::THERE, &[]).await?;
     let (there, usable): (bool, bool) = (row.get(0), row.get(1));
     let may: bool = client.query_one("SELECT has_database_privilege(current_database(), 'CREATE')", &[]).await?.get(0);

@@ -100,6 +100,14 @@ pub(super) const SESSION_OPTIONS: &str = "-c enable_seqscan=off -c enable_hashjo
      -c client_encoding=UTF8 -c datestyle=ISO -c intervalstyle=postgres -c timezone=UTC -c extra_float_digits=1 \
      -c bytea_output=hex -c default_transaction_isolation=read\\ committed";
 
+/// Connections that the role may have, here: its own limit, the database's, the server's; -1 is none. The last two do
+/// not hold for a superuser.
+pub(super) const LIMITS: &str = "\
+SELECT r.rolconnlimit, d.datconnlimit,
+    current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
+FROM pg_roles r, pg_database d
+WHERE r.rolname = current_user AND d.datname = current_database() AND NOT r.rolsuper";
+
 /// What every new session asks first: whether this is still the database that was opened, and ours; `$1` are the
 /// newest acknowledged ids, of which those up to the floor are forgotten. And commits are durable, whatever the role's
 /// default: what is more than `on` stays.

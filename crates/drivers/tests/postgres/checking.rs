@@ -49,6 +49,9 @@ fn what_is_doubtful_is_a_warning() {
         let all = (map, role) == (users, "reader");
         assert_eq!(checked.notes.iter().any(|line| line.contains("read-only: all")), all, "{checked:?}");
     }
+    world.sql("ALTER ROLE half CONNECTION LIMIT 8");
+    let few = checked(&[users], "half").warnings.join("\n");
+    assert!(few.contains("its role's CONNECTION LIMIT lets in 8") && few.contains("--store-writers"), "{few}");
     // At use the reason stands there.
     let address = world.server.url(&world.database).replace("app@", "half@").parse().expect("a URL");
     let mappings = vec![users.parse().expect("a mapping")];
