@@ -71,5 +71,5 @@ fn a_pop_takes_what_it_told_or_nothing() {
     let ends = "SELECT jobs[1], jobs[2], jobs[cardinality(jobs)] FROM queues ORDER BY id";
     assert_eq!(server.sql(&database, ends), "urgent|1|1500\nurgent|1|last");
     let list = said(&client.call(&["CACHE", "QUARANTINE", "LIST"]));
-    assert!(list.contains("queue:1") && list.contains("others have changed"), "{list}");
+    assert!(list.contains("queue:1") && list.contains("has changed since"), "{list}");
 }
