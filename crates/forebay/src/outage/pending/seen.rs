@@ -10,8 +10,8 @@
 //! came of it is right, whatever it is. To know that, who writes a document has the version before it checked, and
 //! what counts is that this was what the image was computed from ([`Image::base`]). Two that write a document go in one
 //! batch only if nobody has read it between them, and the second is right if it is told under the version of the first.
-//! Of one that the store has already, since it was sent before, the store tells whether anybody has written the document
-//! since ([`Since::untouched`](crate::store::Since)); what was checked each time it was sent is noted
+//! Of one that the store has already, since it was sent before, the store tells whether anybody has written the
+//! document since ([`Since::untouched`](crate::store::Since)); what was checked each time it was sent is noted
 //! ([`Entry::checked`]).
 //!
 //! **Invariants.** A reader goes to the store behind all that it was shown, in another batch, or not at all: behind one
