@@ -28,7 +28,7 @@ use crate::value::{Data, Value};
 use crate::version::TxnId;
 
 /// Batches that a limited drain sends each second, at least.
-const SLICES_PER_SECOND: u64 = 50;
+const SLICES_PER_SECOND: u64 = 125;
 
 /// Wait before the store is asked again for what it has been asked for in vain.
 const LEARN_PAUSE: Duration = Duration::from_millis(100);
