@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use smallvec::SmallVec;
 
 use super::by_key::ByKey;
@@ -135,9 +135,9 @@ impl Buffer {
         // Each lane with the last number that was taken from it.
         let mut claimed = vec![(lane, 0)];
         let (mut numbers, mut bytes) = (Vec::new(), 0);
-        // Documents that somebody behind has read, each with the last that writes it.
-        let mut read_behind: HashMap<&Key, u64, foldhash::quality::RandomState> = HashMap::default();
-        let (mut most, mut sent) = (commits_max, 0);
+        // Documents that somebody behind has read.
+        let mut read_behind: HashSet<&Key, foldhash::quality::RandomState> = HashSet::default();
+        let mut most = commits_max;
         while numbers.len() < most && bytes < BATCH_BYTES_MAX {
             let head = |(lane, last): &(Lane, u64)| {
                 let waiting = &self.lanes.get(lane)?.waiting;
@@ -164,22 +164,17 @@ impl Buffer {
             }
             let unsettled = self.unsettled(entry).is_some();
             let number = entry.buffered.number;
-            // What was read between, perhaps by one that is set aside, would be told as both have left it. And those
-            // before and behind one that the store has already are not told together.
-            let read_between = entry.buffered.writes.iter().any(|written| {
-                read_behind.get(&written.key).is_some_and(|before| {
-                    let reader = self.tied.readers(&written.key, *before).next();
-                    *before <= sent || reader.is_some_and(|reader| *reader < number)
-                })
-            });
-            if (unsettled && !numbers.is_empty()) || read_between {
+            let read = entry.buffered.writes.iter().filter(|written| self.is_read_behind(entry, written));
+            let read: Vec<&Key> = read.map(|written| &written.key).collect();
+            // What was read between, perhaps by one that is set aside, would be told as both have left it; and what is
+            // sent behind another is not checked, so nobody knows what it was made to if the answer is lost.
+            let writes_read = entry.buffered.writes.iter().any(|written| read_behind.contains(&written.key));
+            if (unsettled && !numbers.is_empty()) || writes_read {
                 break;
             }
-            let read = entry.buffered.writes.iter().filter(|written| self.is_read_behind(entry, written));
-            read_behind.extend(read.map(|written| (&written.key, number)));
+            read_behind.extend(read);
             claimed.iter_mut().filter(|(lane, _)| entry.ties.lanes.contains(lane)).for_each(|(_, last)| *last = number);
             bytes += entry.bytes;
-            sent = if entry.buffered.sent { number } else { sent };
             numbers.push(number);
             if unsettled {
                 break;

@@ -8,11 +8,10 @@
 //! The database itself may make more of a document than was asked (a default, a trigger that notes the time). That is
 //! nobody's change: where all that the image was computed from was the store's at the moment when it was applied, what
 //! came of it is right, whatever it is. To know that, who writes a document has the version before it checked, and
-//! what counts is that this was what the image was computed from ([`Image::base`]). Two that write a document go in one
-//! batch only if nobody has read it between them, and the second is right if it is told under the version of the first.
-//! Of one that the store has already, since it was sent before, the store tells whether anybody has written the
-//! document since ([`Since::untouched`](crate::store::Since)); what was checked each time it was sent is noted
-//! ([`Entry::checked`]).
+//! what counts is that this was what the image was computed from ([`Image::base`]); and if somebody behind has read it,
+//! it goes in another batch than what it builds on. Of one that the store has already, since it was sent before, the
+//! store tells whether anybody has written the document since ([`Since::untouched`](crate::store::Since)); what was
+//! checked each time it was sent is noted ([`Entry::checked`]).
 //!
 //! **Invariants.** A reader goes to the store behind all that it was shown, in another batch, or not at all: behind one
 //! that is quarantined it waits with it. It is applied only under a version of which is known that it stands for what

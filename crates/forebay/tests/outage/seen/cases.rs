@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use forebay::mutation::{self, Fault};
 use forebay::outage::Standing;
-use forebay::outage::pending::{BATCH_COMMITS_MAX, Merged};
+use forebay::outage::pending::Merged;
 
 use super::{Answer, Kind, Step, Way, World, key, run};
 
@@ -239,17 +239,7 @@ fn what_was_computed_from_something_else_is_not_right() {
     world(&[pushed, taken, vec![reads, commit(), JOURNAL]], false).drain();
 }
 
-/// What is read behind all writes of a document waits for one batch of them, not for one each.
-#[test]
-fn writes_that_nobody_has_read_between_go_together() {
-    let change = || writes(READ, Kind::Change);
-    let mut world = world(&[change(), change(), change(), vec![reads(), commit(), JOURNAL]], true);
-    world.set_out(BATCH_COMMITS_MAX);
-    assert_eq!(world.carried[0].numbers.len(), 3);
-    world.drain();
-}
-
-/// But where the store has one of them already, what is before it is not told together with what is behind it.
+/// What is before one that the store has already is not told together with what is behind it.
 #[test]
 fn one_that_the_store_has_parts_what_was_written() {
     let lost = Step::Land { which: 0, applied: 1, told: 0, answer: Answer::default() };
@@ -287,4 +277,17 @@ fn what_was_as_it_was_read_again_and_has_landed_is_not_what_was_between() {
     let again = vec![SET_OUT, Step::Retry { which: 0 }, SET_OUT, Step::Compare { which: 0, answers: true }, SET_OUT];
     let lost = vec![Step::Land { which: 0, applied: 1, told: 0, answer: Answer::default() }];
     world(&[writes(LIST, Kind::Unseen), first, behind, again, lost], false).drain();
+}
+
+/// The second was sent with the first, and not checked then; the answers of both are lost, and later that of the second
+/// alone. Nobody else has written.
+#[test]
+fn one_whose_answers_were_lost_twice_is_read_on_a_table_with_a_trigger() {
+    let lost = || Step::Land { which: 0, applied: 1, told: 0, answer: Answer::default() };
+    let change = || writes(WRITTEN, Kind::Change);
+    let open = Step::Open { reads: vec![WRITTEN], writes: vec![(READ, Kind::Change)], asks: false };
+    let twice = vec![Step::SetOut { most: 2 }, lost(), SET_OUT, land(false), SET_OUT, lost()];
+    let mut world = world(&[change(), change(), vec![open, commit(), JOURNAL], twice], true);
+    assert!(!world.disturbed);
+    world.drain();
 }

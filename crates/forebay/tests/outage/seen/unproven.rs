@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use forebay::change::Change;
 use forebay::outage::Pending;
 use forebay::outage::pending::Batch;
-use forebay::store::Write;
+use forebay::store::{Commit, Write};
 use forebay::{Key, Read};
 
 use super::{Txn, World, key};
@@ -36,6 +36,13 @@ impl World {
             }
         }
         unproven
+    }
+
+    /// Whether a commit says itself what it is made to.
+    pub(super) fn is_checked(&self, commit: &Commit) -> bool {
+        let alone = |write: &Write| matches!(write.changes.first(), Some(Change::Put(_) | Change::Delete));
+        let checked = |key: &Key| commit.checks.iter().any(|(checked, _)| checked == key);
+        commit.writes.iter().all(|write| alone(write) || checked(&write.key))
     }
 
     /// Whether a restart forgets what tells a trigger's doing from others': of what `txn` was shown something has
