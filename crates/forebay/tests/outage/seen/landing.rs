@@ -50,8 +50,7 @@ impl World {
             looked.for_each(|(key, read)| *read = self.database.get(key));
         }
         // What did not arrive with what it was sent behind was not checked, and nobody knows that it will not land yet.
-        let mut late = batch.commits.iter().skip(applied);
-        self.disturbed |= self.trigger && unknown && late.any(|commit| !self.is_checked(commit));
+        self.disturbed |= self.trigger && unknown && batch.commits.iter().skip(applied).any(|c| !self.is_checked(c));
         if stopped.is_none() && !unknown && answer.refuses {
             let next = batch.numbers.get(changed.len()).zip(batch.commits.get(changed.len()));
             let refused = next.filter(|(_, commit)| !self.database.has(commit.id));
