@@ -115,7 +115,7 @@ pub fn priorities(csv: &str) -> Charts {
 pub fn top_k(csv: &str) -> Charts {
     let table = Table::read(csv)?;
     let (traces, x) = (table.column("trace")?, table.numbers("k")?);
-    let load = |trace: &&str| match &trace[..trace.len().min(3)] {
+    let load = |trace: &&str| match trace.get(..3).unwrap_or(trace) {
         "pgc" => "TPC-C-like",
         "pgh" => "TPC-H-like",
         _ => "MariaDB",

@@ -130,7 +130,7 @@ pub fn memory(policy: &str, objects: u64, file: &Path) -> Result<Memory, Box<dyn
     let before = anonymous_bytes()?;
     let mut cache = Bare::new(choice.policy, &choice.settings(Unit::Entries, objects));
     for record in records {
-        cache.request(forebay_sim::catalog::hash_of(&record?), 1);
+        cache.request(record?.key_hash(), 1);
     }
     let bytes = anonymous_bytes()? - before;
     let metadata = cache.len() * choice.policy.entry_bytes + cache.ghost_bytes() + cache.learned_bytes();

@@ -6,7 +6,6 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use forebay_sim::catalog::hash_of;
 use forebay_trace::TraceKey;
 
 /// What is measured if nobody says otherwise: block I/O, a database, pages of a web shop, a key-value cache.
@@ -40,7 +39,7 @@ impl Trace {
             if record.kind.is_access() {
                 keys.push(match record.key {
                     TraceKey::Number(number) => number,
-                    _ => hash_of(&record),
+                    _ => record.key_hash(),
                 });
             }
         }
@@ -65,7 +64,7 @@ impl Trace {
             file.write_all(&(-1_i64).to_le_bytes())?;
         }
         file.flush()?;
-        let requests = forebay_trace::open(&path, None)?.map(|record| record.map(|record| hash_of(&record)));
+        let requests = forebay_trace::open(&path, None)?.map(|record| record.map(|record| record.key_hash()));
         Ok(Trace {
             name: name.to_owned(),
             requests: requests.collect::<Result<_, _>>()?,

@@ -275,7 +275,7 @@ impl Catalog {
         }
         if record.kind.is_access() && record.kind != Kind::Delete {
             self.requests_of_trace += 1;
-            let hash = hash_of(record);
+            let hash = record.key_hash();
             let sampled = self.sample.takes(hash);
             self.volumes.meet(record, sampled);
             if sampled {
@@ -355,7 +355,7 @@ impl Catalog {
         if !record.kind.is_access() {
             return Some(Event::End { txn: record.txn, committed: record.kind == Kind::Committed });
         }
-        let hash = hash_of(record);
+        let hash = record.key_hash();
         if record.kind == Kind::Delete {
             return self.sample.takes(hash).then_some(Event::Delete { hash });
         }
@@ -395,11 +395,6 @@ fn kind_of(kind: Kind) -> AccessKind {
         Kind::Demote => AccessKind::Demote,
         Kind::Read | Kind::Committed | Kind::Aborted => AccessKind::Read,
     }
-}
-
-/// The hash by which a key is known, here and to policies: the same on every machine.
-pub fn hash_of(record: &Record) -> u64 {
-    record.key_hash()
 }
 
 #[cfg(test)]

@@ -78,7 +78,7 @@ pub enum TraceKey {
 }
 
 impl Record {
-    /// The hash by which the simulator knows the key: the same on every machine.
+    /// The hash by which the simulator and its policies know the key: the same on every machine.
     #[inline]
     pub fn key_hash(&self) -> u64 {
         let hash = match &self.key {

@@ -10,6 +10,7 @@ use super::{Answer, Kind, Step, Way, World, key, run};
 
 const READ: usize = 0;
 const WRITTEN: usize = 2;
+const LIST: usize = super::HASHES;
 
 /// A transaction that writes a document, in the journal.
 fn writes(document: usize, kind: Kind) -> Vec<Step> {
@@ -226,19 +227,6 @@ fn what_was_computed_with_what_was_wrong_is_not_shown() {
     world(&[change(), change(), on_its_way, vec![reads(), commit(), JOURNAL]], false).drain();
 }
 
-/// What was shown behind one that was tried again was computed from what was before: that it was made to what is there
-/// by then does not make it right.
-#[test]
-fn what_was_computed_from_something_else_is_not_right() {
-    let take = 3;
-    let other = || Step::Others { key: take, kind: Kind::Change, seen: false };
-    let carried = || vec![SET_OUT, land(false)];
-    let reads = Step::Open { reads: vec![take], writes: vec![(WRITTEN, Kind::Change)], asks: false };
-    let pushed = [writes(take, Kind::Change), vec![other()], carried()].concat();
-    let taken = [writes(take, Kind::Change), carried(), vec![other()]].concat();
-    world(&[pushed, taken, vec![reads, commit(), JOURNAL]], false).drain();
-}
-
 /// What is before one that the store has already is not told together with what is behind it.
 #[test]
 fn one_that_the_store_has_parts_what_was_written() {
@@ -254,29 +242,26 @@ fn one_that_the_store_has_parts_what_was_written() {
     world.drain();
 }
 
-/// One took what others have changed since, is set aside, and finds it again as it was when it is tried again. What is
-/// shown behind it was computed from what was there between.
-#[test]
-fn what_is_as_it_was_read_again_is_not_what_was_between() {
-    const LIST: usize = super::HASHES;
+/// One took what others have changed since, and is to be set aside; others make it as it was again. What is shown behind
+/// it was computed from what was there between.
+fn taken_and_given_back() -> Vec<Vec<Step>> {
     let take = || Step::Open { reads: Vec::new(), writes: vec![(LIST, Kind::Change)], asks: false };
     let others = || Step::Others { key: LIST, kind: Kind::Change, seen: false };
     let first = vec![SET_OUT, take(), commit(), others(), JOURNAL, land(false)];
-    let behind = vec![take(), others(), commit(), JOURNAL];
-    world(&[writes(LIST, Kind::Unseen), first, behind], false).drain();
+    vec![writes(LIST, Kind::Unseen), first, vec![take(), others(), commit(), JOURNAL]]
+}
+
+#[test]
+fn what_is_as_it_was_read_again_is_not_what_was_between() {
+    world(&taken_and_given_back(), false).drain();
 }
 
 /// The same where the answer is lost, and the store says later that it has it.
 #[test]
 fn what_was_as_it_was_read_again_and_has_landed_is_not_what_was_between() {
-    const LIST: usize = super::HASHES;
-    let take = || Step::Open { reads: Vec::new(), writes: vec![(LIST, Kind::Change)], asks: false };
-    let others = || Step::Others { key: LIST, kind: Kind::Change, seen: false };
-    let first = vec![SET_OUT, take(), commit(), others(), JOURNAL, land(false)];
-    let behind = vec![take(), others(), commit(), JOURNAL];
     let again = vec![SET_OUT, Step::Retry { which: 0 }, SET_OUT, Step::Compare { which: 0, answers: true }, SET_OUT];
     let lost = vec![Step::Land { which: 0, applied: 1, told: 0, answer: Answer::default() }];
-    world(&[writes(LIST, Kind::Unseen), first, behind, again, lost], false).drain();
+    world(&[taken_and_given_back(), vec![again, lost]].concat(), false).drain();
 }
 
 /// The second was sent with the first, and not checked then; the answers of both are lost, and later that of the second
