@@ -12,13 +12,14 @@ use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 use forebay::policy::{POLICIES, Unit};
 use forebay_sim::ahead::Prefetch;
 use forebay_sim::catalog::Sample;
-use forebay_sim::cell::{Contender, OFFLINE};
-use forebay_sim::figures::{self, Row};
+use forebay_sim::contender::{Contender, OFFLINE};
+use forebay_sim::figures;
 use forebay_sim::hints::HintTypes;
-use forebay_sim::lab::{Goal, Lab, LabError, LabOptions, Progress, Silent, Size};
+use forebay_sim::lab::{Lab, LabError, LabOptions, Progress, Silent, Size};
 use forebay_sim::latency::{Latencies, Latency};
 use forebay_sim::machine::Division;
-use forebay_sim::report::{Least, OfTrace};
+use forebay_sim::results::{Goal, Least, OfTrace};
+use forebay_sim::row::Row;
 use forebay_trace::TraceOptions;
 use forebay_workload::replay::format_names;
 
@@ -372,7 +373,7 @@ fn simulate(
 /// Latencies of rows, if those of cache and store are known.
 fn model<'a>(args: &SimArgs, rows: impl IntoIterator<Item = &'a mut Row>) {
     if let (Some(cache), Some(store)) = (args.cache_latency, args.store_latency) {
-        Latencies { cache, store }.apply(rows);
+        rows.into_iter().for_each(|row| row.model(&Latencies { cache, store }));
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use forebay_trace::describe::Description;
+use forebay_trace::dictionary::Dictionary;
 use forebay_trace::tools::{self, NOISE_DOMAIN_MAX, NOISE_TYPES_MAX, Noise};
 use forebay_trace::{Record, Records, TraceError, TraceOptions, TraceReader, fbt};
 use forebay_workload::replay::format_names;
@@ -164,7 +165,7 @@ impl Iterator for Watched {
 }
 
 impl TraceReader for Watched {
-    fn dictionary(&self) -> Option<&fbt::Dictionary> {
+    fn dictionary(&self) -> Option<&Dictionary> {
         self.records.dictionary()
     }
 

@@ -17,7 +17,8 @@ use bytes::Bytes;
 use forebay::cache::{AccessKind, Accessed, Cache, Context, Watcher};
 use forebay::hint::HintSet;
 use forebay::runtime::Runtime;
-use forebay_trace::fbt::{HintSchema, HintSetDefinition, Writer};
+use forebay_trace::dictionary::{HintSchema, HintSetDefinition};
+use forebay_trace::fbt::Writer;
 use forebay_trace::{Kind, Record, TraceError, TraceKey};
 use futures_channel::oneshot;
 

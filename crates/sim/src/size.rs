@@ -2,7 +2,7 @@
 
 use forebay::policy::Unit;
 
-use crate::lab::LabError;
+use crate::lab_error::LabError;
 
 /// A cache's size.
 #[derive(Clone, Debug, PartialEq)]

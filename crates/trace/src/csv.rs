@@ -10,9 +10,9 @@ mod names;
 
 use std::borrow::Cow;
 
+use crate::dictionary::Dictionary;
 use crate::ends::{Ends, end_of};
 use crate::error::TraceError;
-use crate::fbt::Dictionary;
 use crate::input::{Next, Source, Stream, unexpected};
 use crate::record::{Kind, Record, TraceKey};
 use crate::{Format, Records};

@@ -6,9 +6,9 @@ use std::fmt::Write;
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
 
+use crate::dictionary::Dictionary;
 use crate::ends::OPEN_TRANSACTIONS_MAX;
 use crate::error::TraceError;
-use crate::fbt::Dictionary;
 use crate::record::{Kind, Record, TraceKey};
 use crate::summary::SUMMARY_KEYS_MAX;
 

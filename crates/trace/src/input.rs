@@ -5,8 +5,8 @@ use std::io::{BufRead, BufReader, Cursor, ErrorKind, Read};
 use std::path::Path;
 
 use crate::TraceReader;
+use crate::dictionary::Dictionary;
 use crate::error::TraceError;
-use crate::fbt::Dictionary;
 use crate::record::Record;
 
 /// Longest line of a text trace in bytes, without its line end.

@@ -30,6 +30,7 @@ mod csv;
 mod csv_writer;
 mod date;
 pub mod describe;
+pub mod dictionary;
 mod ends;
 mod error;
 pub mod fbt;
@@ -56,6 +57,7 @@ use std::path::Path;
 
 pub use arc::BLOCKS_PER_LINE_MAX;
 pub use csv::{CLIENTS_NAMED_MAX, COLUMNS_MAX, TYPES_NAMED_MAX};
+use dictionary::Dictionary;
 pub use ends::OPEN_TRANSACTIONS_MAX;
 pub use error::TraceError;
 pub use htr::{HEADER_BYTES_MAX, REQUESTS_MAX};
@@ -94,7 +96,7 @@ pub trait TraceReader: Iterator<Item = Result<Record, TraceError>> + Send {
     }
 
     /// What numbers of hint sets, transaction types and vertices mean, as far as it was read.
-    fn dictionary(&self) -> Option<&fbt::Dictionary> {
+    fn dictionary(&self) -> Option<&Dictionary> {
         None
     }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::io::{Cursor, Write};
 
 use bytes::Bytes;
-use forebay_trace::fbt::{self, HintSchema, HintSetDefinition, Reader, Writer};
+use forebay_trace::dictionary::{HintSchema, HintSetDefinition};
+use forebay_trace::fbt::{self, Reader, Writer};
 use forebay_trace::{Kind, Record, TraceError, TraceKey};
 use proptest::prelude::*;
 

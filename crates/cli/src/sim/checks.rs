@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use forebay::policy::{POLICIES, PolicyError};
-use forebay_sim::cell::{CLIENTS_MAX, OFFLINE, SAMPLE_CACHE_KEYS_MIN, SAMPLE_KEYS_MIN};
-use forebay_sim::lab::{Goal, Lab};
+use forebay_sim::catalog::CLIENTS_MAX;
+use forebay_sim::cell::{SAMPLE_CACHE_KEYS_MIN, SAMPLE_KEYS_MIN};
+use forebay_sim::contender::OFFLINE;
+use forebay_sim::lab::Lab;
 use forebay_sim::machine::Division;
-use forebay_sim::report::OfTrace;
+use forebay_sim::results::Goal;
+use forebay_sim::results::OfTrace;
 
 use super::{PrefetchChoice, SimArgs};
 use crate::error::CommandError;

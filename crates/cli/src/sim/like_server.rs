@@ -2,10 +2,11 @@
 
 use std::io::IsTerminal;
 
-use forebay_sim::cell::Contender;
-use forebay_sim::figures::{self, Row};
+use forebay_sim::contender::Contender;
+use forebay_sim::figures;
 use forebay_sim::lab::{Progress, Silent};
 use forebay_sim::like_server::{self, LikeServerOptions};
+use forebay_sim::row::Row;
 use forebay_trace::TraceOptions;
 
 use super::{OutputForm, SimArgs, checks, model, policies, threads};

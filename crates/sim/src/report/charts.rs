@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use crate::draw::{Chart, Heatmap, Series, panel};
-use crate::figures::Row;
 use crate::hints::Priority;
 use crate::latency::shown;
+use crate::results::OfTrace;
+use crate::row::Row;
 
-use super::{OfTrace, percent, size};
+use super::{percent, size};
 
 /// Sizes of which levels and clients are shown.
 const SIZES_SHOWN_MAX: usize = 4;

@@ -3,12 +3,13 @@
 use maud::{Markup, html};
 
 use crate::ahead::PrefetchTally;
-use crate::cell::OFFLINE;
-use crate::figures::Row;
+use crate::contender::OFFLINE;
 use crate::latency::{Modelled, shown};
+use crate::results::{Least, OfTrace};
+use crate::row::Row;
 
 use super::charts::{learners, sizes};
-use super::{Least, OfTrace, bytes, grouped, percent, size};
+use super::{bytes, grouped, percent, size};
 
 /// Lines of the table of clients.
 const CLIENT_LINES_MAX: usize = 2000;

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::names::Names;
 use super::{CLIENTS_NAMED_MAX, Row, TYPES_NAMED_MAX};
 use crate::date::iso_us;
-use crate::fbt::Dictionary;
+use crate::dictionary::Dictionary;
 use crate::input::{decimal, seconds, unexpected};
 use crate::lines::REQUESTS_PER_LINE_MAX;
 use crate::record::{Kind, TraceKey};

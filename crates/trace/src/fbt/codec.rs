@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 
-use super::dictionary::{Definition, HintSchema, HintSetDefinition};
-use super::{HINT_TYPES_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX};
+use super::KEY_BYTES_MAX;
+use crate::dictionary::{Definition, HINT_TYPES_MAX, HintSchema, HintSetDefinition, NAME_BYTES_MAX};
 use crate::record::{Kind, Record, TraceKey};
 
 const TAG_SCHEMA: u8 = 1;

@@ -3,14 +3,13 @@
 //! A header, then blocks, each with its length and checksum and compressed by itself, then an end block. A writer that
 //! was killed leaves whole blocks and no end block: [`Reader`] gives all their records and then
 //! [`TraceError::Truncated`]. Hint schemas, hint sets and the names of transaction types and vertices stand among the
-//! records, before their first use, in the [`Dictionary`]. `docs/trace-format.md` has every byte.
+//! records, before their first use, in the [`Dictionary`](crate::dictionary::Dictionary). `docs/trace-format.md` has
+//! every byte.
 
 mod codec;
-mod dictionary;
 mod reader;
 mod writer;
 
-pub use dictionary::{Dictionary, HintSchema, HintSetDefinition};
 pub use reader::Reader;
 pub use writer::Writer;
 
@@ -26,12 +25,6 @@ pub const VERSION: u16 = 2;
 const VERSION_MIN: u16 = 1;
 /// Longest key in bytes.
 pub const KEY_BYTES_MAX: usize = 64 * 1024;
-/// Longest name or hint value in bytes.
-pub const NAME_BYTES_MAX: usize = 4096;
-/// Most hint types in a schema.
-pub const HINT_TYPES_MAX: usize = 64;
-/// Most bytes that all definitions of a file may take in memory.
-pub const DICTIONARY_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Content at which a writer ends a block.
 pub const BLOCK_BYTES: usize = 64 * 1024;
 /// Most bytes of content in a block, before compression.

@@ -4,10 +4,9 @@ use std::io::Read;
 use std::path::Path;
 
 use super::codec::{Context, Entries, Entry};
-use super::{
-    BLOCK_HEADER_BYTES, BlockHeader, BlockTag, Compression, Dictionary, HEADER_BYTES, checksum, decode_header,
-};
+use super::{BLOCK_HEADER_BYTES, BlockHeader, BlockTag, Compression, HEADER_BYTES, checksum, decode_header};
 use crate::TraceReader;
+use crate::dictionary::Dictionary;
 use crate::error::TraceError;
 use crate::input::{Next, Source, Stream};
 use crate::record::Record;

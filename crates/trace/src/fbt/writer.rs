@@ -5,11 +5,8 @@ use std::io::Write;
 use bytes::Bytes;
 
 use super::codec::{Context, encode_definition, encode_record};
-use super::dictionary::{Definition, limit};
-use super::{
-    BLOCK_BYTES, BlockHeader, BlockTag, Compression, Dictionary, HintSchema, HintSetDefinition, KEY_BYTES_MAX,
-    encode_header,
-};
+use super::{BLOCK_BYTES, BlockHeader, BlockTag, Compression, KEY_BYTES_MAX, encode_header};
+use crate::dictionary::{Definition, Dictionary, HintSchema, HintSetDefinition, limit};
 use crate::error::TraceError;
 use crate::record::{Record, TraceKey};
 
