@@ -7,6 +7,7 @@
 //! * [`row`]: what came out, one policy at one size; [`results`]: of a trace all of them, and the least memory for a
 //!   goal; [`latency`]: what hits are worth in time; [`figures`]: a table, CSV and JSON.
 //! * [`report`]: the same results as a page of charts; [`draw`] draws them, and other figures.
+//! * [`inference`]: graphs of transaction types, proposed from a recorded trace.
 //! * [`bare`]: a policy alone over `(key hash, size)` requests; what the reference hit counts are checked with.
 //! * [`like_server`]: a recorded trace through the server's own cache, partitions and charges included.
 //! * [`replay`]: a trace through the live cache, with its keys, values and fills; what a server's hit ratio is compared
@@ -21,6 +22,7 @@ pub mod draw;
 pub mod figures;
 mod graphs;
 pub mod hints;
+pub mod inference;
 pub mod lab;
 mod lab_error;
 pub mod latency;

@@ -52,6 +52,7 @@ mod tencent;
 pub mod tools;
 mod vscsi;
 mod wikimedia;
+pub mod words;
 
 use std::path::Path;
 

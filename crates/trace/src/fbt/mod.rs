@@ -20,7 +20,7 @@ use crate::{Format, Records};
 /// First bytes of every file. The high bit and the line ends show a transfer that took it for text.
 pub const MAGIC: [u8; 8] = *b"\x89FBT\r\n\x1a\n";
 /// Version that is written, and the latest that is read.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// The earliest version that is read.
 const VERSION_MIN: u16 = 1;
 /// Longest key in bytes.
@@ -259,15 +259,15 @@ mod tests {
         writer.define_vertex(2, 3, "cart".into()).unwrap();
         let key = crate::TraceKey::Bytes("k".into());
         let record = crate::Record { key, kind: crate::Kind::Write, time_us: Some(100), txn: 1, ..Default::default() };
-        writer
-            .append(&crate::Record { size: Some(300), charged: Some(352), space: 1, txn_type: 2, vertex: 3, ..record })
-            .unwrap();
+        let record = crate::Record { size: Some(300), charged: Some(352), space: 1, txn_type: 2, vertex: 3, ..record };
+        writer.append_with(&record, &[0x0807_0605_0403_0201]).unwrap();
         let bytes = writer.finish().unwrap();
-        let content = *b"\x04\x02\x03\x04cart\xb1\xb3\x01\xc8\x01\xac\x02\xe0\x02\x02\x02\x00\x03\x01k";
-        assert_eq!(bytes[..20], *b"\x89FBT\r\n\x1a\n\x02\0\0\0\x04\x03\x02\x01\0\0\0\0");
-        assert_eq!(bytes[24..40], [1, 0, 0, 0, 23, 0, 0, 0, 23, 0, 0, 0, 2, 0, 0, 0]);
-        assert_eq!(bytes[44..67], content);
-        assert_eq!(bytes[67..83], [2, 0, 0, 0, 8, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(bytes[87..], 1_u64.to_le_bytes());
+        let content = *b"\x04\x02\x03\x04cart\x05\x01\x01\x02\x03\x04\x05\x06\x07\x08\
+            \xb1\xb3\x01\xc8\x01\xac\x02\xe0\x02\x02\x02\x00\x03\x01k";
+        assert_eq!(bytes[..20], *b"\x89FBT\r\n\x1a\n\x03\0\0\0\x04\x03\x02\x01\0\0\0\0");
+        assert_eq!(bytes[24..40], [1, 0, 0, 0, 33, 0, 0, 0, 33, 0, 0, 0, 3, 0, 0, 0]);
+        assert_eq!(bytes[44..77], content);
+        assert_eq!(bytes[77..93], [2, 0, 0, 0, 8, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes[97..], 1_u64.to_le_bytes());
     }
 }
