@@ -176,9 +176,16 @@ fn sizes_reach_beyond_all_keys() {
             assert!(all_but_first <= 34 && (row["policy"] != "lru" || all_but_first == 34), "{row:?}");
         }
     }
-    for size in ["0", "0%", "-5", "ten", "64MiB", ""] {
-        let line = format!("--size={size}");
-        assert!(lab.refused(2, &["sim", &name, &line]).starts_with(&format!("size '{size}': give a share")), "{size}");
+    for (size, why) in [
+        ("0", "give a share"),
+        ("0%", "give a share"),
+        ("-5", "give"),
+        ("ten", "give"),
+        ("64MiB", "that counts bytes"),
+        ("", "give"),
+    ] {
+        let said = lab.refused(2, &["sim", &name, &format!("--size={size}")]);
+        assert!(said.starts_with(&format!("size '{size}': {why}")), "{said}");
     }
 }
 

@@ -272,6 +272,8 @@ fn csv_is_read_as_programs_write_it() {
         |line: usize| dated.lines().nth(line).and_then(|line| line.split(',').next()).expect("a time").to_owned();
     assert_eq!([1, 2, 3, 4].map(seconds), ["1769860800", "1769860860", "1769860920.5", "1769860980"].map(padded));
     assert_eq!(lab.csv(&["sim", &plain, "--policy", "lru", "--size", "4"])[0]["requests"], "4");
+    let tabs = lab.file("mine.tsv", "key\tsize\na\t3\nb\t\n");
+    assert!(lab.ok(&["trace", "describe", &tabs]).contains("unique keys              2"), "not Wikimedia's");
     let large = lab.file("large.csv", "key,size\na,4294967295\nb,4294967296\n");
     let why = lab.refused(1, &["trace", "describe", &large]);
     assert!(why.contains("line 3, column size: '4294967296' is not a size in bytes below 2^32, 4 GiB"), "{why}");

@@ -20,7 +20,7 @@ use forebay_sim::latency::{Latencies, Latency};
 use forebay_sim::machine::Division;
 use forebay_sim::results::{Goal, Least, OfTrace};
 use forebay_sim::row::Row;
-use forebay_trace::TraceOptions;
+use forebay_trace::{STANDARD_INPUT, TraceOptions};
 use forebay_workload::replay::format_names;
 
 use crate::error::CommandError;
@@ -158,7 +158,7 @@ pub enum Estimate {
 /// What can be typed after `forebay sim`.
 #[derive(Args, Clone, Debug)]
 pub struct SimArgs {
-    /// Traces; .zst and .gz are decompressed on the way
+    /// Traces; .zst and .gz are decompressed on the way; - is standard input
     #[arg(value_name = "TRACE", required = true)]
     pub traces: Vec<PathBuf>,
     /// Policies, with parameters as in arc,s3-fifo:small=0.2; a parameter after the first begins with its policy's name
@@ -340,6 +340,7 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
 /// Known of all traces before the first of them takes its time.
 fn can_be_read(trace: &Path) -> Result<(), CommandError> {
     let why = match std::fs::File::open(trace) {
+        _ if trace == Path::new(STANDARD_INPUT) => return Ok(()),
         Ok(_) if trace.is_dir() => "is a folder; name the traces in it".to_owned(),
         Ok(_) => return Ok(()),
         Err(error) => error.to_string(),

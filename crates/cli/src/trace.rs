@@ -36,14 +36,14 @@ docs/trace-format.md has all formats.";
 enum TraceCommand {
     /// Show requests, keys, popularity, reuse distances, sizes and hints
     Describe {
-        /// The trace
+        /// The trace; - is standard input
         trace: PathBuf,
         #[command(flatten)]
         how: Reading,
     },
     /// Write a trace as .fbt, or as .csv
     Convert {
-        /// The trace
+        /// The trace; - is standard input
         trace: PathBuf,
         /// The file to write, which must not exist
         out: PathBuf,

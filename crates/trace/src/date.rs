@@ -2,7 +2,13 @@
 
 /// Microseconds since 1970 of year, month, day, hour, minute and second of UTC.
 pub(crate) fn civil_us([year, month, day, hour, minute, second]: [u64; 6]) -> Option<u64> {
-    let sound = (1970..10_000).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let days = match month {
+        2 => 28 + u64::from(leap),
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    };
+    let sound = (1970..10_000).contains(&year) && (1..=12).contains(&month) && (1..=days).contains(&day);
     if !sound || hour > 23 || minute > 59 || second > 60 {
         return None;
     }
@@ -103,6 +109,9 @@ mod tests {
             "",
             "1969-12-31",
             "2000-13-01",
+            "2026-02-30",
+            "2100-02-29",
+            "2026-04-31",
             "2000-1-1",
             "2000-01-01T",
             "2000-01-01T24:00",

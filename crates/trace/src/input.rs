@@ -1,7 +1,7 @@
 //! Where readers get their bytes: decompressed on the way, with offsets and line numbers for errors.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Cursor, ErrorKind, Read};
+use std::io::{BufRead, BufReader, Cursor, ErrorKind, Read, stdin};
 use std::path::Path;
 
 use crate::TraceReader;
@@ -14,6 +14,9 @@ pub const LINE_BYTES_MAX: usize = 128 * 1024;
 
 /// Bytes at the start of a trace by which its format may be recognised.
 pub const HEAD_BYTES: usize = 512;
+
+/// The path that means standard input; a file of this name is `./-`.
+pub const STANDARD_INPUT: &str = "-";
 
 /// Bytes that are read at once.
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -74,7 +77,11 @@ impl Source {
     /// name ends in that of an uncompressed format, does not hold.
     pub(crate) fn open(path: &Path, compression: Option<Compression>, plain: bool) -> Result<Source, TraceError> {
         let failed = |source| TraceError::Open { path: path.to_owned(), source };
-        let mut file = File::open(path).map_err(failed)?;
+        let mut file: Box<dyn Read + Send> = if path == Path::new(STANDARD_INPUT) {
+            Box::new(stdin())
+        } else {
+            Box::new(File::open(path).map_err(failed)?)
+        };
         let mut head = Vec::with_capacity(MAGIC_BYTES_MAX);
         (&mut file).take(MAGIC_BYTES_MAX as u64).read_to_end(&mut head).map_err(failed)?;
         if head.is_empty() {

@@ -63,7 +63,7 @@ pub use ends::OPEN_TRANSACTIONS_MAX;
 pub use error::TraceError;
 pub use htr::{HEADER_BYTES_MAX, REQUESTS_MAX};
 use input::Compression;
-pub use input::{HEAD_BYTES, LINE_BYTES_MAX, Source};
+pub use input::{HEAD_BYTES, LINE_BYTES_MAX, STANDARD_INPUT, Source};
 pub use lines::REQUESTS_PER_LINE_MAX;
 pub use record::{Kind, Record, TraceKey, mix};
 pub use summary::{SUMMARY_KEYS_MAX, Summary};
@@ -171,7 +171,7 @@ pub fn open(path: &Path, format: Option<&str>) -> Result<Records, TraceError> {
 const MARKED: &[&Format] = &[&fbt::FORMAT, &htr::FORMAT, &lcs::FORMAT];
 
 /// As [`open`], with all options. A file whose name ends in `.zst` or `.gz`, or that begins as such files do, is
-/// decompressed on the way.
+/// decompressed on the way; [`STANDARD_INPUT`] is what comes there.
 pub fn open_with(path: &Path, options: &TraceOptions) -> Result<Records, TraceError> {
     let name = path.file_name().map(|name| name.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
     let (name, compression) = Compression::of_name(&name);
@@ -211,6 +211,7 @@ pub fn ending_of_another(path: &Path) -> Option<&'static str> {
 /// As [`open_with`], of a trace that was read before: refused where it is no file, as what a pipe had is gone then.
 pub fn open_again(path: &Path, options: &TraceOptions) -> Result<Records, TraceError> {
     match std::fs::metadata(path) {
+        _ if path == Path::new(STANDARD_INPUT) => Err(TraceError::NotAgain),
         Ok(found) if !found.is_file() => Err(TraceError::NotAgain),
         _ => open_with(path, options),
     }

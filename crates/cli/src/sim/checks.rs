@@ -150,8 +150,9 @@ pub fn note_never(goal: Goal, traces: &[OfTrace]) {
 /// What is wrong with a policy, with the name that may have been meant.
 pub fn policy(text: &str, error: &PolicyError) -> String {
     let PolicyError::Unknown { name, known } = error else { return format!("--policy '{text}': {error}") };
-    let near = names().min_by_key(|known| strsim::damerau_levenshtein(known, name));
-    match near.filter(|near| strsim::damerau_levenshtein(near, name) * 3 <= name.len().max(3)) {
+    let typed = name.to_ascii_lowercase();
+    let near = names().min_by_key(|known| strsim::damerau_levenshtein(known, &typed));
+    match near.filter(|near| strsim::damerau_levenshtein(near, &typed) * 3 <= name.len().max(3)) {
         Some(near) => format!("--policy: no policy '{name}'; did you mean '{near}'?"),
         None => format!("--policy: no policy '{name}'; choose one of {known}"),
     }

@@ -39,8 +39,13 @@ pub(super) fn pictures(of: &OfTrace) -> Vec<Picture> {
     }
     add(
         panel(&hits),
-        "Higher is better; where a line gets flat, more memory buys little. Bars show twice the standard \
-                       error of a sample.",
+        match whole.iter().any(|row| row.hit_ratio_error.is_some()) {
+            true => {
+                "Higher is better; where a line gets flat, more memory buys little. Bars show twice the standard error \
+                 of a sample."
+            }
+            false => "Higher is better; where a line gets flat, more memory buys little.",
+        },
     );
     if by_bytes(&whole) {
         let bytes =
