@@ -120,11 +120,12 @@ impl Recorder {
     fn add(&self, runtime: &Runtime, key_bytes: usize, returned: Option<&Value>, make: impl FnOnce(u64) -> Record) {
         let now = runtime.elapsed();
         let mut state = self.lock();
-        let Some(running) = &mut state.running else { return };
+        // What comes after its end is no part of it.
+        let Some(running) = state.running.as_mut().filter(|running| running.stop.is_none()) else { return };
         let bytes = key_bytes + returned.map_or(0, Value::size);
         let full =
             running.queue.len() >= TRACE_QUEUE_RECORDS_MAX || running.queue_bytes + bytes > TRACE_QUEUE_BYTES_MAX;
-        if full || running.stop.is_some() {
+        if full {
             running.trace.dropped += 1;
             return;
         }

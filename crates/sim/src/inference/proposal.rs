@@ -7,7 +7,7 @@ use forebay_trace::TraceError;
 use forebay_trace::dictionary::Dictionary;
 use thiserror::Error;
 
-use super::{CHANCE_MAX, Inference, OfVertex, SHARE_MIN, TOLD_MIN, VARIED_MIN};
+use super::{BEHIND_MIN, CHANCE_MAX, Inference, OfVertex, SHARE_MIN, TOLD_MIN, VARIED_MIN};
 
 impl Inference {
     /// The file's text.
@@ -54,16 +54,18 @@ impl OfVertex {
     /// The lines of a vertex.
     fn told(&self, name: &str, vertex: &dyn Fn(u16) -> String) -> String {
         let accesses = self.accesses as f64;
-        let percent = |count: u64| 100.0 * count as f64 / accesses;
+        let behind = |from: u16| self.behind.get(&from).copied().unwrap_or(0) as f64;
         let (mut after, mut notes) = (BTreeSet::new(), String::new());
         for (&(place, from), matches) in &self.words {
-            let share = matches.matched as f64 / accesses;
-            if share < TOLD_MIN {
+            let behind = behind(from) - matches.known as f64;
+            let share = matches.matched as f64 / behind;
+            if behind == 0.0 || share < TOLD_MIN {
                 continue;
             }
             let by_chance = matches.by_chance as f64 / accesses;
             let why = match () {
                 () if share < SHARE_MIN => "not proposed, too few: ",
+                () if behind < BEHIND_MIN * accesses => "not proposed, seldom together: ",
                 () if by_chance > CHANCE_MAX || matches.varied < VARIED_MIN => "not proposed, may be chance: ",
                 () => {
                     after.insert(from);
@@ -71,16 +73,20 @@ impl OfVertex {
                 }
             };
             notes += &format!(
-                "# {why}{} returned word {} of {:.1} % of the keys; by chance {:.1} %\n",
+                "# {why}{} returned word {} of {:.1} % of {} keys; by chance {:.1} %\n",
                 one_line(&vertex(from)),
                 place + 1,
-                percent(matches.matched),
+                100.0 * share,
+                behind,
                 100.0 * by_chance,
             );
         }
-        for (&from, &count) in self.same_key.iter().filter(|(_, count)| **count as f64 >= SHARE_MIN * accesses) {
-            notes += &format!("# {} reads the same key in {:.1} %\n", one_line(&vertex(from)), percent(count));
-            after.insert(from);
+        for (&from, &count) in &self.same_key {
+            let share = count as f64 / behind(from);
+            if share >= SHARE_MIN && behind(from) >= BEHIND_MIN * accesses {
+                notes += &format!("# {} reads the same key in {:.1} %\n", one_line(&vertex(from)), 100.0 * share);
+                after.insert(from);
+            }
         }
         if after.is_empty() && self.first == 0 {
             notes += "# It always waited for something, and nothing says what for: name it, if you know.\n";
