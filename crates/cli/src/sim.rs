@@ -18,7 +18,7 @@ use forebay_sim::hints::HintTypes;
 use forebay_sim::lab::{Lab, LabError, LabOptions, Progress, Silent, Size};
 use forebay_sim::latency::{Latencies, Latency};
 use forebay_sim::machine::Division;
-use forebay_sim::results::{Goal, Least, OfTrace};
+use forebay_sim::results::{Goal, OfTrace};
 use forebay_sim::row::Row;
 use forebay_trace::{STANDARD_INPUT, TraceOptions};
 use forebay_workload::replay::format_names;
@@ -361,9 +361,7 @@ fn simulate(
     trace::say_warnings(trace, lab.warnings());
     checks::of_trace(args, trace, &lab)?;
     checks::note_left_out(args, trace, &lab);
-    let policies = || options.contenders.iter().map(Contender::to_string).collect();
-    let least = |goal| Ok(Least { goal, rows: lab.least_memory(goal)?, policies: policies() });
-    let least = goal.map(least).transpose().map_err(failed)?;
+    let least = goal.map(|goal| lab.least_memory(goal)).transpose().map_err(failed)?;
     let mut rows = if least.is_none() || for_page { lab.curves().map_err(failed)? } else { Vec::new() };
     if args.optimum {
         rows.extend(lab.optimum().map_err(failed)?);

@@ -197,7 +197,7 @@ fn grid(rows: &[&Row], corner: &str, show: impl Fn(&Row) -> String) -> String {
 
 /// The least memory of each policy for a goal, the cheapest first; nothing where no goal was given.
 pub fn least_memory_table(of: &OfTrace) -> String {
-    let Some(Least { goal, rows, .. }) = &of.least else { return String::new() };
+    let Some(Least { goal, rows, never }) = &of.least else { return String::new() };
     let (what, least) = goal.named();
     let mut text = format!("{}: least memory for a {what} of {:.2} %\n", of.name, 100.0 * least);
     let mut sorted: Vec<&Row> = rows.iter().collect();
@@ -210,8 +210,8 @@ pub fn least_memory_table(of: &OfTrace) -> String {
         });
         text += &format!("{:<20} {:>16} {}  ({reached:.2} %){takes}\n", row.policy, row.size, row.unit);
     }
-    for policy in of.least.iter().flat_map(Least::never) {
-        text += &format!("{policy:<20} {:>16}\n", "never");
+    for (policy, most) in never {
+        text += &format!("{policy:<20} {:>16}  (with all keys {:.2} %)\n", "never", 100.0 * most);
     }
     text
 }

@@ -24,7 +24,7 @@ pub use crate::lab_error::LabError;
 use crate::latency::RoundTrips;
 use crate::machine::{Division, Machine};
 use crate::optimum;
-use crate::results::Goal;
+use crate::results::{Goal, Least};
 use crate::row::Row;
 pub use crate::size::Size;
 
@@ -217,15 +217,18 @@ impl<'a> Lab<'a> {
         self.options.sizes.iter().map(|size| row(size).ok_or_else(too_large)).collect()
     }
 
-    /// For every policy the least memory, to about 1 %, at which it reaches the goal; none where it never does.
-    pub fn least_memory(&self, goal: Goal) -> Result<Vec<Row>, LabError> {
+    /// For every policy the least memory, to about 1 %, at which it reaches the goal.
+    pub fn least_memory(&self, goal: Goal) -> Result<Least, LabError> {
         let contenders = &self.options.contenders;
         let whole = self.whole().max(1);
         let mut best: Vec<Option<Row>> =
             self.run_at(goal, contenders.iter().map(|contender| (contender, whole)).collect())?;
         let mut ranges = vec![(0, whole); contenders.len()];
+        let mut never = Vec::new();
         for row in &mut best {
-            *row = row.take().filter(|row| goal.reached(row));
+            if let Some(short) = row.take_if(|row| !goal.reached(row)) {
+                never.push((short.policy.clone(), goal.reaches(&short)));
+            }
         }
         for _ in 0..ROUNDS_MAX {
             let open: Vec<usize> = (0..contenders.len())
@@ -247,7 +250,7 @@ impl<'a> Lab<'a> {
                 }
             }
         }
-        Ok(best.into_iter().flatten().collect())
+        Ok(Least { goal, rows: best.into_iter().flatten().collect(), never })
     }
 
     /// One run of one size each; the rows that stand for all clients.

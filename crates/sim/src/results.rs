@@ -35,16 +35,8 @@ pub struct Least {
     pub goal: Goal,
     /// Policies that reach it, each at its least memory.
     pub rows: Vec<Row>,
-    /// All that were asked.
-    pub policies: Vec<String>,
-}
-
-impl Least {
-    /// Those that do not reach it, not even with all keys cached.
-    pub fn never(&self) -> impl Iterator<Item = &str> {
-        let missing = |policy: &&String| self.rows.iter().all(|row| row.policy != **policy);
-        self.policies.iter().filter(missing).map(String::as_str)
-    }
+    /// Those that do not reach it, not even with all keys cached, and what they have then.
+    pub never: Vec<(String, f64)>,
 }
 
 impl OfTrace {

@@ -39,6 +39,21 @@ pub(crate) fn iso_us(field: &[u8]) -> Option<u64> {
     if ahead { us.checked_sub(offset_us) } else { us.checked_add(offset_us) }
 }
 
+/// That time as a date, in whole seconds of UTC.
+pub(crate) fn iso(us: u64) -> String {
+    let seconds = us / 1_000_000;
+    // The inverse of `civil_us`: days since the first of March of the year 0, in eras of 400 years.
+    let days = seconds / 86_400 + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let (year, time) = (400 * era + year_of_era + next, seconds % 86_400);
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", time / 3600, time / 60 % 60, time % 60)
+}
+
 /// What is not read yet.
 struct Rest<'a>(&'a [u8]);
 
@@ -130,6 +145,12 @@ mod tests {
     }
 
     proptest::proptest! {
+        #[test]
+        fn dates_read_back(seconds in 0..253_402_300_800_u64) {
+            let text = iso(seconds * 1_000_000);
+            proptest::prop_assert_eq!(iso_us(text.as_bytes()), Some(seconds * 1_000_000), "{}", text);
+        }
+
         /// Whatever stands there, it is a date or none.
         #[test]
         fn nothing_panics(text in "[0-9TZ:.,+-]{0,32}", cut in 0usize..30) {

@@ -135,7 +135,7 @@ pub fn note_without_error(traces: &[OfTrace]) {
 pub fn note_never(goal: Goal, traces: &[OfTrace]) {
     for of in traces {
         let Some(least) = &of.least else { continue };
-        let never: Vec<&str> = least.never().collect();
+        let never: Vec<&str> = least.never.iter().map(|(policy, _)| policy.as_str()).collect();
         if !never.is_empty() {
             let (what, least) = goal.named();
             say::note(format_args!(

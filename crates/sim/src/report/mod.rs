@@ -150,9 +150,10 @@ mod tests {
     #[test]
     fn the_buyer_is_answered() {
         let goal = Goal::HitRatio(0.4);
-        let least = Least { goal, rows: vec![row("lru", 100, 0.4)], policies: vec!["lru".into(), "fifo".into()] };
+        let least = Least { goal, rows: vec![row("lru", 100, 0.4)], never: vec![("fifo".into(), 0.375)] };
         let page = html(&Run::default(), &[OfTrace { least: Some(least), ..of(plain()) }]);
         assert!(page.contains("Least memory for a hit ratio of 40.00 %") && page.contains("never"), "{page}");
+        assert!(page.contains("37.50 %"), "{page}");
     }
 
     #[test]

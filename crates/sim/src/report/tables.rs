@@ -89,9 +89,9 @@ pub(super) fn least(least: &Least, of: &OfTrace) -> Markup {
                     td.number { (percent(least.goal.reaches(row))) }
                     td { span.bar style=(format!("width:{:.1}%", 100.0 * row.size as f64 / most)) {} }
                 } }
-                @for policy in least.never() { tr {
+                @for (policy, most) in &least.never { tr {
                     th scope="row" { (policy) } td.number { "never" }
-                    @if sampled >= 1.0 { td {} } td {} td {}
+                    @if sampled >= 1.0 { td {} } td.number { (percent(*most)) } td {}
                 } }
             }
         } }
