@@ -1,8 +1,9 @@
 //! Bare keys, one big-endian unsigned 32-bit number per request (cache2k, CloudPhysics in LIRS2).
 
 use crate::error::TraceError;
-use crate::input::{Next, Source, Stream};
-use crate::record::{Record, TraceKey};
+use crate::input::Source;
+use crate::packed::{self, Columns};
+use crate::record::{Record, TraceKey, mix};
 use crate::{Format, Records};
 
 /// See the module.
@@ -15,21 +16,18 @@ pub(crate) const FORMAT: Format = Format {
 };
 
 fn open(source: Source) -> Result<Records, TraceError> {
-    Ok(Stream::boxed(Be32(source)))
+    Ok(packed::open::<Be32, 4>(source))
 }
 
-struct Be32(Source);
+struct Be32;
 
-impl Next for Be32 {
-    fn next_record(&mut self) -> Result<Option<Record>, TraceError> {
-        let mut bytes = [0; 4];
-        let any = self.0.fill_record(&mut bytes)?;
-        let key = TraceKey::Number(u64::from(u32::from_be_bytes(bytes)));
-        Ok(any.then(|| Record { key, ..Record::default() }))
+impl Columns<4> for Be32 {
+    fn record(bytes: &[u8; 4]) -> Record {
+        Record { key: TraceKey::Number(u64::from(u32::from_be_bytes(*bytes))), ..Record::default() }
     }
 
-    fn source(&self) -> Option<&Source> {
-        Some(&self.0)
+    fn request(bytes: &[u8; 4]) -> (u64, u32) {
+        (mix(u64::from(u32::from_be_bytes(*bytes))), 1)
     }
 }
 

@@ -1,8 +1,9 @@
 //! Bare keys, one big-endian 64-bit number per request (Corda's, written by Java's `writeLong`).
 
 use crate::error::TraceError;
-use crate::input::{Next, Source, Stream};
-use crate::record::{Record, TraceKey};
+use crate::input::Source;
+use crate::packed::{self, Columns};
+use crate::record::{Record, TraceKey, mix};
 use crate::{Format, Records};
 
 /// See the module.
@@ -15,21 +16,18 @@ pub(crate) const FORMAT: Format = Format {
 };
 
 fn open(source: Source) -> Result<Records, TraceError> {
-    Ok(Stream::boxed(Be64(source)))
+    Ok(packed::open::<Be64, 8>(source))
 }
 
-struct Be64(Source);
+struct Be64;
 
-impl Next for Be64 {
-    fn next_record(&mut self) -> Result<Option<Record>, TraceError> {
-        let mut bytes = [0; 8];
-        let any = self.0.fill_record(&mut bytes)?;
-        let key = TraceKey::Number(u64::from_be_bytes(bytes));
-        Ok(any.then(|| Record { key, ..Record::default() }))
+impl Columns<8> for Be64 {
+    fn record(bytes: &[u8; 8]) -> Record {
+        Record { key: TraceKey::Number(u64::from_be_bytes(*bytes)), ..Record::default() }
     }
 
-    fn source(&self) -> Option<&Source> {
-        Some(&self.0)
+    fn request(bytes: &[u8; 8]) -> (u64, u32) {
+        (mix(u64::from_be_bytes(*bytes)), 1)
     }
 }
 

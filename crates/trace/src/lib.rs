@@ -43,6 +43,7 @@ mod mooncake;
 mod mqsim;
 mod msr;
 mod oracle_general;
+mod packed;
 mod penalties;
 mod record;
 pub mod replay;

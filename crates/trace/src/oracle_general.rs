@@ -4,7 +4,8 @@
 //! is not given out: it counts in the trace from which this one was cut, and who needs it computes it.
 
 use crate::error::TraceError;
-use crate::input::{HEAD_BYTES, Next, Source, Stream};
+use crate::input::{HEAD_BYTES, Source};
+use crate::packed::{self, Columns};
 use crate::record::{Record, TraceKey, mix};
 use crate::{Format, Records};
 
@@ -36,53 +37,27 @@ fn recognises(head: &[u8]) -> bool {
 }
 
 pub(crate) fn open(source: Source) -> Result<Records, TraceError> {
-    Ok(Stream::boxed(OracleGeneral(source)))
+    Ok(packed::open::<OracleGeneral, RECORD_BYTES>(source))
 }
 
-struct OracleGeneral(Source);
+struct OracleGeneral;
 
 const RECORD_BYTES: usize = 24;
 
-fn record(bytes: &[u8; RECORD_BYTES]) -> Record {
-    let &[a, b, c, d, ref key @ .., e, f, g, h, _, _, _, _, _, _, _, _] = bytes;
-    Record {
-        time_us: Some(u64::from(u32::from_le_bytes([a, b, c, d])) * 1_000_000),
-        key: TraceKey::Number(u64::from_le_bytes(*key)),
-        size: Some(u32::from_le_bytes([e, f, g, h])),
-        ..Record::default()
-    }
-}
-
-/// As [`Record::request`] says it of the record.
-fn request(bytes: &[u8; RECORD_BYTES]) -> (u64, u32) {
-    let &[_, _, _, _, ref key @ .., e, f, g, h, _, _, _, _, _, _, _, _] = bytes;
-    (mix(u64::from_le_bytes(*key)), u32::from_le_bytes([e, f, g, h]))
-}
-
-impl Next for OracleGeneral {
-    fn next_record(&mut self) -> Result<Option<Record>, TraceError> {
-        let mut bytes = [0; RECORD_BYTES];
-        Ok(self.0.fill_record(&mut bytes)?.then(|| record(&bytes)))
-    }
-
-    fn next_records(&mut self, batch: &mut Vec<Record>, most: usize) -> Result<(), TraceError> {
-        let mut left = most;
-        while left > 0 {
-            match self.0.records(left, |records| batch.extend(records.iter().map(record)))? {
-                0 => break,
-                count => left -= count,
-            }
+impl Columns<RECORD_BYTES> for OracleGeneral {
+    fn record(bytes: &[u8; RECORD_BYTES]) -> Record {
+        let &[a, b, c, d, ref key @ .., e, f, g, h, _, _, _, _, _, _, _, _] = bytes;
+        Record {
+            time_us: Some(u64::from(u32::from_le_bytes([a, b, c, d])) * 1_000_000),
+            key: TraceKey::Number(u64::from_le_bytes(*key)),
+            size: Some(u32::from_le_bytes([e, f, g, h])),
+            ..Record::default()
         }
-        Ok(())
     }
 
-    fn next_requests(&mut self, batch: &mut Vec<(u64, u32)>, most: usize) -> Result<bool, TraceError> {
-        // No record is made: of its hundred bytes two columns would be read.
-        Ok(self.0.records(most, |records| batch.extend(records.iter().map(request)))? > 0)
-    }
-
-    fn source(&self) -> Option<&Source> {
-        Some(&self.0)
+    fn request(bytes: &[u8; RECORD_BYTES]) -> (u64, u32) {
+        let &[_, _, _, _, ref key @ .., e, f, g, h, _, _, _, _, _, _, _, _] = bytes;
+        (mix(u64::from_le_bytes(*key)), u32::from_le_bytes([e, f, g, h]))
     }
 }
 
@@ -108,28 +83,5 @@ mod tests {
         assert_eq!(records.next().unwrap().unwrap(), expected);
         let error = records.next().unwrap().unwrap_err();
         assert!(matches!(error, TraceError::Cut { offset: 47, .. }), "{error}");
-    }
-
-    /// Many at a time, as one by one, also where a buffer ends within a record.
-    #[test]
-    fn batches_are_the_records() {
-        let bytes: Vec<u8> = (0..24 * 9001_u32).map(|at| (at / 5) as u8).chain([7; 5]).collect();
-        let open = || open(Source::new(std::io::Cursor::new(bytes.clone()))).unwrap();
-        let one_by_one: Vec<String> = open().map(|record| format!("{record:?}")).collect();
-        let (mut trace, mut batch) = (open(), Vec::new());
-        while batch.len() < 9001 {
-            let before = batch.len();
-            let result = trace.fill(&mut batch, 500);
-            assert_eq!(result.is_err(), batch.len() == 9001, "cut after the last record");
-            assert!(batch.len() > before && batch.len() <= before + 500);
-        }
-        let batched: Vec<String> =
-            batch.into_iter().map(|record| format!("{:?}", Ok::<_, TraceError>(record))).collect();
-        assert_eq!(one_by_one[..9001], batched);
-        let (mut of_keys, mut requests) = (open(), Vec::new());
-        while of_keys.fill_requests(&mut requests, 500).is_ok_and(|more| more) {}
-        assert!(requests.iter().copied().eq(open().map_while(Result::ok).filter_map(|record| record.request())));
-        assert!(matches!(of_keys.fill_requests(&mut requests, 500), Ok(false)), "an error is the end");
-        assert!(trace.next().is_none() && trace.fill(&mut Vec::new(), 1).is_ok(), "an error is the end");
     }
 }
