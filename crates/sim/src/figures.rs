@@ -5,6 +5,9 @@ use crate::latency::{self, Modelled};
 use crate::results::{Least, OfTrace};
 use crate::row::Row;
 
+/// Levels of transactions that a table shows, the first ones; all are in JSON and in reports.
+const LEVELS_IN_TABLE: usize = 4;
+
 const COLUMNS: &str = "trace,policy,unit,size_given,size,requests,hits,hit_ratio,byte_hit_ratio,thr,unhelpful_keys,\
                        metadata_bytes,cpu_ns_per_request,bytes_requested,bytes_fetched";
 
@@ -108,12 +111,16 @@ pub fn table(rows: &[Row]) -> String {
         }
         text += &transactional(&all);
         let depth = all.iter().map(|row| row.levels.len()).max().unwrap_or(0);
-        for level in (0..depth).filter(|_| depth > 1) {
+        for level in (0..depth.min(LEVELS_IN_TABLE)).filter(|_| depth > 1) {
             text += &format!("\nlevel {} of transactions: hits in %\n", level + 1);
             text += &grid(&all, "", |row| match row.levels.get(level) {
                 Some(tally) if tally.levels > 0 => format!("{:.2}", 100.0 * tally.hits as f64 / tally.levels as f64),
                 _ => "-".into(),
             });
+        }
+        if depth > LEVELS_IN_TABLE {
+            let first = LEVELS_IN_TABLE + 1;
+            text += &format!("\nlevels {first} to {depth} of transactions: see --format json, or --report\n");
         }
         if all.iter().any(|row| row.prefetch.is_some()) {
             text += "\nfetched ahead: used, late and unused in %\n";
@@ -220,6 +227,7 @@ pub fn least_memory_table(of: &OfTrace) -> String {
 mod tests {
     use super::*;
     use crate::latency::{Latencies, Latency, RoundTrips};
+    use crate::levels::LevelTally;
 
     fn row(policy: &str, size: u64, hit_ratio: f64) -> Row {
         Row {
@@ -282,6 +290,14 @@ mod tests {
         assert!(!text.contains("byte hit ratio"));
         let text = table(&[Row { unit: "bytes", ..row("lru", 5, 0.25) }]);
         assert!(text.contains("\nbyte hit ratio in %, of 900 bytes\n") && text.contains("  50.00\n"), "{text}");
+    }
+
+    #[test]
+    fn a_table_shows_the_first_levels() {
+        let of =
+            |depth| table(&[Row { levels: vec![LevelTally { levels: 4, hits: 1 }; depth], ..row("lru", 5, 0.25) }]);
+        assert_eq!([1, 4, 9].map(|depth| of(depth).matches("of transactions: hits in %").count()), [0, 4, 4]);
+        assert!(!of(4).contains("--report") && of(9).contains("\nlevels 5 to 9 of transactions: see --format json"));
     }
 
     #[test]
