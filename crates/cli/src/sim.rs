@@ -20,7 +20,7 @@ use forebay_sim::latency::{Latencies, Latency};
 use forebay_sim::machine::Division;
 use forebay_sim::results::{Goal, OfTrace};
 use forebay_sim::row::Row;
-use forebay_trace::{STANDARD_INPUT, TraceOptions};
+use forebay_trace::{ColumnNames, STANDARD_INPUT, TraceOptions};
 use forebay_workload::replay::format_names;
 
 use crate::error::CommandError;
@@ -34,6 +34,8 @@ Examples:
       a page with charts: which policy, and how much memory
   forebay sim OLTP.lis.zst --policy lru,arc,s3-fifo,belady --size 1%,10%,25%
       the same as a table
+  forebay sim redis.csv.gz --columns key=cache_key,size=bytes,time=log_time
+      your own log, exported as a table whose columns have other names
   forebay sim requests.csv --policy gdsf,w-tinylfu --size 64MiB,1GiB --unit bytes --format csv
       sizes in bytes, for a spreadsheet
   forebay sim requests.fbt --policy s3-fifo,lirs --at-hit-ratio 0.9
@@ -234,6 +236,10 @@ pub struct SimArgs {
     /// Pass over malformed records
     #[arg(long)]
     pub lenient: bool,
+    /// Read CSV whose columns have other names than ours: key=cache_key,size=bytes
+    #[arg(long, value_name = "OURS=YOURS,..", value_parser = forebay_trace::column_names)]
+    #[arg(conflicts_with = "trace_format")]
+    pub columns: Option<ColumnNames>,
     /// Threads that simulate; all cores if not given
     #[arg(long, value_name = "N", value_parser = from_one)]
     pub threads: Option<NonZeroUsize>,
@@ -337,6 +343,12 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     told
 }
 
+/// How traces are read.
+fn trace_options(args: &SimArgs) -> TraceOptions {
+    let columns = args.columns.clone().unwrap_or_default();
+    TraceOptions { format: args.trace_format.clone(), lenient: args.lenient, columns }
+}
+
 /// Known of all traces before the first of them takes its time.
 fn can_be_read(trace: &Path) -> Result<(), CommandError> {
     let why = match std::fs::File::open(trace) {
@@ -416,7 +428,7 @@ fn options(args: &SimArgs) -> Result<LabOptions, CommandError> {
             Some(names) => HintTypes::only(names.split(',').map(str::trim)),
             None => HintTypes::ALL,
         },
-        trace: TraceOptions { format: args.trace_format.clone(), lenient: args.lenient },
+        trace: trace_options(args),
         threads: threads(args),
     })
 }

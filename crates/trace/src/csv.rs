@@ -6,6 +6,7 @@
 
 mod column;
 mod fields;
+mod given;
 mod names;
 
 use std::borrow::Cow;
@@ -18,6 +19,7 @@ use crate::record::{Kind, Record, TraceKey};
 use crate::{Format, Records};
 use column::{Column, Named, put};
 use fields::{Fields, between};
+pub use given::column_names;
 
 /// Most columns that a header may name.
 pub const COLUMNS_MAX: usize = 64;
@@ -149,11 +151,17 @@ impl Csv {
         self.between = between(&self.line);
         let named = names(&self.line, self.between)
             .take(COLUMNS_MAX + 1)
-            .map(|name| name.map(|name| (Column::of(&name), name)));
+            .map(|name| name.map(|name| (given::column(self.source.column_names(), &name), name)));
         let wrong = |reason: String| TraceError::Header { reason };
         let mut columns = named.collect::<Result<Vec<_>, _>>().map_err(|why| wrong(why.to_owned()))?;
         if columns.len() > COLUMNS_MAX {
             return Err(wrong(format!("more columns than columns_max {COLUMNS_MAX}")));
+        }
+        if let Some(missing) = given::missing(self.source.column_names(), &columns) {
+            return Err(wrong(unexpected(
+                &self.line,
+                &format!("a header with the column '{missing}' that --columns names"),
+            )));
         }
         let of_keys: Vec<&str> =
             columns.iter().filter(|(column, _)| column.is_key()).map(|(_, name)| name.as_str()).collect();
@@ -162,7 +170,7 @@ impl Csv {
             [] => {
                 return Err(wrong(unexpected(
                     &self.line,
-                    "a header: none of its columns is named key (or lbn, id, ..)",
+                    "a header: no column is named key (or lbn, id, ..); --columns key=.. says which it is",
                 )));
             }
             several => {

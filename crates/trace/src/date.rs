@@ -2,7 +2,7 @@
 
 /// Microseconds since 1970 of year, month, day, hour, minute and second of UTC.
 pub(crate) fn civil_us([year, month, day, hour, minute, second]: [u64; 6]) -> Option<u64> {
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let days = match month {
         2 => 28 + u64::from(leap),
         4 | 6 | 9 | 11 => 30,

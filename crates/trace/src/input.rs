@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Cursor, ErrorKind, Read, stdin};
 use std::path::Path;
 
 use crate::TraceReader;
+use crate::column_names::ColumnNames;
 use crate::dictionary::Dictionary;
 use crate::error::TraceError;
 use crate::record::Record;
@@ -64,13 +65,15 @@ pub struct Source {
     line_offset: u64,
     /// What is malformed is passed over and counted.
     lenient: bool,
+    /// What columns of a table are called.
+    columns: ColumnNames,
 }
 
 impl Source {
     /// Reads `reader` as it is.
     pub fn new(reader: impl Read + Send + 'static) -> Source {
         let reader = Box::new(BufReader::with_capacity(BUFFER_BYTES, reader));
-        Source { reader, offset: 0, line: 0, line_offset: 0, lenient: false }
+        Source { reader, offset: 0, line: 0, line_offset: 0, lenient: false, columns: ColumnNames::default() }
     }
 
     /// Opens a file. It is decompressed as its name says, or if it begins as compressed files do and `plain`, that its
@@ -99,6 +102,16 @@ impl Source {
     /// Passes over what is malformed from now on, where a format can tell where the next record begins.
     pub fn be_lenient(&mut self) {
         self.lenient = true;
+    }
+
+    /// Columns of a table have these names.
+    pub(crate) fn name_columns(&mut self, columns: ColumnNames) {
+        self.columns = columns;
+    }
+
+    /// Names of columns that were given.
+    pub(crate) fn column_names(&self) -> &ColumnNames {
+        &self.columns
     }
 
     /// Whether it passes over what is malformed.

@@ -26,6 +26,7 @@ mod arc;
 mod be32;
 mod be64;
 mod big_cache;
+mod column_names;
 mod csv;
 mod csv_writer;
 mod date;
@@ -58,7 +59,8 @@ pub mod words;
 use std::path::Path;
 
 pub use arc::BLOCKS_PER_LINE_MAX;
-pub use csv::{CLIENTS_NAMED_MAX, COLUMNS_MAX, TYPES_NAMED_MAX};
+pub use column_names::ColumnNames;
+pub use csv::{CLIENTS_NAMED_MAX, COLUMNS_MAX, TYPES_NAMED_MAX, column_names};
 use dictionary::Dictionary;
 pub use ends::OPEN_TRANSACTIONS_MAX;
 pub use error::TraceError;
@@ -121,6 +123,8 @@ pub struct TraceOptions {
     /// Pass over malformed records and count them, as far as the format can tell where the next begins (a text, or
     /// records of one length); else the first one ends the trace with an error.
     pub lenient: bool,
+    /// Names that columns of a CSV have in place of ours; with any the format is `csv`, if none is given.
+    pub columns: ColumnNames,
 }
 
 /// One trace format, declared once.
@@ -165,7 +169,7 @@ pub const FORMATS: &[&Format] = &[
 
 /// Opens the trace at `path` in the named format, or in the one that its ending or its first bytes tell.
 pub fn open(path: &Path, format: Option<&str>) -> Result<Records, TraceError> {
-    open_with(path, &TraceOptions { format: format.map(str::to_owned), lenient: false })
+    open_with(path, &TraceOptions { format: format.map(str::to_owned), ..TraceOptions::default() })
 }
 
 /// Formats that begin with a mark that is in no other file, whatever its name.
@@ -182,7 +186,9 @@ pub fn open_with(path: &Path, options: &TraceOptions) -> Result<Records, TraceEr
     if options.lenient {
         source.be_lenient();
     }
+    source.name_columns(options.columns.clone());
     let chosen = match (&options.format, &by_ending[..]) {
+        (None, _) if !options.columns.pairs().is_empty() => &csv::FORMAT,
         (Some(wanted), _) => *(FORMATS.iter().find(|format| format.name.eq_ignore_ascii_case(wanted)))
             .ok_or_else(|| TraceError::NoSuchFormat { name: wanted.to_owned(), known: known() })?,
         (None, several) => {
