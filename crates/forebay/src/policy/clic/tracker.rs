@@ -5,6 +5,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use super::super::{Access, AccessKind, Learned};
+use super::followed::Followed;
 use super::learned::{Config, Event, Hints, Table};
 use super::outqueue::{Outqueue, PAGES_MAX, Request};
 
@@ -18,7 +19,8 @@ pub(super) struct Tracker {
     /// The number of the request at hand (seq); wraps around.
     now: u32,
     outqueue: Outqueue,
-    /// The bound of the outqueue (Noutq).
+    /// The bound of the outqueue (Noutq), if all requests are followed, and as it is.
+    pages_max: u64,
     outqueue_max: usize,
     events: Vec<Event>,
     requests: u64,
@@ -26,6 +28,8 @@ pub(super) struct Tracker {
     /// The request at hand, if its page is not cached: its key's hash, its cell, and whether it is in the outqueue.
     missed: Option<(u64, u32, bool)>,
     wants_ends: bool,
+    /// Requests of which the outcomes are noted.
+    followed: Followed,
 }
 
 impl Tracker {
@@ -34,11 +38,14 @@ impl Tracker {
         let any: Arc<dyn Any + Send + Sync> = learned;
         let hints = any.downcast::<Hints>().unwrap_or_else(|_| Arc::new(Hints::new(config)));
         let lesson = hints.teach(&mut Vec::new(), 0, u64::MAX);
+        let table = hints.table();
         Tracker {
-            table: hints.table(),
+            followed: table.followed,
+            table,
             hints,
             now: 0,
             outqueue: Outqueue::new(),
+            pages_max: 0,
             outqueue_max: 0,
             events: Vec::new(),
             requests: 0,
@@ -56,6 +63,7 @@ impl Tracker {
             (self.requests, self.requests_max) = (0, lesson.window_left.clamp(1, BATCH_REQUESTS));
             if let Some(table) = lesson.table {
                 self.table = table;
+                self.follow(self.table.followed);
                 changed = true;
             }
         }
@@ -79,7 +87,9 @@ impl Tracker {
 
     fn learn(&mut self, access: &Access, before: Option<Request>) -> Request {
         let reads = matches!(access.kind, AccessKind::Read | AccessKind::Prefetch);
-        if let Some(before) = before {
+        if let Some(before) = before
+            && self.followed.has(before)
+        {
             let age = self.now.wrapping_sub(before.at);
             match reads {
                 true => self.events.push(Event::Reread(before.cell, age)),
@@ -108,7 +118,7 @@ impl Tracker {
         let request = self.newcomer(access);
         self.remember(access.hash, request);
         if let Some((hash, _, in_outqueue)) = &mut self.missed {
-            *in_outqueue = *hash == access.hash;
+            *in_outqueue = *hash == access.hash && self.followed.has(request);
         }
     }
 
@@ -129,16 +139,27 @@ impl Tracker {
         request.at = self.now;
     }
 
-    /// Puts a page that is not cached into the outqueue.
+    /// Puts a page that is not cached into the outqueue, if its last request is followed.
     pub fn remember(&mut self, hash: u64, request: Request) {
-        self.outqueue.push(hash, request);
+        if self.followed.has(request) {
+            self.outqueue.push(hash, request);
+            self.trim();
+        }
+    }
+
+    /// Another bound of the outqueue, for when all requests are followed.
+    pub fn set_outqueue_max(&mut self, pages: u64) {
+        self.pages_max = pages;
+        self.outqueue_max = self.followed.of(pages).min(PAGES_MAX as u64) as usize;
         self.trim();
     }
 
-    /// Another bound of the outqueue.
-    pub fn set_outqueue_max(&mut self, pages: u64) {
-        self.outqueue_max = pages.min(PAGES_MAX as u64) as usize;
-        self.trim();
+    fn follow(&mut self, followed: Followed) {
+        if followed != self.followed {
+            self.followed = followed;
+            self.outqueue.retain(|request| followed.has(request));
+            self.set_outqueue_max(self.pages_max);
+        }
     }
 
     fn trim(&mut self) {
