@@ -12,8 +12,8 @@ use super::outqueue::{Outqueue, PAGES_MAX, Request};
 /// Requests after which an order hands over what it saw, at the latest.
 const BATCH_REQUESTS: u64 = 64;
 
-/// See the module.
-pub(super) struct Tracker {
+/// See the module. Only where it may follow fewer than all requests it asks, with each, whether it does.
+pub(super) struct Tracker<const FOLLOWS_FEWER: bool> {
     hints: Arc<Hints>,
     table: Arc<Table>,
     /// The number of the request at hand (seq); wraps around.
@@ -32,14 +32,14 @@ pub(super) struct Tracker {
     followed: Followed,
 }
 
-impl Tracker {
+impl<const FOLLOWS_FEWER: bool> Tracker<FOLLOWS_FEWER> {
     /// For an order of a cache that learns with `learned`, or by itself if that is another policy's.
-    pub fn new(learned: Arc<dyn Learned>, config: Config) -> Tracker {
+    pub fn new(learned: Arc<dyn Learned>, config: Config) -> Self {
         let any: Arc<dyn Any + Send + Sync> = learned;
         let hints = any.downcast::<Hints>().unwrap_or_else(|_| Arc::new(Hints::new(config)));
         let lesson = hints.teach(&mut Vec::new(), 0, u64::MAX);
         let table = hints.table();
-        Tracker {
+        Self {
             followed: table.followed,
             table,
             hints,
@@ -88,7 +88,7 @@ impl Tracker {
     fn learn(&mut self, access: &Access, before: Option<Request>) -> Request {
         let reads = matches!(access.kind, AccessKind::Read | AccessKind::Prefetch);
         if let Some(before) = before
-            && self.followed.has(before)
+            && self.follows(before)
         {
             let age = self.now.wrapping_sub(before.at);
             match reads {
@@ -117,8 +117,9 @@ impl Tracker {
     pub fn refuse(&mut self, access: &Access) {
         let request = self.newcomer(access);
         self.remember(access.hash, request);
+        let follows = self.follows(request);
         if let Some((hash, _, in_outqueue)) = &mut self.missed {
-            *in_outqueue = *hash == access.hash && self.followed.has(request);
+            *in_outqueue = *hash == access.hash && follows;
         }
     }
 
@@ -140,8 +141,9 @@ impl Tracker {
     }
 
     /// Puts a page that is not cached into the outqueue, if its last request is followed.
+    #[inline]
     pub fn remember(&mut self, hash: u64, request: Request) {
-        if self.followed.has(request) {
+        if self.follows(request) {
             self.outqueue.push(hash, request);
             self.trim();
         }
@@ -154,8 +156,13 @@ impl Tracker {
         self.trim();
     }
 
+    #[inline]
+    fn follows(&self, request: Request) -> bool {
+        !FOLLOWS_FEWER || self.followed.has(request)
+    }
+
     fn follow(&mut self, followed: Followed) {
-        if followed != self.followed {
+        if FOLLOWS_FEWER && followed != self.followed {
             self.followed = followed;
             self.outqueue.retain(|request| followed.has(request));
             self.set_outqueue_max(self.pages_max);
