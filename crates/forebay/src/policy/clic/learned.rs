@@ -12,6 +12,7 @@ use super::super::Learned;
 use super::super::random::Random;
 use super::cells::{Cells, Columns};
 use super::curve::{self, BINS, Histogram};
+use super::followed::Followed;
 use super::meanings::Meanings;
 use super::sample::{Outcome, Sample, by_cell};
 use super::space_saving::SpaceSaving;
@@ -80,6 +81,12 @@ impl Config {
     pub fn wants_ends(&self) -> bool {
         matches!(self.method, Method::Grouped | Method::Aged)
     }
+
+    /// Whether pages that are not cached are remembered for what becomes of their last requests, and for nothing else.
+    /// (Trees by themselves would do as well with fewer; they are as they were measured.)
+    fn wants_outcomes_alone(&self) -> bool {
+        self.method == Method::Aged && !self.cells.with_past
+    }
 }
 
 /// What is known of one hint set, of the last window.
@@ -98,6 +105,8 @@ pub(super) struct Table {
     pub priorities: Vec<f64>,
     /// With [`Method::Aged`]: by class, the worth of a page by the bin of its age.
     pub curves: Vec<[f32; BINS]>,
+    /// Requests that are followed while it is in force.
+    pub followed: Followed,
     classes: Vec<AtomicU32>,
     tree: Option<Tree>,
     /// The class of each leaf.
@@ -262,6 +271,7 @@ impl State {
             generation,
             priorities: vec![0.0],
             curves: vec![curve::unknown()],
+            followed: Followed::all(config.seed),
             classes: Vec::new(),
             tree: None,
             leaves: vec![0],
@@ -305,11 +315,23 @@ impl State {
         }
     }
 
+    /// Requests that are followed in the window that begins, after one of so many requests.
+    fn followed(&self, config: &Config, ended: u64) -> Followed {
+        match &self.statistics {
+            Statistics::Grouped(sample) if config.wants_outcomes_alone() => {
+                let expected = sample.seen() as f64 * self.window(config) as f64 / ended as f64;
+                self.table.followed.fewer(expected, config.sample)
+            }
+            _ => self.table.followed,
+        }
+    }
+
     fn end_window(&mut self, config: &Config) {
+        let ended = self.window(config);
         (self.requests, self.windows) = (0, self.windows.saturating_add(1));
         self.known.clear();
-        let generation = self.table.generation + 1;
-        let table = match &mut self.statistics {
+        let (generation, followed) = (self.table.generation + 1, self.followed(config, ended));
+        let mut table = match &mut self.statistics {
             Statistics::Every { counts, met, priorities } => {
                 fade(priorities, config.decay);
                 for cell in met.drain(..) {
@@ -335,6 +357,7 @@ impl State {
                 grouped(generation, config, &mut self.meanings, sample.close(), &mut self.known)
             }
         };
+        table.followed = followed;
         for (&cell, known) in &mut self.known {
             let class = table.classes.get(cell as usize).map_or(0, |class| class.load(Ordering::Relaxed));
             known.priority = table.priorities.get(class as usize).copied().unwrap_or_default();
@@ -406,7 +429,15 @@ fn ranked(generation: u64, priorities: &BTreeMap<u32, f64>) -> Table {
         }
     }
     let leaves = Vec::new();
-    Table { generation, priorities: distinct, curves: Vec::new(), classes, tree: None, leaves }
+    Table {
+        generation,
+        priorities: distinct,
+        curves: Vec::new(),
+        followed: Followed::all(0),
+        classes,
+        tree: None,
+        leaves,
+    }
 }
 
 /// A table of the leaves of a tree.
@@ -456,5 +487,5 @@ fn grouped(
     let aged = config.method == Method::Aged;
     let curves = by_priority.iter().filter(|_| aged).map(|&leaf| histograms[leaf].curve()).collect();
     let priorities = by_priority.iter().map(|&leaf| counts[leaf].priority()).collect();
-    Table { generation, priorities, curves, classes, tree: Some(tree), leaves }
+    Table { generation, priorities, curves, followed: Followed::all(0), classes, tree: Some(tree), leaves }
 }

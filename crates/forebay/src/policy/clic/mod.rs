@@ -9,6 +9,7 @@
 //! | `space_saving.rs`: only the k most frequent hint sets | 5 |
 //! | `tree.rs`, `sample.rs`: hint sets in groups | left open in 6.3 and 8 |
 //! | `curve.rs`, `aged.rs`, `minima.rs`: what a page is worth at its age | beyond it |
+//! | `followed.rs`: of which requests the outcomes are noted | beyond it |
 //! | `meanings.rs`, `cells.rs`: what hint sets stand for | 2 |
 //!
 //! `clic` and `clic-top-k` are the paper to the letter. Two things it leaves open: a page that enters the outqueue
@@ -17,6 +18,7 @@
 mod aged;
 mod cells;
 mod curve;
+mod followed;
 mod learned;
 mod meanings;
 mod minima;

@@ -76,6 +76,11 @@ impl Sample {
         }
     }
 
+    /// Outcomes of this window, drawn or not.
+    pub fn seen(&self) -> u64 {
+        self.seen
+    }
+
     /// Ends a window; all that counts now, by cell and outcome.
     pub fn close(&mut self) -> &[Weighed] {
         self.fresh.sort_unstable();
