@@ -13,7 +13,8 @@ use super::super::random::Random;
 use super::cells::{Cells, Columns};
 use super::curve::{self, BINS, Histogram};
 use super::meanings::Meanings;
-use super::sample::{Outcome, Sample, by_cell};
+use super::memory::{Fit, Memory};
+use super::sample::{Outcome, Sample, Weighed, by_cell};
 use super::space_saving::SpaceSaving;
 use super::tree::{Counts, Tree};
 use crate::hint::{HintMeaning, HintSet};
@@ -133,9 +134,17 @@ struct State {
 }
 
 enum Statistics {
-    Every { counts: Vec<Counts>, met: Vec<u32>, priorities: BTreeMap<u32, f64> },
-    Frequent { counters: SpaceSaving<(u64, f64)>, priorities: BTreeMap<u32, f64> },
-    Grouped(Sample),
+    Every {
+        counts: Vec<Counts>,
+        met: Vec<u32>,
+        priorities: BTreeMap<u32, f64>,
+    },
+    Frequent {
+        counters: SpaceSaving<(u64, f64)>,
+        priorities: BTreeMap<u32, f64>,
+    },
+    /// With a memory where it is to be found out how long one is of use.
+    Grouped(Sample, Option<Memory>),
 }
 
 /// What an order is told when it hands over what it saw.
@@ -256,7 +265,10 @@ impl State {
         let statistics = match config.method {
             Method::Every => Statistics::Every { counts: Vec::new(), met: Vec::new(), priorities: BTreeMap::new() },
             Method::Frequent(k) => Statistics::Frequent { counters: SpaceSaving::new(k), priorities: BTreeMap::new() },
-            Method::Grouped | Method::Aged => Statistics::Grouped(Sample::new(config.sample, config.keep)),
+            Method::Grouped | Method::Aged => {
+                let chooses = config.method == Method::Grouped && config.keep > 0.0;
+                Statistics::Grouped(Sample::new(config.sample, config.keep), chooses.then(Memory::new))
+            }
         };
         let first = Table {
             generation,
@@ -297,7 +309,7 @@ impl State {
                 }
                 Event::Ended(..) => {}
             }),
-            Statistics::Grouped(sample) => events.drain(..).for_each(|event| match event {
+            Statistics::Grouped(sample, _) => events.drain(..).for_each(|event| match event {
                 Event::Reread(cell, age) => sample.offer(cell, || Outcome::new(age, true), random),
                 Event::Ended(cell, age) => sample.offer(cell, || Outcome::new(age, false), random),
                 Event::Requested(_) => {}
@@ -331,8 +343,9 @@ impl State {
                 counters.clear();
                 ranked(generation, priorities)
             }
-            Statistics::Grouped(sample) => {
-                grouped(generation, config, &mut self.meanings, sample.close(), &mut self.known)
+            Statistics::Grouped(sample, memory) => {
+                let outcomes = sample.close();
+                grouped(generation, config, &mut self.meanings, outcomes, memory.as_mut(), &mut self.known)
             }
         };
         for (&cell, known) in &mut self.known {
@@ -349,7 +362,7 @@ impl State {
                 counts.capacity() * size_of::<Counts>() + met.capacity() * size_of::<u32>() + map(priorities)
             }
             Statistics::Frequent { counters, priorities } => counters.bytes() + map(priorities),
-            Statistics::Grouped(sample) => sample.bytes(),
+            Statistics::Grouped(sample, memory) => sample.bytes() + memory.as_ref().map_or(0, Memory::bytes),
         };
         let known = self.known.len() * (size_of::<Known>() + 16);
         self.meanings.bytes() + statistics + known + self.table.bytes()
@@ -409,52 +422,63 @@ fn ranked(generation: u64, priorities: &BTreeMap<u32, f64>) -> Table {
     Table { generation, priorities: distinct, curves: Vec::new(), classes, tree: None, leaves }
 }
 
-/// A table of the leaves of a tree.
+/// A table of the leaves of a tree; `outcomes` are those of the last window and all that are kept.
 fn grouped(
     generation: u64,
     config: &Config,
     meanings: &mut Meanings,
-    outcomes: &[super::sample::Weighed],
+    outcomes: (Vec<Weighed>, &[Weighed]),
+    memory: Option<&mut Memory>,
     known: &mut BTreeMap<u32, Known>,
 ) -> Table {
-    let mut cells = by_cell(outcomes);
-    for (cell, counts) in &cells {
-        meanings.vector(config.cells.set(*cell));
-        known.insert(*cell, Known { priority: 0.0, counts: *counts });
+    let (window, kept) = outcomes;
+    let same_cell = |a: &Weighed, b: &Weighed| a.cell == b.cell;
+    for of_cell in window.chunk_by(same_cell).chain(kept.chunk_by(same_cell)) {
+        meanings.vector(config.cells.set(of_cell[0].cell));
     }
     let columns = Columns { meanings, cells: config.cells };
-    let tree = Tree::grow(&mut cells, &columns, config.leaves);
-    let mut histograms = vec![Histogram::EMPTY; tree.leaves()];
-    let mut counts = vec![Counts::default(); tree.leaves()];
-    let met_len = cells.iter().map(|(cell, _)| *cell as usize + 1).max().unwrap_or(0);
-    // Sets that are not in the sample are asked for, too, and more will be defined.
-    let cells_len = met_len.max(config.cells.of_sets(meanings.sets_len() + meanings.sets_len() / 8 + 64));
-    let classes: Vec<AtomicU32> = (0..cells_len.min(TABLE_CELLS_MAX)).map(|_| AtomicU32::new(UNKNOWN)).collect();
-    for of_cell in outcomes.chunk_by(|a, b| a.cell == b.cell) {
-        let cell = of_cell[0].cell;
-        let leaf = tree.leaf(cell, &columns) as usize;
-        for one in of_cell {
-            let (histogram, weight) = (&mut histograms[leaf], f64::from(one.weight));
-            let bins = if one.outcome.read() { &mut histogram.hits } else { &mut histogram.ends };
-            bins[one.outcome.bin()] += weight;
-            counts[leaf].add(one.outcome, weight);
+    let (Fit { tree, leaves: counts }, cells) = match memory {
+        Some(memory) => memory.learn(&window, kept, &columns, config.leaves),
+        None => {
+            let mut cells = by_cell(kept);
+            (Fit::of(&mut cells, &columns, config.leaves), cells)
         }
-        if let Some(known) = classes.get(cell as usize) {
-            known.store(leaf as u32, Ordering::Relaxed);
-        }
-    }
+    };
+    known.extend(cells.iter().map(|&(cell, counts)| (cell, Known { priority: 0.0, counts })));
     let mut by_priority: Vec<usize> = (0..tree.leaves()).collect();
     by_priority.sort_by(|&a, &b| counts[a].priority().total_cmp(&counts[b].priority()).then(a.cmp(&b)));
     let mut leaves = vec![0; tree.leaves()];
     for (class, &leaf) in by_priority.iter().enumerate() {
         leaves[leaf] = class as u32;
     }
-    for class in &classes {
-        let leaf = class.load(Ordering::Relaxed);
-        class.store(leaves.get(leaf as usize).copied().unwrap_or(UNKNOWN), Ordering::Relaxed);
+    let met_len = cells.iter().map(|(cell, _)| *cell as usize + 1).max().unwrap_or(0);
+    // Sets that are not in the sample are asked for, too, and more will be defined.
+    let cells_len = met_len.max(config.cells.of_sets(meanings.sets_len() + meanings.sets_len() / 8 + 64));
+    let classes: Vec<AtomicU32> = (0..cells_len.min(TABLE_CELLS_MAX)).map(|_| AtomicU32::new(UNKNOWN)).collect();
+    for &(cell, _) in &cells {
+        if let Some(known) = classes.get(cell as usize) {
+            known.store(leaves[tree.leaf(cell, &columns) as usize], Ordering::Relaxed);
+        }
     }
-    let aged = config.method == Method::Aged;
-    let curves = by_priority.iter().filter(|_| aged).map(|&leaf| histograms[leaf].curve()).collect();
+    let curves = if config.method == Method::Aged {
+        let histograms = histograms(&tree, kept, &columns);
+        by_priority.iter().map(|&leaf| histograms[leaf].curve()).collect()
+    } else {
+        Vec::new()
+    };
     let priorities = by_priority.iter().map(|&leaf| counts[leaf].priority()).collect();
     Table { generation, priorities, curves, classes, tree: Some(tree), leaves }
+}
+
+/// Of each leaf.
+fn histograms(tree: &Tree, outcomes: &[Weighed], columns: &Columns<'_>) -> Vec<Histogram> {
+    let mut histograms = vec![Histogram::EMPTY; tree.leaves()];
+    for of_cell in outcomes.chunk_by(|a, b| a.cell == b.cell) {
+        let histogram = &mut histograms[tree.leaf(of_cell[0].cell, columns) as usize];
+        for one in of_cell {
+            let bins = if one.outcome.read() { &mut histogram.hits } else { &mut histogram.ends };
+            bins[one.outcome.bin()] += f64::from(one.weight);
+        }
+    }
+    histograms
 }

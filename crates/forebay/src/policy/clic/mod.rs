@@ -7,7 +7,7 @@
 //! | `outqueue.rs`: last requests of pages that are not cached | 3.1 |
 //! | `ranked.rs`: replacement in constant time | 4, figure 4 |
 //! | `space_saving.rs`: only the k most frequent hint sets | 5 |
-//! | `tree.rs`, `sample.rs`: hint sets in groups | left open in 6.3 and 8 |
+//! | `tree.rs`, `sample.rs`, `memory.rs`: hint sets in groups | left open in 6.3 and 8 |
 //! | `curve.rs`, `aged.rs`, `minima.rs`: what a page is worth at its age | beyond it |
 //! | `meanings.rs`, `cells.rs`: what hint sets stand for | 2 |
 //!
@@ -19,6 +19,7 @@ mod cells;
 mod curve;
 mod learned;
 mod meanings;
+mod memory;
 mod minima;
 #[cfg(test)]
 mod model;
@@ -156,8 +157,8 @@ const GROUPED: &[Parameter] = &[
     SAMPLE,
     Parameter {
         name: "keep",
-        summary: "the share of its weight that an outcome has a window later",
-        default: 0.0,
+        summary: "the share of its weight that an outcome has a window later; 0 where that foretells the next one better",
+        default: 0.85,
         range: (0.0, 0.999),
     },
     LEAVES,
