@@ -3,6 +3,7 @@
 //! for is tested apart, so these are used here.
 
 mod events;
+mod taught;
 
 use std::collections::BTreeMap;
 
@@ -12,14 +13,14 @@ use super::super::bare::Bare;
 use super::super::random::Random;
 use super::super::{Access, AccessKind, Hits, Order, Settings, Slot, Unit, Why, choose};
 use super::cells::{Cells, Columns};
-use super::curve::{self, BINS, Histogram};
+use super::curve;
 use super::followed::Followed;
 use super::meanings::Meanings;
 use super::outqueue::Request;
 use super::sample::Outcome;
-use super::tree::{Counts, Tree};
 use crate::hint::{HintMeaning, HintSet};
 use events::{apply, events};
+use taught::Taught;
 
 const SETS: u32 = 8;
 
@@ -35,13 +36,6 @@ struct Page {
     weight: u32,
     at: u32,
     cell: u32,
-}
-
-/// What the last window taught.
-struct Taught {
-    tree: Tree,
-    /// Leaves by their priority, the lowest first, with it and with what a page is worth by the bin of its age.
-    classes: Vec<(u32, f64, [f32; BINS])>,
 }
 
 struct Model {
@@ -66,6 +60,8 @@ struct Model {
     /// What earlier windows left.
     kept: BTreeMap<(u32, Outcome), f32>,
     taught: Taught,
+    /// Of all that is kept and of the last window alone, with how well each foretold what came.
+    rivals: [(Taught, f64); 2],
     pages: Vec<Page>,
     outqueue: Vec<(u64, u32, u32)>,
     missed: u32,
@@ -100,7 +96,8 @@ impl Model {
             outcomes: 0,
             drawn: Vec::new(),
             kept: BTreeMap::new(),
-            taught: Taught { tree: Tree::single(), classes: vec![(0, 0.0, curve::unknown())] },
+            taught: Taught::nothing(),
+            rivals: [(Taught::nothing(), 0.0), (Taught::nothing(), 0.0)],
             pages: Vec::new(),
             outqueue: Vec::new(),
             missed: 0,
@@ -141,44 +138,6 @@ impl Model {
         self.now += 1;
         if ends {
             self.regroup();
-        }
-    }
-
-    fn end_window(&mut self) {
-        let expected =
-            self.outcomes as f64 * self.window_len(self.windows + 1) as f64 / self.window_len(self.windows) as f64;
-        (self.requests, self.outcomes, self.windows) = (0, 0, self.windows + 1);
-        self.kept.values_mut().for_each(|weight| *weight *= self.keep);
-        let mut met: BTreeMap<(u32, Outcome), f32> = BTreeMap::new();
-        self.drawn.drain(..).for_each(|outcome| *met.entry(outcome).or_default() += 1.0);
-        for (outcome, weight) in met {
-            let left = self.kept.get(&outcome).copied().unwrap_or_default();
-            self.kept.insert(outcome, weight + left);
-        }
-        self.kept.retain(|_, weight| *weight >= 0.05);
-        let mut cells: BTreeMap<u32, Counts> = BTreeMap::new();
-        for (&(cell, outcome), &weight) in &self.kept {
-            cells.entry(cell).or_default().add(outcome, f64::from(weight));
-        }
-        let columns = Columns { meanings: &self.meanings, cells: self.cells };
-        let tree = Tree::grow(&mut cells.into_iter().collect::<Vec<_>>(), &columns, self.leaves);
-        let class = |leaf: u32| {
-            let (mut counts, mut histogram) = (Counts::default(), Histogram::EMPTY);
-            for (&(_, outcome), &weight) in self.kept.iter().filter(|one| tree.leaf(one.0.0, &columns) == leaf) {
-                counts.add(outcome, f64::from(weight));
-                let bins = if outcome.read() { &mut histogram.hits } else { &mut histogram.ends };
-                bins[outcome.bin()] += f64::from(weight);
-            }
-            (leaf, counts.priority(), histogram.curve())
-        };
-        let mut classes: Vec<(u32, f64, [f32; BINS])> = (0..tree.leaves() as u32).map(class).collect();
-        classes.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
-        self.taught = Taught { tree, classes };
-        if self.aged && !self.cells.with_past {
-            let followed = self.followed.fewer(expected, self.sample);
-            self.outqueue.retain(|&(_, at, cell)| followed.has(Request { at, cell }));
-            self.followed = followed;
-            self.trim();
         }
     }
 
@@ -421,7 +380,7 @@ impl Order for Model {
 const FORMS: [(&str, bool); 6] = [
     ("clic-tree:window=160,out=10,charge=0", false),
     ("clic-tree:window=400,out=50,charge=0,keep=0.5,sample=150,leaves=3", false),
-    ("clic-tree:window=30,sample=64,charge=0", false),
+    ("clic-tree:window=30,sample=64,charge=0,keep=0", false),
     ("clic-g:window=160,out=40,charge=0", true),
     ("clic-g:window=600,out=60,charge=0,keep=0.7,sample=64,seed=3", true),
     ("clic-g:window=300,out=10,past=1,charge=0,sample=150,leaves=3", true),

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use super::super::{Access, AccessKind, Learned};
 use super::followed::Followed;
-use super::learned::{Config, Event, Hints, Table};
+use super::learned::{Config, Event, Hints};
 use super::outqueue::{Outqueue, PAGES_MAX, Request};
+use super::table::Table;
 
 /// Requests after which an order hands over what it saw, at the latest.
 const BATCH_REQUESTS: u64 = 64;
