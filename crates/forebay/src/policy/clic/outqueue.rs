@@ -108,6 +108,7 @@ impl Outqueue {
     }
 
     /// Forgets all pages but those with such a last request.
+    #[cold]
     pub fn retain(&mut self, is_such: impl Fn(Request) -> bool) {
         let mut kept = Outqueue::new();
         for place in &self.places {

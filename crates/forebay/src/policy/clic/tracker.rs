@@ -64,7 +64,9 @@ impl<const FOLLOWS_FEWER: bool> Tracker<FOLLOWS_FEWER> {
             (self.requests, self.requests_max) = (0, lesson.window_left.clamp(1, BATCH_REQUESTS));
             if let Some(table) = lesson.table {
                 self.table = table;
-                self.follow(self.table.followed);
+                if FOLLOWS_FEWER {
+                    self.follow(self.table.followed);
+                }
                 changed = true;
             }
         }
@@ -142,7 +144,6 @@ impl<const FOLLOWS_FEWER: bool> Tracker<FOLLOWS_FEWER> {
     }
 
     /// Puts a page that is not cached into the outqueue, if its last request is followed.
-    #[inline]
     pub fn remember(&mut self, hash: u64, request: Request) {
         if self.follows(request) {
             self.outqueue.push(hash, request);
@@ -162,8 +163,9 @@ impl<const FOLLOWS_FEWER: bool> Tracker<FOLLOWS_FEWER> {
         !FOLLOWS_FEWER || self.followed.has(request)
     }
 
+    #[cold]
     fn follow(&mut self, followed: Followed) {
-        if FOLLOWS_FEWER && followed != self.followed {
+        if followed != self.followed {
             self.followed = followed;
             self.outqueue.retain(|request| followed.has(request));
             self.set_outqueue_max(self.pages_max);
