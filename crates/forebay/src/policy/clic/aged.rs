@@ -65,7 +65,7 @@ pub(super) struct Aged {
     unit: Unit,
     capacity: u64,
     shape: Shape,
-    tracker: Tracker,
+    tracker: Tracker<true>,
     /// Last requests by slot.
     pages: Vec<Request>,
     lists: Lists,
@@ -87,7 +87,7 @@ pub(super) struct Aged {
 
 impl Aged {
     /// An empty order.
-    pub fn new(settings: &Settings, shape: Shape, tracker: Tracker) -> Aged {
+    pub fn new(settings: &Settings, shape: Shape, tracker: Tracker<true>) -> Aged {
         let mut order = Aged {
             unit: settings.unit,
             capacity: settings.capacity,

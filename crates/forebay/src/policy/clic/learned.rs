@@ -5,17 +5,19 @@
 //! between the window's last request and the next one.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::super::Learned;
 use super::super::random::Random;
 use super::cells::{Cells, Columns};
-use super::curve::{self, BINS, Histogram};
+use super::followed::Followed;
 use super::meanings::Meanings;
-use super::sample::{Outcome, Sample, by_cell};
+use super::memory::{Fit, Memory};
+use super::sample::{Outcome, Sample, Weighed, by_cell};
 use super::space_saving::SpaceSaving;
-use super::tree::{Counts, Tree};
+use super::table::Table;
+use super::tree::Counts;
 use crate::hint::{HintMeaning, HintSet};
 
 /// The first windows of a mode that groups hint sets are shorter, by powers of two up to this many of them.
@@ -23,12 +25,6 @@ const SHORT_WINDOWS: u32 = 4;
 
 /// A priority below this share of the highest is 0; with a decay they would fade for ever.
 const PRIORITY_SHARE_MIN: f64 = 1e-9;
-
-/// No class was looked up yet.
-const UNKNOWN: u32 = u32::MAX;
-
-/// Cells beyond the table's end are looked up each time.
-const TABLE_CELLS_MAX: usize = 1 << 22;
 
 /// What an order saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +76,12 @@ impl Config {
     pub fn wants_ends(&self) -> bool {
         matches!(self.method, Method::Grouped | Method::Aged)
     }
+
+    /// Whether pages that are not cached are remembered for what becomes of their last requests, and for nothing else.
+    /// (Trees by themselves would do as well with fewer; they are as they were measured.)
+    fn wants_outcomes_alone(&self) -> bool {
+        self.method == Method::Aged && !self.cells.with_past
+    }
 }
 
 /// What is known of one hint set, of the last window.
@@ -87,30 +89,6 @@ impl Config {
 struct Known {
     priority: f64,
     counts: Counts,
-}
-
-/// Priorities for the time of one window.
-pub(super) struct Table {
-    /// Rises by one with each table.
-    pub generation: u64,
-    /// By class, ascending. Classes are leaves of the tree; without one equal priorities are one class, and class 0 has
-    /// priority 0.
-    pub priorities: Vec<f64>,
-    /// With [`Method::Aged`]: by class, the worth of a page by the bin of its age.
-    pub curves: Vec<[f32; BINS]>,
-    classes: Vec<AtomicU32>,
-    tree: Option<Tree>,
-    /// The class of each leaf.
-    leaves: Vec<u32>,
-}
-
-impl Table {
-    fn bytes(&self) -> usize {
-        self.classes.len() * size_of::<AtomicU32>()
-            + self.priorities.len() * size_of::<f64>()
-            + self.curves.len() * size_of::<[f32; BINS]>()
-            + self.tree.as_ref().map_or(0, Tree::bytes)
-    }
 }
 
 /// See the module.
@@ -133,9 +111,17 @@ struct State {
 }
 
 enum Statistics {
-    Every { counts: Vec<Counts>, met: Vec<u32>, priorities: BTreeMap<u32, f64> },
-    Frequent { counters: SpaceSaving<(u64, f64)>, priorities: BTreeMap<u32, f64> },
-    Grouped(Sample),
+    Every {
+        counts: Vec<Counts>,
+        met: Vec<u32>,
+        priorities: BTreeMap<u32, f64>,
+    },
+    Frequent {
+        counters: SpaceSaving<(u64, f64)>,
+        priorities: BTreeMap<u32, f64>,
+    },
+    /// With a memory where it is to be found out how long one is of use.
+    Grouped(Sample, Option<Memory>),
 }
 
 /// What an order is told when it hands over what it saw.
@@ -182,23 +168,17 @@ impl Hints {
     /// The class that a table has a cell in.
     #[inline]
     pub fn class(&self, table: &Table, cell: u32) -> u32 {
-        match table.classes.get(cell as usize).map(|class| class.load(Ordering::Relaxed)) {
-            Some(class) if class != UNKNOWN => class,
-            _ => self.look_up(table, cell),
-        }
+        table.class(cell).unwrap_or_else(|| self.look_up(table, cell))
     }
 
     #[cold]
     fn look_up(&self, table: &Table, cell: u32) -> u32 {
-        let Some(tree) = &table.tree else { return 0 };
+        if !table.has_tree() {
+            return 0;
+        }
         let mut state = self.lock();
         state.meanings.vector(self.config.cells.set(cell));
-        let columns = Columns { meanings: &state.meanings, cells: self.config.cells };
-        let class = table.leaves.get(tree.leaf(cell, &columns) as usize).copied().unwrap_or_default();
-        if let Some(known) = table.classes.get(cell as usize) {
-            known.store(class, Ordering::Relaxed);
-        }
-        class
+        table.look_up(cell, &Columns { meanings: &state.meanings, cells: self.config.cells })
     }
 
     /// How the hints of a cell read.
@@ -256,16 +236,12 @@ impl State {
         let statistics = match config.method {
             Method::Every => Statistics::Every { counts: Vec::new(), met: Vec::new(), priorities: BTreeMap::new() },
             Method::Frequent(k) => Statistics::Frequent { counters: SpaceSaving::new(k), priorities: BTreeMap::new() },
-            Method::Grouped | Method::Aged => Statistics::Grouped(Sample::new(config.sample, config.keep)),
+            Method::Grouped | Method::Aged => {
+                let chooses = config.method == Method::Grouped && config.keep > 0.0;
+                Statistics::Grouped(Sample::new(config.sample, config.keep), chooses.then(Memory::new))
+            }
         };
-        let first = Table {
-            generation,
-            priorities: vec![0.0],
-            curves: vec![curve::unknown()],
-            classes: Vec::new(),
-            tree: None,
-            leaves: vec![0],
-        };
+        let first = Table::first(generation, Followed::all(config.seed));
         State {
             meanings,
             statistics,
@@ -297,7 +273,7 @@ impl State {
                 }
                 Event::Ended(..) => {}
             }),
-            Statistics::Grouped(sample) => events.drain(..).for_each(|event| match event {
+            Statistics::Grouped(sample, _) => events.drain(..).for_each(|event| match event {
                 Event::Reread(cell, age) => sample.offer(cell, || Outcome::new(age, true), random),
                 Event::Ended(cell, age) => sample.offer(cell, || Outcome::new(age, false), random),
                 Event::Requested(_) => {}
@@ -305,11 +281,23 @@ impl State {
         }
     }
 
+    /// Requests that are followed in the window that begins, after one of so many requests.
+    fn followed(&self, config: &Config, ended: u64) -> Followed {
+        match &self.statistics {
+            Statistics::Grouped(sample, _) if config.wants_outcomes_alone() => {
+                let expected = sample.seen() as f64 * self.window(config) as f64 / ended as f64;
+                self.table.followed.fewer(expected, config.sample)
+            }
+            _ => self.table.followed,
+        }
+    }
+
     fn end_window(&mut self, config: &Config) {
+        let ended = self.window(config);
         (self.requests, self.windows) = (0, self.windows.saturating_add(1));
         self.known.clear();
-        let generation = self.table.generation + 1;
-        let table = match &mut self.statistics {
+        let (generation, followed) = (self.table.generation + 1, self.followed(config, ended));
+        let mut table = match &mut self.statistics {
             Statistics::Every { counts, met, priorities } => {
                 fade(priorities, config.decay);
                 for cell in met.drain(..) {
@@ -317,7 +305,7 @@ impl State {
                     *priorities.entry(cell).or_default() += priority(&counts);
                     self.known.insert(cell, Known { priority: 0.0, counts });
                 }
-                ranked(generation, priorities)
+                Table::ranked(generation, priorities)
             }
             Statistics::Frequent { counters, priorities } => {
                 fade(priorities, config.decay);
@@ -329,16 +317,15 @@ impl State {
                     self.known.insert(counter.item, Known { priority: 0.0, counts });
                 }
                 counters.clear();
-                ranked(generation, priorities)
+                Table::ranked(generation, priorities)
             }
-            Statistics::Grouped(sample) => {
-                grouped(generation, config, &mut self.meanings, sample.close(), &mut self.known)
+            Statistics::Grouped(sample, memory) => {
+                let outcomes = sample.close();
+                grouped(generation, config, &mut self.meanings, outcomes, memory.as_mut(), &mut self.known)
             }
         };
-        for (&cell, known) in &mut self.known {
-            let class = table.classes.get(cell as usize).map_or(0, |class| class.load(Ordering::Relaxed));
-            known.priority = table.priorities.get(class as usize).copied().unwrap_or_default();
-        }
+        table.followed = followed;
+        self.known.iter_mut().for_each(|(&cell, known)| known.priority = table.priority(cell));
         self.table = Arc::new(table);
     }
 
@@ -349,7 +336,7 @@ impl State {
                 counts.capacity() * size_of::<Counts>() + met.capacity() * size_of::<u32>() + map(priorities)
             }
             Statistics::Frequent { counters, priorities } => counters.bytes() + map(priorities),
-            Statistics::Grouped(sample) => sample.bytes(),
+            Statistics::Grouped(sample, memory) => sample.bytes() + memory.as_ref().map_or(0, Memory::bytes),
         };
         let known = self.known.len() * (size_of::<Known>() + 16);
         self.meanings.bytes() + statistics + known + self.table.bytes()
@@ -392,69 +379,31 @@ fn fade(priorities: &mut BTreeMap<u32, f64>, decay: f64) {
     priorities.retain(|_, priority| *priority > highest * PRIORITY_SHARE_MIN);
 }
 
-/// A table with a class for each different priority.
-fn ranked(generation: u64, priorities: &BTreeMap<u32, f64>) -> Table {
-    let mut distinct: Vec<f64> = priorities.values().copied().chain([0.0]).collect();
-    distinct.sort_unstable_by(f64::total_cmp);
-    distinct.dedup();
-    let cells = priorities.last_key_value().map_or(0, |(&cell, _)| cell as usize + 1);
-    let classes: Vec<AtomicU32> = (0..cells.min(TABLE_CELLS_MAX)).map(|_| AtomicU32::new(0)).collect();
-    for (&cell, priority) in priorities {
-        let class = distinct.partition_point(|other| other < priority);
-        if let Some(known) = classes.get(cell as usize) {
-            known.store(class as u32, Ordering::Relaxed);
-        }
-    }
-    let leaves = Vec::new();
-    Table { generation, priorities: distinct, curves: Vec::new(), classes, tree: None, leaves }
-}
-
-/// A table of the leaves of a tree.
+/// A table of the leaves of a tree; `outcomes` are those of the last window and all that are kept.
 fn grouped(
     generation: u64,
     config: &Config,
     meanings: &mut Meanings,
-    outcomes: &[super::sample::Weighed],
+    outcomes: (Vec<Weighed>, &[Weighed]),
+    memory: Option<&mut Memory>,
     known: &mut BTreeMap<u32, Known>,
 ) -> Table {
-    let mut cells = by_cell(outcomes);
-    for (cell, counts) in &cells {
-        meanings.vector(config.cells.set(*cell));
-        known.insert(*cell, Known { priority: 0.0, counts: *counts });
+    let (window, kept) = outcomes;
+    let same_cell = |a: &Weighed, b: &Weighed| a.cell == b.cell;
+    for of_cell in window.chunk_by(same_cell).chain(kept.chunk_by(same_cell)) {
+        meanings.vector(config.cells.set(of_cell[0].cell));
     }
     let columns = Columns { meanings, cells: config.cells };
-    let tree = Tree::grow(&mut cells, &columns, config.leaves);
-    let mut histograms = vec![Histogram::EMPTY; tree.leaves()];
-    let mut counts = vec![Counts::default(); tree.leaves()];
-    let met_len = cells.iter().map(|(cell, _)| *cell as usize + 1).max().unwrap_or(0);
+    let (fit, cells) = match memory {
+        Some(memory) => memory.learn(&window, kept, &columns, config.leaves),
+        None => {
+            let mut cells = by_cell(kept);
+            (Fit::of(&mut cells, &columns, config.leaves), cells)
+        }
+    };
+    known.extend(cells.iter().map(|&(cell, counts)| (cell, Known { priority: 0.0, counts })));
     // Sets that are not in the sample are asked for, too, and more will be defined.
-    let cells_len = met_len.max(config.cells.of_sets(meanings.sets_len() + meanings.sets_len() / 8 + 64));
-    let classes: Vec<AtomicU32> = (0..cells_len.min(TABLE_CELLS_MAX)).map(|_| AtomicU32::new(UNKNOWN)).collect();
-    for of_cell in outcomes.chunk_by(|a, b| a.cell == b.cell) {
-        let cell = of_cell[0].cell;
-        let leaf = tree.leaf(cell, &columns) as usize;
-        for one in of_cell {
-            let (histogram, weight) = (&mut histograms[leaf], f64::from(one.weight));
-            let bins = if one.outcome.read() { &mut histogram.hits } else { &mut histogram.ends };
-            bins[one.outcome.bin()] += weight;
-            counts[leaf].add(one.outcome, weight);
-        }
-        if let Some(known) = classes.get(cell as usize) {
-            known.store(leaf as u32, Ordering::Relaxed);
-        }
-    }
-    let mut by_priority: Vec<usize> = (0..tree.leaves()).collect();
-    by_priority.sort_by(|&a, &b| counts[a].priority().total_cmp(&counts[b].priority()).then(a.cmp(&b)));
-    let mut leaves = vec![0; tree.leaves()];
-    for (class, &leaf) in by_priority.iter().enumerate() {
-        leaves[leaf] = class as u32;
-    }
-    for class in &classes {
-        let leaf = class.load(Ordering::Relaxed);
-        class.store(leaves.get(leaf as usize).copied().unwrap_or(UNKNOWN), Ordering::Relaxed);
-    }
-    let aged = config.method == Method::Aged;
-    let curves = by_priority.iter().filter(|_| aged).map(|&leaf| histograms[leaf].curve()).collect();
-    let priorities = by_priority.iter().map(|&leaf| counts[leaf].priority()).collect();
-    Table { generation, priorities, curves, classes, tree: Some(tree), leaves }
+    let cells_len = config.cells.of_sets(meanings.sets_len() + meanings.sets_len() / 8 + 64);
+    let aged = (config.method == Method::Aged).then_some(kept);
+    Table::of_leaves(generation, fit, &cells, cells_len, &columns, aged)
 }

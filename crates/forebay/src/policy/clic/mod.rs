@@ -7,8 +7,9 @@
 //! | `outqueue.rs`: last requests of pages that are not cached | 3.1 |
 //! | `ranked.rs`: replacement in constant time | 4, figure 4 |
 //! | `space_saving.rs`: only the k most frequent hint sets | 5 |
-//! | `tree.rs`, `sample.rs`: hint sets in groups | left open in 6.3 and 8 |
+//! | `tree.rs`, `sample.rs`, `memory.rs`: hint sets in groups | left open in 6.3 and 8 |
 //! | `curve.rs`, `aged.rs`, `minima.rs`: what a page is worth at its age | beyond it |
+//! | `followed.rs`: of which requests the outcomes are noted | beyond it |
 //! | `meanings.rs`, `cells.rs`: what hint sets stand for | 2 |
 //!
 //! `clic` and `clic-top-k` are the paper to the letter. Two things it leaves open: a page that enters the outqueue
@@ -17,8 +18,10 @@
 mod aged;
 mod cells;
 mod curve;
+mod followed;
 mod learned;
 mod meanings;
+mod memory;
 mod minima;
 #[cfg(test)]
 mod model;
@@ -26,6 +29,7 @@ mod outqueue;
 mod ranked;
 mod sample;
 mod space_saving;
+mod table;
 mod tracker;
 mod tree;
 
@@ -156,8 +160,8 @@ const GROUPED: &[Parameter] = &[
     SAMPLE,
     Parameter {
         name: "keep",
-        summary: "the share of its weight that an outcome has a window later",
-        default: 0.0,
+        summary: "the share of its weight that an outcome has a window later; none where that foretells more",
+        default: 0.85,
         range: (0.0, 0.999),
     },
     LEAVES,

@@ -2,19 +2,25 @@
 //! the tree each time, pages stand in plain lists. How a tree grows, what a curve is made of and what hint sets stand
 //! for is tested apart, so these are used here.
 
+mod events;
+mod taught;
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::super::bare::{Bare, Served};
+use super::super::bare::Bare;
 use super::super::random::Random;
 use super::super::{Access, AccessKind, Hits, Order, Settings, Slot, Unit, Why, choose};
 use super::cells::{Cells, Columns};
-use super::curve::{self, BINS, Histogram};
+use super::curve;
+use super::followed::Followed;
 use super::meanings::Meanings;
+use super::outqueue::Request;
 use super::sample::Outcome;
-use super::tree::{Counts, Tree};
 use crate::hint::{HintMeaning, HintSet};
+use events::{apply, events};
+use taught::Taught;
 
 const SETS: u32 = 8;
 
@@ -32,13 +38,6 @@ struct Page {
     cell: u32,
 }
 
-/// What the last window taught.
-struct Taught {
-    tree: Tree,
-    /// Leaves by their priority, the lowest first, with it and with what a page is worth by the bin of its age.
-    classes: Vec<(u32, f64, [f32; BINS])>,
-}
-
 struct Model {
     unit: Unit,
     capacity: u64,
@@ -50,6 +49,7 @@ struct Model {
     cells: Cells,
     aged: bool,
     random: Random,
+    followed: Followed,
     meanings: Meanings,
     now: u32,
     windows: u32,
@@ -60,6 +60,8 @@ struct Model {
     /// What earlier windows left.
     kept: BTreeMap<(u32, Outcome), f32>,
     taught: Taught,
+    /// Of all that is kept and of the last window alone, with how well each foretold what came.
+    rivals: [(Taught, f64); 2],
     pages: Vec<Page>,
     outqueue: Vec<(u64, u32, u32)>,
     missed: u32,
@@ -86,6 +88,7 @@ impl Model {
             cells: Cells { with_past: aged && value(6) == 1.0 },
             aged,
             random: Random::new(value(if aged { 7 } else { 6 }) as u64),
+            followed: Followed::all(value(if aged { 7 } else { 6 }) as u64),
             meanings,
             now: 0,
             windows: 0,
@@ -93,7 +96,8 @@ impl Model {
             outcomes: 0,
             drawn: Vec::new(),
             kept: BTreeMap::new(),
-            taught: Taught { tree: Tree::single(), classes: vec![(0, 0.0, curve::unknown())] },
+            taught: Taught::nothing(),
+            rivals: [(Taught::nothing(), 0.0), (Taught::nothing(), 0.0)],
             pages: Vec::new(),
             outqueue: Vec::new(),
             missed: 0,
@@ -126,8 +130,7 @@ impl Model {
     }
 
     fn begin(&mut self) {
-        // The first four windows are shorter.
-        let ends = self.requests >= (self.window >> 4u32.saturating_sub(self.windows)).max(1);
+        let ends = self.requests >= self.window_len(self.windows);
         if ends {
             self.end_window();
         }
@@ -138,34 +141,9 @@ impl Model {
         }
     }
 
-    fn end_window(&mut self) {
-        (self.requests, self.outcomes, self.windows) = (0, 0, self.windows + 1);
-        self.kept.values_mut().for_each(|weight| *weight *= self.keep);
-        let mut met: BTreeMap<(u32, Outcome), f32> = BTreeMap::new();
-        self.drawn.drain(..).for_each(|outcome| *met.entry(outcome).or_default() += 1.0);
-        for (outcome, weight) in met {
-            let left = self.kept.get(&outcome).copied().unwrap_or_default();
-            self.kept.insert(outcome, weight + left);
-        }
-        self.kept.retain(|_, weight| *weight >= 0.05);
-        let mut cells: BTreeMap<u32, Counts> = BTreeMap::new();
-        for (&(cell, outcome), &weight) in &self.kept {
-            cells.entry(cell).or_default().add(outcome, f64::from(weight));
-        }
-        let columns = Columns { meanings: &self.meanings, cells: self.cells };
-        let tree = Tree::grow(&mut cells.into_iter().collect::<Vec<_>>(), &columns, self.leaves);
-        let class = |leaf: u32| {
-            let (mut counts, mut histogram) = (Counts::default(), Histogram::EMPTY);
-            for (&(_, outcome), &weight) in self.kept.iter().filter(|one| tree.leaf(one.0.0, &columns) == leaf) {
-                counts.add(outcome, f64::from(weight));
-                let bins = if outcome.read() { &mut histogram.hits } else { &mut histogram.ends };
-                bins[outcome.bin()] += f64::from(weight);
-            }
-            (leaf, counts.priority(), histogram.curve())
-        };
-        let mut classes: Vec<(u32, f64, [f32; BINS])> = (0..tree.leaves() as u32).map(class).collect();
-        classes.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
-        self.taught = Taught { tree, classes };
+    /// The first four windows are shorter.
+    fn window_len(&self, windows: u32) -> u64 {
+        (self.window >> 4u32.saturating_sub(windows)).max(1)
     }
 
     fn class(&self, cell: u32) -> usize {
@@ -175,21 +153,23 @@ impl Model {
     }
 
     fn learn(&mut self, access: &Access, before: Option<(u32, u32)>) -> u32 {
-        if let Some((at, cell)) = before {
-            self.outcome(cell, at, matches!(access.kind, AccessKind::Read | AccessKind::Prefetch));
+        let before = before.map(|(at, cell)| Request { at, cell });
+        if let Some(request) = before.filter(|request| self.followed.has(*request)) {
+            self.outcome(request.cell, request.at, matches!(access.kind, AccessKind::Read | AccessKind::Prefetch));
         }
-        let before = before.map(|(at, cell)| super::outqueue::Request { at, cell });
         self.cells.cell(access.hints, before, self.now)
     }
 
     fn remember(&mut self, hash: u64, at: u32, cell: u32) {
         self.outqueue.retain(|page| page.0 != hash);
-        self.outqueue.push((hash, at, cell));
+        if self.followed.has(Request { at, cell }) {
+            self.outqueue.push((hash, at, cell));
+        }
     }
 
     fn trim(&mut self) {
         let pages = if self.unit == Unit::Entries { self.capacity } else { self.pages.len() as u64 };
-        while self.outqueue.len() > (pages as f64 * self.out) as usize {
+        while self.outqueue.len() as u64 > self.followed.of((pages as f64 * self.out) as u64) {
             let (_, at, cell) = self.outqueue.remove(0);
             self.outcome(cell, at, false);
         }
@@ -397,80 +377,12 @@ impl Order for Model {
     fn validate(&self) {}
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Event {
-    Request { key: u64, hints: u32, size: u32, kind: AccessKind },
-    Invalidate(u64),
-    Resize(u64, u32),
-    Pin(u64, bool),
-    Capacity(u64),
-}
-
-/// Requests by chance, with keys that are mostly asked for with the same hints, and all else that can happen.
-fn chance() -> impl Strategy<Value = Vec<Event>> {
-    let kind = prop_oneof![
-        6 => Just(AccessKind::Read),
-        2 => Just(AccessKind::Write),
-        1 => Just(AccessKind::Demote),
-        1 => Just(AccessKind::Prefetch),
-    ];
-    let hints = prop_oneof![5 => Just(None), 1 => (0..SETS).prop_map(Some)];
-    let request = (0u64..24, hints, 1u32..200, kind).prop_map(|(key, hints, size, kind)| Event::Request {
-        key,
-        hints: hints.unwrap_or(key as u32 % 4),
-        size,
-        kind,
-    });
-    let event = prop_oneof![
-        60 => request,
-        1 => (0u64..24).prop_map(Event::Invalidate),
-        1 => (0u64..24, 1u32..200).prop_map(|(key, size)| Event::Resize(key, size)),
-        2 => (0u64..24, any::<bool>()).prop_map(|(key, pinned)| Event::Pin(key, pinned)),
-        1 => (1u64..16).prop_map(Event::Capacity),
-    ];
-    prop::collection::vec(event, 1..200)
-}
-
-/// What there is to learn: some keys are read all the time, others in a loop, and some only written.
-fn pattern() -> impl Strategy<Value = Vec<Event>> {
-    (1u64..5, 20u64..500, 1u64..6, 50u64..700).prop_map(|(hot, around, every, length)| {
-        let request = |at: u64| {
-            let (key, hints, kind) = match at % (every + 2) {
-                0 => (at % hot, 0, AccessKind::Read),
-                1 => (5000 + at % 70, 6, AccessKind::Write),
-                _ => (1000 + at % around, 5, AccessKind::Read),
-            };
-            Event::Request { key, hints, size: 1 + (key % 150) as u32, kind }
-        };
-        (0..length).map(request).collect()
-    })
-}
-
-fn events() -> impl Strategy<Value = Vec<Event>> {
-    let part = prop_oneof![1 => chance(), 2 => pattern()];
-    prop::collection::vec(part, 1..6).prop_map(|parts| parts.concat())
-}
-
-fn apply(cache: &mut Bare, event: Event, unit: u64) -> (Option<Served>, Vec<u64>) {
-    match event {
-        Event::Request { key, hints, size, kind } => {
-            let served = cache.access(Access { kind, hints: HintSet(hints), ..Access::read(key, size) });
-            return (Some(served), cache.evicted().to_vec());
-        }
-        Event::Invalidate(key) => drop(cache.invalidate(key)),
-        Event::Resize(key, size) => drop(cache.resize(key, size)),
-        Event::Pin(key, pinned) => drop(cache.pin(key, pinned)),
-        Event::Capacity(capacity) => cache.set_capacity(capacity * unit),
-    }
-    (None, Vec::new())
-}
-
 const FORMS: [(&str, bool); 6] = [
     ("clic-tree:window=160,out=10,charge=0", false),
     ("clic-tree:window=400,out=50,charge=0,keep=0.5,sample=150,leaves=3", false),
-    ("clic-tree:window=30,sample=64,charge=0", false),
+    ("clic-tree:window=30,sample=64,charge=0,keep=0", false),
     ("clic-g:window=160,out=40,charge=0", true),
-    ("clic-g:window=600,out=60,charge=0,keep=0.7", true),
+    ("clic-g:window=600,out=60,charge=0,keep=0.7,sample=64,seed=3", true),
     ("clic-g:window=300,out=10,past=1,charge=0,sample=150,leaves=3", true),
 ];
 

@@ -107,6 +107,18 @@ impl Outqueue {
         Some(self.leave(number))
     }
 
+    /// Forgets all pages but those with such a last request.
+    #[cold]
+    pub fn retain(&mut self, is_such: impl Fn(Request) -> bool) {
+        let mut kept = Outqueue::new();
+        for place in &self.places {
+            if place.request.cell != EMPTY && is_such(place.request) {
+                kept.push(u64::from(place.print), place.request);
+            }
+        }
+        *self = kept;
+    }
+
     /// Number of pages.
     pub fn len(&self) -> usize {
         self.index.len()
@@ -192,6 +204,10 @@ mod tests {
                     0 | 1 => {
                         prop_assert_eq!(queue.take(hash), known.map(|at| model[at].1));
                         known.map(|at| model.remove(at));
+                    }
+                    2 if hash < 9 => {
+                        queue.retain(|request| request.cell != hash as u32);
+                        model.retain(|page| page.1.cell != hash as u32);
                     }
                     2 => {
                         let oldest = (!model.is_empty()).then(|| model.remove(0).1);

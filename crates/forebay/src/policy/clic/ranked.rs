@@ -32,7 +32,12 @@ pub(super) fn outqueue_max(unit: Unit, room: u64, len: usize, out: f64) -> u64 {
 }
 
 /// The pages of these lists with their ages, the oldest first; no two have the same age.
-pub(super) fn by_age(lists: &Lists, of: Range<u32>, pages: &[Request], tracker: &Tracker) -> Vec<(u32, Slot)> {
+pub(super) fn by_age<const F: bool>(
+    lists: &Lists,
+    of: Range<u32>,
+    pages: &[Request],
+    tracker: &Tracker<F>,
+) -> Vec<(u32, Slot)> {
     let slots = of.flat_map(|list| lists.iter(list));
     let mut aged: Vec<(u32, Slot)> = slots.map(|slot| (tracker.age(pages[slot as usize]), slot)).collect();
     aged.sort_unstable_by_key(|page| std::cmp::Reverse(page.0));
@@ -46,7 +51,7 @@ pub(super) struct Ranked {
     charge: f64,
     /// Pages of the outqueue for each page in the cache.
     out: f64,
-    tracker: Tracker,
+    tracker: Tracker<false>,
     /// Last requests by slot.
     pages: Vec<Request>,
     lists: Lists,
@@ -57,7 +62,7 @@ pub(super) struct Ranked {
 
 impl Ranked {
     /// An empty order.
-    pub fn new(settings: &Settings, charge: f64, out: f64, tracker: Tracker) -> Ranked {
+    pub fn new(settings: &Settings, charge: f64, out: f64, tracker: Tracker<false>) -> Ranked {
         let mut order = Ranked {
             unit: settings.unit,
             capacity: settings.capacity,

@@ -76,50 +76,49 @@ impl Sample {
         }
     }
 
-    /// Ends a window; all that counts now, by cell and outcome.
-    pub fn close(&mut self) -> &[Weighed] {
+    /// Outcomes of this window, drawn or not.
+    pub fn seen(&self) -> u64 {
+        self.seen
+    }
+
+    /// Ends a window: its outcomes, and all that count now, both by cell and outcome.
+    pub fn close(&mut self) -> (Vec<Weighed>, &[Weighed]) {
         self.fresh.sort_unstable();
-        let old = std::mem::take(&mut self.kept);
-        let mut merged: Vec<Weighed> = Vec::with_capacity(old.len() + self.fresh.len());
-        let mut add = |cell, outcome, weight| match merged.last_mut() {
-            Some(last) if (last.cell, last.outcome) == (cell, outcome) => last.weight += weight,
-            _ => merged.push(Weighed { cell, outcome, weight }),
-        };
-        let (mut fresh, mut faded) = (self.fresh.iter().peekable(), old.iter().peekable());
-        loop {
-            match (fresh.peek(), faded.peek()) {
-                (Some(&&(cell, outcome)), Some(old)) if (cell, outcome) <= (old.cell, old.outcome) => {
-                    add(cell, outcome, 1.0);
-                    fresh.next();
-                }
-                (Some(&&(cell, outcome)), None) => {
-                    add(cell, outcome, 1.0);
-                    fresh.next();
-                }
-                (_, Some(old)) => {
-                    add(old.cell, old.outcome, old.weight * self.keep);
-                    faded.next();
-                }
-                (None, None) => break,
-            }
-        }
+        let met = self.fresh.chunk_by(|a, b| a == b);
+        let window: Vec<Weighed> =
+            met.map(|same| Weighed { cell: same[0].0, outcome: same[0].1, weight: same.len() as f32 }).collect();
+        let mut kept = merge(&window, &self.kept, self.keep);
         let mut least = WEIGHT_MIN;
-        merged.retain(|one| one.weight >= least);
-        while merged.len() > KEPT_MAX {
+        kept.retain(|one| one.weight >= least);
+        while kept.len() > KEPT_MAX {
             least *= 1.5;
-            merged.retain(|one| one.weight >= least);
+            kept.retain(|one| one.weight >= least);
         }
-        merged.shrink_to_fit();
-        self.kept = merged;
+        kept.shrink_to_fit();
+        self.kept = kept;
         self.fresh.clear();
         self.seen = 0;
-        &self.kept
+        (window, &self.kept)
     }
 
     /// Bytes that it occupies.
     pub fn bytes(&self) -> usize {
         self.fresh.capacity() * size_of::<(u32, Outcome)>() + self.kept.capacity() * size_of::<Weighed>()
     }
+}
+
+/// What was met, and the share `keep` of what there was; all by cell and outcome.
+fn merge(met: &[Weighed], old: &[Weighed], keep: f32) -> Vec<Weighed> {
+    let mut merged: Vec<Weighed> = Vec::with_capacity(met.len() + old.len());
+    let mut met = met.iter().peekable();
+    for old in old {
+        let place = (old.cell, old.outcome);
+        merged.extend(std::iter::from_fn(|| met.next_if(|one| (one.cell, one.outcome) < place)));
+        let again = met.next_if(|one| (one.cell, one.outcome) == place).map_or(0.0, |one| one.weight);
+        merged.push(Weighed { weight: again + old.weight * keep, ..*old });
+    }
+    merged.extend(met);
+    merged
 }
 
 /// Counts of each cell, from outcomes by cell.
@@ -171,7 +170,7 @@ mod tests {
                 }
                 model.retain(|_, weight| *weight >= WEIGHT_MIN);
                 let kept: BTreeMap<_, _> =
-                    sample.close().iter().map(|one| ((one.cell, one.outcome), one.weight)).collect();
+                    sample.close().1.iter().map(|one| ((one.cell, one.outcome), one.weight)).collect();
                 prop_assert_eq!(kept, model.clone());
             }
         }
@@ -183,7 +182,7 @@ mod tests {
         for at in 0..20_000u32 {
             sample.offer(at / 2000, || Outcome::new(at, true), &mut random);
         }
-        let total: f32 = sample.close().iter().map(|one| one.weight).sum();
+        let total: f32 = sample.close().1.iter().map(|one| one.weight).sum();
         assert_eq!(total, 1000.0);
         for cell in 0..10 {
             let share: f32 = sample.kept.iter().filter(|one| one.cell == cell).map(|one| one.weight).sum();

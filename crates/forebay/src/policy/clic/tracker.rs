@@ -5,20 +5,23 @@ use std::any::Any;
 use std::sync::Arc;
 
 use super::super::{Access, AccessKind, Learned};
-use super::learned::{Config, Event, Hints, Table};
+use super::followed::Followed;
+use super::learned::{Config, Event, Hints};
 use super::outqueue::{Outqueue, PAGES_MAX, Request};
+use super::table::Table;
 
 /// Requests after which an order hands over what it saw, at the latest.
 const BATCH_REQUESTS: u64 = 64;
 
-/// See the module.
-pub(super) struct Tracker {
+/// See the module. Only where it may follow fewer than all requests it asks, with each, whether it does.
+pub(super) struct Tracker<const FOLLOWS_FEWER: bool> {
     hints: Arc<Hints>,
     table: Arc<Table>,
     /// The number of the request at hand (seq); wraps around.
     now: u32,
     outqueue: Outqueue,
-    /// The bound of the outqueue (Noutq).
+    /// The bound of the outqueue (Noutq), if all requests are followed, and as it is.
+    pages_max: u64,
     outqueue_max: usize,
     events: Vec<Event>,
     requests: u64,
@@ -26,19 +29,24 @@ pub(super) struct Tracker {
     /// The request at hand, if its page is not cached: its key's hash, its cell, and whether it is in the outqueue.
     missed: Option<(u64, u32, bool)>,
     wants_ends: bool,
+    /// Requests of which the outcomes are noted.
+    followed: Followed,
 }
 
-impl Tracker {
+impl<const FOLLOWS_FEWER: bool> Tracker<FOLLOWS_FEWER> {
     /// For an order of a cache that learns with `learned`, or by itself if that is another policy's.
-    pub fn new(learned: Arc<dyn Learned>, config: Config) -> Tracker {
+    pub fn new(learned: Arc<dyn Learned>, config: Config) -> Self {
         let any: Arc<dyn Any + Send + Sync> = learned;
         let hints = any.downcast::<Hints>().unwrap_or_else(|_| Arc::new(Hints::new(config)));
         let lesson = hints.teach(&mut Vec::new(), 0, u64::MAX);
-        Tracker {
-            table: hints.table(),
+        let table = hints.table();
+        Self {
+            followed: table.followed,
+            table,
             hints,
             now: 0,
             outqueue: Outqueue::new(),
+            pages_max: 0,
             outqueue_max: 0,
             events: Vec::new(),
             requests: 0,
@@ -56,6 +64,9 @@ impl Tracker {
             (self.requests, self.requests_max) = (0, lesson.window_left.clamp(1, BATCH_REQUESTS));
             if let Some(table) = lesson.table {
                 self.table = table;
+                if FOLLOWS_FEWER {
+                    self.follow(self.table.followed);
+                }
                 changed = true;
             }
         }
@@ -79,7 +90,9 @@ impl Tracker {
 
     fn learn(&mut self, access: &Access, before: Option<Request>) -> Request {
         let reads = matches!(access.kind, AccessKind::Read | AccessKind::Prefetch);
-        if let Some(before) = before {
+        if let Some(before) = before
+            && self.follows(before)
+        {
             let age = self.now.wrapping_sub(before.at);
             match reads {
                 true => self.events.push(Event::Reread(before.cell, age)),
@@ -107,8 +120,9 @@ impl Tracker {
     pub fn refuse(&mut self, access: &Access) {
         let request = self.newcomer(access);
         self.remember(access.hash, request);
+        let follows = self.follows(request);
         if let Some((hash, _, in_outqueue)) = &mut self.missed {
-            *in_outqueue = *hash == access.hash;
+            *in_outqueue = *hash == access.hash && follows;
         }
     }
 
@@ -129,16 +143,33 @@ impl Tracker {
         request.at = self.now;
     }
 
-    /// Puts a page that is not cached into the outqueue.
+    /// Puts a page that is not cached into the outqueue, if its last request is followed.
     pub fn remember(&mut self, hash: u64, request: Request) {
-        self.outqueue.push(hash, request);
+        if self.follows(request) {
+            self.outqueue.push(hash, request);
+            self.trim();
+        }
+    }
+
+    /// Another bound of the outqueue, for when all requests are followed.
+    pub fn set_outqueue_max(&mut self, pages: u64) {
+        self.pages_max = pages;
+        self.outqueue_max = self.followed.of(pages).min(PAGES_MAX as u64) as usize;
         self.trim();
     }
 
-    /// Another bound of the outqueue.
-    pub fn set_outqueue_max(&mut self, pages: u64) {
-        self.outqueue_max = pages.min(PAGES_MAX as u64) as usize;
-        self.trim();
+    #[inline]
+    fn follows(&self, request: Request) -> bool {
+        !FOLLOWS_FEWER || self.followed.has(request)
+    }
+
+    #[cold]
+    fn follow(&mut self, followed: Followed) {
+        if followed != self.followed {
+            self.followed = followed;
+            self.outqueue.retain(|request| followed.has(request));
+            self.set_outqueue_max(self.pages_max);
+        }
     }
 
     fn trim(&mut self) {
