@@ -157,9 +157,10 @@ impl Directory {
 
     /// Bytes that it occupies; of an index that is shared, its part.
     pub(super) fn bytes(&self) -> usize {
+        let index = self.index.allocation_size();
         self.hashes.capacity() * (size_of::<u64>() + NODE_BYTES)
             + self.free.capacity() * size_of::<u32>()
-            + self.index.allocation_size() * self.len() / self.index.len().max(1)
+            + if self.shared { index * self.len() / self.index.len().max(1) } else { index }
     }
 
     /// Panics if lists and index contradict each other.
