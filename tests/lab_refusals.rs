@@ -22,7 +22,9 @@ fn what_would_have_no_effect_is_refused() {
         }
     }
     lab.ok(&["sim", &name, "--policy", "lru", "--at-hit-ratio", "0.4", "--size", "50%", "--report", "a.html"]);
-    refused(2, &["--size", "-5"], "size '-5': give a share of the trace (10%)");
+    refused(2, &["--size", "-5"], "size '-5': give a share of the keys (10%)");
+    refused(2, &["--size", "10GiB"], "size '10GiB': that counts bytes: add --unit bytes");
+    refused(2, &["--policy", "S3-Fifo"], "no policy 'S3-Fifo'; did you mean 's3-fifo'?");
     refused(1, &["--prefetch", "chrono"], "small.csv: has no transactions, so nothing is fetched ahead");
     refused(1, &["--partition", "1=0.5,7=0.2"], "no client 7 asks for anything; the trace's clients: 1, 2");
     for (option, value, why) in [("--threads", "0", "give a number from 1 on"), ("--seed", "-1", "invalid value '-1'")]
@@ -129,14 +131,19 @@ fn pipes_are_read_once() {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
         (output.status.code(), text(output.stdout), text(output.stderr))
     };
-    let line = ["sim", "/dev/stdin", "--trace-format", "csv", "--policy", "lru", "--size"];
-    let (code, told, said) = piped(&[&line[..], &["2"]].concat(), &small());
-    assert!(code == Some(0) && said.is_empty() && told.starts_with("stdin: 40 requests"), "{told}{said}");
-    for more in [&["2"][..], &["1MiB", "--like-server"]] {
-        let (code, told, said) = piped(&[&line[..], more].concat(), "txn,key,size\n1,a,1\n1,b,1\n2,a,1\n");
-        let why = "/dev/stdin: it has to be read more than once, and is no file but a pipe or a device";
-        assert!(code == Some(1) && told.is_empty() && said.contains(why), "{more:?}: {told}{said}");
+    for (path, name) in [("/dev/stdin", "stdin"), ("-", "-")] {
+        let line = ["sim", path, "--policy", "lru", "--size"];
+        let (code, told, said) = piped(&[&line[..], &["2"]].concat(), &small());
+        let begins = format!("{name}: 40 requests");
+        assert!(code == Some(0) && said.is_empty() && told.starts_with(&begins), "{told}{said}");
+        for more in [&["2"][..], &["1MiB", "--like-server"]] {
+            let (code, told, said) = piped(&[&line[..], more].concat(), "txn,key,size\n1,a,1\n1,b,1\n2,a,1\n");
+            let why = format!("{path}: it has to be read more than once, and is no file but a pipe or a device");
+            assert!(code == Some(1) && told.is_empty() && said.contains(&why), "{more:?}: {told}{said}");
+        }
     }
+    let (code, told, said) = piped(&["trace", "describe", "-"], &small());
+    assert!(code == Some(0) && said.is_empty() && told.contains("unique keys"), "{told}{said}");
 }
 
 #[test]

@@ -296,3 +296,70 @@ fn detox_saves_more_round_trips_than_lru_and_as_many_as_the_simulator_says() {
     eprintln!("detox: live {:.4}, foretold from lru's trace {foretold:.4}", detox.all);
     assert!((foretold - detox.all).abs() < 0.01, "foretold {foretold}, live {}", detox.all);
 }
+
+/// What one client's transactions do: an account tells a customer's number, by which two balances are asked for at the
+/// same time, and one of them is written.
+fn deposits(client: &mut Client, count: u64) {
+    for n in 0..count {
+        let (name, id) = (n % 40, 1000 + n % 40 * 7919 % 5000);
+        client.send(&["TXN BEGIN TYPE Deposit".into(), "TXN STEP account".into(), format!("HGETALL account:n{name}")]);
+        let balance = |what: &str| [format!("TXN STEP {what}"), format!("GET {what}:{id}")];
+        client.send(&[balance("savings"), balance("checking")].concat());
+        client.send(&["TXN STEP w:savings".into(), format!("SET savings:{id} {}", n * 31), "TXN COMMIT".into()]);
+    }
+}
+
+/// Types are proposed from what a server recorded, and the simulator takes them.
+#[test]
+fn graphs_are_inferred_from_what_clients_did() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let traces = folder.path().join("traces");
+    let forebay = Forebay::start("memory", &["--trace-dir", &traces.display().to_string()]);
+    let mut client = Client::new(&forebay);
+    for n in 0..40 {
+        let id = 1000 + n * 7919 % 5000;
+        client.send(&[
+            format!("HSET account:n{n} custid {id}"),
+            format!("SET savings:{id} 5"),
+            format!("SET checking:{id} 7"),
+        ]);
+    }
+    for (name, more) in [("bank.fbt", "10m RETURNED"), ("plain.fbt", "10m"), ("again.fbt", "RETURNED")] {
+        // Misses and hits tell alike.
+        client.send(&["CACHE RESET".into(), format!("CACHE TRACE START {name} {more}")]);
+        deposits(&mut client, 200);
+        client.send(&["CACHE TRACE STOP".into()]);
+    }
+    let infer = |trace: &str, more: &[&str]| {
+        let mut command = forebay_command();
+        command.current_dir(&traces).args(["graph", "--infer", trace]).args(more).output().expect("the binary runs")
+    };
+    let edges = |text: &str| -> Vec<String> {
+        text.lines().filter(|line| line.starts_with("name") || line.starts_with("after")).map(str::to_owned).collect()
+    };
+    let wanted = [
+        "name = \"Deposit\"",
+        "name = \"account\"",
+        "name = \"savings\"",
+        "after = [\"account\"]",
+        "name = \"checking\"",
+        "after = [\"account\"]",
+        "name = \"w:savings\"",
+        "after = [\"account\", \"savings\"]",
+    ];
+    for trace in ["bank.fbt", "again.fbt"] {
+        let output = infer(trace, &[]);
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(edges(&text), wanted, "{text}");
+    }
+    let refused = infer("plain.fbt", &[]);
+    let why = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && why.contains("CACHE TRACE START name RETURNED"), "{why}");
+    assert!(infer("bank.fbt", &["--out", "bank.toml"]).status.success());
+    let budget = forebay.cache_figure("budget_bytes");
+    let (hits, misses, thr) = simulated(&traces.join("bank.fbt"), "detox", budget, &traces.join("bank.toml"));
+    assert!(hits > 0 && misses > 0 && thr > 0.0, "{hits} hits, {misses} misses, {thr}");
+    let wrong = client.connection.call(&["CACHE", "TRACE", "START", "x.fbt", "5m", "RETURNS"]);
+    assert!(matches!(wrong, Reply::Error(_)), "{wrong:?}");
+}

@@ -11,8 +11,8 @@ use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 
 use crate::program::own_cpu_seconds;
-use crate::replies::{Counts, Replies};
-use crate::workload::{Kind, Order, Protocol, Requests, ValueBytes};
+use crate::replies::{Counts, Protocol, Replies};
+use crate::workload::{Kind, Order, Requests, ValueBytes};
 
 /// No reply for so long is a failure.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(30);

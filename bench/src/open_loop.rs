@@ -13,8 +13,8 @@ use mio::net::TcpStream;
 use mio::{Events, Poll};
 
 use crate::generator::{INPUT_BYTES, SILENCE_MAX, connect, read, write};
-use crate::replies::{Counts, Replies};
-use crate::workload::{Kind, Order, Protocol, Requests, ValueBytes};
+use crate::replies::{Counts, Protocol, Replies};
+use crate::workload::{Kind, Order, Requests, ValueBytes};
 
 /// Requests looked at between two looks at the sockets.
 const BURST_MAX: usize = 16;

@@ -8,7 +8,7 @@ use std::str::FromStr;
 use clap::Args;
 
 use crate::program::{Program, free_port};
-use crate::workload::Protocol;
+use crate::replies::Protocol;
 
 /// Which server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

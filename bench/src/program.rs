@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use nix::time::{ClockId, clock_getcpuclockid, clock_gettime};
 use nix::unistd::Pid;
 
-use crate::workload::Protocol;
+use crate::replies::Protocol;
 
 /// How long a program may take until it answers.
 const START_WAIT: Duration = Duration::from_secs(20);

@@ -2,10 +2,17 @@
 
 use std::io;
 
-use crate::workload::Protocol;
-
 /// Longest first line of a reply.
 const LINE_BYTES_MAX: usize = 64;
+
+/// How a server is spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// Redis' RESP2.
+    Resp,
+    /// memcached's: `set`, `get` of several keys at once, `mg` of one: it answers pipelined `get` one by one.
+    Memcached,
+}
 
 /// What replies there were.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use fastrand::Rng;
 
-use crate::replies::Counts;
+use crate::replies::{Counts, Protocol};
 
 /// Bytes of a key: four letters and twelve digits.
 pub const KEY_BYTES: usize = 16;
@@ -17,15 +17,6 @@ pub const HASH_FIELDS: usize = 8;
 
 /// SETs of one MULTI/EXEC.
 pub const EXEC_SETS: u64 = 3;
-
-/// How a server is spoken to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    /// Redis' RESP2.
-    Resp,
-    /// memcached's: `set`, `get` of several keys at once, `mg` of one: it answers pipelined `get` one by one.
-    Memcached,
-}
 
 /// One kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

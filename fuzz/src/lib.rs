@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use forebay_trace::{FORMATS, Format, Record, Records, TraceError, TraceReader, fbt};
+use forebay_trace::dictionary::Dictionary;
+use forebay_trace::{FORMATS, Format, Record, Records, TraceError, TraceReader};
 
 // What measures coverage refers to the fuzzer, which only a binary with bolero in it has.
 use bolero as _;
@@ -107,7 +108,7 @@ impl Iterator for First {
 }
 
 impl TraceReader for First {
-    fn dictionary(&self) -> Option<&fbt::Dictionary> {
+    fn dictionary(&self) -> Option<&Dictionary> {
         self.records.dictionary()
     }
 

@@ -62,7 +62,11 @@ fn traces() {
         }
         let forced = if shape & 1 == 1 { "fbt" } else { format };
         let format = (shape & 8 == 0).then(|| forced.to_owned());
-        read(&bytes, if shape & 2 == 2 { ".zst" } else { "" }, &TraceOptions { format, lenient: shape & 16 == 16 });
+        read(
+            &bytes,
+            if shape & 2 == 2 { ".zst" } else { "" },
+            &TraceOptions { format, lenient: shape & 16 == 16, ..TraceOptions::default() },
+        );
     });
 }
 

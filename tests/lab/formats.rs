@@ -272,6 +272,19 @@ fn csv_is_read_as_programs_write_it() {
         |line: usize| dated.lines().nth(line).and_then(|line| line.split(',').next()).expect("a time").to_owned();
     assert_eq!([1, 2, 3, 4].map(seconds), ["1769860800", "1769860860", "1769860920.5", "1769860980"].map(padded));
     assert_eq!(lab.csv(&["sim", &plain, "--policy", "lru", "--size", "4"])[0]["requests"], "4");
+    let tabs = lab.file("mine.tsv", "key\tsize\na\t3\nb\t\n");
+    assert!(lab.ok(&["trace", "describe", &tabs]).contains("unique keys              2"), "not Wikimedia's");
+    let odd = lab.file("odd.csv", "log_time;command_tag;cache_key;bytes;size\n1;GET;a;3;x\n2;SET;b;4;y\n");
+    let why = lab.refused(1, &["trace", "describe", &odd]);
+    assert!(why.contains("as docs/trace-format.md has them"), "{why}");
+    let columns = ["--columns", "key=cache_key,size=Bytes,op=command_tag,time=log_time"];
+    let told = lab.ok(&[&["trace", "describe", &odd][..], &columns].concat());
+    for line in ["reads                    1 (50.0 %)", "footprint                7 bytes", "1.000 s to 2.000 s"] {
+        assert!(told.contains(line), "{told}");
+    }
+    assert_eq!(lab.csv(&[&["sim", &odd, "--policy", "lru", "--size", "4"][..], &columns].concat())[0]["requests"], "2");
+    let why = lab.refused(1, &["sim", &odd, "--columns", "key=cachekey"]);
+    assert!(why.contains("the column 'cachekey' that --columns names"), "{why}");
     let large = lab.file("large.csv", "key,size\na,4294967295\nb,4294967296\n");
     let why = lab.refused(1, &["trace", "describe", &large]);
     assert!(why.contains("line 3, column size: '4294967296' is not a size in bytes below 2^32, 4 GiB"), "{why}");

@@ -10,13 +10,14 @@ use forebay::hint::{HintMeaning, HintSet};
 use forebay::policy::bare::Bare;
 use forebay::policy::{Access, Unit, choose};
 use forebay_sim::catalog::{Catalog, Event, Sample};
-use forebay_sim::cell::Contender;
-use forebay_sim::figures::Row;
+use forebay_sim::contender::Contender;
 use forebay_sim::hints::{HintSets, HintTypes, Priority};
 use forebay_sim::lab::{Lab, LabOptions, Silent, Size};
 use forebay_sim::machine::Division;
+use forebay_sim::row::Row;
 use forebay_trace::describe::Description;
-use forebay_trace::fbt::{Dictionary, Writer};
+use forebay_trace::dictionary::Dictionary;
+use forebay_trace::fbt::Writer;
 use forebay_trace::tools::{self, Noise};
 use forebay_trace::{Kind, TraceOptions};
 

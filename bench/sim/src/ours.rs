@@ -10,7 +10,7 @@ use forebay::policy::bare::Bare;
 use forebay::policy::{Choice, Unit, choose};
 use forebay_sim::bare::{replay, replay_trace};
 use forebay_sim::catalog::Sample;
-use forebay_sim::cell::Contender;
+use forebay_sim::contender::Contender;
 use forebay_sim::lab::{Lab, LabOptions, Silent, Size};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;

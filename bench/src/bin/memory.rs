@@ -11,7 +11,8 @@ use clap::Parser;
 use forebay_bench::figures::load_average;
 use forebay_bench::generator::{self, Load};
 use forebay_bench::program::{Program, free_port};
-use forebay_bench::workload::{KEY_BYTES, Kind, Order, Protocol, ValueBytes};
+use forebay_bench::replies::Protocol;
+use forebay_bench::workload::{KEY_BYTES, Kind, Order, ValueBytes};
 
 const MIB: u64 = 1 << 20;
 

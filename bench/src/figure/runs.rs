@@ -6,7 +6,8 @@ use forebay::graph::{Graph, Thr};
 use forebay::policy::Unit;
 use forebay_sim::ahead::{Prefetch, PrefetchTally};
 use forebay_sim::catalog::{Catalog, Event, Sample};
-use forebay_sim::cell::{Cell, Contender, Counting};
+use forebay_sim::cell::{Cell, Counting};
+use forebay_sim::contender::Contender;
 use forebay_sim::machine::Machine;
 use forebay_workload::generate::{self, Options, Workload};
 

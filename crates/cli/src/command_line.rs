@@ -5,23 +5,6 @@ use clap_complete::Shell;
 
 use crate::{bench, check, demo, graph, password, replay, settings, sim, trace, workload};
 
-/// Settings that `demo` chooses itself.
-pub const DEMO_CHOOSES: &[&str] = &[
-    "store",
-    "store-timeout-ms",
-    "store-writers",
-    "store-password-file",
-    "map",
-    "outside",
-    "outside-ms",
-    "password-file",
-    "users-file",
-    "tls-listen",
-    "tls-cert",
-    "tls-key",
-    "tls-client-ca",
-];
-
 const EXAMPLES: &str = "\
 Examples:
   forebay demo                              look at it: a server, a small shop at work, figures
@@ -111,7 +94,7 @@ pub fn command() -> Command {
                         .value_parser(value_parser!(u64).range(1..))
                         .help("Stop by itself after so many seconds"),
                 )
-                .args(settings::arguments(DEMO_CHOOSES)),
+                .args(settings::arguments(demo::CHOOSES)),
         )
         .subcommand(replay::command())
         .subcommand(bench::command())

@@ -13,7 +13,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, interval_at, sleep_until};
 
-use crate::command_line::DEMO_CHOOSES;
 use crate::error::CommandError;
 use crate::node::{self, Node, StopSignals};
 use crate::say;
@@ -21,6 +20,23 @@ use crate::settings::{LogLevel, Origin, Settings, StoreChoice, Typed};
 
 /// The flag for how long.
 pub const SECONDS: &str = "seconds";
+
+/// Settings that it chooses itself.
+pub const CHOOSES: &[&str] = &[
+    "store",
+    "store-timeout-ms",
+    "store-writers",
+    "store-password-file",
+    "map",
+    "outside",
+    "outside-ms",
+    "password-file",
+    "users-file",
+    "tls-listen",
+    "tls-cert",
+    "tls-key",
+    "tls-client-ca",
+];
 
 /// Time between two figures on a terminal.
 const TICK: Duration = Duration::from_secs(1);
@@ -35,7 +51,7 @@ const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
 pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     let mut typed = Typed::gather(matches, &|name| std::env::var(name))?;
     // A store that the environment names is not one to try things out on.
-    DEMO_CHOOSES.iter().for_each(|name| typed.forget(name));
+    CHOOSES.iter().for_each(|name| typed.forget(name));
     let mut settings = Settings::validate(&typed)?;
     let chosen = |name: &str| typed.of(name).2 != Origin::Default;
     if !chosen("log-level") {

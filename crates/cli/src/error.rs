@@ -152,10 +152,3 @@ impl CommandError {
         }
     }
 }
-
-/// Says it in one line on stderr.
-pub fn say(error: &CommandError) {
-    // Texts of the system may have several lines.
-    let line = error.to_string().replace('\n', " ");
-    crate::say::note(format_args!("forebay: {line}"));
-}

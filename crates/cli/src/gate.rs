@@ -15,7 +15,6 @@ use futures_util::future::BoxFuture;
 
 use crate::database;
 use crate::error::CommandError;
-use crate::node;
 use crate::settings::{Drain, Settings};
 
 /// The database that `settings` name, behind a gate.
@@ -87,7 +86,7 @@ fn mapping(settings: &Settings) -> String {
 
 async fn open_journal(settings: &Settings, runtime: &Runtime, mapping: &str) -> Result<(Journal, Found), CommandError> {
     let options = JournalOptions {
-        durability: node::flush(settings),
+        durability: settings.durability.flush(settings.sync_ms),
         // The gate's own limit counts what is in memory, and comes first.
         bytes_max: settings.outage_bytes_max.saturating_mul(2),
         description: Description { mapping: mapping.to_owned(), catalogue: String::new() },

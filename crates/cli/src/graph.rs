@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use forebay::graph::{Graph, Groups, Load, POWERSET_VERTICES_MAX, Scorer, Scratch, VertexSet};
-use forebay_server::graphs::{TYPES_BYTES_MAX, read_types, unreadable};
+use forebay_server::graphs::{TYPES_BYTES_MAX, parse_types, read_types, unreadable};
+use forebay_sim::inference::Inference;
 
 use crate::error::CommandError;
 use crate::output::Output;
@@ -47,7 +48,14 @@ show: '-- @let :new = :bal - :amount' computes a value between statements,
 '-- @after account' adds an edge. One table for each statement: a join or a query
 inside another is several accesses, so write several statements.
 
+Where nobody knows the accesses of a type by heart, --infer proposes them from a
+trace that was recorded with what reads returned: an access whose keys have a word
+that another one told comes after that one. What it prints is for you to review.
+
 Examples:
+  redis-cli CACHE TRACE START bank.fbt 5m RETURNED
+  forebay graph --infer traces/bank.fbt --out bank.toml
+                                          types from what clients did
   forebay graph bank.toml                 which accesses have to be cached together
   forebay graph bank.sql --svg bank.svg   the same as a picture
   forebay sim bank.fbt --graphs bank.sql --policy detox,lru --size 25%
@@ -57,11 +65,17 @@ Examples:
 #[derive(Args, Clone, Debug)]
 struct GraphArgs {
     /// Transaction types, in TOML or annotated SQL (.sql); of a folder all files that end in .toml
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    #[arg(value_name = "FILE", required_unless_present = "infer")]
+    file: Option<PathBuf>,
     /// Draw them into this file, which is replaced
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+    /// Propose types from this trace (CACHE TRACE START name RETURNED), in TOML, with the evidence as comments
+    #[arg(long, value_name = "TRACE", conflicts_with_all = ["file", "svg"])]
+    infer: Option<PathBuf>,
+    /// Write them into this file, which must not exist, instead of printing them
+    #[arg(long, value_name = "FILE", requires = "infer")]
+    out: Option<PathBuf>,
 }
 
 /// The subcommand, to be put into the whole command line.
@@ -76,8 +90,12 @@ pub fn command() -> Command {
 /// Runs it.
 pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     let args = GraphArgs::from_arg_matches(matches).map_err(|error| CommandError::Failed(error.to_string()))?;
-    let types = read(&args.file)?;
-    let drawing = args.svg.as_deref().map(|svg| Output::replace(svg, &[&args.file])).transpose()?;
+    if let Some(trace) = &args.infer {
+        return infer(trace, args.out.as_deref());
+    }
+    let file = args.file.unwrap_or_default();
+    let types = read(&file)?;
+    let drawing = args.svg.as_deref().map(|svg| Output::replace(svg, &[&file])).transpose()?;
     for (name, graph) in &types {
         say::result(&described(name, graph))?;
     }
@@ -85,6 +103,18 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     let written = drawing.write_all(picture::svg(&types).as_bytes());
     written.map_err(|error| CommandError::Failed(format!("can't write the picture: {error}")))?;
     drawing.finish().map(drop)
+}
+
+/// Proposes types from a trace.
+fn infer(trace: &Path, out: Option<&Path>) -> Result<(), CommandError> {
+    let output = out.map(Output::create).transpose()?;
+    let text = Inference::of(trace).map_err(|error| CommandError::Usage(error.to_string()))?;
+    // What is proposed can be read again, or says why not.
+    parse_types(&text).map_err(|why| CommandError::Failed(format!("{}: {why}", trace.display())))?;
+    let Some(mut output) = output else { return say::result(&text) };
+    let written = output.write_all(text.as_bytes());
+    written.map_err(|error| CommandError::Failed(format!("can't write the types: {error}")))?;
+    output.finish().map(drop)
 }
 
 /// The types of a file, or of all files of a folder that end in `.toml`, by name.

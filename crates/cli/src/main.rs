@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     match run(&matches) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            error::say(&error);
+            say::why(&error);
             error.exit_code()
         }
     }
@@ -61,7 +61,7 @@ fn help(unusual: &clap::Error) -> ExitCode {
     match say::came_through(printed) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            error::say(&error);
+            say::why(&error);
             error.exit_code()
         }
     }

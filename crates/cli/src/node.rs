@@ -8,7 +8,7 @@ use forebay::cache::CacheOptions;
 use forebay::outage::Gate;
 use forebay::runtime;
 use forebay::store::Store;
-use forebay::store::embedded::{Durability as Flush, Embedded, EmbeddedOptions};
+use forebay::store::embedded::{Embedded, EmbeddedOptions};
 use forebay::store::memory::Memory;
 use forebay::txn::{Engine, EngineOptions};
 use forebay_server::access::Source;
@@ -17,7 +17,7 @@ use forebay_server::{Access, Http, Reserved, Server, ServerOptions, Shared};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::error::CommandError;
-use crate::settings::{Durability, OnOutage, Settings, StoreChoice};
+use crate::settings::{OnOutage, Settings, StoreChoice};
 
 /// The part of the memory that goes to the pages of an embedded store: enough for the inner ones. The system keeps the
 /// file's pages as well, in memory that nobody else asks for; documents are worth more here.
@@ -263,17 +263,8 @@ async fn open_store(
         }
     };
     let page_cache_bytes = usize::try_from(page_cache_bytes(settings.memory)).unwrap_or(usize::MAX);
-    let options = EmbeddedOptions { durability: flush(settings), page_cache_bytes };
+    let options = EmbeddedOptions { durability: settings.durability.flush(settings.sync_ms), page_cache_bytes };
     Ok((Arc::new(Embedded::open(runtime.clone(), path, options)?), None))
-}
-
-/// When what is acknowledged is on disk.
-pub fn flush(settings: &Settings) -> Flush {
-    match settings.durability {
-        Durability::Always => Flush::Always,
-        Durability::Interval => Flush::Interval { sync_ms: settings.sync_ms },
-        Durability::Never => Flush::Never,
-    }
 }
 
 /// Asks the machine for as many open files as `clients_max` clients may need. Getting fewer is not fatal: the listener

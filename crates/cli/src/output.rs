@@ -16,7 +16,15 @@ const BUFFER_BYTES: usize = 64 << 10;
 pub struct Output {
     path: PathBuf,
     replaces: bool,
-    written: BufWriter<NamedTempFile>,
+    written: BufWriter<Place>,
+}
+
+/// Where the bytes go until then.
+enum Place {
+    /// Beside the name, which they then get.
+    Beside(NamedTempFile),
+    /// Into what has the name and stays: a pipe or a device, which a file must never take the place of.
+    Into(File),
 }
 
 impl Output {
@@ -26,16 +34,17 @@ impl Output {
             let why = format!("{} exists; choose a file that does not, or remove it first", path.display());
             return Err(CommandError::Usage(why));
         }
-        Output::beside(path, false)
+        Output::beside(path.to_owned(), false)
     }
 
     /// Whether [`Output::replace`] would make a file: known before an hour's work, and nothing is touched.
     pub fn try_replace(path: &Path) -> Result<(), CommandError> {
         not_a_folder(path)?;
-        temporary(path).map(drop)
+        if is_no_file(path) { Ok(()) } else { temporary(&target(path)).map(drop) }
     }
 
-    /// One that replaces what is there, but none of these files, of which it is made.
+    /// One that replaces what is there, but none of these files, of which it is made. A link stays one; a pipe or a
+    /// device is written into.
     pub fn replace(path: &Path, sources: &[&Path]) -> Result<Output, CommandError> {
         not_a_folder(path)?;
         let known = path.canonicalize().ok();
@@ -43,24 +52,43 @@ impl Output {
             let why = "is what is to be read, and would be lost; name another file to write";
             return Err(CommandError::Usage(format!("{} {why}", source.display())));
         }
-        Output::beside(path, true)
+        if is_no_file(path) {
+            let failed = |error| CommandError::Usage(format!("can't write {}: {error}", path.display()));
+            let file = File::options().write(true).open(path).map_err(failed)?;
+            let written = BufWriter::with_capacity(BUFFER_BYTES, Place::Into(file));
+            return Ok(Output { path: path.to_owned(), replaces: true, written });
+        }
+        Output::beside(target(path), true)
     }
 
-    fn beside(path: &Path, replaces: bool) -> Result<Output, CommandError> {
+    fn beside(path: PathBuf, replaces: bool) -> Result<Output, CommandError> {
         unfinished::watch()?;
-        let made = unfinished::begin(|| temporary(path), |made| Some(made.as_ref().ok()?.path().to_owned()));
-        Ok(Output { path: path.to_owned(), replaces, written: BufWriter::with_capacity(BUFFER_BYTES, made?) })
+        let made = unfinished::begin(|| temporary(&path), |made| Some(made.as_ref().ok()?.path().to_owned()));
+        Ok(Output { path, replaces, written: BufWriter::with_capacity(BUFFER_BYTES, Place::Beside(made?)) })
     }
 
     /// Gives it its name.
     pub fn finish(self) -> Result<File, CommandError> {
         let failed = |error: io::Error| CommandError::Failed(format!("can't write {}: {error}", self.path.display()));
-        let written = self.written.into_inner().map_err(|error| failed(error.into_error()))?;
+        let written = match self.written.into_inner().map_err(|error| failed(error.into_error()))? {
+            Place::Beside(file) => file,
+            Place::Into(file) => return Ok(file),
+        };
         let temporary = written.path().to_owned();
         let named = if self.replaces { written.persist(&self.path) } else { written.persist_noclobber(&self.path) };
         unfinished::end(&temporary);
         named.map_err(|error| failed(error.error))
     }
+}
+
+/// Whether what is there, a link followed, is a pipe or a device.
+fn is_no_file(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir())
+}
+
+/// What has to be replaced: of a link what it leads to.
+fn target(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
 fn not_a_folder(path: &Path) -> Result<(), CommandError> {
@@ -85,6 +113,26 @@ fn temporary(path: &Path) -> Result<NamedTempFile, CommandError> {
         let advice = if folder.is_dir() { "choose another place" } else { &advice };
         CommandError::Usage(format!("can't write {}: {why}; {advice}", path.display()))
     })
+}
+
+// A temporary file's own Write names it in its errors, by a name that nobody has given.
+impl Write for Place {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file().flush()
+    }
+}
+
+impl Place {
+    fn file(&mut self) -> &mut File {
+        match self {
+            Place::Beside(file) => file.as_file_mut(),
+            Place::Into(file) => file,
+        }
+    }
 }
 
 impl Write for Output {
@@ -124,5 +172,31 @@ mod tests {
         assert_eq!(std::fs::read(&path).expect("there"), b"whole");
         output.finish().expect("named");
         assert_eq!((std::fs::read(&path).expect("there").as_slice(), names()), (&b"other"[..], 1));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_pipe_and_a_link_stay_what_they_are() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| folder.path().join(name);
+        std::fs::write(at("a.html"), "old").expect("written");
+        std::os::unix::fs::symlink("a.html", at("link.html")).expect("linked");
+        Output::try_replace(&at("link.html")).expect("it can be");
+        let mut output = Output::replace(&at("link.html"), &[]).expect("it can be");
+        output.write_all(b"new").expect("written");
+        output.finish().expect("named");
+        assert!(at("link.html").is_symlink());
+        assert_eq!(std::fs::read(at("a.html")).expect("there"), b"new");
+
+        let made = std::process::Command::new("mkfifo").arg(at("pipe")).status().expect("mkfifo runs");
+        assert!(made.success());
+        let pipe = at("pipe");
+        let reads = std::thread::spawn(move || std::fs::read(pipe));
+        Output::try_replace(&at("pipe")).expect("it can be");
+        let mut output = Output::replace(&at("pipe"), &[]).expect("it can be");
+        output.write_all(b"through").expect("written");
+        drop(output.finish().expect("written"));
+        assert!(!at("pipe").metadata().expect("there").is_file());
+        assert_eq!(reads.join().expect("it reads").expect("readable"), b"through");
     }
 }

@@ -28,6 +28,13 @@ pub fn note(line: impl Display) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
+/// In one line on stderr why a command failed.
+pub fn why(error: &CommandError) {
+    // Texts of the system may have several lines.
+    let line = error.to_string().replace('\n', " ");
+    note(format_args!("forebay: {line}"));
+}
+
 fn stdout(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {

@@ -12,14 +12,15 @@ use clap::{ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 use forebay::policy::{POLICIES, Unit};
 use forebay_sim::ahead::Prefetch;
 use forebay_sim::catalog::Sample;
-use forebay_sim::cell::{Contender, OFFLINE};
-use forebay_sim::figures::{self, Row};
+use forebay_sim::contender::{Contender, OFFLINE};
+use forebay_sim::figures;
 use forebay_sim::hints::HintTypes;
-use forebay_sim::lab::{Goal, Lab, LabError, LabOptions, Progress, Silent, Size};
+use forebay_sim::lab::{Lab, LabError, LabOptions, Progress, Silent, Size};
 use forebay_sim::latency::{Latencies, Latency};
 use forebay_sim::machine::Division;
-use forebay_sim::report::{Least, OfTrace};
-use forebay_trace::TraceOptions;
+use forebay_sim::results::{Goal, OfTrace};
+use forebay_sim::row::Row;
+use forebay_trace::{ColumnNames, STANDARD_INPUT, TraceOptions};
 use forebay_workload::replay::format_names;
 
 use crate::error::CommandError;
@@ -33,6 +34,8 @@ Examples:
       a page with charts: which policy, and how much memory
   forebay sim OLTP.lis.zst --policy lru,arc,s3-fifo,belady --size 1%,10%,25%
       the same as a table
+  forebay sim redis.csv.gz --columns key=cache_key,size=bytes,time=log_time
+      your own log, exported as a table whose columns have other names
   forebay sim requests.csv --policy gdsf,w-tinylfu --size 64MiB,1GiB --unit bytes --format csv
       sizes in bytes, for a spreadsheet
   forebay sim requests.fbt --policy s3-fifo,lirs --at-hit-ratio 0.9
@@ -157,7 +160,7 @@ pub enum Estimate {
 /// What can be typed after `forebay sim`.
 #[derive(Args, Clone, Debug)]
 pub struct SimArgs {
-    /// Traces; .zst and .gz are decompressed on the way
+    /// Traces; .zst and .gz are decompressed on the way; - is standard input
     #[arg(value_name = "TRACE", required = true)]
     pub traces: Vec<PathBuf>,
     /// Policies, with parameters as in arc,s3-fifo:small=0.2; a parameter after the first begins with its policy's name
@@ -233,6 +236,10 @@ pub struct SimArgs {
     /// Pass over malformed records
     #[arg(long)]
     pub lenient: bool,
+    /// Read CSV whose columns have other names than ours: key=cache_key,size=bytes
+    #[arg(long, value_name = "OURS=YOURS,..", value_parser = forebay_trace::column_names)]
+    #[arg(conflicts_with = "trace_format")]
+    pub columns: Option<ColumnNames>,
     /// Threads that simulate; all cores if not given
     #[arg(long, value_name = "N", value_parser = from_one)]
     pub threads: Option<NonZeroUsize>,
@@ -336,9 +343,16 @@ pub fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     told
 }
 
+/// How traces are read.
+fn trace_options(args: &SimArgs) -> TraceOptions {
+    let columns = args.columns.clone().unwrap_or_default();
+    TraceOptions { format: args.trace_format.clone(), lenient: args.lenient, columns }
+}
+
 /// Known of all traces before the first of them takes its time.
 fn can_be_read(trace: &Path) -> Result<(), CommandError> {
     let why = match std::fs::File::open(trace) {
+        _ if trace == Path::new(STANDARD_INPUT) => return Ok(()),
         Ok(_) if trace.is_dir() => "is a folder; name the traces in it".to_owned(),
         Ok(_) => return Ok(()),
         Err(error) => error.to_string(),
@@ -359,9 +373,7 @@ fn simulate(
     trace::say_warnings(trace, lab.warnings());
     checks::of_trace(args, trace, &lab)?;
     checks::note_left_out(args, trace, &lab);
-    let policies = || options.contenders.iter().map(Contender::to_string).collect();
-    let least = |goal| Ok(Least { goal, rows: lab.least_memory(goal)?, policies: policies() });
-    let least = goal.map(least).transpose().map_err(failed)?;
+    let least = goal.map(|goal| lab.least_memory(goal)).transpose().map_err(failed)?;
     let mut rows = if least.is_none() || for_page { lab.curves().map_err(failed)? } else { Vec::new() };
     if args.optimum {
         rows.extend(lab.optimum().map_err(failed)?);
@@ -372,7 +384,7 @@ fn simulate(
 /// Latencies of rows, if those of cache and store are known.
 fn model<'a>(args: &SimArgs, rows: impl IntoIterator<Item = &'a mut Row>) {
     if let (Some(cache), Some(store)) = (args.cache_latency, args.store_latency) {
-        Latencies { cache, store }.apply(rows);
+        rows.into_iter().for_each(|row| row.model(&Latencies { cache, store }));
     }
 }
 
@@ -416,7 +428,7 @@ fn options(args: &SimArgs) -> Result<LabOptions, CommandError> {
             Some(names) => HintTypes::only(names.split(',').map(str::trim)),
             None => HintTypes::ALL,
         },
-        trace: TraceOptions { format: args.trace_format.clone(), lenient: args.lenient },
+        trace: trace_options(args),
         threads: threads(args),
     })
 }

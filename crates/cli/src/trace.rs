@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use clap::{ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use forebay_trace::describe::Description;
+use forebay_trace::dictionary::Dictionary;
 use forebay_trace::tools::{self, NOISE_DOMAIN_MAX, NOISE_TYPES_MAX, Noise};
-use forebay_trace::{Record, Records, TraceError, TraceOptions, TraceReader, fbt};
+use forebay_trace::{ColumnNames, Record, Records, TraceError, TraceOptions, TraceReader, fbt};
 use forebay_workload::replay::format_names;
 
 use crate::error::CommandError;
@@ -35,14 +36,14 @@ docs/trace-format.md has all formats.";
 enum TraceCommand {
     /// Show requests, keys, popularity, reuse distances, sizes and hints
     Describe {
-        /// The trace
+        /// The trace; - is standard input
         trace: PathBuf,
         #[command(flatten)]
         how: Reading,
     },
     /// Write a trace as .fbt, or as .csv
     Convert {
-        /// The trace
+        /// The trace; - is standard input
         trace: PathBuf,
         /// The file to write, which must not exist
         out: PathBuf,
@@ -104,11 +105,19 @@ struct Reading {
     /// Pass over malformed records and count them
     #[arg(long)]
     lenient: bool,
+    /// Read CSV whose columns have other names than ours: key=cache_key,size=bytes
+    #[arg(long, value_name = "OURS=YOURS,..", value_parser = forebay_trace::column_names)]
+    #[arg(conflicts_with = "trace_format")]
+    columns: Option<ColumnNames>,
 }
 
 impl Reading {
     fn open(&self, path: &Path) -> Result<Records, CommandError> {
-        let options = TraceOptions { format: self.trace_format.clone(), lenient: self.lenient };
+        let options = TraceOptions {
+            format: self.trace_format.clone(),
+            lenient: self.lenient,
+            columns: self.columns.clone().unwrap_or_default(),
+        };
         forebay_trace::open_with(path, &options).map_err(|error| failed(path, &error))
     }
 
@@ -164,7 +173,7 @@ impl Iterator for Watched {
 }
 
 impl TraceReader for Watched {
-    fn dictionary(&self) -> Option<&fbt::Dictionary> {
+    fn dictionary(&self) -> Option<&Dictionary> {
         self.records.dictionary()
     }
 

@@ -6,6 +6,7 @@
 //! full, accesses are left out and counted: recording never makes a client wait. About once a second all is handed to
 //! the machine, so a killed server loses no more than that.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::BufWriter;
 use std::os::unix::fs::OpenOptionsExt;
@@ -17,7 +18,10 @@ use bytes::Bytes;
 use forebay::cache::{AccessKind, Accessed, Cache, Context, Watcher};
 use forebay::hint::HintSet;
 use forebay::runtime::Runtime;
-use forebay_trace::fbt::{HintSchema, HintSetDefinition, Writer};
+use forebay::value::{Data, Value};
+use forebay_trace::dictionary::{HintSchema, HintSetDefinition};
+use forebay_trace::fbt::Writer;
+use forebay_trace::words::{RETURNED_WORDS_MAX, words};
 use forebay_trace::{Kind, Record, TraceError, TraceKey};
 use futures_channel::oneshot;
 
@@ -65,7 +69,8 @@ struct Running {
 
 /// What waits to be written.
 enum Entry {
-    Record(Record),
+    /// With what the access returned, where that is recorded.
+    Record(Record, Option<Value>),
     /// From here on so many hint sets are known: a policy may charge for them.
     HintSets(u32),
 }
@@ -73,6 +78,8 @@ enum Entry {
 /// Is told by the cache what to record.
 struct Tap {
     recorder: Arc<Recorder>,
+    /// Whether what reads return is recorded, too.
+    returned: bool,
     runtime: Runtime,
 }
 
@@ -110,20 +117,22 @@ impl Recorder {
     }
 
     /// Queues a record; `make` is told the time since the trace began, in microseconds.
-    fn add(&self, runtime: &Runtime, key_bytes: usize, make: impl FnOnce(u64) -> Record) {
+    fn add(&self, runtime: &Runtime, key_bytes: usize, returned: Option<&Value>, make: impl FnOnce(u64) -> Record) {
         let now = runtime.elapsed();
         let mut state = self.lock();
-        let Some(running) = &mut state.running else { return };
+        // What comes after its end is no part of it.
+        let Some(running) = state.running.as_mut().filter(|running| running.stop.is_none()) else { return };
+        let bytes = key_bytes + returned.map_or(0, Value::size);
         let full =
-            running.queue.len() >= TRACE_QUEUE_RECORDS_MAX || running.queue_bytes + key_bytes > TRACE_QUEUE_BYTES_MAX;
-        if full || running.stop.is_some() {
+            running.queue.len() >= TRACE_QUEUE_RECORDS_MAX || running.queue_bytes + bytes > TRACE_QUEUE_BYTES_MAX;
+        if full {
             running.trace.dropped += 1;
             return;
         }
-        running.queue_bytes += key_bytes;
+        running.queue_bytes += bytes;
         running.trace.records += 1;
         let time_us = now.saturating_sub(running.began).as_micros() as u64;
-        running.queue.push(Entry::Record(make(time_us)));
+        running.queue.push(Entry::Record(make(time_us), returned.cloned()));
     }
 
     fn add_hint_sets(&self, known: u32) {
@@ -134,8 +143,14 @@ impl Recorder {
         }
     }
 
-    /// Begins a trace in a new file. With `duration` it ends by itself.
-    pub async fn start(shared: &Arc<Shared>, name: &[u8], duration: Option<Duration>) -> Result<(), String> {
+    /// Begins a trace in a new file. With `duration` it ends by itself; with `returned` it says what reads returned, as
+    /// fingerprints of words.
+    pub async fn start(
+        shared: &Arc<Shared>,
+        name: &[u8],
+        duration: Option<Duration>,
+        returned: bool,
+    ) -> Result<(), String> {
         let recorder = &shared.recorder;
         let Some(directory) = &recorder.directory else {
             return Err("no directory for traces; start the server with --trace-dir".into());
@@ -163,7 +178,7 @@ impl Recorder {
                 queue_bytes: 0,
             });
         }
-        let tap: Arc<dyn Watcher> = Arc::new(Tap { recorder: recorder.clone(), runtime: runtime.clone() });
+        let tap: Arc<dyn Watcher> = Arc::new(Tap { recorder: recorder.clone(), returned, runtime: runtime.clone() });
         shared.engine.cache().watch(tap.clone());
         recorder.add_hint_sets(shared.labels.hints_len().1 as u32);
         let (cache, defined) = (shared.engine.cache().clone(), Defined::default());
@@ -312,9 +327,9 @@ fn write(writer: &mut Output, shared: &Shared, defined: &mut Defined, entries: V
     for entry in entries {
         match entry {
             Entry::HintSets(known) => define_hints(writer, shared, defined, known)?,
-            Entry::Record(record) => {
+            Entry::Record(record, returned) => {
                 define_hints(writer, shared, defined, record.hints)?;
-                match writer.append(&record) {
+                match writer.append_with(&record, &returned.map_or(Vec::new(), |value| words_of(&value))) {
                     // A key too long for a trace; it leaves the trace as it was.
                     Ok(()) | Err(TraceError::Limit { .. }) => {}
                     Err(error) => return Err(error),
@@ -323,6 +338,18 @@ fn write(writer: &mut Output, shared: &Shared, defined: &mut Defined, entries: V
         }
     }
     Ok(())
+}
+
+/// Fingerprints of the first words of a document, each once.
+fn words_of(value: &Value) -> Vec<u64> {
+    let parts: Box<dyn Iterator<Item = &[u8]>> = match &value.data {
+        Data::Bytes(bytes) => Box::new(std::iter::once(&bytes[..])),
+        Data::Hash(hash) => Box::new(hash.iter().flat_map(|(field, value)| [&field[..], &value[..]])),
+        Data::List(list) => Box::new(list.iter().map(|element| &element[..])),
+        Data::Set(set) => Box::new(set.iter().map(|member| &member[..])),
+    };
+    let mut met = HashSet::new();
+    parts.flat_map(words).filter(|word| met.insert(*word)).take(RETURNED_WORDS_MAX).collect()
 }
 
 /// Says what hint sets mean, up to number `known`.
@@ -373,7 +400,8 @@ impl Watcher for Tap {
             None => Kind::Delete,
         };
         let (key, context) = (accessed.key, accessed.context);
-        self.recorder.add(&self.runtime, key.name.len(), |time_us| Record {
+        let returned = accessed.value.filter(|_| self.returned && kind == Kind::Read);
+        self.recorder.add(&self.runtime, key.name.len(), returned, |time_us| Record {
             key: TraceKey::Bytes(Bytes::copy_from_slice(key.name)),
             space: key.space,
             size: accessed.size,
@@ -385,7 +413,7 @@ impl Watcher for Tap {
 
     fn ended(&self, context: &Context, committed: bool) {
         let kind = if committed { Kind::Committed } else { Kind::Aborted };
-        self.recorder.add(&self.runtime, 0, |time_us| record(context, kind, time_us));
+        self.recorder.add(&self.runtime, 0, None, |time_us| record(context, kind, time_us));
     }
 
     fn hints_defined(&self, set: HintSet) {

@@ -15,7 +15,6 @@ use forebay::policy::{Access, AccessKind};
 use forebay_trace::{Kind, Record, TraceError, TraceReader, mix};
 use hashbrown::HashMap;
 
-use crate::cell::CLIENTS_MAX;
 use plain::Plain;
 pub use plain::PlainRequests;
 pub use volume::Adjustment;
@@ -29,6 +28,12 @@ pub const FUTURE_REQUESTS_MAX: usize = u32::MAX as usize - 1;
 
 /// Most requests that are kept in memory, 4 bytes each, so that a plain trace need not be read again.
 pub const PLAIN_REQUESTS_MAX: usize = 1 << 26;
+
+/// Most clients that are counted apart; those that come later are counted together under [`OTHER_CLIENTS`].
+pub const CLIENTS_MAX: usize = 10_000;
+
+/// The number under which clients beyond [`CLIENTS_MAX`] are counted.
+pub const OTHER_CLIENTS: u32 = u32::MAX;
 
 /// Records that are read at once.
 const BATCH_RECORDS: usize = 1024;

@@ -9,24 +9,14 @@ use std::time::Duration;
 
 use forebay::graph::{Graph, Thr};
 use forebay::policy::bare::{NumberedRequests, Served};
-use forebay::policy::{Access, AccessKind, Choice, PolicyError, choose};
+use forebay::policy::{Access, AccessKind};
 
 use crate::ahead::{Ahead, Prefetch, PrefetchTally, Prefetcher, Room};
-use crate::catalog::{Adjustment, Catalog, Event, PlainRequests, Request};
+use crate::catalog::{Adjustment, CLIENTS_MAX, Catalog, Event, OTHER_CLIENTS, PlainRequests, Request};
+use crate::contender::Contender;
 use crate::levels::{Levels, Sums};
 use crate::machine::Machine;
-use crate::offline::Rule;
 pub use tally::Tally;
-
-/// Names of the policies that know the future.
-pub const OFFLINE: &[(&str, Rule)] =
-    &[("belady", Rule::Belady), ("opt", Rule::Opt), ("transactional-belady", Rule::Transactional)];
-
-/// Most clients that are counted apart; those that come later are counted together under [`OTHER_CLIENTS`].
-pub const CLIENTS_MAX: usize = 10_000;
-
-/// The number under which clients beyond [`CLIENTS_MAX`] are counted.
-pub const OTHER_CLIENTS: u32 = u32::MAX;
 
 /// Groups of keys over which the error of a sample is estimated.
 const CLUSTERS: usize = 256;
@@ -38,61 +28,6 @@ pub const SAMPLE_KEYS_MIN: usize = CLUSTERS;
 /// the whole cache would keep are in the sample varies by the root of their number, and nothing adjusts for that: with
 /// 35 keys it is as if the cache were a sixth larger or smaller than it is. The error of the misses does not know that.
 pub const SAMPLE_CACHE_KEYS_MIN: usize = 256;
-
-/// A policy as the simulator knows it.
-#[derive(Clone, Debug)]
-pub enum Contender {
-    /// The server has it too.
-    Online(Choice),
-    /// It knows the future.
-    Offline(&'static str, Rule),
-}
-
-impl Contender {
-    /// Reads `name` or `name:parameter=value,..`.
-    pub fn parse(text: &str) -> Result<Contender, PolicyError> {
-        let (name, settings) = text.split_once(':').unwrap_or((text, ""));
-        match OFFLINE.iter().find(|(known, _)| *known == name.trim()) {
-            Some(&(name, rule)) if settings.trim().is_empty() => Ok(Contender::Offline(name, rule)),
-            Some(&(policy, _)) => {
-                let set = settings.split('=').next().unwrap_or_default().trim();
-                Err(PolicyError::Parameter { policy, why: format!("no parameter '{set}'; it has none") })
-            }
-            None => choose(text).map(Contender::Online).map_err(|error| match error {
-                PolicyError::Unknown { name, known } => {
-                    let offline: Vec<&str> = OFFLINE.iter().map(|(name, _)| *name).collect();
-                    PolicyError::Unknown { name, known: format!("{known}, {}", offline.join(", ")) }
-                }
-                other => other,
-            }),
-        }
-    }
-
-    /// With this seed where its policy has one that is not set.
-    pub fn seeded(self, seed: u64) -> Contender {
-        let Contender::Online(mut choice) = self else { return self };
-        for (parameter, value) in choice.policy.parameters.iter().zip(&mut choice.values) {
-            if parameter.name == "seed" && *value == parameter.default {
-                *value = (seed % parameter.range.1 as u64) as f64;
-            }
-        }
-        Contender::Online(choice)
-    }
-
-    /// Whether it has to be told what comes next.
-    pub fn is_offline(&self) -> bool {
-        matches!(self, Contender::Offline(..))
-    }
-}
-
-impl std::fmt::Display for Contender {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Contender::Online(choice) => choice.fmt(f),
-            Contender::Offline(name, _) => f.write_str(name),
-        }
-    }
-}
 
 /// What to count.
 #[derive(Clone, Copy, Debug)]

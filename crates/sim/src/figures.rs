@@ -1,163 +1,17 @@
-//! Results as rows: a table for people, CSV and JSON for programs.
-
-use forebay::policy::Unit;
-use serde::Serialize;
+//! Results as text: a table for people, CSV and JSON for programs.
 
 use crate::ahead::PrefetchTally;
-use crate::catalog::Catalog;
-use crate::cell::{Cell, Contender, OTHER_CLIENTS, SAMPLE_KEYS_MIN, Tally};
-use crate::latency::{self, Modelled, RoundTrips};
-use crate::levels::{LevelTally, Sums};
-use crate::report::{Least, OfTrace};
+use crate::latency::{self, Modelled};
+use crate::results::{Least, OfTrace};
+use crate::row::Row;
 
-/// One policy at one size on one trace, for all clients or for one.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Row {
-    /// The trace's file name.
-    pub trace: String,
-    /// The policy, with the parameters that were set.
-    pub policy: String,
-    /// `objects` or `bytes`.
-    pub unit: &'static str,
-    /// The size as it was given.
-    pub size_given: String,
-    /// The size in the unit.
-    pub size: u64,
-    /// Requests that counted.
-    pub requests: u64,
-    /// Those that were cached.
-    pub hits: u64,
-    /// Hits per request.
-    pub hit_ratio: f64,
-    /// Bytes hit per byte asked for.
-    pub byte_hit_ratio: f64,
-    /// Bytes asked for; none where no size is known.
-    pub bytes_requested: Option<u64>,
-    /// Bytes that came from the store: of what was not cached, and what was fetched ahead; none where no size is known.
-    pub bytes_fetched: Option<u64>,
-    /// Transactional hit ratio by levels, where the trace has transactions and all keys take part.
-    pub thr: Option<f64>,
-    /// Cached keys at the end that have helped no transaction, where there are transactions; of a client those that it
-    /// asked for last.
-    pub unhelpful_keys: Option<u64>,
-    /// Bytes of the policy's metadata at the end.
-    pub metadata_bytes: u64,
-    /// Nanoseconds of one thread for each request.
-    pub cpu_ns_per_request: f64,
-    /// The client, if it is counted apart; `other` for those beyond the limit.
-    pub client: Option<String>,
-    /// Standard error of the hit ratio, for a sample of at least [`SAMPLE_KEYS_MIN`] keys; if it is adjusted, only
-    /// where its cache holds [`crate::cell::SAMPLE_CACHE_KEYS_MIN`] of them.
-    pub hit_ratio_error: Option<f64>,
-    /// Levels of transactions by their depth.
-    pub levels: Vec<LevelTally>,
-    /// Levels hit per level: what the DeToX artifact counts. It differs from `thr` where a graph is known.
-    pub level_hit_ratio: Option<f64>,
-    /// What became of what was fetched ahead.
-    pub prefetch: Option<PrefetchTally>,
-    /// What waits for the store.
-    #[serde(skip)]
-    pub round_trips: Option<RoundTrips>,
-    /// What that takes, where latencies are given.
-    #[serde(flatten)]
-    pub modelled: Option<Modelled>,
-    /// What the policy has learned at the end, as lines of name and value; for reports.
-    #[serde(skip)]
-    pub learned: Vec<(String, String)>,
-}
-
-/// Lines of what a policy has learned.
-const LEARNED_MAX: usize = 1000;
+/// Levels of transactions that a table shows, the first ones; all are in JSON and in reports.
+const LEVELS_IN_TABLE: usize = 4;
 
 const COLUMNS: &str = "trace,policy,unit,size_given,size,requests,hits,hit_ratio,byte_hit_ratio,thr,unhelpful_keys,\
                        metadata_bytes,cpu_ns_per_request,bytes_requested,bytes_fetched";
 
 const LATENCY_COLUMNS: &str = ",transactions,round_trips,round_trips_saved,latency_us,latency_without_cache_us";
-
-impl Row {
-    /// A row of a replay like the server's.
-    pub(crate) fn like_server(trace: &str, policy: String, given: &str, size: u64, tally: Tally) -> Row {
-        let row = Row {
-            trace: trace.to_owned(),
-            policy,
-            unit: "bytes",
-            size_given: given.to_owned(),
-            size,
-            ..Row::default()
-        };
-        row.with(tally, true)
-    }
-
-    /// The rows of a cell: of all clients, then of each.
-    pub(crate) fn of(
-        trace: &str,
-        contender: &Contender,
-        (unit, given, size): (Unit, &str, u64),
-        catalog: &Catalog,
-        cell: &mut Cell,
-    ) -> Vec<Row> {
-        let sized = catalog.keys_without_size < catalog.len() as u64;
-        let row = Row {
-            trace: trace.to_owned(),
-            policy: contender.to_string(),
-            unit: if unit == Unit::Entries { "objects" } else { "bytes" },
-            size_given: given.to_owned(),
-            size,
-            metadata_bytes: cell.metadata_bytes(),
-            cpu_ns_per_request: cell.cpu_ns_per_request(),
-            ..Row::default()
-        };
-        let unhelpful = cell.unhelpful_keys_of(catalog);
-        let cached = catalog.sampled_keys_in(unit, size);
-        let all = Row {
-            unhelpful_keys: unhelpful.as_ref().map(|(all, _)| *all),
-            hit_ratio_error: cell.hit_ratio_error(cached).filter(|_| catalog.len() >= SAMPLE_KEYS_MIN),
-            prefetch: cell.prefetched(),
-            learned: cell.report(LEARNED_MAX),
-            ..row.clone()
-        };
-        let mut rows = vec![all.of_transactions(cell.transactions()).with(cell.tally(), sized)];
-        for (&client, &tally) in cell.clients() {
-            let row = Row {
-                client: Some(if client == OTHER_CLIENTS { "other".to_owned() } else { client.to_string() }),
-                unhelpful_keys: unhelpful.as_ref().map(|(_, by_client)| by_client.get(&client).copied().unwrap_or(0)),
-                ..row.clone()
-            };
-            rows.push(row.of_transactions(cell.transactions_of(client)).with(tally, sized));
-        }
-        if !catalog.has_transactions {
-            rows.iter_mut().for_each(Row::counts_requests);
-        }
-        rows
-    }
-
-    /// Without transactions each request is a round trip.
-    pub(crate) fn counts_requests(&mut self) {
-        self.round_trips = Some(RoundTrips::of_requests(self.requests, self.hits));
-    }
-
-    fn of_transactions(self, sums: Option<&Sums>) -> Row {
-        Row {
-            thr: sums.and_then(|sums| sums.thr().rate()),
-            levels: sums.map_or_else(Vec::new, |sums| sums.by_level().to_vec()),
-            level_hit_ratio: sums.and_then(Sums::level_hit_ratio),
-            round_trips: sums.and_then(Sums::round_trips),
-            ..self
-        }
-    }
-
-    fn with(self, tally: Tally, sized: bool) -> Row {
-        Row {
-            bytes_requested: sized.then_some(tally.bytes),
-            bytes_fetched: sized.then(|| tally.bytes_fetched()),
-            requests: tally.requests,
-            hits: tally.hits,
-            hit_ratio: tally.hit_ratio(),
-            byte_hit_ratio: tally.byte_hit_ratio(),
-            ..self
-        }
-    }
-}
 
 fn optional<T: ToString>(value: &Option<T>) -> String {
     value.as_ref().map_or_else(String::new, T::to_string)
@@ -257,12 +111,16 @@ pub fn table(rows: &[Row]) -> String {
         }
         text += &transactional(&all);
         let depth = all.iter().map(|row| row.levels.len()).max().unwrap_or(0);
-        for level in (0..depth).filter(|_| depth > 1) {
+        for level in (0..depth.min(LEVELS_IN_TABLE)).filter(|_| depth > 1) {
             text += &format!("\nlevel {} of transactions: hits in %\n", level + 1);
             text += &grid(&all, "", |row| match row.levels.get(level) {
                 Some(tally) if tally.levels > 0 => format!("{:.2}", 100.0 * tally.hits as f64 / tally.levels as f64),
                 _ => "-".into(),
             });
+        }
+        if depth > LEVELS_IN_TABLE {
+            let first = LEVELS_IN_TABLE + 1;
+            text += &format!("\nlevels {first} to {depth} of transactions: see --format json, or --report\n");
         }
         if all.iter().any(|row| row.prefetch.is_some()) {
             text += "\nfetched ahead: used, late and unused in %\n";
@@ -346,7 +204,7 @@ fn grid(rows: &[&Row], corner: &str, show: impl Fn(&Row) -> String) -> String {
 
 /// The least memory of each policy for a goal, the cheapest first; nothing where no goal was given.
 pub fn least_memory_table(of: &OfTrace) -> String {
-    let Some(Least { goal, rows, .. }) = &of.least else { return String::new() };
+    let Some(Least { goal, rows, never }) = &of.least else { return String::new() };
     let (what, least) = goal.named();
     let mut text = format!("{}: least memory for a {what} of {:.2} %\n", of.name, 100.0 * least);
     let mut sorted: Vec<&Row> = rows.iter().collect();
@@ -359,8 +217,8 @@ pub fn least_memory_table(of: &OfTrace) -> String {
         });
         text += &format!("{:<20} {:>16} {}  ({reached:.2} %){takes}\n", row.policy, row.size, row.unit);
     }
-    for policy in of.least.iter().flat_map(Least::never) {
-        text += &format!("{policy:<20} {:>16}\n", "never");
+    for (policy, most) in never {
+        text += &format!("{policy:<20} {:>16}  (with all keys {:.2} %)\n", "never", 100.0 * most);
     }
     text
 }
@@ -368,7 +226,8 @@ pub fn least_memory_table(of: &OfTrace) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::latency::{Latencies, Latency};
+    use crate::latency::{Latencies, Latency, RoundTrips};
+    use crate::levels::LevelTally;
 
     fn row(policy: &str, size: u64, hit_ratio: f64) -> Row {
         Row {
@@ -408,7 +267,7 @@ mod tests {
         let mut rows = [Some(trips(Some(40))), Some(trips(None)), None]
             .map(|round_trips| Row { round_trips, ..row("lru", 5, 0.25) });
         assert!(csv(&rows).starts_with(&format!("{COLUMNS}\n")) && !json(&rows).contains("latency"));
-        latencies.apply(&mut rows);
+        rows.iter_mut().for_each(|row| row.model(&latencies));
         let text = csv(&rows);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], format!("{COLUMNS}{LATENCY_COLUMNS}"));
@@ -431,6 +290,14 @@ mod tests {
         assert!(!text.contains("byte hit ratio"));
         let text = table(&[Row { unit: "bytes", ..row("lru", 5, 0.25) }]);
         assert!(text.contains("\nbyte hit ratio in %, of 900 bytes\n") && text.contains("  50.00\n"), "{text}");
+    }
+
+    #[test]
+    fn a_table_shows_the_first_levels() {
+        let of =
+            |depth| table(&[Row { levels: vec![LevelTally { levels: 4, hits: 1 }; depth], ..row("lru", 5, 0.25) }]);
+        assert_eq!([1, 4, 9].map(|depth| of(depth).matches("of transactions: hits in %").count()), [0, 4, 4]);
+        assert!(!of(4).contains("--report") && of(9).contains("\nlevels 5 to 9 of transactions: see --format json"));
     }
 
     #[test]

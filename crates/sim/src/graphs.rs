@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use forebay::graph::{Graph, GraphError, Vertex};
-use forebay_trace::fbt::Dictionary;
+use forebay_trace::dictionary::Dictionary;
 use forebay_trace::tools::without_prefix;
 
 use crate::lab_error::LabError;

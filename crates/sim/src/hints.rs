@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use forebay::hint::{HintMeaning, HintSet};
-use forebay_trace::fbt::Dictionary;
+use forebay_trace::dictionary::Dictionary;
 use hashbrown::HashMap;
 
 /// What a policy of CLIC's family has learned of a hint set, or of a group of them.

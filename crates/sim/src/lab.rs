@@ -16,14 +16,16 @@ use forebay_trace::{TraceError, TraceOptions};
 
 use crate::ahead::{self, Prefetch};
 use crate::catalog::{Catalog, Event, PlainRequests, Sample};
-use crate::cell::{Cell, Contender, Counting};
-use crate::figures::Row;
+use crate::cell::{Cell, Counting};
+use crate::contender::Contender;
 use crate::graphs;
 use crate::hints::{HintSets, HintTypes};
 pub use crate::lab_error::LabError;
 use crate::latency::RoundTrips;
 use crate::machine::{Division, Machine};
 use crate::optimum;
+use crate::results::{Goal, Least};
+use crate::row::Row;
 pub use crate::size::Size;
 
 /// Events handed to a thread at once.
@@ -104,43 +106,6 @@ pub struct Lab<'a> {
     warnings: Vec<String>,
     /// By transaction type, with vertices as the trace numbers them.
     graphs: Vec<(u16, Arc<Graph>)>,
-}
-
-/// What the least memory is looked for.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Goal {
-    /// This share of the requests hits.
-    HitRatio(f64),
-    /// This share of the transactions' critical lengths is saved.
-    TransactionalHitRate(f64),
-}
-
-impl Goal {
-    /// What it is, and how much of it.
-    pub fn named(self) -> (&'static str, f64) {
-        match self {
-            Goal::HitRatio(least) => ("hit ratio", least),
-            Goal::TransactionalHitRate(least) => ("transactional hit ratio", least),
-        }
-    }
-
-    /// How much of it a row has; below zero where it can't have any.
-    pub fn reaches(self, row: &Row) -> f64 {
-        match self {
-            Goal::HitRatio(_) => row.hit_ratio,
-            Goal::TransactionalHitRate(_) => row.thr.unwrap_or(-1.0),
-        }
-    }
-
-    fn reached(self, row: &Row) -> bool {
-        self.reaches(row) >= self.named().1
-    }
-
-    /// As the column of given sizes has it: no size was given, but what it has to reach.
-    fn given(self) -> String {
-        let (what, least) = self.named();
-        format!("{what} {least}")
-    }
 }
 
 impl<'a> Lab<'a> {
@@ -252,15 +217,18 @@ impl<'a> Lab<'a> {
         self.options.sizes.iter().map(|size| row(size).ok_or_else(too_large)).collect()
     }
 
-    /// For every policy the least memory, to about 1 %, at which it reaches the goal; none where it never does.
-    pub fn least_memory(&self, goal: Goal) -> Result<Vec<Row>, LabError> {
+    /// For every policy the least memory, to about 1 %, at which it reaches the goal.
+    pub fn least_memory(&self, goal: Goal) -> Result<Least, LabError> {
         let contenders = &self.options.contenders;
         let whole = self.whole().max(1);
         let mut best: Vec<Option<Row>> =
             self.run_at(goal, contenders.iter().map(|contender| (contender, whole)).collect())?;
         let mut ranges = vec![(0, whole); contenders.len()];
+        let mut never = Vec::new();
         for row in &mut best {
-            *row = row.take().filter(|row| goal.reached(row));
+            if let Some(short) = row.take_if(|row| !goal.reached(row)) {
+                never.push((short.policy.clone(), goal.reaches(&short)));
+            }
         }
         for _ in 0..ROUNDS_MAX {
             let open: Vec<usize> = (0..contenders.len())
@@ -282,7 +250,7 @@ impl<'a> Lab<'a> {
                 }
             }
         }
-        Ok(best.into_iter().flatten().collect())
+        Ok(Least { goal, rows: best.into_iter().flatten().collect(), never })
     }
 
     /// One run of one size each; the rows that stand for all clients.

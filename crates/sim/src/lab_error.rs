@@ -26,8 +26,13 @@ pub enum LabError {
     #[error(transparent)]
     Policy(#[from] PolicyError),
     /// A size that makes no sense.
-    #[error("size '{0}': give a share of the trace (10%), objects (5000), or with --unit bytes a size (64MiB)")]
-    Size(String),
+    #[error("size '{given}': {advice}")]
+    Size {
+        /// As it was given.
+        given: String,
+        /// What to give in its place.
+        advice: &'static str,
+    },
     /// A graph that does not fit the trace.
     #[error("transaction type '{name}': {error}")]
     Graph {

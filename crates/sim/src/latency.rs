@@ -7,8 +7,6 @@
 
 use serde::Serialize;
 
-use crate::figures::Row;
-
 /// The longest latency that makes sense.
 pub const LATENCY_SECONDS_MAX: u64 = 3600;
 
@@ -109,11 +107,6 @@ impl Latencies {
             latency_us: (asked * cache + waits * store) / of,
             latency_without_cache_us: asked * store / of,
         })
-    }
-
-    /// Gives each row what the model says of it.
-    pub fn apply<'a>(&self, rows: impl IntoIterator<Item = &'a mut Row>) {
-        rows.into_iter().for_each(|row| row.modelled = row.round_trips.and_then(|trips| self.model(trips)));
     }
 }
 

@@ -152,10 +152,11 @@ impl Levels {
         if access.kind == AccessKind::Prefetch {
             return;
         }
-        let hit = hit && access.kind == AccessKind::Read;
+        // What is written stays cached, if it was: only what was missing comes in anew, and has helped nobody yet.
         if !hit {
             self.set_helped(request.key, false);
         }
+        let hit = hit && access.kind == AccessKind::Read;
         if self.reads_only && access.kind != AccessKind::Read {
             return;
         }
@@ -314,10 +315,23 @@ mod tests {
         assert_eq!(levels.all().round_trips(), Some(RoundTrips { transactions: Some(2), asked: 4, saved: 2 }));
         let tally = |levels, hits| LevelTally { levels, hits };
         assert_eq!(levels.all().by_level(), [tally(2, 2), tally(1, 0), tally(1, 0)]);
-        // The key that was written since helped nobody since.
         let helped = [1, 2, 3, 4, 5, 6].map(|key| levels.has_helped(key));
         assert_eq!(helped, [true, true, false, false, false, true]);
         assert_eq!(replay(true).all().thr().rate(), Some(2.0 / 3.0));
+    }
+
+    #[test]
+    fn what_has_helped_has_until_it_comes_in_anew() {
+        let mut levels = Levels::new(false, &[]);
+        let mut helped_after = |txn, kind, hit| {
+            levels.access(&request(txn, 0, 1, kind), hit, None);
+            levels.end(txn, true);
+            levels.has_helped(1)
+        };
+        assert!(!helped_after(1, AccessKind::Read, false));
+        assert!(helped_after(2, AccessKind::Read, true));
+        assert!(helped_after(3, AccessKind::Write, true), "it is still the same entry");
+        assert!(!helped_after(4, AccessKind::Write, false), "it had left");
     }
 
     #[test]

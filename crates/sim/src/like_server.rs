@@ -22,15 +22,15 @@ use forebay::key::{KEY_BYTES_MAX, Key, SPACES};
 use forebay::policy::{Choice, Unit};
 use forebay::value::Value;
 use forebay::version::Version;
-use forebay_trace::fbt::Dictionary;
+use forebay_trace::dictionary::Dictionary;
 use forebay_trace::replay::{VALUE_BYTES_DEFAULT, value};
 use forebay_trace::{Kind, Record, Records, TraceError, TraceOptions};
 
 use crate::cell::Tally;
-use crate::figures::Row;
 use crate::graphs;
 use crate::lab::{LabError, Progress, Size, trace_name};
 use crate::latency::RoundTrips;
+use crate::row::Row;
 
 /// Documents of a charge that are kept to be used again.
 const LIKENESSES_MAX: usize = 4096;
@@ -168,7 +168,7 @@ fn replay(
 /// What hint sets stand for, from number `from` on: the server has told its policy when they were defined.
 fn meanings(known: &Dictionary, from: u32) -> Vec<(HintSet, HintMeaning)> {
     let texts = |texts: &[bytes::Bytes]| texts.iter().map(|text| Box::from(&text[..])).collect();
-    let meaning = |(number, set): (u32, &forebay_trace::fbt::HintSetDefinition)| {
+    let meaning = |(number, set): (u32, &forebay_trace::dictionary::HintSetDefinition)| {
         let types = known.hint_schema(set.schema).map_or(Vec::new(), |schema| texts(&schema.types));
         (HintSet(number), HintMeaning { schema: set.schema, types, values: texts(&set.values) })
     };

@@ -9,7 +9,7 @@ use forebay::policy::bare::{Bare, Numbered, Served};
 use forebay::policy::{AccessKind, Learned, Unit};
 
 use crate::catalog::Request;
-use crate::cell::Contender;
+use crate::contender::Contender;
 use crate::offline::Offline;
 
 /// How the clients of one trace share the memory (CLIC, section 6.4).

@@ -2,7 +2,7 @@
 
 use forebay::policy::Unit;
 
-use crate::lab::LabError;
+use crate::lab_error::LabError;
 
 /// A cache's size.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,7 +23,7 @@ impl Size {
     /// Reads `10%`, `5000`, or with bytes as unit `64MiB`.
     pub fn parse(text: &str, unit: Unit) -> Result<Size, LabError> {
         let given = text.trim();
-        let wrong = || LabError::Size(given.to_owned());
+        let wrong = || LabError::Size { given: given.to_owned(), advice: advice(given, unit) };
         if let Some(percent) = given.strip_suffix('%') {
             let percent: f64 = percent.trim().parse().map_err(|_| wrong())?;
             if !(percent > 0.0 && percent <= 100_000.0) {
@@ -54,6 +54,21 @@ impl Size {
     }
 }
 
+/// What to write in place of something that is no size.
+fn advice(given: &str, unit: Unit) -> &'static str {
+    let ending = given.trim_start_matches(|c: char| !c.is_ascii_alphabetic()).to_ascii_lowercase();
+    match &ending[..] {
+        "k" | "kib" | "m" | "mib" | "g" | "gib" | "t" | "tib"
+            if unit == Unit::Entries && ending.len() < given.len() =>
+        {
+            "that counts bytes: add --unit bytes, or give a number of objects (5000) or a share of them (10%)"
+        }
+        "kb" | "mb" | "gb" | "tb" => "give bytes in KiB, MiB, GiB or TiB, with --unit bytes",
+        _ if unit == Unit::Bytes => "give a share of the footprint (10%) or whole bytes (64MiB, 1536KiB), above 0",
+        _ => "give a share of the keys (10%) or objects (5000), above 0, or with --unit bytes a size (64MiB)",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,5 +84,9 @@ mod tests {
             assert!(Size::parse(wrong, Unit::Entries).is_err(), "{wrong}");
         }
         assert!(Size::parse("99999999999999T", Unit::Bytes).is_err());
+        let why = |text, unit| Size::parse(text, unit).expect_err(text).to_string();
+        assert!(why("10GiB", Unit::Entries).contains("add --unit bytes"));
+        assert!(why("10GB", Unit::Bytes).contains("GiB") && why("10GB", Unit::Entries).contains("--unit bytes"));
+        assert!(why("0%", Unit::Entries).contains("above 0") && why("1.5MiB", Unit::Bytes).contains("1536KiB"));
     }
 }

@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 
 use forebay::policy::Unit;
 use forebay_sim::catalog::Sample;
-use forebay_sim::cell::Contender;
-use forebay_sim::figures::Row;
+use forebay_sim::contender::Contender;
 use forebay_sim::hints::HintTypes;
 use forebay_sim::lab::{Lab, LabOptions, Silent, Size};
 use forebay_sim::machine::Division;
+use forebay_sim::row::Row;
 use forebay_trace::TraceOptions;
 use forebay_trace::fbt::Writer;
 use forebay_trace::tools::{self, Noise};

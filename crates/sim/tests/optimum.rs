@@ -6,11 +6,11 @@ use std::path::Path;
 use forebay::policy::Unit;
 use forebay_sim::ahead::Prefetch;
 use forebay_sim::catalog::Sample;
-use forebay_sim::cell::Contender;
-use forebay_sim::figures::Row;
+use forebay_sim::contender::Contender;
 use forebay_sim::hints::HintTypes;
 use forebay_sim::lab::{Lab, LabError, LabOptions, Silent, Size};
 use forebay_sim::machine::Division;
+use forebay_sim::row::Row;
 use forebay_trace::{Kind, Record, TraceKey, TraceOptions, fbt};
 use proptest::prelude::*;
 

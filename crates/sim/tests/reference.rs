@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use forebay::policy::Unit;
 use forebay_sim::ahead::Prefetch;
 use forebay_sim::catalog::Sample;
-use forebay_sim::cell::Contender;
+use forebay_sim::contender::Contender;
 use forebay_sim::lab::{Lab, LabOptions, Silent, Size};
 use forebay_trace::fbt::Writer;
 use forebay_trace::{Record, TraceOptions};

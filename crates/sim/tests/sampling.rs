@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use forebay::policy::Unit;
 use forebay_sim::ahead::Prefetch;
 use forebay_sim::catalog::Sample;
-use forebay_sim::cell::{Contender, SAMPLE_CACHE_KEYS_MIN};
-use forebay_sim::figures::Row;
+use forebay_sim::cell::SAMPLE_CACHE_KEYS_MIN;
+use forebay_sim::contender::Contender;
 use forebay_sim::hints::HintTypes;
 use forebay_sim::lab::{Lab, LabOptions, Silent, Size};
 use forebay_sim::machine::Division;
+use forebay_sim::row::Row;
 use forebay_trace::TraceOptions;
 
 const POLICIES: [&str; 3] = ["lru", "s3-fifo", "arc"];

@@ -126,20 +126,20 @@ mod tests {
     #[test]
     fn malformed_lines_are_named_by_line_and_column() {
         for (line, column) in [
-            ("1", "n_blocks"),
-            ("1 1 0", "request_number"),
-            ("x 1 0 0", "start_block"),
-            ("1 -1 0 0", "n_blocks"),
-            ("1 1 0.5 0", "ignored"),
-            ("1 1 0 0 0", "-"),
-            ("1 9999999 0 0", "n_blocks"),
-            ("18446744073709551615 1 0 0", "start_block"),
-            ("99999999999999999999 1 0 0", "start_block"),
+            ("1", ", column n_blocks"),
+            ("1 1 0", ", column request_number"),
+            ("x 1 0 0", ", column start_block"),
+            ("1 -1 0 0", ", column n_blocks"),
+            ("1 1 0.5 0", ", column ignored"),
+            ("1 1 0 0 0", ""),
+            ("1 9999999 0 0", ", column n_blocks"),
+            ("18446744073709551615 1 0 0", ", column start_block"),
+            ("99999999999999999999 1 0 0", ", column start_block"),
         ] {
             let (pages, error) = read(&format!("4 1 0 0\n{line}\n7 1 0 0\n"));
             assert_eq!(pages, [4], "{line}");
             let error = error.expect(line);
-            assert!(error.starts_with(&format!("line 2, column {column}: ")), "{line}: {error}");
+            assert!(error.starts_with(&format!("line 2{column}: ")), "{line}: {error}");
         }
     }
 }

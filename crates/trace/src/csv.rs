@@ -6,18 +6,20 @@
 
 mod column;
 mod fields;
+mod given;
 mod names;
 
 use std::borrow::Cow;
 
+use crate::dictionary::Dictionary;
 use crate::ends::{Ends, end_of};
 use crate::error::TraceError;
-use crate::fbt::Dictionary;
 use crate::input::{Next, Source, Stream, unexpected};
 use crate::record::{Kind, Record, TraceKey};
 use crate::{Format, Records};
 use column::{Column, Named, put};
 use fields::{Fields, between};
+pub use given::column_names;
 
 /// Most columns that a header may name.
 pub const COLUMNS_MAX: usize = 64;
@@ -35,7 +37,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 pub(crate) const FORMAT: Format = Format {
     name: "csv",
     summary: "text with a header naming its columns: `version,time,op,size,lbn` or `# time, object, size, ..`",
-    endings: &[".csv"],
+    endings: &[".csv", ".tsv"],
     recognises,
     open,
 };
@@ -55,7 +57,9 @@ fn open(source: Source) -> Result<Records, TraceError> {
 fn recognises(head: &[u8]) -> bool {
     let line = head.split(|&byte| byte == b'\n').next().unwrap_or_default();
     let columns = names(line, between(line)).flatten().map(|name| Column::of(&name)).collect::<Vec<_>>();
-    columns.len() > 1 && columns.contains(&Column::Time) && columns.iter().any(|column| column.is_key())
+    let beside =
+        |column: &Column| matches!(column, Column::Time | Column::Size | Column::Operation | Column::Transaction);
+    columns.iter().any(beside) && columns.iter().any(|column| column.is_key())
 }
 
 /// Names in a header line, in lower case.
@@ -94,8 +98,10 @@ struct Row {
 impl Next for Csv {
     fn next_record(&mut self) -> Result<Option<Record>, TraceError> {
         if self.columns.is_empty() {
-            if !self.source.line(&mut self.line)? {
-                return Err(TraceError::Cut { offset: 0, what: "before its header line" });
+            while self.line.trim_ascii().is_empty() {
+                if !self.source.line(&mut self.line)? {
+                    return Err(TraceError::Cut { offset: 0, what: "before its header line" });
+                }
             }
             self.header()?;
         }
@@ -145,21 +151,38 @@ impl Csv {
         self.between = between(&self.line);
         let named = names(&self.line, self.between)
             .take(COLUMNS_MAX + 1)
-            .map(|name| name.map(|name| (Column::of(&name), name)));
-        let mut columns = named.collect::<Result<Vec<_>, _>>().map_err(|why| self.source.line_error("-", why))?;
+            .map(|name| name.map(|name| (given::column(self.source.column_names(), &name), name)));
+        let wrong = |reason: String| TraceError::Header { reason };
+        let mut columns = named.collect::<Result<Vec<_>, _>>().map_err(|why| wrong(why.to_owned()))?;
         if columns.len() > COLUMNS_MAX {
-            let reason = format!("more columns than columns_max {COLUMNS_MAX}");
-            return Err(self.source.line_error("-", reason));
+            return Err(wrong(format!("more columns than columns_max {COLUMNS_MAX}")));
         }
-        let keys = columns.iter().filter(|(column, _)| column.is_key()).count();
-        if keys != 1 {
-            let found = unexpected(&self.line, "a header with one key column (lbn, object, obj_id, key or id)");
-            return Err(self.source.line_error("-", format!("{found}, it has {keys}")));
+        if let Some(missing) = given::missing(self.source.column_names(), &columns) {
+            return Err(wrong(unexpected(
+                &self.line,
+                &format!("a header with the column '{missing}' that --columns names"),
+            )));
+        }
+        let of_keys: Vec<&str> =
+            columns.iter().filter(|(column, _)| column.is_key()).map(|(_, name)| name.as_str()).collect();
+        match &of_keys[..] {
+            [_] => {}
+            [] => {
+                return Err(wrong(unexpected(
+                    &self.line,
+                    "a header: no column is named key (or lbn, id, ..); --columns key=.. says which it is",
+                )));
+            }
+            several => {
+                return Err(wrong(format!("{} are all names of the key; rename all but one", several.join(", "))));
+            }
         }
         let once = columns.iter().map(|(column, _)| *column).filter(|column| *column != Column::Ignored);
         for known in once {
-            if let Some((_, name)) = columns.iter().filter(|(column, _)| *column == known).nth(1) {
-                return Err(self.source.line_error(name, "a second column of the same meaning"));
+            let alike: Vec<&str> =
+                columns.iter().filter(|(column, _)| *column == known).map(|(_, name)| name.as_str()).collect();
+            if alike.len() > 1 {
+                return Err(wrong(format!("{} mean the same; rename all but one", alike.join(", "))));
             }
         }
         let has = |wanted| columns.iter().any(|(column, _)| *column == wanted);
@@ -296,35 +319,58 @@ mod tests {
     #[test]
     fn malformed_rows_are_named_by_line_and_column() {
         for (row, column) in [
-            ("1,2,2a,512", "lbn"),
-            ("1,2,2a,512,42,9", "-"),
-            ("1,x,2a,512,42", "time"),
-            ("1,,2a,512,42", "time"),
-            ("1,1.,2a,512,42", "time"),
-            ("1,1.x,2a,512,42", "time"),
-            ("1,1.1234567x,2a,512,42", "time"),
-            ("1,18446744073709551615,2a,512,42", "time"),
-            ("1,2,ff,512,42", "op"),
-            ("1,2,2a,-5,42", "size"),
-            ("1,2,2a,4294967296,42", "size"),
-            ("1,2,2a,512,abc", "lbn"),
-            ("1,2,2a,512,", "lbn"),
+            ("1,2,2a,512", ", column lbn"),
+            ("1,2,2a,512,42,9", ""),
+            ("1,x,2a,512,42", ", column time"),
+            ("1,,2a,512,42", ", column time"),
+            ("1,1.,2a,512,42", ", column time"),
+            ("1,1.x,2a,512,42", ", column time"),
+            ("1,1.1234567x,2a,512,42", ", column time"),
+            ("1,18446744073709551616,2a,512,42", ", column time"),
+            ("1,2,ff,512,42", ", column op"),
+            ("1,2,2a,-5,42", ", column size"),
+            ("1,2,2a,4294967296,42", ", column size"),
+            ("1,2,2a,.0,42", ", column size"),
+            ("1,2,2a,512,abc", ", column lbn"),
+            ("1,2,2a,512,", ", column lbn"),
         ] {
             let (records, error) = read(&format!("version,time,op,size,lbn\n1,2,2a,512,42\n{row}\n1,2,2a,512,42\n"));
             assert_eq!(records.len(), 1, "{row}");
             let error = error.expect(row);
-            assert!(error.starts_with(&format!("line 3, column {column}: ")), "{row}: {error}");
+            assert!(error.starts_with(&format!("line 3{column}: ")) && error.contains("--lenient"), "{row}: {error}");
         }
     }
 
     #[test]
     fn a_header_must_name_one_key() {
-        for header in ["1,2,3", "time,size", "lbn,object,time", "time,timestamp,key", "", "\u{fffd}"] {
+        for header in ["1,2,3", "time,size", "lbn,object,time", "time,timestamp,key", "\u{fffd}"] {
             let (records, error) = read(&format!("{header}\n1,2,3\n"));
             assert!(records.is_empty(), "{header}");
-            assert!(error.expect(header).starts_with("line 1, column "), "{header}");
+            let error = error.expect(header);
+            assert!(error.starts_with("line 1: ") && error.contains("name the columns"), "{error}");
         }
+        assert!(read("tag;cache_key\n1;2\n").1.unwrap().contains("'tag;cache_key' is not a header"));
+        assert!(read("key,size,id\n").1.unwrap().contains("key, id are all names of the key"));
+        assert_eq!(read("\n \r\nkey\na\n").0.len(), 1, "blank lines before it are passed over");
+        assert!(read("\n\n").1.unwrap().contains("cut short"));
         assert!(read("").1.unwrap().contains("cut short"));
         assert!(read(&format!("key{}\n", ",x".repeat(COLUMNS_MAX))).1.unwrap().contains("columns_max"));
+    }
+
+    /// As databases, their logs and programs for tables write them.
+    #[test]
+    fn exports_are_read_as_they_are() {
+        let text = "Timestamp,OP,key,size\r\n1772366400123,HGETALL,a,NULL\r\n1772366400123456,Select,b,\\N\r\n\
+                    1772366400123456789,DEL,c,nan\n2026-03-01T12:00:00.123456Z,insert,d,512.0\n5,EXPIRE,e,-\n";
+        let (records, error) = read(text);
+        assert_eq!(error, None);
+        let us = 1_772_366_400_123_456;
+        let times: Vec<_> = records.iter().filter_map(|record| record.time_us).collect();
+        assert_eq!(times, [us - 456, us, us, us, 5_000_000]);
+        let kinds: Vec<_> = records.iter().map(|record| record.kind).collect();
+        assert_eq!(kinds, [Kind::Read, Kind::Read, Kind::Delete, Kind::Write, Kind::Write]);
+        assert_eq!(records.iter().map(|record| record.size).collect::<Vec<_>>(), [None, None, None, Some(512), None]);
+        let why = read("key,op\na,FROBNICATE\n").1.expect("no operation");
+        assert!(why.contains("'frobnicate' is not") && why.contains("Redis"), "{why}");
     }
 }

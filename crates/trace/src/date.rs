@@ -2,7 +2,13 @@
 
 /// Microseconds since 1970 of year, month, day, hour, minute and second of UTC.
 pub(crate) fn civil_us([year, month, day, hour, minute, second]: [u64; 6]) -> Option<u64> {
-    let sound = (1970..10_000).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
+    let leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let days = match month {
+        2 => 28 + u64::from(leap),
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    };
+    let sound = (1970..10_000).contains(&year) && (1..=12).contains(&month) && (1..=days).contains(&day);
     if !sound || hour > 23 || minute > 59 || second > 60 {
         return None;
     }
@@ -31,6 +37,21 @@ pub(crate) fn iso_us(field: &[u8]) -> Option<u64> {
     let us = civil_us([year, month, day, hour, minute, second])?.checked_add(fraction_us)?;
     let (ahead, offset_us) = rest.offset_us()?;
     if ahead { us.checked_sub(offset_us) } else { us.checked_add(offset_us) }
+}
+
+/// That time as a date, in whole seconds of UTC.
+pub(crate) fn iso(us: u64) -> String {
+    let seconds = us / 1_000_000;
+    // The inverse of `civil_us`: days since the first of March of the year 0, in eras of 400 years.
+    let days = seconds / 86_400 + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let (year, time) = (400 * era + year_of_era + next, seconds % 86_400);
+    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", time / 3600, time / 60 % 60, time % 60)
 }
 
 /// What is not read yet.
@@ -103,6 +124,9 @@ mod tests {
             "",
             "1969-12-31",
             "2000-13-01",
+            "2026-02-30",
+            "2100-02-29",
+            "2026-04-31",
             "2000-1-1",
             "2000-01-01T",
             "2000-01-01T24:00",
@@ -121,6 +145,12 @@ mod tests {
     }
 
     proptest::proptest! {
+        #[test]
+        fn dates_read_back(seconds in 0..253_402_300_800_u64) {
+            let text = iso(seconds * 1_000_000);
+            proptest::prop_assert_eq!(iso_us(text.as_bytes()), Some(seconds * 1_000_000), "{}", text);
+        }
+
         /// Whatever stands there, it is a date or none.
         #[test]
         fn nothing_panics(text in "[0-9TZ:.,+-]{0,32}", cut in 0usize..30) {

@@ -6,9 +6,10 @@ use std::fmt::Write;
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
 
+use crate::date::iso;
+use crate::dictionary::Dictionary;
 use crate::ends::OPEN_TRANSACTIONS_MAX;
 use crate::error::TraceError;
-use crate::fbt::Dictionary;
 use crate::record::{Kind, Record, TraceKey};
 use crate::summary::SUMMARY_KEYS_MAX;
 
@@ -86,6 +87,10 @@ pub struct Description {
     pub reuse: Vec<u64>,
     /// Keys by size in powers of two: the first counts sizes below 2.
     pub sizes: Vec<u64>,
+    /// The first and the last of the times that accesses have, in microseconds.
+    pub times_us: Option<(u64, u64)>,
+    /// Accesses whose time is before that of the access ahead of them.
+    pub out_of_order: u64,
     /// Hint sets by number.
     pub hints: BTreeMap<u32, HintCounts>,
     /// Hint types with the number of values that were met.
@@ -104,6 +109,7 @@ impl Description {
         let mut keys: HashMap<(u8, TraceKey), Seen, RandomState> = HashMap::default();
         let mut clients: HashMap<u32, (), RandomState> = HashMap::default();
         let mut open: HashSet<u64, RandomState> = HashSet::default();
+        let mut before_us = 0;
         for record in records {
             let record = match record {
                 Err(error) if error.is_truncated() => break,
@@ -113,6 +119,7 @@ impl Description {
             description.transaction(&record, &mut open);
             if record.kind.is_access() {
                 clients.insert(record.client, ());
+                description.time(record.time_us, &mut before_us);
                 description.access(record, &mut keys)?;
             }
         }
@@ -120,6 +127,14 @@ impl Description {
         description.unique_keys = keys.len() as u64;
         description.popularity(keys.into_values().map(|seen| seen.requests).collect());
         Ok(description)
+    }
+
+    fn time(&mut self, time_us: Option<u64>, before_us: &mut u64) {
+        let Some(now) = time_us else { return };
+        self.out_of_order += u64::from(now < *before_us);
+        *before_us = now;
+        let (first, last) = self.times_us.unwrap_or((now, now));
+        self.times_us = Some((first.min(now), last.max(now)));
     }
 
     /// Counts a transaction where it begins.
@@ -229,6 +244,16 @@ impl Description {
             line("footprint", format!("{} bytes{without}", self.footprint_bytes));
             line("bytes asked for", self.requested_bytes.to_string());
         }
+        if let Some((first, last)) = self.times_us {
+            line("time", span(first, last));
+            let late = match self.out_of_order {
+                0 => String::new(),
+                late => format!(", {late} of them before the one ahead of them"),
+            };
+            let seconds = (last - first) as f64 / 1e6;
+            let rate = if seconds > 0.0 { format!("{:.1}", self.requests as f64 / seconds) } else { "-".to_owned() };
+            line("requests a second", format!("{rate}{late}"));
+        }
         line("clients", self.clients.to_string());
         line("transactions", format!("{} ({} committed, {} aborted)", self.transactions, self.kinds[5], self.kinds[6]));
         let top = percent(self.requests_of_top_percent, self.requests);
@@ -267,6 +292,18 @@ impl Description {
             let _ = writeln!(text, "{:>10} {share:>8.1} % {distance:>12.0} {priority:>12.3e}  {name}", counts.requests);
         }
         text
+    }
+}
+
+/// From when to when: dates, or where times are relative to something, seconds.
+fn span(first_us: u64, last_us: u64) -> String {
+    /// In the year 1990.
+    const DATES_FROM_US: u64 = 631_152_000_000_000;
+    let seconds = |us: u64| us as f64 / 1e6;
+    let took = seconds(last_us - first_us);
+    match first_us >= DATES_FROM_US {
+        true => format!("{} to {} ({took:.0} s)", iso(first_us), iso(last_us)),
+        false => format!("{:.3} s to {:.3} s", seconds(first_us), seconds(last_us)),
     }
 }
 
@@ -331,6 +368,22 @@ mod tests {
         assert_eq!(hints, HintCounts { requests: 4, read_again: 2, distances: 4 });
         assert_eq!((hints.read_again_share(), hints.distance(), hints.priority()), (0.5, 2.0, 0.25));
         assert!(description.to_table(None).contains("2 distinct hint sets"));
+    }
+
+    #[test]
+    fn times_are_told() {
+        let at = |time_us| Ok(Record { time_us, key: TraceKey::Number(1), ..Record::default() });
+        let table = |times: &[Option<u64>]| {
+            Description::of(&mut times.iter().map(|&time_us| at(time_us))).expect("no errors in it").to_table(None)
+        };
+        let noon = 1_772_366_400_000_000;
+        let text = table(&[Some(noon + 5_000_000), Some(noon), None, Some(noon + 10_000_000)]);
+        let line = "time                     2026-03-01T12:00:00Z to 2026-03-01T12:00:10Z (10 s)\n";
+        assert!(text.contains(line), "{text}");
+        assert!(text.contains("requests a second        0.4, 1 of them before the one ahead of them\n"), "{text}");
+        let text = table(&[Some(500_000), Some(2_500_000)]);
+        assert!(text.contains("time                     0.500 s to 2.500 s\n"), "{text}");
+        assert!(!table(&[None]).contains("time "), "none is known");
     }
 
     #[test]

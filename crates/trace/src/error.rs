@@ -48,7 +48,9 @@ pub enum TraceError {
     },
     /// A line of a text format is not what the format says.
     #[error(
-        "line {line}, column {column}: {reason} (at byte {offset}); mend or remove the line, or name another format"
+        "line {line}{}: {reason} (at byte {offset}); mend the line, pass over such lines with --lenient, or name \
+         another format with --trace-format",
+        of_column(column)
     )]
     Line {
         /// Line number from 1.
@@ -57,6 +59,12 @@ pub enum TraceError {
         offset: u64,
         /// Column by name, or `-` for the whole line.
         column: String,
+        /// What was found and what was expected.
+        reason: String,
+    },
+    /// The first line of a table does not say what its columns are.
+    #[error("line 1: {reason}; name the columns in the first line as docs/trace-format.md has them")]
+    Header {
         /// What was found and what was expected.
         reason: String,
     },
@@ -145,6 +153,11 @@ pub enum TraceError {
     /// Records were offered after a failed write.
     #[error("an earlier write of this trace failed; start a new trace")]
     Closed,
+}
+
+/// Where in a line, if that is known.
+fn of_column(column: &str) -> String {
+    if column == "-" { String::new() } else { format!(", column {column}") }
 }
 
 impl TraceError {

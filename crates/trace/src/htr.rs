@@ -6,8 +6,8 @@
 use bytes::Bytes;
 use serde::Deserialize;
 
+use crate::dictionary::{Dictionary, HintSchema, HintSetDefinition};
 use crate::error::TraceError;
-use crate::fbt::{Dictionary, HintSchema, HintSetDefinition};
 use crate::input::{Next, Source, Stream};
 use crate::record::{Kind, Record, TraceKey};
 use crate::{Format, Records};

@@ -1,12 +1,13 @@
 //! Where readers get their bytes: decompressed on the way, with offsets and line numbers for errors.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Cursor, ErrorKind, Read};
+use std::io::{BufRead, BufReader, Cursor, ErrorKind, Read, stdin};
 use std::path::Path;
 
 use crate::TraceReader;
+use crate::column_names::ColumnNames;
+use crate::dictionary::Dictionary;
 use crate::error::TraceError;
-use crate::fbt::Dictionary;
 use crate::record::Record;
 
 /// Longest line of a text trace in bytes, without its line end.
@@ -14,6 +15,9 @@ pub const LINE_BYTES_MAX: usize = 128 * 1024;
 
 /// Bytes at the start of a trace by which its format may be recognised.
 pub const HEAD_BYTES: usize = 512;
+
+/// The path that means standard input; a file of this name is `./-`.
+pub const STANDARD_INPUT: &str = "-";
 
 /// Bytes that are read at once.
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -61,20 +65,26 @@ pub struct Source {
     line_offset: u64,
     /// What is malformed is passed over and counted.
     lenient: bool,
+    /// What columns of a table are called.
+    columns: ColumnNames,
 }
 
 impl Source {
     /// Reads `reader` as it is.
     pub fn new(reader: impl Read + Send + 'static) -> Source {
         let reader = Box::new(BufReader::with_capacity(BUFFER_BYTES, reader));
-        Source { reader, offset: 0, line: 0, line_offset: 0, lenient: false }
+        Source { reader, offset: 0, line: 0, line_offset: 0, lenient: false, columns: ColumnNames::default() }
     }
 
     /// Opens a file. It is decompressed as its name says, or if it begins as compressed files do and `plain`, that its
     /// name ends in that of an uncompressed format, does not hold.
     pub(crate) fn open(path: &Path, compression: Option<Compression>, plain: bool) -> Result<Source, TraceError> {
         let failed = |source| TraceError::Open { path: path.to_owned(), source };
-        let mut file = File::open(path).map_err(failed)?;
+        let mut file: Box<dyn Read + Send> = if path == Path::new(STANDARD_INPUT) {
+            Box::new(stdin())
+        } else {
+            Box::new(File::open(path).map_err(failed)?)
+        };
         let mut head = Vec::with_capacity(MAGIC_BYTES_MAX);
         (&mut file).take(MAGIC_BYTES_MAX as u64).read_to_end(&mut head).map_err(failed)?;
         if head.is_empty() {
@@ -92,6 +102,16 @@ impl Source {
     /// Passes over what is malformed from now on, where a format can tell where the next record begins.
     pub fn be_lenient(&mut self) {
         self.lenient = true;
+    }
+
+    /// Columns of a table have these names.
+    pub(crate) fn name_columns(&mut self, columns: ColumnNames) {
+        self.columns = columns;
+    }
+
+    /// Names of columns that were given.
+    pub(crate) fn column_names(&self) -> &ColumnNames {
+        &self.columns
     }
 
     /// Whether it passes over what is malformed.

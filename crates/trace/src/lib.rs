@@ -26,10 +26,12 @@ mod arc;
 mod be32;
 mod be64;
 mod big_cache;
+mod column_names;
 mod csv;
 mod csv_writer;
 mod date;
 pub mod describe;
+pub mod dictionary;
 mod ends;
 mod error;
 pub mod fbt;
@@ -52,16 +54,19 @@ mod tencent;
 pub mod tools;
 mod vscsi;
 mod wikimedia;
+pub mod words;
 
 use std::path::Path;
 
 pub use arc::BLOCKS_PER_LINE_MAX;
-pub use csv::{CLIENTS_NAMED_MAX, COLUMNS_MAX, TYPES_NAMED_MAX};
+pub use column_names::ColumnNames;
+pub use csv::{CLIENTS_NAMED_MAX, COLUMNS_MAX, TYPES_NAMED_MAX, column_names};
+use dictionary::Dictionary;
 pub use ends::OPEN_TRANSACTIONS_MAX;
 pub use error::TraceError;
 pub use htr::{HEADER_BYTES_MAX, REQUESTS_MAX};
 use input::Compression;
-pub use input::{HEAD_BYTES, LINE_BYTES_MAX, Source};
+pub use input::{HEAD_BYTES, LINE_BYTES_MAX, STANDARD_INPUT, Source};
 pub use lines::REQUESTS_PER_LINE_MAX;
 pub use record::{Kind, Record, TraceKey, mix};
 pub use summary::{SUMMARY_KEYS_MAX, Summary};
@@ -95,7 +100,7 @@ pub trait TraceReader: Iterator<Item = Result<Record, TraceError>> + Send {
     }
 
     /// What numbers of hint sets, transaction types and vertices mean, as far as it was read.
-    fn dictionary(&self) -> Option<&fbt::Dictionary> {
+    fn dictionary(&self) -> Option<&Dictionary> {
         None
     }
 
@@ -118,6 +123,8 @@ pub struct TraceOptions {
     /// Pass over malformed records and count them, as far as the format can tell where the next begins (a text, or
     /// records of one length); else the first one ends the trace with an error.
     pub lenient: bool,
+    /// Names that columns of a CSV have in place of ours; with any the format is `csv`, if none is given.
+    pub columns: ColumnNames,
 }
 
 /// One trace format, declared once.
@@ -162,14 +169,14 @@ pub const FORMATS: &[&Format] = &[
 
 /// Opens the trace at `path` in the named format, or in the one that its ending or its first bytes tell.
 pub fn open(path: &Path, format: Option<&str>) -> Result<Records, TraceError> {
-    open_with(path, &TraceOptions { format: format.map(str::to_owned), lenient: false })
+    open_with(path, &TraceOptions { format: format.map(str::to_owned), ..TraceOptions::default() })
 }
 
 /// Formats that begin with a mark that is in no other file, whatever its name.
 const MARKED: &[&Format] = &[&fbt::FORMAT, &htr::FORMAT, &lcs::FORMAT];
 
 /// As [`open`], with all options. A file whose name ends in `.zst` or `.gz`, or that begins as such files do, is
-/// decompressed on the way.
+/// decompressed on the way; [`STANDARD_INPUT`] is what comes there.
 pub fn open_with(path: &Path, options: &TraceOptions) -> Result<Records, TraceError> {
     let name = path.file_name().map(|name| name.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
     let (name, compression) = Compression::of_name(&name);
@@ -179,7 +186,9 @@ pub fn open_with(path: &Path, options: &TraceOptions) -> Result<Records, TraceEr
     if options.lenient {
         source.be_lenient();
     }
+    source.name_columns(options.columns.clone());
     let chosen = match (&options.format, &by_ending[..]) {
+        (None, _) if !options.columns.pairs().is_empty() => &csv::FORMAT,
         (Some(wanted), _) => *(FORMATS.iter().find(|format| format.name.eq_ignore_ascii_case(wanted)))
             .ok_or_else(|| TraceError::NoSuchFormat { name: wanted.to_owned(), known: known() })?,
         (None, several) => {
@@ -209,6 +218,7 @@ pub fn ending_of_another(path: &Path) -> Option<&'static str> {
 /// As [`open_with`], of a trace that was read before: refused where it is no file, as what a pipe had is gone then.
 pub fn open_again(path: &Path, options: &TraceOptions) -> Result<Records, TraceError> {
     match std::fs::metadata(path) {
+        _ if path == Path::new(STANDARD_INPUT) => Err(TraceError::NotAgain),
         Ok(found) if !found.is_file() => Err(TraceError::NotAgain),
         _ => open_with(path, options),
     }

@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(txns, [first, first, first, third, third]);
         let ends = records.iter().filter(|record| record.kind == Kind::Committed && record.key == TraceKey::None);
         assert_eq!(ends.count(), 2, "a line without blocks has no transaction to end");
-        assert!(error.expect("no JSON").starts_with("line 5, column -: "));
+        assert!(error.expect("no JSON").starts_with("line 5: "));
         assert!((FORMAT.recognises)(text.as_bytes()));
     }
 }

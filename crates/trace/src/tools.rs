@@ -8,8 +8,9 @@ use bytes::Bytes;
 
 use crate::Records;
 pub use crate::csv_writer::{CsvWritten, to_csv};
+use crate::dictionary::{Dictionary, HintSchema, HintSetDefinition};
 use crate::error::TraceError;
-use crate::fbt::{Dictionary, HintSchema, HintSetDefinition, Writer};
+use crate::fbt::Writer;
 use crate::record::Record;
 
 /// Most traces that can be mixed.

@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::io::{Cursor, Write};
 
 use bytes::Bytes;
-use forebay_trace::fbt::{self, HintSchema, HintSetDefinition, Reader, Writer};
+use forebay_trace::dictionary::{HintSchema, HintSetDefinition};
+use forebay_trace::fbt::{self, Reader, Writer};
+use forebay_trace::words::RETURNED_WORDS_MAX;
 use forebay_trace::{Kind, Record, TraceError, TraceKey};
 use proptest::prelude::*;
 
 /// What a test does with a writer.
 #[derive(Clone, Debug)]
 enum Step {
-    Append(Record),
+    Append(Record, Vec<u64>),
     Schema(u32, HintSchema),
     Set(u32, HintSetDefinition),
     Type(u16, Bytes),
@@ -45,7 +47,8 @@ fn record() -> impl Strategy<Value = Record> {
 fn step() -> impl Strategy<Value = Step> {
     let texts = || prop::collection::vec(bytes(5), 0..4);
     prop_oneof![
-        12 => record().prop_map(Step::Append),
+        12 => (record(), prop_oneof![3 => Just(Vec::new()), 1 => prop::collection::vec(any::<u64>(), 0..400)])
+            .prop_map(|(record, returned)| Step::Append(record, returned)),
         1 => (0..4_u32, 0..2_u32, bytes(3), texts())
             .prop_map(|(id, client, name, types)| Step::Schema(id, HintSchema { client, name, types })),
         1 => (0..4_u32, 0..4_u32, texts())
@@ -59,7 +62,8 @@ fn step() -> impl Strategy<Value = Step> {
 /// The naive model: what was taken, as it was given.
 #[derive(Debug, Default, PartialEq)]
 struct Model {
-    records: Vec<Record>,
+    /// With what they returned.
+    records: Vec<(Record, Vec<u64>)>,
     schemas: BTreeMap<u32, HintSchema>,
     sets: BTreeMap<u32, HintSetDefinition>,
     types: BTreeMap<u16, Bytes>,
@@ -79,9 +83,10 @@ impl Model {
     /// Does the step on both; they must agree on what is refused.
     fn apply(&mut self, step: Step, writer: &mut Writer<Vec<u8>>) {
         let (fits, result) = match step {
-            Step::Append(record) => {
-                let result = writer.append(&record);
-                self.records.push(record);
+            Step::Append(record, mut returned) => {
+                let result = writer.append_with(&record, &returned);
+                returned.truncate(RETURNED_WORDS_MAX);
+                self.records.push((record, returned));
                 (true, result)
             }
             Step::Schema(id, schema) => {
@@ -104,7 +109,10 @@ impl Model {
 
     fn read(bytes: Vec<u8>) -> Model {
         let mut reader = Reader::new(Cursor::new(bytes)).unwrap();
-        let records = reader.by_ref().map(Result::unwrap).collect();
+        let mut records = Vec::new();
+        while let Some(record) = reader.next() {
+            records.push((record.unwrap(), reader.returned().to_vec()));
+        }
         let dictionary = reader.dictionary();
         Model {
             records,
@@ -143,7 +151,7 @@ proptest! {
             let (records, error) = read_until_error(bytes[..length].to_vec());
             let cut = matches!(error, Some(TraceError::Truncated { offset, .. }) if offset == length as u64);
             prop_assert!(cut, "{:?}", error);
-            prop_assert!(model.records.starts_with(&records));
+            prop_assert!(model.records.iter().map(|(record, _)| record).take(records.len()).eq(&records));
             prop_assert!(records.len() >= most, "a longer file gave fewer records");
             most = records.len();
         }
@@ -164,7 +172,7 @@ proptest! {
             changed[at] ^= change;
             let (records, error) = read_until_error(changed);
             prop_assert!(error.is_some(), "byte {}", at);
-            prop_assert!(model.records.starts_with(&records));
+            prop_assert!(model.records.iter().map(|(record, _)| record).take(records.len()).eq(&records));
         }
     }
 }
@@ -242,9 +250,9 @@ fn a_later_version_is_refused_and_so_is_what_follows_the_end() {
     assert!(read_until_error(bytes.clone()).1.is_none());
     bytes.push(0);
     assert!(matches!(read_until_error(bytes.clone()).1, Some(TraceError::Malformed { .. })));
-    bytes[8] = 3;
+    bytes[8] = 4;
     let error = Reader::new(Cursor::new(bytes)).err().unwrap();
-    assert!(matches!(error, TraceError::Version { found: 3, known: 2 }), "{error}");
+    assert!(matches!(error, TraceError::Version { found: 4, known: 3 }), "{error}");
 }
 
 /// A disk with room for so many bytes.

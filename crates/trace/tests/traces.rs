@@ -233,7 +233,7 @@ fn a_cut_file_is_an_error_or_a_warning() {
         std::fs::write(&path, cut).unwrap();
         let error = open(&path, None).unwrap().find_map(Result::err);
         assert!(matches!(error, Some(TraceError::Cut { .. })), "{name}: {error:?}");
-        let options = forebay_trace::TraceOptions { lenient: true, format: None };
+        let options = forebay_trace::TraceOptions { lenient: true, ..Default::default() };
         let mut one_by_one = forebay_trace::open_with(&path, &options).unwrap();
         let read = one_by_one.by_ref().inspect(|record| assert!(record.is_ok(), "{name}")).count();
         let (mut together, mut batch) = (forebay_trace::open_with(&path, &options).unwrap(), Vec::new());
@@ -303,11 +303,11 @@ fn gzip_is_read_and_what_is_malformed_can_be_passed_over() {
     assert!(error.starts_with("line 3, column size: ") && error.contains("at byte 20"), "{error}");
     assert!(strict.next().is_none());
     let mut lenient =
-        forebay_trace::open_with(&path, &forebay_trace::TraceOptions { lenient: true, format: None }).unwrap();
+        forebay_trace::open_with(&path, &forebay_trace::TraceOptions { lenient: true, ..Default::default() }).unwrap();
     let keys: Vec<_> = lenient.by_ref().map(|record| record.unwrap().key.to_bytes()).collect();
     assert_eq!((keys, lenient.skipped()), (vec!["a".into(), "d".into()], 2));
     let (mut of_keys, mut requests) = (
-        forebay_trace::open_with(&path, &forebay_trace::TraceOptions { lenient: true, format: None }).unwrap(),
+        forebay_trace::open_with(&path, &forebay_trace::TraceOptions { lenient: true, ..Default::default() }).unwrap(),
         vec![],
     );
     while of_keys.fill_requests(&mut requests, 10).unwrap() {}

@@ -329,6 +329,7 @@ impl Customer {
         user: u64,
     ) -> Result<Option<String>, Stopped> {
         begin(client, attempt, &["TYPE", "checkout"]).await?;
+        call(client, &["TXN", "STEP", "cart"]).await?;
         let cart = call(client, &["HGETALL", &format!("cart:{user}")]).await?;
         let mut purchase = Purchase::of(&cart)?;
         if purchase.pieces.is_empty() {
@@ -342,6 +343,7 @@ impl Customer {
             count(&self.stats.sold_out);
             return Ok(Some(short));
         }
+        call(client, &["TXN", "STEP", "order"]).await?;
         for command in self.order(user, &purchase) {
             call(client, &command).await?;
         }

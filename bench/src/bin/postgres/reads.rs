@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 use forebay_bench::figures::of;
 use forebay_bench::program::{Program, free_port};
+use forebay_bench::replies::Protocol;
 use forebay_bench::report::Report;
-use forebay_bench::workload::Protocol;
 use tokio_postgres::NoTls;
 
 use crate::server::Server;

@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 use super::server::{self, Server};
 use crate::figure::Failed;
 use crate::program::{Program, free_port};
-use crate::workload::Protocol;
+use crate::replies::Protocol;
 
 /// Connections that fill and warm.
 const HANDS: usize = 8;

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use forebay::store::embedded::Durability as Flush;
+
 /// How many threads serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threads {
@@ -49,6 +51,17 @@ pub enum Durability {
     Interval,
     /// When it suits the store.
     Never,
+}
+
+impl Durability {
+    /// The same, as the store and the journal are told it.
+    pub fn flush(self, sync_ms: u64) -> Flush {
+        match self {
+            Durability::Always => Flush::Always,
+            Durability::Interval => Flush::Interval { sync_ms },
+            Durability::Never => Flush::Never,
+        }
+    }
 }
 
 /// What becomes of writes while the database is down.

@@ -5,10 +5,13 @@ use std::path::{Path, PathBuf};
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use forebay::policy::{POLICIES, PolicyError};
-use forebay_sim::cell::{CLIENTS_MAX, OFFLINE, SAMPLE_CACHE_KEYS_MIN, SAMPLE_KEYS_MIN};
-use forebay_sim::lab::{Goal, Lab};
+use forebay_sim::catalog::CLIENTS_MAX;
+use forebay_sim::cell::{SAMPLE_CACHE_KEYS_MIN, SAMPLE_KEYS_MIN};
+use forebay_sim::contender::OFFLINE;
+use forebay_sim::lab::Lab;
 use forebay_sim::machine::Division;
-use forebay_sim::report::OfTrace;
+use forebay_sim::results::Goal;
+use forebay_sim::results::OfTrace;
 
 use super::{PrefetchChoice, SimArgs};
 use crate::error::CommandError;
@@ -132,7 +135,7 @@ pub fn note_without_error(traces: &[OfTrace]) {
 pub fn note_never(goal: Goal, traces: &[OfTrace]) {
     for of in traces {
         let Some(least) = &of.least else { continue };
-        let never: Vec<&str> = least.never().collect();
+        let never: Vec<&str> = least.never.iter().map(|(policy, _)| policy.as_str()).collect();
         if !never.is_empty() {
             let (what, least) = goal.named();
             say::note(format_args!(
@@ -147,8 +150,9 @@ pub fn note_never(goal: Goal, traces: &[OfTrace]) {
 /// What is wrong with a policy, with the name that may have been meant.
 pub fn policy(text: &str, error: &PolicyError) -> String {
     let PolicyError::Unknown { name, known } = error else { return format!("--policy '{text}': {error}") };
-    let near = names().min_by_key(|known| strsim::damerau_levenshtein(known, name));
-    match near.filter(|near| strsim::damerau_levenshtein(near, name) * 3 <= name.len().max(3)) {
+    let typed = name.to_ascii_lowercase();
+    let near = names().min_by_key(|known| strsim::damerau_levenshtein(known, &typed));
+    match near.filter(|near| strsim::damerau_levenshtein(near, &typed) * 3 <= name.len().max(3)) {
         Some(near) => format!("--policy: no policy '{name}'; did you mean '{near}'?"),
         None => format!("--policy: no policy '{name}'; choose one of {known}"),
     }

@@ -2,11 +2,11 @@
 
 use std::io::IsTerminal;
 
-use forebay_sim::cell::Contender;
-use forebay_sim::figures::{self, Row};
+use forebay_sim::contender::Contender;
+use forebay_sim::figures;
 use forebay_sim::lab::{Progress, Silent};
 use forebay_sim::like_server::{self, LikeServerOptions};
-use forebay_trace::TraceOptions;
+use forebay_sim::row::Row;
 
 use super::{OutputForm, SimArgs, checks, model, policies, threads};
 use crate::error::CommandError;
@@ -26,7 +26,7 @@ pub fn run(args: &SimArgs) -> Result<(), CommandError> {
         sizes: like_server::sizes(&args.size).map_err(|error| refused(error.to_string()))?,
         partitions: args.partitions.get(),
         graphs: args.graphs.as_deref().map_or(Ok(Vec::new()), graph::read)?,
-        trace: TraceOptions { format: args.trace_format.clone(), lenient: args.lenient },
+        trace: super::trace_options(args),
         threads: threads(args),
     };
     let progress: &dyn Progress =

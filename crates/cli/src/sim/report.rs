@@ -5,7 +5,8 @@ use std::io::Write;
 use forebay::policy::Unit;
 use forebay_sim::lab::LabOptions;
 use forebay_sim::machine::Division;
-use forebay_sim::report::{self, OfTrace, Run};
+use forebay_sim::report::{self, Run};
+use forebay_sim::results::OfTrace;
 
 use super::SimArgs;
 use crate::error::CommandError;

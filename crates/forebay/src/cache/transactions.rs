@@ -186,6 +186,7 @@ impl Partition {
             hit,
             size: size(key, read),
             charged: Some(charged.min(u32::MAX as usize) as u32),
+            value: read.value.as_ref(),
             context,
         });
     }
@@ -202,6 +203,7 @@ impl Partition {
             hit: true,
             size: size(key, &read),
             charged: Some(charged.min(u32::MAX as usize) as u32),
+            value: read.value.as_ref(),
             context,
         });
     }
@@ -211,7 +213,7 @@ impl Partition {
         if !self.watchers.is_empty() {
             let (kind, none) = (written.map(|_| AccessKind::Write), Context::default());
             let context = written.unwrap_or(&none);
-            self.tell_all(&Accessed { key, kind, hit: false, size: None, charged: None, context });
+            self.tell_all(&Accessed { key, kind, hit: false, size: None, charged: None, value: None, context });
         }
     }
 

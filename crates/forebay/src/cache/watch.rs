@@ -4,6 +4,7 @@
 use super::{AccessKind, Context};
 use crate::hint::HintSet;
 use crate::key::KeyRef;
+use crate::value::Value;
 
 /// One access, as it is told.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +19,8 @@ pub struct Accessed<'a> {
     pub size: Option<u32>,
     /// Bytes that the cache charges for the entry, whether it comes in or not, without the policy's part.
     pub charged: Option<u32>,
+    /// What was read, or what was written as it is then; `None` where nothing is there, or nobody knows what.
+    pub value: Option<&'a Value>,
     /// For which request.
     pub context: &'a Context,
 }

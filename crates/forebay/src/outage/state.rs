@@ -109,13 +109,6 @@ pub(super) struct State {
     calls: Vec<oneshot::Sender<()>>,
 }
 
-/// How long until what was buffered at `oldest_ms` is `age_ms` old. What seems to come from the future is due: the
-/// clock was set back since, and must not put that off for as long.
-pub(super) fn due_in(oldest_ms: u64, age_ms: u64, now_ms: u64) -> Duration {
-    let due_ms = if oldest_ms > now_ms { now_ms } else { oldest_ms.saturating_add(age_ms) };
-    Duration::from_millis(due_ms.saturating_sub(now_ms))
-}
-
 impl State {
     pub(super) fn new(buffer: Buffer, breaker: BreakerSettings, incarnation: u64) -> State {
         State {

@@ -18,7 +18,6 @@
 use std::time::Duration;
 
 use super::pending::Amount;
-use super::state::due_in;
 use crate::mutation::{self, Fault};
 
 /// The share of the room, one in so many, at which the drain begins whatever the age, and past which writes are held
@@ -45,6 +44,13 @@ const HOLD_MAX: Duration = Duration::from_secs(1);
 /// The shortest and the longest pause before one that found no room tries again.
 const ROOM_PAUSE_MIN: Duration = Duration::from_millis(5);
 const ROOM_PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// How long until what was buffered at `oldest_ms` is `age_ms` old. What seems to come from the future is due: the
+/// clock was set back since, and must not put that off for as long.
+fn due_in(oldest_ms: u64, age_ms: u64, now_ms: u64) -> Duration {
+    let due_ms = if oldest_ms > now_ms { now_ms } else { oldest_ms.saturating_add(age_ms) };
+    Duration::from_millis(due_ms.saturating_sub(now_ms))
+}
 
 /// What is known of writes that are kept on purpose.
 #[derive(Debug)]

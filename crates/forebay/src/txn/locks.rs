@@ -18,6 +18,7 @@ use hashbrown::HashMap;
 use hashbrown::hash_map::{Entry, EntryRef};
 use smallvec::SmallVec;
 
+use super::mode::Mode;
 use super::plan::Wanted;
 use super::settled::Settled;
 use super::space::Space;
@@ -30,17 +31,6 @@ pub type Owner = u64;
 
 /// An owner that no transaction is.
 const NOBODY: Owner = 0;
-
-/// How a key is locked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Mode {
-    /// Others may read too.
-    Shared,
-    /// Others may read, none may write or mean to.
-    Update,
-    /// None else.
-    Exclusive,
-}
 
 /// A result that was handed on with its lock: committed, but not published yet.
 #[derive(Clone, Debug)]
@@ -150,13 +140,6 @@ struct Waiter {
     owner: Owner,
     mode: Mode,
     wake: oneshot::Sender<()>,
-}
-
-impl Mode {
-    fn compatible(self, other: Mode) -> bool {
-        use Mode::{Shared, Update};
-        matches!((self, other), (Shared, Shared | Update) | (Update, Shared))
-    }
 }
 
 impl Lock {

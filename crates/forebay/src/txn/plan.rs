@@ -1,7 +1,7 @@
 //! What a command or script is going to need, known before it runs.
 
 use super::documents::Documents;
-use super::locks::Mode;
+use super::mode::Mode;
 use crate::key::{Key, KeyRef};
 use crate::version::Version;
 

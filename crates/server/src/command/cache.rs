@@ -60,8 +60,9 @@ pub(super) const SUBS: &[Sub] = &[
     },
     Sub {
         name: "trace",
-        syntax: "START name [duration] | STOP | STATUS",
-        summary: "Records what clients access in a file under --trace-dir; duration as 500ms, 30s, 5m, 2h",
+        syntax: "START name [duration] [RETURNED] | STOP | STATUS",
+        summary: "Records what clients access in a file under --trace-dir; duration as 500ms, 30s, 5m, 2h; RETURNED: \
+                  with fingerprints of the words that reads return, for forebay graph --infer",
         arity: -3,
         flags: &[Flag::Admin],
         run: SubRun::Engine(trace),
@@ -188,15 +189,17 @@ fn explain(session: &mut Session, frame: Frame<'_>) -> Reply {
 fn trace<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply> {
     Box::pin(async move {
         match (frame.arg(2), frame.len()) {
-            (action, 4 | 5) if is(action, "start") => {
-                let duration = match frame.get(4).map(duration) {
+            (action, 4..=6) if is(action, "start") => {
+                let returned = frame.len() > 4 && is(frame.arg(frame.len() - 1), "returned");
+                let duration = match frame.get(4).filter(|_| frame.len() - usize::from(returned) > 4).map(duration) {
                     Some(None) => {
                         return Reply::error("ERR a duration is a whole number and ms, s, m or h, up to 168h");
                     }
+                    _ if frame.len() - usize::from(returned) > 5 => return errors::wrong_arguments("cache|trace"),
                     Some(Some(duration)) => Some(duration),
                     None => None,
                 };
-                match Recorder::start(&session.shared, frame.arg(3), duration).await {
+                match Recorder::start(&session.shared, frame.arg(3), duration, returned).await {
                     Ok(()) => Reply::OK,
                     Err(why) if why.starts_with("LIMIT") => Reply::error(why),
                     Err(why) => Reply::error(format!("ERR {why}")),

@@ -6,6 +6,12 @@ use super::{COLOURS, Chart, LEFT, LETTER, PLOT_HEIGHT, PLOT_WIDTH, Series, TOP, 
 /// A line with more points is drawn without a dot for each.
 const DOTS_MAX: usize = 40;
 
+/// Most points of a line that have a dot each: beyond, dots would lie on dots.
+const DOTS_EACH_MAX: usize = 20;
+
+/// About how many of more points have one.
+const DOTS_OF_MANY: usize = 12;
+
 /// Dots of a chart that has nothing else.
 const SCATTERED_MAX: usize = 2000;
 
@@ -17,6 +23,13 @@ const SHAPES: [&str; 4] = ["M-3.2-3.2h6.4v6.4h-6.4z", "M0-4.4L4.2 3.2H-4.2z", "M
 
 fn dotted(series: &Series) -> bool {
     series.points.len() <= DOTS_MAX
+}
+
+/// Lines that have many points have their dots at different ones, so that none hides all others.
+fn has_dot(series: &Series, at: usize, nth: usize) -> bool {
+    let points = series.points.len();
+    let every = if points > DOTS_EACH_MAX { points.div_ceil(DOTS_OF_MANY) } else { 1 };
+    nth % every == at % every
 }
 
 /// Eight series differ by their dots, the next eight have the same ones on other lines. Without dots lines differ.
@@ -68,7 +81,7 @@ pub(super) fn lines(chart: &Chart, x: &Axis, down: impl Fn(f64) -> f64) -> Strin
                 let (top, bottom) = (down(value_y + off).max(TOP), down(value_y - off).min(TOP + PLOT_HEIGHT));
                 text += &format!("<path class=\"spread\" d=\"M{x:.1} {top:.1}V{bottom:.1}\"/>\n");
             }
-            if chart.scatter || dotted(series) {
+            if chart.scatter || dotted(series) && has_dot(series, at, nth) {
                 let label = match series.labels.get(nth) {
                     Some(label) => escaped(label),
                     None => format!("{}: {}, {}", escaped(&series.name), shown(value_x), shown(value_y)),

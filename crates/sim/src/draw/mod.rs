@@ -188,10 +188,11 @@ fn bars(chart: &Chart, down: impl Fn(f64) -> f64) -> String {
         }
         text += "</g>\n";
     }
+    // Words that are longer than their bars are wide are written smaller, and so are their neighbours.
+    let longest = chart.names.iter().map(|name| name.chars().count() + 1).max().unwrap_or(1);
+    let size = (12.0 * group / (longest as f64 * LETTER)).clamp(8.0, 12.0);
     for (at, name) in chart.names.iter().enumerate() {
         let (middle, below) = (LEFT + group * (at as f64 + 0.5), TOP + PLOT_HEIGHT + 16.0);
-        // Words that are longer than their bars are wide are written smaller.
-        let size = (12.0 * group / (name.len() as f64 * LETTER)).clamp(8.0, 12.0);
         text += &format!(
             "<text x=\"{middle:.1}\" y=\"{below}\" text-anchor=\"middle\" style=\"font-size:{size:.1}px\">{}</text>\n",
             escaped(name)
@@ -223,6 +224,25 @@ mod tests {
         let text = panel(&chart(32));
         assert_eq!((text.matches("<polyline").count(), text.matches("class=\"dot").count()), (32, 64 + 32), "{text}");
         assert_eq!(text.matches("class=\"spread").count(), 32);
+    }
+
+    #[test]
+    fn many_points_do_not_hide_each_other() {
+        let dots = |points: u32| {
+            let points: Vec<_> = (0..points).map(|x| (f64::from(x), 1.0)).collect();
+            let line = || Series { points: points.clone(), ..Series::default() };
+            let chart = Chart { series: vec![line(), line()], ..Chart::default() };
+            let svg = svg("", &[chart]);
+            let lines: Vec<usize> =
+                svg.split("<polyline").skip(1).map(|line| line.matches("<title>").count()).collect();
+            (lines, svg)
+        };
+        assert_eq!(dots(20).0, [20, 20]);
+        let (many, svg) = dots(40);
+        assert!(many.iter().all(|dots| (8..15).contains(dots)), "{many:?}");
+        let places: Vec<&str> = svg.split("<title>").skip(1).filter_map(|dot| dot.split("</title>").next()).collect();
+        let different: std::collections::BTreeSet<&&str> = places.iter().collect();
+        assert_eq!(different.len(), places.len(), "no dot lies on another");
     }
 
     #[test]

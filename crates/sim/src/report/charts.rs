@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use crate::draw::{Chart, Heatmap, Series, panel};
-use crate::figures::Row;
 use crate::hints::Priority;
 use crate::latency::shown;
+use crate::results::OfTrace;
+use crate::row::Row;
 
-use super::{OfTrace, percent, size};
+use super::{percent, size};
 
 /// Sizes of which levels and clients are shown.
 const SIZES_SHOWN_MAX: usize = 4;
@@ -38,8 +39,13 @@ pub(super) fn pictures(of: &OfTrace) -> Vec<Picture> {
     }
     add(
         panel(&hits),
-        "Higher is better; where a line gets flat, more memory buys little. Bars show twice the standard \
-                       error of a sample.",
+        match whole.iter().any(|row| row.hit_ratio_error.is_some()) {
+            true => {
+                "Higher is better; where a line gets flat, more memory buys little. Bars show twice the standard error \
+                 of a sample."
+            }
+            false => "Higher is better; where a line gets flat, more memory buys little.",
+        },
     );
     if by_bytes(&whole) {
         let bytes =

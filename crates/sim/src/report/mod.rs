@@ -7,9 +7,8 @@ mod charts;
 mod page;
 mod tables;
 
-use crate::catalog::Catalog;
-use crate::figures::Row;
-use crate::lab::Goal;
+use crate::results::OfTrace;
+use crate::row::Row;
 
 /// How the figures came about.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -20,93 +19,6 @@ pub struct Run {
     pub program: String,
     /// What was chosen, or is so by default: name and value.
     pub settings: Vec<(&'static str, String)>,
-}
-
-/// One trace, and what was found.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct OfTrace {
-    /// The trace's file name.
-    pub name: String,
-    /// Requests, in the sample or not.
-    pub requests: u64,
-    /// Requests that were simulated.
-    pub requests_simulated: u64,
-    /// Different keys that were met.
-    pub keys: u64,
-    /// Bytes of those keys.
-    pub footprint_bytes: u64,
-    /// Keys that come without a size, and count as 1 byte each.
-    pub keys_without_size: u64,
-    /// Clients.
-    pub clients: u64,
-    /// Malformed records that were passed over.
-    pub skipped: u64,
-    /// Every policy at every size.
-    pub rows: Vec<Row>,
-    /// The least memory of each policy, if a goal was given.
-    pub least: Option<Least>,
-}
-
-/// The least memory for a goal.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Least {
-    /// The goal.
-    pub goal: Goal,
-    /// Policies that reach it, each at its least memory.
-    pub rows: Vec<Row>,
-    /// All that were asked.
-    pub policies: Vec<String>,
-}
-
-impl Least {
-    /// Those that do not reach it, not even with all keys cached.
-    pub fn never(&self) -> impl Iterator<Item = &str> {
-        let missing = |policy: &&String| self.rows.iter().all(|row| row.policy != **policy);
-        self.policies.iter().filter(missing).map(String::as_str)
-    }
-}
-
-impl OfTrace {
-    /// Gives it another name, for where several traces have one.
-    pub fn rename(&mut self, name: &str) {
-        let least = self.least.iter_mut().flat_map(|least| &mut least.rows);
-        self.rows.iter_mut().chain(least).for_each(|row| row.trace = name.to_owned());
-        self.name = name.to_owned();
-    }
-
-    /// A trace of this name, with what its catalog counted.
-    pub fn new(name: String, catalog: &Catalog, skipped: u64, rows: Vec<Row>, least: Option<Least>) -> OfTrace {
-        OfTrace {
-            name,
-            requests: catalog.requests_of_trace,
-            requests_simulated: catalog.requests,
-            keys: catalog.len() as u64,
-            footprint_bytes: catalog.footprint_bytes,
-            keys_without_size: catalog.keys_without_size,
-            clients: catalog.clients.len() as u64,
-            skipped,
-            rows,
-            least,
-        }
-    }
-
-    /// Sizes, as given, at which a sample's hit ratios have no error, because its cache holds too few keys.
-    pub fn without_error(&self) -> Vec<&str> {
-        let sampled = self.requests_simulated < self.requests;
-        let rows = self.least.iter().flat_map(|least| &least.rows).chain(&self.rows);
-        let mut sizes: Vec<&str> = rows
-            .filter(|row| sampled && row.client.is_none() && row.requests > 0 && row.hit_ratio_error.is_none())
-            .map(|row| row.size_given.as_str())
-            .collect();
-        let mut once = std::collections::BTreeSet::new();
-        sizes.retain(|size| once.insert(*size));
-        sizes
-    }
-
-    /// Rows for all clients together.
-    fn whole(&self) -> Vec<&Row> {
-        self.rows.iter().filter(|row| row.client.is_none()).collect()
-    }
 }
 
 /// The page.
@@ -158,6 +70,7 @@ mod tests {
     use crate::ahead::PrefetchTally;
     use crate::latency::Modelled;
     use crate::levels::LevelTally;
+    use crate::results::{Goal, Least};
 
     fn row(policy: &str, size: u64, hit_ratio: f64) -> Row {
         Row {
@@ -237,9 +150,10 @@ mod tests {
     #[test]
     fn the_buyer_is_answered() {
         let goal = Goal::HitRatio(0.4);
-        let least = Least { goal, rows: vec![row("lru", 100, 0.4)], policies: vec!["lru".into(), "fifo".into()] };
+        let least = Least { goal, rows: vec![row("lru", 100, 0.4)], never: vec![("fifo".into(), 0.375)] };
         let page = html(&Run::default(), &[OfTrace { least: Some(least), ..of(plain()) }]);
         assert!(page.contains("Least memory for a hit ratio of 40.00 %") && page.contains("never"), "{page}");
+        assert!(page.contains("37.50 %"), "{page}");
     }
 
     #[test]

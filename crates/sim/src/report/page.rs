@@ -4,9 +4,10 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::cell::SAMPLE_CACHE_KEYS_MIN;
 use crate::draw;
+use crate::results::OfTrace;
 
 use super::charts::{by_bytes, pictures};
-use super::{OfTrace, Run, bytes, grouped, tables};
+use super::{Run, bytes, grouped, tables};
 
 /// Nothing is loaded and nothing runs.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";

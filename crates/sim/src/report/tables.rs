@@ -3,12 +3,13 @@
 use maud::{Markup, html};
 
 use crate::ahead::PrefetchTally;
-use crate::cell::OFFLINE;
-use crate::figures::Row;
+use crate::contender::OFFLINE;
 use crate::latency::{Modelled, shown};
+use crate::results::{Least, OfTrace};
+use crate::row::Row;
 
 use super::charts::{learners, sizes};
-use super::{Least, OfTrace, bytes, grouped, percent, size};
+use super::{bytes, grouped, percent, size};
 
 /// Lines of the table of clients.
 const CLIENT_LINES_MAX: usize = 2000;
@@ -88,9 +89,9 @@ pub(super) fn least(least: &Least, of: &OfTrace) -> Markup {
                     td.number { (percent(least.goal.reaches(row))) }
                     td { span.bar style=(format!("width:{:.1}%", 100.0 * row.size as f64 / most)) {} }
                 } }
-                @for policy in least.never() { tr {
+                @for (policy, most) in &least.never { tr {
                     th scope="row" { (policy) } td.number { "never" }
-                    @if sampled >= 1.0 { td {} } td {} td {}
+                    @if sampled >= 1.0 { td {} } td.number { (percent(*most)) } td {}
                 } }
             }
         } }

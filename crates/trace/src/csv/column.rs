@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::names::Names;
 use super::{CLIENTS_NAMED_MAX, Row, TYPES_NAMED_MAX};
 use crate::date::iso_us;
-use crate::fbt::Dictionary;
+use crate::dictionary::Dictionary;
 use crate::input::{decimal, seconds, unexpected};
 use crate::lines::REQUESTS_PER_LINE_MAX;
 use crate::record::{Kind, TraceKey};
@@ -96,9 +96,9 @@ pub(super) struct Named {
 pub(super) fn put(row: &mut Row, named: &mut Named, column: Column, field: &[u8]) -> Result<(), String> {
     let record = &mut row.record;
     // What is not known may be left empty; whether a key may be shows the rest of the row.
-    let optional = matches!(column, Column::Size | Column::Cost | Column::Charge | Column::End)
-        || matches!(column, Column::ValueSize | Column::KeySize);
-    if field.is_empty() && (optional || column.is_key()) {
+    let optional = matches!(column, Column::Size | Column::ValueSize | Column::KeySize | Column::Cost | Column::Charge);
+    let empty = field.is_empty() && (optional || column.is_key() || column == Column::End);
+    if empty || optional && UNKNOWN.iter().any(|unknown| field.eq_ignore_ascii_case(unknown)) {
         return Ok(());
     }
     match column {
@@ -149,19 +149,30 @@ impl Named {
     }
 }
 
+/// What databases and programs for tables write where a number is not known.
+const UNKNOWN: [&[u8]; 4] = [b"NULL", b"\\N", b"NaN", b"-"];
+
 /// What a time is.
 const TIME: &str = "a time in seconds, or a date from 1970 on as in 2026-01-31T12:30:00Z";
 
 /// What a size is.
 const SIZE: &str = "a size in bytes below 2^32, 4 GiB";
 
+/// Programs for tables write `512.0` where other rows have no number.
 fn size(field: &[u8]) -> Result<u32, String> {
-    number(field, SIZE)
+    number(field.strip_suffix(b".0").filter(|whole| !whole.is_empty()).unwrap_or(field), SIZE)
 }
 
+/// Seconds, or a date. So many seconds that they are beyond the year 5000 are an epoch's milli-, micro- or nanoseconds.
 fn time_us(field: &[u8]) -> Result<u64, String> {
-    let date = field.contains(&b'-').then(|| iso_us(field));
-    date.unwrap_or_else(|| seconds(field).ok()).ok_or_else(|| unexpected(field, TIME))
+    let time = match decimal(field) {
+        Ok(milliseconds @ 100_000_000_000..100_000_000_000_000) => Some(milliseconds * 1_000),
+        Ok(microseconds @ 100_000_000_000_000..100_000_000_000_000_000) => Some(microseconds),
+        Ok(nanoseconds @ 100_000_000_000_000_000..) => Some(nanoseconds / 1_000),
+        _ if field.contains(&b'-') => iso_us(field),
+        _ => seconds(field).ok(),
+    };
+    time.ok_or_else(|| unexpected(field, TIME))
 }
 
 /// How a transaction ends.
@@ -191,17 +202,40 @@ fn operation(field: &[u8]) -> Result<Kind, String> {
     let field = field.to_ascii_lowercase();
     // CacheLib's block traces name an operation and a class of it.
     let word = field.split(|&byte| byte == b'.').next().unwrap_or_default();
-    let kind = match word {
-        b"28" | b"8" | b"08" | b"a8" | b"88" | b"r" | b"read" => Kind::Read,
-        b"get" | b"gets" | b"get_lease" | b"getchunkdata" => Kind::Read,
-        b"2a" | b"a" | b"0a" | b"aa" | b"8a" | b"w" | b"write" | b"put" | b"putchunk" => Kind::Write,
-        b"set" | b"set_lease" | b"add" | b"replace" | b"cas" | b"append" | b"prepend" | b"incr" | b"decr" => {
-            Kind::Write
-        }
-        b"d" | b"delete" | b"del" => Kind::Delete,
-        b"prefetch" => Kind::Prefetch,
-        b"demote" => Kind::Demote,
-        _ => return Err(unexpected(&field, "a SCSI READ (28) or WRITE (2a) code, or read, write or delete")),
-    };
-    Ok(kind)
+    let word = std::str::from_utf8(word).unwrap_or_default();
+    let found = OPERATIONS.iter().find(|(_, words)| words.iter().any(|words| words.split(' ').any(|one| one == word)));
+    found.filter(|_| !word.is_empty()).map(|(kind, _)| *kind).ok_or_else(|| unexpected(&field, OPERATION))
 }
+
+/// What an operation is.
+const OPERATION: &str = "a SCSI READ (28) or WRITE (2a) code, or read, write, delete, or a command of Redis, memcached \
+                         or SQL that does one of these";
+
+/// Words for operations: codes and those of traces, then memcached's, SQL's and HTTP's, then Redis'. What reads and
+/// writes is a write; what takes something out of a document is one too.
+const OPERATIONS: [(Kind, &[&str]); 5] = [
+    (
+        Kind::Read,
+        &[
+            "28 8 08 a8 88 r read get gets get_lease getchunkdata",
+            "select head gat gats getex mget getrange substr strlen exists ttl pttl type dump getbit bitcount pfcount",
+            "hget hmget hgetall hexists hkeys hvals hlen hstrlen hscan lrange lindex llen lpos",
+            "smembers sismember smismember scard srandmember sscan zrange zrangebyscore zrevrange zrevrangebyscore",
+            "zscore zmscore zrank zrevrank zcard zcount zscan xrange xrevrange xlen xread",
+        ],
+    ),
+    (
+        Kind::Write,
+        &[
+            "2a a 0a aa 8a w write put putchunk set set_lease add replace cas append prepend incr decr",
+            "insert update upsert merge post patch touch setex psetex setnx mset msetnx getset incrby decrby",
+            "incrbyfloat setrange setbit pfadd",
+            "expire pexpire expireat pexpireat persist restore hset hmset hsetnx hincrby",
+            "hincrbyfloat hdel lpush lpushx rpush rpushx lpop rpop lset ltrim lrem linsert sadd srem spop zadd zrem",
+            "zincrby zpopmin zpopmax xadd xdel xtrim",
+        ],
+    ),
+    (Kind::Delete, &["d delete del unlink getdel remove"]),
+    (Kind::Prefetch, &["prefetch"]),
+    (Kind::Demote, &["demote"]),
+];

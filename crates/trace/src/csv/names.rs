@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::fbt::NAME_BYTES_MAX;
+use crate::dictionary::NAME_BYTES_MAX;
 use crate::input::{decimal, unexpected};
 
 /// What a column has: numbers, or names, as its first row says; so a name never gets a number that another row means.

@@ -2,14 +2,16 @@
 
 use bytes::Bytes;
 
-use super::dictionary::{Definition, HintSchema, HintSetDefinition};
-use super::{HINT_TYPES_MAX, KEY_BYTES_MAX, NAME_BYTES_MAX};
+use super::KEY_BYTES_MAX;
+use crate::dictionary::{Definition, HINT_TYPES_MAX, HintSchema, HintSetDefinition, NAME_BYTES_MAX};
 use crate::record::{Kind, Record, TraceKey};
+use crate::words::RETURNED_WORDS_MAX;
 
 const TAG_SCHEMA: u8 = 1;
 const TAG_SET: u8 = 2;
 const TAG_TYPE: u8 = 3;
 const TAG_VERTEX: u8 = 4;
+const TAG_RETURNED: u8 = 5;
 /// Set in the tag of a record; the low four bits are its kind.
 const TAG_RECORD: u8 = 0x80;
 const TAG_RECORD_SPACE: u8 = 0x20;
@@ -42,6 +44,8 @@ pub(super) struct Context {
 pub(super) enum Entry {
     Record(Record),
     Definition(Definition),
+    /// What the next record returned: fingerprints of its words.
+    Returned(Vec<u64>),
 }
 
 /// Appends a record. The caller has seen to its key: none exactly at a transaction's end, and within its limit.
@@ -139,6 +143,13 @@ pub(super) fn encode_definition(out: &mut Vec<u8>, definition: &Definition) {
     }
 }
 
+/// Appends what the record after it returned.
+pub(super) fn encode_returned(out: &mut Vec<u8>, words: &[u64]) {
+    out.push(TAG_RETURNED);
+    put(out, words.len() as u64);
+    words.iter().for_each(|word| out.extend(word.to_le_bytes()));
+}
+
 /// LEB128: seven bits a byte, the lowest first, the high bit says that more follow.
 fn put(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
@@ -191,6 +202,7 @@ impl<'a> Entries<'a> {
             }
             TAG_TYPE => Definition::Type(self.number("transaction type")?, self.name()?),
             TAG_VERTEX => Definition::Vertex(self.number("transaction type")?, self.number("vertex")?, self.name()?),
+            TAG_RETURNED => return self.returned().map(Entry::Returned),
             other => return Err(format!("no entry begins with {other}")),
         };
         Ok(Entry::Definition(definition))
@@ -294,6 +306,17 @@ impl<'a> Entries<'a> {
         Ok(Bytes::copy_from_slice(bytes))
     }
 
+    fn returned(&mut self) -> Result<Vec<u64>, String> {
+        let length = usize::try_from(self.varint()?).unwrap_or(usize::MAX);
+        if length > RETURNED_WORDS_MAX {
+            return Err(format!("{length} words were returned, at most {RETURNED_WORDS_MAX} are recorded"));
+        }
+        let end = self.at + 8 * length;
+        let bytes = self.content.get(self.at..end).ok_or("an entry goes beyond its block")?;
+        self.at = end;
+        Ok(bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect())
+    }
+
     fn list(&mut self) -> Result<Vec<Bytes>, String> {
         let length = usize::try_from(self.varint()?).unwrap_or(usize::MAX);
         if length > HINT_TYPES_MAX {
@@ -343,6 +366,8 @@ mod tests {
             &[9],
             &[TAG_SET, 1, 1, 65],
             &[TAG_TYPE, 1, 0x81, 0x20],
+            &[TAG_RETURNED, 2, 1, 2, 3, 4, 5, 6, 7, 8, 1],
+            &[TAG_RETURNED, 0x81, 2],
         ] {
             assert!(Entries::new(wrong, 0).entry(&mut context()).is_err(), "{wrong:?}");
         }

@@ -3,14 +3,13 @@
 //! A header, then blocks, each with its length and checksum and compressed by itself, then an end block. A writer that
 //! was killed leaves whole blocks and no end block: [`Reader`] gives all their records and then
 //! [`TraceError::Truncated`]. Hint schemas, hint sets and the names of transaction types and vertices stand among the
-//! records, before their first use, in the [`Dictionary`]. `docs/trace-format.md` has every byte.
+//! records, before their first use, in the [`Dictionary`](crate::dictionary::Dictionary). `docs/trace-format.md` has
+//! every byte.
 
 mod codec;
-mod dictionary;
 mod reader;
 mod writer;
 
-pub use dictionary::{Dictionary, HintSchema, HintSetDefinition};
 pub use reader::Reader;
 pub use writer::Writer;
 
@@ -21,17 +20,11 @@ use crate::{Format, Records};
 /// First bytes of every file. The high bit and the line ends show a transfer that took it for text.
 pub const MAGIC: [u8; 8] = *b"\x89FBT\r\n\x1a\n";
 /// Version that is written, and the latest that is read.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// The earliest version that is read.
 const VERSION_MIN: u16 = 1;
 /// Longest key in bytes.
 pub const KEY_BYTES_MAX: usize = 64 * 1024;
-/// Longest name or hint value in bytes.
-pub const NAME_BYTES_MAX: usize = 4096;
-/// Most hint types in a schema.
-pub const HINT_TYPES_MAX: usize = 64;
-/// Most bytes that all definitions of a file may take in memory.
-pub const DICTIONARY_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Content at which a writer ends a block.
 pub const BLOCK_BYTES: usize = 64 * 1024;
 /// Most bytes of content in a block, before compression.
@@ -266,15 +259,15 @@ mod tests {
         writer.define_vertex(2, 3, "cart".into()).unwrap();
         let key = crate::TraceKey::Bytes("k".into());
         let record = crate::Record { key, kind: crate::Kind::Write, time_us: Some(100), txn: 1, ..Default::default() };
-        writer
-            .append(&crate::Record { size: Some(300), charged: Some(352), space: 1, txn_type: 2, vertex: 3, ..record })
-            .unwrap();
+        let record = crate::Record { size: Some(300), charged: Some(352), space: 1, txn_type: 2, vertex: 3, ..record };
+        writer.append_with(&record, &[0x0807_0605_0403_0201]).unwrap();
         let bytes = writer.finish().unwrap();
-        let content = *b"\x04\x02\x03\x04cart\xb1\xb3\x01\xc8\x01\xac\x02\xe0\x02\x02\x02\x00\x03\x01k";
-        assert_eq!(bytes[..20], *b"\x89FBT\r\n\x1a\n\x02\0\0\0\x04\x03\x02\x01\0\0\0\0");
-        assert_eq!(bytes[24..40], [1, 0, 0, 0, 23, 0, 0, 0, 23, 0, 0, 0, 2, 0, 0, 0]);
-        assert_eq!(bytes[44..67], content);
-        assert_eq!(bytes[67..83], [2, 0, 0, 0, 8, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(bytes[87..], 1_u64.to_le_bytes());
+        let content = *b"\x04\x02\x03\x04cart\x05\x01\x01\x02\x03\x04\x05\x06\x07\x08\
+            \xb1\xb3\x01\xc8\x01\xac\x02\xe0\x02\x02\x02\x00\x03\x01k";
+        assert_eq!(bytes[..20], *b"\x89FBT\r\n\x1a\n\x03\0\0\0\x04\x03\x02\x01\0\0\0\0");
+        assert_eq!(bytes[24..40], [1, 0, 0, 0, 33, 0, 0, 0, 33, 0, 0, 0, 3, 0, 0, 0]);
+        assert_eq!(bytes[44..77], content);
+        assert_eq!(bytes[77..93], [2, 0, 0, 0, 8, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes[97..], 1_u64.to_le_bytes());
     }
 }

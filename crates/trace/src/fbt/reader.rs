@@ -4,10 +4,9 @@ use std::io::Read;
 use std::path::Path;
 
 use super::codec::{Context, Entries, Entry};
-use super::{
-    BLOCK_HEADER_BYTES, BlockHeader, BlockTag, Compression, Dictionary, HEADER_BYTES, checksum, decode_header,
-};
+use super::{BLOCK_HEADER_BYTES, BlockHeader, BlockTag, Compression, HEADER_BYTES, checksum, decode_header};
 use crate::TraceReader;
+use crate::dictionary::Dictionary;
 use crate::error::TraceError;
 use crate::input::{Next, Source, Stream};
 use crate::record::Record;
@@ -38,6 +37,11 @@ impl Reader {
         &self.stream.reader.dictionary
     }
 
+    /// Fingerprints of the words that the last record returned, where the trace was recorded with them.
+    pub fn returned(&self) -> &[u64] {
+        &self.stream.reader.returned
+    }
+
     pub(super) fn from_source(mut source: Source) -> Result<Reader, TraceError> {
         let mut header = [0; HEADER_BYTES];
         let filled = source.fill(&mut header)?;
@@ -57,6 +61,7 @@ impl Reader {
             entries: 0,
             block_offset: 0,
             records: 0,
+            returned: Vec::new(),
         };
         Ok(Reader { stream: Stream::new(core) })
     }
@@ -96,12 +101,18 @@ struct Core {
     block_offset: u64,
     /// Records given out.
     records: u64,
+    /// What the last of them returned.
+    returned: Vec<u64>,
 }
 
 impl Next for Core {
     fn next_record(&mut self) -> Result<Option<Record>, TraceError> {
+        self.returned.clear();
         loop {
             if self.entries == 0 {
+                if !self.returned.is_empty() {
+                    return Err(self.malformed("no record follows on what one returned"));
+                }
                 if self.at != self.content.len() {
                     return Err(self.malformed("bytes are left over in the block"));
                 }
@@ -119,9 +130,13 @@ impl Next for Core {
                     self.records += 1;
                     return Ok(Some(record));
                 }
+                Ok(_) if !self.returned.is_empty() => {
+                    return Err(self.malformed("no record follows on what one returned"));
+                }
                 Ok(Entry::Definition(definition)) => {
                     self.dictionary.insert(definition)?;
                 }
+                Ok(Entry::Returned(words)) => self.returned = words,
                 Err(reason) => return Err(self.malformed(&reason)),
             }
         }

@@ -4,14 +4,12 @@ use std::io::Write;
 
 use bytes::Bytes;
 
-use super::codec::{Context, encode_definition, encode_record};
-use super::dictionary::{Definition, limit};
-use super::{
-    BLOCK_BYTES, BlockHeader, BlockTag, Compression, Dictionary, HintSchema, HintSetDefinition, KEY_BYTES_MAX,
-    encode_header,
-};
+use super::codec::{Context, encode_definition, encode_record, encode_returned};
+use super::{BLOCK_BYTES, BlockHeader, BlockTag, Compression, KEY_BYTES_MAX, encode_header};
+use crate::dictionary::{Definition, Dictionary, HintSchema, HintSetDefinition, limit};
 use crate::error::TraceError;
 use crate::record::{Record, TraceKey};
+use crate::words::RETURNED_WORDS_MAX;
 
 /// The fastest level that zstd calls regular: on the path of a server, disk is cheaper than time.
 const ZSTD_LEVEL: i32 = 1;
@@ -55,6 +53,12 @@ impl<W: Write> Writer<W> {
     /// Adds a record. A refused one (a key beyond [`KEY_BYTES_MAX`], or none where there should be one) leaves the
     /// trace as it was.
     pub fn append(&mut self, record: &Record) -> Result<(), TraceError> {
+        self.append_with(record, &[])
+    }
+
+    /// As [`Writer::append`], with the first [`RETURNED_WORDS_MAX`] fingerprints of what the access returned
+    /// ([`words`](crate::words::words)).
+    pub fn append_with(&mut self, record: &Record, returned: &[u64]) -> Result<(), TraceError> {
         match &record.key {
             TraceKey::Bytes(bytes) if bytes.len() > KEY_BYTES_MAX => {
                 return Err(limit("key_bytes_max", KEY_BYTES_MAX, bytes.len()));
@@ -66,6 +70,10 @@ impl<W: Write> Writer<W> {
             _ => {}
         }
         self.open()?;
+        if !returned.is_empty() {
+            encode_returned(&mut self.content, &returned[..returned.len().min(RETURNED_WORDS_MAX)]);
+            self.entries += 1;
+        }
         encode_record(&mut self.content, &mut self.context, record);
         self.records += 1;
         self.added()

@@ -31,6 +31,7 @@
 mod appends;
 pub mod bg;
 mod modes;
+mod options;
 pub mod picture;
 mod report;
 mod runner;
@@ -47,9 +48,10 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use thiserror::Error;
 
-pub use modes::Span;
-pub use report::{ActionReport, Interval, OutageFigures, Report};
-pub use runner::{INTERVAL, RunOptions, Stop, drained, load, run};
+pub use modes::{OutageFigures, Span};
+pub use options::{INTERVAL, RunOptions};
+pub use report::{ActionReport, Interval, Report};
+pub use runner::{Stop, drained, load, run};
 pub use sql::{Param, Rows, Sql};
 pub use target::{Failure, Session, Target};
 

@@ -8,7 +8,6 @@ use forebay_protocol::Reply;
 use serde::Serialize;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
-use super::report::OutageFigures;
 use super::{Failure, Session, Target};
 use crate::client::Says;
 
@@ -38,6 +37,27 @@ impl Span {
     pub fn is_outage(&self) -> bool {
         matches!(self.mode.as_str(), "failed" | "unreachable")
     }
+}
+
+/// What forebay has counted of the outages of a run, by `INFO` and `CACHE STATE`.
+#[derive(Clone, Debug, Default, Serialize, PartialEq)]
+pub struct OutageFigures {
+    /// Transactions that were buffered.
+    pub buffered: u64,
+    /// Of these, made part of a later one.
+    pub merged: u64,
+    /// Of these, carried over.
+    pub applied: u64,
+    /// Documents that other programs had changed meanwhile.
+    pub conflicts: u64,
+    /// Refused for want of room.
+    pub full: u64,
+    /// The most that were pending when it was asked.
+    pub pending_max: u64,
+    /// The most memory that was charged for them.
+    pub bytes_max: u64,
+    /// In quarantine at the end.
+    pub quarantined: u64,
 }
 
 /// What has been seen.

@@ -6,8 +6,8 @@ use std::fmt::Write;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use super::modes::Seen;
-use super::runner::{INTERVAL, RunOptions};
+use super::modes::{OutageFigures, Seen};
+use super::options::{INTERVAL, RunOptions};
 use super::tally::Tally;
 use super::{Span, Verdict};
 use crate::latency::{Latency, latencies};
@@ -47,27 +47,6 @@ pub struct Interval {
     pub done: u32,
     /// Actions that failed in it.
     pub failed: u32,
-}
-
-/// What forebay has counted of the outages of a run, by `INFO` and `CACHE STATE`.
-#[derive(Clone, Debug, Default, Serialize, PartialEq)]
-pub struct OutageFigures {
-    /// Transactions that were buffered.
-    pub buffered: u64,
-    /// Of these, made part of a later one.
-    pub merged: u64,
-    /// Of these, carried over.
-    pub applied: u64,
-    /// Documents that other programs had changed meanwhile.
-    pub conflicts: u64,
-    /// Refused for want of room.
-    pub full: u64,
-    /// The most that were pending when it was asked.
-    pub pending_max: u64,
-    /// The most memory that was charged for them.
-    pub bytes_max: u64,
-    /// In quarantine at the end.
-    pub quarantined: u64,
 }
 
 /// What a run measured.

@@ -9,12 +9,10 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::modes::{self, Asking, Seen};
+use super::options::{INTERVAL, RunOptions};
 use super::report::Report;
 use super::tally::Tally;
 use super::{Actor, Ended, Failure, LiveError, Progress, Session, Target, Verdict, Workload};
-
-/// Throughput over time is counted in steps of this length.
-pub const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Pause after a connection that could not be made.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(10);
@@ -27,27 +25,6 @@ const LOAD_CONNECTIONS_MAX: u32 = 16;
 
 /// How often progress is told.
 const PROGRESS_PAUSE: Duration = Duration::from_millis(100);
-
-/// How a workload is run.
-#[derive(Clone, Debug)]
-pub struct RunOptions {
-    /// Its name, for the report.
-    pub workload: String,
-    /// Where.
-    pub target: Target,
-    /// Clients at the same time, each with a connection of its own.
-    pub connections: u32,
-    /// How long actions begin.
-    pub duration: Duration,
-    /// Actions per second, all clients together; `None`: each acts again as soon as it has its reply.
-    pub rate: Option<f64>,
-    /// What the choices are drawn from.
-    pub seed: u64,
-    /// Longest time that an action may take.
-    pub reply_time_max: Duration,
-    /// Longest wait after the run for what is buffered.
-    pub drain_time_max: Duration,
-}
 
 /// Ends a run early; the figures so far are reported.
 #[derive(Clone, Debug)]

@@ -5,13 +5,14 @@
 mod reading;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use redb::{Database, WriteTransaction};
 
 use super::file::{self, Loaded, MakeBackend, OpenError};
 use super::group::{self, Flush, Scene, Taken};
+use super::locked::locked;
 use super::{Durability, EmbeddedOptions, UNFLUSHED_BYTES_MAX};
 use crate::error::Unavailable;
 use crate::key::SPACES;
@@ -88,10 +89,6 @@ struct Closed {
     unknown: bool,
     tried: Option<Duration>,
     ended: bool,
-}
-
-pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Engine {

@@ -5,8 +5,8 @@ use std::sync::Mutex;
 
 use redb::{Database, WriteTransaction};
 
-use super::engine::locked;
 use super::given;
+use super::locked::locked;
 use super::rows::{self, Totals};
 use super::write::{Documents, fits_a_row};
 use crate::key::{Key, SPACES};

@@ -33,6 +33,7 @@ mod engine;
 mod file;
 mod given;
 mod group;
+mod locked;
 mod read;
 mod rows;
 mod touched;

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::key::Key;
-use crate::txn::locks::Mode;
+use crate::txn::mode::Mode;
 
 /// The keys that a transaction has locked, or asked for.
 #[derive(Default)]

@@ -242,8 +242,8 @@ fn one_that_the_store_has_parts_what_was_written() {
     world.drain();
 }
 
-/// One took what others have changed since, and is to be set aside; others make it as it was again. What is shown behind
-/// it was computed from what was there between.
+/// One took what others have changed since, and is to be set aside; others make it as it was again. What is shown
+/// behind it was computed from what was there between.
 fn taken_and_given_back() -> Vec<Vec<Step>> {
     let take = || Step::Open { reads: Vec::new(), writes: vec![(LIST, Kind::Change)], asks: false };
     let others = || Step::Others { key: LIST, kind: Kind::Change, seen: false };

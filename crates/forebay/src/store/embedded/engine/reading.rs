@@ -5,8 +5,9 @@ use std::sync::RwLockReadGuard;
 use redb::Database;
 
 use super::super::file::{self, Caught};
+use super::super::locked::locked;
 use super::super::read::{Failure, Snapshot};
-use super::{Engine, SNAPSHOTS_MAX, locked};
+use super::{Engine, SNAPSHOTS_MAX};
 use crate::error::Unavailable;
 use crate::key::Key;
 use crate::mutation::{self, Fault};

@@ -5,8 +5,14 @@ use std::collections::btree_map::Entry;
 
 use bytes::Bytes;
 
-use super::{DICTIONARY_BYTES_MAX, HINT_TYPES_MAX, NAME_BYTES_MAX};
 use crate::error::TraceError;
+
+/// Longest name or hint value in bytes.
+pub const NAME_BYTES_MAX: usize = 4096;
+/// Most hint types in a schema.
+pub const HINT_TYPES_MAX: usize = 64;
+/// Most bytes that all definitions of a file may take in memory.
+pub const DICTIONARY_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// The definitions of a trace, as far as it was read or written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,7 +47,7 @@ pub struct HintSetDefinition {
 
 /// One definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Definition {
+pub(crate) enum Definition {
     Schema(u32, HintSchema),
     Set(u32, HintSetDefinition),
     Type(u16, Bytes),
@@ -110,7 +116,7 @@ impl Dictionary {
     }
 
     /// Takes a definition in; false if it was there already, an error if another one has its number or a limit is met.
-    pub(super) fn insert(&mut self, definition: Definition) -> Result<bool, TraceError> {
+    pub(crate) fn insert(&mut self, definition: Definition) -> Result<bool, TraceError> {
         let bytes = self.bytes + definition.check()?;
         if bytes > DICTIONARY_BYTES_MAX {
             return Err(limit("dictionary_bytes_max", DICTIONARY_BYTES_MAX, bytes));
@@ -171,7 +177,7 @@ fn put<K: Ord, V: PartialEq>(
     }
 }
 
-pub(super) fn limit(name: &'static str, limit: usize, found: usize) -> TraceError {
+pub(crate) fn limit(name: &'static str, limit: usize, found: usize) -> TraceError {
     TraceError::Limit { name, limit: limit as u64, found: found as u64 }
 }
 

@@ -1,0 +1,433 @@
+//! Graphs of transaction types, proposed from recorded traffic: for people to review, since what always held need not
+//! hold because of it. A wrong graph may cost hit rate, never correctness.
+//!
+//! A client that has to wait for an access before it can ask the next one has learned something from it: a word of the
+//! next key. So an edge leads from `p` to `t` where
+//!
+//! * in [`SHARE_MIN`] of the accesses of `t` behind `p` in the same transaction the word at one place of the key is
+//!   one that `p`, on an earlier level, returned; and [`BEHIND_MIN`] of all accesses of `t` are behind `p`. (Not all
+//!   have to be: there may be two ways to a key, and what is read of a commit on its way is not recorded.)
+//! * nobody knew that word before `p` returned it: it stood in no key of that level or an earlier one, the first
+//!   level's keys, which are the transaction's input, among them. A key whose word was known says nothing: neither for
+//!   an edge nor, as customer 12 may order product 12, against it;
+//! * and not by chance: of the same words at most [`CHANCE_MAX`] were among those that `p` returned in the transaction
+//!   of this type before, and [`VARIED_MIN`] or more were not. Small numbers match by chance all the time (one of ten
+//!   districts is in nearly every list of districts), and then match those as well; what follows varies together.
+//!
+//! A write comes after the reads of the same key, too, as what is written is mostly made of what was read.
+//!
+//! Memory: the accesses of transactions that are open, up to [`HELD_WORDS_MAX`]; beyond, accesses are left out and
+//! counted.
+
+mod proposal;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
+
+use forebay_trace::fbt::Reader;
+use forebay_trace::words::words;
+use forebay_trace::{Kind, Record, TraceError, TraceKey};
+
+pub use proposal::InferenceError;
+
+/// Words of open transactions that are held, of keys and of what was returned; an access counts as [`ACCESS_WORDS`]
+/// more.
+pub const HELD_WORDS_MAX: usize = 1 << 25;
+
+/// What an access counts beside its words.
+const ACCESS_WORDS: usize = 16;
+
+/// Words of a key that are looked at: the first.
+pub const PLACES_MAX: usize = 16;
+
+/// The least share of an access's keys that must follow from another for an edge.
+pub const SHARE_MIN: f64 = 0.99;
+
+/// The least share of an access's keys that must come behind another, for an edge from that one.
+pub const BEHIND_MIN: f64 = 0.5;
+
+/// The largest share that may seem to follow from what was returned to the transaction before.
+pub const CHANCE_MAX: f64 = 0.9;
+
+/// Fewest keys that did not seem to.
+pub const VARIED_MIN: u64 = 20;
+
+/// From this share on, what is no edge is told of.
+const TOLD_MIN: f64 = 0.5;
+
+/// An access of an open transaction.
+struct Asked {
+    vertex: u16,
+    level: u16,
+    writes: bool,
+    key_hash: u64,
+    key_words: Vec<u64>,
+    returned: Vec<u64>,
+}
+
+/// What is known of the keys of a vertex and one that may come before it.
+#[derive(Clone, Copy, Default)]
+struct Matches {
+    /// Keys with a word at this place that the other returned.
+    matched: u64,
+    /// Keys behind the other with a word at this place that was known without anybody's telling.
+    known: u64,
+    /// Of the matched, those where it was not among what the other returned to the transaction before.
+    varied: u64,
+    /// Keys with a word at this place that the other returned to the transaction before.
+    by_chance: u64,
+}
+
+#[derive(Default)]
+struct OfVertex {
+    accesses: u64,
+    reads: u64,
+    /// Accesses of the first level: they wait for nothing.
+    first: u64,
+    /// By the place in the key and the other vertex.
+    words: BTreeMap<(usize, u16), Matches>,
+    /// Accesses behind one of the other vertex.
+    behind: BTreeMap<u16, u64>,
+    /// Writes of keys that the other vertex has read.
+    same_key: BTreeMap<u16, u64>,
+}
+
+#[derive(Default)]
+struct OfType {
+    transactions: u64,
+    vertices: BTreeMap<u16, OfVertex>,
+    /// What each vertex told in the transaction before.
+    before: BTreeMap<u16, BTreeSet<u64>>,
+}
+
+/// What was found in a trace.
+#[derive(Default)]
+pub struct Inference {
+    types: BTreeMap<u16, OfType>,
+    open: HashMap<u64, (u16, Vec<Asked>)>,
+    /// Words of open transactions.
+    held: usize,
+    /// Words that reads returned.
+    returned: u64,
+    /// Accesses for which there was no room.
+    left_out: u64,
+    /// Accesses of a type without a step.
+    without_step: u64,
+}
+
+impl Inference {
+    /// Looks at all transactions of a trace that was recorded with what reads returned (`CACHE TRACE START name
+    /// RETURNED`). The text is a file of transaction types with the evidence as comments.
+    pub fn of(path: &Path) -> Result<String, InferenceError> {
+        let failed = |error| InferenceError::Trace { path: path.display().to_string(), error };
+        let mut reader = Reader::open(path).map_err(failed)?;
+        let mut inference = Inference::default();
+        let mut cut = None;
+        while let Some(record) = reader.next() {
+            match record {
+                Ok(record) => inference.take(&record, reader.returned()),
+                Err(error @ (TraceError::Truncated { .. } | TraceError::Cut { .. })) => cut = Some(error.to_string()),
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        inference.told(path, reader.dictionary(), cut)
+    }
+
+    fn take(&mut self, record: &Record, returned: &[u64]) {
+        if record.txn == 0 || record.txn_type == 0 {
+            return;
+        }
+        match record.kind {
+            Kind::Committed | Kind::Aborted => {
+                let Some((of_type, asked)) = self.open.remove(&record.txn) else { return };
+                self.held -= asked.iter().map(Asked::words).sum::<usize>();
+                if record.kind == Kind::Committed {
+                    self.types.entry(of_type).or_default().learn(asked);
+                }
+            }
+            Kind::Read | Kind::Write | Kind::Delete if record.vertex == 0 => self.without_step += 1,
+            Kind::Read | Kind::Write | Kind::Delete => self.ask(record, returned),
+            Kind::Prefetch | Kind::Demote => {}
+        }
+    }
+
+    fn ask(&mut self, record: &Record, returned: &[u64]) {
+        let key: &[u8] = if let TraceKey::Bytes(key) = &record.key { key } else { &[] };
+        let writes = record.kind != Kind::Read;
+        let asked = Asked {
+            vertex: record.vertex,
+            level: record.level,
+            writes,
+            key_hash: record.key_hash(),
+            key_words: words(key).take(PLACES_MAX).collect(),
+            returned: if writes { Vec::new() } else { returned.to_vec() },
+        };
+        if self.held + asked.words() > HELD_WORDS_MAX {
+            self.left_out += 1;
+            return;
+        }
+        self.held += asked.words();
+        self.returned += asked.returned.len() as u64;
+        self.open.entry(record.txn).or_insert_with(|| (record.txn_type, Vec::new())).1.push(asked);
+    }
+}
+
+impl Asked {
+    fn words(&self) -> usize {
+        ACCESS_WORDS + self.key_words.len() + self.returned.len()
+    }
+}
+
+impl OfType {
+    /// Learns from a transaction that has committed.
+    fn learn(&mut self, mut asked: Vec<Asked>) {
+        self.transactions += 1;
+        asked.sort_by_key(|asked| asked.level);
+        // Who told a word first, and nobody of what was known by itself.
+        let mut tellers: HashMap<u64, Vec<u16>> = HashMap::new();
+        let mut told: BTreeMap<u16, BTreeSet<u64>> = BTreeMap::new();
+        let mut read: HashMap<u64, BTreeSet<u16>> = HashMap::new();
+        let mut met: BTreeSet<u16> = BTreeSet::new();
+        let first = asked.first().map_or(0, |asked| asked.level);
+        for level in asked.chunk_by(|a, b| a.level == b.level) {
+            for asked in level {
+                let vertex = self.vertices.entry(asked.vertex).or_default();
+                met.iter().for_each(|before| *vertex.behind.entry(*before).or_default() += 1);
+                vertex.first += u64::from(asked.level == first);
+                vertex.meet(asked, &met, &tellers, &self.before);
+                if asked.writes {
+                    let readers = read.get(&asked.key_hash).into_iter().flatten();
+                    readers.for_each(|from| *vertex.same_key.entry(*from).or_default() += 1);
+                }
+            }
+            met.extend(level.iter().filter(|asked| !asked.writes).map(|asked| asked.vertex));
+            for word in level.iter().flat_map(|asked| &asked.key_words) {
+                tellers.entry(*word).or_default();
+            }
+            let mut news: BTreeMap<u64, Vec<u16>> = BTreeMap::new();
+            for asked in level.iter().filter(|asked| !asked.writes) {
+                read.entry(asked.key_hash).or_default().insert(asked.vertex);
+                for word in asked.returned.iter().filter(|word| !tellers.contains_key(*word)) {
+                    told.entry(asked.vertex).or_default().insert(*word);
+                    news.entry(*word).or_default().push(asked.vertex);
+                }
+            }
+            tellers.extend(news);
+        }
+        self.before = told;
+    }
+}
+
+impl OfVertex {
+    fn meet(
+        &mut self,
+        asked: &Asked,
+        met: &BTreeSet<u16>,
+        tellers: &HashMap<u64, Vec<u16>>,
+        before: &BTreeMap<u16, BTreeSet<u64>>,
+    ) {
+        self.accesses += 1;
+        self.reads += u64::from(!asked.writes);
+        for (place, word) in asked.key_words.iter().enumerate() {
+            if tellers.get(word).is_some_and(Vec::is_empty) {
+                met.iter().for_each(|from| self.words.entry((place, *from)).or_default().known += 1);
+            }
+            let now: BTreeSet<u16> = tellers.get(word).into_iter().flatten().copied().collect();
+            for &from in &now {
+                let matches = self.words.entry((place, from)).or_default();
+                matches.matched += 1;
+                matches.varied += u64::from(before.get(&from).is_some_and(|told| !told.contains(word)));
+            }
+            for (&from, _) in before.iter().filter(|(_, told)| told.contains(word)) {
+                self.words.entry((place, from)).or_default().by_chance += 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use forebay_trace::fbt::Writer;
+
+    use super::*;
+
+    /// An access: level, vertex, whether it writes, key and what it returned.
+    type Line<'a> = (u16, &'a str, bool, String, String);
+
+    /// What is proposed for transactions of one type, each made by its number.
+    fn proposed(transactions: u64, make: impl Fn(u64) -> Vec<Line<'static>>) -> Result<String, InferenceError> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("t.fbt");
+        let mut writer = Writer::create(std::fs::File::create(&path).expect("a file"), 0).expect("to disk");
+        writer.define_type(1, Bytes::from_static(b"T")).expect("to disk");
+        let mut names: Vec<&str> = Vec::new();
+        for txn in 1..=transactions {
+            let base = Record { txn, txn_type: 1, ..Record::default() };
+            for (level, name, writes, key, returned) in make(txn) {
+                let known = names.iter().position(|known| *known == name).unwrap_or_else(|| {
+                    names.push(name);
+                    let (id, name) = (names.len() as u16, Bytes::copy_from_slice(name.as_bytes()));
+                    writer.define_vertex(1, id, name).expect("to disk");
+                    names.len() - 1
+                });
+                let kind = if writes { Kind::Write } else { Kind::Read };
+                let (vertex, key) = (known as u16 + 1, TraceKey::Bytes(key.into()));
+                let record = Record { kind, level, vertex, key, ..base.clone() };
+                writer.append_with(&record, &words(returned.as_bytes()).collect::<Vec<_>>()).expect("to disk");
+            }
+            writer.append(&Record { kind: Kind::Committed, ..base }).expect("to disk");
+        }
+        writer.finish().expect("to disk");
+        Inference::of(&path)
+    }
+
+    /// The names behind `after` of each vertex that has one.
+    fn edges(text: &str) -> Vec<(String, String)> {
+        let mut name = String::new();
+        let mut edges = Vec::new();
+        for line in text.lines() {
+            if let Some(found) = line.strip_prefix("name = ") {
+                name = found.trim_matches('"').to_owned();
+            } else if let Some(after) = line.strip_prefix("after = ") {
+                edges.push((name.clone(), after.replace('"', "")));
+            }
+        }
+        edges
+    }
+
+    fn pair(vertex: &str, after: &str) -> (String, String) {
+        (vertex.to_owned(), after.to_owned())
+    }
+
+    /// Spreads numbers, as names and numbers of customers are.
+    fn customer(txn: u64) -> u64 {
+        1000 + txn * 7919 % 5000
+    }
+
+    #[test]
+    fn what_tells_a_key_comes_before_it() {
+        let text = proposed(100, |txn| {
+            let (id, balance) = (customer(txn), txn * 31 % 900);
+            vec![
+                (0, "account", false, format!("account:n{txn}"), format!("{{\"custid\":{id}}}")),
+                (1, "savings", false, format!("savings:{id}"), format!("{id},{balance}")),
+                (1, "checking", false, format!("checking:{id}"), format!("{id},{}", balance + 5)),
+                (2, "w:savings", true, format!("savings:{id}"), String::new()),
+            ]
+        })
+        .expect("types");
+        let found =
+            [pair("savings", "[account]"), pair("checking", "[account]"), pair("w:savings", "[account, savings]")];
+        assert_eq!(edges(&text), found, "{text}");
+        assert!(text.contains("account returned word 2 of 100.0 % of 100 keys; by chance 0.0 %"), "{text}");
+        assert!(text.contains("savings reads the same key in 100.0 %") && text.contains("writes = true"), "{text}");
+    }
+
+    #[test]
+    fn what_the_client_knew_tells_nothing() {
+        // The customer's number is in the first key already: the second access waits for no word.
+        let text = proposed(100, |txn| {
+            let id = customer(txn);
+            vec![
+                (0, "account", false, format!("account:{id}"), format!("{id}")),
+                (1, "savings", false, format!("savings:{id}"), format!("{id}")),
+            ]
+        })
+        .expect("types");
+        assert!(edges(&text).is_empty() && text.contains("nothing says what for"), "{text}");
+    }
+
+    /// Every tenth customer has the number of what is ordered.
+    #[test]
+    fn a_word_that_was_known_says_nothing() {
+        let text = proposed(300, |txn| {
+            let user = if txn % 10 == 0 { customer(txn) } else { 9_000 + txn };
+            vec![
+                (0, "cart", false, format!("cart:{user}"), format!("{}", customer(txn))),
+                (1, "shelf", false, format!("product:{}", customer(txn)), String::new()),
+            ]
+        })
+        .expect("types");
+        assert_eq!(edges(&text), [pair("shelf", "[cart]")], "{text}");
+        assert!(text.contains("of 100.0 % of 270 keys"), "{text}");
+    }
+
+    #[test]
+    fn who_told_it_first_counts() {
+        let text = proposed(100, |txn| {
+            let id = customer(txn);
+            vec![
+                (0, "name", false, format!("name:n{txn}"), format!("{id}")),
+                (1, "customer", false, format!("customer:{id}"), format!("{id} n{txn} order {}", id + 9000)),
+                (2, "order", false, format!("order:{}", id + 9000), format!("{id}")),
+                (3, "address", false, format!("address:{id}"), String::new()),
+            ]
+        })
+        .expect("types");
+        let found = [pair("customer", "[name]"), pair("order", "[customer]"), pair("address", "[name]")];
+        assert_eq!(edges(&text), found, "{text}");
+    }
+
+    /// Lists of nearly all districts have each transaction's district in them, whichever it is.
+    #[test]
+    fn small_numbers_match_by_chance() {
+        let text = proposed(2000, |txn| {
+            let mix = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+            let without = mix(txn) % 100_000;
+            let list: Vec<String> = (0..10).filter(|d| *d != without).map(|d| d.to_string()).collect();
+            vec![
+                (0, "warehouse", false, format!("warehouse:w{}", txn % 3), list.join(",")),
+                (1, "district", false, format!("district:{}", mix(txn * 3 + 1) % 10), String::new()),
+            ]
+        })
+        .expect("types");
+        assert!(edges(&text).is_empty() && text.contains("not proposed, may be chance: warehouse"), "{text}");
+    }
+
+    #[test]
+    fn one_in_a_hundred_may_differ_and_no_more() {
+        let of = |others: u64| {
+            proposed(1000, move |txn| {
+                let id = customer(txn);
+                let asked = if txn % 1000 < others { id + 1 } else { id };
+                vec![
+                    (0, "account", false, format!("account:n{txn}"), format!("{id}")),
+                    (1, "savings", false, format!("savings:{asked}"), String::new()),
+                ]
+            })
+            .expect("types")
+        };
+        assert_eq!(edges(&of(9)), [pair("savings", "[account]")]);
+        let text = of(20);
+        assert!(edges(&text).is_empty() && text.contains("not proposed, too few: account"), "{text}");
+    }
+
+    /// Of some transactions not all is recorded, and some have another way.
+    #[test]
+    fn only_what_comes_behind_it_counts() {
+        let of = |without: u64| {
+            proposed(1000, move |txn| {
+                let id = customer(txn);
+                let account = (0, "account", false, format!("account:n{txn}"), format!("{id}"));
+                let savings = (1, "savings", false, format!("savings:{id}"), String::new());
+                if txn % 1000 < without { vec![savings] } else { vec![account, savings] }
+            })
+            .expect("types")
+        };
+        assert_eq!(edges(&of(400)), [pair("savings", "[account]")]);
+        let text = of(600);
+        assert!(edges(&text).is_empty() && text.contains("not proposed, seldom together: account"), "{text}");
+    }
+
+    #[test]
+    fn what_a_trace_lacks_is_said() {
+        let silent = |txn: u64| vec![(0, "a", false, format!("a:{txn}"), String::new())];
+        let error = proposed(10, silent).expect_err("nothing returned").to_string();
+        assert!(error.contains("CACHE TRACE START name RETURNED"), "{error}");
+        let error = proposed(0, silent).expect_err("no types").to_string();
+        assert!(error.contains("TXN BEGIN TYPE"), "{error}");
+        let odd = |txn: u64| vec![(0, "a\"\u{7f}\n", false, format!("a:{txn}"), "x".to_owned())];
+        assert!(proposed(1, odd).expect("types").contains("name = \"a\\\"\\u007f\\n\""));
+    }
+}
