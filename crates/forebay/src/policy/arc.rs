@@ -84,10 +84,8 @@ impl ArcOrder {
 
     /// Case IV keeps the directory within two capacities as long as all entries weigh the same and none is pinned or
     /// invalidated; this wider bound holds in any case.
-    fn trim(&mut self) {
-        for list in [ONCE, OFTEN] {
-            self.ghosts.trim(list, GHOSTS_MAX * self.capacity);
-        }
+    fn trim(&mut self, list: u32) {
+        self.ghosts.trim(list, GHOSTS_MAX * self.capacity);
     }
 }
 
@@ -128,8 +126,8 @@ impl Order for ArcOrder {
         let weight = self.lists.remove(slot);
         if why == Why::Evicted && !std::mem::take(&mut self.without_ghost) {
             // What is cached is no ghost: `admit` took it out.
-            self.ghosts.push(list, hash, weight);
-            self.trim();
+            self.ghosts.push(list, slot, hash, weight);
+            self.trim(list);
         }
     }
 
@@ -167,11 +165,20 @@ impl Order for ArcOrder {
     fn set_capacity(&mut self, capacity: u64) {
         self.capacity = capacity;
         self.p = self.p.min(capacity as f64);
-        self.trim();
+        self.trim(ONCE);
+        self.trim(OFTEN);
     }
 
     fn ghost_bytes(&self) -> usize {
         self.ghosts.bytes()
+    }
+
+    fn directory(&self) -> Option<&Directory> {
+        Some(&self.ghosts)
+    }
+
+    fn directory_mut(&mut self) -> Option<&mut Directory> {
+        Some(&mut self.ghosts)
     }
 
     fn explain(&self, slot: Slot) -> String {

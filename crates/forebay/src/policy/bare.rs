@@ -63,14 +63,14 @@ impl Bare {
 
     /// Invalidates `hash`; whether it was in.
     pub fn invalidate(&mut self, hash: u64) -> bool {
-        let slot = self.frame.find(hash);
+        let slot = self.frame.find(&*self.order, hash);
         slot.map(|slot| self.frame.leave(&mut *self.order, slot, Why::Invalidated)).is_some()
     }
 
     /// Gives `hash` another size, in bytes, and evicts what does not fit any more; whether it was in.
     pub fn resize(&mut self, hash: u64, size: u32) -> bool {
         let frame = &mut self.frame;
-        let Some(slot) = frame.find(hash) else { return false };
+        let Some(slot) = frame.find(&*self.order, hash) else { return false };
         if let Some(entry) = &mut frame.entries[slot as usize] {
             frame.used = frame.used - u64::from(frame.unit.weight(entry.size)) + u64::from(frame.unit.weight(size));
             entry.size = size;
@@ -82,7 +82,7 @@ impl Bare {
 
     /// Pins `hash`, or lets it go again, and then evicts what only pins had kept; whether it was in and not so already.
     pub fn pin(&mut self, hash: u64, pinned: bool) -> bool {
-        let Some(slot) = self.frame.find(hash) else { return false };
+        let Some(slot) = self.frame.find(&*self.order, hash) else { return false };
         let Some(entry) = &mut self.frame.entries[slot as usize] else { return false };
         if std::mem::replace(&mut entry.pinned, pinned) == pinned {
             return false;
@@ -99,12 +99,12 @@ impl Bare {
 
     /// Whether `hash` is cached.
     pub fn contains(&self, hash: u64) -> bool {
-        self.frame.find(hash).is_some()
+        self.frame.find(&*self.order, hash).is_some()
     }
 
     /// Why `hash` stands where it stands, if it is cached.
     pub fn explain(&self, hash: u64) -> Option<String> {
-        self.frame.find(hash).map(|slot| self.order.explain(slot))
+        self.frame.find(&*self.order, hash).map(|slot| self.order.explain(slot))
     }
 }
 
@@ -123,8 +123,8 @@ impl Bare<Numbered> {
 }
 
 impl<I: Index> Bare<I> {
-    fn with(hits: Hits, settings: &Settings, order: Box<dyn Order>, slots: I) -> Bare<I> {
-        let frame = Frame::new(hits, settings, &*order, slots);
+    fn with(hits: Hits, settings: &Settings, mut order: Box<dyn Order>, slots: I) -> Bare<I> {
+        let frame = Frame::new(hits, settings, &mut *order, slots);
         Bare { learned: Arc::new(NothingLearned), order, frame }
     }
 
@@ -137,7 +137,7 @@ impl<I: Index> Bare<I> {
 
     /// Whether the key is cached.
     pub fn holds(&self, key: I::Key) -> bool {
-        self.frame.find(key).is_some()
+        self.frame.find(&*self.order, key).is_some()
     }
 
     /// What the policy learns over all partitions, of which there is one here.

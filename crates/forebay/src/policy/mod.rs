@@ -53,6 +53,7 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use crate::hint::{HintMeaning, HintSet};
+use directory::Directory;
 
 pub use choice::{Choice, choose, markdown_table};
 pub use meter::{METERED_LEVELS_MAX, METERED_OPEN_MAX, Meter, Metered};
@@ -317,6 +318,16 @@ pub trait Order: Send + bare::Replay {
     /// Bytes of metadata beyond `entry_bytes` per entry: ghosts, sketches.
     fn ghost_bytes(&self) -> usize {
         0
+    }
+
+    /// Where it keeps keys that are not cached, if a host may keep what is cached in the same index.
+    fn directory(&self) -> Option<&Directory> {
+        None
+    }
+
+    /// The same.
+    fn directory_mut(&mut self) -> Option<&mut Directory> {
+        None
     }
 
     /// One line on why `slot` stands where it stands, for `CACHE EXPLAIN`.

@@ -97,7 +97,8 @@ impl<O: Order> Replay for O {
 }
 
 impl<I: Index> Frame<I> {
-    pub(super) fn new(hits: Hits, settings: &Settings, order: &dyn Order, slots: I) -> Frame<I> {
+    pub(super) fn new(hits: Hits, settings: &Settings, order: &mut dyn Order, slots: I) -> Frame<I> {
+        slots.begin(order);
         Frame {
             hits,
             unit: settings.unit,
@@ -114,8 +115,8 @@ impl<I: Index> Frame<I> {
     }
 
     #[inline]
-    pub(super) fn find(&self, key: I::Key) -> Option<Slot> {
-        self.slots.find(key, &self.entries)
+    pub(super) fn find<O: Order + ?Sized>(&self, order: &O, key: I::Key) -> Option<Slot> {
+        self.slots.find(order, key, &self.entries)
     }
 
     /// See [`super::Bare::serve`].
@@ -128,7 +129,7 @@ impl<I: Index> Frame<I> {
     ) -> Served {
         self.tick += 1;
         self.evicted.clear();
-        let Some(slot) = self.find(key) else {
+        let Some(slot) = self.find(order, key) else {
             return self.miss(order, key, &Access { tick: self.tick, ..access() });
         };
         match (self.hits, &mut self.entries[slot as usize]) {
@@ -150,7 +151,7 @@ impl<I: Index> Frame<I> {
             Some(place) => *place = Some(entry),
             None => self.entries.push(Some(entry)),
         }
-        self.slots.insert(key, slot, &self.entries);
+        self.slots.insert(order, key, slot, &self.entries);
         self.len += 1;
         self.used += weight;
         order.inserted(slot, access);
@@ -182,11 +183,11 @@ impl<I: Index> Frame<I> {
 
     pub(super) fn leave<O: Order + ?Sized>(&mut self, order: &mut O, slot: Slot, why: Why) {
         if let Some(entry) = self.entries[slot as usize].take() {
-            self.slots.remove(entry.hash, slot);
             self.len -= 1;
             self.used -= u64::from(self.unit.weight(entry.size));
             self.free.push(slot);
             order.removed(slot, entry.hash, why);
+            self.slots.remove(order, entry.hash, slot);
         }
     }
 
