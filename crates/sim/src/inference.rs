@@ -16,14 +16,15 @@
 //!
 //! A write comes after the reads of the same key, too, as what is written is mostly made of what was read.
 //!
-//! Memory: the accesses of transactions that are open, up to [`HELD_WORDS_MAX`]; beyond, accesses are left out and
-//! counted.
+//! Memory: the accesses of transactions that are open, up to [`HELD_WORDS_MAX`], and of a type what is known of the
+//! first [`VERTICES_MAX`] vertices, as no graph has more; beyond either, accesses are left out and counted.
 
 mod proposal;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
+use forebay::graph::VERTICES_MAX;
 use forebay_trace::fbt::Reader;
 use forebay_trace::words::words;
 use forebay_trace::{Kind, Record, TraceError, TraceKey};
@@ -142,7 +143,7 @@ impl Inference {
                 let Some((of_type, asked)) = self.open.remove(&record.txn) else { return };
                 self.held -= asked.iter().map(Asked::words).sum::<usize>();
                 if record.kind == Kind::Committed {
-                    self.types.entry(of_type).or_default().learn(asked);
+                    self.left_out += self.types.entry(of_type).or_default().learn(asked);
                 }
             }
             Kind::Read | Kind::Write | Kind::Delete if record.vertex == 0 => self.without_step += 1,
@@ -179,9 +180,18 @@ impl Asked {
 }
 
 impl OfType {
-    /// Learns from a transaction that has committed.
-    fn learn(&mut self, mut asked: Vec<Asked>) {
+    /// Learns from a transaction that has committed; how many of its accesses there was no room for.
+    fn learn(&mut self, mut asked: Vec<Asked>) -> u64 {
         self.transactions += 1;
+        let all = asked.len();
+        asked.retain(|asked| {
+            let has_room = self.vertices.contains_key(&asked.vertex) || self.vertices.len() < VERTICES_MAX;
+            if has_room {
+                self.vertices.entry(asked.vertex).or_default();
+            }
+            has_room
+        });
+        let left_out = (all - asked.len()) as u64;
         asked.sort_by_key(|asked| asked.level);
         // Who told a word first, and nobody of what was known by itself.
         let mut tellers: HashMap<u64, Vec<u16>> = HashMap::new();
@@ -215,6 +225,7 @@ impl OfType {
             tellers.extend(news);
         }
         self.before = told;
+        left_out
     }
 }
 
@@ -418,6 +429,19 @@ mod tests {
         assert_eq!(edges(&of(400)), [pair("savings", "[account]")]);
         let text = of(600);
         assert!(edges(&text).is_empty() && text.contains("not proposed, seldom together: account"), "{text}");
+    }
+
+    /// A client that counts its steps.
+    #[test]
+    fn of_vertices_beyond_a_graphs_nothing_is_kept() {
+        let names: Vec<&'static str> = (0..VERTICES_MAX + 50).map(|at| &*format!("step {at}").leak()).collect();
+        let step = move |txn: u64| {
+            let at = txn as usize % names.len();
+            vec![(0, names[at], false, format!("a:{txn}"), format!("{}", customer(txn)))]
+        };
+        let text = proposed(3 * (VERTICES_MAX as u64 + 50), step).expect("types");
+        assert!(text.contains("# Not looked at: 150 accesses for which there was no room."), "{text}");
+        assert_eq!(text.matches("[[type.vertex]]").count(), VERTICES_MAX);
     }
 
     #[test]

@@ -10,8 +10,7 @@ use forebay_sim::cell::{SAMPLE_CACHE_KEYS_MIN, SAMPLE_KEYS_MIN};
 use forebay_sim::contender::OFFLINE;
 use forebay_sim::lab::Lab;
 use forebay_sim::machine::Division;
-use forebay_sim::results::Goal;
-use forebay_sim::results::OfTrace;
+use forebay_sim::results::{Goal, OfTrace};
 
 use super::{PrefetchChoice, SimArgs};
 use crate::error::CommandError;
