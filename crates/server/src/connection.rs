@@ -6,6 +6,7 @@
 //! share. Strangers may have little waiting, in and out. A deep pipeline is served in slices, so that others get
 //! their turn. The bytes travel on a [`Wire`]: a socket, or TLS over one.
 
+mod meanwhile;
 #[cfg(test)]
 mod tests;
 pub(crate) mod wire;
@@ -21,6 +22,7 @@ use forebay_protocol::{Batch, Decoder, Reply};
 
 use crate::session::Session;
 use crate::state::{Client, Shared};
+use meanwhile::Meanwhile;
 use wire::{Ready, Wire};
 
 /// What a client makes the server hold is counted from here on, so that ordinary ones cost nothing.
@@ -51,6 +53,8 @@ struct Connection<W> {
     counted: usize,
     /// Bytes of requests that are counted in the server's figures.
     held: usize,
+    /// Its client sends no more.
+    ended: bool,
     /// Since when it has to authenticate, on the runtime's clock.
     stranger_since: Option<Duration>,
     shared: Arc<Shared>,
@@ -66,6 +70,7 @@ impl<W: Wire> Connection<W> {
             session: Session::new(shared.clone(), client.clone()),
             counted: 0,
             held: 0,
+            ended: false,
             stranger_since: None,
             shared,
             client,
@@ -74,18 +79,17 @@ impl<W: Wire> Connection<W> {
 
     async fn run(&mut self) -> io::Result<()> {
         let mut batch = Batch::default();
-        let mut ended = false;
         let shared = self.shared.clone();
         // One place among those that wait for the stop, kept as long as the connection: to take it costs their number.
         let mut stopped = pin!(shared.stopping.wait());
         loop {
             // What is served may take long, a wrong password seconds: what waits behind it counts meanwhile.
             self.hold()?;
-            let full = self.serve_slice(&mut batch).await;
+            let full = self.serve_slice(&mut batch).await?;
             self.send_stranger_away()?;
             self.write()?;
             self.hold()?;
-            if self.session.closing || (ended && !full) {
+            if self.session.closing || (self.ended && !full) {
                 return self.close().await;
             }
             if full {
@@ -93,12 +97,12 @@ impl<W: Wire> Connection<W> {
                 tokio::task::yield_now().await;
                 continue;
             }
-            ended = self.wait(stopped.as_mut()).await?;
+            self.ended = self.wait(stopped.as_mut()).await?;
         }
     }
 
     /// Serves the complete requests at hand, at most one slice; whether there may be more.
-    async fn serve_slice(&mut self, batch: &mut Batch) -> bool {
+    async fn serve_slice(&mut self, batch: &mut Batch) -> io::Result<bool> {
         // Unauthenticated clients' limits change with AUTH, so one request at a time: see `forebay_protocol::Limits`.
         let authenticated = !self.session.identity.is_stranger();
         if authenticated != self.decoder.limits().authenticated {
@@ -107,7 +111,7 @@ impl<W: Wire> Connection<W> {
         }
         let frames_max = if authenticated { self.shared.limits.pipeline_frames_max } else { 1 };
         match self.decoder.decode_batch(&mut self.input, frames_max, batch) {
-            Ok(0) => false,
+            Ok(0) => Ok(false),
             Ok(count) => {
                 if !authenticated {
                     self.shared.clients.heard(&self.client);
@@ -115,19 +119,37 @@ impl<W: Wire> Connection<W> {
                 let now = self.shared.engine.runtime().elapsed();
                 self.session.expire(now);
                 self.session.open.touch(now);
-                self.session.serve(batch).await;
-                self.session.replies.settle().await;
+                let read_ahead = self.serve_batch(batch, !authenticated).await?;
                 self.session.take_shown();
                 batch.clear();
-                count == frames_max
+                Ok(count == frames_max || read_ahead)
             }
             Err(error) => {
                 self.session.answer(&error.to_reply());
                 self.session.closing = true;
                 tracing::info!(client = self.client.id, %error, "a client broke the protocol");
-                false
+                Ok(false)
             }
         }
+    }
+
+    /// Serves a batch, and goes on reading and writing meanwhile; whether it has read.
+    async fn serve_batch(&mut self, batch: &Batch, stranger: bool) -> io::Result<bool> {
+        let Connection { wire, decoder, input, session, client, ended, .. } = self;
+        let (read, written) = (0, 0);
+        let mut meanwhile = Meanwhile { wire, decoder, input, client, stranger, ended: *ended, read, written };
+        meanwhile.serve(session, batch).await?;
+        let Meanwhile { ended: over, read, written, .. } = meanwhile;
+        *ended = over;
+        if written > 0 {
+            session.open.replies_written();
+        }
+        let figures = &self.shared.figures;
+        if read + written > 0 {
+            figures.bytes_in.fetch_add(read as u64, Ordering::Relaxed);
+            figures.bytes_out.fetch_add(written as u64, Ordering::Relaxed);
+        }
+        Ok(read > 0)
     }
 
     /// When the client must have authenticated, on the runtime's clock.

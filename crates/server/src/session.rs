@@ -17,6 +17,7 @@ mod multi;
 mod open;
 mod planned;
 mod run;
+mod turns;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -34,6 +35,7 @@ pub use identity::{Identity, reason};
 pub use multi::{Multi, Queue};
 pub use open::{Deadline, Open};
 pub use planned::{in_order, planned};
+pub use turns::Turns;
 
 use crate::command::{Command, Effect, Flag, Run, txn_error};
 use crate::monitor::Monitor;
@@ -42,6 +44,13 @@ use crate::replies::Replies;
 use crate::state::{Client, Shared};
 use crate::tally::Pending;
 use ahead::{LOOK_UP_FRAMES, LookedUp};
+
+/// Arguments or commands, and bytes that they or a transaction take, above which a request is wide.
+const WIDE_ARGS: usize = 1024;
+const WIDE_BYTES: usize = 256 << 10;
+
+/// Bytes of documents above which a command on them does not run on a thread that others wait for.
+const LARGE_BYTES: usize = 512 << 10;
 
 /// What an argument in TXN and MULTI costs beside its bytes: a lock, a change, an entry.
 const ARG_BYTES_COUNTED: usize = 64;
@@ -168,6 +177,7 @@ impl Session {
                 self.look_up(batch, at, &mut found);
             }
             if self.shared.attention.get() != 0 {
+                self.replies.lend();
                 self.attend(frame).await;
                 // Who is sent away while it waits has not asked for what it waits with.
                 if self.closing && !mutation::on(Fault::KilledInPauseServed) {
@@ -198,11 +208,18 @@ impl Session {
                 looked_ahead = true;
                 let keys = self.missing_ahead(batch, at);
                 if keys.len() > 1 {
+                    self.replies.lend();
                     ahead = self.shared.engine.fetch_ahead(&keys).await;
                 }
             }
             let before = self.pending.errors_all();
-            self.run(command, frame, &mut ahead).await;
+            match self.is_wide(command, frame) {
+                true => {
+                    let runtime = self.shared.engine.runtime().clone();
+                    runtime.steps_aside(Box::pin(self.run(command, frame, &mut ahead))).await;
+                }
+                false => self.run(command, frame, &mut ahead).await,
+            }
             away_reads += u64::from(away_read && self.pending.errors_all() == before);
         }
         self.end_reads();
@@ -283,10 +300,20 @@ impl Session {
         locks
     }
 
+    /// Whether to run a request takes long however small its documents are: not on a thread that others wait for.
+    fn is_wide(&self, command: &Command, frame: Frame<'_>) -> bool {
+        frame.len() > WIDE_ARGS
+            || (command.name == "exec" && self.multi.queue.as_ref().is_some_and(Queue::is_wide))
+            || (command.name == "txn" && self.open.held_bytes() > WIDE_BYTES)
+    }
+
     /// Runs one command, waiting where it has to.
     async fn run(&mut self, command: &'static Command, frame: Frame<'_>, ahead: &mut Ahead) {
         let began = self.shared.engine.runtime().elapsed();
         self.client.command.store(self.pending.number(), Ordering::Relaxed);
+        if !matches!(command.run, Run::Session(_)) {
+            self.replies.lend();
+        }
         let reply = match command.run {
             Run::Session(body) => body(self, frame),
             Run::Engine(body) => body(self, frame).await,

@@ -224,6 +224,8 @@ pub struct Client {
     /// It is a stranger and has sent no request.
     silent: AtomicBool,
     killed: AtomicBool,
+    /// It sends no more.
+    ended: AtomicBool,
     waker: AtomicWaker,
 }
 
@@ -260,6 +262,16 @@ impl Client {
     /// Whether it was killed.
     pub fn is_killed(&self) -> bool {
         self.killed.load(Ordering::SeqCst)
+    }
+
+    /// Its connection has seen the end of what it sends.
+    pub fn end(&self) {
+        self.ended.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether it sends no more: it may have gone, or only waits for what it has asked.
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::SeqCst)
     }
 
     /// Done when it is killed. For its own connection only.
@@ -355,6 +367,7 @@ impl Clients {
             stranger: AtomicBool::new(false),
             silent: AtomicBool::new(false),
             killed: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
             waker: AtomicWaker::new(),
         });
         list.clients.insert(id, client.clone());

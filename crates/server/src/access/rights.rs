@@ -5,10 +5,13 @@ use forebay_protocol::Frame;
 
 use crate::command::Command;
 use crate::command::category::{CATEGORIES, PERMISSIONS};
-use crate::glob::{self, PATTERN_BYTES_MAX};
+use crate::glob;
 
 /// Patterns of keys, or of channels, that one user has.
 pub const PATTERNS_MAX: usize = 256;
+
+/// Bytes of one of them: each is compared with each key of each request.
+const PATTERN_BYTES_MAX: usize = 1024;
 
 /// Redis' words for rules that it does not take.
 pub const SYNTAX: &str = "Syntax error";

@@ -20,6 +20,8 @@ pub struct Call<'a> {
     pub known: Known<'a>,
     /// For commands that choose at random.
     pub random: u64,
+    /// Set by a command whose answer has still to be compared with its pattern, which takes long.
+    pub uncompared: bool,
 }
 
 /// What is known of the documents of a command's keys.

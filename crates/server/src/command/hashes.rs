@@ -297,8 +297,11 @@ fn hscan(call: &mut Call<'_>) -> Answer {
     let cursor = Scan::cursor(call)?;
     let Some(hash) = call.hash(call.key(1))? else { return Ok(Scan::nothing()) };
     let options = Scan::parse(call)?;
-    let (next, fields) = scan(cursor, &options, hash.len(), hash.iter());
-    Ok(Scan::reply(next, fields.into_iter().flat_map(|(field, value)| [bulk(field), bulk(value)]).collect()))
+    let found = scan(cursor, &options, hash.len(), hash.iter());
+    let (next, uncompared) = (found.next, found.uncompared);
+    let fields = found.elements.into_iter().flat_map(|(field, value)| [bulk(field), bulk(value)]).collect();
+    call.uncompared = uncompared;
+    Ok(Scan::reply(next, fields))
 }
 
 fn hrandfield(call: &mut Call<'_>) -> Answer {

@@ -41,6 +41,7 @@ use futures_util::future::BoxFuture;
 
 pub use call::{Call, Known, bulk_of};
 pub use client::line as client_line;
+pub use element_scan::compare;
 pub use markdown::markdown_table;
 
 use crate::session::Session;

@@ -13,10 +13,10 @@ use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::BoxFuture;
 use smallvec::SmallVec;
 
-use super::{Call, Command, Effect, Flag, Group, Keys, Known, Run, family, txn_error};
+use super::{Call, Command, Effect, Flag, Group, Keys, Known, Run, compare, family, txn_error};
 use crate::given::{Begun, Claim, Ended};
 use crate::graphs::{Registered, parse_types};
-use crate::session::{Queue, Session, any_unseen, in_order, not_seen, planned, tell_nothing};
+use crate::session::{Queue, Session, Turns, any_unseen, in_order, not_seen, planned, tell_nothing};
 use crate::state::Shared;
 
 const TXN_SYNTAX: &str = "BEGIN [READONLY [CHECKED]] [TYPE name] [ID uuid] [PRIORITY low|normal|high] | STEP name | \
@@ -143,15 +143,15 @@ fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, Reply> {
         // Watching nothing and only reading: served without a lock if all is cached.
         if watched.is_empty()
             && !session.unsettled()
-            && let Some(reply) = exec_published(session, &queue)
+            && let Some(done) = exec_published(session, &queue)
         {
-            return reply;
+            return compared(session, &queue, done).await;
         }
         if watched.is_empty()
             && queue.is_short()
-            && let Some(reply) = exec_at_once(session, &queue)
+            && let Some(done) = exec_at_once(session, &queue)
         {
-            return reply;
+            return compared(session, &queue, done).await;
         }
         let mut locks = plan(&queue);
         let shared = |key: &Key| PlannedLock { key: key.clone(), mode: Mode::Shared, load: true };
@@ -171,9 +171,9 @@ fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, Reply> {
             }
         };
         match executed {
-            Ok(Executed::Done(reply, committing)) => {
+            Ok(Executed::Done(done, committing)) => {
                 session.committing = Some((committing, false));
-                reply
+                compared(session, &queue, done).await
             }
             Ok(Executed::WatchFailed) => Reply::NilArray,
             Err(error) => {
@@ -198,8 +198,24 @@ fn plan(queue: &Queue) -> Vec<PlannedLock> {
     locks
 }
 
+/// The replies of a script, and which of them have still to be compared with their patterns.
+type Done = (Reply, Vec<usize>);
+
+/// The answer to a script.
+async fn compared(session: &Session, queue: &Queue, (mut answer, uncompared): Done) -> Reply {
+    for number in uncompared {
+        if let (Reply::Array(replies), Some(queued)) = (&mut answer, queue.commands.get(number))
+            && let Some(reply) = replies.get_mut(number)
+        {
+            let whole = std::mem::replace(reply, Reply::Nil);
+            *reply = compare(queued.command, queued.request.frame(), whole, Turns::new(session)).await;
+        }
+    }
+    answer
+}
+
 /// Serves a script whose keys nobody else uses over a store that never waits, at once.
-fn exec_at_once(session: &mut Session, queue: &Queue) -> Option<Reply> {
+fn exec_at_once(session: &mut Session, queue: &Queue) -> Option<Done> {
     let shared = session.shared.clone();
     if !shared.engine.commits_at_once() {
         return None;
@@ -217,12 +233,13 @@ fn exec_at_once(session: &mut Session, queue: &Queue) -> Option<Reply> {
     });
     let context = session.context();
     let done = shared.engine.execute_at_once(&wanted, &context, |documents| run_queue(session, queue, documents))?;
-    Some(done.map_or_else(|error| txn_error(&error), |(reply, _)| reply))
+    Some(done.map_or_else(|error| (txn_error(&error), Vec::new()), |(done, _)| done))
 }
 
 /// Runs the queued commands on `documents`; the first that fails undoes all.
-fn run_queue(session: &mut Session, queue: &Queue, documents: &mut Documents) -> Result<Reply, Reply> {
+fn run_queue(session: &mut Session, queue: &Queue, documents: &mut Documents) -> Result<Done, Done> {
     let mut replies = Vec::with_capacity(queue.commands.len());
+    let mut uncompared = Vec::new();
     let (mut bytes, bytes_max) = (0, session.shared.limits.client_reply_bytes_max);
     for (n, queued) in queue.commands.iter().enumerate() {
         let frame = queued.request.frame();
@@ -235,7 +252,11 @@ fn run_queue(session: &mut Session, queue: &Queue, documents: &mut Documents) ->
             _ if blocked.is_some() => Err(blocked.unwrap_or(Reply::Nil)),
             (Some(body), _) => {
                 let random = session.random_for(queued.command);
-                body(&mut Call { frame, space: queued.space, known: Known::Documents(documents), random })
+                let known = Known::Documents(documents);
+                let mut call = Call { frame, space: queued.space, known, random, uncompared: false };
+                let answer = body(&mut call);
+                uncompared.extend(call.uncompared.then_some(n));
+                answer
             }
             (None, Run::Session(body)) => Ok(body(session, frame)),
             (None, _) => Err(Reply::error(format!("ERR {} inside MULTI is not allowed", queued.command.name))),
@@ -256,16 +277,16 @@ fn run_queue(session: &mut Session, queue: &Queue, documents: &mut Documents) ->
                 let mut rolled_back =
                     format!("EXECABORT rolled back: command {} ({name}{first}): ", n + 1).into_bytes();
                 rolled_back.extend_from_slice(&text);
-                return Err(Reply::error(rolled_back));
+                return Err((Reply::error(rolled_back), Vec::new()));
             }
             Ok(reply) | Err(reply) => replies.push(reply),
         }
     }
-    Ok(Reply::Array(replies))
+    Ok((Reply::Array(replies), uncompared))
 }
 
 /// Serves a script that only reads without a lock, if all its keys are cached.
-fn exec_published(session: &mut Session, queue: &Queue) -> Option<Reply> {
+fn exec_published(session: &mut Session, queue: &Queue) -> Option<Done> {
     let mut keys = SmallVec::<[KeyRef<'_>; 8]>::new();
     for queued in &queue.commands {
         let frame = queued.request.frame();

@@ -2,12 +2,13 @@
 
 use forebay::Value;
 use forebay::key::Key;
-use forebay::txn::{Ahead, Executed, Plan, PlannedLock, TxnError};
+use forebay::runtime::Runtime;
+use forebay::txn::{Ahead, Documents, Executed, Plan, PlannedLock, TxnError};
 use forebay_protocol::{Frame, Reply};
 use smallvec::SmallVec;
 
-use super::{ARG_BYTES_COUNTED, Session, any_unseen, in_order, not_seen, tell_nothing};
-use crate::command::{Answer, Call, Command, Effect, Known, txn_error};
+use super::{ARG_BYTES_COUNTED, LARGE_BYTES, Session, Turns, WIDE_ARGS, any_unseen, in_order, not_seen, tell_nothing};
+use crate::command::{Answer, Call, Command, Effect, Known, compare, txn_error};
 
 impl Session {
     /// A plain command is a transaction of its own.
@@ -23,10 +24,14 @@ impl Session {
         let (space, random) = (self.space, self.random_for(command));
         let context = self.context();
         let shared = self.shared.clone();
+        let mut uncompared = false;
         let executed = loop {
             let executed = shared.engine.execute_locked(&plan, context, ahead, |documents| {
                 let unseen = plan.blind && any_unseen(command, frame, space, documents);
-                let answer = body(&mut Call { frame, space, known: Known::Documents(documents), random });
+                let aside = are_large(&plan.locks, documents).then(|| shared.engine.runtime());
+                let call = Call { frame, space, known: Known::Documents(documents), random, uncompared: false };
+                let answer;
+                (answer, uncompared) = call_body(body, call, aside);
                 if unseen { tell_nothing(answer) } else { answer }
             });
             match executed.await {
@@ -37,7 +42,10 @@ impl Session {
         match executed {
             Ok(Executed::Done(reply, committing)) => {
                 self.committing = Some((committing, false));
-                reply
+                match uncompared {
+                    true => compare(command, frame, reply, Turns::new(self)).await,
+                    false => reply,
+                }
             }
             Ok(Executed::WatchFailed) => Reply::NilArray,
             Err(error) => {
@@ -83,7 +91,9 @@ impl Session {
             return error;
         }
         documents.savepoint();
-        let answer = body(&mut Call { frame, space, known: Known::Documents(documents), random });
+        let aside = are_large(locks, documents).then(|| self.shared.engine.runtime());
+        let call = Call { frame, space, known: Known::Documents(documents), random, uncompared: false };
+        let (answer, uncompared) = call_body(body, call, aside);
         let answer = if unseen { tell_nothing(answer) } else { answer };
         if answer.is_err() {
             documents.roll_back();
@@ -92,6 +102,24 @@ impl Session {
         let loaded: usize = sizes.sum();
         self.committing = Some((transaction.shown(), false));
         self.open.hold(loaded);
-        answer.unwrap_or_else(|error| error)
+        match (answer, uncompared) {
+            (Ok(reply), true) => compare(command, frame, reply, Turns::new(self)).await,
+            (answer, _) => answer.unwrap_or_else(|error| error),
+        }
     }
+}
+
+/// Whether the documents of `locks` are so large that to look through them takes long.
+fn are_large(locks: &[PlannedLock], documents: &Documents) -> bool {
+    let sizes = locks.iter().take(WIDE_ARGS).filter_map(|lock| documents.value(lock.key.borrow()).ok().flatten());
+    sizes.map(Value::size).sum::<usize>() > LARGE_BYTES
+}
+
+/// What a command answers, and whether that has still to be compared with its pattern. What takes long is done aside.
+fn call_body(body: fn(&mut Call<'_>) -> Answer, mut call: Call<'_>, aside: Option<&Runtime>) -> (Answer, bool) {
+    let answer = match aside {
+        Some(runtime) => runtime.aside(|| body(&mut call)),
+        None => body(&mut call),
+    };
+    (answer, call.uncompared)
 }
