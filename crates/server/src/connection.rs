@@ -34,6 +34,9 @@ const INPUT_BYTES_MAX: usize = 1 << 20;
 /// Bytes of replies that may wait for a client that has to authenticate: there is no use in more of them.
 const STRANGER_REPLY_BYTES_MAX: usize = 16 << 10;
 
+/// Room for a read of one: there may be thousands who say nothing.
+const STRANGER_READ_BYTES: usize = 512;
+
 /// Serves a connection to its end.
 pub(crate) async fn serve(wire: impl Wire, shared: Arc<Shared>, client: Arc<Client>) {
     let mut connection = Connection::new(wire, shared, client);
@@ -42,6 +45,7 @@ pub(crate) async fn serve(wire: impl Wire, shared: Arc<Shared>, client: Arc<Clie
     }
     connection.count_waiting(0);
     connection.count_held(0);
+    connection.forget_stranger();
 }
 
 struct Connection<W> {
@@ -53,6 +57,8 @@ struct Connection<W> {
     counted: usize,
     /// Bytes of requests that are counted in the server's figures.
     held: usize,
+    /// The same in the pool of strangers.
+    held_as_stranger: usize,
     /// Its client sends no more.
     ended: bool,
     /// Since when it has to authenticate, on the runtime's clock.
@@ -70,6 +76,7 @@ impl<W: Wire> Connection<W> {
             session: Session::new(shared.clone(), client.clone()),
             counted: 0,
             held: 0,
+            held_as_stranger: 0,
             ended: false,
             stranger_since: None,
             shared,
@@ -90,6 +97,8 @@ impl<W: Wire> Connection<W> {
             self.write()?;
             self.hold()?;
             if self.session.closing || (self.ended && !full) {
+                // Before the last replies are read, which may take: others may want what it has locked.
+                self.session.leave();
                 return self.close().await;
             }
             if full {
@@ -97,7 +106,7 @@ impl<W: Wire> Connection<W> {
                 tokio::task::yield_now().await;
                 continue;
             }
-            self.ended = self.wait(stopped.as_mut()).await?;
+            self.ended |= self.wait(stopped.as_mut()).await?;
         }
     }
 
@@ -133,11 +142,17 @@ impl<W: Wire> Connection<W> {
         }
     }
 
-    /// Serves a batch, and goes on reading and writing meanwhile; whether it has read.
+    /// Serves a batch to its end, unless its client is killed: then all that it waits for is given up at once. Goes on
+    /// reading and writing meanwhile, so that a client that closes its socket while it waits for a lock is noticed;
+    /// whether more came. One that has only said that it sends nothing more looks the same: it is refused what it waits
+    /// for a lock for, and gets all other replies.
     async fn serve_batch(&mut self, batch: &Batch, stranger: bool) -> io::Result<bool> {
         let Connection { wire, decoder, input, session, client, ended, .. } = self;
         let (read, written) = (0, 0);
-        let mut meanwhile = Meanwhile { wire, decoder, input, client, stranger, ended: *ended, read, written };
+        let caller = session.caller.clone();
+        let ended_before = *ended;
+        let mut meanwhile =
+            Meanwhile { wire, decoder, input, client, caller, stranger, ended: ended_before, read, written };
         meanwhile.serve(session, batch).await?;
         let Meanwhile { ended: over, read, written, .. } = meanwhile;
         *ended = over;
@@ -193,7 +208,13 @@ impl<W: Wire> Connection<W> {
                     None => std::future::pending().await,
                 }
             };
-            self.decoder.reserve(&mut self.input);
+            match self.session.identity.is_stranger() {
+                true if self.input.capacity() - self.input.len() < STRANGER_READ_BYTES => {
+                    self.input.reserve(STRANGER_READ_BYTES.max(self.input.len()));
+                }
+                true => {}
+                false => self.decoder.reserve(&mut self.input),
+            }
             // In this order, so that a client that never pauses hides nothing from us.
             tokio::select! {
                 biased;
@@ -285,6 +306,10 @@ impl<W: Wire> Connection<W> {
             self.input = BytesMut::from(&self.input[..]);
         }
         let held = self.input.len() + self.decoder.memory_bytes() + self.session.held_bytes();
+        if self.session.identity.is_stranger() {
+            return self.hold_as_stranger(held.max(self.input.capacity()) + self.counted);
+        }
+        self.forget_stranger();
         let grows = held > self.held && held > HELD_BYTES_MIN;
         self.count_held(if held > HELD_BYTES_MIN { held } else { 0 });
         let (all, limit) = (self.shared.figures.held_bytes.load(Ordering::Relaxed), self.shared.limits.held_bytes_max);
@@ -296,6 +321,29 @@ impl<W: Wire> Connection<W> {
             self.input.clear();
         }
         Ok(())
+    }
+
+    /// Of a stranger all is counted, in a pool that nobody else needs.
+    fn hold_as_stranger(&mut self, held: usize) -> io::Result<()> {
+        self.count_held(0);
+        self.held_as_stranger = held;
+        let limit = self.shared.limits.stranger_bytes_max;
+        for other in self.shared.strangers.hold(&self.client, held, limit) {
+            self.shared.figures.strangers_closed.fetch_add(1, Ordering::Relaxed);
+            tracing::info!(client = other.id, address = other.address, "closing a stranger: stranger_bytes_max");
+            if other.id == self.client.id {
+                return Err(io::Error::other("stranger_bytes_max"));
+            }
+            other.kill();
+        }
+        Ok(())
+    }
+
+    fn forget_stranger(&mut self) {
+        if std::mem::take(&mut self.held_as_stranger) > 0 {
+            let gone = self.shared.strangers.hold(&self.client, 0, usize::MAX);
+            debug_assert!(gone.is_empty());
+        }
     }
 
     fn count_held(&mut self, held: usize) {

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use forebay::cache::Context;
 use forebay::mutation::{self, Fault};
-use forebay::txn::{Ahead, Committing, PlannedLock};
+use forebay::txn::{Ahead, Caller, Committing, PlannedLock};
 use forebay_protocol::{Batch, Frame, Protocol, Reply, Request, errors};
 use smallvec::SmallVec;
 
@@ -73,6 +73,8 @@ pub struct Session {
     pub open: Open,
     /// Replies on their way out.
     pub replies: Replies,
+    /// The client as its transactions know it.
+    pub caller: Arc<Caller>,
     /// Hint set of the next command, and of all that name none.
     pub hints: Hints,
     /// CLIENT REPLY.
@@ -123,6 +125,7 @@ impl Session {
             multi: Multi::default(),
             open: Open::default(),
             replies,
+            caller: Arc::default(),
             hints: Hints::default(),
             reply_mode: ReplyMode::On,
             closing: false,
@@ -264,6 +267,7 @@ impl Session {
         if self.identity.is_guarded(&self.shared.access) {
             self.guard(number, command, frame).inspect_err(|_| self.multi.doom())?;
         }
+        self.open.look_for_wound(&self.shared);
         if let Some(reason) = self.open.aborted()
             && !command.is(Flag::InAborted)
         {
@@ -276,6 +280,10 @@ impl Session {
         if self.multi.queue.is_some() && !command.is(Flag::NotQueued) {
             if command.is(Flag::NotInMulti) {
                 self.multi.doom();
+                // Redis refuses this one too.
+                if command.name == "shutdown" {
+                    return Err(Reply::error("ERR Command not allowed inside a transaction"));
+                }
                 let name = command.name.to_ascii_uppercase();
                 return Err(Reply::error(format!("ERR {name} inside MULTI is not allowed")));
             }
@@ -289,6 +297,12 @@ impl Session {
     /// Whether an earlier commit of this connection is not published, so that only a read under locks sees it.
     pub fn unsettled(&self) -> bool {
         self.replies.unsettled() && !mutation::on(Fault::PipelinedReadOvertakes)
+    }
+
+    /// The client, for a wait for locks that is to end when it has gone. One that waits for its own commits, which go on
+    /// without it, may just have said that it sends nothing more: its requests are served as they came.
+    pub fn waiting_client(&self) -> Option<Arc<Caller>> {
+        (!self.replies.unsettled()).then(|| self.caller.clone())
     }
 
     fn locks_of(&self, command: &Command, effect: Effect, frame: Frame<'_>) -> SmallVec<[PlannedLock; 2]> {
@@ -413,6 +427,13 @@ impl Session {
         self.publish_state();
     }
 
+    /// The client says nothing more: what it holds is given up, though its last replies are still on their way.
+    pub fn leave(&mut self) {
+        self.multi = Multi::default();
+        self.open.drop_transaction(&self.shared);
+        self.publish_state();
+    }
+
     /// Tells others what CLIENT LIST and the figures show.
     pub fn publish_state(&mut self) {
         self.pending.flush(&self.shared.tally);
@@ -438,7 +459,9 @@ impl Drop for Session {
 }
 
 /// Whether a name of a command is a line of an HTTP request. A web page can have a browser send one to the loopback
-/// address, with commands as its body; so, as in Redis since 3.2.7, nothing after these lines is served.
+/// address, with commands as its body; so, as in Redis since 3.2.7, nothing after these lines is served. A header's value
+/// may follow its colon without a space.
 fn is_of_http(name: &[u8]) -> bool {
-    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
+    let host = name.get(..5).is_some_and(|start| start.eq_ignore_ascii_case(b"host:"));
+    host || name.eq_ignore_ascii_case(b"post")
 }

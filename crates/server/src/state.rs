@@ -26,6 +26,7 @@ use crate::recorder::Recorder;
 use crate::settings::Settings;
 use crate::slowlog::{Latency, Slowlog};
 pub use crate::stop::Stop;
+use crate::strangers::Strangers;
 use crate::tally::Tally;
 use crate::tls::Tls;
 
@@ -76,6 +77,8 @@ pub struct Shared {
     pub access: Access,
     /// Connected clients.
     pub clients: Clients,
+    /// What those of them hold that have not authenticated.
+    pub strangers: Strangers,
     /// Names of transaction types and vertices.
     pub labels: Labels,
     /// What transaction types look like.
@@ -248,7 +251,7 @@ impl Client {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has its connection closed once it is between two requests.
+    /// Has its connection closed. A request of it that waits is given up; a commit on its way goes on.
     pub fn kill(&self) {
         self.killed.store(true, Ordering::SeqCst);
         self.waker.wake();
@@ -421,6 +424,7 @@ impl Shared {
             limits: options.limits,
             access: options.access,
             clients: Clients::default(),
+            strangers: Strangers::default(),
             labels: Labels::default(),
             graphs: Graphs::default(),
             figures: Figures::default(),

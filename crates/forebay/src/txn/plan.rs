@@ -1,5 +1,8 @@
 //! What a command or script is going to need, known before it runs.
 
+use std::sync::Arc;
+
+use super::caller::Caller;
 use super::documents::Documents;
 use super::mode::Mode;
 use crate::key::{Key, KeyRef};
@@ -16,7 +19,7 @@ pub enum OnWrite {
 }
 
 /// What is to be locked and loaded for one run of a command or script.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Plan {
     /// Keys in ascending order, each once.
     pub locks: Vec<PlannedLock>,
@@ -26,6 +29,10 @@ pub struct Plan {
     pub strict: bool,
     /// What can't be loaded because the store is away is changed unseen.
     pub blind: bool,
+    /// The command, for the interactive transactions that yield to it; empty: none does.
+    pub name: &'static str,
+    /// Who waits for the answer.
+    pub caller: Option<Arc<Caller>>,
 }
 
 /// One key of a plan.

@@ -3,9 +3,11 @@
 
 use std::io::{self, ErrorKind};
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, BytesMut};
+use forebay::txn::Caller;
 use forebay_protocol::{Batch, Decoder};
 
 use super::wire::Wire;
@@ -22,6 +24,8 @@ pub(super) struct Meanwhile<'a, W> {
     pub decoder: &'a Decoder,
     pub input: &'a mut BytesMut,
     pub client: &'a Client,
+    /// The client, as its transactions know it.
+    pub caller: Arc<Caller>,
     /// Nothing is read ahead of a stranger.
     pub stranger: bool,
     /// Its client sends no more.
@@ -87,6 +91,7 @@ impl<W: Wire> Meanwhile<'_, W> {
                 Ok(0) => {
                     self.ended = true;
                     self.client.end();
+                    self.caller.leave();
                 }
                 Ok(count) => self.read += count,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
