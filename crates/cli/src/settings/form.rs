@@ -41,7 +41,7 @@ impl Form<Vec<String>> for Hosts {
     const VALUE: &'static str = "NAME";
 
     fn choices() -> String {
-        "several are separated by commas, or each with a flag of its own; or off".into()
+        "forebay.example, several between commas or with a flag each; or off".into()
     }
 
     fn read(text: &str) -> Result<Vec<String>, String> {

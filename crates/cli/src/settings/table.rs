@@ -8,7 +8,7 @@ pub static SETTINGS: &[Setting] = &[
     setting!(Serving, "listen", AddressOrOff, listen, "Where Redis clients connect; port 0 takes a free one"),
     setting!(Serving, "http", AddressOrOff, http, "Where browsers and Prometheus connect"),
     setting!(Serving, "http-host", Hosts, http_hosts,
-        "A name by which browsers may ask for --http, beside addresses and localhost; may be given several times"),
+        "A name by which browsers may ask for --http, beside addresses and localhost"),
     setting!(Serving, "threads", ThreadCount, threads, "Threads that serve; `cores` is one for each core"),
     setting!(Access, "password-file", FileOrOff, password_file,
         "File with the hash of the password, made by `forebay password`, that clients have to know"),
