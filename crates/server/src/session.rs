@@ -217,10 +217,7 @@ impl Session {
             }
             let before = self.pending.errors_all();
             match self.is_wide(command, frame) {
-                true => {
-                    let runtime = self.shared.engine.runtime().clone();
-                    runtime.steps_aside(Box::pin(self.run(command, frame, &mut ahead))).await;
-                }
+                true => self.run_aside(command, frame, &mut ahead).await,
                 false => self.run(command, frame, &mut ahead).await,
             }
             away_reads += u64::from(away_read && self.pending.errors_all() == before);
@@ -319,6 +316,12 @@ impl Session {
         frame.len() > WIDE_ARGS
             || (command.name == "exec" && self.multi.queue.as_ref().is_some_and(Queue::is_wide))
             || (command.name == "txn" && self.open.held_bytes() > WIDE_BYTES)
+    }
+
+    /// Runs one command, each step of which takes long.
+    async fn run_aside(&mut self, command: &'static Command, frame: Frame<'_>, ahead: &mut Ahead) {
+        let runtime = self.shared.engine.runtime().clone();
+        runtime.steps_aside(Box::pin(self.run(command, frame, ahead))).await;
     }
 
     /// Runs one command, waiting where it has to.
