@@ -1,11 +1,14 @@
-//! A store that refuses one key, and may be away.
+//! A store that refuses one key, and may be away. Keys that begin with `row:` are rows to it: it takes of them what a
+//! table does.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use forebay::Read;
 use forebay::key::Key;
 use forebay::store::faulty::Faulty;
-use forebay::store::{Caps, Commit, CommitOutcome, ReadError, Store};
+use forebay::store::forms::{self, OnDelete, RowForm};
+use forebay::store::{Caps, Commit, CommitOutcome, Form, ReadError, Store};
+use forebay::value::Blob;
 use futures_util::future::BoxFuture;
 
 /// A store that may be away, and may refuse what writes the key `poison`.
@@ -33,6 +36,13 @@ impl Store for Picky {
 
     fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>> {
         Box::pin(async move {
+            let untaken = |commit: &Commit| forms::untaken(commit, |key| self.form(key)).is_some();
+            if let Some(at) = group.iter().position(untaken) {
+                let mut outcomes = self.inner.commit(&group[..at]).await;
+                outcomes.push(CommitOutcome::Refused("a row does not take it".to_owned()));
+                outcomes.resize(group.len(), CommitOutcome::Unavailable("behind what is not taken".to_owned()));
+                return outcomes;
+            }
             let poison = |commit: &Commit| commit.writes.iter().any(|write| write.key == Key::new(0, b"poison"));
             let refused = self.refuses.load(Ordering::SeqCst).then(|| group.iter().position(poison)).flatten();
             let Some(at) = refused else { return self.inner.commit(group).await };
@@ -41,6 +51,16 @@ impl Store for Picky {
             outcomes.resize(group.len(), CommitOutcome::Unavailable("behind poison".to_owned()));
             outcomes
         })
+    }
+
+    fn form(&self, key: &Key) -> Form {
+        match key.name().strip_prefix(b"row:") {
+            Some(id) => {
+                let key = [(Blob::from(&b"id"[..]), Blob::from(id))].into_iter().collect();
+                Form::Row(RowForm { key, on_delete: OnDelete::Row })
+            }
+            None => Form::Document,
+        }
     }
 
     forebay::rest_of_store!(inner);
