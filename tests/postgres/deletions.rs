@@ -38,9 +38,9 @@ fn a_row_is_deleted_where_its_mapping_says_so() {
     let database = server.database();
     server.sql(&database, TABLES);
     let url = server.url(&database);
-    let (code, said) = store(&[&["init", "--store", &url, "--store-timeout-ms", "5000"][..], &MAPS].concat());
+    let (code, said) = store(&[&["init", "--store", &url, "--store-timeout-ms", "400"][..], &MAPS].concat());
     assert_eq!(code, Some(0), "{said}");
-    let (_, said) = store(&[&["check", "--store", &url, "--store-timeout-ms", "5000"][..], &MAPS].concat());
+    let (_, said) = store(&[&["check", "--store", &url, "--store-timeout-ms", "400"][..], &MAPS].concat());
     for choice in ["DEL is refused", "DEL empties the column", "DEL drops the cached copy", "DEL deletes the row"] {
         assert!(said.contains(choice), "{said}");
     }

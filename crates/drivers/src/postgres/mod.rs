@@ -245,10 +245,6 @@ impl Inner {
     fn no_answer(&self) -> String {
         no_answer_in(self.timeout)
     }
-
-    fn wake_keeper(&self) {
-        self.keeper_woken.notify_one();
-    }
 }
 
 fn unavailable(why: String) -> ReadError {

@@ -198,10 +198,10 @@ fn run(seed: u64) -> Result<u64, String> {
 #[test]
 fn a_merged_row_is_what_each_command_makes_of_it() {
     let mut merged = 0;
-    for seed in 0..2_000 {
+    for seed in 0..400 {
         merged += run(seed).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
     }
-    assert!(merged > 10_000, "{merged} were merged");
+    assert!(merged > 2_000, "{merged} were merged");
 }
 
 #[test]

@@ -5,11 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use forebay::Read;
 use forebay::key::Key;
-use forebay::store::faulty::Faulty;
+use forebay::outage::Mode;
+use forebay::store::faulty::{Faults, Faulty};
 use forebay::store::forms::{self, OnDelete, RowForm};
 use forebay::store::{Caps, Commit, CommitOutcome, Form, ReadError, Store};
 use forebay::value::Blob;
 use futures_util::future::BoxFuture;
+
+use crate::support::Peer;
+use crate::world;
 
 /// A store that may be away, and may refuse what writes the key `poison`.
 pub struct Picky {
@@ -64,4 +68,23 @@ impl Store for Picky {
     }
 
     forebay::rest_of_store!(inner);
+}
+
+/// What waits of a row that was deleted and made again is what a table takes.
+#[tokio::test]
+async fn a_row_that_is_deleted_and_made_again_is_taken() {
+    let world = world(Faults::default(), |_| ());
+    let mut peer = Peer::new(&world.shared);
+    peer.check(&[("HSET row:1 items 1", ":1|"), ("HSET other items 1", ":1|")]).await;
+    world.set_down(true);
+    for key in ["row:1", "other"] {
+        let again = [format!("DEL {key}"), format!("HSET {key} items 3"), format!("HINCRBY {key} items 1")];
+        peer.check(&[(&again[0], ":1|"), (&again[1], ":1|"), (&again[2], ":4|")]).await;
+    }
+    assert_eq!(world.gate.state().amount.transactions, 2);
+    world.set_down(false);
+    world.reaches(Mode::Normal).await;
+    assert_eq!((world.gate.state().amount.transactions, world.gate.state().amount.quarantined), (0, 0));
+    peer.check(&[("HGET row:1 items", "$1|4|"), ("HGET other items", "$1|4|")]).await;
+    world.gate.validate();
 }
