@@ -4,6 +4,7 @@
 mod common;
 #[path = "hostile/locks.rs"]
 mod locks;
+#[cfg(feature = "postgres")]
 #[path = "common/postgres.rs"]
 mod postgres;
 
