@@ -25,7 +25,7 @@ use std::time::Duration;
 use forebay::cache::Context;
 use forebay::mutation::{self, Fault};
 use forebay::store::forms::OnDelete;
-use forebay::txn::{Ahead, Committing, DocumentError, PlannedLock};
+use forebay::txn::{Ahead, Caller, Committing, DocumentError, PlannedLock};
 use forebay_protocol::{Batch, Frame, Protocol, Reply, Request, errors};
 use smallvec::SmallVec;
 
@@ -65,6 +65,8 @@ pub struct Session {
     pub open: Open,
     /// Replies on their way out.
     pub replies: Replies,
+    /// The client as its transactions know it.
+    pub caller: Arc<Caller>,
     /// Hint set of the next command, and of all that name none.
     pub hints: Hints,
     /// CLIENT REPLY.
@@ -115,6 +117,7 @@ impl Session {
             multi: Multi::default(),
             open: Open::default(),
             replies,
+            caller: Arc::default(),
             hints: Hints::default(),
             reply_mode: ReplyMode::On,
             closing: false,
@@ -248,6 +251,7 @@ impl Session {
         if self.identity.is_guarded(&self.shared.access) {
             self.guard(number, command, frame).inspect_err(|_| self.multi.doom())?;
         }
+        self.open.look_for_wound(&self.shared);
         if let Some(reason) = self.open.aborted()
             && !command.is(Flag::InAborted)
         {
@@ -291,6 +295,12 @@ impl Session {
     /// Whether an earlier commit of this connection is not published, so that only a read under locks sees it.
     pub fn unsettled(&self) -> bool {
         self.replies.unsettled() && !mutation::on(Fault::PipelinedReadOvertakes)
+    }
+
+    /// The client, for a wait for locks that is to end when it has gone. One that waits for its own commits, which go on
+    /// without it, may just have said that it sends nothing more: its requests are served as they came.
+    pub fn waiting_client(&self) -> Option<Arc<Caller>> {
+        (!self.replies.unsettled()).then(|| self.caller.clone())
     }
 
     fn locks_of(&self, command: &Command, effect: Effect, frame: Frame<'_>) -> SmallVec<[PlannedLock; 2]> {
@@ -402,6 +412,13 @@ impl Session {
     /// Rolls the open transaction back; the client's next command is told why.
     fn roll_back(&mut self, reason: &str) {
         self.open.abort(reason, &self.shared);
+        self.publish_state();
+    }
+
+    /// The client says nothing more: what it holds is given up, though its last replies are still on their way.
+    pub fn leave(&mut self) {
+        self.multi = Multi::default();
+        self.open.drop_transaction(&self.shared);
         self.publish_state();
     }
 
