@@ -132,7 +132,7 @@ impl<'a> Call<'a> {
         if documents.on_delete(key) != OnDelete::Invalidate {
             return Ok(false);
         }
-        documents.bound_freshness(key, 0).map(|()| true).map_err(|error| document_error(&error))
+        documents.bound_freshness(key, 0, false).map(|()| true).map_err(|error| document_error(&error))
     }
 
     /// Whether an expiry is no part of a document.
