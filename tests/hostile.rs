@@ -10,6 +10,7 @@ mod locks;
 mod long;
 #[path = "hostile/pipelines.rs"]
 mod pipelines;
+#[cfg(feature = "postgres")]
 #[path = "common/postgres.rs"]
 mod postgres;
 

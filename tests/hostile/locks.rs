@@ -10,6 +10,7 @@ use forebay_protocol::Reply;
 
 use crate::common::Connection;
 use crate::common::process::Forebay;
+#[cfg(feature = "postgres")]
 use crate::postgres::Server;
 
 /// Clients on one key.
@@ -87,6 +88,7 @@ fn a_crowd_on_one_key_of_a_file() {
 }
 
 /// There each commit is waited for by all behind it.
+#[cfg(feature = "postgres")]
 #[test]
 fn a_crowd_on_one_key_of_postgresql() {
     let server = Server::start();

@@ -29,9 +29,16 @@ fn schedules() -> usize {
 fn check(test: impl Fn() + Send + Sync + 'static) {
     let test = Arc::new(test);
     let again = test.clone();
-    shuttle::check_random(move || test(), schedules());
+    Runner::new(RandomScheduler::new(schedules()), config()).run(move || test());
     // Few switches at chosen places find what random switching misses.
-    shuttle::check_pct(move || again(), schedules(), 3);
+    Runner::new(PctScheduler::new(3, schedules()), config()).run(move || again());
+}
+
+/// A transaction takes more of the stack than shuttle's default, without optimization.
+fn config() -> shuttle::Config {
+    let mut config = shuttle::Config::new();
+    config.stack_size = 1 << 18;
+    config
 }
 
 struct World {
@@ -308,7 +315,7 @@ const GATE: &[(Fault, fn(), u64)] = &[
 
 /// One schedule: every other seed few switches at chosen places, else random ones. What a failure says.
 fn one_schedule(test: fn(), seed: u64) -> Option<String> {
-    let mut config = shuttle::Config::new();
+    let mut config = config();
     config.failure_persistence = shuttle::FailurePersistence::None;
     let ran = std::panic::catch_unwind(move || match seed % 2 {
         0 => Runner::new(PctScheduler::new_from_seed(seed, 3, 1), config).run(test),

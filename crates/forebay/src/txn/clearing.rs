@@ -8,7 +8,11 @@ use futures_util::future::{Either, select};
 use super::locks::Alone;
 use super::{Engine, TxnError};
 use crate::error::Unavailable;
-use crate::key::SPACES;
+use crate::key::{Key, SPACES};
+use crate::version::Version;
+
+/// Watched keys that a clearing asks for together.
+const WATCHED_READ_AT_ONCE: usize = 1000;
 
 impl Engine {
     /// Removes all documents of `spaces` from store and cache, alone in these spaces. Goes on to its end even if the
@@ -36,15 +40,30 @@ impl Engine {
         }
         // A commit that was handed over has given its locks up; what is on its way must land before the clearing.
         self.inner.committer.drained().await.map_err(TxnError::StoreDown)?;
+        let absent = self.watched_and_absent(spaces).await;
         let version = self.inner.mint.next();
         let cleared = self.inner.store.clear(spaces, version).await;
         // Also after an error: it may have been cleared all the same.
         self.inner.cache.clear(|space| spaces.contains(&space));
+        if cleared.is_ok() {
+            absent.iter().for_each(|(key, before)| self.inner.absences.cleared(key, *before, version));
+        }
         if let (Some(history), Some(began)) = (&self.inner.history, began) {
             history.push_clear(began, cleared.is_ok(), spaces, version);
         }
         drop(held);
         cleared.map_err(|Unavailable(why)| TxnError::StoreDown(why))
+    }
+
+    /// The keys of these spaces that are watched and absent, with their versions; what can't be read is left out.
+    async fn watched_and_absent(&self, spaces: &[u8]) -> Vec<(Key, Version)> {
+        let mut absent = Vec::new();
+        for keys in self.inner.absences.of(spaces).chunks(WATCHED_READ_AT_ONCE) {
+            let reads = self.inner.store.get(keys).await.unwrap_or_default();
+            let gone = keys.iter().zip(reads).filter(|(_, read)| read.value.is_none());
+            absent.extend(gone.map(|(key, read)| (key.clone(), read.version)));
+        }
+        absent
     }
 
     /// Waits until a space is free of others. Interactive transactions in it yield; others have their own time-outs.

@@ -290,10 +290,7 @@ impl Transaction {
         self.documents.set_now(self.inner.runtime.now_ms());
         self.load(plan.locks.iter().filter(|lock| lock.load).map(|lock| &lock.key), ahead).await?;
         plan.locks.iter().filter(|lock| !lock.load).for_each(|lock| self.load_cached_record(&lock.key));
-        let unchanged = |watched: &Watched| {
-            let now = Watched::of(&watched.key, &self.documents);
-            now == *watched || (now.version == watched.version && mutation::on(Fault::WatchIgnoresExpiry))
-        };
+        let unchanged = |watched: &Watched| watched.unchanged(&Watched::of(&watched.key, &self.documents));
         Ok(mutation::on(Fault::WatchIgnored) || plan.watched.iter().all(unchanged))
     }
 
@@ -442,10 +439,7 @@ impl Drop for Transaction {
         }
         if let Some(tenure) = &self.tenure {
             self.inner.yielding.leave(self.owner);
-            if tenure.close().is_some() {
-                // Who wounded it has given the spaces up.
-                return;
-            }
+            self.spaces &= !tenure.close();
         }
         for space in 0..u16::BITS as u8 {
             if self.spaces & (1 << space) != 0 {

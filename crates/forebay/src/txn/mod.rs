@@ -7,6 +7,7 @@
 //!
 //! Plain commands and whole scripts (EXEC) go through [`Engine::execute`], which runs them again after a conflict.
 
+mod absences;
 mod ahead;
 mod at_once;
 mod caller;
@@ -36,6 +37,7 @@ use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
 
+use absences::Absences;
 pub use ahead::Ahead;
 pub use caller::Caller;
 pub use compare::Compared;
@@ -122,6 +124,8 @@ struct Inner {
     mint: Arc<Mint>,
     limits: TxnLimits,
     on_write: OnWrite,
+    /// Absent keys that are watched.
+    absences: Arc<Absences>,
     /// The interactive transactions that yield to others.
     yielding: Yielding,
     next_owner: AtomicU64,
@@ -157,6 +161,7 @@ impl Engine {
             mint,
             limits,
             on_write,
+            absences: Arc::default(),
             yielding: Yielding::default(),
             next_owner: AtomicU64::new(1),
             at_once,
@@ -410,7 +415,14 @@ impl Engine {
         let plan = Plan { locks: locks.collect(), name: "WATCH", caller, ..Plan::default() };
         let remember = |documents: &mut Documents| Ok(ordered.iter().map(|key| Watched::of(key, documents)).collect());
         match self.execute(&plan, context, &mut Ahead::default(), remember).await? {
-            Executed::Done(watched, committing) => Ok((watched, committing)),
+            Executed::Done(watched, committing) => {
+                let absent = |watched: Watched| Watched {
+                    absence: (!watched.present).then(|| self.inner.absences.watch(&watched.key)),
+                    ..watched
+                };
+                let watched: Vec<Watched> = watched;
+                Ok((watched.into_iter().map(absent).collect(), committing))
+            }
             Executed::WatchFailed => Err(TxnError::Conflict("a watched key has changed".into())),
         }
     }

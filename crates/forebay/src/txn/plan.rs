@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use super::absences::WatchedAbsence;
 use super::caller::Caller;
 use super::documents::Documents;
 use super::mode::Mode;
 use crate::key::{Key, KeyRef};
+use crate::mutation::{self, Fault};
 use crate::version::Version;
 
 /// What becomes of the cached copy of what is written.
@@ -63,7 +65,7 @@ impl PlannedLock {
 }
 
 /// What WATCH remembers of a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Watched {
     /// Which key.
     pub key: Key,
@@ -71,6 +73,8 @@ pub struct Watched {
     pub version: Version,
     /// Whether it was there (an expired document is not).
     pub present: bool,
+    /// Where it was not: what clearings made of that since.
+    pub(super) absence: Option<WatchedAbsence>,
 }
 
 impl Watched {
@@ -80,6 +84,14 @@ impl Watched {
             key: key.clone(),
             version: documents.version(key.borrow()).unwrap_or_default(),
             present: documents.value(key.borrow()).is_ok_and(|value| value.is_some()),
+            absence: None,
         }
+    }
+
+    /// Whether nobody has written it, as far as can be told by what it is `now`.
+    pub(super) fn unchanged(&self, now: &Watched) -> bool {
+        let leads = |absence: &WatchedAbsence| !now.present && absence.leads(self.version, now.version);
+        let same = self.version == now.version || self.absence.as_ref().is_some_and(leads);
+        same && (self.present == now.present || mutation::on(Fault::WatchIgnoresExpiry))
     }
 }

@@ -53,6 +53,8 @@ struct State {
     keys: BTreeMap<Key, Option<Duration>>,
     /// Since when it holds each key space.
     spaces: BTreeMap<u8, Duration>,
+    /// The spaces that who wounded it has given up, a bit for each.
+    given_up: u16,
     /// Nobody may wound it any more: it was, for this reason, or it has handed its commit over or ended.
     ended: Option<Option<String>>,
 }
@@ -145,13 +147,15 @@ impl Tenure {
     pub(super) fn end(&self) -> Result<(), TxnError> {
         let mut state = self.state();
         state.stands()?;
-        state.ended = Some(None);
+        state.ended.get_or_insert_default();
         Ok(())
     }
 
-    /// It is over. Why it was wounded, if it was: then its locks are gone.
-    pub(super) fn close(&self) -> Option<String> {
-        self.state().ended.get_or_insert_default().clone()
+    /// It is over. The key spaces that who wounded it has given up for it, a bit for each.
+    pub(super) fn close(&self) -> u16 {
+        let mut state = self.state();
+        state.ended.get_or_insert_default();
+        state.given_up
     }
 
     /// Done when it is wounded. For its own wait only.
@@ -182,6 +186,7 @@ impl Tenure {
         }
         state.ended = Some(Some(reason(waits.now.saturating_sub(waits.began).as_millis() as u64)));
         let (keys, spaces) = (std::mem::take(&mut state.keys), std::mem::take(&mut state.spaces));
+        spaces.keys().for_each(|space| state.given_up |= 1 << space);
         drop(state);
         let keys: Vec<Key> = keys.into_keys().collect();
         inner.locks.release(self.owner, &keys);

@@ -1,7 +1,8 @@
 //! A server in virtual time, and its clients.
 
+#![allow(dead_code, reason = "each test uses its part")]
+
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::BytesMut;
 use forebay::cache::CacheOptions;

@@ -63,7 +63,9 @@ impl Owners {
             Owners::Few(few) if few.contains(&owner) => {}
             Owners::Few(few) if few.len() < FEW_OWNERS_MAX => few.push(owner),
             Owners::Few(few) => *self = Owners::Many(few.drain(..).chain([owner]).collect()),
-            Owners::Many(many) => drop(many.insert(owner)),
+            Owners::Many(many) => {
+                many.insert(owner);
+            }
         }
     }
 
