@@ -85,6 +85,9 @@ pub enum Fault {
     IdsTrimmedByAge,
     /// A read merges all that waits for a document with what the store holds, be it applied or not.
     QueueMergedWhole,
+    /// What becomes one buffered transaction is not asked of the form of its document: a row that is deleted and made
+    /// again is to be put as a whole.
+    MergedUntaken,
     /// Of a document of which only changes are known the store is asked what it holds, not which of them are in it.
     LearnedUnasked,
     /// What was read of a document for which changes wait is not compared with what becomes of it.

@@ -24,7 +24,8 @@ use std::time::Duration;
 
 use forebay::cache::Context;
 use forebay::mutation::{self, Fault};
-use forebay::txn::{Ahead, Caller, Committing, PlannedLock};
+use forebay::store::forms::OnDelete;
+use forebay::txn::{Ahead, Caller, Committing, DocumentError, PlannedLock};
 use forebay_protocol::{Batch, Frame, Protocol, Reply, Request, errors};
 use smallvec::SmallVec;
 
@@ -35,7 +36,7 @@ pub use multi::{Multi, Queue};
 pub use open::{Deadline, Open};
 pub use planned::{in_order, planned};
 
-use crate::command::{Command, Effect, Flag, Run, txn_error};
+use crate::command::{Command, Effect, Flag, Run, document_error, txn_error};
 use crate::monitor::Monitor;
 use crate::outage::Notice;
 use crate::replies::Replies;
@@ -260,6 +261,9 @@ impl Session {
             let name = command.name.to_ascii_uppercase();
             return Err(Reply::error(format!("ERR {name} inside TXN is not allowed")));
         }
+        if command.is(Flag::Deletes) {
+            self.refuse_deletion(command, frame).inspect_err(|_| self.multi.doom())?;
+        }
         if self.multi.queue.is_some() && !command.is(Flag::NotQueued) {
             if command.is(Flag::NotInMulti) {
                 self.multi.doom();
@@ -271,6 +275,21 @@ impl Session {
             return Ok(None);
         }
         Ok(Some(command))
+    }
+
+    /// Why a command that deletes is refused: one of its keys is a row, whose mapping does not let it.
+    fn refuse_deletion(&self, command: &Command, frame: Frame<'_>) -> Result<(), Reply> {
+        let engine = &self.shared.engine;
+        if engine.store().caps().owned {
+            return Ok(());
+        }
+        let (space, mut refused) = (self.multi.queue.as_ref().map_or(self.space, |queue| queue.space), None);
+        command.each_key(frame, space, &mut |key| {
+            if refused.is_none() && engine.store().form(&key.to_key()).on_delete() == OnDelete::Refuse {
+                refused = Some(DocumentError::NotDeleted(key.to_key()));
+            }
+        });
+        refused.map_or(Ok(()), |refused| Err(document_error(&refused)))
     }
 
     /// Whether an earlier commit of this connection is not published, so that only a read under locks sees it.

@@ -2,6 +2,7 @@
 
 use forebay::change::Change;
 use forebay::key::KeyRef;
+use forebay::store::forms::OnDelete;
 use forebay::txn::{DocumentError, Documents, Published};
 use forebay::value::{Blob, Bytes, Data, Hash, List, Set, Value};
 use forebay_protocol::decoder::parse_integer;
@@ -123,6 +124,15 @@ impl<'a> Call<'a> {
     /// Whether the expiry of `key` was given by this transaction as a duration.
     pub fn counts_from_commit(&self, key: KeyRef<'_>) -> bool {
         matches!(&self.known, Known::Documents(documents) if documents.counts_from_commit(key))
+    }
+
+    /// Whether a command that deletes drops no more than the cached copy of `key`: that is done then.
+    pub fn forgets(&mut self, key: KeyRef<'_>) -> Result<bool, Reply> {
+        let Known::Documents(documents) = &mut self.known else { return Ok(false) };
+        if documents.on_delete(key) != OnDelete::Invalidate {
+            return Ok(false);
+        }
+        documents.bound_freshness(key, 0, false).map(|()| true).map_err(|error| document_error(&error))
     }
 
     /// Whether an expiry is no part of a document.

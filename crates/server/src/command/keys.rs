@@ -17,7 +17,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -2,
         keys: Keys::ALL,
         run: Run::Documents(Effect::ReadWrite, del),
-        flags: &[Flag::TellsNothing, Flag::Blind],
+        flags: &[Flag::TellsNothing, Flag::Blind, Flag::Deletes],
     },
     Command {
         name: "unlink",
@@ -27,7 +27,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -2,
         keys: Keys::ALL,
         run: Run::Documents(Effect::ReadWrite, del),
-        flags: &[Flag::Fast, Flag::TellsNothing, Flag::Blind],
+        flags: &[Flag::Fast, Flag::TellsNothing, Flag::Blind, Flag::Deletes],
     },
     Command {
         name: "exists",
@@ -105,7 +105,7 @@ fn del(call: &mut Call<'_>) -> Answer {
     let mut removed = 0;
     for index in 1..call.frame.len() {
         let key = call.key(index);
-        if call.unseen(key) || call.exists(key)? {
+        if !call.forgets(key)? && (call.unseen(key) || call.exists(key)?) {
             call.change(key, Change::Delete)?;
             removed += 1;
         }

@@ -166,6 +166,8 @@ pub enum Flag {
     AsksNothing,
     /// With CACHE BLIND ON it is taken unseen, and answers null.
     Blind,
+    /// Deletes the documents of its keys.
+    Deletes,
     /// Its reply tells nothing of what values hold, so it needs no permission to read them.
     TellsNothing,
     /// Anyone may use it, unauthenticated or not: it is how one becomes someone, or leaves.

@@ -83,7 +83,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 2,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, getdel),
-        flags: &[Flag::Fast],
+        flags: &[Flag::Fast, Flag::Deletes],
     },
     Command {
         name: "getex",
@@ -262,6 +262,9 @@ fn getset(call: &mut Call<'_>) -> Answer {
 
 fn getdel(call: &mut Call<'_>) -> Answer {
     let key = call.key(1);
+    if call.forgets(key)? {
+        return Ok(Reply::Nil);
+    }
     let reply = call.text(key)?;
     if reply != Reply::Nil {
         call.change(key, Change::Delete)?;

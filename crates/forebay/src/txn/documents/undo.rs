@@ -38,6 +38,14 @@ impl Documents {
         undo.push(Before { index: at, turn, current, unseen, relative, changes, replaced: None });
     }
 
+    /// A blind write has taken the place of these changes.
+    pub(super) fn keep_replaced(&mut self, at: usize, replaced: Changes) {
+        let before = self.undo.as_mut().and_then(|undo| undo.get_mut(self.list[at].saved.1));
+        if let Some(before) = before.filter(|before| before.replaced.is_none()) {
+            before.replaced = Some(replaced);
+        }
+    }
+
     /// Undoes all changes since the savepoint.
     pub fn roll_back(&mut self) {
         self.fresh_until.truncate(self.fresh_before);
