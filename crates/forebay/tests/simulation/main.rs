@@ -17,6 +17,7 @@ mod detached;
 mod gate;
 mod oracle;
 mod outages;
+mod owners;
 mod regressions;
 mod seeds;
 mod unordered;
