@@ -209,7 +209,7 @@ impl Inner {
             }
         }
         if self.ids.many().is_some() {
-            self.wake_keeper();
+            self.keeper_woken.notify_one();
         }
         result
     }
