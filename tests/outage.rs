@@ -42,6 +42,8 @@ mod minutes;
 mod network;
 #[path = "outage/overtaken.rs"]
 mod overtaken;
+#[path = "outage/owners.rs"]
+mod owners;
 #[path = "common/postgres.rs"]
 mod postgres;
 #[path = "outage/pressure.rs"]

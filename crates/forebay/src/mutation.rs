@@ -68,6 +68,10 @@ pub enum Fault {
     AppliedNotNoted,
     /// What is buffered is carried over to a store that was restored from a backup.
     RestoredStoreDrained,
+    /// What is buffered is carried over to a store that another owner had since.
+    OwnerNotLookedAt,
+    /// An owner that has lost its store to another goes on taking writes.
+    FencedOwnerWrites,
     /// A document is overwritten as it was computed, in place of being changed (hole 8).
     WholeDocumentDrained,
     /// What the store refuses is sent again instead of being set aside (hole 16).

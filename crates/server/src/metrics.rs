@@ -213,6 +213,9 @@ const METRICS: &[Metric] = &[
     gauge("forebay_outage_suspended", "1 if nothing is carried over until an operator says so", |view| {
         view.outage(|state| usize::from(state.suspended.is_some()))
     }),
+    gauge("forebay_store_fenced", "1 if another forebay has taken the database over: nothing is served", |view| {
+        f64::from(u8::from(view.shared.engine.store().fenced().is_some()))
+    }),
     gauge("forebay_outage_journal_failed", "1 if nothing more is buffered until forebay is started anew", |view| {
         view.outage(|state| usize::from(state.closed.is_some()))
     }),

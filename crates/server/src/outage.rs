@@ -109,6 +109,9 @@ pub fn summary(state: Option<&GateState>) -> String {
     if amount.quarantined > 0 {
         line.push_str(&format!(" | {} quarantined: see CACHE QUARANTINE LIST", amount.quarantined));
     }
+    if state.fenced.is_some() {
+        line.push_str(" | fenced: another forebay has the database; start this one again if it is to serve");
+    }
     if state.suspended.is_some() {
         line.push_str(" | suspended: compare, then CACHE DRAIN RESUME");
     }
@@ -164,6 +167,7 @@ mod tests {
             oldest_ms: None,
             why: String::new(),
             suspended: None,
+            fenced: None,
             closed: None,
             losses: Vec::new(),
             counts: Counts::default(),

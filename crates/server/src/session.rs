@@ -265,6 +265,9 @@ impl Session {
         if self.identity.is_guarded(&self.shared.access) {
             self.guard(number, command, frame).inspect_err(|_| self.multi.doom())?;
         }
+        if self.shared.engine.store().fenced().is_some() && command.needs_owner(frame) {
+            return Err(self.fenced(command));
+        }
         self.open.look_for_wound(&self.shared);
         if let Some(reason) = self.open.aborted()
             && !command.is(Flag::InAborted)
@@ -293,6 +296,17 @@ impl Session {
             return Ok(None);
         }
         Ok(Some(command))
+    }
+
+    /// The answer to what only the store's owner may answer, since another has it; what is open here ends.
+    fn fenced(&mut self, command: &Command) -> Reply {
+        let why = self.shared.engine.store().fenced().unwrap_or_default().to_owned();
+        match command.name {
+            "exec" => self.multi = Multi::default(),
+            _ => self.multi.doom(),
+        }
+        self.open.abort(&why, &self.shared);
+        Reply::error(format!("NOTOWNER {why}"))
     }
 
     /// Why a command that deletes is refused: one of its keys is a row, whose mapping does not let it.

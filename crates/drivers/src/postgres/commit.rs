@@ -132,7 +132,9 @@ impl Inner {
             };
             match failure {
                 Failure::Unknown(why) => return group.stop_unknown(part.len(), why),
-                Failure::Unavailable(why) => return group.stop(CommitOutcome::Unavailable(why)),
+                Failure::Unavailable(why) | Failure::NotOwned(why) => {
+                    return group.stop(CommitOutcome::Unavailable(why));
+                }
                 Failure::Repeated => match self.known(part, deadline).await {
                     Ok(known) if known.is_empty() => {
                         return group.stop(CommitOutcome::Refused(below_floor(first.id)));
@@ -199,7 +201,12 @@ impl Inner {
                 writer.give_back();
             }
             Err(failed) if failed.failure.spares_connection() => writer.give_back(),
-            Err(_) => drop(writer),
+            Err(failed) => {
+                if let Failure::NotOwned(why) = &failed.failure {
+                    self.identity.fence(why.clone());
+                }
+                drop(writer);
+            }
         }
         if self.ids.many().is_some() {
             self.keeper_woken.notify_one();
@@ -306,7 +313,7 @@ fn outcome_of(commit: &Commit, failure: Failure) -> CommitOutcome {
             CommitOutcome::Conflict(written(commit))
         }
         Failure::Refused(why) => CommitOutcome::Refused(why),
-        Failure::Unavailable(why) => CommitOutcome::Unavailable(why),
+        Failure::Unavailable(why) | Failure::NotOwned(why) => CommitOutcome::Unavailable(why),
         Failure::Unknown(why) => CommitOutcome::Unknown(why),
         Failure::Repeated => CommitOutcome::Refused(denied(commit.id)),
     }

@@ -117,6 +117,9 @@ impl Inner {
     fn next_step(self: &Arc<Inner>) -> Step {
         let mut state = self.state();
         let now = self.runtime.elapsed();
+        if self.fenced().is_some() {
+            return Step::Wait(None, state.next_change());
+        }
         self.drop_stale(&mut state, now);
         if let Some(until) = state.failed_until {
             if now < until {

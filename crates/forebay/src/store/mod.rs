@@ -324,6 +324,17 @@ pub trait Store: Send + Sync + 'static {
         false
     }
 
+    /// Which other owners had it since the journal that its opener knew did. Constant once it is open.
+    fn owned_since(&self) -> Option<&str> {
+        None
+    }
+
+    /// Another owner has taken it over: it takes no commit of ours any more, what is cached of it is worth nothing, and
+    /// nothing changes that but another start. The text names that owner. Once said, it stays.
+    fn fenced(&self) -> Option<&str> {
+        None
+    }
+
     /// It is known to be away, so that what is cached has to do; from the outage's gate alone.
     fn is_away(&self) -> bool {
         false

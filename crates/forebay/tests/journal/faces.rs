@@ -11,7 +11,7 @@ use forebay::runtime::simulated::{Simulation, SplitMix};
 use forebay::store::GivenId;
 use forebay::store::embedded::Durability;
 use forebay::tier::{ENDED_MAX, Tier};
-use forebay::{Blob, Change, Key, TxnId, Version};
+use forebay::{Blob, Change, Key, OwnerId, TxnId, Version};
 
 use crate::naive::buffered;
 use crate::{BYTES_MAX, Life, options};
@@ -121,8 +121,8 @@ fn what_is_remembered_of_the_store_outlives_the_process() {
     let disk = Lossy::new();
     let id = |sequence| TxnId(Version { incarnation: 3, sequence });
     let told = [
-        Remembered { acknowledged: vec![id(7), id(5)], suspended: true },
-        Remembered { acknowledged: vec![id(8)], suspended: false },
+        Remembered { acknowledged: vec![id(7), id(5)], suspended: true, owner: None },
+        Remembered { acknowledged: vec![id(8)], suspended: false, owner: Some(OwnerId(u128::MAX)) },
     ];
     for (nth, remembered) in told.into_iter().enumerate() {
         let life = Life::open(&disk, nth as u64, options(Durability::Always)).unwrap();

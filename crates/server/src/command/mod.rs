@@ -308,6 +308,12 @@ impl Command {
         }
     }
 
+    /// Whether it shows or changes what the store holds, so that only the store's owner may answer it.
+    pub fn needs_owner(&self, frame: Frame<'_>) -> bool {
+        let of_transactions = matches!(self.name, "multi" | "exec" | "watch" | "txn");
+        of_transactions || self.effect(frame).is_some() || self.is(Flag::Reads) || self.is(Flag::Writes)
+    }
+
     /// The key of a command that has exactly one, whatever its arguments.
     #[inline]
     pub fn only_key<'a>(&self, frame: Frame<'a>, space: u8) -> Option<KeyRef<'a>> {

@@ -8,6 +8,7 @@ use futures_util::future::{Either, join_all, select};
 
 use super::Inner;
 use crate::change::Change;
+use crate::error::Unavailable;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::outage::journal::{self, AppendError};
@@ -105,6 +106,9 @@ impl Inner {
         let mut slept = self.runtime.sleep(WAIT_MAX);
         let (mut may_wait, mut held) = (true, false);
         loop {
+            if let Some(Unavailable(why)) = self.fenced() {
+                return vec![CommitOutcome::Unavailable(why); group.len()];
+            }
             match self.way(group, may_wait, roomless) {
                 Way::Hold(time) if !held => {
                     self.runtime.sleep(time).await;
@@ -310,6 +314,12 @@ impl Inner {
         {
             let mut state = self.state();
             for (at, commit) in group.iter().enumerate() {
+                // The store may have said so just now, in answer to these.
+                if let Some(Unavailable(why)) = self.fenced() {
+                    let stands = unknown(at).then(|| CommitOutcome::Unknown(why.clone()));
+                    outcomes[at] = Some(stands.unwrap_or(CommitOutcome::Unavailable(why)));
+                    continue;
+                }
                 // Better now than when nobody waits for the answer any more.
                 if let Some(why) = self.store.refuses(commit).filter(|_| !unknown(at)) {
                     outcomes[at] = Some(CommitOutcome::Refused(why));
@@ -390,6 +400,10 @@ impl Inner {
                     state.counts.merged += 1;
                 }
                 state.counts.buffered += 1;
+                // It is in the journal, so an operator may yet have it applied.
+                if let Some(Unavailable(why)) = self.fenced() {
+                    return CommitOutcome::Unknown(why);
+                }
                 // Unless it was computed with what has been given up.
                 let left = state.buffer.left_by(commit.version);
                 let known = |write: &Write| match state.buffer.merged(&write.key) {

@@ -15,6 +15,7 @@ use crate::outage::record::{Description, Dropped, Epoch, Loss, Pending};
 use crate::runtime::Runtime;
 use crate::store::embedded::{Durability, UNFLUSHED_BYTES_MAX};
 use crate::tier::{Effect, Remembered};
+use crate::version::OwnerId;
 
 const NAME: &str = "journal";
 /// The file that takes its place, while it is written.
@@ -72,6 +73,8 @@ pub(super) struct Log {
     file: Option<Arc<dyn DiskFile>>,
     closed: Option<AppendError>,
     memo: Memo,
+    /// As whom it uses the store, as the memo has it.
+    owner: Option<OwnerId>,
     header: Header,
     index: Index,
     /// Where the next frame goes, and where the first one stands.
@@ -123,6 +126,7 @@ impl Log {
             file,
             closed: None,
             memo,
+            owner: remembered.owner,
             header: scan.header,
             end: scan.end,
             begin: scan.begin,
@@ -335,7 +339,10 @@ impl Log {
     }
 
     fn remember(&mut self, remembered: &Remembered) -> Result<(), AppendError> {
-        let sync = self.durability != Durability::Never;
+        // As whom the store is opened has to be known to the next start, whatever else is lost.
+        let new_owner = remembered.owner != self.owner;
+        let sync = new_owner || self.durability != Durability::Never;
+        self.owner = remembered.owner;
         self.memo
             .write(&*self.folder, remembered, sync)
             .map_err(|why| AppendError::NotRewritten { why: why.to_string() })
