@@ -12,6 +12,8 @@ mod clock;
 mod common;
 #[path = "outage/decoded.rs"]
 mod decoded;
+#[path = "outage/disk_full.rs"]
+mod disk_full;
 #[path = "outage/ground.rs"]
 mod ground;
 #[path = "outage/ids.rs"]
@@ -20,6 +22,8 @@ mod ids;
 mod in_doubt;
 #[path = "outage/journal.rs"]
 mod journal;
+#[path = "outage/journal_files.rs"]
+mod journal_files;
 #[path = "outage/killed.rs"]
 mod killed;
 #[path = "outage/lanes.rs"]

@@ -96,6 +96,10 @@ pub struct GateState {
     pub why: String,
     /// Why nothing is carried over.
     pub suspended: Option<String>,
+    /// Carried over, and not noted in the journal yet for want of room.
+    pub unnoted: usize,
+    /// The disk under the journal has less room than the memory: it may be full first.
+    pub short: bool,
     /// Why nothing more is buffered, whatever the room.
     pub closed: Option<String>,
     /// What was acknowledged and may be lost with a part of the journal, oldest first.
@@ -261,6 +265,9 @@ impl Gate {
 
     /// Makes what is journaled safe, and ends it.
     pub async fn close(&self) -> Result<(), AppendError> {
+        if !self.inner.state().unnoted.is_empty() {
+            self.inner.note_rest().await;
+        }
         self.inner.remember().await;
         let closed = self.inner.journal.close().await;
         self.inner.unless_empty(closed)
@@ -298,7 +305,9 @@ impl Inner {
         let state = self.state();
         let now = self.runtime.elapsed();
         let amount = state.buffer.amount();
-        let room = self.settings.bytes_max.saturating_sub(amount.bytes);
+        let memory = self.settings.bytes_max.saturating_sub(amount.bytes);
+        let disk = self.journal.room().map_or(usize::MAX, |room| usize::try_from(room).unwrap_or(usize::MAX));
+        let (room, short) = (memory.min(disk), disk < memory);
         let lasted = now.saturating_sub(state.since);
         let rate = amount.bytes as f64 / lasted.as_secs_f64().max(0.001);
         let known = amount.bytes > 0 && state.mode == Mode::Failed;
@@ -324,6 +333,8 @@ impl Inner {
             oldest_ms: state.buffer.oldest_ms(),
             why: state.writes.why().to_owned(),
             suspended: state.suspended.clone(),
+            unnoted: state.unnoted.count(),
+            short,
             closed: self.journal.closed().map(|why| why.to_string()),
             losses: self.losses.clone(),
             counts: state.counts,
@@ -411,7 +422,10 @@ impl Store for Gate {
     fn clear<'a>(&'a self, spaces: &'a [u8], version: Version) -> BoxFuture<'a, Result<(), Unavailable>> {
         Box::pin(async move {
             self.inner.check_up("nothing can be cleared")?;
-            let pending = self.inner.state().buffer.amount().transactions;
+            let pending = {
+                let state = self.inner.state();
+                state.buffer.amount().transactions + state.unnoted.count()
+            };
             if pending > 0 {
                 let why = format!("{pending} buffered writes wait for the store; clear it when they are carried over");
                 return Err(Unavailable(why));

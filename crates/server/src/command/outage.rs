@@ -189,6 +189,7 @@ fn figures(state: &GateState, compared: Compared) -> Vec<(Reply, Reply)> {
         (text("uncompared"), count(compared.left)),
         (text("why"), maybe(&state.why)),
         (text("suspended"), state.suspended.as_deref().map_or(Reply::Nil, text)),
+        (text("unnoted"), number(state.unnoted)),
         (text("closed"), state.closed.as_deref().map_or(Reply::Nil, text)),
         (text("lost"), state.losses.last().map_or(Reply::Nil, |loss| text(lost(loss)))),
     ]
@@ -213,6 +214,8 @@ fn nothing(session: &Session) -> Vec<(Reply, Reply)> {
         oldest_ms: None,
         why: String::new(),
         suspended: None,
+        unnoted: 0,
+        short: false,
         closed: None,
         losses: Vec::new(),
         counts: Default::default(),

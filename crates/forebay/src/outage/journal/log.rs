@@ -6,11 +6,13 @@ use std::sync::Arc;
 use super::codec::{Header, Mark, alone, encode_mark};
 use super::frame::{self, HEAD_BYTES, HEADER_BYTES_MAX, Place};
 use super::index::Index;
+use super::length::{Length, LengthFile};
 use super::remembered::Memo;
 use super::scan::{Scan, read_dropped, read_live, scan};
-use super::{AppendError, JournalOptions, LOSSES_MAX, OpenError, PendingRecords, Source, Torn};
+use super::space::Space;
+use super::{AppendError, Cut, JournalOptions, LOSSES_MAX, OpenError, PendingRecords, Source, Torn};
 use crate::mutation::{self, Fault};
-use crate::outage::disk::{DiskFile, Folder};
+use crate::outage::disk::{DiskFile, Folder, is_full};
 use crate::outage::record::{Description, Dropped, Epoch, Loss, Pending};
 use crate::runtime::Runtime;
 use crate::store::embedded::{Durability, UNFLUSHED_BYTES_MAX};
@@ -72,6 +74,10 @@ pub(super) struct Log {
     file: Option<Arc<dyn DiskFile>>,
     closed: Option<AppendError>,
     memo: Memo,
+    length: LengthFile,
+    space: Space,
+    /// What was learned of a document found no room: nor may the note that belongs to it.
+    unpaired: bool,
     header: Header,
     index: Index,
     /// Where the next frame goes, and where the first one stands.
@@ -91,6 +97,7 @@ pub(super) struct Opened {
     pub(super) log: Log,
     pub(super) created: bool,
     pub(super) torn: Option<Torn>,
+    pub(super) cut: Option<Cut>,
     pub(super) lost: Option<Loss>,
     /// No number up to this one may be given.
     pub(super) floor: u64,
@@ -115,7 +122,12 @@ impl Log {
             Some(file) => scan(Arc::clone(file), folder.show(NAME))?,
             None => Scan::empty(draw_header(runtime, options.description.clone())),
         };
-        let lost = scan.loss(folder.boot());
+        let (length, told) = LengthFile::open(&*folder).map_err(io)?;
+        if let (true, Some(told)) = (created, told) {
+            let (file, bytes) = (folder.show(NAME), told.end);
+            tracing::error!(file, bytes, "the journal is not there any more: what waited in it is lost");
+        }
+        let (cut, lost) = scan.loss(&*folder, told);
         let (memo, remembered) = Memo::open(&*folder).map_err(io)?;
         let mut log = Log {
             folder: Arc::clone(&folder),
@@ -123,6 +135,9 @@ impl Log {
             file,
             closed: None,
             memo,
+            length,
+            space: Space::default(),
+            unpaired: false,
             header: scan.header,
             end: scan.end,
             begin: scan.begin,
@@ -141,7 +156,9 @@ impl Log {
         });
         let floor = log.index.last_number().max(scan.seen).max(lost.map_or(0, |loss| loss.up_to));
         log.begin_session(runtime, options, lost, torn.is_some(), floor).map_err(io)?;
-        Ok(Opened { log, created, torn, lost, floor, remembered })
+        log.look_for_room();
+        log.note_length(false);
+        Ok(Opened { log, created, torn, cut, lost, floor, remembered })
     }
 
     /// Makes the file ready to be appended to.
@@ -219,6 +236,11 @@ impl Log {
         self.closed.as_ref()
     }
 
+    /// Bytes that can still be added as far as the disk goes; none if that is not known.
+    pub(super) fn room(&self) -> Option<u64> {
+        self.space.room(self.end, self.index.count())
+    }
+
     /// Does `batch` with one write and at most one sync; answers each.
     pub(super) fn run(&mut self, batch: &[Work]) -> Vec<Result<(), AppendError>> {
         let Some(file) = self.file.clone() else {
@@ -228,12 +250,23 @@ impl Log {
             self.close(gone);
             return vec![Err(self.why_closed()); batch.len()];
         }
-        let before = self.end;
+        if batch.iter().any(|work| matches!(work, Work::Look)) {
+            self.look_for_room();
+        }
+        let (before, reserved, scarce) = (self.end, self.reserved, self.space.is_scarce());
         let mut buffer = Vec::new();
         let mut answers: Vec<Result<(), AppendError>> =
-            batch.iter().map(|work| self.stage(work, before, &mut buffer)).collect();
-        let sync = self.wants_sync(batch, before, &mut buffer);
-        if let Err(why) = self.write(&*file, before, &buffer, sync) {
+            batch.iter().map(|work| self.stage(work, &*file, before, &mut buffer)).collect();
+        let sync = self.wants_sync(batch, &*file, before, &mut buffer);
+        let written = match self.write(&*file, before, &buffer) {
+            Err(why) if is_full(&why) => {
+                self.reserved = reserved;
+                self.cut_off(&*file, before).map(|()| self.refuse(batch, &mut answers, &why))
+            }
+            Err(why) => Err(why),
+            Ok(()) => self.make_safe(&*file, sync),
+        };
+        if let Err(why) = written {
             let why = format!("{}: {why}", self.folder.show(NAME));
             self.close(AppendError::Closed { why: why.clone() });
             for answer in answers.iter_mut().filter(|answer| answer.is_ok()) {
@@ -241,32 +274,112 @@ impl Log {
             }
             return answers;
         }
+        self.tell_scarce(scarce);
         for (work, answer) in batch.iter().zip(&mut answers) {
             match work {
                 Work::Describe(description) => *answer = self.describe(description.clone()),
                 Work::Remember(remembered) => *answer = self.remember(remembered),
+                Work::Look => self.note_length(false),
                 _ => {}
             }
         }
         match batch.iter().any(|work| matches!(work, Work::Close)) {
-            true => (self.file, self.closed) = (None, Some(AppendError::Closed { why: "it was closed".to_owned() })),
+            true => {
+                self.note_length(true);
+                (self.file, self.closed) = (None, Some(AppendError::Closed { why: "it was closed".to_owned() }));
+            }
             false => self.rewrite_if_worthwhile(),
         }
         answers
     }
 
-    /// Puts what `work` appends behind what is staged.
-    fn stage(&mut self, work: &Work, before: u64, buffer: &mut Vec<u8>) -> Result<(), AppendError> {
-        if let Work::Append { effect, body } = work {
-            let place = Place { offset: before + buffer.len() as u64, bytes: (HEAD_BYTES + body.len()) as u32 };
-            self.index.apply(effect, place).map_err(AppendError::Misplaced)?;
-            frame::write(self.header.marker, place.offset, self.synced, body, buffer);
+    /// Puts what `work` appends behind what is staged, if there is room for it.
+    fn stage(
+        &mut self,
+        work: &Work,
+        file: &dyn DiskFile,
+        before: u64,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), AppendError> {
+        let Work::Append { effect, body } = work else { return Ok(()) };
+        let place = Place { offset: before + buffer.len() as u64, bytes: (HEAD_BYTES + body.len()) as u32 };
+        let (to, pending) = (place.offset + u64::from(place.bytes), self.index.count());
+        let room = match effect {
+            Effect::Added(_) | Effect::Replaced { .. } => self.space.add(&*self.folder, file, to, pending + 1),
+            Effect::Gone(_) if std::mem::take(&mut self.unpaired) => Err(io::ErrorKind::StorageFull.into()),
+            _ => self.space.note(&*self.folder, file, to),
+        };
+        if let Err(why) = room {
+            self.unpaired |= matches!(effect, Effect::Known(_));
+            return Err(self.no_space(&why));
         }
+        self.index.apply(effect, place).map_err(AppendError::Misplaced)?;
+        frame::write(self.header.marker, place.offset, self.synced, body, buffer);
         Ok(())
     }
 
+    fn no_space(&self, why: &io::Error) -> AppendError {
+        AppendError::NoSpace { file: self.folder.show(NAME), why: why.to_string() }
+    }
+
+    /// Takes a write back that found no room, after which the file is what it was. Synced, so that nothing of that
+    /// write ever stands behind what comes next.
+    fn cut_off(&mut self, file: &dyn DiskFile, before: u64) -> io::Result<()> {
+        self.space.was_refused();
+        self.end = before;
+        if mutation::on(Fault::RefusedForRoomKept) {
+            return Ok(());
+        }
+        file.set_bytes(before)?;
+        file.sync()?;
+        (self.synced, self.end) = (before, before);
+        self.space.cut(before);
+        let Some(again) = self.file.clone() else { return Err(io::Error::other("it is closed")) };
+        let last = self.index.last_number();
+        self.index = scan(again, self.folder.show(NAME)).map_err(io::Error::other)?.index;
+        self.index.raise(last);
+        Ok(())
+    }
+
+    /// What was to be appended is not there.
+    fn refuse(&mut self, batch: &[Work], answers: &mut [Result<(), AppendError>], why: &io::Error) {
+        for (work, answer) in batch.iter().zip(answers) {
+            if let Work::Append { effect, .. } = work {
+                self.unpaired = matches!(effect, Effect::Known(_));
+                if answer.is_ok() {
+                    *answer = Err(self.no_space(why));
+                }
+            }
+        }
+    }
+
+    /// Says when the disk becomes full, and when there is room again.
+    fn tell_scarce(&self, before: bool) {
+        let file = self.folder.show(NAME);
+        match (before, self.space.is_scarce()) {
+            (false, true) => tracing::warn!(
+                file,
+                "the disk of the journal is full: nothing more is buffered until there is room on it; no restart is \
+                 needed then"
+            ),
+            (true, false) => tracing::info!(file, "there is room on the disk of the journal again"),
+            _ => {}
+        }
+    }
+
+    /// Looks how much room there is, and takes what notes may need.
+    fn look_for_room(&mut self) {
+        let Some(file) = self.file.clone() else { return };
+        self.space.look(&*self.folder);
+        if self.space.is_scarce() {
+            self.rewrite_above = 0;
+        }
+        // What finds no room later is refused then.
+        let _ = self.space.add(&*self.folder, &*file, self.end, self.index.count());
+    }
+
     /// Stages the marks that the batch needs, and says whether it has to be synced.
-    fn wants_sync(&mut self, batch: &[Work], before: u64, buffer: &mut Vec<u8>) -> bool {
+    fn wants_sync(&mut self, batch: &[Work], file: &dyn DiskFile, before: u64, buffer: &mut Vec<u8>) -> bool {
         let any = |is: fn(&Work) -> bool| batch.iter().any(is);
         self.end = before + buffer.len() as u64;
         let last = self.index.last_number();
@@ -274,6 +387,7 @@ impl Log {
         let tick = any(|work| matches!(work, Work::Tick));
         let idle = tick && self.end == self.synced && self.reserved > last;
         let beyond = self.durability != Durability::Always && last > self.reserved;
+        let idle = idle && self.space.note(&*self.folder, file, self.end + MARK_BYTES_MAX).is_ok();
         if close || idle || beyond {
             self.reserved = if beyond { last.saturating_add(RESERVED_NUMBERS) } else { last };
             let mut frame = Vec::new();
@@ -295,15 +409,45 @@ impl Log {
         frame::write(self.header.marker, self.end, self.synced, &encode_mark(&mark), buffer);
     }
 
-    fn write(&mut self, file: &dyn DiskFile, offset: u64, buffer: &[u8], sync: bool) -> io::Result<()> {
-        if !buffer.is_empty() {
-            file.write(offset, buffer)?;
+    /// Writes `buffer`, and before that which numbers may be acknowledged.
+    fn write(&mut self, file: &dyn DiskFile, offset: u64, buffer: &[u8]) -> io::Result<()> {
+        let last = self.index.last_number();
+        if self.length.told().is_none_or(|told| last > told.reserved) {
+            self.tell_length_of(offset, last.saturating_add(RESERVED_NUMBERS), false)?;
         }
+        if buffer.is_empty() { Ok(()) } else { file.write(offset, buffer) }
+    }
+
+    fn make_safe(&mut self, file: &dyn DiskFile, sync: bool) -> io::Result<()> {
         if sync {
             file.sync()?;
             self.synced = self.end;
         }
         Ok(())
+    }
+
+    /// Has the file beside say how long this one is, if it does not. That it can't is no reason to end: it says what
+    /// was so before.
+    fn note_length(&mut self, close: bool) {
+        let now = |told: Length| (told.marker, told.end) == (self.header.marker, self.end);
+        if !close && self.length.told().is_some_and(now) {
+            return;
+        }
+        if let Err(error) = self.tell_length(close) {
+            tracing::warn!(%error, "how long the journal is can't be noted");
+        }
+    }
+
+    /// The same, now; at an orderly end for good, since no more numbers come.
+    fn tell_length(&mut self, close: bool) -> io::Result<()> {
+        let last = self.index.last_number();
+        let reserved = self.length.told().map_or(0, |told| told.reserved).max(last);
+        self.tell_length_of(self.end, if close { last } else { reserved }, close)
+    }
+
+    fn tell_length_of(&mut self, end: u64, reserved: u64, sync: bool) -> io::Result<()> {
+        let (marker, synced, boot) = (self.header.marker, self.synced.min(end), self.folder.boot());
+        self.length.write(&*self.folder, Length { marker, end, synced, reserved, boot }, sync)
     }
 
     /// Ends it for good.
@@ -356,15 +500,36 @@ impl Log {
     fn rewrite_if_worthwhile(&mut self) {
         let live = self.index.kept_bytes();
         let superseded = (self.end - self.begin).saturating_sub(live);
-        let noise = self.rewrite_bytes_min.max(MARK_BYTES_MAX).max(self.rewrite_above);
+        let scarce = self.space.is_scarce();
+        let least = if scarce { 0 } else { self.rewrite_bytes_min };
+        let noise = least.max(MARK_BYTES_MAX).max(self.rewrite_above);
         if superseded / SUPERSEDED_MAX <= live || superseded <= noise {
             return;
+        }
+        if let (true, Some(file)) = (scarce, &self.file) {
+            let needed = self.begin + live + 2 * MARK_BYTES_MAX;
+            if !self.space.has(needed, self.end) {
+                return;
+            }
+            // What was kept for notes is room for a new file that is no larger: then there is more for them.
+            if needed <= self.space.ahead(self.end) && file.set_bytes(self.end).is_ok() {
+                self.space.cut(self.end);
+            }
         }
         let header = Header { last_number: self.index.last_number(), ..self.header.clone() };
         if let Err((why, ended)) = self.rewrite(header) {
             let file = self.folder.show(NEW_NAME);
-            tracing::warn!(%file, %why, ended, "the journal could not be rewritten; the old file goes on if it can");
+            if !scarce || ended {
+                tracing::warn!(
+                    %file, %why, ended,
+                    "the journal could not be rewritten; the old file goes on if it can"
+                );
+            }
             self.rewrite_above = superseded * 2;
+        }
+        if scarce {
+            self.look_for_room();
+            self.tell_scarce(true);
         }
     }
 
@@ -389,6 +554,8 @@ impl Log {
         (self.file, self.header, self.index) = (Some(file), header, index);
         self.index.raise(raised);
         (self.begin, self.end, self.synced, self.rewrite_above) = (begin, end, end, 0);
+        self.space.cut(end);
+        self.note_length(false);
         Ok(())
     }
 
