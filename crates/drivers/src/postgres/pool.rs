@@ -17,6 +17,7 @@ use tokio_postgres::{Config, Error};
 use super::classify::told;
 use super::session::Session;
 use super::tls::Tls;
+use super::wire::Progress;
 use super::{identity::Identity, ids, sql};
 
 /// Connections that were given up and whose backends may still be at work; with more, no new one is made.
@@ -38,6 +39,8 @@ pub(super) struct Pool {
     next_name: AtomicU64,
     lost: Mutex<Vec<String>>,
     identity: Arc<Identity>,
+    /// Of what is sent over all of them.
+    pub(super) progress: Arc<Progress>,
     /// Texts of statements that every session prepares beside our own.
     prepared: Vec<String>,
 }
@@ -94,6 +97,7 @@ impl Pool {
             next_name: AtomicU64::new(0),
             lost: Mutex::new(Vec::new()),
             identity,
+            progress: Arc::default(),
             prepared,
         }
     }
@@ -103,7 +107,7 @@ impl Pool {
     async fn connect(&self, config: &Config, own: usize) -> Result<Session, String> {
         let number = self.next_name.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}{number}", self.identity.prefix());
-        let connected = Session::connect(config, self.tls.clone(), name).await;
+        let connected = Session::connect(config, self.tls.clone(), name, &self.progress).await;
         let session = connected.map_err(|error| told(&error))?;
         let newest: Vec<Vec<u8>> = self.identity.acknowledged().into_iter().map(ids::bytes).collect();
         let greeting = async { session.client.query_one(sql::GREET, &[&newest]).await };
@@ -120,7 +124,7 @@ impl Pool {
 
     /// A new connection under `name`, with nothing prepared, in place of an older one of that name.
     pub(super) async fn connect_again(&self, name: String) -> Result<Session, String> {
-        let connected = Session::connect(&self.config, self.tls.clone(), name).await;
+        let connected = Session::connect(&self.config, self.tls.clone(), name, &self.progress).await;
         let session = connected.map_err(|error| told(&error))?;
         // The old one's backend may not have noticed yet.
         let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() \
