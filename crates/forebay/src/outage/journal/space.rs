@@ -41,12 +41,17 @@ fn notes(pending: usize) -> u64 {
 impl Space {
     /// Has the file grow to `to` by a transaction; `pending` wait with that.
     pub(super) fn add(&mut self, folder: &dyn Folder, file: &dyn DiskFile, to: u64, pending: usize) -> io::Result<()> {
-        self.take(folder, file, to, to + notes(pending))
+        let taken = self.take(folder, file, to, to + notes(pending));
+        self.refused = taken.is_err();
+        taken
     }
 
     /// Has the file grow to `to` by a note.
     pub(super) fn note(&mut self, folder: &dyn Folder, file: &dyn DiskFile, to: u64) -> io::Result<()> {
-        self.take(folder, file, to, to)
+        let taken = self.take(folder, file, to, to);
+        // That a note finds room does not mean that a transaction would.
+        self.refused |= taken.is_err();
+        taken
     }
 
     fn take(&mut self, folder: &dyn Folder, file: &dyn DiskFile, to: u64, needed: u64) -> io::Result<()> {
@@ -57,7 +62,7 @@ impl Space {
         for most in [needed + AHEAD_BYTES, needed] {
             match file.reserve(most) {
                 Ok(()) => {
-                    (self.taken, self.refused) = (most, false);
+                    self.taken = most;
                     self.look(folder);
                     return Ok(());
                 }
@@ -66,12 +71,10 @@ impl Space {
                 Err(_) => {
                     self.look(folder);
                     let grows = needed.saturating_sub(file.bytes().unwrap_or(0).min(to));
-                    self.refused = self.free.is_some_and(|free| grows > free);
-                    return if self.refused { Err(refused) } else { Ok(()) };
+                    return if self.free.is_some_and(|free| grows > free) { Err(refused) } else { Ok(()) };
                 }
             }
         }
-        self.refused = true;
         self.look(folder);
         Err(refused)
     }
