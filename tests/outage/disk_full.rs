@@ -42,10 +42,11 @@ fn a_full_disk_under_the_journal_holds_nothing_up() {
     let mut client = Connection::new(forebay.address);
     assert_eq!(client.call(&["SET", "count", "0"]), ok());
     let began = Instant::now();
-    while metric(&http, "forebay_outage_disk_short") == "0" {
+    while !forebay.log().contains("has less room than --outage-bytes-max") {
         assert!(began.elapsed() < PATIENCE, "nobody says that the disk is short");
         std::thread::sleep(Duration::from_millis(50));
     }
+    assert_eq!(metric(&http, "forebay_outage_disk_short"), "1");
     let room = figure(&mut client, "room_bytes");
     assert!((0..1 << 20).contains(&room), "{room}: the disk has less than --outage-bytes-max");
     assert!(said(&entry(&mut client, "summary")).contains("on the journal's disk"));
@@ -53,7 +54,7 @@ fn a_full_disk_under_the_journal_holds_nothing_up() {
     let first = fill(&mut client, "first");
     assert!(first > 20, "{first}");
     let log = forebay.log();
-    assert!(log.contains("has less room than --outage-bytes-max") && log.contains("no restart is needed"), "{log}");
+    assert!(log.contains("the disk of the journal is full") && log.contains("no restart is needed"), "{log}");
     let length = client.call(&["STRLEN", &format!("first{}", first - 1)]);
     assert_eq!(length, Reply::Integer(5_000), "what was acknowledged is read");
     server.start_again();

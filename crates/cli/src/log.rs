@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_panic_of_the_files_engine_is_damage() {
-        assert!(is_of_redb("/home/a/.cargo/registry/src/index/redb-4.4.0/src/tree_store/page.rs:12:3"));
+        assert!(is_of_redb("/a/.cargo/registry/src/index/redb-4.4.0/src/tree_store/page.rs:12:3"));
         assert!(!is_of_redb("crates/forebay/src/store/embedded/file.rs:12:3"));
     }
 }

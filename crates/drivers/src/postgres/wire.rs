@@ -24,6 +24,9 @@ const BUFFER_BYTES: u32 = 128 << 10;
 /// Bytes that no buffer holds: what is taken beyond was acknowledged.
 const UNPROVEN_BYTES: u64 = 4 * BUFFER_BYTES as u64;
 
+/// What the client's own way sets where nothing else is asked for; the system's default.
+const KEEPALIVES_IDLE: Duration = Duration::from_secs(2 * 60 * 60);
+
 /// Bytes that a large commit is given a second for.
 const BYTES_PER_SECOND: u64 = 1 << 20;
 
@@ -87,6 +90,9 @@ pub(super) struct Wire {
 pub(super) async fn connect(config: &Config, progress: &Arc<Progress>) -> Option<(Wire, String)> {
     let plain = config.get_hostaddrs().is_empty()
         && config.get_tcp_user_timeout().is_none()
+        && config.get_keepalives_idle() == KEEPALIVES_IDLE
+        && config.get_keepalives_interval().is_none()
+        && config.get_keepalives_retries().is_none()
         && config.get_target_session_attrs() == TargetSessionAttrs::Any;
     let ([Host::Tcp(host)], true) = (config.get_hosts(), plain) else { return None };
     let port = config.get_ports().first().copied().unwrap_or(5432);

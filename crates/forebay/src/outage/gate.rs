@@ -422,10 +422,7 @@ impl Store for Gate {
     fn clear<'a>(&'a self, spaces: &'a [u8], version: Version) -> BoxFuture<'a, Result<(), Unavailable>> {
         Box::pin(async move {
             self.inner.check_up("nothing can be cleared")?;
-            let pending = {
-                let state = self.inner.state();
-                state.buffer.amount().transactions + state.unnoted.count()
-            };
+            let pending = self.inner.state().pending();
             if pending > 0 {
                 let why = format!("{pending} buffered writes wait for the store; clear it when they are carried over");
                 return Err(Unavailable(why));

@@ -4,7 +4,8 @@
 //! * `codec`: the binary form of records.
 //! * `frame`: how they stand in the file; how a torn tail is told from damage.
 //! * `index`: which of them still mean something.
-//! * `scan`: reading it. `log`: the file itself. `tier`: its face to the gate.
+//! * `scan`: reading it. `log`: the file itself; `work`: what is asked of it, `rewrite`: a new one in its place,
+//!   `place`: whether it is still there. `tier`: its face to the gate.
 //! * `remembered`: by what the store is recognised; `length`: how long the file is. Each in a file of its own.
 //! * `space`: room on the disk.
 //!
@@ -38,10 +39,13 @@ mod frame;
 mod index;
 mod length;
 mod log;
+mod place;
 mod remembered;
+mod rewrite;
 mod scan;
 mod space;
 mod tier;
+mod work;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -53,7 +57,8 @@ pub(super) use self::tier::entry;
 pub use crate::tier::{AppendError, RECORD_BYTES_MAX};
 
 use self::index::Live;
-use self::log::{Log, Opened, Work};
+use self::log::{Log, Opened};
+use self::work::Work;
 use super::disk::{DiskFile, Folder};
 use super::record::{Description, Dropped, Epoch, Loss, Pending, Record};
 use crate::runtime::Runtime;
@@ -219,14 +224,14 @@ impl Journal {
         options: JournalOptions,
     ) -> Result<(Journal, Found), OpenError> {
         let Opened { log, created, torn, cut, lost, floor, remembered } = Log::open(&runtime, folder, &options)?;
-        let header = log.header();
+        let (header, index) = log.known();
         let found = Found {
             epoch: header.epoch,
             created,
             description: header.description.clone(),
             remembered,
             next_number: floor.saturating_add(1),
-            pending_count: log.index().count() as u64,
+            pending_count: index.count() as u64,
             pending: log.pending(),
             dropped: log.dropped()?,
             torn,
@@ -366,7 +371,7 @@ impl Shared {
             group.into_iter().map(|waiting| (waiting.work, waiting.answer)).unzip();
         let mut log = self.log();
         let results = log.run(&work);
-        let (epoch, losses) = (log.header().epoch, log.header().losses.clone());
+        let (epoch, losses) = (log.known().0.epoch, log.known().0.losses.clone());
         let stat = stat(&log, self.bytes_max);
         drop(log);
         let mut front = self.front();
@@ -441,14 +446,15 @@ pub fn entry_of(record: &Record) -> Result<crate::tier::Entry, AppendError> {
 }
 
 fn stat(log: &Log, bytes_max: u64) -> JournalStat {
+    let ((_, index), (file_bytes, unsynced_bytes)) = (log.known(), log.bytes());
     JournalStat {
-        pending: log.index().count() as u64,
-        pending_bytes: log.index().bytes(),
-        file_bytes: log.file_bytes(),
+        pending: index.count() as u64,
+        pending_bytes: index.bytes(),
+        file_bytes,
         bytes_max,
-        last_number: log.index().last_number(),
+        last_number: index.last_number(),
         room_bytes: log.room(),
-        unsynced_bytes: log.unsynced_bytes(),
+        unsynced_bytes,
         closed: log.closed().cloned(),
     }
 }

@@ -164,6 +164,11 @@ impl State {
             .state(ticket, &self.buffer, |number| self.decided.contains(&number) || self.verdicts.contains(&number))
     }
 
+    /// Transactions that the journal holds.
+    pub(super) fn pending(&self) -> usize {
+        self.buffer.amount().transactions + self.unnoted.count()
+    }
+
     /// The smallest id of all that the journal may bring back.
     pub(super) fn oldest_id(&self) -> Option<TxnId> {
         self.buffer.oldest_id().into_iter().chain(self.unnoted.oldest_id()).min()

@@ -114,6 +114,19 @@ impl LengthFile {
         self.told
     }
 
+    /// Has it say what is so `now`, if it does not, where `last` is the last number; when the journal is closed for good,
+    /// since no more numbers come. That it can't is no reason to end: it says what was so before.
+    pub(super) fn note(&mut self, folder: &dyn Folder, now: Length, last: u64, close: bool) {
+        let told = self.told.filter(|_| !close);
+        if told.is_some_and(|told| (told.marker, told.end) == (now.marker, now.end)) {
+            return;
+        }
+        let reserved = told.map_or(0, |told| told.reserved).max(last);
+        if let Err(error) = self.write(folder, Length { reserved, ..now }, close) {
+            tracing::warn!(%error, "how long the journal is can't be noted");
+        }
+    }
+
     /// Writes `length` in place of what stood there before the last.
     pub(super) fn write(&mut self, folder: &dyn Folder, length: Length, sync: bool) -> io::Result<()> {
         let file = match &self.file {

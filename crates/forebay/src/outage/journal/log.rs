@@ -3,17 +3,20 @@
 use std::io;
 use std::sync::Arc;
 
-use super::codec::{Header, Mark, alone, encode_mark};
-use super::frame::{self, HEAD_BYTES, HEADER_BYTES_MAX, Place};
+use super::codec::{Header, Mark, encode_mark};
+use super::frame::{self, DESCRIPTION_BYTES_MAX, HEAD_BYTES, Place};
 use super::index::Index;
 use super::length::{Length, LengthFile};
+use super::place::still_there;
 use super::remembered::Memo;
-use super::scan::{Scan, read_dropped, read_live, scan};
+use super::rewrite;
+use super::scan::{Scan, draw_header, header_of_session, read_dropped, read_live, scan};
 use super::space::Space;
-use super::{AppendError, Cut, JournalOptions, LOSSES_MAX, OpenError, PendingRecords, Source, Torn};
+use super::work::Work;
+use super::{AppendError, Cut, JournalOptions, OpenError, PendingRecords, Source, Torn};
 use crate::mutation::{self, Fault};
 use crate::outage::disk::{DiskFile, Folder, is_full};
-use crate::outage::record::{Description, Dropped, Epoch, Loss, Pending};
+use crate::outage::record::{Description, Dropped, Loss, Pending};
 use crate::runtime::Runtime;
 use crate::store::embedded::{Durability, UNFLUSHED_BYTES_MAX};
 use crate::tier::{Effect, Remembered};
@@ -23,8 +26,6 @@ const NAME: &str = "journal";
 const NEW_NAME: &str = "journal.new";
 /// Numbers that may be acknowledged unsynced before a mark that says so has to be synced.
 const RESERVED_NUMBERS: u64 = 65_536;
-/// Bytes of mapping and catalogue at most; losses take the rest of a header.
-const DESCRIPTION_BYTES_MAX: usize = HEADER_BYTES_MAX / 2;
 /// Bytes of a frame with a mark, at most.
 const MARK_BYTES_MAX: u64 = HEAD_BYTES as u64 + 32;
 /// Superseded bytes for which a file is not rewritten; a sixteenth of the bytes allowed, if that is less.
@@ -33,40 +34,6 @@ const REWRITE_BYTES_MIN: u64 = 1 << 20;
 /// Bytes that mean nothing any more, per byte that does, above which a rewrite is worthwhile. At one, a drain copies as
 /// much again as it carries over, while what is to be told of it waits; at three it is a third of that.
 const SUPERSEDED_MAX: u64 = 3;
-/// Bytes copied at a time when the file is rewritten.
-const COPY_BYTES: usize = 1 << 20;
-
-/// Something to be done with the file, in order.
-pub(super) enum Work {
-    /// Append a record.
-    Append { effect: Effect, body: Vec<u8> },
-    /// Have all before it on disk.
-    Sync,
-    /// Sync if anything waits for that; else note, once, that nothing does.
-    Tick,
-    /// Sync, and write a new header.
-    Describe(Description),
-    /// Have the next owner know this of the store.
-    Remember(Remembered),
-    /// Look whether the file still has its name.
-    Look,
-    /// Sync, note that nothing comes after, and close.
-    Close,
-}
-
-impl Work {
-    /// Bytes that it takes while it waits.
-    pub(super) fn bytes(&self) -> usize {
-        let content = match self {
-            Work::Append { body, .. } => body.len(),
-            Work::Describe(description) => description.mapping.len() + description.catalogue.len(),
-            Work::Remember(remembered) => size_of_val(&*remembered.acknowledged),
-            _ => 0,
-        };
-        content + size_of::<Work>()
-    }
-}
-
 pub(super) struct Log {
     folder: Arc<dyn Folder>,
     _lock: Box<dyn Send>,
@@ -125,7 +92,7 @@ impl Log {
         let (length, told) = LengthFile::open(&*folder).map_err(io)?;
         if let (true, Some(told)) = (created, told) {
             let (file, bytes) = (folder.show(NAME), told.end);
-            tracing::error!(file, bytes, "the journal is not there any more: what waited in it is lost");
+            tracing::error!(file, bytes, "the journal is not there any more: what waited in it, if anything, is lost");
         }
         let (cut, lost) = scan.loss(&*folder, told);
         let (memo, remembered) = Memo::open(&*folder).map_err(io)?;
@@ -170,29 +137,9 @@ impl Log {
         torn: bool,
         floor: u64,
     ) -> io::Result<()> {
-        let mut header = self.header.clone();
-        header.last_number = floor;
-        if let Some(loss) = lost {
-            header.epoch = draw_epoch(runtime);
-            header.losses.push(loss);
-            let forgotten = header.losses.len().saturating_sub(LOSSES_MAX);
-            header.losses.drain(..forgotten);
-        }
-        if self.index.count() == 0 {
-            // The store is the one that it was, until whoever opened it says otherwise.
-            let known = std::mem::take(&mut header.description.catalogue);
-            header.description = options.description.clone();
-            if header.description.catalogue.is_empty() {
-                header.description.catalogue = known;
-            }
-        }
+        let header = header_of_session(&self.header, self.index.count() == 0, runtime, options, lost, floor)?;
         self.index.raise(floor);
         let changed = lost.is_some() || header.description != self.header.description;
-        let description = &header.description;
-        if description.mapping.len() + description.catalogue.len() > DESCRIPTION_BYTES_MAX {
-            let why = format!("mapping and catalogue are longer than {DESCRIPTION_BYTES_MAX} bytes");
-            return Err(io::Error::other(why));
-        }
         match &self.file {
             Some(file) if !changed => {
                 if torn {
@@ -216,20 +163,13 @@ impl Log {
         }
     }
 
-    pub(super) fn header(&self) -> &Header {
-        &self.header
+    pub(super) fn known(&self) -> (&Header, &Index) {
+        (&self.header, &self.index)
     }
 
-    pub(super) fn index(&self) -> &Index {
-        &self.index
-    }
-
-    pub(super) fn file_bytes(&self) -> u64 {
-        self.end
-    }
-
-    pub(super) fn unsynced_bytes(&self) -> u64 {
-        self.end - self.synced
+    /// Bytes of the file, and of those the ones that are not known to be on disk.
+    pub(super) fn bytes(&self) -> (u64, u64) {
+        (self.end, self.end - self.synced)
     }
 
     pub(super) fn closed(&self) -> Option<&AppendError> {
@@ -246,7 +186,7 @@ impl Log {
         let Some(file) = self.file.clone() else {
             return vec![Err(self.why_closed()); batch.len()];
         };
-        if let Err(gone) = self.still_there(&*file) {
+        if let Err(gone) = still_there(&*self.folder, NAME, &*file) {
             self.close(gone);
             return vec![Err(self.why_closed()); batch.len()];
         }
@@ -274,7 +214,7 @@ impl Log {
             }
             return answers;
         }
-        self.tell_scarce(scarce);
+        self.space.tell(scarce, self.folder.show(NAME));
         for (work, answer) in batch.iter().zip(&mut answers) {
             match work {
                 Work::Describe(description) => *answer = self.describe(description.clone()),
@@ -353,20 +293,6 @@ impl Log {
         }
     }
 
-    /// Says when the disk becomes full, and when there is room again.
-    fn tell_scarce(&self, before: bool) {
-        let file = self.folder.show(NAME);
-        match (before, self.space.is_scarce()) {
-            (false, true) => tracing::warn!(
-                file,
-                "the disk of the journal is full: nothing more is buffered until there is room on it; no restart is \
-                 needed then"
-            ),
-            (true, false) => tracing::info!(file, "there is room on the disk of the journal again"),
-            _ => {}
-        }
-    }
-
     /// Looks how much room there is, and takes what notes may need.
     fn look_for_room(&mut self) {
         let Some(file) = self.file.clone() else { return };
@@ -403,17 +329,21 @@ impl Log {
 
     /// A mark that will stand at the present end.
     fn mark(&self, clean: bool, buffer: &mut Vec<u8>) {
+        frame::write(self.header.marker, self.end, self.synced, &encode_mark(&self.mark_now(clean)), buffer);
+    }
+
+    fn mark_now(&self, clean: bool) -> Mark {
         let always = self.durability == Durability::Always;
         let reserved = self.reserved.max(self.index.last_number());
-        let mark = Mark { boot: self.folder.boot(), reserved, always, clean };
-        frame::write(self.header.marker, self.end, self.synced, &encode_mark(&mark), buffer);
+        Mark { boot: self.folder.boot(), reserved, always, clean }
     }
 
     /// Writes `buffer`, and before that which numbers may be acknowledged.
     fn write(&mut self, file: &dyn DiskFile, offset: u64, buffer: &[u8]) -> io::Result<()> {
         let last = self.index.last_number();
         if self.length.told().is_none_or(|told| last > told.reserved) {
-            self.tell_length_of(offset, last.saturating_add(RESERVED_NUMBERS), false)?;
+            let reserved = last.saturating_add(RESERVED_NUMBERS);
+            self.length.write(&*self.folder, Length { reserved, ..self.length_to(offset) }, false)?;
         }
         if buffer.is_empty() { Ok(()) } else { file.write(offset, buffer) }
     }
@@ -426,28 +356,14 @@ impl Log {
         Ok(())
     }
 
-    /// Has the file beside say how long this one is, if it does not. That it can't is no reason to end: it says what
-    /// was so before.
     fn note_length(&mut self, close: bool) {
-        let now = |told: Length| (told.marker, told.end) == (self.header.marker, self.end);
-        if !close && self.length.told().is_some_and(now) {
-            return;
-        }
-        if let Err(error) = self.tell_length(close) {
-            tracing::warn!(%error, "how long the journal is can't be noted");
-        }
+        let now = self.length_to(self.end);
+        self.length.note(&*self.folder, now, self.index.last_number(), close);
     }
 
-    /// The same, now; at an orderly end for good, since no more numbers come.
-    fn tell_length(&mut self, close: bool) -> io::Result<()> {
-        let last = self.index.last_number();
-        let reserved = self.length.told().map_or(0, |told| told.reserved).max(last);
-        self.tell_length_of(self.end, if close { last } else { reserved }, close)
-    }
-
-    fn tell_length_of(&mut self, end: u64, reserved: u64, sync: bool) -> io::Result<()> {
-        let (marker, synced, boot) = (self.header.marker, self.synced.min(end), self.folder.boot());
-        self.length.write(&*self.folder, Length { marker, end, synced, reserved, boot }, sync)
+    fn length_to(&self, end: u64) -> Length {
+        let (marker, boot) = (self.header.marker, self.folder.boot());
+        Length { marker, end, synced: self.synced.min(end), reserved: 0, boot }
     }
 
     /// Ends it for good.
@@ -461,21 +377,6 @@ impl Log {
 
     fn why_closed(&self) -> AppendError {
         self.closed.clone().unwrap_or(AppendError::Closed { why: "it was closed".to_owned() })
-    }
-
-    /// Whether the next start would find `file`.
-    fn still_there(&self, file: &dyn DiskFile) -> Result<(), AppendError> {
-        let path = || self.folder.show(NAME);
-        let looked = file.identity().and_then(|own| Ok((own, self.folder.identity(NAME)?)));
-        let (own, named) = looked.map_err(|why| AppendError::Closed { why: format!("{}: {why}", path()) })?;
-        match named {
-            Some(named) if named.number == own.number => Ok(()),
-            _ if own.names == 0 => Err(AppendError::Removed { file: path() }),
-            _ => {
-                let why = format!("{} is not there any more, somebody has moved it; put it back", path());
-                Err(AppendError::Closed { why })
-            }
-        }
     }
 
     fn remember(&mut self, remembered: &Remembered) -> Result<(), AppendError> {
@@ -529,7 +430,7 @@ impl Log {
         }
         if scarce {
             self.look_for_room();
-            self.tell_scarce(true);
+            self.space.tell(true, self.folder.show(NAME));
         }
     }
 
@@ -537,7 +438,10 @@ impl Log {
     /// journal has ended with it; if not, the old file goes on.
     fn rewrite(&mut self, header: Header) -> Result<(), (io::Error, bool)> {
         let header = Header { marker: self.runtime.random(), ..header };
-        let (file, index, begin, end) = match self.copy(&header) {
+        let (read, mark) = (|place| self.body(place), self.mark_now(false));
+        let new = self.folder.create(NEW_NAME);
+        let copied = new.and_then(|to| Ok((to.clone(), rewrite::copy(&self.index, read, &*to, &header, &mark)?)));
+        let (file, (index, begin, end)) = match copied {
             Ok(copied) => copied,
             Err(why) => {
                 let _ = self.folder.remove(NEW_NAME);
@@ -557,53 +461,6 @@ impl Log {
         self.space.cut(end);
         self.note_length(false);
         Ok(())
-    }
-
-    fn copy(&self, header: &Header) -> io::Result<(Arc<dyn DiskFile>, Index, u64, u64)> {
-        let to = self.folder.create(NEW_NAME)?;
-        let mut buffer = frame::prelude(header);
-        let begin = buffer.len() as u64;
-        let (mut written, mut index) = (0u64, Index::default());
-        for (number, from) in self.index.ended() {
-            let body = self.body(from)?;
-            let place = Place { offset: buffer.len() as u64, bytes: (HEAD_BYTES + body.len()) as u32 };
-            index.apply(&Effect::Ended(number), place).map_err(io::Error::other)?;
-            frame::write(header.marker, place.offset, 0, &body, &mut buffer);
-        }
-        for (number, live) in self.index.iter() {
-            let places = live.places().enumerate();
-            for (nth, from) in places {
-                let mut body = self.body(from)?;
-                if let Some(alone) = alone(&body).map_err(io::Error::other)? {
-                    body = alone;
-                }
-                let offset = written + buffer.len() as u64;
-                let place = Place { offset, bytes: (HEAD_BYTES + body.len()) as u32 };
-                let effect = match nth {
-                    0 => Effect::Added(number),
-                    _ if Some(from) == live.quarantine() => Effect::SetAside(number),
-                    _ => Effect::Known(number),
-                };
-                index.apply(&effect, place).map_err(io::Error::other)?;
-                frame::write(header.marker, offset, 0, &body, &mut buffer);
-                if buffer.len() >= COPY_BYTES {
-                    to.write(written, &buffer)?;
-                    written += buffer.len() as u64;
-                    buffer.clear();
-                }
-            }
-        }
-        let offset = written + buffer.len() as u64;
-        let always = self.durability == Durability::Always;
-        let reserved = self.reserved.max(self.index.last_number());
-        let mark = Mark { boot: self.folder.boot(), reserved, always, clean: false };
-        frame::write(header.marker, offset, 0, &encode_mark(&mark), &mut buffer);
-        to.write(written, &buffer)?;
-        // All of it is safe before it gets its name: what can't be read of it later is damage.
-        let end = written + buffer.len() as u64;
-        to.write(0, &frame::prelude(&Header { safe_bytes: end, ..header.clone() }))?;
-        to.sync()?;
-        Ok((to, index, begin, end))
     }
 
     fn body(&self, place: Place) -> io::Result<Vec<u8>> {
@@ -637,12 +494,4 @@ impl Log {
             }
         }
     }
-}
-
-fn draw_epoch(runtime: &Runtime) -> Epoch {
-    Epoch(u128::from(runtime.random()) << 64 | u128::from(runtime.random()))
-}
-
-fn draw_header(runtime: &Runtime, description: Description) -> Header {
-    Header { epoch: draw_epoch(runtime), marker: 0, safe_bytes: 0, last_number: 0, description, losses: Vec::new() }
 }

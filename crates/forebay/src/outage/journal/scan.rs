@@ -1,15 +1,17 @@
 //! Reading a journal: through, when it is opened, and single transactions later.
 
+use std::io;
 use std::sync::Arc;
 
 use super::codec::{Entry, Header, Mark, decode_entry, effect_of};
-use super::frame::{self, Next, Place, Scanner};
+use super::frame::{self, DESCRIPTION_BYTES_MAX, Next, Place, Scanner};
 use super::index::{Index, Live};
 use super::length::Length;
-use super::{Cut, OpenError, PENDING_MAX};
+use super::{Cut, JournalOptions, LOSSES_MAX, OpenError, PENDING_MAX};
 use crate::mutation::{self, Fault};
 use crate::outage::disk::{DiskFile, Folder};
-use crate::outage::record::{Dropped, Loss, Pending, Record, Standing};
+use crate::outage::record::{Description, Dropped, Epoch, Loss, Pending, Record, Standing};
+use crate::runtime::Runtime;
 use crate::tier::Effect;
 
 /// What reading a file through told.
@@ -139,4 +141,43 @@ pub(super) fn assembled(records: Vec<Record>) -> Option<Pending> {
         }
     }
     Some(Pending { buffered, standing, merged })
+}
+
+fn draw_epoch(runtime: &Runtime) -> Epoch {
+    Epoch(u128::from(runtime.random()) << 64 | u128::from(runtime.random()))
+}
+
+pub(super) fn draw_header(runtime: &Runtime, description: Description) -> Header {
+    Header { epoch: draw_epoch(runtime), marker: 0, safe_bytes: 0, last_number: 0, description, losses: Vec::new() }
+}
+
+/// The header of a session behind `before`, of a file in which something is pending unless it `is_empty`.
+pub(super) fn header_of_session(
+    before: &Header,
+    is_empty: bool,
+    runtime: &Runtime,
+    options: &JournalOptions,
+    lost: Option<Loss>,
+    floor: u64,
+) -> io::Result<Header> {
+    let mut header = Header { last_number: floor, ..before.clone() };
+    if let Some(loss) = lost {
+        header.epoch = draw_epoch(runtime);
+        header.losses.push(loss);
+        let forgotten = header.losses.len().saturating_sub(LOSSES_MAX);
+        header.losses.drain(..forgotten);
+    }
+    if is_empty {
+        // The store is the one that it was, until whoever opened it says otherwise.
+        let known = std::mem::take(&mut header.description.catalogue);
+        header.description = options.description.clone();
+        if header.description.catalogue.is_empty() {
+            header.description.catalogue = known;
+        }
+    }
+    let Description { mapping, catalogue } = &header.description;
+    match mapping.len() + catalogue.len() > DESCRIPTION_BYTES_MAX {
+        true => Err(io::Error::other(format!("mapping and catalogue are longer than {DESCRIPTION_BYTES_MAX} bytes"))),
+        false => Ok(header),
+    }
 }

@@ -109,6 +109,19 @@ impl Space {
         Some((self.free? + self.ahead(end)).saturating_sub(notes(pending + 1)))
     }
 
+    /// Says when the disk of `file` has become full, or has room again, since it was so or not `before`.
+    pub(super) fn tell(&self, before: bool, file: String) {
+        match (before, self.refused) {
+            (false, true) => tracing::warn!(
+                file,
+                "the disk of the journal is full: nothing more is buffered until there is room on it; no restart is \
+                 needed then"
+            ),
+            (true, false) => tracing::info!(file, "there is room on the disk of the journal again"),
+            _ => {}
+        }
+    }
+
     /// Whether room is so scarce that what means nothing any more is not kept in the file.
     pub(super) fn is_scarce(&self) -> bool {
         self.refused
