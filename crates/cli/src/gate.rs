@@ -137,15 +137,21 @@ async fn open_journal(settings: &Settings, runtime: &Runtime, mapping: &str) -> 
 
 /// Says what an operator should know of the journal.
 fn report(found: &Found) {
-    if let Some(torn) = &found.torn {
+    if let Some(cut) = found.cut {
+        tracing::error!(
+            bytes = cut.bytes,
+            left = cut.left,
+            "the journal is shorter than it was left: somebody has cut it, or put an older copy in its place"
+        );
+    } else if let Some(torn) = &found.torn {
         let (file, offset, bytes) = (&torn.file, torn.offset, torn.bytes);
         tracing::warn!(file, offset, bytes, "the journal's end was not written in full and is cut off");
     }
     if let Some(lost) = &found.lost {
         tracing::error!(
             epoch = %lost.epoch, after = lost.after, up_to = lost.up_to,
-            "writes that were acknowledged while the database was down may be lost: the journal was not synced in time \
-             (durability); tickets above `after` are gone"
+            "writes that were acknowledged while the database was down may be lost with the end of the journal; \
+             tickets above `after` are gone"
         );
     }
     if found.pending_count > 0 {

@@ -66,6 +66,14 @@ pub enum Fault {
     ReadsUnmerged,
     /// Documents whose buffered writes were carried over are written directly before the journal says that they were.
     AppliedNotNoted,
+    /// The same where the journal has no room for saying it.
+    UnnotedForgotten,
+    /// What the journal has no room to note holds up its lanes and workers.
+    UnnotedStopsDrain,
+    /// What found no room in the journal stays there.
+    RefusedForRoomKept,
+    /// A journal that was cut at its end is taken for whole.
+    CutUnnoticed,
     /// What is buffered is carried over to a store that was restored from a backup.
     RestoredStoreDrained,
     /// What is buffered is carried over to a store that another owner had since.

@@ -103,6 +103,9 @@ pub fn summary(state: Option<&GateState>) -> String {
     let amount = &state.amount;
     line.push_str(&format!(" | pending {} writes {}", amount.transactions, size(amount.bytes)));
     line.push_str(&format!(" | room {}", size(state.room)));
+    if state.short {
+        line.push_str(" on the journal's disk");
+    }
     if let Some(time) = state.room_time {
         line.push_str(&format!(" = {} at this rate", span(time)));
     }
@@ -168,6 +171,8 @@ mod tests {
             why: String::new(),
             suspended: None,
             fenced: None,
+            unnoted: 0,
+            short: false,
             closed: None,
             losses: Vec::new(),
             counts: Counts::default(),

@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use forebay::error::Unavailable;
 use forebay::store::{Commit, CommitOutcome, ReadError, Resolved, Since};
-use forebay::{Key, Read, TxnId};
+use forebay::{Change, Key, Read, TxnId};
 use tokio::time::{Instant, timeout_at};
 
 use super::classify::{Failure, told};
 use super::session::Session;
+use super::wire::time_to_send;
 use super::{Inner, documents, ids, no_answer_in, sql};
 
 /// What became of the documents that one commit wrote, where it is not as computed.
@@ -156,10 +157,12 @@ impl Inner {
         group.outcomes
     }
 
-    /// How long one transaction of these commits may take.
+    /// How long one transaction of these commits may take: a large one is to be sent first.
     fn time_for(&self, part: &[Commit]) -> Duration {
         let patience = part.iter().map(|commit| commit.patience).max().unwrap_or(1);
-        self.timeout * patience.max(1) + TIME_PER_COMMIT * (part.len() as u32 - 1)
+        let changes = part.iter().flat_map(|commit| commit.writes.iter().flat_map(|write| &write.changes));
+        let sending = time_to_send(changes.map(Change::size).sum());
+        self.timeout * patience.max(1) + TIME_PER_COMMIT * (part.len() as u32 - 1) + sending
     }
 
     /// One transaction of the database: what the documents of each commit are then, where that is not as computed.
@@ -172,9 +175,10 @@ impl Inner {
             return Err(Failed { failure: Failure::Refused(below_floor(group[at].id)), member: Some(at) });
         }
         self.settle_clear().await.map_err(Failure::Unavailable)?;
-        let writer = match timeout_at(deadline, self.pool.writer()).await {
+        let patiently = &self.pool.progress;
+        let writer = match patiently.within(deadline, self.timeout, self.pool.writer()).await {
             Ok(writer) => writer.map_err(Failure::Unavailable)?,
-            Err(_) => return Err(Failure::Unavailable(self.no_connection()).into()),
+            Err(()) => return Err(Failure::Unavailable(self.no_connection()).into()),
         };
         // A database that was found in an earlier state: what these commits were built on may be lost.
         let incarnation = self.identity.incarnation();
@@ -189,9 +193,9 @@ impl Inner {
                 None => documents::commit(session, &self.identity, group).await,
             }
         };
-        let result = match timeout_at(deadline, sent).await {
+        let result = match patiently.within(deadline, self.timeout, sent).await {
             Ok(result) => result,
-            Err(_) => Err(Failure::Unknown(no_answer_in(time)).into()),
+            Err(()) => Err(Failure::Unknown(no_answer_in(time)).into()),
         };
         match &result {
             Ok(_) => {

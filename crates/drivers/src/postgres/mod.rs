@@ -12,8 +12,9 @@
 //!   what an error says about it; what became of one that was not answered; `with_ids`: what a read has in it of those.
 //! * [`plain`]: a connection as any other program has it.
 //!
-//! All waiting for the server is bounded by one timeout, connecting and handshakes included. A call runs in a task of
-//! its own: a caller that goes away changes nothing.
+//! All waiting for the server is bounded by one timeout, connecting and handshakes included, as long as the server does
+//! not acknowledge, meanwhile, what it is sent of something large (`wire`); what is large has the time to be sent. A
+//! call runs in a task of its own: a caller that goes away changes nothing.
 
 pub mod address;
 mod classify;
@@ -39,6 +40,7 @@ mod session;
 pub mod setup;
 mod sql;
 mod tls;
+mod wire;
 mod with_ids;
 
 use std::sync::Arc;

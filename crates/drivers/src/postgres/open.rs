@@ -89,7 +89,9 @@ pub(super) async fn connect(
     connect_timeout: Duration,
 ) -> Result<Session, OpenError> {
     let unreachable = |why: String| OpenError::Unreachable { place: address.place(), why };
-    match timeout(connect_timeout, Session::connect(config, tls.clone(), name.to_owned())).await {
+    match timeout(connect_timeout, Session::connect(config, tls.clone(), name.to_owned(), &std::sync::Arc::default()))
+        .await
+    {
         Ok(Ok(session)) => Ok(session),
         Ok(Err(error)) => Err(match classify::denial(&error) {
             Some(why) => {

@@ -18,6 +18,7 @@ use super::classify::told;
 use super::identity::{Found, Identity};
 use super::session::Session;
 use super::tls::Tls;
+use super::wire::Progress;
 use super::{ids, sql};
 
 /// Connections that were given up and whose backends may still be at work; with more, no new one is made.
@@ -39,6 +40,8 @@ pub(super) struct Pool {
     next_name: AtomicU64,
     lost: Mutex<Vec<String>>,
     identity: Arc<Identity>,
+    /// Of what is sent over all of them.
+    pub(super) progress: Arc<Progress>,
     /// Texts of statements that every session prepares beside our own.
     prepared: Vec<String>,
 }
@@ -98,6 +101,7 @@ impl Pool {
             next_name: AtomicU64::new(0),
             lost: Mutex::new(Vec::new()),
             identity,
+            progress: Arc::default(),
             prepared,
         }
     }
@@ -110,7 +114,7 @@ impl Pool {
         }
         let number = self.next_name.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}{number}", self.identity.prefix());
-        let connected = Session::connect(config, self.tls.clone(), name).await;
+        let connected = Session::connect(config, self.tls.clone(), name, &self.progress).await;
         let session = connected.map_err(|error| told(&error))?;
         let newest: Vec<Vec<u8>> = self.identity.acknowledged().into_iter().map(ids::bytes).collect();
         let greeting = async { session.client.query_one(sql::GREET, &[&newest]).await };
@@ -127,7 +131,7 @@ impl Pool {
 
     /// A new connection under `name`, with nothing prepared, in place of an older one of that name.
     pub(super) async fn connect_again(&self, name: String) -> Result<Session, String> {
-        let connected = Session::connect(&self.config, self.tls.clone(), name).await;
+        let connected = Session::connect(&self.config, self.tls.clone(), name, &self.progress).await;
         let session = connected.map_err(|error| told(&error))?;
         self.identity.look(&session.client).await?;
         // The old one's backend may not have noticed yet.

@@ -237,6 +237,9 @@ impl Gate {
 
     /// Makes what is journaled safe, and ends it.
     pub async fn close(&self) -> Result<(), AppendError> {
+        if !self.inner.state().unnoted.is_empty() {
+            self.inner.note_rest().await;
+        }
         self.inner.remember().await;
         let closed = self.inner.journal.close().await;
         self.inner.unless_empty(closed)
@@ -274,7 +277,9 @@ impl Inner {
         let state = self.state();
         let now = self.runtime.elapsed();
         let amount = state.buffer.amount();
-        let room = self.settings.bytes_max.saturating_sub(amount.bytes);
+        let memory = self.settings.bytes_max.saturating_sub(amount.bytes);
+        let disk = self.journal.room().map_or(usize::MAX, |room| usize::try_from(room).unwrap_or(usize::MAX));
+        let (room, short) = (memory.min(disk), disk < memory);
         let lasted = now.saturating_sub(state.since);
         let rate = amount.bytes as f64 / lasted.as_secs_f64().max(0.001);
         let known = amount.bytes > 0 && state.mode == Mode::Failed;
@@ -301,6 +306,8 @@ impl Inner {
             why: state.writes.why().to_owned(),
             suspended: state.suspended.clone(),
             fenced: self.fenced().map(|Unavailable(why)| why),
+            unnoted: state.unnoted.count(),
+            short,
             closed: self.journal.closed().map(|why| why.to_string()),
             losses: self.losses.clone(),
             counts: state.counts,
@@ -394,7 +401,7 @@ impl Store for Gate {
     fn clear<'a>(&'a self, spaces: &'a [u8], version: Version) -> BoxFuture<'a, Result<(), Unavailable>> {
         Box::pin(async move {
             self.inner.check_up("nothing can be cleared")?;
-            let pending = self.inner.state().buffer.amount().transactions;
+            let pending = self.inner.state().pending();
             if pending > 0 {
                 let why = format!("{pending} buffered writes wait for the store; clear it when they are carried over");
                 return Err(Unavailable(why));

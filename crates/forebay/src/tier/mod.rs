@@ -128,6 +128,11 @@ pub trait Tier: Send + Sync + 'static {
     /// Why nothing more is kept, if so.
     fn closed(&self) -> Option<AppendError>;
 
+    /// Bytes that can still be added as far as that hangs on what the tier lies on; none if it does not.
+    fn room(&self) -> Option<u64> {
+        None
+    }
+
     /// Makes all that was appended before as safe as the tier can.
     fn flush(&self) -> Appending;
 

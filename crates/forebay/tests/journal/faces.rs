@@ -142,28 +142,6 @@ fn what_is_remembered_of_the_store_outlives_the_process() {
 }
 
 #[test]
-fn a_full_disk_refuses_and_keeps_what_was_acknowledged() {
-    let disk = Lossy::new();
-    let life = Life::open(&disk, 1, options(Durability::Always)).unwrap();
-    disk.hold_at_most(Some(20_000));
-    let mut acknowledged = 0;
-    let refused = (1..).find_map(|number| {
-        let answer = life.append(vec![Record::Buffered(sized(number, 1_000))]).remove(0);
-        acknowledged += u64::from(answer.is_ok());
-        answer.err()
-    });
-    assert!(matches!(refused, Some(AppendError::Unknown { .. })), "{refused:?}");
-    let answers = life.append(vec![plain(1_000)]);
-    assert!(matches!(answers[0], Err(AppendError::Closed { .. })));
-    drop(life);
-    disk.kill();
-    disk.hold_at_most(None);
-    let mut life = Life::open(&disk, 2, options(Durability::Always)).unwrap();
-    assert!(life.found.as_ref().unwrap().torn.is_some());
-    assert_eq!(life.pending().unwrap().0.len() as u64, acknowledged);
-}
-
-#[test]
 fn beyond_its_bytes_it_is_full_until_something_is_applied() {
     let disk = Lossy::new();
     let life = Life::open(&disk, 1, options(Durability::Always)).unwrap();

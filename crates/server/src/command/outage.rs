@@ -190,6 +190,7 @@ fn figures(state: &GateState, compared: Compared) -> Vec<(Reply, Reply)> {
         (text("why"), maybe(&state.why)),
         (text("suspended"), state.suspended.as_deref().map_or(Reply::Nil, text)),
         (text("fenced"), state.fenced.as_deref().map_or(Reply::Nil, text)),
+        (text("unnoted"), number(state.unnoted)),
         (text("closed"), state.closed.as_deref().map_or(Reply::Nil, text)),
         (text("lost"), state.losses.last().map_or(Reply::Nil, |loss| text(lost(loss)))),
     ]
@@ -215,6 +216,8 @@ fn nothing(session: &Session) -> Vec<(Reply, Reply)> {
         why: String::new(),
         suspended: None,
         fenced: shared.engine.store().fenced().map(str::to_owned),
+        unnoted: 0,
+        short: false,
         closed: None,
         losses: Vec::new(),
         counts: Default::default(),

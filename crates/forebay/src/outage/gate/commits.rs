@@ -191,13 +191,14 @@ impl Inner {
     /// to queue behind waits for an operator alone.
     fn waiting_before(&self, state: &State, group: &[Commit]) -> Option<usize> {
         let mut waiting = None;
-        for commit in group.iter().filter(|_| !state.buffer.is_empty()) {
+        for commit in group.iter().filter(|_| !state.buffer.is_empty() || !state.unnoted.is_empty()) {
             let written = || commit.writes.iter().map(|write| &write.key);
             let (ties, lanes) = (self.ties(commit), self.settings.lanes.lanes(&*self.store, written()));
             let read = commit.checks.iter().map(|(key, _)| key).chain(&ties.follows);
             let deletes = |write: &&Write| write.changes.contains(&Change::Delete);
             let deleted = commit.writes.iter().filter(deletes).map(|write| &write.key);
-            if state.buffer.must_queue(&lanes, written().chain(read), deleted) {
+            let unnoted = state.unnoted.holds(&lanes, written());
+            if unnoted || state.buffer.must_queue(&lanes, written().chain(read), deleted) {
                 waiting = waiting.max(Some(state.buffer.waiting_in(&ties.lanes)));
             }
         }
@@ -416,11 +417,13 @@ impl Inner {
             Err(error) => {
                 state.buffer.withdraw(number);
                 let why = error.to_string();
-                tracing::error!(id = %commit.id, why, "a write could not be buffered");
+                if !matches!(error, AppendError::Full { .. } | AppendError::NoSpace { .. }) {
+                    tracing::error!(id = %commit.id, why, "a write could not be buffered");
+                }
                 match error {
                     AppendError::Unknown { .. } => CommitOutcome::Unknown(why),
                     _ if sent => CommitOutcome::Unknown(why),
-                    AppendError::Full { .. } => CommitOutcome::Full(why),
+                    AppendError::Full { .. } | AppendError::NoSpace { .. } => CommitOutcome::Full(why),
                     AppendError::TooLarge { .. } => CommitOutcome::Refused(why),
                     _ => CommitOutcome::Unavailable(why),
                 }

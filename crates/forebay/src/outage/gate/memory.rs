@@ -59,6 +59,7 @@ impl Gate {
                 if inner.journal.look().await.is_err() && inner.journal.closed().is_some() {
                     return;
                 }
+                inner.tell_room();
                 inner.remember().await;
                 let mut state = inner.state();
                 if look + 1 == LOOKS_PER_DESCRIPTION && state.undescribed {
@@ -125,6 +126,22 @@ impl Inner {
         let mut catalogue = format!("incarnation {} was {seen}", now.max(incarnation_of(first)));
         catalogue.extend(catalogue_of(first).into_iter().flat_map(|text| ["\n", text]));
         catalogue
+    }
+
+    /// Says when the disk has less room than the buffer, and when it has enough again.
+    fn tell_room(&self) {
+        let (now, mut state) = (self.look(), self.state());
+        if std::mem::replace(&mut state.short, now.short) == now.short {
+            return;
+        }
+        match now.short {
+            true => tracing::warn!(
+                room = now.room,
+                "the disk of the journal has less room than --outage-bytes-max: when it is full, writes are refused \
+                 while the database is down"
+            ),
+            false => tracing::info!(room = now.room, "the disk of the journal has room enough again"),
+        }
     }
 
     /// Has the tier remember the store as it is now.

@@ -84,6 +84,10 @@ pub struct GateState {
     pub suspended: Option<String>,
     /// Who has taken the store over: it is not ours any more, and nothing of it is answered.
     pub fenced: Option<String>,
+    /// Carried over, and not noted in the journal yet for want of room.
+    pub unnoted: usize,
+    /// The disk under the journal has less room than the memory: it may be full first.
+    pub short: bool,
     /// Why nothing more is buffered, whatever the room.
     pub closed: Option<String>,
     /// What was acknowledged and may be lost with a part of the journal, oldest first.
