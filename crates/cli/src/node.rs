@@ -13,11 +13,13 @@ use forebay::store::memory::Memory;
 use forebay::txn::{Engine, EngineOptions};
 use forebay_server::access::Source;
 use forebay_server::tls::{Tls, TlsFiles};
-use forebay_server::{Access, Http, Reserved, Server, ServerOptions, Shared};
+use forebay_server::{Access, Http, Reserved, Server, ServerLimits, ServerOptions, Shared};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::error::CommandError;
-use crate::settings::{OnOutage, Settings, StoreChoice};
+#[cfg(feature = "postgres")]
+use crate::settings::OnOutage;
+use crate::settings::{Settings, StoreChoice};
 
 /// The part of the memory that goes to the pages of an embedded store: enough for the inner ones. The system keeps the
 /// file's pages as well, in memory that nobody else asks for; documents are worth more here.
@@ -48,6 +50,10 @@ pub struct Node {
 /// Threads that wait for the disk, one for so many bytes of the memory: with its stack and the allocator's cache of it
 /// each keeps about a quarter of a MiB. What is more than they can do waits its turn.
 const BLOCKING_THREAD_MEMORY: u64 = 8 << 20;
+/// Which part of the memory strangers may hold, and what they may in any case.
+const STRANGERS_SHARE: usize = 16;
+const STRANGER_BYTES_MIN: usize = 1 << 20;
+
 const BLOCKING_THREADS: std::ops::RangeInclusive<u64> = 8..=512;
 
 /// The tokio runtime for `threads` threads that serve, of a process that may use `memory` bytes.
@@ -100,9 +106,12 @@ impl Node {
         } else {
             engine.start_watching();
         }
+        // Strangers have a small share of the memory, whatever the limit says.
+        let share = (memory / STRANGERS_SHARE).max(STRANGER_BYTES_MIN);
+        let limits =
+            ServerLimits { stranger_bytes_max: settings.server.stranger_bytes_max.min(share), ..settings.server };
         let (threads, trace_dir) = (settings.threads.count(), settings.trace_dir.clone());
-        let options =
-            ServerOptions { engine, limits: settings.server, threads, access, tls, trace_dir, gate: gate.clone() };
+        let options = ServerOptions { engine, limits, threads, access, tls, trace_dir, gate: gate.clone() };
         let server = Server::bind(plain, options)?;
         let shared = server.shared();
         if settings.measure_thr {
@@ -116,7 +125,7 @@ impl Node {
         if let Err(error) = shared.given.load(&**shared.engine.store(), shared.engine.runtime().elapsed()).await {
             tracing::debug!(%error, "ids that clients gave before the start are not known yet");
         }
-        let http = http.map(|address| Http::bind(address, shared.clone())).transpose()?;
+        let http = http.map(|address| Http::bind(address, &settings.http_hosts, shared.clone())).transpose()?;
         Ok(Node { server, http, shared, gate })
     }
 
@@ -173,7 +182,7 @@ impl Node {
             text.push_str(&format!("rediss   {address}   {password}, {}{clients}\n", reach(address)));
         }
         if let Some(http) = &self.http {
-            text.push_str(&format!("browser  http://{}\n", http.address()));
+            text.push_str(&format!("http     http://{}   /metrics, /healthz, /readyz\n", http.address()));
         }
         let mode = self.gate.as_ref().map(|gate| gate.state()).map_or_else(
             || "normal".to_owned(),

@@ -305,7 +305,13 @@ impl Decoder {
         let from = self.searched.min(bytes.len());
         let end = memchr::memchr(b'\n', &bytes[from..]).map(|found| from + found);
         self.searched = end.unwrap_or(bytes.len());
-        if self.searched > self.limits.inline_bytes_max as usize {
+        // What people type has none of these, and what other protocols say does: nothing of that is a command.
+        let line_max = self.limits.inline_bytes_max as usize;
+        let fresh = &bytes[from.min(line_max)..self.searched.min(line_max)];
+        if let Some(other) = fresh.iter().find(|byte| inline::is_foreign(**byte)) {
+            return Err(ProtocolError::Foreign(*other));
+        }
+        if self.searched > line_max {
             return Err(ProtocolError::InlineSize);
         }
         let Some(end) = end else { return Ok(Scan::Incomplete) };

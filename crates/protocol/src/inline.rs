@@ -9,8 +9,8 @@
 //! What a word stands for is never longer than the word, so it is written in place: inline requests share the buffer
 //! that they arrived in, as all others do.
 //!
-//! One departure: Redis treats the line as a C string, so that a NUL byte makes it wait for a line that never ends.
-//! Here NUL is a byte like any other.
+//! One departure: a line with a control byte other than a tab is no command, see [`is_foreign`]. Redis treats the line
+//! as a C string, so that a NUL byte makes it wait for a line that never ends.
 
 use crate::request::Span;
 
@@ -85,6 +85,12 @@ fn escaped(escape: u8, two_digits: Option<&[u8]>) -> (u8, usize) {
         other => other,
     };
     (value, 2)
+}
+
+/// Whether an inline command never has this byte. A TLS ClientHello begins with 0x16, and lines within it (a session
+/// ticket, say) may be whatever somebody has chosen.
+pub(crate) fn is_foreign(byte: u8) -> bool {
+    byte.is_ascii_control() && !matches!(byte, b'\t' | b'\r' | b'\n')
 }
 
 /// C's `isspace` in the "C" locale.

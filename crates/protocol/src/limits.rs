@@ -57,6 +57,9 @@ pub enum ProtocolError {
     /// The line does not end within [`Limits::inline_bytes_max`].
     #[error("Protocol error: too big inline request")]
     InlineSize,
+    /// An inline command has this control byte: it is TLS, or another protocol.
+    #[error("Protocol error: control byte 0x{0:02x} in an inline command; is it TLS, or another protocol?")]
+    Foreign(u8),
     /// An inline command's quotes do not match.
     #[error("Protocol error: unbalanced quotes in request")]
     Quotes,

@@ -123,3 +123,33 @@ fn byte_by_byte_is_linear() {
         assert!(decoder.decode(&mut buffer).unwrap().is_some());
     }
 }
+
+/// TLS on the plain port: the first byte says so, and nothing behind it is a request, however it is cut.
+#[test]
+fn a_control_byte_ends_an_inline_command() {
+    let limits = Limits { inline_bytes_max: 64, ..Limits::default() };
+    let long = [&[b'x'; 64][..], b"\x16\r\nPING\r\n"].concat();
+    let cases: [(&[u8], usize, ProtocolError); 5] = [
+        (b"\x16\x03\x01\x02\x00\x01\r\nPING\r\n", 0, ProtocolError::Foreign(0x16)),
+        (b"PING\r\n\0PING\r\n", 1, ProtocolError::Foreign(0)),
+        (b"*1\r\n$4\r\nPING\r\nPI\x01NG\r\nPING\r\n", 1, ProtocolError::Foreign(1)),
+        (b"ECHO \"a\x7f\r\n", 0, ProtocolError::Foreign(0x7f)),
+        (&long, 0, ProtocolError::InlineSize),
+    ];
+    for (bytes, served, expected) in cases {
+        for cut in 1..=bytes.len() {
+            let (mut decoder, mut buffer, mut requests, mut error) = (Decoder::new(limits), BytesMut::new(), 0, None);
+            for part in bytes.chunks(cut) {
+                buffer.extend_from_slice(part);
+                while error.is_none() {
+                    match decoder.decode(&mut buffer) {
+                        Ok(Some(_)) => requests += 1,
+                        Ok(None) => break,
+                        Err(found) => error = Some(found),
+                    }
+                }
+            }
+            assert_eq!((requests, error), (served, Some(expected.clone())), "{} cut at {cut}", bytes.escape_ascii());
+        }
+    }
+}

@@ -6,6 +6,7 @@
 //! share. Strangers may have little waiting, in and out. A deep pipeline is served in slices, so that others get
 //! their turn. The bytes travel on a [`Wire`]: a socket, or TLS over one.
 
+mod meanwhile;
 #[cfg(test)]
 mod tests;
 pub(crate) mod wire;
@@ -21,6 +22,7 @@ use forebay_protocol::{Batch, Decoder, Reply};
 
 use crate::session::Session;
 use crate::state::{Client, Shared};
+use meanwhile::Meanwhile;
 use wire::{Ready, Wire};
 
 /// What a client makes the server hold is counted from here on, so that ordinary ones cost nothing.
@@ -32,6 +34,9 @@ const INPUT_BYTES_MAX: usize = 1 << 20;
 /// Bytes of replies that may wait for a client that has to authenticate: there is no use in more of them.
 const STRANGER_REPLY_BYTES_MAX: usize = 16 << 10;
 
+/// Room for a read of one: there may be thousands who say nothing.
+const STRANGER_READ_BYTES: usize = 512;
+
 /// Serves a connection to its end.
 pub(crate) async fn serve(wire: impl Wire, shared: Arc<Shared>, client: Arc<Client>) {
     let mut connection = Connection::new(wire, shared, client);
@@ -40,6 +45,7 @@ pub(crate) async fn serve(wire: impl Wire, shared: Arc<Shared>, client: Arc<Clie
     }
     connection.count_waiting(0);
     connection.count_held(0);
+    connection.forget_stranger();
 }
 
 struct Connection<W> {
@@ -51,6 +57,10 @@ struct Connection<W> {
     counted: usize,
     /// Bytes of requests that are counted in the server's figures.
     held: usize,
+    /// The same in the pool of strangers.
+    held_as_stranger: usize,
+    /// Its client sends no more.
+    ended: bool,
     /// Since when it has to authenticate, on the runtime's clock.
     stranger_since: Option<Duration>,
     shared: Arc<Shared>,
@@ -66,6 +76,8 @@ impl<W: Wire> Connection<W> {
             session: Session::new(shared.clone(), client.clone()),
             counted: 0,
             held: 0,
+            held_as_stranger: 0,
+            ended: false,
             stranger_since: None,
             shared,
             client,
@@ -74,18 +86,19 @@ impl<W: Wire> Connection<W> {
 
     async fn run(&mut self) -> io::Result<()> {
         let mut batch = Batch::default();
-        let mut ended = false;
         let shared = self.shared.clone();
         // One place among those that wait for the stop, kept as long as the connection: to take it costs their number.
         let mut stopped = pin!(shared.stopping.wait());
         loop {
             // What is served may take long, a wrong password seconds: what waits behind it counts meanwhile.
             self.hold()?;
-            let full = self.serve_slice(&mut batch).await;
+            let full = self.serve_slice(&mut batch).await?;
             self.send_stranger_away()?;
             self.write()?;
             self.hold()?;
-            if self.session.closing || (ended && !full) {
+            if self.session.closing || (self.ended && !full) {
+                // Before the last replies are read, which may take: others may want what it has locked.
+                self.session.leave();
                 return self.close().await;
             }
             if full {
@@ -93,12 +106,12 @@ impl<W: Wire> Connection<W> {
                 tokio::task::yield_now().await;
                 continue;
             }
-            ended = self.wait(stopped.as_mut()).await?;
+            self.ended |= self.wait(stopped.as_mut()).await?;
         }
     }
 
     /// Serves the complete requests at hand, at most one slice; whether there may be more.
-    async fn serve_slice(&mut self, batch: &mut Batch) -> bool {
+    async fn serve_slice(&mut self, batch: &mut Batch) -> io::Result<bool> {
         // Unauthenticated clients' limits change with AUTH, so one request at a time: see `forebay_protocol::Limits`.
         let authenticated = !self.session.identity.is_stranger();
         if authenticated != self.decoder.limits().authenticated {
@@ -107,7 +120,7 @@ impl<W: Wire> Connection<W> {
         }
         let frames_max = if authenticated { self.shared.limits.pipeline_frames_max } else { 1 };
         match self.decoder.decode_batch(&mut self.input, frames_max, batch) {
-            Ok(0) => false,
+            Ok(0) => Ok(false),
             Ok(count) => {
                 if !authenticated {
                     self.shared.clients.heard(&self.client);
@@ -115,19 +128,43 @@ impl<W: Wire> Connection<W> {
                 let now = self.shared.engine.runtime().elapsed();
                 self.session.expire(now);
                 self.session.open.touch(now);
-                self.session.serve(batch).await;
-                self.session.replies.settle().await;
+                let read_ahead = self.serve_batch(batch, !authenticated).await?;
                 self.session.take_shown();
                 batch.clear();
-                count == frames_max
+                Ok(count == frames_max || read_ahead)
             }
             Err(error) => {
                 self.session.answer(&error.to_reply());
                 self.session.closing = true;
                 tracing::info!(client = self.client.id, %error, "a client broke the protocol");
-                false
+                Ok(false)
             }
         }
+    }
+
+    /// Serves a batch to its end, unless its client is killed: then all that it waits for is given up at once. Goes on
+    /// reading and writing meanwhile, so that a client that closes its socket while it waits for a lock is noticed;
+    /// whether more came. One that has only said that it sends nothing more looks the same: it is refused what it waits
+    /// for a lock for, and gets all other replies.
+    async fn serve_batch(&mut self, batch: &Batch, stranger: bool) -> io::Result<bool> {
+        let Connection { wire, decoder, input, session, client, ended, .. } = self;
+        let (read, written) = (0, 0);
+        let caller = session.caller.clone();
+        let ended_before = *ended;
+        let mut meanwhile =
+            Meanwhile { wire, decoder, input, client, caller, stranger, ended: ended_before, read, written };
+        meanwhile.serve(session, batch).await?;
+        let Meanwhile { ended: over, read, written, .. } = meanwhile;
+        *ended = over;
+        if written > 0 {
+            session.open.replies_written();
+        }
+        let figures = &self.shared.figures;
+        if read + written > 0 {
+            figures.bytes_in.fetch_add(read as u64, Ordering::Relaxed);
+            figures.bytes_out.fetch_add(written as u64, Ordering::Relaxed);
+        }
+        Ok(read > 0)
     }
 
     /// When the client must have authenticated, on the runtime's clock.
@@ -171,7 +208,13 @@ impl<W: Wire> Connection<W> {
                     None => std::future::pending().await,
                 }
             };
-            self.decoder.reserve(&mut self.input);
+            match self.session.identity.is_stranger() {
+                true if self.input.capacity() - self.input.len() < STRANGER_READ_BYTES => {
+                    self.input.reserve(STRANGER_READ_BYTES.max(self.input.len()));
+                }
+                true => {}
+                false => self.decoder.reserve(&mut self.input),
+            }
             // In this order, so that a client that never pauses hides nothing from us.
             tokio::select! {
                 biased;
@@ -263,6 +306,10 @@ impl<W: Wire> Connection<W> {
             self.input = BytesMut::from(&self.input[..]);
         }
         let held = self.input.len() + self.decoder.memory_bytes() + self.session.held_bytes();
+        if self.session.identity.is_stranger() {
+            return self.hold_as_stranger(held.max(self.input.capacity()) + self.counted);
+        }
+        self.forget_stranger();
         let grows = held > self.held && held > HELD_BYTES_MIN;
         self.count_held(if held > HELD_BYTES_MIN { held } else { 0 });
         let (all, limit) = (self.shared.figures.held_bytes.load(Ordering::Relaxed), self.shared.limits.held_bytes_max);
@@ -274,6 +321,29 @@ impl<W: Wire> Connection<W> {
             self.input.clear();
         }
         Ok(())
+    }
+
+    /// Of a stranger all is counted, in a pool that nobody else needs.
+    fn hold_as_stranger(&mut self, held: usize) -> io::Result<()> {
+        self.count_held(0);
+        self.held_as_stranger = held;
+        let limit = self.shared.limits.stranger_bytes_max;
+        for other in self.shared.strangers.hold(&self.client, held, limit) {
+            self.shared.figures.strangers_closed.fetch_add(1, Ordering::Relaxed);
+            tracing::info!(client = other.id, address = other.address, "closing a stranger: stranger_bytes_max");
+            if other.id == self.client.id {
+                return Err(io::Error::other("stranger_bytes_max"));
+            }
+            other.kill();
+        }
+        Ok(())
+    }
+
+    fn forget_stranger(&mut self) {
+        if std::mem::take(&mut self.held_as_stranger) > 0 {
+            let gone = self.shared.strangers.hold(&self.client, 0, usize::MAX);
+            debug_assert!(gone.is_empty());
+        }
     }
 
     fn count_held(&mut self, held: usize) {

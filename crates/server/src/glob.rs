@@ -1,9 +1,221 @@
 //! Patterns of KEYS, SCAN and CONFIG GET: `*`, `?`, `[abc]`, `[^a]`, `[a-z]` and `\` before what is meant itself.
 //!
-//! Takes time proportional to pattern times text: of the stars only the last one passed is ever tried again.
+//! [`matches`] is for short ones. [`Glob`] is for patterns and texts of clients, of any length: it is read once, its work
+//! is counted, and it may stop anywhere and go on later. Both take time proportional to pattern times text at most: the
+//! leftmost place of what stands between two stars is always right, so of the stars only the last one passed is ever
+//! tried again. What is literal between two stars, as nearly always, is searched for in one pass over the text.
 
-/// Bytes of a pattern of a client. A class of a pattern is looked through for each byte of each name.
-pub const PATTERN_BYTES_MAX: usize = 1024;
+use memchr::memmem::Finder;
+
+/// Bytes of a pattern of a client.
+pub const PATTERN_BYTES_MAX: usize = 128 << 10;
+
+/// Bytes of a text that are searched for a literal between two counts of work.
+const WINDOW_BYTES: usize = 64 << 10;
+
+/// Bytes that the search for a literal passes while one byte is compared.
+const SEARCHED_PER_WORK: usize = 8;
+
+/// A pattern, read once.
+pub struct Glob {
+    /// What stands between the stars, in order.
+    parts: Vec<Part>,
+    /// What the parts match, one byte each.
+    elements: Vec<Element>,
+    classes: Vec<Class>,
+    /// Whether a star stands before the first part, and one behind the last.
+    open: (bool, bool),
+}
+
+/// Which bytes match, as 256 bits.
+type Class = [u64; 4];
+
+#[derive(Clone, Copy)]
+enum Element {
+    Any,
+    Byte(u8),
+    /// One of [`Glob::classes`].
+    Class(u32),
+}
+
+struct Part {
+    start: usize,
+    end: usize,
+    /// If all of it is literal.
+    literal: Option<Finder<'static>>,
+}
+
+/// How far a text has been looked at.
+#[derive(Default)]
+pub struct Search {
+    part: usize,
+    /// Where the part is tried next.
+    at: usize,
+    /// Elements of it that match there.
+    matched: usize,
+}
+
+impl Glob {
+    /// Reads a pattern.
+    pub fn new(pattern: &[u8]) -> Glob {
+        let mut glob = Glob { parts: Vec::new(), elements: Vec::new(), classes: Vec::new(), open: (false, false) };
+        let (mut at, mut start) = (0, 0);
+        while let Some(byte) = pattern.get(at) {
+            at += match (byte, pattern.get(at + 1)) {
+                (b'*', _) => {
+                    glob.close_part(start);
+                    start = glob.elements.len();
+                    glob.open = (glob.open.0 || glob.elements.is_empty(), true);
+                    1
+                }
+                (b'\\', Some(meant)) => glob.push(Element::Byte(*meant), 2),
+                (b'[', _) => {
+                    let (class, length) = class_of(&pattern[at + 1..]);
+                    glob.classes.push(class);
+                    let class = Element::Class(glob.classes.len() as u32 - 1);
+                    glob.push(class, 1 + length)
+                }
+                (b'?', _) => glob.push(Element::Any, 1),
+                (literal, _) => glob.push(Element::Byte(*literal), 1),
+            };
+        }
+        glob.close_part(start);
+        glob
+    }
+
+    fn push(&mut self, element: Element, length: usize) -> usize {
+        self.elements.push(element);
+        self.open.1 = false;
+        length
+    }
+
+    /// The part that began at element `start` ends with the last.
+    fn close_part(&mut self, start: usize) {
+        let part = &self.elements[start..];
+        let bytes = part.iter().map(|element| if let Element::Byte(byte) = element { Some(*byte) } else { None });
+        let literal = bytes.collect::<Option<Vec<u8>>>().map(|bytes| Finder::new(&bytes).into_owned());
+        if !part.is_empty() {
+            self.parts.push(Part { start, end: self.elements.len(), literal });
+        }
+    }
+
+    fn is(&self, element: Element, byte: u8) -> bool {
+        match element {
+            Element::Any => true,
+            Element::Byte(literal) => literal == byte,
+            Element::Class(class) => self.classes[class as usize][usize::from(byte >> 6)] & (1 << (byte & 63)) != 0,
+        }
+    }
+
+    /// Looks on at `text`: whether all of it matches, or `None` when `left`, which counts the work, has come to 0.
+    pub fn go_on(&self, text: &[u8], search: &mut Search, left: &mut usize) -> Option<bool> {
+        *left = left.saturating_sub(1);
+        // Each element takes one byte; without a star nothing may be left.
+        let (least, starless) = (self.elements.len(), self.open == (false, false) && self.parts.len() < 2);
+        if text.len() < least || (starless && text.len() != least) {
+            return Some(false);
+        }
+        while let Some(part) = self.parts.get(search.part) {
+            let length = part.end - part.start;
+            let (first, last) = (search.part == 0, search.part + 1 == self.parts.len());
+            let found = match (first && !self.open.0, last && !self.open.1) {
+                // The start, the end, or both: there is one place to look at.
+                (true, _) => self.matches_at(part, text, 0, search, left),
+                (_, true) => self.matches_at(part, text, text.len() - length, search, left),
+                _ => self.find(part, text, search, left),
+            }?;
+            let Some(place) = found.filter(|place| *place >= search.at) else { return Some(false) };
+            let part = search.part + 1;
+            *search = Search { part, at: place + length, matched: 0 };
+        }
+        Some(true)
+    }
+
+    /// Whether a part matches at `place`.
+    fn matches_at(
+        &self,
+        part: &Part,
+        text: &[u8],
+        place: usize,
+        search: &mut Search,
+        left: &mut usize,
+    ) -> Option<Option<usize>> {
+        let elements = &self.elements[part.start..part.end];
+        while let Some(element) = elements.get(search.matched) {
+            if *left == 0 {
+                return None;
+            }
+            *left -= 1;
+            if !text.get(place + search.matched).is_some_and(|byte| self.is(*element, *byte)) {
+                return Some(None);
+            }
+            search.matched += 1;
+        }
+        Some(Some(place))
+    }
+
+    /// The first place from `search.at` on at which a part matches.
+    fn find(&self, part: &Part, text: &[u8], search: &mut Search, left: &mut usize) -> Option<Option<usize>> {
+        let length = part.end - part.start;
+        while search.at + length <= text.len() {
+            if *left == 0 {
+                return None;
+            }
+            match &part.literal {
+                Some(literal) => {
+                    let window = &text[search.at..text.len().min(search.at + WINDOW_BYTES + length)];
+                    let found = literal.find(window);
+                    let passed = found.unwrap_or(window.len());
+                    *left = left.saturating_sub(passed / SEARCHED_PER_WORK);
+                    match found {
+                        Some(place) => return Some(Some(search.at + place)),
+                        // Its last bytes may begin the literal.
+                        None => search.at += window.len() + 1 - length,
+                    }
+                }
+                None => match self.matches_at(part, text, search.at, search, left)? {
+                    Some(place) => return Some(Some(place)),
+                    None => (search.at, search.matched) = (search.at + 1, 0),
+                },
+            }
+        }
+        Some(None)
+    }
+}
+
+/// The class that `class` begins with, after its `[`, and its length up to and with its `]`.
+fn class_of(class: &[u8]) -> (Class, usize) {
+    let not = class.first() == Some(&b'^');
+    let mut at = usize::from(not);
+    let mut bits: Class = [0; 4];
+    let mut add = |from: u8, to: u8| {
+        for byte in from.min(to)..=from.max(to) {
+            bits[usize::from(byte >> 6)] |= 1 << (byte & 63);
+        }
+    };
+    loop {
+        at += match &class[at.min(class.len())..] {
+            [] => break,
+            [b']', ..] => {
+                at += 1;
+                break;
+            }
+            [b'\\', meant, ..] => {
+                add(*meant, *meant);
+                2
+            }
+            [from, b'-', to, ..] => {
+                add(*from, *to);
+                3
+            }
+            [literal, ..] => {
+                add(*literal, *literal);
+                1
+            }
+        };
+    }
+    (if not { bits.map(|word| !word) } else { bits }, at)
+}
 
 /// Whether all of `text` matches `pattern`; with `any_case`, letters match in either case.
 pub fn matches(pattern: &[u8], text: &[u8], any_case: bool) -> bool {
@@ -111,6 +323,38 @@ mod tests {
         assert!(matches(b"Save", b"sAVE", true) && !matches(b"Save", b"save", false));
     }
 
+    /// By the compiled pattern, so many steps at a time; with the work that was done.
+    fn by_steps(pattern: &[u8], text: &[u8], steps: usize) -> (bool, usize) {
+        let (glob, mut search, mut work) = (Glob::new(pattern), Search::default(), 0);
+        loop {
+            let mut left = steps;
+            let matches = glob.go_on(text, &mut search, &mut left);
+            work += steps - left;
+            if let Some(matches) = matches {
+                return (matches, work);
+            }
+        }
+    }
+
+    /// What took a second and more for each name.
+    #[test]
+    fn work_is_pattern_times_text_at_most_and_far_less_for_literals() {
+        let text = b"a".repeat(300_000);
+        let cases = [
+            (b"*".repeat(500), 2),
+            ([b"*a".repeat(500), b"b".to_vec()].concat(), 10_000),
+            ([b"*", &b"a".repeat(500)[..], b"b*"].concat(), 50_000),
+            ([b"*", &b"?".repeat(50)[..], b"b*"].concat(), 16_000_000),
+            (b"*?".repeat(50_000), 200_000),
+            (b"*?".repeat(400_000), 2),
+        ];
+        for (pattern, most) in cases {
+            let (_, work) = by_steps(&pattern, &text, 1 << 17);
+            let shown = String::from_utf8_lossy(&pattern[..10]).into_owned();
+            assert!(work <= most, "{shown}..: {work} steps");
+        }
+    }
+
     /// By trying everything.
     fn naive(pattern: &[u8], text: &[u8]) -> bool {
         match (pattern, text) {
@@ -125,9 +369,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_last_star_is_enough(pattern in "[ab*?\\[\\]^\\\\-]{0,10}", text in "[ab]{0,10}") {
+        fn the_last_star_is_enough(
+            pattern in "[ab*?\\[\\]^\\\\-]{0,10}",
+            text in "[ab]{0,10}",
+            steps in 2_usize..9,
+        ) {
             let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
-            prop_assert_eq!(matches(pattern, text, false), naive(pattern, text));
+            let expected = naive(pattern, text);
+            prop_assert_eq!(matches(pattern, text, false), expected);
+            prop_assert_eq!(by_steps(pattern, text, steps).0, expected);
+            prop_assert_eq!(by_steps(pattern, text, 1000).0, expected);
         }
     }
 }

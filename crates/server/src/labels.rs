@@ -1,5 +1,6 @@
 //! Names that clients give to transaction types, vertices and hint sets, and the numbers that policies and traces know
-//! them by. Numbers are given out once per server and never taken back, so each kind has a limit.
+//! them by. Numbers are given out once per server, so each kind has a limit. Those of transaction types go on to another
+//! type when all are given out: any client may name some, and must not use them up for all.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -87,13 +88,42 @@ struct VertexNames {
 #[derive(Default)]
 struct Names {
     names: Vec<Box<[u8]>>,
+    /// By the number: when it was asked for last, as the count of what was asked; `None` if it has a graph, and stays.
+    used: Vec<Option<u64>>,
+    asked: u64,
     numbers: hashbrown::HashMap<Box<[u8]>, u16, foldhash::quality::RandomState>,
 }
 
 impl Labels {
-    /// The number of a transaction type, from 1.
-    pub fn txn_type(&self, name: &[u8]) -> Result<u16, Reply> {
-        number(&self.types, name, "txn_types_max", TXN_TYPES_MAX)
+    /// The number of a transaction type that has a graph, from 1. It stays.
+    pub fn graphed_type(&self, name: &[u8]) -> Result<u16, Reply> {
+        let mut types = lock(&self.types);
+        let number = types.number(name)?.ok_or_else(|| limit("txn_types_max", TXN_TYPES_MAX))?;
+        types.used[usize::from(number) - 1] = None;
+        Ok(number)
+    }
+
+    /// The number of a transaction type, from 1; or 0, for none, where all are given out and have graphs. Else the one
+    /// goes that was asked for longest ago, unless `kept` says that none may, because somebody writes them down.
+    pub fn txn_type(&self, name: &[u8], kept: impl FnOnce() -> bool) -> Result<u16, Reply> {
+        let mut types = lock(&self.types);
+        if let Some(number) = types.number(name)? {
+            return Ok(number);
+        }
+        let used = types.used.iter().enumerate().filter_map(|(at, used)| Some(((*used)?, at)));
+        let oldest = used.min().filter(|_| !kept()).map(|(_, at)| at);
+        let Some(at) = oldest else { return Ok(0) };
+        let number = at as u16 + 1;
+        let before = std::mem::replace(&mut types.names[at], name.into());
+        types.numbers.remove(&before);
+        types.numbers.insert(name.into(), number);
+        types.used[at] = Some(types.asked);
+        // Its vertices were those of the other.
+        let mut vertices = lock(&self.vertices);
+        if vertices.types.remove(&number).is_some() {
+            vertices.list.retain(|(of, ..)| *of != number);
+        }
+        Ok(number)
     }
 
     /// The number of a vertex of a transaction type, from 1; type 0 is for transactions that name none.
@@ -261,21 +291,27 @@ fn lock<T>(names: &Mutex<T>) -> MutexGuard<'_, T> {
     names.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn number(names: &Mutex<Names>, name: &[u8], limit_name: &str, most: usize) -> Result<u16, Reply> {
-    if name.len() > LABEL_BYTES_MAX {
-        return Err(limit("label_bytes_max", LABEL_BYTES_MAX));
+impl Names {
+    /// The number of a name, a new one while there are some.
+    fn number(&mut self, name: &[u8]) -> Result<Option<u16>, Reply> {
+        if name.len() > LABEL_BYTES_MAX {
+            return Err(limit("label_bytes_max", LABEL_BYTES_MAX));
+        }
+        self.asked += 1;
+        if let Some(number) = self.numbers.get(name).copied() {
+            let used = &mut self.used[usize::from(number) - 1];
+            *used = used.map(|_| self.asked);
+            return Ok(Some(number));
+        }
+        if self.names.len() >= TXN_TYPES_MAX {
+            return Ok(None);
+        }
+        self.names.push(name.into());
+        self.used.push(Some(self.asked));
+        let number = self.names.len() as u16;
+        self.numbers.insert(name.into(), number);
+        Ok(Some(number))
     }
-    let mut names = lock(names);
-    if let Some(number) = names.numbers.get(name) {
-        return Ok(*number);
-    }
-    if names.names.len() >= most {
-        return Err(limit(limit_name, most));
-    }
-    names.names.push(name.into());
-    let number = names.names.len() as u16;
-    names.numbers.insert(name.into(), number);
-    Ok(number)
 }
 
 #[cfg(test)]
@@ -285,16 +321,23 @@ mod tests {
     #[test]
     fn names_keep_their_numbers_and_are_bounded() {
         let labels = Labels::default();
-        assert_eq!(labels.txn_type(b"checkout"), Ok(1));
-        assert_eq!((labels.txn_type(b"browse"), labels.txn_type(b"checkout")), (Ok(2), Ok(1)));
+        let txn_type = |name: &[u8]| labels.txn_type(name, || false);
+        assert_eq!(txn_type(b"checkout"), Ok(1));
+        assert_eq!((txn_type(b"browse"), txn_type(b"checkout")), (Ok(2), Ok(1)));
         assert_eq!((labels.vertex(1, b"cart"), labels.vertex(1, b"pay")), (Ok(1), Ok(2)));
         assert_eq!((labels.vertex(2, b"pay"), labels.vertex(1, b"pay")), (Ok(1), Ok(2)));
         assert_eq!(labels.vertices(2), [(2, 1, b"pay".as_slice().into())]);
         assert!(labels.vertex(0, &[0; LABEL_BYTES_MAX + 1]).is_err());
         for n in labels.txn_types(1).len()..TXN_TYPES_MAX {
-            labels.txn_type(n.to_string().as_bytes()).unwrap();
+            txn_type(n.to_string().as_bytes()).unwrap();
         }
-        assert!(labels.txn_type(b"one more").is_err());
+        // Nobody can use them up: the one goes that was asked for longest ago and has no graph.
+        assert_eq!(labels.graphed_type(b"checkout"), Ok(1));
+        assert_eq!(labels.txn_type(b"one more", || true), Ok(0));
+        assert_eq!((txn_type(b"browse"), labels.vertex(3, b"step")), (Ok(2), Ok(1)));
+        assert_eq!((txn_type(b"one more"), txn_type(b"one more")), (Ok(3), Ok(3)));
+        assert!(labels.vertices(0).iter().all(|(of, ..)| *of != 3), "its steps are not those of the type before");
+        assert!(labels.graphed_type(b"another").is_err());
     }
 
     fn args(text: &'static str) -> impl Iterator<Item = &'static [u8]> {

@@ -35,6 +35,7 @@ pub mod settings;
 pub mod slowlog;
 mod state;
 mod stop;
+mod strangers;
 pub mod tally;
 pub mod tls;
 

@@ -22,6 +22,8 @@ pub struct ServerLimits {
     /// Bytes that unfinished requests, MULTI and TXN hold, over all clients; past it a connection that holds more than
     /// 64 KiB is closed when it sends more.
     pub held_bytes_max: usize,
+    /// Bytes that connections which have to authenticate hold, all together; past it the one that holds most is closed.
+    pub stranger_bytes_max: usize,
     /// Bytes that one interactive transaction has read and written.
     pub txn_bytes_max: usize,
     /// Commands queued in one MULTI.
@@ -53,6 +55,7 @@ impl Default for ServerLimits {
             client_reply_bytes_max: 256 << 20,
             replies_bytes_max: 1 << 30,
             held_bytes_max: 1 << 30,
+            stranger_bytes_max: 16 << 20,
             txn_bytes_max: 256 << 20,
             multi_commands_max: 100_000,
             multi_bytes_max: 64 << 20,

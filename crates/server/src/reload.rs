@@ -5,14 +5,14 @@ use std::path::Path;
 use forebay_protocol::Reply;
 
 use crate::access::Source;
-use crate::graphs::{Registered, read_types};
+use crate::graphs::{self, Registered, read_types};
 use crate::state::Shared;
 
 impl Shared {
     /// Reads transaction types from a file or folder, now and whenever files are read again.
     pub fn read_graphs(&self, path: &Path) -> Result<Registered, String> {
         let types = read_types(path).map_err(|error| error.to_string())?;
-        let registered = self.graphs.register(types, &self.labels, self.engine.cache());
+        let registered = self.graphs.register(types, graphs::Source::Operator, &self.labels, self.engine.cache());
         let _ = self.graphs_path.set(path.to_owned());
         registered.map_err(|refused| match refused {
             Reply::Error(text) => format!("{}: {}", path.display(), String::from_utf8_lossy(&text)),

@@ -1,7 +1,15 @@
 //! Replies in the order of their requests. A reply that shows a commit, or what an unpublished commit wrote, waits
 //! until that is settled; those behind it wait with it.
+//!
+//! While a request waits, what is ready before it must not wait with it. So before a wait the session *lends* its
+//! replies to the [`Outlet`], which whoever polls the session polls, too: it settles what is waited for and hands out
+//! what is ready. The session takes them back at its next touch. They are in one of the two places at a time, so their
+//! order is never in doubt; and what waits for nothing pays for it no more than a look at a flag.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 
 use bytes::BytesMut;
 use forebay::txn::{Committing, Landed, TxnError};
@@ -12,8 +20,24 @@ use crate::command::txn_error;
 
 /// The replies of one connection that have not been given to its socket.
 pub struct Replies {
+    /// Empty while they are lent.
+    own: Queue,
+    outlet: Outlet,
+    lent: bool,
+}
+
+/// Where replies are while the session that they belong to waits.
+#[derive(Clone)]
+pub struct Outlet(Arc<Mutex<Queue>>);
+
+type Settling = Pin<Box<dyn Future<Output = Result<Option<Landed>, TxnError>> + Send + Sync>>;
+
+/// The replies themselves.
+struct Queue {
     ready: BytesMut,
     waiting: VecDeque<Waiting>,
+    /// The wait for the first of `waiting`, once it has begun.
+    settling: Option<Settling>,
     /// Bytes of `Waiting::after`, all together.
     after_bytes: usize,
     bytes_max: usize,
@@ -55,49 +79,75 @@ impl Replies {
     /// ask for much more than there is room for (MGET of one large document, a thousand times), so the limit has to
     /// hold before the reply is written down. The connection is to be closed then.
     pub fn new(bytes_max: usize) -> Replies {
-        let ready = BytesMut::new();
-        let last_write = LastWrite::None;
-        Replies { ready, waiting: VecDeque::new(), after_bytes: 0, bytes_max, overflown: false, last_write }
+        let outlet = Outlet(Arc::new(Mutex::new(Queue::new(bytes_max))));
+        Replies { own: Queue::new(bytes_max), outlet, lent: false }
+    }
+
+    /// Where the replies are while the session waits.
+    pub fn outlet(&self) -> &Outlet {
+        &self.outlet
+    }
+
+    /// The session is about to wait: what is ready need not wait with it.
+    pub fn lend(&mut self) {
+        if !self.lent {
+            std::mem::swap(&mut self.own, &mut *self.outlet.lock());
+            self.lent = true;
+        }
+    }
+
+    #[inline]
+    fn own(&mut self) -> &mut Queue {
+        if self.lent {
+            self.take_back();
+        }
+        &mut self.own
+    }
+
+    #[cold]
+    fn take_back(&mut self) {
+        std::mem::swap(&mut self.own, &mut *self.outlet.lock());
+        self.lent = false;
+    }
+
+    fn look<T>(&self, at: impl FnOnce(&Queue) -> T) -> T {
+        if self.lent { at(&self.outlet.lock()) } else { at(&self.own) }
     }
 
     /// Whether a reply had no room.
     pub fn overflown(&self) -> bool {
-        self.overflown
-    }
-
-    fn has_room(&mut self, reply: &Reply) -> bool {
-        let waiting = self.ready.len() + self.after_bytes;
-        self.overflown |= reply.encoded_bytes_max() > self.bytes_max.saturating_sub(waiting);
-        !self.overflown
+        self.look(|queue| queue.overflown)
     }
 
     /// Where replies that wait for nothing are encoded.
     pub fn out(&mut self) -> &mut BytesMut {
-        match self.waiting.back_mut() {
+        let queue = self.own();
+        match queue.waiting.back_mut() {
             Some(waiting) => &mut waiting.after,
-            None => &mut self.ready,
+            None => &mut queue.ready,
         }
     }
 
     /// Adds a reply that waits for nothing.
     pub fn push(&mut self, reply: &Reply, protocol: Protocol) {
-        if !self.has_room(reply) {
+        let queue = self.own();
+        if !queue.has_room(reply) {
             return;
         }
-        match self.waiting.back_mut() {
+        match queue.waiting.back_mut() {
             Some(waiting) => {
                 let before = waiting.after.len();
                 reply.encode(protocol, &mut waiting.after);
-                self.after_bytes += waiting.after.len() - before;
+                queue.after_bytes += waiting.after.len() - before;
             }
-            None => reply.encode(protocol, &mut self.ready),
+            None => reply.encode(protocol, &mut queue.ready),
         }
     }
 
     /// Adds a reply that is shown once `committing` is settled, or an error in its place. With `with_version`, the
     /// version of the commit is added to a simple reply: `OK` becomes `OK 1-8813`.
     pub fn push_after(&mut self, reply: Option<Reply>, committing: Committing, with_version: bool, protocol: Protocol) {
-        self.waiting.push_back(Waiting {
+        self.own().waiting.push_back(Waiting {
             counts: true,
             reply,
             committing,
@@ -109,23 +159,14 @@ impl Replies {
 
     /// How the last write ended of which this is known.
     pub fn last_write(&self) -> LastWrite {
-        self.last_write
+        self.look(|queue| queue.last_write)
     }
 
     /// A write has ended at once. It is the last one, whatever still waits.
     pub fn note(&mut self, outcome: &Result<Option<Landed>, TxnError>) {
-        self.note_in_turn(outcome);
-        self.waiting.iter_mut().for_each(|waiting| waiting.counts = false);
-    }
-
-    fn note_in_turn(&mut self, outcome: &Result<Option<Landed>, TxnError>) {
-        self.last_write = match outcome {
-            Ok(Some(Landed { ticket: Some(ticket), .. })) => LastWrite::Buffered(*ticket),
-            Ok(Some(landed)) => LastWrite::Committed(landed.version),
-            Ok(None) => return,
-            Err(TxnError::Unknown(id)) => LastWrite::Unknown(*id),
-            Err(_) => LastWrite::Failed,
-        };
+        let queue = self.own();
+        queue.note(outcome);
+        queue.waiting.iter_mut().for_each(|waiting| waiting.counts = false);
     }
 
     /// A write has failed at once.
@@ -135,48 +176,114 @@ impl Replies {
 
     /// Forgets how the last write ended, and of those that wait how they will.
     pub fn forget_last_write(&mut self) {
-        self.last_write = LastWrite::None;
-        self.waiting.iter_mut().for_each(|waiting| waiting.counts = false);
+        let queue = self.own();
+        queue.last_write = LastWrite::None;
+        queue.waiting.iter_mut().for_each(|waiting| waiting.counts = false);
     }
 
     /// Whether some reply waits for a commit.
     pub fn unsettled(&self) -> bool {
-        !self.waiting.is_empty()
+        self.look(|queue| !queue.waiting.is_empty())
     }
 
     /// Waits until every reply is ready.
     pub async fn settle(&mut self) {
-        while let Some(waiting) = self.waiting.front_mut() {
-            let committing = std::mem::replace(&mut waiting.committing, Committing::nothing());
-            let wrote = waiting.counts && committing.id().is_some();
-            let outcome = committing.wait().await;
-            // Only now off the queue: a caller that stops waiting loses no reply behind it.
-            let Some(waiting) = self.waiting.pop_front() else { return };
-            if wrote {
-                self.note_in_turn(&outcome);
-            }
-            if let Some(reply) = waiting.reply {
-                let reply = match outcome {
-                    Ok(Some(Landed { ticket: Some(ticket), .. })) if waiting.with_version => {
-                        Reply::Simple(format!("BUFFERED {ticket}").into())
-                    }
-                    Ok(Some(landed)) if waiting.with_version => Reply::Simple(format!("OK {}", landed.version).into()),
-                    Ok(_) => reply,
-                    Err(error) => txn_error(&error),
-                };
-                if self.has_room(&reply) {
-                    reply.encode(waiting.protocol, &mut self.ready);
-                }
-            }
-            self.after_bytes = self.after_bytes.saturating_sub(waiting.after.len());
-            if !self.overflown {
-                self.ready.extend_from_slice(&waiting.after);
-            }
+        if !self.unsettled() {
+            return;
         }
+        self.lend();
+        std::future::poll_fn(|context| self.outlet.lock().poll_settled(context)).await;
     }
 
     /// Bytes of replies that are ready.
     pub fn ready_mut(&mut self) -> &mut BytesMut {
-        &mut self.ready
+        &mut self.own().ready
+    }
+}
+
+impl Outlet {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has `take` see what is ready of the replies that were lent. To be polled when the session waits, by whoever
+    /// polls the session.
+    pub fn poll<T>(&self, context: &mut Context<'_>, take: impl FnOnce(&mut BytesMut, &mut Context<'_>) -> T) -> T {
+        let mut queue = self.lock();
+        let _ = queue.poll_settled(context);
+        take(&mut queue.ready, context)
+    }
+}
+
+impl Queue {
+    fn new(bytes_max: usize) -> Queue {
+        Queue {
+            ready: BytesMut::new(),
+            waiting: VecDeque::new(),
+            settling: None,
+            after_bytes: 0,
+            bytes_max,
+            overflown: false,
+            last_write: LastWrite::None,
+        }
+    }
+
+    fn has_room(&mut self, reply: &Reply) -> bool {
+        let waiting = self.ready.len() + self.after_bytes;
+        self.overflown |= reply.encoded_bytes_max() > self.bytes_max.saturating_sub(waiting);
+        !self.overflown
+    }
+
+    fn note(&mut self, outcome: &Result<Option<Landed>, TxnError>) {
+        self.last_write = match outcome {
+            Ok(Some(Landed { ticket: Some(ticket), .. })) => LastWrite::Buffered(*ticket),
+            Ok(Some(landed)) => LastWrite::Committed(landed.version),
+            Ok(None) => return,
+            Err(TxnError::Unknown(id)) => LastWrite::Unknown(*id),
+            Err(_) => LastWrite::Failed,
+        };
+    }
+
+    /// Moves replies to `ready` in their order, as far as they are settled; done when none is left.
+    fn poll_settled(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        while let Some(first) = self.waiting.front_mut() {
+            let wait = match &mut self.settling {
+                Some(settling) => settling,
+                None => {
+                    // What has written and counts is noted: asked now, since the wait takes the commit away.
+                    let committing = std::mem::replace(&mut first.committing, Committing::nothing());
+                    first.counts &= committing.id().is_some();
+                    self.settling.insert(Box::pin(committing.wait()))
+                }
+            };
+            let Poll::Ready(outcome) = wait.as_mut().poll(context) else { return Poll::Pending };
+            self.settling = None;
+            self.settle_first(outcome);
+        }
+        Poll::Ready(())
+    }
+
+    fn settle_first(&mut self, outcome: Result<Option<Landed>, TxnError>) {
+        let Some(waiting) = self.waiting.pop_front() else { return };
+        if waiting.counts {
+            self.note(&outcome);
+        }
+        if let Some(reply) = waiting.reply {
+            let reply = match outcome {
+                Ok(Some(Landed { ticket: Some(ticket), .. })) if waiting.with_version => {
+                    Reply::Simple(format!("BUFFERED {ticket}").into())
+                }
+                Ok(Some(landed)) if waiting.with_version => Reply::Simple(format!("OK {}", landed.version).into()),
+                Ok(_) => reply,
+                Err(error) => txn_error(&error),
+            };
+            if self.has_room(&reply) {
+                reply.encode(waiting.protocol, &mut self.ready);
+            }
+        }
+        self.after_bytes = self.after_bytes.saturating_sub(waiting.after.len());
+        if !self.overflown {
+            self.ready.extend_from_slice(&waiting.after);
+        }
     }
 }

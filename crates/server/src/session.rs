@@ -17,6 +17,7 @@ mod multi;
 mod open;
 mod planned;
 mod run;
+mod turns;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,7 +26,7 @@ use std::time::Duration;
 use forebay::cache::Context;
 use forebay::mutation::{self, Fault};
 use forebay::store::forms::OnDelete;
-use forebay::txn::{Ahead, Committing, DocumentError, PlannedLock};
+use forebay::txn::{Ahead, Caller, Committing, DocumentError, PlannedLock};
 use forebay_protocol::{Batch, Frame, Protocol, Reply, Request, errors};
 use smallvec::SmallVec;
 
@@ -35,6 +36,7 @@ pub use identity::{Identity, reason};
 pub use multi::{Multi, Queue};
 pub use open::{Deadline, Open};
 pub use planned::{in_order, planned};
+pub use turns::Turns;
 
 use crate::command::{Command, Effect, Flag, Run, document_error, txn_error};
 use crate::monitor::Monitor;
@@ -43,6 +45,13 @@ use crate::replies::Replies;
 use crate::state::{Client, Shared};
 use crate::tally::Pending;
 use ahead::{LOOK_UP_FRAMES, LookedUp};
+
+/// Arguments or commands, and bytes that they or a transaction take, above which a request is wide.
+const WIDE_ARGS: usize = 1024;
+const WIDE_BYTES: usize = 256 << 10;
+
+/// Bytes of documents above which a command on them does not run on a thread that others wait for.
+const LARGE_BYTES: usize = 512 << 10;
 
 /// What an argument in TXN and MULTI costs beside its bytes: a lock, a change, an entry.
 const ARG_BYTES_COUNTED: usize = 64;
@@ -65,6 +74,8 @@ pub struct Session {
     pub open: Open,
     /// Replies on their way out.
     pub replies: Replies,
+    /// The client as its transactions know it.
+    pub caller: Arc<Caller>,
     /// Hint set of the next command, and of all that name none.
     pub hints: Hints,
     /// CLIENT REPLY.
@@ -115,6 +126,7 @@ impl Session {
             multi: Multi::default(),
             open: Open::default(),
             replies,
+            caller: Arc::default(),
             hints: Hints::default(),
             reply_mode: ReplyMode::On,
             closing: false,
@@ -169,6 +181,7 @@ impl Session {
                 self.look_up(batch, at, &mut found);
             }
             if self.shared.attention.get() != 0 {
+                self.replies.lend();
                 self.attend(frame).await;
                 // Who is sent away while it waits has not asked for what it waits with.
                 if self.closing && !mutation::on(Fault::KilledInPauseServed) {
@@ -199,11 +212,15 @@ impl Session {
                 looked_ahead = true;
                 let keys = self.missing_ahead(batch, at);
                 if keys.len() > 1 {
+                    self.replies.lend();
                     ahead = self.shared.engine.fetch_ahead(&keys).await;
                 }
             }
             let before = self.pending.errors_all();
-            self.run(command, frame, &mut ahead).await;
+            match self.is_wide(command, frame) {
+                true => self.run_aside(command, frame, &mut ahead).await,
+                false => self.run(command, frame, &mut ahead).await,
+            }
             away_reads += u64::from(away_read && self.pending.errors_all() == before);
         }
         self.end_reads();
@@ -248,6 +265,7 @@ impl Session {
         if self.identity.is_guarded(&self.shared.access) {
             self.guard(number, command, frame).inspect_err(|_| self.multi.doom())?;
         }
+        self.open.look_for_wound(&self.shared);
         if let Some(reason) = self.open.aborted()
             && !command.is(Flag::InAborted)
         {
@@ -263,6 +281,10 @@ impl Session {
         if self.multi.queue.is_some() && !command.is(Flag::NotQueued) {
             if command.is(Flag::NotInMulti) {
                 self.multi.doom();
+                // Redis refuses this one too.
+                if command.name == "shutdown" {
+                    return Err(Reply::error("ERR Command not allowed inside a transaction"));
+                }
                 let name = command.name.to_ascii_uppercase();
                 return Err(Reply::error(format!("ERR {name} inside MULTI is not allowed")));
             }
@@ -293,6 +315,12 @@ impl Session {
         self.replies.unsettled() && !mutation::on(Fault::PipelinedReadOvertakes)
     }
 
+    /// The client, for a wait for locks that is to end when it has gone. One that waits for its own commits, which go on
+    /// without it, may just have said that it sends nothing more: its requests are served as they came.
+    pub fn waiting_client(&self) -> Option<Arc<Caller>> {
+        (!self.replies.unsettled()).then(|| self.caller.clone())
+    }
+
     fn locks_of(&self, command: &Command, effect: Effect, frame: Frame<'_>) -> SmallVec<[PlannedLock; 2]> {
         let mut locks = SmallVec::new();
         match command.only_key(frame, self.space) {
@@ -302,10 +330,26 @@ impl Session {
         locks
     }
 
+    /// Whether to run a request takes long however small its documents are: not on a thread that others wait for.
+    fn is_wide(&self, command: &Command, frame: Frame<'_>) -> bool {
+        frame.len() > WIDE_ARGS
+            || (command.name == "exec" && self.multi.queue.as_ref().is_some_and(Queue::is_wide))
+            || (command.name == "txn" && self.open.held_bytes() > WIDE_BYTES)
+    }
+
+    /// Runs one command, each step of which takes long.
+    async fn run_aside(&mut self, command: &'static Command, frame: Frame<'_>, ahead: &mut Ahead) {
+        let runtime = self.shared.engine.runtime().clone();
+        runtime.steps_aside(Box::pin(self.run(command, frame, ahead))).await;
+    }
+
     /// Runs one command, waiting where it has to.
     async fn run(&mut self, command: &'static Command, frame: Frame<'_>, ahead: &mut Ahead) {
         let began = self.shared.engine.runtime().elapsed();
         self.client.command.store(self.pending.number(), Ordering::Relaxed);
+        if !matches!(command.run, Run::Session(_)) {
+            self.replies.lend();
+        }
         let reply = match command.run {
             Run::Session(body) => body(self, frame),
             Run::Engine(body) => body(self, frame).await,
@@ -405,6 +449,13 @@ impl Session {
         self.publish_state();
     }
 
+    /// The client says nothing more: what it holds is given up, though its last replies are still on their way.
+    pub fn leave(&mut self) {
+        self.multi = Multi::default();
+        self.open.drop_transaction(&self.shared);
+        self.publish_state();
+    }
+
     /// Tells others what CLIENT LIST and the figures show.
     pub fn publish_state(&mut self) {
         self.pending.flush(&self.shared.tally);
@@ -430,7 +481,9 @@ impl Drop for Session {
 }
 
 /// Whether a name of a command is a line of an HTTP request. A web page can have a browser send one to the loopback
-/// address, with commands as its body; so, as in Redis since 3.2.7, nothing after these lines is served.
+/// address, with commands as its body; so, as in Redis since 3.2.7, nothing after these lines is served. A header's value
+/// may follow its colon without a space.
 fn is_of_http(name: &[u8]) -> bool {
-    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
+    let host = name.get(..5).is_some_and(|start| start.eq_ignore_ascii_case(b"host:"));
+    host || name.eq_ignore_ascii_case(b"post")
 }

@@ -26,6 +26,7 @@ use crate::recorder::Recorder;
 use crate::settings::Settings;
 use crate::slowlog::{Latency, Slowlog};
 pub use crate::stop::Stop;
+use crate::strangers::Strangers;
 use crate::tally::Tally;
 use crate::tls::Tls;
 
@@ -76,6 +77,8 @@ pub struct Shared {
     pub access: Access,
     /// Connected clients.
     pub clients: Clients,
+    /// What those of them hold that have not authenticated.
+    pub strangers: Strangers,
     /// Names of transaction types and vertices.
     pub labels: Labels,
     /// What transaction types look like.
@@ -224,6 +227,8 @@ pub struct Client {
     /// It is a stranger and has sent no request.
     silent: AtomicBool,
     killed: AtomicBool,
+    /// It sends no more.
+    ended: AtomicBool,
     waker: AtomicWaker,
 }
 
@@ -246,7 +251,7 @@ impl Client {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has its connection closed once it is between two requests.
+    /// Has its connection closed. A request of it that waits is given up; a commit on its way goes on.
     pub fn kill(&self) {
         self.killed.store(true, Ordering::SeqCst);
         self.waker.wake();
@@ -260,6 +265,16 @@ impl Client {
     /// Whether it was killed.
     pub fn is_killed(&self) -> bool {
         self.killed.load(Ordering::SeqCst)
+    }
+
+    /// Its connection has seen the end of what it sends.
+    pub fn end(&self) {
+        self.ended.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether it sends no more: it may have gone, or only waits for what it has asked.
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::SeqCst)
     }
 
     /// Done when it is killed. For its own connection only.
@@ -355,6 +370,7 @@ impl Clients {
             stranger: AtomicBool::new(false),
             silent: AtomicBool::new(false),
             killed: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
             waker: AtomicWaker::new(),
         });
         list.clients.insert(id, client.clone());
@@ -408,6 +424,7 @@ impl Shared {
             limits: options.limits,
             access: options.access,
             clients: Clients::default(),
+            strangers: Strangers::default(),
             labels: Labels::default(),
             graphs: Graphs::default(),
             figures: Figures::default(),

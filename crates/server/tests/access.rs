@@ -162,6 +162,19 @@ async fn what_a_user_may_do_is_checked_everywhere() {
         permission to touch the specified keys|";
     assert_eq!(bob.say("EXEC").await, rolled_back);
     assert_eq!(bob.say("GET bob:1\nGET pub:1").await, format!("$1|x|{no_key}"));
+    // Written in TXN while it was permitted, refused when it is not: a key, and a command.
+    assert_eq!(admin.say("ACL SETUSER bob ~pub:*").await, "+OK|");
+    assert_eq!(bob.say("TXN BEGIN\nSET bob:1 z\nSET pub:2 z").await, "+OK|+OK|+OK|");
+    assert_eq!(admin.say("ACL SETUSER bob resetkeys ~bob:*").await, "+OK|");
+    assert_eq!(bob.say("TXN COMMIT").await, no_key);
+    assert_eq!(
+        (bob.say("TXN COMMIT").await, bob.say("GET bob:1").await),
+        ("-ERR TXN COMMIT without TXN BEGIN|".into(), "$1|x|".into())
+    );
+    assert_eq!(bob.say("TXN BEGIN\nAPPEND bob:1 z").await, "+OK|:2|");
+    assert_eq!(admin.say("ACL SETUSER bob -append").await, "+OK|");
+    assert_eq!(bob.say("TXN COMMIT").await, no_command("append"));
+    assert_eq!((bob.say("GET bob:1").await, admin.say("GET pub:2").await), ("$1|x|".into(), "$-1|".into()));
     // Without the right to EXEC the script is gone.
     assert_eq!(bob.say("MULTI\nSET bob:1 z").await, "+OK|+QUEUED|");
     admin.say("ACL SETUSER bob -exec").await;

@@ -161,6 +161,7 @@ async fn the_commands_are_shown_in_redis_shapes() {
         ("COMMAND GETKEYS ping", "-ERR The command has no key arguments|"),
         ("COMMAND GETKEYS get a b", "-ERR Invalid number of arguments specified for command|"),
         ("COMMAND LIST FILTERBY PATTERN hel*", "*1|$5|hello|"),
+        ("COMMAND LIST FILTERBY PATTERN memory|u*", "*1|$12|memory|usage|"),
         ("COMMAND LIST FILTERBY FOO bar", "-ERR syntax error|"),
         ("COMMAND LIST FILTERBY MODULE bar", "*0|"),
         ("COMMAND FOO", "-ERR unknown subcommand 'FOO'. Try COMMAND HELP.|"),

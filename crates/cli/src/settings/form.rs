@@ -34,6 +34,34 @@ pub trait Form<T> {
     fn show(value: &T) -> String;
 }
 
+/// Names of hosts, such as a proxy's: `forebay.example`.
+pub struct Hosts;
+
+impl Form<Vec<String>> for Hosts {
+    const VALUE: &'static str = "NAME";
+
+    fn choices() -> String {
+        "forebay.example, several between commas or with a flag each; or off".into()
+    }
+
+    fn read(text: &str) -> Result<Vec<String>, String> {
+        if text == OFF {
+            return Ok(Vec::new());
+        }
+        let names = text.split([',', ';']).map(str::trim);
+        let fits = |name: &str| {
+            let letter = |letter: u8| letter.is_ascii_alphanumeric() || matches!(letter, b'-' | b'.' | b'_');
+            !name.is_empty() && name.len() <= 253 && name.bytes().all(letter)
+        };
+        let wrong = "give names of hosts without scheme and port, such as forebay.example".to_owned();
+        names.map(|name| if fits(name) { Ok(name.to_owned()) } else { Err(wrong.clone()) }).collect()
+    }
+
+    fn show(value: &Vec<String>) -> String {
+        if value.is_empty() { OFF.into() } else { value.join(", ") }
+    }
+}
+
 /// `127.0.0.1:6379`, `[::1]:6379`, `localhost:6379`.
 pub struct Address;
 

@@ -44,6 +44,8 @@ pub struct Settings {
     pub listen: Option<SocketAddr>,
     /// Where browsers and Prometheus connect.
     pub http: Option<SocketAddr>,
+    /// Names by which browsers may ask for it.
+    pub http_hosts: Vec<String>,
     /// A file with the hash of the password.
     pub password_file: Option<PathBuf>,
     /// A file with users.
@@ -218,6 +220,7 @@ impl Default for Settings {
         Settings {
             listen: Some(local(6379)),
             http: Some(local(7379)),
+            http_hosts: Vec::new(),
             password_file: None,
             users_file: None,
             tls_listen: None,
@@ -320,6 +323,7 @@ form_of! {
     FileOrOff: Option<PathBuf>,
     Folder: PathBuf,
     FilesOrOff: Option<PathBuf>,
+    Hosts: Vec<String>,
     FolderOrOff: Option<PathBuf>,
     LogFormatWord: LogFormat,
     LogLevelWord: LogLevel,
@@ -433,6 +437,10 @@ impl Settings {
         if self.txn.lock_wait_ms_min > self.txn.lock_wait_ms_max {
             let most = self.txn.lock_wait_ms_max;
             return wrong("lock-wait-ms-min", format!("that is above lock-wait-ms-max, which is {most}"));
+        }
+        if self.txn.txn_yield_ms >= self.txn.lock_wait_ms_min {
+            let least = self.txn.lock_wait_ms_min;
+            return wrong("txn-yield-ms", format!("that is not below lock-wait-ms-min, which is {least}"));
         }
         Ok(())
     }

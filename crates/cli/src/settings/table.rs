@@ -7,6 +7,8 @@ use super::*;
 pub static SETTINGS: &[Setting] = &[
     setting!(Serving, "listen", AddressOrOff, listen, "Where Redis clients connect; port 0 takes a free one"),
     setting!(Serving, "http", AddressOrOff, http, "Where browsers and Prometheus connect"),
+    setting!(Serving, "http-host", Hosts, http_hosts,
+        "A name by which browsers may ask for --http, beside addresses and localhost"),
     setting!(Serving, "threads", ThreadCount, threads, "Threads that serve; `cores` is one for each core"),
     setting!(Access, "password-file", FileOrOff, password_file,
         "File with the hash of the password, made by `forebay password`, that clients have to know"),
@@ -93,6 +95,8 @@ pub static SETTINGS: &[Setting] = &[
         "A wait for a lock fails after a random time, at least this, in ms"),
     setting!(Limits, "lock-wait-ms-max", Count, txn.lock_wait_ms_max,
         "A wait for a lock fails after a random time, at most this, in ms"),
+    setting!(Limits, "txn-yield-ms", Count, txn.txn_yield_ms,
+        "An interactive transaction that keeps a command, MULTI or FLUSHALL waiting for so long is rolled back, in ms"),
     setting!(Limits, "retries-max", CountOrZero, txn.retries_max,
         "Times that a command or a MULTI is run again after a conflict"),
     setting!(Limits, "pipeline-frames-max", Count, server.pipeline_frames_max,
@@ -101,6 +105,9 @@ pub static SETTINGS: &[Setting] = &[
         "Replies that wait for one client to read them; past it the connection is closed"),
     setting!(Limits, "replies-bytes-max", Bytes, server.replies_bytes_max,
         "The same over all clients; past it one with more than a share of it is closed"),
+    setting!(Limits, "stranger-bytes-max", Bytes, server.stranger_bytes_max,
+        "Bytes that connections which have to authenticate hold, all together, and at most a sixteenth of --memory or \
+         1 MiB; past it the one that holds most is closed"),
     setting!(Limits, "held-bytes-max", Bytes, server.held_bytes_max,
         "Unfinished requests, MULTI and TXN of all clients; past it a large one that grows is closed"),
     setting!(Limits, "txn-bytes-max", Bytes, server.txn_bytes_max, "What one TXN has read and written"),

@@ -72,8 +72,9 @@ fn argument(setting: &'static Setting) -> Arg {
         .help_heading(setting.group.heading())
         .action(ArgAction::Set)
         .hide_short_help(setting.group == Group::Limits);
-    // Only mappings make sense several times; of all others clap says that they don't.
-    let argument = if setting.name == "map" { argument.action(ArgAction::Append) } else { argument };
+    // Only these make sense several times; of all others clap says that they don't.
+    let argument =
+        if matches!(setting.name, "map" | "http-host") { argument.action(ArgAction::Append) } else { argument };
     match setting.is_switch() {
         true => argument.num_args(0..=1).require_equals(true).default_missing_value("true"),
         false => argument,

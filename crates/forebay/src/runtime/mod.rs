@@ -27,6 +27,14 @@ pub trait Backend: Send + Sync + 'static {
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
     /// Runs `task` beside the caller, to its end, even if the caller is gone.
     fn spawn(&self, task: BoxFuture<'static, ()>);
+    /// Lets all others run that can, and those whose sockets have something for them.
+    fn turn(&self) -> BoxFuture<'static, ()> {
+        Box::pin(yield_now())
+    }
+    /// Does `work`, which takes long, now; other tasks go on meanwhile where there is another thread for them.
+    fn aside(&self, work: &mut dyn FnMut()) {
+        work();
+    }
     /// Runs `work`, which may block, where it holds up no task; done when it is done.
     fn blocking(&self, work: Box<dyn FnOnce() + Send>) -> BoxFuture<'static, ()>;
 }
@@ -74,6 +82,28 @@ impl Runtime {
     /// Runs `task` beside the caller, to its end, even if the caller is gone.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.0.spawn(Box::pin(task));
+    }
+
+    /// Lets others have their turn in the middle of what takes long: all who can run, and those whose sockets have
+    /// something for them.
+    pub async fn turn(&self) {
+        self.0.turn().await;
+    }
+
+    /// Does `work`, which takes long and can't be interrupted, now. The thread's other tasks go on another meanwhile,
+    /// if the runtime has several.
+    pub fn aside<T>(&self, work: impl FnOnce() -> T) -> T {
+        let (mut work, mut done) = (Some(work), None);
+        self.0.aside(&mut || done = work.take().map(|work| work()));
+        match done {
+            Some(done) => done,
+            None => unreachable!("a backend does the work, once"),
+        }
+    }
+
+    /// As `future`, each step of which takes long: its steps are done aside.
+    pub async fn steps_aside<F: Future + Unpin>(&self, mut future: F) -> F::Output {
+        std::future::poll_fn(|context| self.aside(|| std::pin::Pin::new(&mut future).poll(context))).await
     }
 
     /// Runs `work`, which may block, where it holds up no task.

@@ -48,6 +48,20 @@ impl Backend for Tokio {
         self.handle.spawn(task);
     }
 
+    fn turn(&self) -> BoxFuture<'static, ()> {
+        // Woken only after the sockets were looked at, unlike a task that wakes itself.
+        Box::pin(tokio::task::yield_now())
+    }
+
+    fn aside(&self, work: &mut dyn FnMut()) {
+        use tokio::runtime::{Handle, RuntimeFlavor};
+        // The only flavor whose threads can hand their tasks on.
+        match Handle::try_current().map(|handle| handle.runtime_flavor()) {
+            Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+            _ => work(),
+        }
+    }
+
     fn blocking(&self, work: Box<dyn FnOnce() + Send>) -> BoxFuture<'static, ()> {
         let mut done = self.handle.spawn_blocking(work);
         Box::pin(async move {

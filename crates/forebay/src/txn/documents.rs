@@ -2,6 +2,7 @@
 //! loaded before. Changes stay here until the commit.
 
 mod clock;
+mod durations;
 mod fronted;
 mod undo;
 
@@ -62,8 +63,8 @@ pub struct Documents {
     /// Number of the savepoint.
     savepoint: u64,
     fronted: Option<Fronted>,
-    /// Copies that are to leave the cache at a moment, ms since the Unix epoch.
-    fresh_until: Vec<(Key, u64)>,
+    /// Copies that are to leave the cache at a moment, ms since the Unix epoch; whether that counts from the commit.
+    fresh_until: Vec<(Key, u64, bool)>,
     /// How many of them there were at the savepoint.
     fresh_before: usize,
     /// Changes that were made.
@@ -79,6 +80,8 @@ struct Document {
     changes: Changes,
     /// Nobody could say what it holds: `current` is what `changes` make of nothing.
     unseen: bool,
+    /// Its expiry was told as a duration: it counts from the commit.
+    relative: bool,
     /// The savepoint since which it was changed, and its place in `undo`.
     saved: (u64, usize),
     /// Its place among all that were changed, by the first of its changes.
@@ -88,7 +91,16 @@ struct Document {
 impl Document {
     /// Of which nothing is known.
     fn new(key: Key) -> Document {
-        Document { key, base: None, current: None, changes: Changes::new(), unseen: false, saved: (0, 0), turn: 0 }
+        Document {
+            key,
+            base: None,
+            current: None,
+            changes: Changes::new(),
+            unseen: false,
+            relative: false,
+            saved: (0, 0),
+            turn: 0,
+        }
     }
 }
 
@@ -113,18 +125,19 @@ impl Documents {
         self.fronted.is_some()
     }
 
-    /// Has the cached copy of `key` leave the cache at this moment, if the transaction commits.
-    pub fn bound_freshness(&mut self, key: KeyRef<'_>, until_ms: u64) -> Result<(), DocumentError> {
+    /// Has the cached copy of `key` leave the cache at this moment, if the transaction commits. `relative`: the moment
+    /// was told as a duration, which counts from the commit.
+    pub fn bound_freshness(&mut self, key: KeyRef<'_>, until_ms: u64, relative: bool) -> Result<(), DocumentError> {
         if self.read_only {
             return Err(DocumentError::ReadOnly);
         }
-        self.fresh_until.push((key.to_key(), until_ms));
+        self.fresh_until.push((key.to_key(), until_ms, relative));
         Ok(())
     }
 
     /// The copies whose freshness was bounded; they are taken out.
     pub(super) fn take_fresh_until(&mut self) -> Vec<(Key, u64)> {
-        std::mem::take(&mut self.fresh_until)
+        std::mem::take(&mut self.fresh_until).into_iter().map(|(key, until_ms, _)| (key, until_ms)).collect()
     }
 
     /// `value`, which `key` holds, as one text; `None` where it has none.
@@ -297,6 +310,7 @@ impl Documents {
             self.keep_replaced(at, replaced);
         }
         let document = &mut self.list[at];
+        document.relative &= !matches!(change, Change::Put(_) | Change::Delete | Change::ExpireAt(_) | Change::Persist);
         self.turns += 1;
         if blind || earlier == 0 {
             document.turn = self.turns;
@@ -465,13 +479,13 @@ mod tests {
     #[test]
     fn a_bound_of_freshness_is_rolled_back_too() {
         let mut documents = Documents::new(10);
-        documents.bound_freshness(key("a").borrow(), 20).unwrap();
+        documents.bound_freshness(key("a").borrow(), 20, false).unwrap();
         documents.savepoint();
-        documents.bound_freshness(key("b").borrow(), 30).unwrap();
+        documents.bound_freshness(key("b").borrow(), 30, false).unwrap();
         documents.roll_back();
         assert_eq!(documents.take_fresh_until(), [(key("a"), 20)]);
         documents.set_read_only();
-        assert_eq!(documents.bound_freshness(key("a").borrow(), 20), Err(DocumentError::ReadOnly));
+        assert_eq!(documents.bound_freshness(key("a").borrow(), 20, false), Err(DocumentError::ReadOnly));
     }
 
     #[test]

@@ -60,6 +60,11 @@ impl<'a> Published<'a> {
         Ok(self.reads[at].value.as_ref())
     }
 
+    /// Bytes of the documents.
+    pub fn bytes(&self) -> usize {
+        self.reads.iter().filter_map(|read| read.value.as_ref()).map(Value::size).sum()
+    }
+
     /// `value`, which `key` holds, as one text; `None` where it has none.
     pub fn text_of(&self, key: KeyRef<'_>, value: &Value) -> Option<Vec<u8>> {
         self.fronted.and_then(|store| store.text_of(key, value))

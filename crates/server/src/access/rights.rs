@@ -1,14 +1,18 @@
 //! What a user may do: which commands, on which keys. Rules are those of Redis 7 without selectors: `+get -@dangerous
 //! ~user:* %R~shop:*`.
 
+use forebay::key::Key;
 use forebay_protocol::Frame;
 
 use crate::command::Command;
 use crate::command::category::{CATEGORIES, PERMISSIONS};
-use crate::glob::{self, PATTERN_BYTES_MAX};
+use crate::glob;
 
 /// Patterns of keys, or of channels, that one user has.
 pub const PATTERNS_MAX: usize = 256;
+
+/// Bytes of one of them: each is compared with each key of each request.
+const PATTERN_BYTES_MAX: usize = 1024;
 
 /// Redis' words for rules that it does not take.
 pub const SYNTAX: &str = "Syntax error";
@@ -193,6 +197,19 @@ impl Rights {
             }
         });
         denied.map_or(Ok(()), |key| Err(Denied::Key(key)))
+    }
+
+    /// Whether what a transaction has written is permitted still: its commands, by number in the table, and its keys.
+    pub fn check_written<'k>(&self, commands: &[usize], keys: impl Iterator<Item = &'k Key>) -> Result<(), Denied> {
+        let permissions = commands.iter().map(|number| PERMISSIONS.of_whole(*number));
+        let refused = |at: &usize| !self.permitted[*at] && !PERMISSIONS.list[*at].open;
+        if !self.all_commands
+            && let Some(at) = permissions.into_iter().find(refused)
+        {
+            return Err(Denied::Command(&PERMISSIONS.list[at].name));
+        }
+        let mut keys = keys.filter(|key| !self.all_keys && !self.permits_key(key.name(), false, true));
+        keys.next().map_or(Ok(()), |key| Err(Denied::Key(key.name().to_vec())))
     }
 
     /// As in Redis one pattern must permit all of it: `%R~a* %W~ab*` does not permit to read and write `abc`.

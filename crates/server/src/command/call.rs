@@ -21,6 +21,8 @@ pub struct Call<'a> {
     pub known: Known<'a>,
     /// For commands that choose at random.
     pub random: u64,
+    /// Set by a command whose answer has still to be compared with its pattern, which takes long.
+    pub uncompared: bool,
 }
 
 /// What is known of the documents of a command's keys.
@@ -97,17 +99,33 @@ impl<'a> Call<'a> {
         text.map(|text| Reply::bulk(&text)).ok_or(Reply::error(errors::WRONGTYPE))
     }
 
-    /// Has the document of `key` expire at this moment, in ms since the Unix epoch; at once, if it has come. In front
-    /// of a database's records only what is cached of it does.
-    pub fn expire_at(&mut self, key: KeyRef<'_>, moment_ms: i64) -> Result<(), Reply> {
+    /// Has the document of `key` expire at this moment, in ms since the Unix epoch; at once, if it has come. `relative`:
+    /// the moment was told as a duration. In front of a database's records only what is cached of it expires.
+    pub fn expire_at(&mut self, key: KeyRef<'_>, moment_ms: i64, relative: bool) -> Result<(), Reply> {
         let moment_ms = u64::try_from(moment_ms).unwrap_or(0);
         if let Known::Documents(documents) = &mut self.known
             && documents.expiry_is_freshness()
         {
-            return documents.bound_freshness(key, moment_ms).map_err(|error| document_error(&error));
+            return documents.bound_freshness(key, moment_ms, relative).map_err(|error| document_error(&error));
         }
         let change = if moment_ms > self.now_ms() { Change::ExpireAt(moment_ms) } else { Change::Delete };
-        self.change(key, change)
+        self.change(key, change)?;
+        self.count_from_commit(key, relative);
+        Ok(())
+    }
+
+    /// Has the expiry that `key` was just given count from the commit, if `relative`: it was told as a duration.
+    pub fn count_from_commit(&mut self, key: KeyRef<'_>, relative: bool) {
+        if let Known::Documents(documents) = &mut self.known
+            && relative
+        {
+            documents.count_from_commit(key);
+        }
+    }
+
+    /// Whether the expiry of `key` was given by this transaction as a duration.
+    pub fn counts_from_commit(&self, key: KeyRef<'_>) -> bool {
+        matches!(&self.known, Known::Documents(documents) if documents.counts_from_commit(key))
     }
 
     /// Whether a command that deletes drops no more than the cached copy of `key`: that is done then.
@@ -116,7 +134,7 @@ impl<'a> Call<'a> {
         if documents.on_delete(key) != OnDelete::Invalidate {
             return Ok(false);
         }
-        documents.bound_freshness(key, 0).map(|()| true).map_err(|error| document_error(&error))
+        documents.bound_freshness(key, 0, false).map(|()| true).map_err(|error| document_error(&error))
     }
 
     /// Whether an expiry is no part of a document.

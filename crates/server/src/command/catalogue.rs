@@ -2,7 +2,7 @@
 
 use forebay_protocol::{Frame, Reply, errors};
 
-use super::category::{categories, effect, sub_categories};
+use super::category::{PERMISSIONS, Permission, categories, effect, sub_categories};
 use super::family::{self, Sub, SubRun, is, map, subcommands, text};
 use super::{Command, Effect, Flag, Group, Keys, Run, all};
 use crate::glob::{self, PATTERN_BYTES_MAX};
@@ -103,7 +103,8 @@ fn flags(command: &Command, own: &[Flag], categories: &[&str]) -> Reply {
     if has(Flag::Fast) {
         flags.push("fast");
     }
-    if matches!(command.keys, Keys::Custom(_)) {
+    // Of MEMORY only a subcommand has a key, and that always stands in one place.
+    if matches!(command.keys, Keys::Custom(_)) && command.name != "memory" {
         flags.push("movablekeys");
     }
     Reply::Set(statuses(flags))
@@ -277,19 +278,21 @@ fn docs(session: &mut Session, frame: Frame<'_>) -> Reply {
 }
 
 fn list(_: &mut Session, frame: Frame<'_>) -> Reply {
-    let names = |wanted: &dyn Fn(&'static Command) -> bool| {
-        Reply::Array(all().filter(|command| wanted(command)).map(|command| text(command.name)).collect())
+    // Subcommands too, each behind its family.
+    let names = |wanted: &dyn Fn(&Permission) -> bool| {
+        let found = PERMISSIONS.list.iter().filter(|permission| wanted(permission));
+        Reply::Array(found.map(|permission| text(permission.name.clone())).collect())
     };
     match (frame.len(), frame.get(2), frame.get(3), frame.get(4)) {
         (2, ..) => names(&|_| true),
         (5, Some(filter), Some(by), Some(value)) if is(filter, "filterby") => {
             match by.to_ascii_lowercase().as_slice() {
                 b"module" => Reply::Array(Vec::new()),
-                b"aclcat" => names(&|command| categories(command).iter().any(|category| is(value, category))),
+                b"aclcat" => names(&|of| of.categories.iter().any(|category| is(value, category))),
                 b"pattern" if value.len() > PATTERN_BYTES_MAX => {
                     Reply::error(format!("LIMIT pattern_bytes_max {PATTERN_BYTES_MAX}"))
                 }
-                b"pattern" => names(&|command| glob::matches(value, command.name.as_bytes(), true)),
+                b"pattern" => names(&|of| glob::matches(value, of.name.as_bytes(), true)),
                 _ => Reply::error(errors::SYNTAX),
             }
         }

@@ -132,6 +132,11 @@ pub static PERMISSIONS: LazyLock<Permissions> = LazyLock::new(|| {
 });
 
 impl Permissions {
+    /// The permission of a command as a whole, by its number in the table.
+    pub fn of_whole(&self, number: usize) -> usize {
+        self.starts[number]
+    }
+
     /// The numbers of the permissions of one of which a request has need. `number` is its command's in the table. One
     /// number, unless it is for a family's help: that tells what anyone knows. None for a subcommand that there is not:
     /// as in Redis everybody is told so, and nobody is denied it.

@@ -8,17 +8,22 @@
 
 use std::hash::BuildHasher;
 
-use forebay_protocol::{Reply, errors};
+use forebay_protocol::{Frame, Reply, errors};
 
-use super::Call;
 use super::scan::checked_pattern;
-use crate::glob;
+use super::{Call, Command};
+use crate::glob::{Glob, Search};
+use crate::session::Turns;
 
 /// Elements of a document that is answered whole.
 const WHOLE_ELEMENTS_MAX: usize = 128;
 
 /// Calls for one walk at most, whatever COUNT says.
 const CALLS_MAX: usize = 64;
+
+/// Work on a pattern that a call does while others wait. Where it takes more the call answers elements that were not
+/// compared with it, and says so; [`compare`] does that while others have their turn.
+const WORK_AT_ONCE_MAX: usize = 1 << 17;
 
 /// Elements of one answer unless COUNT says otherwise.
 const COUNT_DEFAULT: usize = 10;
@@ -100,23 +105,76 @@ fn next_cursor(mut places: Vec<u64>, count: usize) -> u64 {
     }
 }
 
+/// What one call has found.
+pub(super) struct Found<'e, E, V> {
+    /// The next cursor.
+    pub next: u64,
+    /// The elements from the cursor on.
+    pub elements: Vec<(&'e E, &'e V)>,
+    /// Whether they still have to be compared with the pattern.
+    pub uncompared: bool,
+}
+
 /// The next cursor and the elements from `cursor` on that fit the options.
 pub(super) fn scan<'e, E: AsRef<[u8]> + 'e, V>(
     cursor: u64,
     options: &Scan<'_>,
     len: usize,
     elements: impl Iterator<Item = (&'e E, &'e V)>,
+) -> Found<'e, E, V> {
+    let (next, mut elements) = from_cursor(cursor, options, len, elements);
+    let Some(pattern) = options.pattern else { return Found { next, elements, uncompared: false } };
+    let (glob, mut left) = (Glob::new(pattern), WORK_AT_ONCE_MAX);
+    let fits = |(element, _): &(&E, &V)| glob.go_on(element.as_ref(), &mut Search::default(), &mut left);
+    let fitting: Option<Vec<bool>> = elements.iter().map(fits).collect();
+    let uncompared = fitting.is_none();
+    if let Some(fitting) = fitting {
+        let mut fitting = fitting.into_iter();
+        elements.retain(|_| fitting.next() == Some(true));
+    }
+    Found { next, elements, uncompared }
+}
+
+fn from_cursor<'e, E: AsRef<[u8]> + 'e, V>(
+    cursor: u64,
+    options: &Scan<'_>,
+    len: usize,
+    elements: impl Iterator<Item = (&'e E, &'e V)>,
 ) -> (u64, Vec<(&'e E, &'e V)>) {
-    let fits = |element: &E| options.pattern.is_none_or(|pattern| glob::matches(pattern, element.as_ref(), false));
     if len <= WHOLE_ELEMENTS_MAX {
-        return (0, elements.filter(|(element, _)| fits(element)).collect());
+        return (0, elements.collect());
     }
     let placed = elements.map(|(element, value)| (place(element.as_ref()), element, value));
     let rest: Vec<_> = placed.filter(|(place, ..)| *place >= cursor).collect();
     let count = options.count.max(len.div_ceil(CALLS_MAX));
     let next = next_cursor(rest.iter().map(|(place, ..)| *place).collect(), count);
-    let found = rest.into_iter().filter(|(place, element, _)| (next == 0 || *place < next) && fits(element));
+    let found = rest.into_iter().filter(|(place, ..)| next == 0 || *place < next);
     (next, found.map(|(_, element, value)| (element, value)).collect())
+}
+
+/// The answer to a request whose elements were not compared with its pattern, without those that do not match.
+pub async fn compare(command: &Command, frame: Frame<'_>, reply: Reply, mut turns: Turns) -> Reply {
+    let options = frame.args().skip(3).step_by(2).zip(frame.args().skip(4).step_by(2));
+    let pattern = options.filter(|(option, _)| option.eq_ignore_ascii_case(b"match")).last();
+    let (Some((_, pattern)), Reply::Array(mut parts)) = (pattern, reply) else { return Reply::error(errors::SYNTAX) };
+    let Some(Reply::Array(elements)) = parts.pop() else { return Reply::error(errors::SYNTAX) };
+    let (glob, size) = (Glob::new(pattern), if command.name == "hscan" { 2 } else { 1 });
+    let mut fitting = Vec::new();
+    let mut elements = elements.into_iter();
+    while let Some(element) = elements.next() {
+        let fits = match &element {
+            Reply::Bulk(bytes) => turns.matches(&glob, bytes).await,
+            _ => Ok(true),
+        };
+        let values = elements.by_ref().take(size - 1);
+        match fits {
+            Ok(true) => fitting.extend(std::iter::once(element).chain(values)),
+            Ok(false) => values.for_each(drop),
+            Err(error) => return error,
+        }
+    }
+    parts.push(Reply::Array(fitting));
+    Reply::Array(parts)
 }
 
 #[cfg(test)]
@@ -159,9 +217,9 @@ mod tests {
                     names.iter().chain(&others[calls % others.len()]).map(|name| (name.to_string(), ())).collect();
                 let options = Scan { pattern: None, count };
                 let elements = now.iter().map(|(name, value)| (name, value));
-                let (next, some) = scan(cursor, &options, now.len(), elements);
-                found.extend(some.into_iter().map(|(name, ())| name.clone()));
-                (cursor, calls) = (next, calls + 1);
+                let some = scan(cursor, &options, now.len(), elements);
+                found.extend(some.elements.into_iter().map(|(name, ())| name.clone()));
+                (cursor, calls) = (some.next, calls + 1);
                 prop_assert!(calls <= 2 * CALLS_MAX + 700 / count);
                 if cursor == 0 {
                     break;

@@ -297,8 +297,11 @@ fn hscan(call: &mut Call<'_>) -> Answer {
     let cursor = Scan::cursor(call)?;
     let Some(hash) = call.hash(call.key(1))? else { return Ok(Scan::nothing()) };
     let options = Scan::parse(call)?;
-    let (next, fields) = scan(cursor, &options, hash.len(), hash.iter());
-    Ok(Scan::reply(next, fields.into_iter().flat_map(|(field, value)| [bulk(field), bulk(value)]).collect()))
+    let found = scan(cursor, &options, hash.len(), hash.iter());
+    let (next, uncompared) = (found.next, found.uncompared);
+    let fields = found.elements.into_iter().flat_map(|(field, value)| [bulk(field), bulk(value)]).collect();
+    call.uncompared = uncompared;
+    Ok(Scan::reply(next, fields))
 }
 
 fn hrandfield(call: &mut Call<'_>) -> Answer {
@@ -308,15 +311,17 @@ fn hrandfield(call: &mut Call<'_>) -> Answer {
         let field = choose_with_repeats(call.random, hash.len(), 1).next().and_then(|index| hash.nth(index));
         return Ok(bulk_or_nil(field.map(|(field, _)| field)));
     }
-    let count = super::random::count(call, 2)?;
+    let asked = call.integer(2)?;
     let with_values = match (call.frame.len(), call.frame.get(3)) {
         (3, _) => false,
         (4, Some(option)) if option.eq_ignore_ascii_case(b"withvalues") => true,
         _ => return Err(Reply::error(errors::SYNTAX)),
     };
-    if with_values && count.unsigned_abs() > (i64::MAX / 2) as u64 {
+    // Before a limit of ours.
+    if with_values && asked != i64::MIN && asked.unsigned_abs() > (i64::MAX / 2) as u64 {
         return Err(Reply::error("ERR value is out of range"));
     }
+    let count = super::random::count(call, 2)?;
     let Some(hash) = call.hash(key)? else { return Ok(Reply::Array(Vec::new())) };
     let chosen = choose(call.random, hash.iter(), hash.len(), count);
     Ok(match with_values {

@@ -135,7 +135,9 @@ fn moved(call: &mut Call<'_>, only_to_absent: bool) -> Result<Option<bool>, Repl
         return Ok(Some(false));
     }
     if from != to {
+        let relative = call.counts_from_commit(from);
         call.change(to, Change::Put(value))?;
+        call.count_from_commit(to, relative);
         call.change(from, Change::Delete)?;
     }
     Ok(Some(true))
@@ -198,7 +200,9 @@ fn copy(call: &mut Call<'_>) -> Answer {
     if !replace && call.exists(to)? {
         return Ok(Reply::Integer(0));
     }
+    let relative = call.counts_from_commit(from);
     call.change(to, Change::Put(value))?;
+    call.count_from_commit(to, relative);
     Ok(Reply::Integer(1))
 }
 

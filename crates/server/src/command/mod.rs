@@ -41,6 +41,7 @@ use futures_util::future::BoxFuture;
 
 pub use call::{Call, Known, bulk_of};
 pub use client::line as client_line;
+pub use element_scan::compare;
 pub use markdown::markdown_table;
 
 use crate::session::Session;
@@ -300,6 +301,8 @@ impl Command {
             // What is copied is read, its copy written.
             ("copy", 0) => (true, false),
             ("copy" | "rename" | "renamenx", 1) => (false, true),
+            // TXN LOCK: who may write, and is told nothing.
+            ("txn", _) => (false, true),
             ("set", _) => (frame.args().skip(3).any(|option| option.eq_ignore_ascii_case(b"get")), true),
             _ => (self.effect(frame) != Some(Effect::Blind) && !self.is(Flag::TellsNothing), writes),
         }
@@ -333,6 +336,8 @@ impl Command {
 pub fn txn_error(error: &TxnError) -> Reply {
     match error {
         TxnError::Conflict(why) => Reply::error(format!("TXCONFLICT {why}, retry")),
+        TxnError::Wounded(reason) => Reply::error(format!("TXABORTED {reason}")),
+        TxnError::Gone(why) => Reply::error(format!("TXCONFLICT {why}")),
         TxnError::BufferFull(why) => Reply::error(format!("BUFFERFULL {why}")),
         TxnError::StoreDown(why) => Reply::error(format!("STOREDOWN {why}")),
         TxnError::Unknown(id) => Reply::error(format!("TXUNKNOWN {id} the outcome is unknown, its keys stay locked")),

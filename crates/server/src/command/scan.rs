@@ -1,6 +1,8 @@
 //! What looks at a whole key space: SCAN, KEYS, RANDOMKEY, DBSIZE, FLUSHDB, FLUSHALL. They see the last committed
 //! state, not that of a transaction, and are refused inside of one.
 
+use std::collections::BTreeSet;
+
 use forebay::Value;
 use forebay::key::{Key, SPACES};
 use forebay::store::ended;
@@ -11,8 +13,8 @@ use futures_util::future::BoxFuture;
 use super::family::{is, text};
 use super::{Command, Flag, Group, Keys, Run, txn_error};
 use crate::cursors::CURSORS_MAX;
-use crate::glob::{self, PATTERN_BYTES_MAX};
-use crate::session::Session;
+use crate::glob::{Glob, PATTERN_BYTES_MAX};
+use crate::session::{Session, Turns};
 
 /// Keys that the store is asked for at once; it answers fewer where their names are long.
 const PAGE_KEYS: usize = 1000;
@@ -28,6 +30,9 @@ const SCAN_BYTES_MAX: usize = 1 << 20;
 
 /// Keys that one KEYS answers.
 const KEYS_MAX: usize = 1_000_000;
+
+/// What it takes to find a key, in the steps that [`Turns`] counts.
+const WORK_PER_KEY: usize = 64;
 
 /// Bytes of documents after which fewer of them are looked at together, and how few.
 const LOOK_BYTES_MAX: usize = 1 << 20;
@@ -113,10 +118,18 @@ fn read_error(error: forebay::store::ReadError) -> Reply {
 /// What the connection has written before is seen: its commits are published first.
 async fn own_writes(session: &mut Session) {
     session.replies.settle().await;
+    session.replies.lend();
 }
 
 /// The next at most `limit` keys, those that have expired left out; `None` instead of a last key at the end.
-async fn page(session: &Session, after: Option<&Key>, limit: usize) -> Result<(Vec<Key>, Option<Key>), Reply> {
+async fn page(
+    session: &Session,
+    after: Option<&Key>,
+    limit: usize,
+    turns: &mut Turns,
+) -> Result<(Vec<Key>, Option<Key>), Reply> {
+    turns.count(limit.min(PAGE_KEYS) * WORK_PER_KEY);
+    turns.turn().await?;
     let engine = &session.shared.engine;
     let mut keys = engine.store().scan(session.space, after, limit).await.map_err(read_error)?;
     let last = if ended(&keys, limit) { None } else { keys.last().cloned() };
@@ -124,17 +137,23 @@ async fn page(session: &Session, after: Option<&Key>, limit: usize) -> Result<(V
         let now_ms = engine.runtime().now_ms();
         let expired = engine.store().expired(now_ms, EXPIRED_MAX).await.map_err(read_error)?;
         if ended(&expired, EXPIRED_MAX) {
+            let expired: BTreeSet<&Key> = expired.iter().collect();
             keys.retain(|key| !expired.contains(key));
         } else {
             // The reaper is far behind: look at each.
-            keys = those(session, keys, |value| !value.expired(now_ms)).await?;
+            keys = those(session, keys, |value| !value.expired(now_ms), turns).await?;
         }
     }
     Ok((keys, last))
 }
 
 /// Those of `keys` whose documents are as wanted; only a few documents are in memory at a time, if they are large.
-async fn those(session: &Session, keys: Vec<Key>, wanted: impl Fn(&Value) -> bool) -> Result<Vec<Key>, Reply> {
+async fn those(
+    session: &Session,
+    keys: Vec<Key>,
+    wanted: impl Fn(&Value) -> bool,
+    turns: &mut Turns,
+) -> Result<Vec<Key>, Reply> {
     let mut found = Vec::new();
     let (mut at, mut count) = (0, LOOK_KEYS_MIN);
     while at < keys.len() {
@@ -146,6 +165,8 @@ async fn those(session: &Session, keys: Vec<Key>, wanted: impl Fn(&Value) -> boo
             part.iter().zip(values).filter(|(_, value)| value.is_some_and(&wanted)).map(|(key, _)| key.clone()),
         );
         at += part.len();
+        turns.count(part.len() * WORK_PER_KEY);
+        turns.turn().await?;
         count = if bytes > LOOK_BYTES_MAX { LOOK_KEYS_MIN } else { (2 * count).min(PAGE_KEYS) };
     }
     Ok(found)
@@ -186,12 +207,17 @@ fn scan_options(frame: Frame<'_>) -> Result<ScanOptions<'_>, Reply> {
 }
 
 /// The keys that one SCAN looks at: `count`, or fewer if they are long; and where the next one goes on.
-async fn step(session: &Session, mut after: Option<Key>, count: usize) -> Result<(Vec<Key>, Option<Key>), Reply> {
+async fn step(
+    session: &Session,
+    mut after: Option<Key>,
+    count: usize,
+    turns: &mut Turns,
+) -> Result<(Vec<Key>, Option<Key>), Reply> {
     let mut keys = Vec::new();
     let (mut left, mut bytes) = (count, 0);
     loop {
         let limit = left.min(PAGE_KEYS);
-        let (found, last) = page(session, after.as_ref(), limit).await?;
+        let (found, last) = page(session, after.as_ref(), limit, turns).await?;
         bytes += found.iter().map(|key| key.name().len()).sum::<usize>();
         keys.extend(found);
         left -= limit;
@@ -220,12 +246,14 @@ async fn scan(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> {
             }
         },
     };
-    let (mut keys, last) = step(session, after, options.count).await?;
+    let mut turns = Turns::new(session);
+    let (mut keys, last) = step(session, after, options.count, &mut turns).await?;
     if let Some(pattern) = options.pattern {
-        keys.retain(|key| glob::matches(pattern, key.name(), false));
+        keys = matching(&Glob::new(pattern), keys, &mut turns).await?;
     }
     if let Some(kind) = options.kind {
-        keys = those(session, keys, |value| value.kind().name().as_bytes().eq_ignore_ascii_case(kind)).await?;
+        keys =
+            those(session, keys, |value| value.kind().name().as_bytes().eq_ignore_ascii_case(kind), &mut turns).await?;
     }
     let next = match last {
         Some(last) => shared.cursors.next(cursor, last),
@@ -238,15 +266,26 @@ async fn scan(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> {
     Ok(Reply::Array(vec![text(next.to_string()), Reply::Array(keys)]))
 }
 
+async fn matching(glob: &Glob, keys: Vec<Key>, turns: &mut Turns) -> Result<Vec<Key>, Reply> {
+    let mut found = Vec::new();
+    for key in keys {
+        if turns.matches(glob, key.name()).await? {
+            found.push(key);
+        }
+    }
+    Ok(found)
+}
+
 async fn keys(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> {
-    let pattern = checked_pattern(frame.arg(1))?;
+    let glob = Glob::new(checked_pattern(frame.arg(1))?);
+    let mut turns = Turns::new(session);
     own_writes(session).await;
     let mut found = Vec::new();
     let (mut bytes, bytes_max) = (0, session.shared.limits.client_reply_bytes_max);
     let mut after = None;
     loop {
-        let (keys, last) = page(session, after.as_ref(), PAGE_KEYS).await?;
-        for key in keys.iter().filter(|key| glob::matches(pattern, key.name(), false)) {
+        let (keys, last) = page(session, after.as_ref(), PAGE_KEYS, &mut turns).await?;
+        for key in matching(&glob, keys, &mut turns).await? {
             if found.len() >= KEYS_MAX {
                 return Err(Reply::error(format!("LIMIT keys_max {KEYS_MAX}; use SCAN")));
             }
@@ -270,7 +309,8 @@ async fn random_key(session: &mut Session) -> Result<Reply, Reply> {
     own_writes(session).await;
     let shared = session.shared.clone();
     let after = shared.cursors.random(session.space);
-    let (mut keys, mut last) = page(session, after.as_ref(), RANDOM_KEYS).await?;
+    let mut turns = Turns::new(session);
+    let (mut keys, mut last) = page(session, after.as_ref(), RANDOM_KEYS, &mut turns).await?;
     // From the start if the end was reached, and further if all there was has expired.
     let mut wrapped = after.is_none();
     while keys.is_empty() {
@@ -280,7 +320,7 @@ async fn random_key(session: &mut Session) -> Result<Reply, Reply> {
             }
             wrapped = true;
         }
-        (keys, last) = page(session, last.clone().as_ref(), RANDOM_KEYS).await?;
+        (keys, last) = page(session, last.clone().as_ref(), RANDOM_KEYS, &mut turns).await?;
     }
     shared.cursors.set_random(session.space, last);
     let chosen = shared.engine.runtime().random() % keys.len() as u64;
@@ -310,7 +350,7 @@ fn flush<'a>(session: &'a mut Session, frame: Frame<'a>, all: bool) -> BoxFuture
         }
         own_writes(session).await;
         let spaces: Vec<u8> = if all { (0..SPACES).collect() } else { vec![session.space] };
-        match shared.engine.clear(&spaces).await {
+        match shared.engine.clear(&spaces, if all { "flushall" } else { "flushdb" }).await {
             Ok(()) => Reply::OK,
             Err(error) => txn_error(&error),
         }

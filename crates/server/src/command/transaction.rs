@@ -1,6 +1,9 @@
 //! MULTI, EXEC, DISCARD, WATCH, UNWATCH: a script that commits to the store as a whole or changes nothing; and TXN: a
 //! transaction whose client sees each answer before it sends the next command.
 
+mod lock;
+mod types;
+
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
@@ -13,14 +16,16 @@ use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::BoxFuture;
 use smallvec::SmallVec;
 
-use super::{Call, Command, Effect, Flag, Group, Keys, Known, Run, family, txn_error};
+use lock::{lock, txn_keys};
+use types::types;
+
+use super::{Call, Command, Effect, Flag, Group, Keys, Known, Run, compare, family, txn_error};
 use crate::given::{Begun, Claim, Ended};
-use crate::graphs::{Registered, parse_types};
-use crate::session::{Queue, Session, any_unseen, in_order, not_seen, planned, tell_nothing};
+use crate::session::{Queue, Session, Turns, any_unseen, in_order, not_seen, planned, tell_nothing};
 use crate::state::Shared;
 
 const TXN_SYNTAX: &str = "BEGIN [READONLY [CHECKED]] [TYPE name] [ID uuid] [PRIORITY low|normal|high] | STEP name | \
-                          COMMIT | ABORT | TYPE toml";
+                          LOCK key [key ..] | COMMIT | ABORT | TYPE toml";
 
 const TXN_SUMMARY: &str = "An interactive transaction: reads inside, one commit to the store at its end";
 
@@ -81,7 +86,7 @@ pub(super) const COMMANDS: &[Command] = &[
         summary: TXN_SUMMARY,
         group: Group::Transactions,
         arity: -2,
-        keys: Keys::None,
+        keys: Keys::Custom(txn_keys),
         run: Run::Engine(txn),
         flags: &[Flag::NotInMulti, Flag::InAborted],
     },
@@ -122,7 +127,8 @@ fn watch<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply>
         if session.multi.watched.len() + keys.len() > limit {
             return Reply::error(format!("LIMIT watched_keys_max {limit}"));
         }
-        match session.shared.engine.watch(&keys, session.context()).await {
+        let caller = session.waiting_client();
+        match session.shared.engine.watch(&keys, session.context(), caller).await {
             Ok((watched, committing)) => {
                 session.multi.watched.extend(watched);
                 session.committing = Some((committing, false));
@@ -143,20 +149,21 @@ fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, Reply> {
         // Watching nothing and only reading: served without a lock if all is cached.
         if watched.is_empty()
             && !session.unsettled()
-            && let Some(reply) = exec_published(session, &queue)
+            && let Some(done) = exec_published(session, &queue)
         {
-            return reply;
+            return compared(session, &queue, done).await;
         }
         if watched.is_empty()
             && queue.is_short()
-            && let Some(reply) = exec_at_once(session, &queue)
+            && let Some(done) = exec_at_once(session, &queue)
         {
-            return reply;
+            return compared(session, &queue, done).await;
         }
         let mut locks = plan(&queue);
         let shared = |key: &Key| PlannedLock { key: key.clone(), mode: Mode::Shared, load: true };
         locks.extend(watched.iter().map(|watched| shared(&watched.key)));
-        let mut plan = Plan { locks: in_order(locks), watched, strict: session.strict, blind: false };
+        let (locks, caller) = (in_order(locks), session.waiting_client());
+        let mut plan = Plan { locks, watched, strict: session.strict, blind: false, name: "exec", caller };
         let context = session.context();
         let shared = session.shared.clone();
         let mut ahead = Ahead::default();
@@ -171,9 +178,9 @@ fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, Reply> {
             }
         };
         match executed {
-            Ok(Executed::Done(reply, committing)) => {
+            Ok(Executed::Done(done, committing)) => {
                 session.committing = Some((committing, false));
-                reply
+                compared(session, &queue, done).await
             }
             Ok(Executed::WatchFailed) => Reply::NilArray,
             Err(error) => {
@@ -198,8 +205,24 @@ fn plan(queue: &Queue) -> Vec<PlannedLock> {
     locks
 }
 
+/// The replies of a script, and which of them have still to be compared with their patterns.
+type Done = (Reply, Vec<usize>);
+
+/// The answer to a script.
+async fn compared(session: &Session, queue: &Queue, (mut answer, uncompared): Done) -> Reply {
+    for number in uncompared {
+        if let (Reply::Array(replies), Some(queued)) = (&mut answer, queue.commands.get(number))
+            && let Some(reply) = replies.get_mut(number)
+        {
+            let whole = std::mem::replace(reply, Reply::Nil);
+            *reply = compare(queued.command, queued.request.frame(), whole, Turns::new(session)).await;
+        }
+    }
+    answer
+}
+
 /// Serves a script whose keys nobody else uses over a store that never waits, at once.
-fn exec_at_once(session: &mut Session, queue: &Queue) -> Option<Reply> {
+fn exec_at_once(session: &mut Session, queue: &Queue) -> Option<Done> {
     let shared = session.shared.clone();
     if !shared.engine.commits_at_once() {
         return None;
@@ -217,12 +240,13 @@ fn exec_at_once(session: &mut Session, queue: &Queue) -> Option<Reply> {
     });
     let context = session.context();
     let done = shared.engine.execute_at_once(&wanted, &context, |documents| run_queue(session, queue, documents))?;
-    Some(done.map_or_else(|error| txn_error(&error), |(reply, _)| reply))
+    Some(done.map_or_else(|error| (txn_error(&error), Vec::new()), |(done, _)| done))
 }
 
 /// Runs the queued commands on `documents`; the first that fails undoes all.
-fn run_queue(session: &mut Session, queue: &Queue, documents: &mut Documents) -> Result<Reply, Reply> {
+fn run_queue(session: &mut Session, queue: &Queue, documents: &mut Documents) -> Result<Done, Done> {
     let mut replies = Vec::with_capacity(queue.commands.len());
+    let mut uncompared = Vec::new();
     let (mut bytes, bytes_max) = (0, session.shared.limits.client_reply_bytes_max);
     for (n, queued) in queue.commands.iter().enumerate() {
         let frame = queued.request.frame();
@@ -235,7 +259,11 @@ fn run_queue(session: &mut Session, queue: &Queue, documents: &mut Documents) ->
             _ if blocked.is_some() => Err(blocked.unwrap_or(Reply::Nil)),
             (Some(body), _) => {
                 let random = session.random_for(queued.command);
-                body(&mut Call { frame, space: queued.space, known: Known::Documents(documents), random })
+                let known = Known::Documents(documents);
+                let mut call = Call { frame, space: queued.space, known, random, uncompared: false };
+                let answer = body(&mut call);
+                uncompared.extend(call.uncompared.then_some(n));
+                answer
             }
             (None, Run::Session(body)) => Ok(body(session, frame)),
             (None, _) => Err(Reply::error(format!("ERR {} inside MULTI is not allowed", queued.command.name))),
@@ -256,16 +284,16 @@ fn run_queue(session: &mut Session, queue: &Queue, documents: &mut Documents) ->
                 let mut rolled_back =
                     format!("EXECABORT rolled back: command {} ({name}{first}): ", n + 1).into_bytes();
                 rolled_back.extend_from_slice(&text);
-                return Err(Reply::error(rolled_back));
+                return Err((Reply::error(rolled_back), Vec::new()));
             }
             Ok(reply) | Err(reply) => replies.push(reply),
         }
     }
-    Ok(Reply::Array(replies))
+    Ok((Reply::Array(replies), uncompared))
 }
 
 /// Serves a script that only reads without a lock, if all its keys are cached.
-fn exec_published(session: &mut Session, queue: &Queue) -> Option<Reply> {
+fn exec_published(session: &mut Session, queue: &Queue) -> Option<Done> {
     let mut keys = SmallVec::<[KeyRef<'_>; 8]>::new();
     for queued in &queue.commands {
         let frame = queued.request.frame();
@@ -290,11 +318,12 @@ fn txn<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply> {
         match frame.arg(1).to_ascii_lowercase().as_slice() {
             b"begin" => begin(session, frame).await.unwrap_or_else(|told| told),
             b"step" if frame.len() == 3 => step(session, frame),
+            b"lock" if frame.len() > 2 => lock(session, frame).await.unwrap_or_else(|error| error),
             b"commit" if frame.len() == 2 => commit(session).await,
             b"abort" if frame.len() == 2 => abort(session),
             b"type" if frame.len() == 3 => types(session, frame),
             b"help" if frame.len() == 2 => family::help_of("txn", TXN_SUMMARY, TXN_SYNTAX),
-            b"step" | b"commit" | b"abort" | b"type" => errors::wrong_arguments("txn"),
+            b"step" | b"lock" | b"commit" | b"abort" | b"type" => errors::wrong_arguments("txn"),
             _ => errors::unknown_subcommand("TXN", frame.arg(1)),
         }
     })
@@ -323,8 +352,10 @@ async fn begin(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> 
             _ => return Err(syntax()),
         }
     }
-    // Names are few: one is taken for good, so only now.
-    match txn_type.map(|name| session.shared.labels.txn_type(name)) {
+    // Names are few, so one is taken only now. Where there is none left it goes on without a type.
+    let shared = &session.shared;
+    let recorded = || shared.recorder.status(shared.engine.runtime()).running;
+    match txn_type.map(|name| shared.labels.txn_type(name, recorded)) {
         Some(Ok(number)) => {
             context.txn_type = number;
             session.shared.graphs.begun(number);
@@ -343,6 +374,7 @@ async fn begin(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> 
     }
     let mut transaction = session.shared.engine.begin(kind, context);
     transaction.set_priority(priority);
+    transaction.set_caller(session.waiting_client());
     session.open.set(transaction, claim, session.shared.engine.runtime().elapsed());
     Ok(Reply::OK)
 }
@@ -433,25 +465,6 @@ fn step(session: &mut Session, frame: Frame<'_>) -> Reply {
     }
 }
 
-/// Registers what transaction types look like, for policies that score by it.
-fn types(session: &mut Session, frame: Frame<'_>) -> Reply {
-    let text = std::str::from_utf8(frame.arg(2)).map_err(|_| "the types are no UTF-8".to_owned());
-    let types = match text.and_then(parse_types) {
-        Ok(types) => types,
-        Err(why) => {
-            session.shared.graphs.count_refused();
-            return Reply::error(format!("ERR {}", why.replace(['\r', '\n'], " ")));
-        }
-    };
-    let shared = &session.shared;
-    match shared.graphs.register(types, &shared.labels, shared.engine.cache()) {
-        Ok(Registered { new, replaced, same }) => {
-            Reply::Simple(format!("OK {new} new, {replaced} replaced, {same} as before").into())
-        }
-        Err(error) => error,
-    }
-}
-
 async fn commit(session: &mut Session) -> Reply {
     if let Some(reply) = session.open.take_over() {
         return reply;
@@ -460,6 +473,10 @@ async fn commit(session: &mut Session) -> Reply {
         let error = Reply::error(format!("TXABORTED {reason}"));
         session.open.drop_transaction(&session.shared);
         return error;
+    }
+    if let Err(denied) = session.guard_written() {
+        session.open.drop_transaction(&session.shared);
+        return denied;
     }
     let claim = session.open.take_claim();
     let Some(mut transaction) = session.open.take(&session.shared) else {

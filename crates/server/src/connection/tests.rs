@@ -1,5 +1,7 @@
 //! Connections whose wire does as it is told.
 
+use std::task::{Context, Poll};
+
 use forebay::cache::CacheOptions;
 use forebay::policy::choose;
 use forebay::runtime;
@@ -32,6 +34,14 @@ impl Wire for Deaf {
 
     fn try_write(&mut self, _: &[u8]) -> io::Result<usize> {
         Err(ErrorKind::WouldBlock.into())
+    }
+
+    fn poll_readable(&self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.sent.is_empty() { Poll::Pending } else { Poll::Ready(Ok(())) }
+    }
+
+    fn poll_writable(&self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Pending
     }
 
     async fn writable(&self) -> io::Result<()> {
@@ -156,4 +166,33 @@ async fn a_stranger_that_never_stops_sending_is_sent_away_in_time() {
     assert_eq!(error.to_string(), "stranger_ms_max");
     let waiting = stranger.session.replies.ready_mut().len();
     assert!(waiting < 1000, "{waiting} bytes of replies to requests after the end of its time");
+}
+
+/// The byte counts of strangers are their own: what others are refused for does not grow, and the largest goes.
+#[tokio::test]
+async fn strangers_have_a_pool_of_their_own() {
+    let shared = protected_with(|options| {
+        options.limits.stranger_bytes_max = 40_000;
+        options.limits.held_bytes_max = 1;
+    })
+    .await;
+    let part = |length: usize| [b"*3\r\n$4\r\nAUTH\r\n$9000\r\n".as_slice(), &b"x".repeat(length)].concat();
+    let mut large = connection(&shared, &part(8_900));
+    goes_on(&mut large).await;
+    let mut small: Vec<_> = (0..8).map(|_| connection(&shared, &part(3_000))).collect();
+    for stranger in &mut small {
+        tokio::select! {
+            biased;
+            _ = stranger.run() => {}
+            () = async { for _ in 0..1000 { tokio::task::yield_now().await } } => {}
+        }
+    }
+    assert!(large.client.is_killed(), "the largest goes first");
+    assert!((20_000..=40_000).contains(&shared.strangers.bytes()), "{} bytes", shared.strangers.bytes());
+    assert_eq!(shared.figures.held_bytes.load(Ordering::Relaxed), 0);
+    for stranger in &mut small {
+        stranger.forget_stranger();
+    }
+    large.forget_stranger();
+    assert_eq!(shared.strangers.bytes(), 0);
 }

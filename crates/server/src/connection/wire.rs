@@ -4,6 +4,7 @@
 use std::future::Future;
 use std::io::{self, BufRead, ErrorKind, Read, Write};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -34,6 +35,12 @@ pub trait Wire: Send {
     /// Takes as much of `out` as there is room for.
     fn try_write(&mut self, out: &[u8]) -> io::Result<usize>;
 
+    /// Done when there may be bytes to read; of those that `try_read` has already, it need not know.
+    fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
+
+    /// Done when there may be room to write.
+    fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>>;
+
     /// Done when there is room to write.
     fn writable(&self) -> impl Future<Output = io::Result<()>> + Send;
 
@@ -61,6 +68,14 @@ impl Wire for TcpStream {
 
     fn try_write(&mut self, out: &[u8]) -> io::Result<usize> {
         TcpStream::try_write(self, out)
+    }
+
+    fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_read_ready(context)
+    }
+
+    fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_write_ready(context)
     }
 
     fn writable(&self) -> impl Future<Output = io::Result<()>> + Send {
@@ -192,6 +207,14 @@ impl Wire for TlsStream {
         let count = self.session.writer().write(&out[..out.len().min(ENCRYPT_BYTES_MAX)])?;
         Wire::flush(self)?;
         Ok(count)
+    }
+
+    fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.socket.poll_read_ready(context)
+    }
+
+    fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.socket.poll_write_ready(context)
     }
 
     fn writable(&self) -> impl Future<Output = io::Result<()>> + Send {

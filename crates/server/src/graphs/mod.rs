@@ -23,6 +23,9 @@ pub use types::{
 /// Bytes of all graphs, as [`bytes`] counts them.
 pub const GRAPHS_BYTES_MAX: usize = 16 << 20;
 
+/// Types that clients may give graphs: a type that has one keeps its number, and others need some as well.
+pub const CLIENT_TYPES_MAX: usize = 1024;
+
 /// What a vertex and an edge count, beside names.
 const VERTEX_BYTES: usize = 192;
 const EDGE_BYTES: usize = 16;
@@ -46,6 +49,16 @@ struct Known {
     /// Complete groups, counted once; `None` for very many.
     complete_groups: Option<u128>,
     begun: u64,
+    source: Source,
+}
+
+/// Where a graph comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// From the operator's files: no client replaces it.
+    Operator,
+    /// From a client, TXN TYPE.
+    Client,
 }
 
 /// A type with the numbers that its names have here, and what is computed of it while nobody waits.
@@ -112,9 +125,15 @@ impl Graphs {
     }
 
     /// Takes types in, all of them or none, and tells the policy. A type that has a graph gets the new one, from the
-    /// next of its transactions that ends.
-    pub fn register(&self, types: Vec<(String, Graph)>, labels: &Labels, cache: &Cache) -> Result<Registered, Reply> {
-        let taken = self.take(types, labels, cache);
+    /// next of its transactions that ends. A client replaces no graph of the operator's.
+    pub fn register(
+        &self,
+        types: Vec<(String, Graph)>,
+        source: Source,
+        labels: &Labels,
+        cache: &Cache,
+    ) -> Result<Registered, Reply> {
+        let taken = self.take(types, source, labels, cache);
         taken.inspect_err(|_| self.count_refused())
     }
 
@@ -123,11 +142,42 @@ impl Graphs {
         self.counts.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn take(&self, types: Vec<(String, Graph)>, labels: &Labels, cache: &Cache) -> Result<Registered, Reply> {
+    /// What stands against taking these types from a client: asked before their names are taken for good.
+    fn check_client(&self, types: &[(String, Graph)]) -> Result<(), Reply> {
+        let state = self.lock();
+        let known = |name: &str| state.known.values().find(|known| known.graph.name() == name);
+        let others = types.iter().filter(|(name, _)| known(name).is_none()).count();
+        let clients = state.known.values().filter(|known| known.source == Source::Client).count();
+        if clients + others > CLIENT_TYPES_MAX {
+            return Err(Reply::error(format!("LIMIT client_types_max {CLIENT_TYPES_MAX}")));
+        }
+        Ok(())
+    }
+
+    fn take(
+        &self,
+        types: Vec<(String, Graph)>,
+        source: Source,
+        labels: &Labels,
+        cache: &Cache,
+    ) -> Result<Registered, Reply> {
+        if source == Source::Client {
+            self.check_client(&types)?;
+        }
         // Before the lock is taken, since it takes long. Numbers of names stay as they are.
         let numbered = types.into_iter().map(|(name, graph)| numbered(&name, graph, labels));
         let numbered = numbered.collect::<Result<Vec<Numbered>, Reply>>()?;
         let mut state = self.lock();
+        let operators = |of: &&Numbered| {
+            let known = state.known.get(&of.number);
+            known.is_some_and(|known| known.source == Source::Operator && known.graph != of.graph)
+        };
+        if source == Source::Client
+            && let Some(of) = numbered.iter().find(operators)
+        {
+            let name = of.graph.name();
+            return Err(Reply::error(format!("ERR type '{name}' is the operator's (graphs); choose another name")));
+        }
         let replaced = |of: &Numbered| state.known.get(&of.number).map_or(0, |known| bytes(&known.graph));
         let after = state.bytes + numbered.iter().map(|of| bytes(&of.graph)).sum::<usize>();
         let after = after - numbered.iter().map(replaced).sum::<usize>();
@@ -140,15 +190,19 @@ impl Graphs {
             match state.known.get_mut(&number) {
                 Some(known) if known.graph == graph => {
                     registered.same += 1;
+                    if source == Source::Operator {
+                        known.source = source;
+                    }
                     continue;
                 }
                 Some(known) => {
+                    known.source = source;
                     (known.graph, known.complete_groups) = (graph.clone(), complete_groups);
                     registered.replaced += 1;
                     self.counts.replaced.fetch_add(1, Ordering::Relaxed);
                 }
                 None => {
-                    state.known.insert(number, Known { graph: graph.clone(), complete_groups, begun: 0 });
+                    state.known.insert(number, Known { graph: graph.clone(), complete_groups, begun: 0, source });
                     registered.new += 1;
                 }
             }
@@ -220,7 +274,7 @@ impl Graphs {
 fn numbered(name: &str, graph: Graph, labels: &Labels) -> Result<Numbered, Reply> {
     // First of all, since the names of a type that is refused should not stay.
     check_arcs(name, &graph)?;
-    let number = labels.txn_type(name.as_bytes())?;
+    let number = labels.graphed_type(name.as_bytes())?;
     let vertex = |vertex: &forebay::graph::Vertex| Ok(labels.vertex(number, vertex.name.as_bytes())? - 1);
     let vertices = graph.vertices().iter().map(vertex).collect::<Result<Vec<u16>, Reply>>()?;
     let complete_groups = graph.complete_groups_count_if_quick();
@@ -274,9 +328,9 @@ mod tests {
     #[test]
     fn names_keep_their_numbers_when_a_graph_takes_the_place_of_another() {
         let (graphs, labels, cache) = (Graphs::default(), Labels::default(), cache());
-        let register = |text: &str| graphs.register(parse_types(text).unwrap(), &labels, &cache);
+        let register = |text: &str| graphs.register(parse_types(text).unwrap(), Source::Client, &labels, &cache);
         assert_eq!(graphs.vertex(&labels, 1, b"anything"), Ok(1), "no graph, no wrong vertex");
-        assert_eq!(labels.txn_type(b"Other"), Ok(1));
+        assert_eq!(labels.txn_type(b"Other", || false), Ok(1));
         assert_eq!(register(BALANCE), Ok(Registered { new: 1, ..Registered::default() }));
         assert_eq!(register(BALANCE), Ok(Registered { same: 1, ..Registered::default() }));
         assert_eq!(graphs.vertex(&labels, 2, b"S"), Ok(3));
@@ -296,12 +350,26 @@ mod tests {
     }
 
     #[test]
+    fn a_client_replaces_no_graph_of_the_operators() {
+        let (graphs, labels, cache) = (Graphs::default(), Labels::default(), cache());
+        let register = |text: &str, source| graphs.register(parse_types(text).unwrap(), source, &labels, &cache);
+        let other = BALANCE.replace("'C'", "'D'");
+        assert_eq!(register(&other, Source::Client).unwrap().new, 1);
+        assert_eq!(register(BALANCE, Source::Operator).unwrap().replaced, 1);
+        assert_eq!(register(BALANCE, Source::Client).unwrap().same, 1);
+        let refused = register(&other, Source::Client);
+        let why = "ERR type 'Balance' is the operator's (graphs); choose another name";
+        assert_eq!(refused, Err(Reply::error(why)));
+        assert_eq!(graphs.vertex(&labels, 1, b"C").is_ok(), graphs.vertex(&labels, 1, b"D").is_err());
+    }
+
+    #[test]
     fn graphs_are_bounded() {
         let (graphs, labels, cache) = (Graphs::default(), Labels::default(), cache());
         let refused = (0..).find_map(|number| {
             let name = |vertex: u32| format!("[[type.vertex]]\nname = 'v{}'\n", vertex + 200 * number);
             let text = format!("[[type]]\nname = 'T'\n{}", (0..200).map(name).collect::<String>());
-            graphs.register(parse_types(&text).unwrap(), &labels, &cache).err()
+            graphs.register(parse_types(&text).unwrap(), Source::Client, &labels, &cache).err()
         });
         // The names of a type's vertices stay, so a type that always has others comes to its bound.
         let Some(Reply::Error(text)) = refused else { panic!("an error") };
@@ -326,13 +394,16 @@ mod tests {
     fn a_type_that_takes_too_long_to_score_is_refused_and_none_of_its_company_is_taken() {
         let (graphs, labels, cache) = (Graphs::default(), Labels::default(), cache());
         let text = format!("{BALANCE}{}", ladder("Tangle", 128));
-        let refused = graphs.register(parse_types(&text).unwrap(), &labels, &cache);
+        let refused = graphs.register(parse_types(&text).unwrap(), Source::Client, &labels, &cache);
         let Err(Reply::Error(why)) = refused else { panic!("an error") };
         let why = String::from_utf8_lossy(&why).into_owned();
         assert!(why.starts_with("LIMIT arcs_max 262144: type 'Tangle' takes "), "{why}");
         assert_eq!((graphs.count(), graphs.figures().refused), (0, 1));
         let small = parse_types(&ladder("Tangle", 6)).unwrap();
-        assert_eq!(graphs.register(small, &labels, &cache), Ok(Registered { new: 1, ..Registered::default() }));
+        assert_eq!(
+            graphs.register(small, Source::Client, &labels, &cache),
+            Ok(Registered { new: 1, ..Registered::default() })
+        );
     }
 
     #[test]
@@ -341,7 +412,7 @@ mod tests {
         let text = format!("{}{}", ladder("Small", 4), ladder("Large", 7));
         let types = parse_types(&text).unwrap();
         let counted = types[0].1.complete_groups_count();
-        graphs.register(types, &labels, &cache).unwrap();
+        graphs.register(types, Source::Client, &labels, &cache).unwrap();
         let shown: Vec<_> = graphs.types(9).into_iter().map(|of| (of.name, of.complete_groups)).collect();
         assert_eq!(shown, [("Small".to_owned(), counted), ("Large".to_owned(), None)]);
         assert!(counted.is_some_and(|groups| graphs.figures().complete_groups == groups as u64));

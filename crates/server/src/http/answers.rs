@@ -1,12 +1,13 @@
 //! What is answered to each path.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
 use forebay::outage::Mode;
 use futures_util::future::{Either, select};
 use http_body_util::Full;
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 
 use crate::metrics;
@@ -21,13 +22,18 @@ const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
 
 /// The answer to one request.
-pub(super) async fn answer<B>(request: &Request<B>, shared: &Shared) -> Response<Full<Bytes>> {
+pub(super) async fn answer<B>(request: &Request<B>, shared: &Shared, hosts: &[String]) -> Response<Full<Bytes>> {
     if request.method() != Method::GET && request.method() != Method::HEAD {
         let mut refused = response(StatusCode::METHOD_NOT_ALLOWED, TEXT, "only GET and HEAD\n".into());
         refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return refused;
     }
-    match request.uri().path() {
+    let path = request.uri().path();
+    if !matches!(path, "/healthz" | "/readyz") && !is_ours(request, hosts) {
+        let text = "this server is not known by that name; ask by its address, or give the name with --http-host\n";
+        return response(StatusCode::MISDIRECTED_REQUEST, TEXT, text.into());
+    }
+    match path {
         "/" => response(StatusCode::OK, HTML, index(shared)),
         "/metrics" => response(StatusCode::OK, PROMETHEUS, metrics::prometheus(shared)),
         "/healthz" => response(StatusCode::OK, TEXT, "ok\n".into()),
@@ -37,6 +43,20 @@ pub(super) async fn answer<B>(request: &Request<B>, shared: &Shared) -> Response
         },
         _ => response(StatusCode::NOT_FOUND, TEXT, "nothing here; see /\n".into()),
     }
+}
+
+/// Whether a request asks for an address, `localhost` or a name that the operator gave. One without a host comes from no
+/// browser.
+fn is_ours<B>(request: &Request<B>, hosts: &[String]) -> bool {
+    let header = request.headers().get(HOST).map(|host| host.to_str().unwrap_or_default());
+    header.into_iter().chain(request.uri().authority().map(|authority| authority.as_str())).all(|host| {
+        let name = match host.strip_prefix('[') {
+            Some(address) => address.split(']').next().unwrap_or_default(),
+            None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+        };
+        let known = |known: &str| known.eq_ignore_ascii_case(name.trim_end_matches('.'));
+        name.parse::<IpAddr>().is_ok() || known("localhost") || hosts.iter().any(|host| known(host))
+    })
 }
 
 fn response(status: StatusCode, kind: &'static str, body: String) -> Response<Full<Bytes>> {

@@ -9,24 +9,30 @@
 //! | `/readyz?strict=1` | 503 as well unless the mode is normal and the store answers |
 //!
 //! Spoken by hyper itself, HTTP/1 only: four read-only answers need neither a router nor HTTP/2, and axum is hyper with
-//! more around it. Connections are bounded, and one that does not send its request's head in time is closed.
+//! more around it. Connections are bounded, and one that does not send its request's head in time is closed. A new one
+//! never waits for those that idle: where there are too many the oldest that is not being answered goes.
+//!
+//! A web page can have a browser ask any address for what the page's own name stands for (DNS rebinding). So what shows
+//! figures is answered only to an address, `localhost` or a name that the operator gave; health has nothing to hide.
 
 mod answers;
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::oneshot;
 
 use crate::listener::{Reserved, ServeError};
 use crate::state::Shared;
 
-/// Connections at a time; one more waits until another ends.
+/// Connections at a time; for one more another goes that is not being answered.
 pub const HTTP_CONNECTIONS_MAX: usize = 64;
 
 /// A connection that has not sent the head of a request by then is closed; also one that idles between two.
@@ -46,13 +52,48 @@ pub struct Http {
     listener: TcpListener,
     address: SocketAddr,
     shared: Arc<Shared>,
+    hosts: Arc<[String]>,
+}
+
+/// The connections there are, by age.
+#[derive(Clone, Default)]
+struct Connections(Arc<Mutex<BTreeMap<u64, Seat>>>);
+
+struct Seat {
+    /// It is being answered.
+    busy: Arc<AtomicBool>,
+    /// Dropped, the connection ends.
+    _stays: oneshot::Sender<()>,
+}
+
+impl Connections {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Seat>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A seat for another; where there are too many, the oldest goes that is not being answered.
+    fn enter(&self, number: u64) -> (Arc<AtomicBool>, oneshot::Receiver<()>) {
+        let mut seats = self.lock();
+        let (stays, goes) = oneshot::channel();
+        let busy = Arc::new(AtomicBool::new(false));
+        if seats.len() >= HTTP_CONNECTIONS_MAX {
+            let idle = seats.iter().find(|(_, seat)| !seat.busy.load(Ordering::SeqCst)).map(|(number, _)| *number);
+            idle.map(|number| seats.remove(&number));
+        }
+        seats.insert(number, Seat { busy: busy.clone(), _stays: stays });
+        (busy, goes)
+    }
+
+    fn leave(&self, number: u64) {
+        self.lock().remove(&number);
+    }
 }
 
 impl Http {
-    /// Listens on `address`. To be called within a tokio runtime.
-    pub fn bind(address: Reserved, shared: Arc<Shared>) -> Result<Http, ServeError> {
+    /// Listens on `address`, and shows figures to who asks for one of `hosts` too. To be called within a tokio runtime.
+    pub fn bind(address: Reserved, hosts: &[String], shared: Arc<Shared>) -> Result<Http, ServeError> {
         let (listener, address) = address.listen()?;
-        Ok(Http { listener, address, shared })
+        Ok(Http { listener, address, shared, hosts: hosts.into() })
     }
 
     /// The address that it listens on.
@@ -62,35 +103,42 @@ impl Http {
 
     /// Serves until the server stops.
     pub async fn run(self) {
-        let permits = Arc::new(Semaphore::new(HTTP_CONNECTIONS_MAX));
-        loop {
-            let accepted = async {
-                let permit = permits.clone().acquire_owned().await;
-                (self.listener.accept().await, permit)
-            };
+        let connections = Connections::default();
+        for number in 0.. {
             let accepted = tokio::select! {
-                accepted = accepted => accepted,
+                accepted = self.listener.accept() => accepted,
                 () = self.shared.stopping.wait() => return,
             };
             match accepted {
-                (Ok((stream, _)), Ok(permit)) => {
-                    tokio::spawn(serve(stream, self.shared.clone(), permit));
+                Ok((stream, _)) => {
+                    let (shared, hosts) = (self.shared.clone(), self.hosts.clone());
+                    let (connections, (busy, goes)) = (connections.clone(), connections.enter(number));
+                    tokio::spawn(async move {
+                        tokio::select! {
+                            () = serve(stream, shared, hosts, busy) => {}
+                            _ = goes => tracing::debug!("an HTTP connection made room for another"),
+                        }
+                        connections.leave(number);
+                    });
                 }
-                (Err(error), _) => {
+                Err(error) => {
                     tracing::warn!(%error, "can't accept an HTTP connection");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
-                // The semaphore is never closed.
-                (_, Err(_)) => return,
             }
         }
     }
 }
 
-async fn serve(stream: TcpStream, shared: Arc<Shared>, permit: OwnedSemaphorePermit) {
+async fn serve(stream: TcpStream, shared: Arc<Shared>, hosts: Arc<[String]>, busy: Arc<AtomicBool>) {
     let service = service_fn(|request| {
-        let shared = shared.clone();
-        async move { Ok::<_, Infallible>(answers::answer(&request, &shared).await) }
+        let (shared, hosts, busy) = (shared.clone(), hosts.clone(), busy.clone());
+        async move {
+            busy.store(true, Ordering::SeqCst);
+            let answer = answers::answer(&request, &shared, &hosts).await;
+            busy.store(false, Ordering::SeqCst);
+            Ok::<_, Infallible>(answer)
+        }
     });
     let connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -107,5 +155,4 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>, permit: OwnedSemaphorePer
     if let Err(error) = ended.await {
         tracing::debug!(%error, "an HTTP connection ended");
     }
-    drop(permit);
 }

@@ -8,7 +8,7 @@ use forebay::txn::{Landed, Wanted};
 use forebay_protocol::Frame;
 use smallvec::SmallVec;
 
-use super::Session;
+use super::{LARGE_BYTES, Session};
 use crate::command::{Call, Command, Effect, Known, txn_error};
 
 /// Bytes of arguments above which a command takes locks: all others wait while one is served at once.
@@ -33,10 +33,20 @@ impl Session {
             }
         };
         let Some(published) = engine.published(keys, &context) else { return false };
-        let answer = body(&mut Call { frame, space, known: Known::Published(&published), random });
+        let large = published.bytes() > LARGE_BYTES;
+        let known = Known::Published(&published);
+        let mut call = Call { frame, space, known, random, uncompared: false };
+        let answer = if large { engine.runtime().aside(|| body(&mut call)) } else { body(&mut call) };
+        // To compare it others must have their turn, and that is no way to do it.
+        if call.uncompared {
+            return false;
+        }
         let reply = answer.unwrap_or_else(|error| error);
         self.hints.used();
-        self.answer(&reply);
+        match large {
+            true => self.shared.clone().engine.runtime().aside(|| self.answer(&reply)),
+            false => self.answer(&reply),
+        }
         true
     }
 
@@ -62,9 +72,17 @@ impl Session {
             Some(key) => wanted.push(Wanted { key, load }),
             None => command.each_key(frame, space, &mut |key| wanted.push(Wanted { key, load })),
         }
+        let mut uncompared = false;
         let done = self.shared.engine.execute_at_once(&wanted, &context, |documents| {
-            body(&mut Call { frame, space, known: Known::Documents(documents), random })
+            let mut call = Call { frame, space, known: Known::Documents(documents), random, uncompared: false };
+            let answer = body(&mut call);
+            uncompared = call.uncompared;
+            answer
         })?;
+        // Nothing has happened: such a command only reads.
+        if uncompared {
+            return None;
+        }
         self.hints.used();
         let now = self.time(command, frame, began);
         match done {

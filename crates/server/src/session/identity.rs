@@ -177,6 +177,26 @@ impl Session {
         )))
     }
 
+    /// Whether what the open transaction has written may still be: a right may be taken while it is open.
+    pub fn guard_written(&mut self) -> Result<(), Reply> {
+        if !self.identity.is_guarded(&self.shared.access) {
+            return Ok(());
+        }
+        self.look_again();
+        if !self.identity.guarded {
+            return Ok(());
+        }
+        let denied = match self.identity.stranger {
+            true => Some(Denied::Command("txn")),
+            false => self.open.denied_writes(&self.identity.user.rights),
+        };
+        let Some(denied) = denied else { return Ok(()) };
+        if !self.identity.stranger {
+            self.note_denied(&denied, "txn");
+        }
+        Err(Reply::error(self.refusal(&denied)))
+    }
+
     fn note_denied(&self, denied: &Denied, context: &'static str) {
         let (reason, object) = match denied {
             Denied::Command(name) => ("command", name.as_bytes().to_vec()),

@@ -5,7 +5,7 @@ use forebay::txn::Watched;
 use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Frame, Reply, Request};
 
-use super::ARG_BYTES_COUNTED;
+use super::{ARG_BYTES_COUNTED, WIDE_ARGS, WIDE_BYTES};
 use crate::command::Command;
 use crate::limits::ServerLimits;
 
@@ -50,6 +50,11 @@ impl Queue {
     pub fn is_short(&self) -> bool {
         let small = self.commands.len() <= SHORT_COMMANDS_MAX && self.bytes <= SHORT_BYTES_MAX;
         small && self.commands.iter().all(|queued| queued.command.body().is_some())
+    }
+
+    /// Whether to run it takes long.
+    pub fn is_wide(&self) -> bool {
+        self.commands.len() > WIDE_ARGS || self.bytes > WIDE_BYTES
     }
 }
 

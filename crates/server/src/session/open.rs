@@ -6,6 +6,7 @@ use std::time::Duration;
 use forebay::txn::{Transaction, TxnLimits};
 use forebay_protocol::Reply;
 
+use crate::access::rights::{Denied, Rights};
 use crate::given::Claim;
 use crate::state::Shared;
 
@@ -20,6 +21,8 @@ pub struct Open {
     answered: bool,
     /// Bytes of what the transaction has read and written.
     bytes: usize,
+    /// The commands of the transaction that may have written, each once: by their numbers in the table.
+    writers: Vec<usize>,
     /// Its hold on the id that its client gave it.
     claim: Option<Claim>,
 }
@@ -97,6 +100,20 @@ impl Open {
         self.claim = claim;
         self.state = State::Open { transaction: Box::new(transaction), began: now, active: now };
         (self.answered, self.bytes) = (false, 0);
+        self.writers.clear();
+    }
+
+    /// A command of the transaction, by its number in the table, may have written.
+    pub fn note_writer(&mut self, number: usize) {
+        if !self.writers.contains(&number) {
+            self.writers.push(number);
+        }
+    }
+
+    /// What of the transaction's writes these rights do not permit.
+    pub fn denied_writes(&self, rights: &Rights) -> Option<Denied> {
+        let State::Open { transaction, .. } = &self.state else { return None };
+        rights.check_written(&self.writers, transaction.documents().written()).err()
     }
 
     /// Counts what the transaction holds in addition; answers how much it is in all.
@@ -139,9 +156,18 @@ impl Open {
 
     /// Rolls it back; the client's next command is told why.
     pub fn abort(&mut self, reason: &str, shared: &Shared) {
-        if self.take(shared).is_some() {
+        if let Some(transaction) = self.take(shared) {
             self.claim = None;
-            self.state = State::Aborted(reason.to_owned());
+            // Of two reasons it is the first that ended it.
+            self.state = State::Aborted(transaction.wounded().unwrap_or_else(|| reason.to_owned()));
+        }
+    }
+
+    /// Notices that the transaction yielded to others: it was rolled back then.
+    pub fn look_for_wound(&mut self, shared: &Shared) {
+        let State::Open { transaction, .. } = &self.state else { return };
+        if let Some(reason) = transaction.wounded() {
+            self.abort(&reason, shared);
         }
     }
 

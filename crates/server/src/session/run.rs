@@ -2,12 +2,13 @@
 
 use forebay::Value;
 use forebay::key::Key;
-use forebay::txn::{Ahead, Executed, Plan, PlannedLock, TxnError};
+use forebay::runtime::Runtime;
+use forebay::txn::{Ahead, Documents, Executed, Plan, PlannedLock, TxnError};
 use forebay_protocol::{Frame, Reply};
 use smallvec::SmallVec;
 
-use super::{ARG_BYTES_COUNTED, Session, any_unseen, in_order, not_seen, tell_nothing};
-use crate::command::{Answer, Call, Command, Effect, Known, txn_error};
+use super::{ARG_BYTES_COUNTED, LARGE_BYTES, Session, Turns, WIDE_ARGS, any_unseen, in_order, not_seen, tell_nothing};
+use crate::command::{Answer, Call, Command, Effect, Known, compare, txn_error};
 
 impl Session {
     /// A plain command is a transaction of its own.
@@ -19,14 +20,24 @@ impl Session {
         frame: Frame<'_>,
         ahead: &mut Ahead,
     ) -> Reply {
-        let mut plan = Plan { locks: in_order(locks), strict: self.strict, ..Plan::default() };
+        let mut plan = Plan {
+            locks: in_order(locks),
+            strict: self.strict,
+            name: command.name,
+            caller: self.waiting_client(),
+            ..Plan::default()
+        };
         let (space, random) = (self.space, self.random_for(command));
         let context = self.context();
         let shared = self.shared.clone();
+        let mut uncompared = false;
         let executed = loop {
             let executed = shared.engine.execute_locked(&plan, context, ahead, |documents| {
                 let unseen = plan.blind && any_unseen(command, frame, space, documents);
-                let answer = body(&mut Call { frame, space, known: Known::Documents(documents), random });
+                let aside = are_large(&plan.locks, documents).then(|| shared.engine.runtime());
+                let call = Call { frame, space, known: Known::Documents(documents), random, uncompared: false };
+                let answer;
+                (answer, uncompared) = call_body(body, call, aside);
                 if unseen { tell_nothing(answer) } else { answer }
             });
             match executed.await {
@@ -37,7 +48,10 @@ impl Session {
         match executed {
             Ok(Executed::Done(reply, committing)) => {
                 self.committing = Some((committing, false));
-                reply
+                match uncompared {
+                    true => compare(command, frame, reply, Turns::new(self)).await,
+                    false => reply,
+                }
             }
             Ok(Executed::WatchFailed) => Reply::NilArray,
             Err(error) => {
@@ -59,21 +73,14 @@ impl Session {
         ahead: &mut Ahead,
     ) -> Reply {
         let (space, random) = (self.space, self.random_for(command));
-        let hints = self.context().hints;
-        let bytes_max = self.shared.limits.txn_bytes_max;
-        if self.open.hold(frame.args_bytes() + frame.len() * ARG_BYTES_COUNTED) > bytes_max {
-            return Reply::error(format!("LIMIT txn_bytes_max {bytes_max}"));
-        }
         let blind = self.takes_blind(command);
-        let Some(transaction) = self.open.transaction() else { return Reply::error("ERR no transaction is open") };
-        transaction.context_mut().hints = hints;
-        transaction.set_blind(blind);
-        let read = |lock: &&PlannedLock| lock.load && !transaction.documents().loaded(lock.key.borrow());
-        let new: SmallVec<[Key; 2]> = locks.iter().filter(read).map(|lock| lock.key.clone()).collect();
-        if let Err(error) = transaction.prepare_command(locks, ahead).await {
-            self.open.abort(&error.to_string(), &self.shared);
-            return txn_error(&error);
+        if let Err(error) = self.prepare_in_open(locks, blind, frame, ahead).await {
+            return error;
         }
+        if command.effect(frame) != Some(Effect::Read) {
+            self.open.note_writer(self.pending.number());
+        }
+        let Some(transaction) = self.open.transaction() else { return Reply::error("ERR no transaction is open") };
         let documents = transaction.documents_mut();
         let unseen = any_unseen(command, frame, space, documents);
         if unseen
@@ -83,15 +90,62 @@ impl Session {
             return error;
         }
         documents.savepoint();
-        let answer = body(&mut Call { frame, space, known: Known::Documents(documents), random });
+        let aside = are_large(locks, documents).then(|| self.shared.engine.runtime());
+        let call = Call { frame, space, known: Known::Documents(documents), random, uncompared: false };
+        let (answer, uncompared) = call_body(body, call, aside);
         let answer = if unseen { tell_nothing(answer) } else { answer };
         if answer.is_err() {
             documents.roll_back();
         }
+        self.committing = Some((transaction.shown(), false));
+        match (answer, uncompared) {
+            (Ok(reply), true) => compare(command, frame, reply, Turns::new(self)).await,
+            (answer, _) => answer.unwrap_or_else(|error| error),
+        }
+    }
+
+    /// Locks and loads what a request within TXN needs, and counts it.
+    pub async fn prepare_in_open(
+        &mut self,
+        locks: &[PlannedLock],
+        blind: bool,
+        frame: Frame<'_>,
+        ahead: &mut Ahead,
+    ) -> Result<(), Reply> {
+        let hints = self.context().hints;
+        let bytes_max = self.shared.limits.txn_bytes_max;
+        if self.open.hold(frame.args_bytes() + frame.len() * ARG_BYTES_COUNTED) > bytes_max {
+            return Err(Reply::error(format!("LIMIT txn_bytes_max {bytes_max}")));
+        }
+        let no_transaction = || Reply::error("ERR no transaction is open");
+        let transaction = self.open.transaction().ok_or_else(no_transaction)?;
+        transaction.context_mut().hints = hints;
+        transaction.set_blind(blind);
+        let read = |lock: &&PlannedLock| lock.load && !transaction.documents().loaded(lock.key.borrow());
+        let new: SmallVec<[Key; 2]> = locks.iter().filter(read).map(|lock| lock.key.clone()).collect();
+        if let Err(error) = transaction.prepare_command(locks, ahead).await {
+            self.open.abort(&error.to_string(), &self.shared);
+            return Err(txn_error(&error));
+        }
+        let documents = transaction.documents();
         let sizes = new.iter().filter_map(|key| documents.value(key.borrow()).ok().flatten()).map(Value::size);
         let loaded: usize = sizes.sum();
-        self.committing = Some((transaction.shown(), false));
         self.open.hold(loaded);
-        answer.unwrap_or_else(|error| error)
+        Ok(())
     }
+}
+
+/// Whether the documents of `locks` are so large that to look through them takes long.
+fn are_large(locks: &[PlannedLock], documents: &Documents) -> bool {
+    let sizes = locks.iter().take(WIDE_ARGS).filter_map(|lock| documents.value(lock.key.borrow()).ok().flatten());
+    sizes.map(Value::size).sum::<usize>() > LARGE_BYTES
+}
+
+/// What a command answers, and whether that has still to be compared with its pattern. What takes long is done aside.
+fn call_body(body: fn(&mut Call<'_>) -> Answer, mut call: Call<'_>, aside: Option<&Runtime>) -> (Answer, bool) {
+    let answer = match aside {
+        Some(runtime) => runtime.aside(|| body(&mut call)),
+        None => body(&mut call),
+    };
+    (answer, call.uncompared)
 }

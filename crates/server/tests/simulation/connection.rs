@@ -1,5 +1,6 @@
 //! A connection without a socket: what `connection.rs` of the server does around a session, in a seeded world.
 
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,9 +75,7 @@ impl Connection {
         let now = self.runtime.elapsed();
         self.session.expire(now);
         self.session.open.touch(now);
-        self.session.serve(&batch).await;
-        self.session.replies.settle().await;
-        let mut output = self.session.replies.ready_mut().split();
+        let mut output = self.serve(&batch).await;
         self.session.open.replies_written();
         let mut replies = Vec::with_capacity(requests.len());
         while let Some(reply) = self.replies.decode(&mut output).unwrap_or_else(|e| broken("errors", e.to_string())) {
@@ -88,6 +87,29 @@ impl Connection {
         }
         expect(replies.len() == requests.len(), "errors", || format!("{requests:?} got {replies:?}"));
         replies
+    }
+
+    /// Serves a batch, and takes what is ready while it waits, as the server's connections do; all replies.
+    async fn serve(&mut self, batch: &Batch) -> BytesMut {
+        let mut output = BytesMut::new();
+        let session = &mut self.session;
+        let outlet = session.replies.outlet().clone();
+        {
+            let mut serving = pin!(async {
+                session.serve(batch).await;
+                session.replies.settle().await;
+            });
+            poll_fn(|context| {
+                let served = serving.as_mut().poll(context);
+                if served.is_pending() {
+                    outlet.poll(context, |ready, _| output.extend_from_slice(&ready.split()));
+                }
+                served
+            })
+            .await;
+        }
+        output.extend_from_slice(&self.session.replies.ready_mut().split());
+        output
     }
 
     /// The client thinks; the server may roll its transaction back meanwhile, or close the connection.

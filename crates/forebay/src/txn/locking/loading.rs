@@ -21,7 +21,8 @@ impl Transaction {
         self.inner.settle_doubts(keys.clone()).await;
         let mut missing: SmallVec<[Key; 4]> = SmallVec::new();
         // A key that stands twice is missed twice; its second fetch follows the first.
-        for key in keys {
+        for (n, key) in keys.enumerate() {
+            self.turn_after(n).await;
             if self.documents.loaded(key.borrow()) {
                 continue;
             }

@@ -1,0 +1,71 @@
+//! What takes long gives others their turn in the middle of it, and ends where nobody waits for it any more.
+//!
+//! Work is counted in steps of about a nanosecond or two: a byte that is compared. It is what keeps a worker from its
+//! sockets, so it is what is bounded, not time.
+
+use std::sync::Arc;
+
+use forebay_protocol::Reply;
+
+use super::Session;
+use crate::glob::{Glob, Search};
+use crate::state::{Client, Shared};
+
+/// Work after which others have their turn.
+const WORK_PER_TURN: usize = 1 << 17;
+
+/// Work for a client that has sent all that it will: it may wait for its answer, or be gone.
+const WORK_AFTER_END_MAX: usize = 64 << 20;
+
+/// The turns of one command.
+pub struct Turns {
+    shared: Arc<Shared>,
+    client: Arc<Client>,
+    /// Work until others have their turn.
+    left: usize,
+    /// Work that was done since the client's end was seen.
+    after_end: usize,
+}
+
+impl Turns {
+    /// Those of the command that the session serves.
+    pub fn new(session: &Session) -> Turns {
+        let (shared, client) = (session.shared.clone(), session.client.clone());
+        Turns { shared, client, left: WORK_PER_TURN, after_end: 0 }
+    }
+
+    /// Counts work that was done.
+    pub fn count(&mut self, work: usize) {
+        self.left = self.left.saturating_sub(work);
+    }
+
+    /// Gives others their turn if it is time. An error if the command is to end.
+    pub async fn turn(&mut self) -> Result<(), Reply> {
+        if self.left > 0 {
+            return Ok(());
+        }
+        self.left = WORK_PER_TURN;
+        self.shared.engine.runtime().turn().await;
+        self.after_end += if self.client.has_ended() { WORK_PER_TURN } else { 0 };
+        if self.client.is_killed() || self.after_end > WORK_AFTER_END_MAX {
+            return Err(Reply::error("ERR nobody waits for the answer"));
+        }
+        if self.shared.stopping.is_set() {
+            return Err(Reply::error("ERR the server is stopping"));
+        }
+        Ok(())
+    }
+
+    /// Whether `text` matches `glob`, however long both are.
+    pub async fn matches(&mut self, glob: &Glob, text: &[u8]) -> Result<bool, Reply> {
+        let mut search = Search::default();
+        loop {
+            if let Some(matches) = glob.go_on(text, &mut search, &mut self.left) {
+                self.turn().await?;
+                return Ok(matches);
+            }
+            self.left = 0;
+            self.turn().await?;
+        }
+    }
+}
