@@ -267,17 +267,11 @@ impl Documents {
         }
         let blind = matches!(change, Change::Put(_) | Change::Delete);
         let at = match self.position(key) {
-            Some(at) => {
-                self.remember(at);
-                at
-            }
-            None if blind => {
-                let at = self.push(Document::new(key.to_key()));
-                self.remember(at);
-                at
-            }
+            Some(at) => at,
+            None if blind => self.push(Document::new(key.to_key())),
             None => return Err(DocumentError::NotLoaded(key.to_key())),
         };
+        self.remember(at);
         let Document { key, current, unseen, .. } = &self.list[at];
         let made = match self.fronted.as_ref().and_then(|fronted| fronted.row_of(key, current.as_ref(), &change)) {
             Some(row) if current.is_none() => row.is_there().filter(|made| *made != change).collect(),
