@@ -144,7 +144,9 @@ impl Pool {
     /// Whether the database is still ours, as a new connection says.
     pub(super) async fn look(&self) -> Result<(), String> {
         let name = format!("{}look", self.identity.prefix());
-        let session = Session::connect(&self.config, self.tls.clone(), name).await.map_err(|error| told(&error))?;
+        let session = Session::connect(&self.config, self.tls.clone(), name, &self.progress)
+            .await
+            .map_err(|error| told(&error))?;
         self.identity.look(&session.client).await
     }
 
