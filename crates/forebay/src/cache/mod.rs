@@ -68,6 +68,8 @@ struct Inner {
     partitions: Box<[Mutex<Partition>]>,
     budget_bytes: usize,
     used_bytes: AtomicUsize,
+    /// Of the budget, what others use for a time.
+    lent_bytes: AtomicUsize,
     policy: &'static Policy,
     learned: Arc<dyn Learned>,
     /// What is charged for it.
@@ -106,6 +108,7 @@ impl Cache {
                 partitions: (0..partitions).map(partition).collect(),
                 budget_bytes: options.budget_bytes,
                 used_bytes: AtomicUsize::new(0),
+                lent_bytes: AtomicUsize::new(0),
                 policy: options.policy,
                 learned,
                 learned_bytes: AtomicUsize::new(0),
@@ -421,7 +424,7 @@ impl Cache {
     }
 
     fn fits(&self, bytes: usize) -> bool {
-        self.inner.used_bytes.load(Ordering::Relaxed) + bytes <= self.inner.budget_bytes
+        self.inner.used_bytes.load(Ordering::Relaxed) + bytes <= self.room_bytes()
     }
 
     /// Room for `bytes` more. What is to be replaced must not be evicted to make room for itself.
@@ -442,7 +445,7 @@ impl Cache {
     /// Evicts until `bytes` more fit the budget: from this partition first, then from the others.
     fn make_room(&self, own: &mut Partition, access: &Access, bytes: usize) -> bool {
         let fits = || self.fits(bytes);
-        if bytes > self.inner.budget_bytes {
+        if bytes > self.room_bytes() {
             return false;
         }
         while !fits() {

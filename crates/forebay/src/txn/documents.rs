@@ -17,7 +17,7 @@ use crate::key::{Key, KeyRef};
 use crate::mutation::{self, Fault};
 use crate::read::Read;
 use crate::runtime::Runtime;
-use crate::store::{Store, Write};
+use crate::store::{Store, Write, memory_bytes_of};
 use crate::value::{Data, Value};
 use crate::version::Version;
 
@@ -309,6 +309,12 @@ impl Documents {
     /// Keys that are to be written.
     pub fn written(&self) -> impl Iterator<Item = &Key> {
         self.list.iter().filter(|document| !document.changes.is_empty()).map(|document| &document.key)
+    }
+
+    /// Bytes that the writes to commit take in memory; 0 if there are none.
+    pub(super) fn commit_bytes(&self) -> usize {
+        let changed = self.list.iter().filter(|document| !document.changes.is_empty());
+        changed.map(|doc| memory_bytes_of(&doc.key, &doc.changes, doc.current.as_ref())).sum()
     }
 
     /// The writes to commit; the changes are taken out. They stand in the order in which the documents were first

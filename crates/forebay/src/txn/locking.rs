@@ -4,6 +4,7 @@
 
 mod held;
 mod loading;
+mod room;
 mod taking;
 mod told;
 
@@ -14,7 +15,7 @@ use smallvec::SmallVec;
 
 use super::ahead::Ahead;
 use super::documents::Documents;
-use super::group::{Now, Submission};
+use super::group::{Admitted, Now, Submission};
 use super::history::Record;
 use super::locks::Owner;
 use super::mode::Mode;
@@ -74,6 +75,8 @@ pub struct Transaction {
     blind: bool,
     /// The id that its client gave it.
     given: Option<GivenId>,
+    /// Room for its commit, once it has some.
+    room: Option<Admitted>,
 }
 
 /// A transaction whose commit is on its way. Nothing of it may be shown before [`Committing::wait`] is done.
@@ -206,6 +209,7 @@ impl Transaction {
             priority: Priority::Normal,
             blind: false,
             given: None,
+            room: None,
         }
     }
 
@@ -286,6 +290,7 @@ impl Transaction {
         deleted.map_err(|error| TxnError::Refused(error.to_string()))?;
         // That it is gone is worth no place in the cache, where something is that somebody reads.
         self.uncached = true;
+        self.take_room().await;
         self.submit()
     }
 
@@ -300,6 +305,7 @@ impl Transaction {
             self.lock(key, Mode::Exclusive).await?;
         }
         self.check_reads().await?;
+        self.take_room().await;
         self.submit()
     }
 
@@ -361,9 +367,10 @@ impl Transaction {
             };
         }
         let held = std::mem::take(&mut self.held).keys.into_vec();
+        let room = self.room.take();
         // Whoever publishes it tells its end.
         (self.handed_over, self.ends) = (true, false);
-        let submission = Submission { owner: self.owner, held, commit, depends: depends.clone(), caching };
+        let submission = Submission { owner: self.owner, held, commit, depends: depends.clone(), caching, room };
         let settled = self.inner.committer.submit(submission);
         Ok(Committing { commit: Some((TxnId(version), settled)), depends, record, published: None })
     }

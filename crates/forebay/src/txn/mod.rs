@@ -140,7 +140,9 @@ impl Engine {
         let newest = Version { incarnation: store.incarnation(), sequence: store.minted() };
         let mint = Arc::new(Mint::behind(newest));
         let fronted = (!store.caps().owned).then(|| store.clone());
-        let committer = Committer::new(runtime.clone(), cache.clone(), locks.clone(), store.clone(), mint.clone());
+        let room = usize::try_from(limits.placed_bytes_max).unwrap_or(usize::MAX);
+        let committer =
+            Committer::new(runtime.clone(), cache.clone(), locks.clone(), store.clone(), mint.clone(), room);
         let inner = Inner {
             runtime,
             store,
@@ -318,9 +320,12 @@ impl Engine {
         let number = self.inner.next_owner.fetch_add(1, Ordering::Relaxed);
         let mut attempt = 0;
         loop {
+            if !self.inner.at_once && plan.locks.iter().any(|lock| lock.mode == Mode::Exclusive) {
+                self.inner.committer.has_room().await;
+            }
             let mut transaction = self.begin_as(number, TxnKind::Plain, context);
-            let ended = match transaction.prepare(plan, ahead).await {
-                Ok(true) => match body(transaction.documents_mut()) {
+            let ended = match self.run_in_room(&mut transaction, plan, ahead, &mut body).await {
+                Ok(Some(answer)) => match answer {
                     Ok(answer) => match transaction.commit().await {
                         // Where others write too, it is the store that finds the conflict.
                         Ok(committing) if !self.inner.store.caps().owned => committing.settle().await,
@@ -330,7 +335,7 @@ impl Engine {
                     Err(answer) => Ok(Executed::Done(answer, transaction.roll_back())),
                 },
                 // That a key has changed is shown like anything else: once it is published.
-                Ok(false) => transaction.roll_back().wait().await.map(|_| Executed::WatchFailed),
+                Ok(None) => transaction.roll_back().wait().await.map(|_| Executed::WatchFailed),
                 Err(error) => Err(error),
             };
             match ended {
@@ -338,6 +343,30 @@ impl Engine {
                 ended => return ended,
             }
         }
+    }
+
+    /// Runs `body` on what `plan` says, so that there is room for the commit of what it has made; `None` if a watched
+    /// key has changed.
+    async fn run_in_room<T>(
+        &self,
+        transaction: &mut Transaction,
+        plan: &Plan,
+        ahead: &mut Ahead,
+        body: &mut impl FnMut(&mut Documents) -> Result<T, T>,
+    ) -> Result<Option<Result<T, T>>, TxnError> {
+        if !transaction.prepare(plan, ahead).await? {
+            return Ok(None);
+        }
+        let answer = body(transaction.documents_mut());
+        if answer.is_err() || transaction.has_room() {
+            return Ok(Some(answer));
+        }
+        // It shows what is given up, and may be as long.
+        drop(answer);
+        if !transaction.wait_for_room(plan, ahead).await? {
+            return Ok(None);
+        }
+        Ok(Some(body(transaction.documents_mut())))
     }
 
     /// Runs `body` as one transaction and commits it; again after a conflict, so `body` must change nothing else.
