@@ -26,6 +26,14 @@ async fn serve(settings: &Settings) -> Result<(), CommandError> {
         tracing::info!(%address, "listening");
     }
     warn_of_the_public(settings);
+    if let Some(more) = settings.beyond_memory() {
+        let more_mib = more.div_ceil(1 << 20);
+        tracing::warn!(
+            more_mib,
+            "what the limits allow, all at once, takes more than 1.1 times --memory and 64 MiB: give more memory, or \
+             lower held-bytes-max, replies-bytes-max and placed-bytes-max"
+        );
+    }
     tracing::info!(store = shared.engine.store().name(), policy = %settings.policy, "serving");
     let reloading = shared.clone();
     tokio::spawn(async move {

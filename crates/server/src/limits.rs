@@ -22,7 +22,8 @@ pub struct ServerLimits {
     /// Bytes that unfinished requests, MULTI and TXN hold, over all clients; past it a connection that holds more than
     /// 64 KiB is closed when it sends more.
     pub held_bytes_max: usize,
-    /// Bytes that one interactive transaction has read and written.
+    /// Bytes that one interactive transaction or EXEC has read, and what it has made of that; also what the keys of one
+    /// command or EXEC take.
     pub txn_bytes_max: usize,
     /// Commands queued in one MULTI.
     pub multi_commands_max: usize,

@@ -17,6 +17,7 @@ mod multi;
 mod open;
 mod planned;
 mod run;
+mod wide;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -45,6 +46,9 @@ use ahead::{LOOK_UP_FRAMES, LookedUp};
 
 /// What an argument in TXN and MULTI costs beside its bytes: a lock, a change, an entry.
 const ARG_BYTES_COUNTED: usize = 64;
+
+/// What a key of a command or script takes while that runs: its locks, its document, its write.
+const KEY_BYTES_COUNTED: usize = 640;
 
 /// One client's state.
 pub struct Session {
@@ -290,8 +294,14 @@ impl Session {
         let reply = match command.run {
             Run::Session(body) => body(self, frame),
             Run::Engine(body) => body(self, frame).await,
+            Run::Documents(_, body) if self.is_wide(command, frame) => self.run_wide(command, body, frame).await,
             Run::Documents(_, body) | Run::Varying(_, body) => {
                 let effect = command.effect(frame).unwrap_or(Effect::ReadWrite);
+                // Before anything is made of the keys: to make the locks of a million of them takes 100 MiB.
+                if let Some(refused) = self.too_wide(command.keys_of(frame)) {
+                    self.hints.used();
+                    return self.answer(&refused);
+                }
                 let locks = self.locks_of(command, effect, frame);
                 match self.open.is_open() {
                     true => self.run_in_open(&locks, command, body, frame, ahead).await,

@@ -19,6 +19,7 @@
 mod budget;
 mod entry;
 mod fence;
+mod lent;
 mod likeness;
 mod options;
 mod partition;

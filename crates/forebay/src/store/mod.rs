@@ -126,11 +126,18 @@ impl Write {
 
 /// What [`Write::memory_bytes`] is for the write of `key` by `changes`, which leave `after`.
 pub(crate) fn memory_bytes_of(key: &Key, changes: &[Change], after: Option<&Value>) -> usize {
-    let copied = match after {
-        Some(value) if matches!(value.data, Data::Bytes(_)) && !matches!(changes, [Change::Put(_)]) => value.size(),
+    let changed: usize = changes.iter().map(Change::memory_bytes).sum();
+    size_of::<Write>() + key.heap_bytes() + changed + copied_bytes(changes, after)
+}
+
+/// Bytes of the document that `changes` leave which neither they hold nor what was there before.
+pub(crate) fn copied_bytes(changes: &[Change], after: Option<&Value>) -> usize {
+    match after {
+        Some(value) if matches!(value.data, Data::Bytes(_)) && !matches!(changes, [] | [Change::Put(_)]) => {
+            value.size()
+        }
         _ => 0,
-    };
-    size_of::<Write>() + key.heap_bytes() + changes.iter().map(Change::memory_bytes).sum::<usize>() + copied
+    }
 }
 
 /// A document as it was at some moment, and those of the commits asked about that were applied by then.

@@ -17,7 +17,7 @@ use crate::key::{Key, KeyRef};
 use crate::mutation::{self, Fault};
 use crate::read::Read;
 use crate::runtime::Runtime;
-use crate::store::{Store, Write, memory_bytes_of};
+use crate::store::{Store, Write, copied_bytes, memory_bytes_of};
 use crate::value::{Data, Value};
 use crate::version::Version;
 
@@ -70,6 +70,8 @@ pub struct Documents {
     fresh_before: usize,
     /// Changes that were made.
     turns: usize,
+    /// Bytes of all documents.
+    held_bytes: usize,
 }
 
 #[derive(Debug)]
@@ -85,12 +87,33 @@ struct Document {
     saved: (u64, usize),
     /// Its place among all that were changed, by the first of its changes.
     turn: usize,
+    /// Bytes of `changes`.
+    changes_bytes: usize,
+    /// What it counts for in the bytes of all.
+    counted_bytes: usize,
 }
 
 impl Document {
     /// Of which nothing is known.
     fn new(key: Key) -> Document {
-        Document { key, base: None, current: None, changes: Changes::new(), unseen: false, saved: (0, 0), turn: 0 }
+        Document {
+            key,
+            base: None,
+            current: None,
+            changes: Changes::new(),
+            unseen: false,
+            saved: (0, 0),
+            turn: 0,
+            changes_bytes: 0,
+            counted_bytes: 0,
+        }
+    }
+
+    /// Bytes that it takes, before and after its changes; constant time.
+    fn bytes(&self) -> usize {
+        let base = self.base.as_ref().and_then(|base| base.value.as_ref()).map_or(0, Value::size);
+        let copied = copied_bytes(&self.changes, self.current.as_ref());
+        size_of::<Document>() + self.key.heap_bytes() + base + self.changes_bytes + copied
     }
 }
 
@@ -154,6 +177,19 @@ impl Documents {
         self.list.reserve(count);
     }
 
+    /// Bytes that all documents take: what was loaded, the changes, and what they make of it.
+    pub fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    /// Counts anew what the document at `at` takes.
+    fn weigh(&mut self, at: usize) {
+        let document = &mut self.list[at];
+        let bytes = document.bytes();
+        let before = std::mem::replace(&mut document.counted_bytes, bytes);
+        self.held_bytes = self.held_bytes + bytes - before;
+    }
+
     fn position(&self, key: KeyRef<'_>) -> Option<usize> {
         match &self.index {
             Some(index) => index.get(&key).copied(),
@@ -202,7 +238,8 @@ impl Documents {
     pub fn load(&mut self, key: Key, read: Read) {
         let expires = |value: &Value| value.expires_at_ms.is_some() && value.expired(self.now_ms());
         let current = read.value.clone().filter(|value| !expires(value));
-        match self.position(key.borrow()) {
+        let known = self.position(key.borrow());
+        match known {
             Some(at) if self.list[at].changes.is_empty() => {
                 self.list[at].unseen = false;
                 (self.list[at].base, self.list[at].current) = (Some(read), current);
@@ -219,8 +256,12 @@ impl Documents {
             // Own writes come first.
             Some(at) => self.list[at].base = Some(read),
             None => {
-                self.push(Document { base: Some(read), current, ..Document::new(key) });
+                let at = self.push(Document { base: Some(read), current, ..Document::new(key) });
+                return self.weigh(at);
             }
+        }
+        if let Some(at) = known {
+            self.weigh(at);
         }
     }
 
@@ -276,17 +317,20 @@ impl Documents {
             _ => None,
         };
         let removes_expired = removes.is_some();
+        document.changes_bytes += removes.iter().chain([&change]).map(Change::memory_bytes).sum::<usize>();
         document.changes.extend(removes);
         if let Err(error) = apply(&mut document.current, &change) {
             // Only the removal that stands there for this change's sake: an own DELETE before it stays.
             if removes_expired {
                 document.changes.clear();
             }
+            document.changes_bytes = document.changes.iter().map(Change::memory_bytes).sum();
             return Err(error.into());
         }
         if blind {
             // Nothing that came before shows any more.
             document.unseen = false;
+            document.changes_bytes = change.memory_bytes();
             let replaced = std::mem::take(&mut document.changes);
             let before = self.undo.as_mut().and_then(|undo| undo.get_mut(document.saved.1));
             if let Some(before) = before.filter(|before| before.replaced.is_none()) {
@@ -298,6 +342,7 @@ impl Documents {
             document.turn = self.turns;
         }
         document.changes.push(change);
+        self.weigh(at);
         Ok(())
     }
 

@@ -46,7 +46,7 @@ use crate::version::{Mint, TxnId};
 use last::LastReads;
 pub(super) use now::Now;
 pub(super) use room::Admitted;
-use room::{Room, Told};
+use room::Room;
 
 /// Commits that one flush of the store may carry.
 pub const GROUP_COMMITS_MAX: usize = 1024;
@@ -365,9 +365,7 @@ impl Committer {
                     let first = ids.first().map(TxnId::to_string).unwrap_or_default();
                     self.refuse_placed(places, &format!("{error}; the outcome of commit {first} is unknown"));
                     asked.iter_mut().for_each(|(placed, _)| placed.tell_unknown());
-                    let room = asked.iter_mut().map(|(placed, _)| mem::take(&mut placed.room)).sum();
-                    let told = self.queue().room.free(room, self);
-                    told.tell();
+                    self.free_room_of(asked.iter_mut().map(|(placed, _)| mem::take(&mut placed.room)));
                     self.runtime.sleep(RESOLVE_PAUSES[attempt]).await;
                     attempt = (attempt + 1).min(RESOLVE_PAUSES.len() - 1);
                 }
@@ -390,10 +388,10 @@ impl Committer {
             let mut queue = self.queue();
             queue.unknown.extend(places.map(|place| (place, why.to_owned())));
             // Where commits of other keys go on, they do so within their room.
-            let told = self.store.caps().ordered.then(|| queue.room.open(self));
+            let told = self.store.caps().ordered.then(|| queue.room.open());
             (mem::take(&mut queue.placed), told)
         };
-        told.into_iter().for_each(Told::tell);
+        told.into_iter().for_each(|told| told.tell(self));
         for placed in waiting {
             self.fail(placed, Failure::Unavailable(why.to_owned()));
         }
@@ -470,17 +468,16 @@ impl Committer {
 
     /// Tells what became of commits whose results stand beside no lock any more.
     fn settle(self: &Arc<Committer>, settled: Vec<(Placed, Settlement)>) {
-        let told = {
+        {
             let mut queue = self.queue();
-            let mut bytes = 0;
-            for (placed, settlement) in &settled {
+            for (placed, _) in &settled {
                 queue.unsettled.remove(&placed.place);
-                let failed = matches!(settlement, Settlement::Failed(_));
-                bytes += if failed && mutation::on(Fault::RoomKeptByFailed) { 0 } else { placed.room };
             }
-            queue.room.free(bytes, self)
+        }
+        let kept = |settlement: &Settlement| {
+            matches!(settlement, Settlement::Failed(_)) && mutation::on(Fault::RoomKeptByFailed)
         };
-        told.tell();
+        self.free_room_of(settled.iter().filter(|(_, settlement)| !kept(settlement)).map(|(placed, _)| placed.room));
         for (placed, settlement) in settled {
             if let Some((owner, held)) = &placed.locked {
                 self.locks.release(*owner, held);

@@ -236,7 +236,14 @@ pub fn engine(runtime: &Runtime, store: Arc<dyn Store>, random: &mut SplitMix, h
             policy: choice.policy,
             policy_values: choice.values,
         },
-        limits: TxnLimits { lock_wait_ms_min: 5, lock_wait_ms_max: 20, txn_idle_ms_max: 40, ..TxnLimits::default() },
+        limits: TxnLimits {
+            lock_wait_ms_min: 5,
+            lock_wait_ms_max: 20,
+            txn_idle_ms_max: 40,
+            // From room for one commit to room for all.
+            placed_bytes_max: 1 << (6 + random.below(12)),
+            ..TxnLimits::default()
+        },
         on_write: OnWrite::default(),
         history: Some(history),
     })

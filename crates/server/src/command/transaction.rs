@@ -154,6 +154,9 @@ fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, Reply> {
             return reply;
         }
         let mut locks = plan(&queue);
+        if let Some(refused) = session.too_wide(locks.len()) {
+            return refused;
+        }
         let shared = |key: &Key| PlannedLock { key: key.clone(), mode: Mode::Shared, load: true };
         locks.extend(watched.iter().map(|watched| shared(&watched.key)));
         let mut plan = Plan { locks: in_order(locks), watched, strict: session.strict, blind: false };
@@ -243,6 +246,10 @@ fn run_queue(session: &mut Session, queue: &Queue, documents: &mut Documents) ->
         let answer = if unseen { tell_nothing(answer) } else { answer };
         // Counted as they come: what would never be sent must not be built either.
         let answer = answer.and_then(|reply| {
+            // Short commands make long documents, and all of the script's are there at once.
+            if documents.held_bytes() > session.shared.limits.txn_bytes_max {
+                return Err(Reply::error(format!("LIMIT txn_bytes_max {}", session.shared.limits.txn_bytes_max)));
+            }
             bytes += reply.encoded_bytes_max();
             if bytes > bytes_max {
                 return Err(Reply::error(format!("LIMIT client_reply_bytes_max {bytes_max}")));

@@ -1,12 +1,9 @@
 //! One command as a transaction of its own, or within the open one.
 
-use forebay::Value;
-use forebay::key::Key;
 use forebay::txn::{Ahead, Executed, Plan, PlannedLock, TxnError};
 use forebay_protocol::{Frame, Reply};
-use smallvec::SmallVec;
 
-use super::{ARG_BYTES_COUNTED, Session, any_unseen, in_order, not_seen, tell_nothing};
+use super::{ARG_BYTES_COUNTED, KEY_BYTES_COUNTED, Session, any_unseen, in_order, not_seen, tell_nothing};
 use crate::command::{Answer, Call, Command, Effect, Known, txn_error};
 
 impl Session {
@@ -49,6 +46,13 @@ impl Session {
         }
     }
 
+    /// Why a command or script that locks so many keys is refused: it would take too much memory.
+    pub fn too_wide(&self, keys: usize) -> Option<Reply> {
+        let bytes_max = self.shared.limits.txn_bytes_max;
+        let bytes = keys.saturating_mul(KEY_BYTES_COUNTED);
+        (bytes > bytes_max).then(|| Reply::error(format!("LIMIT txn_bytes_max {bytes_max}: {keys} keys at a time")))
+    }
+
     /// A command within TXN.
     pub(super) async fn run_in_open(
         &mut self,
@@ -61,15 +65,14 @@ impl Session {
         let (space, random) = (self.space, self.random_for(command));
         let hints = self.context().hints;
         let bytes_max = self.shared.limits.txn_bytes_max;
-        if self.open.hold(frame.args_bytes() + frame.len() * ARG_BYTES_COUNTED) > bytes_max {
-            return Reply::error(format!("LIMIT txn_bytes_max {bytes_max}"));
+        let too_large = || Reply::error(format!("LIMIT txn_bytes_max {bytes_max}"));
+        if self.open.hold(frame.len() * ARG_BYTES_COUNTED) > bytes_max {
+            return too_large();
         }
         let blind = self.takes_blind(command);
         let Some(transaction) = self.open.transaction() else { return Reply::error("ERR no transaction is open") };
         transaction.context_mut().hints = hints;
         transaction.set_blind(blind);
-        let read = |lock: &&PlannedLock| lock.load && !transaction.documents().loaded(lock.key.borrow());
-        let new: SmallVec<[Key; 2]> = locks.iter().filter(read).map(|lock| lock.key.clone()).collect();
         if let Err(error) = transaction.prepare_command(locks, ahead).await {
             self.open.abort(&error.to_string(), &self.shared);
             return txn_error(&error);
@@ -88,10 +91,14 @@ impl Session {
         if answer.is_err() {
             documents.roll_back();
         }
-        let sizes = new.iter().filter_map(|key| documents.value(key.borrow()).ok().flatten()).map(Value::size);
-        let loaded: usize = sizes.sum();
         self.committing = Some((transaction.shown(), false));
-        self.open.hold(loaded);
+        // What the command has made of its documents may be much more than was sent.
+        if self.open.held_bytes() > bytes_max
+            && let Some(transaction) = self.open.transaction()
+        {
+            transaction.documents_mut().roll_back();
+            return too_large();
+        }
         answer.unwrap_or_else(|error| error)
     }
 }

@@ -58,9 +58,9 @@ impl Committer {
         let told = {
             let mut queue = self.queue();
             queue.broken = Some(why);
-            queue.room.open(self)
+            queue.room.open()
         };
-        told.tell();
+        told.tell(self);
     }
 
     /// As [`Committer::commit_now`], for who has asked whether the committer is idle. Takes no lock of the committer's:
@@ -123,10 +123,10 @@ impl Drop for OnPanic<'_> {
                 if mutation::on(Fault::UntoldBehindPanic) {
                     return;
                 }
-                let told = queue.room.open(self.committer);
+                let told = queue.room.open();
                 (std::mem::take(&mut queue.placed), told)
             };
-            told.tell();
+            told.tell(self.committer);
         }
     }
 }

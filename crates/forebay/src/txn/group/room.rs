@@ -33,6 +33,14 @@ struct Waiter {
     admitted: oneshot::Sender<Admitted>,
 }
 
+/// Commits from so many bytes on have the cache make way for them; to count the others costs more than they do.
+const LENT_BYTES_MIN: usize = 16 << 10;
+
+/// What the cache makes way for of commits of so many bytes.
+fn lent(bytes: usize) -> usize {
+    if bytes < LENT_BYTES_MIN { 0 } else { bytes }
+}
+
 /// The right to place a commit of so many bytes; given up when dropped.
 pub(in crate::txn) struct Admitted {
     committer: Arc<Committer>,
@@ -42,12 +50,12 @@ pub(in crate::txn) struct Admitted {
 /// Those who are admitted now, to be told once the queue is not locked: who has given up waiting drops what it is told
 /// with, which locks the queue.
 #[must_use]
-pub(super) struct Told(SmallVec<[(oneshot::Sender<Admitted>, Admitted); 1]>);
+pub(super) struct Told(SmallVec<[Waiter; 1]>);
 
 impl Told {
-    pub(super) fn tell(self) {
-        for (sender, admitted) in self.0 {
-            drop(sender.send(admitted));
+    pub(super) fn tell(self, committer: &Arc<Committer>) {
+        for Waiter { bytes, admitted } in self.0 {
+            drop(admitted.send(Admitted::new(committer, bytes)));
         }
     }
 }
@@ -70,17 +78,17 @@ impl Room {
         self.used == 0 || self.used.saturating_add(bytes) <= self.bytes_max
     }
 
-    fn serve(&mut self, committer: &Arc<Committer>, all: bool) -> Told {
+    fn serve(&mut self, all: bool) -> Told {
         let mut told = SmallVec::new();
         while let Some(head) = self.waiting.front() {
             let gone = head.admitted.is_canceled();
             if !gone && !all && !self.fits(head.bytes) {
                 break;
             }
-            let Some(Waiter { bytes, admitted }) = self.waiting.pop_front() else { break };
+            let Some(waiter) = self.waiting.pop_front() else { break };
             if !gone {
-                self.used += bytes;
-                told.push((admitted, Admitted { committer: committer.clone(), bytes }));
+                self.used += waiter.bytes;
+                told.push(waiter);
             }
         }
         self.validate();
@@ -88,15 +96,15 @@ impl Room {
     }
 
     /// Gives room back.
-    pub(super) fn free(&mut self, bytes: usize, committer: &Arc<Committer>) -> Told {
+    pub(super) fn free(&mut self, bytes: usize) -> Told {
         debug_assert!(bytes <= self.used, "{bytes} bytes given back, {} taken", self.used);
         self.used = self.used.saturating_sub(bytes);
-        self.serve(committer, false)
+        self.serve(false)
     }
 
     /// Admits everyone.
-    pub(super) fn open(&mut self, committer: &Arc<Committer>) -> Told {
-        self.serve(committer, true)
+    pub(super) fn open(&mut self) -> Told {
+        self.serve(true)
     }
 
     fn validate(&self) {
@@ -105,6 +113,14 @@ impl Room {
 }
 
 impl Admitted {
+    /// For who has taken the room. Not to be called while the queue is locked.
+    fn new(committer: &Arc<Committer>, bytes: usize) -> Admitted {
+        if lent(bytes) > 0 {
+            committer.cache.lend(bytes);
+        }
+        Admitted { committer: committer.clone(), bytes }
+    }
+
     /// The room is the placed commit's from now on.
     pub(super) fn hand_over(mut self) -> usize {
         std::mem::take(&mut self.bytes)
@@ -114,8 +130,7 @@ impl Admitted {
 impl Drop for Admitted {
     fn drop(&mut self) {
         if self.bytes > 0 {
-            let told = self.committer.queue().room.free(self.bytes, &self.committer);
-            told.tell();
+            self.committer.free_room(self.bytes, lent(self.bytes));
         }
     }
 }
@@ -129,15 +144,34 @@ impl Committer {
         }
     }
 
+    /// Gives back the room of commits, and what the cache has lent to them.
+    fn free_room(self: &Arc<Committer>, bytes: usize, lent: usize) {
+        let told = self.queue().room.free(bytes);
+        self.cache.give_back(lent);
+        told.tell(self);
+    }
+
+    /// Gives back the room of placed commits.
+    pub(super) fn free_room_of(self: &Arc<Committer>, rooms: impl Iterator<Item = usize>) {
+        let (mut bytes, mut all_lent) = (0, 0);
+        for room in rooms {
+            bytes += room;
+            all_lent += lent(room);
+        }
+        if bytes > 0 {
+            self.free_room(bytes, all_lent);
+        }
+    }
+
     /// Room for a commit of so many bytes, if there is some now.
     pub(in crate::txn) fn try_admit(self: &Arc<Committer>, bytes: usize) -> Option<Admitted> {
         let mut queue = self.queue();
         let taken = queue.room.take(bytes);
         if !taken && self.refuses_all(&queue) {
-            return Some(Admitted { committer: self.clone(), bytes: 0 });
+            return Some(Admitted::new(self, 0));
         }
         drop(queue);
-        taken.then(|| Admitted { committer: self.clone(), bytes })
+        taken.then(|| Admitted::new(self, bytes))
     }
 
     /// Waits for that room.
@@ -146,10 +180,11 @@ impl Committer {
             let mut queue = self.queue();
             if queue.room.take(bytes) {
                 drop(queue);
-                return Admitted { committer: self.clone(), bytes };
+                return Admitted::new(self, bytes);
             }
             if self.refuses_all(&queue) {
-                return Admitted { committer: self.clone(), bytes: 0 };
+                drop(queue);
+                return Admitted::new(self, 0);
             }
             let (admitted, told) = oneshot::channel();
             queue.room.waiting.push_back(Waiter { bytes, admitted });
@@ -157,7 +192,7 @@ impl Committer {
             told
         };
         // The sender stays in the queue until it has sent.
-        told.await.unwrap_or_else(|_| Admitted { committer: self.clone(), bytes: 0 })
+        told.await.unwrap_or_else(|_| Admitted::new(self, 0))
     }
 
     /// Waits until a small commit would be admitted: what is about to read long documents, and to make longer ones,
