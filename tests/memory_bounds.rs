@@ -145,7 +145,12 @@ fn requests_of_many_keys() {
     let server = Server::start("DEL of a million keys");
     server.reset_peak();
     let refused = server.connect().pipeline(&[wide("DEL", 1_000_000)]);
-    assert!(says(&refused[0], "LIMIT txn_bytes_max"), "{refused:?}");
+    assert!(says(&refused[0], "LIMIT locked_keys_max"), "{refused:?}");
+    server.stayed_below(PROMISED);
+
+    let server = Server::start("DEL of as many keys as may be locked");
+    server.reset_peak();
+    assert_eq!(server.connect().pipeline(&[wide("DEL", 32 << 10)]), [Reply::Integer(0)]);
     server.stayed_below(PROMISED);
 }
 

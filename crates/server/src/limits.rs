@@ -22,9 +22,10 @@ pub struct ServerLimits {
     /// Bytes that unfinished requests, MULTI and TXN hold, over all clients; past it a connection that holds more than
     /// 64 KiB is closed when it sends more.
     pub held_bytes_max: usize,
-    /// Bytes that one interactive transaction or EXEC has read, and what it has made of that; also what the keys of one
-    /// command or EXEC take.
+    /// Bytes that one interactive transaction or EXEC has read, and what it has made of that.
     pub txn_bytes_max: usize,
+    /// Keys that one command or EXEC locks; each takes up to 1 KiB while that runs.
+    pub locked_keys_max: usize,
     /// Commands queued in one MULTI.
     pub multi_commands_max: usize,
     /// Bytes that the commands queued in one MULTI take in memory.
@@ -55,6 +56,7 @@ impl Default for ServerLimits {
             replies_bytes_max: 1 << 30,
             held_bytes_max: 1 << 30,
             txn_bytes_max: 256 << 20,
+            locked_keys_max: 1 << 20,
             multi_commands_max: 100_000,
             multi_bytes_max: 64 << 20,
             watched_keys_max: 10_000,

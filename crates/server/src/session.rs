@@ -47,9 +47,6 @@ use ahead::{LOOK_UP_FRAMES, LookedUp};
 /// What an argument in TXN and MULTI costs beside its bytes: a lock, a change, an entry.
 const ARG_BYTES_COUNTED: usize = 64;
 
-/// What a key of a command or script takes while that runs: its locks, its document, its write.
-const KEY_BYTES_COUNTED: usize = 640;
-
 /// One client's state.
 pub struct Session {
     /// What all sessions share.

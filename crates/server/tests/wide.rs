@@ -32,7 +32,11 @@ async fn the_answer_is_that_of_all_slices() {
     peer.check(&[("SET k0000 first", "+OK|"), ("SET k1099 last", "+OK|"), ("SADD k0500 member", ":1|")]).await;
     assert_eq!(peer.say(&wide("EXISTS")).await, ":3|");
     assert_eq!(peer.say(&wide("TOUCH")).await, ":3|");
-    assert_eq!(peer.say(&format!("{} k0000 k0000", wide("EXISTS"))).await, ":5|", "a key that stands twice counts twice");
+    assert_eq!(
+        peer.say(&format!("{} k0000 k0000", wide("EXISTS"))).await,
+        ":5|",
+        "a key that stands twice counts twice"
+    );
     let values = peer.say(&wide("MGET")).await;
     assert!(values.starts_with("*1100|$5|first|$-1|") && values.ends_with("|$-1|$4|last|"), "{values}");
     // Inside TXN all is locked, as it is for any other command.
@@ -43,9 +47,9 @@ async fn the_answer_is_that_of_all_slices() {
 
 #[tokio::test]
 async fn what_takes_too_much_memory_is_refused_before_it_begins() {
-    let shared = server(|options| options.limits.txn_bytes_max = 640 * 1024);
+    let shared = server(|options| options.limits.locked_keys_max = KEYS - 1);
     let mut peer = Peer::new(&shared);
-    let refused = "LIMIT txn_bytes_max 655360: 1100 keys at a time";
+    let refused = "LIMIT locked_keys_max 1099";
     assert_eq!(peer.say(&wide("DEL")).await, format!("-{refused}|"));
     assert!(peer.say(&format!("MULTI\n{}\nEXEC", wide("EXISTS"))).await.contains(refused));
     assert_eq!(peer.say(&wide("EXISTS")).await, ":0|", "what is read in slices is not");

@@ -24,6 +24,9 @@ const PROGRAM: u64 = 24 * MIB;
 /// The cache makes way with so much of its budget at most.
 const LENT_PART: u64 = 2;
 
+/// One key may be locked at a time for so many bytes of the memory; it takes less than half of that while it is.
+const KEY_MEMORY: u64 = 2 << 10;
+
 /// A limit that follows the memory.
 pub struct Share {
     /// The setting.
@@ -41,7 +44,7 @@ pub struct Share {
 
 /// All such limits.
 #[rustfmt::skip] // One line each reads as the table that it is.
-static SHARES: [Share; 8] = [
+static SHARES: [Share; 9] = [
     Share { name: "placed-bytes-max", part: 16, floor: MIB, most: u64::MAX,
         set: |to, bytes| to.txn.placed_bytes_max = bytes,
         // One that is larger passes alone.
@@ -56,6 +59,8 @@ static SHARES: [Share; 8] = [
         total: Some(|of| of.server.held_bytes_max as u64) },
     Share { name: "txn-bytes-max", part: 4, floor: CHANGED_DOCUMENT, most: 256 * MIB,
         set: |to, bytes| to.server.txn_bytes_max = usize_of(bytes), total: None },
+    Share { name: "locked-keys-max", part: KEY_MEMORY, floor: 32 << 10, most: 1 << 20,
+        set: |to, keys| to.server.locked_keys_max = usize_of(keys), total: None },
     Share { name: "multi-bytes-max", part: 8, floor: DOCUMENT, most: 64 * MIB,
         set: |to, bytes| to.server.multi_bytes_max = usize_of(bytes), total: None },
     Share { name: "request-bytes-max", part: 4, floor: CHANGED_DOCUMENT, most: 256 * MIB,
@@ -75,6 +80,10 @@ impl Share {
 
     /// How the default follows, for help texts.
     pub fn text(&self) -> String {
+        if self.part == KEY_MEMORY {
+            let every = Bytes::show(&self.part);
+            return format!("one for {every} of --memory, at least {} and at most {}", self.floor, self.most);
+        }
         let most = match self.most {
             u64::MAX => String::new(),
             most => format!(" and at most {}", Bytes::show(&most)),

@@ -105,8 +105,10 @@ pub static SETTINGS: &[Setting] = &[
         "The same over all clients; past it one with more than a share of it is closed"),
     setting!(Limits, "held-bytes-max", Bytes, server.held_bytes_max,
         "Unfinished requests, MULTI and TXN of all clients; past it a large one that grows is closed"),
-    setting!(Limits, "txn-bytes-max", Bytes, server.txn_bytes_max, "What one TXN or EXEC has read and made of it, and what all keys of one command or EXEC take; past it a command is \
-         refused"),
+    setting!(Limits, "txn-bytes-max", Bytes, server.txn_bytes_max,
+        "What one TXN or EXEC has read, and what it has made of it; past it a command is refused"),
+    setting!(Limits, "locked-keys-max", Count, server.locked_keys_max,
+        "Keys that one command or EXEC locks; past it that is refused"),
     setting!(Limits, "multi-commands-max", Count, server.multi_commands_max, "Commands queued in one MULTI"),
     setting!(Limits, "multi-bytes-max", Bytes, server.multi_bytes_max, "What the commands of one MULTI take in memory"),
     setting!(Limits, "watched-keys-max", Count, server.watched_keys_max, "Keys watched by one connection"),

@@ -174,7 +174,7 @@ impl Documents {
 
     /// Makes room for `count` documents.
     pub(super) fn reserve(&mut self, count: usize) {
-        self.list.reserve(count);
+        self.list.reserve_exact(count.saturating_sub(self.list.len()));
     }
 
     /// Bytes that all documents take: what was loaded, the changes, and what they make of it.

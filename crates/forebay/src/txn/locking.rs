@@ -30,6 +30,9 @@ use crate::read::Read;
 use crate::store::{Commit, GivenId, Priority};
 use crate::version::{TxnId, Version};
 
+/// Tables for more keys than this are made once, and not grown.
+const MANY_KEYS: usize = 1024;
+
 /// What a transaction may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TxnKind {
@@ -252,6 +255,10 @@ impl Transaction {
     /// dropped.
     pub(super) async fn prepare(&mut self, plan: &Plan, ahead: &mut Ahead) -> Result<bool, TxnError> {
         (self.strict, self.blind) = (plan.strict, plan.blind);
+        if plan.locks.len() > MANY_KEYS {
+            self.held.reserve(plan.locks.len());
+            self.documents.reserve(plan.locks.len());
+        }
         for lock in &plan.locks {
             self.lock(&lock.key, lock.mode).await?;
         }

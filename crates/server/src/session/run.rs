@@ -3,7 +3,7 @@
 use forebay::txn::{Ahead, Executed, Plan, PlannedLock, TxnError};
 use forebay_protocol::{Frame, Reply};
 
-use super::{ARG_BYTES_COUNTED, KEY_BYTES_COUNTED, Session, any_unseen, in_order, not_seen, tell_nothing};
+use super::{ARG_BYTES_COUNTED, Session, any_unseen, in_order, not_seen, tell_nothing};
 use crate::command::{Answer, Call, Command, Effect, Known, txn_error};
 
 impl Session {
@@ -48,9 +48,8 @@ impl Session {
 
     /// Why a command or script that locks so many keys is refused: it would take too much memory.
     pub fn too_wide(&self, keys: usize) -> Option<Reply> {
-        let bytes_max = self.shared.limits.txn_bytes_max;
-        let bytes = keys.saturating_mul(KEY_BYTES_COUNTED);
-        (bytes > bytes_max).then(|| Reply::error(format!("LIMIT txn_bytes_max {bytes_max}: {keys} keys at a time")))
+        let keys_max = self.shared.limits.locked_keys_max;
+        (keys > keys_max).then(|| Reply::error(format!("LIMIT locked_keys_max {keys_max}")))
     }
 
     /// A command within TXN.
