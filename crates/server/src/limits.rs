@@ -24,7 +24,7 @@ pub struct ServerLimits {
     pub held_bytes_max: usize,
     /// Bytes that one interactive transaction or EXEC has read, and what it has made of that.
     pub txn_bytes_max: usize,
-    /// Keys that one command or EXEC locks; each takes up to 1 KiB while that runs.
+    /// Keys that one command or EXEC locks; each takes about 1 KiB while that runs.
     pub locked_keys_max: usize,
     /// Commands queued in one MULTI.
     pub multi_commands_max: usize,

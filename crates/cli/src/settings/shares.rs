@@ -24,7 +24,7 @@ const PROGRAM: u64 = 24 * MIB;
 /// The cache makes way with so much of its budget at most.
 const LENT_PART: u64 = 2;
 
-/// One key may be locked at a time for so many bytes of the memory; it takes less than half of that while it is.
+/// One key may be locked at a time for so many bytes of the memory; it takes about half of that while it is.
 const KEY_MEMORY: u64 = 2 << 10;
 
 /// A limit that follows the memory.

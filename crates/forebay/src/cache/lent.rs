@@ -11,7 +11,25 @@ const EVICTED_IN_A_ROW: usize = 32;
 /// The cache keeps one so-manyth of its budget in any case.
 const KEPT_SHARE: usize = 2;
 
+/// What is lent as long as this is there.
+pub struct Lent {
+    cache: Cache,
+    bytes: usize,
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        self.cache.give_back(self.bytes);
+    }
+}
+
 impl Cache {
+    /// As [`Cache::lend`], until what it answers is dropped.
+    pub fn lend_while(&self, bytes: usize) -> Lent {
+        self.lend(bytes);
+        Lent { cache: self.clone(), bytes }
+    }
+
     /// Entries make way for `bytes` that somebody else is about to use.
     pub fn lend(&self, bytes: usize) {
         self.inner.lent_bytes.fetch_add(bytes, Ordering::Relaxed);

@@ -157,6 +157,7 @@ fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, Reply> {
         if let Some(refused) = session.too_wide(locks.len()) {
             return refused;
         }
+        let _lent = session.lend_to(locks.len());
         let shared = |key: &Key| PlannedLock { key: key.clone(), mode: Mode::Shared, load: true };
         locks.extend(watched.iter().map(|watched| shared(&watched.key)));
         let mut plan = Plan { locks: in_order(locks), watched, strict: session.strict, blind: false };

@@ -1,10 +1,14 @@
 //! One command as a transaction of its own, or within the open one.
 
+use forebay::cache::{LOOK_KEYS_MAX, Lent};
 use forebay::txn::{Ahead, Executed, Plan, PlannedLock, TxnError};
 use forebay_protocol::{Frame, Reply};
 
 use super::{ARG_BYTES_COUNTED, Session, any_unseen, in_order, not_seen, tell_nothing};
 use crate::command::{Answer, Call, Command, Effect, Known, txn_error};
+
+/// What a key takes while a command or script that locks it runs: its lock, its document, its write.
+const KEY_BYTES: usize = 1024;
 
 impl Session {
     /// A plain command is a transaction of its own.
@@ -16,6 +20,7 @@ impl Session {
         frame: Frame<'_>,
         ahead: &mut Ahead,
     ) -> Reply {
+        let _lent = self.lend_to(locks.len());
         let mut plan = Plan { locks: in_order(locks), strict: self.strict, ..Plan::default() };
         let (space, random) = (self.space, self.random_for(command));
         let context = self.context();
@@ -50,6 +55,12 @@ impl Session {
     pub fn too_wide(&self, keys: usize) -> Option<Reply> {
         let keys_max = self.shared.limits.locked_keys_max;
         (keys > keys_max).then(|| Reply::error(format!("LIMIT locked_keys_max {keys_max}")))
+    }
+
+    /// Has the cache make way for a command or script that locks so many keys, as long as the answer is kept.
+    pub fn lend_to(&self, keys: usize) -> Option<Lent> {
+        let many = keys > LOOK_KEYS_MAX;
+        many.then(|| self.shared.engine.cache().lend_while(keys.saturating_mul(KEY_BYTES)))
     }
 
     /// A command within TXN.
