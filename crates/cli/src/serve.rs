@@ -26,14 +26,8 @@ async fn serve(settings: &Settings) -> Result<(), CommandError> {
         tracing::info!(%address, "listening");
     }
     warn_of_the_public(settings);
-    if let Some(more) = settings.beyond_memory() {
-        let more_mib = more.div_ceil(1 << 20);
-        tracing::warn!(
-            more_mib,
-            "what the limits allow, all at once, takes more than 1.1 times --memory and 64 MiB: give more memory, or \
-             lower held-bytes-max, replies-bytes-max and placed-bytes-max"
-        );
-    }
+    warn_of_deletions(settings);
+    warn_of_memory(settings);
     tracing::info!(store = shared.engine.store().name(), policy = %settings.policy, "serving");
     let reloading = shared.clone();
     tokio::spawn(async move {
@@ -61,6 +55,35 @@ fn first_command(settings: &Settings) -> String {
     }
     let _ = settings;
     "SET user:1 hello".to_owned()
+}
+
+/// Who used an earlier version may count on it that DEL deletes a row.
+fn warn_of_deletions(settings: &Settings) {
+    #[cfg(feature = "postgres")]
+    {
+        let refuses = settings.maps.iter().filter(|mapping| mapping.refuses_unsaid());
+        let mappings: Vec<String> = refuses.map(ToString::to_string).collect();
+        if !mappings.is_empty() {
+            tracing::warn!(
+                mappings = mappings.join("; "),
+                "DEL, UNLINK and GETDEL of rows are refused; write delete=row behind a mapping to let them delete its \
+                 rows as before, delete=invalidate to let them drop cached copies, delete=refuse to keep this quiet"
+            );
+        }
+    }
+    let _ = settings;
+}
+
+/// What the floors of limits, or limits that were set, do to the promise about memory.
+fn warn_of_memory(settings: &Settings) {
+    if let Some(more) = settings.beyond_memory() {
+        let more_mib = more.div_ceil(1 << 20);
+        tracing::warn!(
+            more_mib,
+            "what the limits allow, all at once, takes more than 1.1 times --memory and 64 MiB: give more memory, or \
+             lower held-bytes-max, replies-bytes-max and placed-bytes-max"
+        );
+    }
 }
 
 /// What an operator should know who serves more than this machine.

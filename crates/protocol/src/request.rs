@@ -182,6 +182,17 @@ impl Batch {
     }
 }
 
+impl Batch {
+    /// Adds the spans of one more request. Those of a first one are not copied: there may be a million.
+    pub(crate) fn take_spans(&mut self, spans: &mut Vec<Span>) {
+        match self.spans.is_empty() {
+            true => std::mem::swap(&mut self.spans, spans),
+            false => self.spans.extend_from_slice(spans),
+        }
+        empty(spans);
+    }
+}
+
 /// Empties a vector and keeps its memory for the next time, unless it is unusually much.
 pub(crate) fn empty<T>(vector: &mut Vec<T>) {
     vector.clear();

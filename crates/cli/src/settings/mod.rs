@@ -444,6 +444,10 @@ impl Settings {
             let most = self.txn.lock_wait_ms_max;
             return wrong("lock-wait-ms-min", format!("that is above lock-wait-ms-max, which is {most}"));
         }
+        if self.txn.txn_yield_ms >= self.txn.lock_wait_ms_min {
+            let least = self.txn.lock_wait_ms_min;
+            return wrong("txn-yield-ms", format!("that is not below lock-wait-ms-min, which is {least}"));
+        }
         Ok(())
     }
 }

@@ -48,7 +48,7 @@ use forebay::error::Unavailable;
 use forebay::key::KeyRef;
 use forebay::store::figures::StoreFigures;
 use forebay::store::{
-    Caps, Commit, CommitOutcome, GivenId, NAMES_BYTES_MAX, Outside, ReadError, ReadWithIds, Resolved, Store,
+    Caps, Commit, CommitOutcome, Form, GivenId, NAMES_BYTES_MAX, Outside, ReadError, ReadWithIds, Resolved, Store,
 };
 use forebay::{Key, Read, TxnId, Value, Version};
 use futures_util::future::BoxFuture;
@@ -244,10 +244,6 @@ impl Inner {
 
     fn no_answer(&self) -> String {
         no_answer_in(self.timeout)
-    }
-
-    fn wake_keeper(&self) {
-        self.keeper_woken.notify_one();
     }
 }
 
@@ -473,6 +469,10 @@ impl Store for Postgres {
 
     fn figures(&self) -> Option<StoreFigures> {
         Some(self.inner.figures())
+    }
+
+    fn form(&self, key: &Key) -> Form {
+        self.inner.rows.as_ref().map_or(Form::Document, |rows| rows.form(key))
     }
 
     fn beside(&self, key: &Key) -> Vec<Key> {

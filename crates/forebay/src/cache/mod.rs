@@ -70,7 +70,6 @@ struct Inner {
     partitions: Box<[Mutex<Partition>]>,
     budget_bytes: usize,
     used_bytes: AtomicUsize,
-    /// Of the budget, what others use for a time.
     lent_bytes: AtomicUsize,
     policy: &'static Policy,
     learned: Arc<dyn Learned>,

@@ -166,6 +166,8 @@ pub enum Flag {
     AsksNothing,
     /// With CACHE BLIND ON it is taken unseen, and answers null.
     Blind,
+    /// Deletes the documents of its keys.
+    Deletes,
     /// Its reply tells nothing of what values hold, so it needs no permission to read them.
     TellsNothing,
     /// It only reads, and its answer on many keys is made of those on some of them: a sum, or a list.
@@ -303,6 +305,8 @@ impl Command {
             // What is copied is read, its copy written.
             ("copy", 0) => (true, false),
             ("copy" | "rename" | "renamenx", 1) => (false, true),
+            // TXN LOCK: who may write, and is told nothing.
+            ("txn", _) => (false, true),
             ("set", _) => (frame.args().skip(3).any(|option| option.eq_ignore_ascii_case(b"get")), true),
             _ => (self.effect(frame) != Some(Effect::Blind) && !self.is(Flag::TellsNothing), writes),
         }
@@ -345,6 +349,8 @@ impl Command {
 pub fn txn_error(error: &TxnError) -> Reply {
     match error {
         TxnError::Conflict(why) => Reply::error(format!("TXCONFLICT {why}, retry")),
+        TxnError::Wounded(reason) => Reply::error(format!("TXABORTED {reason}")),
+        TxnError::Gone(why) => Reply::error(format!("TXCONFLICT {why}")),
         TxnError::BufferFull(why) => Reply::error(format!("BUFFERFULL {why}")),
         TxnError::StoreDown(why) => Reply::error(format!("STOREDOWN {why}")),
         TxnError::Unknown(id) => Reply::error(format!("TXUNKNOWN {id} the outcome is unknown, its keys stay locked")),

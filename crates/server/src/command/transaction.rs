@@ -1,6 +1,8 @@
 //! MULTI, EXEC, DISCARD, WATCH, UNWATCH: a script that commits to the store as a whole or changes nothing; and TXN: a
 //! transaction whose client sees each answer before it sends the next command.
 
+mod lock;
+
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
@@ -13,14 +15,16 @@ use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::BoxFuture;
 use smallvec::SmallVec;
 
+use lock::{lock, txn_keys};
+
 use super::{Call, Command, Effect, Flag, Group, Keys, Known, Run, family, txn_error};
 use crate::given::{Begun, Claim, Ended};
 use crate::graphs::{Registered, parse_types};
-use crate::session::{Queue, Session, any_unseen, in_order, not_seen, planned, tell_nothing};
+use crate::session::{Queue, Session, any_unseen, in_order, not_seen, tell_nothing};
 use crate::state::Shared;
 
 const TXN_SYNTAX: &str = "BEGIN [READONLY [CHECKED]] [TYPE name] [ID uuid] [PRIORITY low|normal|high] | STEP name | \
-                          COMMIT | ABORT | TYPE toml";
+                          LOCK key [key ..] | COMMIT | ABORT | TYPE toml";
 
 const TXN_SUMMARY: &str = "An interactive transaction: reads inside, one commit to the store at its end";
 
@@ -81,7 +85,7 @@ pub(super) const COMMANDS: &[Command] = &[
         summary: TXN_SUMMARY,
         group: Group::Transactions,
         arity: -2,
-        keys: Keys::None,
+        keys: Keys::Custom(txn_keys),
         run: Run::Engine(txn),
         flags: &[Flag::NotInMulti, Flag::InAborted],
     },
@@ -122,7 +126,8 @@ fn watch<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply>
         if session.multi.watched.len() + keys.len() > limit {
             return Reply::error(format!("LIMIT watched_keys_max {limit}"));
         }
-        match session.shared.engine.watch(&keys, session.context()).await {
+        let caller = session.waiting_client();
+        match session.shared.engine.watch(&keys, session.context(), caller).await {
             Ok((watched, committing)) => {
                 session.multi.watched.extend(watched);
                 session.committing = Some((committing, false));
@@ -153,14 +158,15 @@ fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, Reply> {
         {
             return reply;
         }
-        let mut locks = plan(&queue);
-        if let Some(refused) = session.too_wide(locks.len()) {
-            return refused;
-        }
-        let _lent = session.lend_to(locks.len());
+        let mut locks = queue.locks();
+        let _lent = match session.lend_to(locks.len()) {
+            Ok(lent) => lent,
+            Err(refused) => return refused,
+        };
         let shared = |key: &Key| PlannedLock { key: key.clone(), mode: Mode::Shared, load: true };
         locks.extend(watched.iter().map(|watched| shared(&watched.key)));
-        let mut plan = Plan { locks: in_order(locks), watched, strict: session.strict, blind: false };
+        let (locks, caller) = (in_order(locks), session.waiting_client());
+        let mut plan = Plan { locks, watched, strict: session.strict, blind: false, name: "exec", caller };
         let context = session.context();
         let shared = session.shared.clone();
         let mut ahead = Ahead::default();
@@ -190,18 +196,6 @@ fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, Reply> {
     })
 }
 
-/// The locks that the queued commands need.
-fn plan(queue: &Queue) -> Vec<PlannedLock> {
-    let mut locks = Vec::new();
-    for queued in &queue.commands {
-        let frame = queued.request.frame();
-        if let Some(effect) = queued.command.effect(frame) {
-            queued.command.each_key(frame, queued.space, &mut |key| locks.push(planned(key, effect)));
-        }
-    }
-    locks
-}
-
 /// Serves a script whose keys nobody else uses over a store that never waits, at once.
 fn exec_at_once(session: &mut Session, queue: &Queue) -> Option<Reply> {
     let shared = session.shared.clone();
@@ -219,8 +213,8 @@ fn exec_at_once(session: &mut Session, queue: &Queue) -> Option<Reply> {
         kept.load |= next.load && next.key == kept.key;
         next.key == kept.key
     });
-    let context = session.context();
-    let done = shared.engine.execute_at_once(&wanted, &context, |documents| run_queue(session, queue, documents))?;
+    let done =
+        shared.engine.execute_at_once(&wanted, &session.context(), |documents| run_queue(session, queue, documents))?;
     Some(done.map_or_else(|error| txn_error(&error), |(reply, _)| reply))
 }
 
@@ -245,12 +239,9 @@ fn run_queue(session: &mut Session, queue: &Queue, documents: &mut Documents) ->
             (None, _) => Err(Reply::error(format!("ERR {} inside MULTI is not allowed", queued.command.name))),
         };
         let answer = if unseen { tell_nothing(answer) } else { answer };
-        // Counted as they come: what would never be sent must not be built either.
+        // Counted as they come: what would never be sent, or takes too much memory, must not be built either.
         let answer = answer.and_then(|reply| {
-            // Short commands make long documents, and all of the script's are there at once.
-            if documents.held_bytes() > session.shared.limits.txn_bytes_max {
-                return Err(Reply::error(format!("LIMIT txn_bytes_max {}", session.shared.limits.txn_bytes_max)));
-            }
+            session.within_txn_bytes(documents.held_bytes())?;
             bytes += reply.encoded_bytes_max();
             if bytes > bytes_max {
                 return Err(Reply::error(format!("LIMIT client_reply_bytes_max {bytes_max}")));
@@ -288,8 +279,7 @@ fn exec_published(session: &mut Session, queue: &Queue) -> Option<Reply> {
     }
     keys.sort_unstable();
     keys.dedup();
-    let context = session.context();
-    let mut documents = session.shared.engine.read_published(&keys, &context)?;
+    let mut documents = session.shared.engine.read_published(&keys, &session.context())?;
     Some(run_queue(session, queue, &mut documents).unwrap_or_else(|error| error))
 }
 
@@ -298,11 +288,12 @@ fn txn<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply> {
         match frame.arg(1).to_ascii_lowercase().as_slice() {
             b"begin" => begin(session, frame).await.unwrap_or_else(|told| told),
             b"step" if frame.len() == 3 => step(session, frame),
+            b"lock" if frame.len() > 2 => lock(session, frame).await.unwrap_or_else(|error| error),
             b"commit" if frame.len() == 2 => commit(session).await,
             b"abort" if frame.len() == 2 => abort(session),
             b"type" if frame.len() == 3 => types(session, frame),
             b"help" if frame.len() == 2 => family::help_of("txn", TXN_SUMMARY, TXN_SYNTAX),
-            b"step" | b"commit" | b"abort" | b"type" => errors::wrong_arguments("txn"),
+            b"step" | b"lock" | b"commit" | b"abort" | b"type" => errors::wrong_arguments("txn"),
             _ => errors::unknown_subcommand("TXN", frame.arg(1)),
         }
     })
@@ -351,6 +342,7 @@ async fn begin(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> 
     }
     let mut transaction = session.shared.engine.begin(kind, context);
     transaction.set_priority(priority);
+    transaction.set_caller(session.waiting_client());
     session.open.set(transaction, claim, session.shared.engine.runtime().elapsed());
     Ok(Reply::OK)
 }

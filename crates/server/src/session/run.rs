@@ -20,8 +20,17 @@ impl Session {
         frame: Frame<'_>,
         ahead: &mut Ahead,
     ) -> Reply {
-        let _lent = self.lend_to(locks.len());
-        let mut plan = Plan { locks: in_order(locks), strict: self.strict, ..Plan::default() };
+        let _lent = match self.lend_to(locks.len()) {
+            Ok(lent) => lent,
+            Err(refused) => return refused,
+        };
+        let mut plan = Plan {
+            locks: in_order(locks),
+            strict: self.strict,
+            name: command.name,
+            caller: self.waiting_client(),
+            ..Plan::default()
+        };
         let (space, random) = (self.space, self.random_for(command));
         let context = self.context();
         let shared = self.shared.clone();
@@ -57,10 +66,17 @@ impl Session {
         (keys > keys_max).then(|| Reply::error(format!("LIMIT locked_keys_max {keys_max}")))
     }
 
+    /// Refuses what makes a transaction hold so many bytes, if that is too much.
+    pub fn within_txn_bytes(&self, held: usize) -> Result<(), Reply> {
+        let bytes_max = self.shared.limits.txn_bytes_max;
+        (held <= bytes_max).then_some(()).ok_or_else(|| Reply::error(format!("LIMIT txn_bytes_max {bytes_max}")))
+    }
+
     /// Has the cache make way for a command or script that locks so many keys, as long as the answer is kept.
-    pub fn lend_to(&self, keys: usize) -> Option<Lent> {
+    pub fn lend_to(&self, keys: usize) -> Result<Option<Lent>, Reply> {
         let many = keys > LOOK_KEYS_MAX;
-        many.then(|| self.shared.engine.cache().lend_while(keys.saturating_mul(KEY_BYTES)))
+        let lend = || self.shared.engine.cache().lend_while(keys.saturating_mul(KEY_BYTES));
+        self.too_wide(keys).map_or_else(|| Ok(many.then(lend)), Err)
     }
 
     /// A command within TXN.
@@ -73,20 +89,11 @@ impl Session {
         ahead: &mut Ahead,
     ) -> Reply {
         let (space, random) = (self.space, self.random_for(command));
-        let hints = self.context().hints;
-        let bytes_max = self.shared.limits.txn_bytes_max;
-        let too_large = || Reply::error(format!("LIMIT txn_bytes_max {bytes_max}"));
-        if self.open.hold(frame.len() * ARG_BYTES_COUNTED) > bytes_max {
-            return too_large();
-        }
         let blind = self.takes_blind(command);
-        let Some(transaction) = self.open.transaction() else { return Reply::error("ERR no transaction is open") };
-        transaction.context_mut().hints = hints;
-        transaction.set_blind(blind);
-        if let Err(error) = transaction.prepare_command(locks, ahead).await {
-            self.open.abort(&error.to_string(), &self.shared);
-            return txn_error(&error);
+        if let Err(error) = self.prepare_in_open(locks, blind, frame, ahead).await {
+            return error;
         }
+        let Some(transaction) = self.open.transaction() else { return Reply::error("ERR no transaction is open") };
         let documents = transaction.documents_mut();
         let unseen = any_unseen(command, frame, space, documents);
         if unseen
@@ -103,12 +110,34 @@ impl Session {
         }
         self.committing = Some((transaction.shown(), false));
         // What the command has made of its documents may be much more than was sent.
-        if self.open.held_bytes() > bytes_max
-            && let Some(transaction) = self.open.transaction()
-        {
-            transaction.documents_mut().roll_back();
-            return too_large();
+        if let Err(refused) = self.within_txn_bytes(self.open.held_bytes()) {
+            if let Some(transaction) = self.open.transaction() {
+                transaction.documents_mut().roll_back();
+            }
+            return refused;
         }
         answer.unwrap_or_else(|error| error)
+    }
+
+    /// Locks and loads what a request within TXN needs, and counts it.
+    pub async fn prepare_in_open(
+        &mut self,
+        locks: &[PlannedLock],
+        blind: bool,
+        frame: Frame<'_>,
+        ahead: &mut Ahead,
+    ) -> Result<(), Reply> {
+        let hints = self.context().hints;
+        let held = self.open.hold(frame.len() * ARG_BYTES_COUNTED);
+        self.within_txn_bytes(held)?;
+        let no_transaction = || Reply::error("ERR no transaction is open");
+        let transaction = self.open.transaction().ok_or_else(no_transaction)?;
+        transaction.context_mut().hints = hints;
+        transaction.set_blind(blind);
+        if let Err(error) = transaction.prepare_command(locks, ahead).await {
+            self.open.abort(&error.to_string(), &self.shared);
+            return Err(txn_error(&error));
+        }
+        Ok(())
     }
 }

@@ -70,7 +70,7 @@ impl Session {
         let mut before = Vec::new();
         for _ in 0..ROUNDS_MAX {
             let mut seen = Vec::with_capacity(before.len());
-            match self.round(body, frame, &mut seen).await {
+            match self.round(command, body, frame, &mut seen).await {
                 Ok(reply) if seen == before || mutation::on(Fault::WideReadOnce) => return reply,
                 Ok(_) => before = seen,
                 Err(reply) => return reply,
@@ -86,6 +86,7 @@ impl Session {
     /// Reads all slices once; the answer of all, and into `seen` the fingerprint of each.
     async fn round(
         &mut self,
+        command: &'static Command,
         body: fn(&mut Call<'_>) -> Answer,
         frame: Frame<'_>,
         seen: &mut Vec<u64>,
@@ -95,7 +96,7 @@ impl Session {
         let bytes_max = self.shared.limits.client_reply_bytes_max;
         for begin in (1..frame.len()).step_by(LOOK_KEYS_MAX) {
             let end = frame.len().min(begin + LOOK_KEYS_MAX);
-            let (part, fingerprint) = self.slice(body, frame.part(begin..end, &mut spans)).await?;
+            let (part, fingerprint) = self.slice(command.name, body, frame.part(begin..end, &mut spans)).await?;
             seen.push(fingerprint);
             // As it waits to be written, and as it is written: whichever is more.
             let listed = if let Reply::Array(list) = &part { size_of_val(list.as_slice()) } else { 0 };
@@ -110,11 +111,17 @@ impl Session {
     }
 
     /// One slice, published.
-    async fn slice(&self, body: fn(&mut Call<'_>) -> Answer, frame: Frame<'_>) -> Result<(Reply, u64), Reply> {
+    async fn slice(
+        &self,
+        name: &'static str,
+        body: fn(&mut Call<'_>) -> Answer,
+        frame: Frame<'_>,
+    ) -> Result<(Reply, u64), Reply> {
         let space = self.space;
         let keys = || frame.args().skip(1).map(move |name| KeyRef { space, name });
         let locks = in_order(keys().map(|key| planned(key, Effect::Read)).collect());
-        let plan = Plan { locks, strict: self.strict, ..Plan::default() };
+        let caller = self.waiting_client();
+        let plan = Plan { locks, strict: self.strict, name, caller, ..Plan::default() };
         let read = |documents: &mut Documents| {
             let mut hasher = DefaultHasher::new();
             for key in keys() {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use forebay::change::Change;
 use forebay::key::KeyRef;
-use forebay::store::{Commit, NAMES_BYTES_MAX, ReadError};
+use forebay::store::{Commit, Form, NAMES_BYTES_MAX, ReadError};
 use forebay::value::{Blob, Data, Hash, List, Value};
 use forebay::{Key, Read, Version};
 use futures_util::future::try_join_all;
@@ -172,6 +172,11 @@ impl Rows {
         let hash: Option<Hash> = fields.collect();
         let data = Data::Hash(hash.ok_or_else(|| damaged("its bytes are not hex"))?);
         Ok(Read { value: Some(Value { data, expires_at_ms: None }), version: present })
+    }
+
+    /// The form of the document of `key`; a key that names no row is refused before it matters.
+    pub(in crate::postgres) fn form(&self, key: &Key) -> Form {
+        self.place(key).map_or(Form::Document, |place| self.tables[place.table].mapping.form(&place.parts))
     }
 
     /// The other documents of the row that `key` is in.

@@ -1,12 +1,35 @@
 //! How a transaction gets room for its commit before it is placed (`txn/group/room.rs`).
 
-use super::{Transaction, TxnError};
+use super::{Documents, Transaction, TxnError};
 use crate::txn::Plan;
 use crate::txn::ahead::Ahead;
 
 impl Transaction {
+    /// Runs `body` on what `plan` says, so that there is room for the commit of what it has made; `None` if a watched
+    /// key has changed.
+    pub(in crate::txn) async fn run_in_room<T>(
+        &mut self,
+        plan: &Plan,
+        ahead: &mut Ahead,
+        body: &mut impl FnMut(&mut Documents) -> Result<T, T>,
+    ) -> Result<Option<Result<T, T>>, TxnError> {
+        if !self.prepare(plan, ahead).await? {
+            return Ok(None);
+        }
+        let answer = body(self.documents_mut());
+        if answer.is_err() || self.has_room() {
+            return Ok(Some(answer));
+        }
+        // It shows what is given up, and may be as long.
+        drop(answer);
+        if !self.wait_for_room(plan, ahead).await? {
+            return Ok(None);
+        }
+        Ok(Some(body(self.documents_mut())))
+    }
+
     /// Whether it has room for what it has written, or gets it at once.
-    pub(in crate::txn) fn has_room(&mut self) -> bool {
+    fn has_room(&mut self) -> bool {
         let bytes = self.documents.commit_bytes();
         if bytes == 0 || self.inner.at_once || self.room.is_some() {
             return true;
@@ -19,7 +42,7 @@ impl Transaction {
     /// What it had made is given up first, so that those who wait hold little, however many they are. The body makes
     /// the same of the same documents; where they are others by then, of another size, the room that it has will do.
     /// False if a watched key has changed.
-    pub(in crate::txn) async fn wait_for_room(&mut self, plan: &Plan, ahead: &mut Ahead) -> Result<bool, TxnError> {
+    async fn wait_for_room(&mut self, plan: &Plan, ahead: &mut Ahead) -> Result<bool, TxnError> {
         let bytes = self.documents.commit_bytes();
         self.documents = self.inner.documents();
         // What it has read is not shown: what it reads then is.
