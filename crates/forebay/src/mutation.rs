@@ -46,6 +46,10 @@ pub enum Fault {
     OrphanCommitted,
     /// A group that the store has lost since it answered is published as if it were there.
     LostGroupPublished,
+    /// A command that reads many keys in slices answers after the first round.
+    WideReadOnce,
+    /// A commit that failed does not give its room back.
+    RoomKeptByFailed,
     /// A reply that shows a pending result does not wait for its publication.
     PendingShown,
     /// What is applied of a document's queue takes all of the queue with it (hole 1 of the paper's protocol).

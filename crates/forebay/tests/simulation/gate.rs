@@ -23,6 +23,7 @@ const GATE: &[Expected] = &[
     (Fault::WatchIgnored, Scenario::Sound, 200),
     (Fault::OrphanCommitted, Scenario::Faulty, 200),
     (Fault::PendingShown, Scenario::Sound, 200),
+    (Fault::RoomKeptByFailed, Scenario::Faulty, 200),
     (Fault::AppliedIdsIgnored, Scenario::Outage, 500),
     (Fault::QueueTrimmedWhole, Scenario::Outage, 200),
     (Fault::LaneForgotten, Scenario::Outage, 200),

@@ -22,7 +22,7 @@ pub(super) fn row_bytes(key: &Key, latest: Option<&Value>) -> usize {
 pub(super) fn entry_bytes(buffered: &Buffered, ties: &Ties) -> usize {
     let writes = buffered.writes.iter();
     let written =
-        writes.map(|write| write.key.heap_bytes() + write.changes.iter().map(Change::size).sum::<usize>() + 64);
+        writes.map(|write| write.key.heap_bytes() + write.changes.iter().map(Change::memory_bytes).sum::<usize>() + 64);
     let checks: usize = buffered.checks.iter().map(|(key, _)| key.heap_bytes() + 48).sum();
     let known: usize = buffered.known.iter().map(|(_, read)| read.value.as_ref().map_or(0, Value::size) + 96).sum();
     let shown = shown_bytes(&buffered.shown);
