@@ -1,6 +1,8 @@
 //! The real binary over a real PostgreSQL.
 
 mod common;
+#[path = "postgres/outside.rs"]
+mod outside;
 #[path = "common/postgres.rs"]
 mod postgres;
 

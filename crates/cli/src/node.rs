@@ -93,12 +93,14 @@ impl Node {
             cache,
             limits: settings.txn,
             on_write: settings.on_write,
+            unwatched_after: settings.unwatched_after(),
             history: None,
         });
         if owned {
             engine.start_reaper();
         } else {
             engine.start_watching();
+            engine.start_reloading();
         }
         let (threads, trace_dir) = (settings.threads.count(), settings.trace_dir.clone());
         let options =

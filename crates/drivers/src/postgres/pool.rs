@@ -6,7 +6,7 @@
 //! closed and never used again; what its backend still has to do is ended by the next one ([`Pool::end_lost`]).
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use forebay::store::figures::Connections;
@@ -15,6 +15,7 @@ use tokio::sync::{Mutex as AsyncMutex, Semaphore, SemaphorePermit};
 use tokio_postgres::{Config, Error};
 
 use super::classify::told;
+use super::mapping::rows::Rows;
 use super::session::Session;
 use super::tls::Tls;
 use super::{identity::Identity, ids, sql};
@@ -38,15 +39,15 @@ pub(super) struct Pool {
     next_name: AtomicU64,
     lost: Mutex<Vec<String>>,
     identity: Arc<Identity>,
-    /// Texts of statements that every session prepares beside our own.
-    prepared: Vec<String>,
+    /// The mapped tables, as they were looked up last; for each of them every session prepares statements.
+    rows: RwLock<Option<Arc<Rows>>>,
 }
 
 /// How many connections there may be, and what each prepares.
 pub(super) struct Plan {
     pub(super) readers: usize,
     pub(super) writers: usize,
-    pub(super) prepared: Vec<String>,
+    pub(super) rows: Option<Arc<Rows>>,
     /// How long a read waits for a lock.
     pub(super) lock_wait: Duration,
 }
@@ -77,7 +78,7 @@ impl Drop for Wanted<'_> {
 
 impl Pool {
     pub(super) fn new(config: Config, tls: Tls, identity: Arc<Identity>, plan: Plan) -> Pool {
-        let Plan { readers, writers, prepared, lock_wait } = plan;
+        let Plan { readers, writers, rows, lock_wait } = plan;
         let mut to_read = config.clone();
         let options = config.get_options().unwrap_or_default();
         to_read.options(format!("{options} -c lock_timeout={}", lock_wait.as_millis().max(1)));
@@ -94,7 +95,7 @@ impl Pool {
             next_name: AtomicU64::new(0),
             lost: Mutex::new(Vec::new()),
             identity,
-            prepared,
+            rows: RwLock::new(rows),
         }
     }
 
@@ -105,9 +106,11 @@ impl Pool {
         let name = format!("{}{number}", self.identity.prefix());
         let connected = Session::connect(config, self.tls.clone(), name).await;
         let session = connected.map_err(|error| told(&error))?;
+        let rows = self.rows();
+        let prepared = rows.as_ref().map_or_else(Vec::new, |rows| rows.prepared());
         let newest: Vec<Vec<u8>> = self.identity.acknowledged().into_iter().map(ids::bytes).collect();
         let greeting = async { session.client.query_one(sql::GREET, &[&newest]).await };
-        let (statements, greeted) = join(Session::prepare(&session.client, own, &self.prepared), greeting).await;
+        let (statements, greeted) = join(Session::prepare(&session.client, own, &prepared), greeting).await;
         let greeted = greeted.map_err(|error| told(&error))?;
         let incarnation = greeted.try_get(0).map_err(|error| told(&error))?;
         self.identity.recognise(&session.client, incarnation, greeted.get(1)).await?;
@@ -115,7 +118,7 @@ impl Pool {
         if self.lost().len() >= LOST_MAX {
             return Err(format!("{LOST_MAX} backends of broken connections do not end; look at pg_stat_activity"));
         }
-        Ok(session.with(statements.map_err(|error| told(&error))?))
+        Ok(session.with(statements.map_err(|error| told(&error))?, rows))
     }
 
     /// A new connection under `name`, with nothing prepared, in place of an older one of that name.
@@ -134,11 +137,31 @@ impl Pool {
         self.connect(&self.to_read, sql::READING).await
     }
 
+    /// The mapped tables, if there are any.
+    pub(super) fn rows(&self) -> Option<Arc<Rows>> {
+        self.rows.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The mapped tables are these now: what is asked from now on is asked over new connections.
+    pub(super) fn set_rows(&self, rows: Rows) {
+        *self.rows.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(rows));
+    }
+
+    /// Whether `session` is good for what is asked now.
+    pub(super) fn is_current(&self, session: &Session) -> bool {
+        let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner);
+        session.is_good()
+            && match (session.rows(), rows.as_ref()) {
+                (Some(own), Some(rows)) => Arc::ptr_eq(own, rows),
+                (own, rows) => own.is_none() == rows.is_none(),
+            }
+    }
+
     /// A shared connection for reads.
     pub(super) async fn reader(&self) -> Result<Arc<Session>, String> {
         let turn = self.next_reader.fetch_add(1, Ordering::Relaxed);
         let mut slot = self.readers[turn % self.readers.len()].lock().await;
-        if let Some(session) = slot.as_ref().filter(|session| session.is_good()) {
+        if let Some(session) = slot.as_ref().filter(|session| self.is_current(session)) {
             return Ok(session.clone());
         }
         *slot = None;
@@ -155,7 +178,7 @@ impl Pool {
         };
         let idle = loop {
             match self.idle().pop() {
-                Some(session) if !session.is_good() => drop(session),
+                Some(session) if !self.is_current(&session) => drop(session),
                 found => break found,
             }
         };

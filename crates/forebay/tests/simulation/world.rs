@@ -238,6 +238,7 @@ pub fn engine(runtime: &Runtime, store: Arc<dyn Store>, random: &mut SplitMix, h
         },
         limits: TxnLimits { lock_wait_ms_min: 5, lock_wait_ms_max: 20, txn_idle_ms_max: 40, ..TxnLimits::default() },
         on_write: OnWrite::default(),
+        unwatched_after: None,
         history: Some(history),
     })
 }

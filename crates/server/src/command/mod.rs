@@ -25,6 +25,7 @@ mod markdown;
 mod numbers;
 mod options;
 mod outage;
+mod outside;
 mod random;
 mod scan;
 mod server;
@@ -298,6 +299,7 @@ impl Command {
             // What is copied is read, its copy written.
             ("copy", 0) => (true, false),
             ("copy" | "rename" | "renamenx", 1) => (false, true),
+            ("cache", _) if outside::is_invalidate(frame) => (false, true),
             ("set", _) => (frame.args().skip(3).any(|option| option.eq_ignore_ascii_case(b"get")), true),
             _ => (self.effect(frame) != Some(Effect::Blind) && !self.is(Flag::TellsNothing), writes),
         }
