@@ -15,14 +15,17 @@ FUZZ_TARGETS := decoder commands store_file traces trace_tools mappings users jo
 # Of `make soak`.
 SOAK_SECONDS ?= 1800
 
-.PHONY: help setup setup-run run test check format lint deny docs nightly forever fuzz soak bench bench-full bench-sim \
+.PHONY: help setup setup-run run build dist budgets test check format lint deny docs nightly forever fuzz soak bench bench-full bench-sim \
 	setup-bench doc clean figure figures
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: setup-run ## build and start the demo: a server, a small shop at work, figures
-	cargo run --release --locked -p forebay-cli -- demo
+	cargo run --profile demo --locked -p forebay-cli --no-default-features --features demo -- demo
+
+build: setup-run ## build the whole program: target/release/forebay
+	cargo build --release --locked -p forebay-cli
 
 test: setup check ## install what is missing, then check everything
 	@echo 'make test: all well'
@@ -45,7 +48,14 @@ lint:
 deny: ## licences, sources and known vulnerabilities of dependencies, by deny.toml
 	@scripts/deny.sh
 
-nightly: setup deny fuzz soak ## the long tests too: hours of them, optimised; make fuzz, make soak
+dist: setup-run ## the released binary, target/dist/forebay, with its symbols apart in forebay.debug
+	cargo build --profile dist --locked -p forebay-cli
+	scripts/strip.sh target/dist/forebay
+
+budgets: setup-run ## what `make run` and the released binary may cost: minutes of building, bytes
+	scripts/budgets.sh
+
+nightly: setup deny budgets fuzz soak ## the long tests too: hours of them, optimised; make fuzz, make soak
 	FOREBAY_NIGHTLY=1 FOREBAY_SEEDS=10000 FOREBAY_FUZZ_MS=60000 \
 		cargo test --release --locked $(PACKAGES) -- --include-ignored
 
@@ -77,7 +87,7 @@ bench: setup-bench ## comparisons with redis-server, memcached and redb, the usu
 # TARDIS' start the program and a PostgreSQL.
 FIGURE_BUILD = cargo build --release --locked -p forebay-cli -p forebay-bench --bin forebay --bin figure
 
-figure: setup-bench ## a figure of a paper: NAME=clic-6, detox-8, tardis-5; list: all (CLIC: FOREBAY_TRACES=folder)
+figure: $(if $(filter list,$(NAME)),setup-run,setup-bench) ## a figure of a paper: NAME=clic-6, detox-8, tardis-5; list: all (CLIC: FOREBAY_TRACES=folder)
 	case '$(NAME)' in \
 	list) cargo run -q --release --locked -p forebay-bench --bin figure -- --list \
 		&& cargo run -q --release --locked -p forebay-figures -- list;; \

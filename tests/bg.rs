@@ -22,7 +22,7 @@ const MAPPINGS: [&str; 7] = [
     "wall:{id} -> bg_walls(userid).resources as list",
     "resource:{rid} -> bg_resources(rid)",
     "comments:{rid} -> bg_threads(rid).comments as list",
-    "comment:{rid}:{mid} -> bg_comments(rid, mid)",
+    "comment:{rid}:{mid} -> bg_comments(rid, mid) delete=row",
 ];
 
 /// Exit code, report and stderr of a run.

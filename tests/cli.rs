@@ -286,7 +286,7 @@ fn serves_http_where_the_banner_says() {
     let folder = folder();
     let line = ["serve", "--store", "memory", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"];
     let serving = Serving::start(forebay(folder.path(), &line));
-    let address = serving.banner.lines().find_map(|line| line.strip_prefix("browser  http://")).expect("an address");
+    let address = serving.banner.lines().find_map(|line| line.strip_prefix("http     http://")).expect("an address");
     for path in ["/healthz", "/readyz", "/metrics"] {
         assert!(common::http(address, path).starts_with("HTTP/1.1 200 "), "{path}");
     }
@@ -310,7 +310,7 @@ fn the_demo_takes_free_ports_and_leaves_nothing() {
         line.split_whitespace().nth(1).and_then(|address| address.rsplit(':').next()).map(str::to_string)
     };
     assert!(port("redis ").is_some_and(|port| port != "6379"), "{text}");
-    assert!(port("browser ").is_some_and(|port| port != "7379"), "{text}");
+    assert!(port("http ").is_some_and(|port| port != "7379"), "{text}");
     assert!(text.contains("visits/s") && text.contains("the books balance"), "{text}");
     let closed = text.lines().find_map(|line| line.strip_prefix("closed ")).expect("a last line");
     assert_ne!(closed.split_whitespace().next(), Some("0"), "something was bought: {text}");

@@ -12,6 +12,8 @@ mod clock;
 mod common;
 #[path = "outage/decoded.rs"]
 mod decoded;
+#[path = "outage/differential.rs"]
+mod differential;
 #[path = "outage/ground.rs"]
 mod ground;
 #[path = "outage/ids.rs"]

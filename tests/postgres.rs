@@ -1,6 +1,8 @@
 //! The real binary over a real PostgreSQL.
 
 mod common;
+#[path = "postgres/deletions.rs"]
+mod deletions;
 #[path = "postgres/outside.rs"]
 mod outside;
 #[path = "common/postgres.rs"]
@@ -154,7 +156,7 @@ fn an_existing_table_is_fronted() {
     let (code, text) = store(&[&["check"], &map[..]].concat());
     assert!(code == Some(1) && text.contains("other writers are seen"), "{text}");
 
-    let forebay = start(&server, &database, &["--map", "user:{id} -> users(id)"]);
+    let forebay = start(&server, &database, &["--map", "user:{id} -> users(id) delete=row"]);
     let mut client = Connection::new(forebay.address);
     let row = |visits: &str| ["id", "1", "name", "Ada", "visits", visits].map(str::to_owned).to_vec();
     assert_eq!(bulks(client.call(&["HGETALL", "user:1"])), row("5"));
@@ -279,7 +281,7 @@ const MEMBERS: &str = "CREATE TABLE members (id integer PRIMARY KEY, name text N
 fn members(server: &Server) -> (String, Forebay) {
     let database = server.database();
     server.sql(&database, MEMBERS);
-    let maps = ["--map", "user:{id} -> members(id)", "--map", "friends:{id} -> members(id).friends as list"];
+    let maps = ["--map", "user:{id} -> members(id) delete=row", "--map", "friends:{id} -> members(id).friends as list"];
     let url = server.url(&database);
     let (code, said) = store(&[&["init", "--store", &url, "--store-timeout-ms", "400"], &maps[..]].concat());
     assert_eq!(code, Some(0), "{said}");

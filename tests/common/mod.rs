@@ -106,6 +106,18 @@ impl Connection {
         self.pipeline(&[request.to_vec()]).remove(0)
     }
 
+    /// Sends one request, whose reply [`Connection::receive`] gives.
+    pub fn send(&mut self, request: &[&str]) {
+        let mut output = BytesMut::new();
+        encode_command(&mut output, request);
+        self.stream.write_all(&output).expect("the server reads");
+    }
+
+    /// The next reply.
+    pub fn receive(&mut self) -> Reply {
+        self.reply().expect("the server answers")
+    }
+
     /// Whether the server closes the connection without another reply.
     pub fn is_closed(&mut self) -> bool {
         matches!(self.stream.read(&mut [0; 1]), Ok(0) | Err(_))

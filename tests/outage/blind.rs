@@ -124,7 +124,7 @@ fn unseen_changes_of_rows() {
         CREATE TABLE friends (id integer PRIMARY KEY, list integer[]);
         INSERT INTO friends VALUES (1, '{2,3,4}')",
     );
-    let maps = ["--map", "user:{id} -> users(id)", "--map", "friends:{id} -> friends(id).list as list"];
+    let maps = ["--map", "user:{id} -> users(id) delete=row", "--map", "friends:{id} -> friends(id).list as list"];
     let url = server.url(&database);
     let mut init = forebay_command();
     init.args(["store", "init", "--store", &url, "--store-timeout-ms", "400"]).args(maps);

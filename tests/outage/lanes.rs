@@ -146,11 +146,11 @@ const SHOP: &str = "
 
 const SHOP_MAPS: [&str; 6] = [
     "--map",
-    "customer:{id} -> customers(id)",
+    "customer:{id} -> customers(id) delete=row",
     "--map",
-    "order:{id} -> orders(id)",
+    "order:{id} -> orders(id) delete=row",
     "--map",
-    "line:{order}:{number} -> lines(order, number)",
+    "line:{order}:{number} -> lines(order, number) delete=row",
 ];
 
 fn entry(map: &Reply, name: &str) -> Reply {

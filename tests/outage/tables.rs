@@ -16,7 +16,7 @@ const SHOP: &str = "CREATE TABLE albums (id integer PRIMARY KEY, name text NOT N
         DEFAULT 0 CHECK (views < 100));
     INSERT INTO albums VALUES (1, 'spring', 'family')";
 
-pub const MAPS: [&str; 4] = ["--map", "album:{id} -> albums(id)", "--map", "photo:{id} -> photos(id)"];
+pub const MAPS: [&str; 4] = ["--map", "album:{id} -> albums(id)", "--map", "photo:{id} -> photos(id) delete=row"];
 
 /// A database with tables in front of which a server stands.
 pub fn shop(more: &[&str]) -> (Server, String, Forebay) {

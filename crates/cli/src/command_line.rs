@@ -3,7 +3,7 @@
 use clap::{Arg, ArgAction, Command, value_parser};
 use clap_complete::Shell;
 
-use crate::{bench, check, demo, graph, password, replay, settings, sim, trace, workload};
+use crate::{around, check, demo, password, settings};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -96,12 +96,7 @@ pub fn command() -> Command {
                 )
                 .args(settings::arguments(demo::CHOOSES)),
         )
-        .subcommand(replay::command())
-        .subcommand(bench::command())
-        .subcommand(sim::command())
-        .subcommand(trace::command())
-        .subcommand(workload::command())
-        .subcommand(graph::command())
+        .subcommands(around::commands())
         .subcommand(check::command())
         .subcommand(
             Command::new("config")
@@ -123,8 +118,6 @@ pub fn command() -> Command {
                         .help("Which shell"),
                 ),
         );
-    #[cfg(feature = "postgres")]
-    let command = command.subcommand(crate::store::command());
     with_negative_numbers(command)
 }
 

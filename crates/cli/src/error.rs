@@ -15,7 +15,11 @@ use crate::settings::SettingsError;
 /// Why a command did not do what it was asked for.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[cfg_attr(not(feature = "postgres"), allow(dead_code, reason = "only a database has a journal beside it"))]
 pub enum CommandError {
+    /// The command belongs to a cargo feature that this build lacks.
+    #[error("this build has the demo's features only, and `{0}` is not among them; `make build` builds all")]
+    LeftOut(String),
     /// Settings that can't be used.
     #[error(transparent)]
     Settings(#[from] SettingsError),

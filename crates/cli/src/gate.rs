@@ -79,9 +79,9 @@ fn gate_settings(settings: &Settings) -> GateSettings {
     }
 }
 
-/// The mappings, as they were written.
+/// The mappings, as they were written, but for what does not change which row a write is for.
 fn mapping(settings: &Settings) -> String {
-    settings.maps.iter().map(|mapping| format!("{mapping}\n")).collect()
+    settings.maps.iter().map(|mapping| format!("{}\n", mapping.clone().place())).collect()
 }
 
 async fn open_journal(settings: &Settings, runtime: &Runtime, mapping: &str) -> Result<(Journal, Found), CommandError> {

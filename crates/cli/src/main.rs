@@ -1,6 +1,8 @@
 //! The one binary. `command_line.rs` declares what can be typed; each subcommand is a file of its own; `settings/` is
 //! what can be set; `node.rs` makes a running server of the settings.
 
+mod around;
+#[cfg(feature = "lab")]
 mod bench;
 mod check;
 mod command_line;
@@ -12,21 +14,29 @@ mod demo;
 mod error;
 #[cfg(feature = "postgres")]
 mod gate;
+#[cfg(feature = "lab")]
 mod graph;
 mod log;
 mod node;
+#[cfg(feature = "lab")]
 mod output;
 mod password;
+#[cfg(feature = "lab")]
 mod progress;
+#[cfg(feature = "lab")]
 mod replay;
 mod say;
 mod serve;
 mod settings;
+#[cfg(feature = "lab")]
 mod sim;
 #[cfg(feature = "postgres")]
 mod store;
+#[cfg(feature = "lab")]
 mod trace;
+#[cfg(feature = "lab")]
 mod unfinished;
+#[cfg(feature = "lab")]
 mod workload;
 
 use std::process::ExitCode;
@@ -71,19 +81,12 @@ fn run(matches: &ArgMatches) -> Result<(), CommandError> {
     match matches.subcommand() {
         Some(("serve", matches)) => serve::run(matches),
         Some(("demo", matches)) => demo::run(matches),
-        Some(("replay", matches)) => replay::run(matches),
-        Some(("bench", matches)) => bench::run(matches),
-        Some(("sim", matches)) => sim::run(matches),
-        Some(("trace", matches)) => trace::run(matches),
-        Some(("workload", matches)) => workload::run(matches),
-        Some(("graph", matches)) => graph::run(matches),
         Some(("check", matches)) => check::run(matches),
         Some(("config", matches)) => config::run(matches),
-        #[cfg(feature = "postgres")]
-        Some(("store", matches)) => store::run(matches),
         Some(("password", _)) => password::run(),
         Some(("completions", matches)) => completions::run(matches),
-        // clap has refused everything else.
-        _ => Ok(()),
+        Some((name, matches)) => around::run(name, matches),
+        // clap has refused a line without a command.
+        None => Ok(()),
     }
 }

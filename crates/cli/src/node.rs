@@ -17,7 +17,9 @@ use forebay_server::{Access, Http, Reserved, Server, ServerOptions, Shared};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::error::CommandError;
-use crate::settings::{OnOutage, Settings, StoreChoice};
+#[cfg(feature = "postgres")]
+use crate::settings::OnOutage;
+use crate::settings::{Settings, StoreChoice};
 
 /// The part of the memory that goes to the pages of an embedded store: enough for the inner ones. The system keeps the
 /// file's pages as well, in memory that nobody else asks for; documents are worth more here.
@@ -175,7 +177,7 @@ impl Node {
             text.push_str(&format!("rediss   {address}   {password}, {}{clients}\n", reach(address)));
         }
         if let Some(http) = &self.http {
-            text.push_str(&format!("browser  http://{}\n", http.address()));
+            text.push_str(&format!("http     http://{}   /metrics, /healthz, /readyz\n", http.address()));
         }
         let mode = self.gate.as_ref().map(|gate| gate.state()).map_or_else(
             || "normal".to_owned(),

@@ -26,6 +26,7 @@ async fn serve(settings: &Settings) -> Result<(), CommandError> {
         tracing::info!(%address, "listening");
     }
     warn_of_the_public(settings);
+    warn_of_deletions(settings);
     tracing::info!(store = shared.engine.store().name(), policy = %settings.policy, "serving");
     let reloading = shared.clone();
     tokio::spawn(async move {
@@ -53,6 +54,23 @@ fn first_command(settings: &Settings) -> String {
     }
     let _ = settings;
     "SET user:1 hello".to_owned()
+}
+
+/// Who used an earlier version may count on it that DEL deletes a row.
+fn warn_of_deletions(settings: &Settings) {
+    #[cfg(feature = "postgres")]
+    {
+        let refuses = settings.maps.iter().filter(|mapping| mapping.refuses_unsaid());
+        let mappings: Vec<String> = refuses.map(ToString::to_string).collect();
+        if !mappings.is_empty() {
+            tracing::warn!(
+                mappings = mappings.join("; "),
+                "DEL, UNLINK and GETDEL of rows are refused; write delete=row behind a mapping to let them delete its \
+                 rows as before, delete=invalidate to let them drop cached copies, delete=refuse to keep this quiet"
+            );
+        }
+    }
+    let _ = settings;
 }
 
 /// What an operator should know who serves more than this machine.

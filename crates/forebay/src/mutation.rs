@@ -91,6 +91,9 @@ pub enum Fault {
     IdsTrimmedByAge,
     /// A read merges all that waits for a document with what the store holds, be it applied or not.
     QueueMergedWhole,
+    /// What becomes one buffered transaction is not asked of the form of its document: a row that is deleted and made
+    /// again is to be put as a whole.
+    MergedUntaken,
     /// Of a document of which only changes are known the store is asked what it holds, not which of them are in it.
     LearnedUnasked,
     /// What was read of a document for which changes wait is not compared with what becomes of it.
@@ -113,6 +116,22 @@ pub enum Fault {
     KillWaitsForPause,
     /// The end of a pause wakes nobody.
     UnpauseWakesNobody,
+    /// A transaction that was rolled back for others goes on, and may commit.
+    WoundedGoesOn,
+    /// What is done at once does not look whether its key space is being cleared.
+    ElisionBesideClearing,
+    /// An upgrade stands behind all that wait for the key.
+    UpgradeAtTail,
+    /// The reaper removes what was expired when it looked, whatever it is now.
+    ReapedUnseen,
+    /// That a watched document has expired counts as no change.
+    WatchIgnoresExpiry,
+    /// The results beside the locks go when the store is asked, before they are published.
+    PendingDroppedEarly,
+    /// The second look at a key takes what was published since for what the first one saw.
+    WrongSequence,
+    /// A look at what is absent takes its version from after what it saw of the documents.
+    AbsenceOvertakes,
     /// Names are hashed as everybody can hash them.
     KnownHash,
 }
@@ -126,6 +145,7 @@ mod switch {
     thread_local! {
         static PUT_BACK: Cell<Option<Fault>> = const { Cell::new(None) };
         static MEANWHILE: Cell<Option<Box<dyn FnOnce()>>> = const { Cell::new(None) };
+        static OTHERS: Cell<Option<Box<dyn Fn()>>> = const { Cell::new(None) };
     }
 
     /// Whether `fault` is put back for this thread.
@@ -150,6 +170,21 @@ mod switch {
         }
     }
 
+    /// Has `work` done whenever this thread comes to a place where other threads could come in between; `None`: no more.
+    pub fn interleave_with(work: Option<Box<dyn Fn()>>) {
+        OTHERS.set(work);
+    }
+
+    /// Other threads may come in between here: where there is one thread only, as in a simulation, its other tasks do.
+    /// No lock is held.
+    pub fn interleave() {
+        // Taken out while it is at work: it does not come in between itself.
+        if let Some(work) = OTHERS.take() {
+            work();
+            OTHERS.set(Some(work));
+        }
+    }
+
     /// Ends a fault; the one before it, if there was one, is on again.
     #[must_use]
     pub struct PutBack(Option<Fault>);
@@ -162,7 +197,7 @@ mod switch {
 }
 
 #[cfg(feature = "testing")]
-pub use switch::{PutBack, do_meanwhile, meanwhile, on, put_back};
+pub use switch::{PutBack, do_meanwhile, interleave, interleave_with, meanwhile, on, put_back};
 
 /// No fault is ever on.
 #[cfg(not(feature = "testing"))]
@@ -170,6 +205,11 @@ pub use switch::{PutBack, do_meanwhile, meanwhile, on, put_back};
 pub const fn on(_: Fault) -> bool {
     false
 }
+
+/// Nobody else is let in.
+#[cfg(not(feature = "testing"))]
+#[inline(always)]
+pub const fn interleave() {}
 
 /// Nothing happens meanwhile.
 #[cfg(not(feature = "testing"))]

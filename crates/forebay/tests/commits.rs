@@ -382,8 +382,8 @@ fn a_key_that_is_too_long_is_refused() {
                 changed.map_err(|error| TxnError::Refused(error.to_string()))
             };
             assert!(engine.transaction(body).await.is_err(), "it was not locked");
-            let watched = engine.watch(&[longest, long.clone()], Context::default()).await;
-            assert!(refused(&watched.unwrap_err()));
+            let watched = engine.watch(&[longest, long.clone()], Context::default(), None).await;
+            assert!(refused(&watched.err().expect("the name is too long")));
             assert!(engine.read_published(&[long.borrow()], &Context::default()).is_none());
             drop(engine.fetch_ahead(std::slice::from_ref(&long)).await);
             assert_eq!((engine.locked_keys(), engine.store().count(0).await), (0, Ok(1)));

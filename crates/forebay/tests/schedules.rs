@@ -11,11 +11,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use forebay::cache::{CacheOptions, Context};
 use forebay::mutation::{self, Fault};
 use forebay::policy::choose;
-use forebay::runtime::simulated::Simulation;
+use forebay::runtime::simulated::{Ended, Simulation};
 use forebay::store::Store;
 use forebay::store::memory::Memory;
 use forebay::store::metered::Metered;
-use forebay::txn::{Ahead, Documents, Engine, EngineOptions, Executed, Mode, OnWrite, Plan, PlannedLock, TxnLimits};
+use forebay::txn::{
+    Ahead, Documents, Engine, EngineOptions, Executed, Mode, OnWrite, Plan, PlannedLock, TxnError, TxnKind, TxnLimits,
+};
 use forebay::{Change, Data, Key};
 use shuttle::Runner;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
@@ -27,16 +29,23 @@ fn schedules() -> usize {
 fn check(test: impl Fn() + Send + Sync + 'static) {
     let test = Arc::new(test);
     let again = test.clone();
-    shuttle::check_random(move || test(), schedules());
+    Runner::new(RandomScheduler::new(schedules()), config()).run(move || test());
     // Few switches at chosen places find what random switching misses.
-    shuttle::check_pct(move || again(), schedules(), 3);
+    Runner::new(PctScheduler::new(3, schedules()), config()).run(move || again());
+}
+
+/// A transaction takes more of the stack than shuttle's default, without optimization.
+fn config() -> shuttle::Config {
+    let mut config = shuttle::Config::new();
+    config.stack_size = 1 << 18;
+    config
 }
 
 struct World {
     engine: Engine,
     keys: Vec<Key>,
-    /// Keeps the runtime's clock alive.
-    _simulation: Simulation,
+    /// Keeps the runtime's clock alive, and runs what waits for no thread.
+    simulation: Simulation,
 }
 
 /// How commits reach the store: one by one at once, or as groups behind those that have a place.
@@ -66,7 +75,7 @@ fn world(commits: Commits, partitions: usize, budget_bytes: usize) -> Arc<World>
         history: None,
     });
     let keys = ["x", "y", "z"].iter().map(|name| Key::new(0, name.as_bytes())).collect();
-    Arc::new(World { engine, keys, _simulation: simulation })
+    Arc::new(World { engine, keys, simulation })
 }
 
 fn count(documents: &Documents, key: &Key) -> i64 {
@@ -93,6 +102,27 @@ impl World {
             }));
         let Ok(Executed::Done((), committing)) = executed else { panic!("nothing is in the way") };
         shuttle::future::block_on(committing.wait()).expect("the store is sound");
+    }
+
+    /// Adds one to two keys by an interactive transaction that locks them one after the other; false if it was refused.
+    fn increment_in_turn(&self, order: [usize; 2]) -> bool {
+        shuttle::future::block_on(async {
+            let mut transaction = self.engine.begin(TxnKind::Interactive, Context::default());
+            for at in order {
+                let key = &self.keys[at];
+                let lock = [PlannedLock { key: key.clone(), mode: Mode::Exclusive, load: true }];
+                match transaction.prepare_command(&lock, &mut Ahead::default()).await {
+                    Ok(()) => {}
+                    Err(TxnError::Conflict(_)) => return false,
+                    Err(other) => panic!("{other}"),
+                }
+                let add = Change::AddInteger { field: None, delta: 1 };
+                transaction.documents_mut().change(key.borrow(), add).expect("it is loaded");
+            }
+            let committing = transaction.commit().await.expect("it has its locks");
+            committing.wait().await.expect("the store is sound");
+            true
+        })
     }
 
     /// Reads `keys` as a command does: without locks if it can, else with.
@@ -230,6 +260,50 @@ fn fill_and_commit(commits: Commits) {
     assert_eq!(world.engine.locked_keys(), 0, "a lock is left");
 }
 
+/// A clearing, and an increment over a store that never waits: one comes first.
+#[test]
+fn a_clearing_beside_an_increment() {
+    check(|| clear_and_increment(Commits::AtOnce));
+}
+
+fn clear_and_increment(commits: Commits) {
+    let world = world(commits, 1, 1 << 20);
+    (0..2).for_each(|_| world.increment(1));
+    let writer = {
+        let world = world.clone();
+        shuttle::thread::spawn(move || world.increment(1))
+    };
+    let engine = world.engine.clone();
+    let cleared = async move { assert!(engine.clear(&[0], "flushall").await.is_ok()) };
+    assert_eq!(world.simulation.run(cleared), Ended::Done);
+    writer.join().unwrap();
+    let left = world.read(&world.keys[..1])[0];
+    assert!(left <= 1, "{left} is left of what was cleared");
+    assert_eq!(world.engine.locked_keys(), 0, "a lock is left");
+}
+
+/// A writer that holds one key and wants the other, from either end, by several threads: one is refused, and tries
+/// again; nobody waits for ever, and no increment is lost.
+#[test]
+fn crossing_writers_do_not_wait_for_each_other() {
+    check(cross);
+}
+
+fn cross() {
+    let world = world(Commits::InGroups, 1, 1 << 20);
+    let threads: Vec<_> = [[0, 1], [1, 0]]
+        .map(|order| {
+            let world = world.clone();
+            shuttle::thread::spawn(move || while !world.increment_in_turn(order) {})
+        })
+        .into();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    assert_eq!(world.read(&world.keys[..2]), [2, 2]);
+    assert_eq!(world.engine.locked_keys(), 0, "a lock is left");
+}
+
 /// A fault that only threads can show, the test that it breaks, and within how many schedules, one for each seed.
 const GATE: &[(Fault, fn(), u64)] = &[
     (Fault::SecondLookSkipped, || read_two_keys(Commits::AtOnce), 3000),
@@ -237,11 +311,12 @@ const GATE: &[(Fault, fn(), u64)] = &[
     (Fault::PublishedKeyByKey, || read_two_keys(Commits::AtOnce), 3000),
     (Fault::PublishedKeyByKey, || read_two_keys(Commits::InGroups), 3000),
     (Fault::LockBeforePlace, || write_one_key(Commits::InGroups), 10_000),
+    (Fault::ElisionBesideClearing, || clear_and_increment(Commits::AtOnce), 10_000),
 ];
 
 /// One schedule: every other seed few switches at chosen places, else random ones. What a failure says.
 fn one_schedule(test: fn(), seed: u64) -> Option<String> {
-    let mut config = shuttle::Config::new();
+    let mut config = config();
     config.failure_persistence = shuttle::FailurePersistence::None;
     let ran = std::panic::catch_unwind(move || match seed % 2 {
         0 => Runner::new(PctScheduler::new_from_seed(seed, 3, 1), config).run(test),

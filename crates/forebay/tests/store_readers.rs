@@ -243,6 +243,37 @@ fn a_read_that_fails_takes_nothing_acknowledged_with_it() {
     );
 }
 
+/// Two documents that each commit writes together, one of which comes and goes: between a reader's look at the documents
+/// and at the versions of absent ones a commit comes. The versions that it was told.
+fn read_of_two_that_belong_together() -> [Version; 2] {
+    let Scene { store, mint, .. } = Scene::new();
+    let commit = |store: &Embedded, mint: &Mint, other: Option<Value>| {
+        let (put, version) = (Change::Put(Value::bytes(*b"1")), mint.next());
+        let change = other.map_or(Change::Delete, Change::Put);
+        let writes = vec![write(&key("a"), None, vec![put]), write(&key("b"), None, vec![change])];
+        let outcome = block_on(store.commit(&[Commit::new(TxnId(version), version, writes)]));
+        assert_eq!(outcome, [CommitOutcome::Committed(Vec::new())]);
+    };
+    commit(&store, &mint, Some(Value::bytes(*b"1")));
+    commit(&store, &mint, None);
+    let writing = store.clone();
+    mutation::do_meanwhile(move || {
+        thread::spawn(move || commit(&writing, &mint, None)).join().expect("the file takes it");
+    });
+    let reads = block_on(store.get(&[key("a"), key("b")])).expect("the file is sound");
+    assert!(reads[1].value.is_none());
+    [reads[0].version, reads[1].version]
+}
+
+#[test]
+fn a_read_of_several_is_of_one_moment() {
+    let [first, second] = read_of_two_that_belong_together();
+    assert_eq!(first, second);
+    let _on = mutation::put_back(Some(Fault::AbsenceOvertakes));
+    let [first, second] = read_of_two_that_belong_together();
+    assert_ne!(first, second, "with the version of a later absence this test must fail");
+}
+
 /// INFO asks for it. Deletions are noted in a table of their own, under the writer's lock.
 #[test]
 fn its_size_can_be_asked_while_others_commit() {

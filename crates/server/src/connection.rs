@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use forebay_protocol::{Batch, Decoder, Reply};
+use futures_util::FutureExt;
 
 use crate::session::Session;
 use crate::state::{Client, Shared};
@@ -28,6 +29,9 @@ const HELD_BYTES_MIN: usize = 64 << 10;
 
 /// Bytes of input that may wait unparsed behind a slice that runs.
 const INPUT_BYTES_MAX: usize = 1 << 20;
+
+/// Room for what is read while a slice runs, where none is left.
+const READ_ON_BYTES: usize = 1 << 10;
 
 /// Bytes of replies that may wait for a client that has to authenticate: there is no use in more of them.
 const STRANGER_REPLY_BYTES_MAX: usize = 16 << 10;
@@ -51,6 +55,8 @@ struct Connection<W> {
     counted: usize,
     /// Bytes of requests that are counted in the server's figures.
     held: usize,
+    /// The client sends nothing more.
+    ended: bool,
     /// Since when it has to authenticate, on the runtime's clock.
     stranger_since: Option<Duration>,
     shared: Arc<Shared>,
@@ -66,6 +72,7 @@ impl<W: Wire> Connection<W> {
             session: Session::new(shared.clone(), client.clone()),
             counted: 0,
             held: 0,
+            ended: false,
             stranger_since: None,
             shared,
             client,
@@ -74,18 +81,19 @@ impl<W: Wire> Connection<W> {
 
     async fn run(&mut self) -> io::Result<()> {
         let mut batch = Batch::default();
-        let mut ended = false;
         let shared = self.shared.clone();
         // One place among those that wait for the stop, kept as long as the connection: to take it costs their number.
         let mut stopped = pin!(shared.stopping.wait());
         loop {
             // What is served may take long, a wrong password seconds: what waits behind it counts meanwhile.
             self.hold()?;
-            let full = self.serve_slice(&mut batch).await;
+            let full = self.serve_slice(&mut batch).await?;
             self.send_stranger_away()?;
             self.write()?;
             self.hold()?;
-            if self.session.closing || (ended && !full) {
+            if self.session.closing || (self.ended && !full) {
+                // Before the last replies are read, which may take: others may want what it has locked.
+                self.session.leave();
                 return self.close().await;
             }
             if full {
@@ -93,12 +101,12 @@ impl<W: Wire> Connection<W> {
                 tokio::task::yield_now().await;
                 continue;
             }
-            ended = self.wait(stopped.as_mut()).await?;
+            self.ended |= self.wait(stopped.as_mut()).await?;
         }
     }
 
     /// Serves the complete requests at hand, at most one slice; whether there may be more.
-    async fn serve_slice(&mut self, batch: &mut Batch) -> bool {
+    async fn serve_slice(&mut self, batch: &mut Batch) -> io::Result<bool> {
         // Unauthenticated clients' limits change with AUTH, so one request at a time: see `forebay_protocol::Limits`.
         let authenticated = !self.session.identity.is_stranger();
         if authenticated != self.decoder.limits().authenticated {
@@ -107,7 +115,7 @@ impl<W: Wire> Connection<W> {
         }
         let frames_max = if authenticated { self.shared.limits.pipeline_frames_max } else { 1 };
         match self.decoder.decode_batch(&mut self.input, frames_max, batch) {
-            Ok(0) => false,
+            Ok(0) => Ok(false),
             Ok(count) => {
                 if !authenticated {
                     self.shared.clients.heard(&self.client);
@@ -115,17 +123,56 @@ impl<W: Wire> Connection<W> {
                 let now = self.shared.engine.runtime().elapsed();
                 self.session.expire(now);
                 self.session.open.touch(now);
-                self.session.serve(batch).await;
-                self.session.replies.settle().await;
+                let more = self.serve_batch(batch).await?;
                 self.session.take_shown();
                 batch.clear();
-                count == frames_max
+                Ok(more || count == frames_max)
             }
             Err(error) => {
                 self.session.answer(&error.to_reply());
                 self.session.closing = true;
                 tracing::info!(client = self.client.id, %error, "a client broke the protocol");
-                false
+                Ok(false)
+            }
+        }
+    }
+
+    /// Serves a batch to its end, unless its client is killed: then all that it waits for is given up at once. Reads
+    /// on meanwhile, so that a client that closes its socket while it waits for a lock is noticed; whether more came.
+    /// One that has only said that it sends nothing more looks the same: it is refused what it waits for a lock for, and
+    /// gets all other replies.
+    async fn serve_batch(&mut self, batch: &Batch) -> io::Result<bool> {
+        let Connection { wire, input, session, client, ended, shared, .. } = self;
+        let (caller, stranger) = (session.caller.clone(), session.identity.is_stranger());
+        let before = input.len();
+        let mut served = pin!(async {
+            session.serve(batch).await;
+            session.replies.settle().await;
+        });
+        // Most batches wait for nothing.
+        if served.as_mut().now_or_never().is_some() {
+            return Ok(false);
+        }
+        loop {
+            let listens = !stranger && !*ended && input.len() < INPUT_BYTES_MAX;
+            // What is left of the buffer of the batch at hand will do: a read of no bytes would look like the end.
+            if listens && input.len() == input.capacity() {
+                input.reserve(READ_ON_BYTES);
+            }
+            tokio::select! {
+                biased;
+                () = served.as_mut() => return Ok(input.len() > before),
+                () = client.killed() => return Err(io::Error::other("killed by CLIENT KILL")),
+                ready = wire.ready(input, false), if listens => match ready? {
+                    Ready::Read(0) => {
+                        *ended = true;
+                        caller.leave();
+                    }
+                    Ready::Read(count) => {
+                        shared.figures.bytes_in.fetch_add(count as u64, Ordering::Relaxed);
+                    }
+                    Ready::Write => {}
+                },
             }
         }
     }

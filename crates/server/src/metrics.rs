@@ -252,6 +252,9 @@ const METRICS: &[Metric] = &[
     counter("forebay_connections_refused_total", "Connections refused because of clients_max", |view| {
         view.shared.figures.connections_refused.load(Ordering::Relaxed) as f64
     }),
+    counter("forebay_transactions_wounded_total", "Interactive transactions that yielded to others", |view| {
+        view.shared.engine.wounded() as f64
+    }),
     counter("forebay_strangers_closed_total", "Connections closed because they had not authenticated", |view| {
         view.shared.figures.strangers_closed.load(Ordering::Relaxed) as f64
     }),

@@ -24,7 +24,8 @@ use std::time::Duration;
 
 use forebay::cache::Context;
 use forebay::mutation::{self, Fault};
-use forebay::txn::{Ahead, Committing, PlannedLock};
+use forebay::store::forms::OnDelete;
+use forebay::txn::{Ahead, Caller, Committing, DocumentError, PlannedLock};
 use forebay_protocol::{Batch, Frame, Protocol, Reply, Request, errors};
 use smallvec::SmallVec;
 
@@ -35,7 +36,7 @@ pub use multi::{Multi, Queue};
 pub use open::{Deadline, Open};
 pub use planned::{in_order, planned};
 
-use crate::command::{Command, Effect, Flag, Run, txn_error};
+use crate::command::{Command, Effect, Flag, Run, document_error, txn_error};
 use crate::monitor::Monitor;
 use crate::outage::Notice;
 use crate::replies::Replies;
@@ -64,6 +65,8 @@ pub struct Session {
     pub open: Open,
     /// Replies on their way out.
     pub replies: Replies,
+    /// The client as its transactions know it.
+    pub caller: Arc<Caller>,
     /// Hint set of the next command, and of all that name none.
     pub hints: Hints,
     /// CLIENT REPLY.
@@ -114,6 +117,7 @@ impl Session {
             multi: Multi::default(),
             open: Open::default(),
             replies,
+            caller: Arc::default(),
             hints: Hints::default(),
             reply_mode: ReplyMode::On,
             closing: false,
@@ -247,6 +251,7 @@ impl Session {
         if self.identity.is_guarded(&self.shared.access) {
             self.guard(number, command, frame).inspect_err(|_| self.multi.doom())?;
         }
+        self.open.look_for_wound(&self.shared);
         if let Some(reason) = self.open.aborted()
             && !command.is(Flag::InAborted)
         {
@@ -255,6 +260,9 @@ impl Session {
         if self.open.is_open() && command.is(Flag::NotInTxn) {
             let name = command.name.to_ascii_uppercase();
             return Err(Reply::error(format!("ERR {name} inside TXN is not allowed")));
+        }
+        if command.is(Flag::Deletes) {
+            self.refuse_deletion(command, frame).inspect_err(|_| self.multi.doom())?;
         }
         if self.multi.queue.is_some() && !command.is(Flag::NotQueued) {
             if command.is(Flag::NotInMulti) {
@@ -269,9 +277,30 @@ impl Session {
         Ok(Some(command))
     }
 
+    /// Why a command that deletes is refused: one of its keys is a row, whose mapping does not let it.
+    fn refuse_deletion(&self, command: &Command, frame: Frame<'_>) -> Result<(), Reply> {
+        let engine = &self.shared.engine;
+        if engine.store().caps().owned {
+            return Ok(());
+        }
+        let (space, mut refused) = (self.multi.queue.as_ref().map_or(self.space, |queue| queue.space), None);
+        command.each_key(frame, space, &mut |key| {
+            if refused.is_none() && engine.store().form(&key.to_key()).on_delete() == OnDelete::Refuse {
+                refused = Some(DocumentError::NotDeleted(key.to_key()));
+            }
+        });
+        refused.map_or(Ok(()), |refused| Err(document_error(&refused)))
+    }
+
     /// Whether an earlier commit of this connection is not published, so that only a read under locks sees it.
     pub fn unsettled(&self) -> bool {
         self.replies.unsettled() && !mutation::on(Fault::PipelinedReadOvertakes)
+    }
+
+    /// The client, for a wait for locks that is to end when it has gone. One that waits for its own commits, which go on
+    /// without it, may just have said that it sends nothing more: its requests are served as they came.
+    pub fn waiting_client(&self) -> Option<Arc<Caller>> {
+        (!self.replies.unsettled()).then(|| self.caller.clone())
     }
 
     fn locks_of(&self, command: &Command, effect: Effect, frame: Frame<'_>) -> SmallVec<[PlannedLock; 2]> {
@@ -383,6 +412,13 @@ impl Session {
     /// Rolls the open transaction back; the client's next command is told why.
     fn roll_back(&mut self, reason: &str) {
         self.open.abort(reason, &self.shared);
+        self.publish_state();
+    }
+
+    /// The client says nothing more: what it holds is given up, though its last replies are still on their way.
+    pub fn leave(&mut self) {
+        self.multi = Multi::default();
+        self.open.drop_transaction(&self.shared);
         self.publish_state();
     }
 

@@ -246,7 +246,7 @@ impl Client {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has its connection closed once it is between two requests.
+    /// Has its connection closed. A request of it that waits is given up; a commit on its way goes on.
     pub fn kill(&self) {
         self.killed.store(true, Ordering::SeqCst);
         self.waker.wake();

@@ -2,7 +2,7 @@
 
 use crate::ahead::PrefetchTally;
 use crate::latency::{self, Modelled};
-use crate::results::{Least, OfTrace};
+use crate::results::{Least, OfTrace, to_three_digits};
 use crate::row::Row;
 
 /// Levels of transactions that a table shows, the first ones; all are in JSON and in reports.
@@ -215,7 +215,8 @@ pub fn least_memory_table(of: &OfTrace) -> String {
             let Modelled { latency_us, latency_without_cache_us, .. } = modelled;
             format!("  {} us instead of {} us", latency::shown(latency_us), latency::shown(latency_without_cache_us))
         });
-        text += &format!("{:<20} {:>16} {}  ({reached:.2} %){takes}\n", row.policy, row.size, row.unit);
+        let size = to_three_digits(row.size);
+        text += &format!("{:<20} {size:>16} {}  ({reached:.2} %){takes}\n", row.policy, row.unit);
     }
     for (policy, most) in never {
         text += &format!("{policy:<20} {:>16}  (with all keys {:.2} %)\n", "never", 100.0 * most);

@@ -82,6 +82,12 @@ impl OfTrace {
     }
 }
 
+/// A size that was searched for to about 1 %, rounded up to three digits for people.
+pub fn to_three_digits(size: u64) -> u64 {
+    let step = 10_u64.pow(size.checked_ilog10().unwrap_or(0).saturating_sub(2));
+    size.div_ceil(step).saturating_mul(step)
+}
+
 /// What the least memory is looked for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Goal {
@@ -116,5 +122,18 @@ impl Goal {
     pub(crate) fn given(self) -> String {
         let (what, least) = self.named();
         format!("{what} {least}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_has_three_digits() {
+        for (size, shown) in [(0, 0), (7, 7), (999, 999), (1_000, 1_000), (1_001, 1_010), (41_172_331, 41_200_000)] {
+            assert_eq!(to_three_digits(size), shown);
+        }
+        assert_eq!(to_three_digits(u64::MAX), u64::MAX);
     }
 }

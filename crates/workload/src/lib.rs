@@ -10,17 +10,26 @@
 //! * [`popularity`]: how unevenly keys are asked for;
 //! * [`shop`]: the small shop of the demo.
 //!
+//! Without the feature `lab` only the shop, the client and the checkers are there.
+//!
 //! Everything here speaks RESP over a socket, so that another server can stand where forebay stands.
 
+#[cfg(feature = "lab")]
 pub mod bg;
 pub mod checkers;
 pub mod client;
+#[cfg(feature = "lab")]
 pub mod generate;
+#[cfg(feature = "lab")]
 mod latency;
+#[cfg(feature = "lab")]
 pub mod live;
+#[cfg(feature = "lab")]
 pub mod popularity;
+#[cfg(feature = "lab")]
 pub mod replay;
 pub mod shop;
+#[cfg(feature = "lab")]
 mod ycsb;
 
 pub use client::{Client, ClientError};

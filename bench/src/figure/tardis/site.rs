@@ -36,7 +36,7 @@ const BG_MAPS: [&str; 7] = [
     "wall:{id} -> bg_walls(userid).resources as list",
     "resource:{rid} -> bg_resources(rid)",
     "comments:{rid} -> bg_threads(rid).comments as list",
-    "comment:{rid}:{mid} -> bg_comments(rid, mid)",
+    "comment:{rid}:{mid} -> bg_comments(rid, mid) delete=row",
 ];
 
 const YCSB_MAPS: [&str; 1] = ["usertable:{id} -> usertable(id)"];

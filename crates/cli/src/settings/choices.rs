@@ -106,6 +106,9 @@ pub enum LogLevel {
     Trace,
 }
 
+/// What `auto` stands for where other programs' writes are watched, in ms.
+pub(super) const UNWATCHED_MS: u64 = 1000;
+
 /// How long what is cached of a table that nothing watches is believed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnwatchedMs {

@@ -8,6 +8,7 @@
 //! fields = ["name", "visits"]     # all if left out
 //! read-only = ["created_at"]      # or readonly, as on the command line
 //! version = "column"              # what `forebay store init` has put there if left out
+//! delete = "row"                  # refuse, row or invalidate: what DEL comes to; refuse if left out
 //! # list = "friends"              # instead of fields: this column, an array, is the document
 //! ```
 
@@ -30,7 +31,8 @@ impl Form<Vec<Mapping>> for Maps {
 
     fn choices() -> String {
         "'user:{id} -> users(id)', behind it, where wanted, '.COLUMN as list' for a column that is an array, \
-         fields(COLUMN, ..), readonly(COLUMN, ..), version(column|side|none); or off"
+         fields(COLUMN, ..), readonly(COLUMN, ..), version(column|side|none), \
+         delete=refuse|row|invalidate; or off"
             .into()
     }
 
@@ -120,8 +122,9 @@ fn of_table(table: &DeTable<'_>) -> Result<String, (Option<usize>, String)> {
             "fields" => behind.push_str(&format!(" fields({})", names()?)),
             "read-only" | "readonly" => behind.push_str(&format!(" readonly({})", names()?)),
             "version" => behind.push_str(&format!(" version({})", text()?)),
+            "delete" => behind.push_str(&format!(" delete={}", quoted(&text()?))),
             other => {
-                let there = "key, table, columns, fields, read-only, list, version";
+                let there = "key, table, columns, fields, read-only, list, version, delete";
                 return Err(at(format!("[[map]] has no key '{other}'; it has {there}")));
             }
         }

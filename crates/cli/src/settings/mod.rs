@@ -37,9 +37,6 @@ pub use typed::{Origin, Typed, arguments, misspelt};
 /// The smallest `--memory`: below it the store's page cache and the policies' tables leave no room for entries.
 pub const MEMORY_BYTES_MIN: u64 = 1 << 20;
 
-/// What `auto` stands for where other programs' writes are watched, in ms.
-const UNWATCHED_MS: u64 = 1000;
-
 /// All settings, validated.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -359,7 +356,7 @@ impl Settings {
         let watches = choices::watches(self);
         let ms = match self.unwatched_ms {
             UnwatchedMs::After(ms) => ms,
-            UnwatchedMs::Auto if watches => UNWATCHED_MS,
+            UnwatchedMs::Auto if watches => choices::UNWATCHED_MS,
             UnwatchedMs::Auto | UnwatchedMs::Off => return None,
         };
         Some(std::time::Duration::from_millis(ms))
@@ -451,6 +448,10 @@ impl Settings {
         if self.txn.lock_wait_ms_min > self.txn.lock_wait_ms_max {
             let most = self.txn.lock_wait_ms_max;
             return wrong("lock-wait-ms-min", format!("that is above lock-wait-ms-max, which is {most}"));
+        }
+        if self.txn.txn_yield_ms >= self.txn.lock_wait_ms_min {
+            let least = self.txn.lock_wait_ms_min;
+            return wrong("txn-yield-ms", format!("that is not below lock-wait-ms-min, which is {least}"));
         }
         Ok(())
     }

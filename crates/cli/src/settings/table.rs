@@ -96,6 +96,8 @@ pub static SETTINGS: &[Setting] = &[
         "A wait for a lock fails after a random time, at least this, in ms"),
     setting!(Limits, "lock-wait-ms-max", Count, txn.lock_wait_ms_max,
         "A wait for a lock fails after a random time, at most this, in ms"),
+    setting!(Limits, "txn-yield-ms", Count, txn.txn_yield_ms,
+        "An interactive transaction that keeps a command, MULTI or FLUSHALL waiting for so long is rolled back, in ms"),
     setting!(Limits, "retries-max", CountOrZero, txn.retries_max,
         "Times that a command or a MULTI is run again after a conflict"),
     setting!(Limits, "pipeline-frames-max", Count, server.pipeline_frames_max,

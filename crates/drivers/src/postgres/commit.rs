@@ -202,7 +202,7 @@ impl Inner {
             Err(_) => drop(writer),
         }
         if self.ids.many().is_some() {
-            self.wake_keeper();
+            self.keeper_woken.notify_one();
         }
         result
     }

@@ -53,7 +53,7 @@ use forebay::change::Change;
 use forebay::error::Unavailable;
 use forebay::key::KeyRef;
 use forebay::store::figures::StoreFigures;
-use forebay::store::{Caps, Commit, CommitOutcome, GivenId, Outside, ReadError, ReadWithIds, Resolved, Store};
+use forebay::store::{Caps, Commit, CommitOutcome, Form, GivenId, Outside, ReadError, ReadWithIds, Resolved, Store};
 use forebay::{Key, Read, TxnId, Value, Version};
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
@@ -251,10 +251,6 @@ impl Inner {
     /// The mapped tables, if there are any.
     fn rows(&self) -> Option<Arc<mapping::rows::Rows>> {
         self.pool.rows()
-    }
-
-    fn wake_keeper(&self) {
-        self.keeper_woken.notify_one();
     }
 }
 
@@ -466,6 +462,10 @@ impl Store for Postgres {
 
     fn figures(&self) -> Option<StoreFigures> {
         Some(self.inner.figures())
+    }
+
+    fn form(&self, key: &Key) -> Form {
+        self.inner.rows().map_or(Form::Document, |rows| rows.form(key))
     }
 
     fn beside(&self, key: &Key) -> Vec<Key> {

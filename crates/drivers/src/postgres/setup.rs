@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use forebay::store::forms::OnDelete;
 use tokio_postgres::{Client, Error};
 
 use super::address::Address;
@@ -103,13 +104,19 @@ fn of_table(table: &Table, seen: OutsideBy) -> String {
     let all = read_only.len() == table.fields.len();
     let has_triggers = matches!(table.mapping.version, VersionMode::Column | VersionMode::Side);
     format!(
-        "{}: {} fields, read-only: {}; other writers are {}",
+        "{}: {} fields, read-only: {}; {}; other writers are {}",
         table.mapping,
         table.fields.len(),
         match read_only.is_empty() {
             true => "none".to_owned(),
             false if all => "all".to_owned(),
             false => read_only.join(", "),
+        },
+        match (table.mapping.on_delete(), &table.mapping.list) {
+            (_, Some(_)) => "DEL empties the column",
+            (OnDelete::Refuse, _) => "DEL is refused",
+            (OnDelete::Row, _) => "DEL deletes the row",
+            (OnDelete::Invalidate, _) => "DEL drops the cached copy",
         },
         match seen {
             OutsideBy::Decoding => "seen by decoding",
@@ -130,7 +137,7 @@ fn missing_rights(table: &Table, role: &str) -> Option<String> {
         false => "INSERT, UPDATE, DELETE".to_owned(),
     };
     let map = &table.mapping;
-    let kept = table.mapping.list.is_none() && open && !table.may_delete;
+    let kept = table.mapping.list.is_none() && table.mapping.on_delete() == OnDelete::Row && open && !table.may_delete;
     match (closed.is_empty(), kept) {
         (true, false) => None,
         (true, true) => {

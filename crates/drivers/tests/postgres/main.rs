@@ -5,6 +5,7 @@ mod checking;
 mod decoding;
 mod decoding_faults;
 mod faults;
+mod forms;
 mod groups;
 mod lists;
 mod locked;

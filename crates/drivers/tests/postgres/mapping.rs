@@ -322,7 +322,8 @@ fn what_is_wrong_with_a_mapping_is_one_line_with_the_fix() {
     let tables = "CREATE TABLE plain (id integer, name text); CREATE TABLE good (id date PRIMARY KEY);
         CREATE VIEW v AS SELECT * FROM plain; CREATE ROLE poor LOGIN; GRANT CREATE ON DATABASE test0 TO poor;
         CREATE TABLE closed (id integer PRIMARY KEY); CREATE TABLE bare (id integer PRIMARY KEY);
-        GRANT SELECT ON bare TO poor;";
+        GRANT SELECT ON bare TO poor;
+        CREATE TABLE orders (id integer PRIMARY KEY, buyer integer REFERENCES bare (id));";
     let world = World::new(tables, &[]);
     let lines = |map: &str, role: &str| {
         let address = world.server.url(&world.database).replace("app@", &format!("{role}@"));
@@ -348,6 +349,7 @@ fn what_is_wrong_with_a_mapping_is_one_line_with_the_fix() {
         ("a:{x} -> nowhere(id)", "app", "no table"),
         ("a:{x} -> plain(idd)", "app", "no column idd; it has id, name"),
         ("a:{x} -> plain(id)", "app", "CREATE UNIQUE INDEX ON public.plain (id)"),
+        ("a:{x} -> orders(buyer)", "app", "refers to bare; map the primary key: public.orders(id)"),
         ("a:{x} -> v(id)", "app", "not a table"),
         ("a:{x} -> good(id)", "app", "integers, text, varchar or uuid"),
         ("a:{x} -> closed(id)", "poor", "GRANT SELECT ON public.closed TO poor"),

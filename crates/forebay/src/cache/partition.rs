@@ -151,7 +151,11 @@ impl Partition {
 
     pub(super) fn unchanged(&self, key: KeyRef<'_>, word: Word) -> bool {
         let entry = self.entries.get(word.slot);
-        entry.is_some_and(|entry| entry.sequence() == word.sequence && !entry.marked() && entry.is_of(key))
+        let same = |entry: &Entry| {
+            let wrong = mutation::on(Fault::WrongSequence) && entry.sequence() >= word.sequence;
+            entry.sequence() == word.sequence || wrong
+        };
+        entry.is_some_and(|entry| same(entry) && !entry.marked() && entry.is_of(key))
     }
 
     pub(super) fn touch(&mut self, hash: u64, word: Word, context: &Context) {

@@ -42,7 +42,7 @@ use crate::key::{Key, KeyRef};
 use crate::read::Read;
 use crate::runtime::Runtime;
 use crate::store::figures::StoreFigures;
-use crate::store::{Caps, Commit, CommitOutcome, GivenId, Outside, ReadError, Resolved, Store};
+use crate::store::{Caps, Commit, CommitOutcome, Form, GivenId, Outside, ReadError, Resolved, Store};
 use crate::tier::Tier;
 use crate::value::Value;
 use crate::version::{TxnId, Version};
@@ -429,6 +429,10 @@ impl Store for Gate {
 
     fn check<'a>(&'a self, checks: &'a [(Key, Version)]) -> BoxFuture<'a, Result<Vec<Key>, ReadError>> {
         Box::pin(self.inner.check(checks))
+    }
+
+    fn form(&self, key: &Key) -> Form {
+        self.inner.store.form(key)
     }
 
     fn beside(&self, key: &Key) -> Vec<Key> {

@@ -180,7 +180,7 @@ pub type Slot = u32;
 pub struct Access {
     /// Hash of the key.
     pub hash: u64,
-    /// Where it is cached, if it is; with the generation by which a stale report is recognised.
+    /// Where it is cached, if it is. The generation is always 0 until hits are reported late, through buffers.
     pub slot: Option<(Slot, u32)>,
     /// What was done.
     pub kind: AccessKind,

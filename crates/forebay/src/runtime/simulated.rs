@@ -120,6 +120,11 @@ impl Simulation {
         self.world.lock().log
     }
 
+    /// The tasks of this world, for who lets others come in between in the middle of a step.
+    pub fn others(&self) -> Others {
+        Others(Arc::downgrade(&self.world))
+    }
+
     /// Runs `main`, and whatever it starts, until `main` is done or nothing can run.
     pub fn run(&self, main: impl Future<Output = ()> + Send + 'static) -> Ended {
         self.run_to_step(u64::MAX, main)
@@ -137,6 +142,22 @@ impl Simulation {
             if !self.world.lock().tasks.contains_key(&main) {
                 return Ended::Done;
             }
+        }
+    }
+}
+
+/// Tasks that are not in the middle of a step.
+pub struct Others(Weak<World>);
+
+impl Others {
+    /// Has some of them make at most so many steps, in no time, now and then: as other threads would. Ends as soon as
+    /// none can run.
+    pub fn run(&self, steps_max: u64) {
+        let Some(world) = self.0.upgrade() else { return };
+        let steps = world.lock().draw() % (steps_max + 1);
+        for _ in 0..steps {
+            let Some(id) = world.choose_other() else { return };
+            world.poll(id);
         }
     }
 }
@@ -177,6 +198,18 @@ impl World {
             drop(state);
             waker.wake();
         }
+    }
+
+    /// A task that can run and is not in the middle of a step.
+    fn choose_other(&self) -> Option<u64> {
+        let mut state = self.lock();
+        let idle = |(at, id): (usize, &u64)| matches!(state.tasks.get(id), Some(Some(_))).then_some(at);
+        let ready: Vec<usize> = state.ready.iter().enumerate().filter_map(idle).collect();
+        if ready.is_empty() {
+            return None;
+        }
+        let at = ready[(state.draw() % ready.len() as u64) as usize];
+        Some(state.ready.swap_remove(at))
     }
 
     fn poll(self: &Arc<World>, id: u64) {

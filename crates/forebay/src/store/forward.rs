@@ -39,6 +39,10 @@ macro_rules! figures_of_inner {
             self.inner.catalogue()
         }
 
+        fn form(&self, key: &$crate::key::Key) -> $crate::store::Form {
+            self.inner.form(key)
+        }
+
         fn beside(&self, key: &$crate::key::Key) -> Vec<$crate::key::Key> {
             self.inner.beside(key)
         }

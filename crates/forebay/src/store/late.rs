@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use futures_util::lock::Mutex as AsyncMutex;
 
 use super::figures::StoreFigures;
-use super::{Caps, Commit, CommitOutcome, GivenId, Outside, Read, ReadError, ReadWithIds, Resolved, Store};
+use super::{Caps, Commit, CommitOutcome, Form, GivenId, Outside, Read, ReadError, ReadWithIds, Resolved, Store};
 use crate::change::Change;
 use crate::error::Unavailable;
 use crate::key::{Key, KeyRef};
@@ -29,6 +29,9 @@ pub trait Catalogue: Send + Sync {
 
     /// As [`Store::refuses`].
     fn refuses(&self, commit: &Commit) -> Option<String>;
+
+    /// As [`Store::form`].
+    fn form(&self, key: &Key) -> Form;
 
     /// As [`Store::beside`].
     fn beside(&self, key: &Key) -> Vec<Key>;
@@ -212,6 +215,10 @@ impl Store for Late {
         Box::pin(async move { self.inner()?.check(checks).await })
     }
 
+    fn form(&self, key: &Key) -> Form {
+        known!(self, form(key))
+    }
+
     fn beside(&self, key: &Key) -> Vec<Key> {
         known!(self, beside(key))
     }
@@ -317,6 +324,10 @@ mod tests {
             Some(format!("{} writes", commit.writes.len()))
         }
 
+        fn form(&self, _: &Key) -> Form {
+            Form::List
+        }
+
         fn beside(&self, key: &Key) -> Vec<Key> {
             vec![key.clone()]
         }
@@ -331,14 +342,15 @@ mod tests {
     }
 
     /// All that is answered without being asked.
-    type Answers = (Option<u32>, [Vec<Key>; 2], Option<String>, Option<Vec<u8>>, Option<Result<Vec<Change>, String>>);
+    type Answers =
+        ((Option<u32>, Form), [Vec<Key>; 2], Option<String>, Option<Vec<u8>>, Option<Result<Vec<Change>, String>>);
 
     fn answers(store: &dyn Store, key: &Key) -> Answers {
         let commit = Commit::new(TxnId(Version::ZERO), Version::ZERO, Vec::new());
         let named = [store.references(key, &[]), store.beside(key)];
         let value = Value::bytes(*b"v");
         let text = (store.text_of(key.borrow(), &value), store.changes_of_text(key.borrow(), b"t"));
-        (store.lane(key), named, store.refuses(&commit), text.0, text.1)
+        ((store.lane(key), store.form(key)), named, store.refuses(&commit), text.0, text.1)
     }
 
     #[test]
@@ -357,7 +369,8 @@ mod tests {
         let get = |late: &Late| late.get(std::slice::from_ref(&key)).now_or_never().expect("at once");
         assert_eq!(get(&late), Err(ReadError::Unavailable(Unavailable("not yet".into()))));
         let (named, text) = ([vec![key.clone()], vec![key.clone()]], Some(b"text".to_vec()));
-        let remembered = (Some(7), named, Some("0 writes".to_owned()), text, Some(Ok(vec![Change::Delete])));
+        let remembered =
+            ((Some(7), Form::List), named, Some("0 writes".to_owned()), text, Some(Ok(vec![Change::Delete])));
         assert_eq!((late.incarnation(), answers(&late, &key)), (0, remembered));
         assert_eq!(late.ping().now_or_never(), Some(Err(Unavailable("no".into()))));
         assert_eq!(get(&late), Err(ReadError::Unavailable(Unavailable("no".into()))));

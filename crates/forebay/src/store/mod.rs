@@ -14,6 +14,7 @@ pub mod figures;
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 pub mod forgetful;
+pub mod forms;
 pub mod late;
 pub mod memory;
 pub mod metered;
@@ -44,6 +45,7 @@ use crate::read::Read;
 use crate::value::{Blob, Value};
 use crate::version::{TxnId, Version};
 
+pub use forms::Form;
 pub use outcome::{Buffering, CommitOutcome, Resolved, Since};
 
 /// One transaction's writes, all or nothing, idempotent in `id`.
@@ -389,6 +391,12 @@ pub trait Store: Send + Sync + 'static {
             let overtaken = checks.iter().zip(reads).filter(|((_, version), read)| read.version != *version);
             Ok(overtaken.map(|((key, _), _)| key.clone()).collect())
         })
+    }
+
+    /// What the document of `key` is in the store, and so which changes it takes; told without asking the store.
+    fn form(&self, key: &Key) -> Form {
+        let _ = key;
+        Form::Document
     }
 
     /// The documents that share their place in the store with this one, and so lock and version: what changes one may

@@ -1,9 +1,10 @@
 //! A command or script over a store that never waits, while nothing stands in its way: from its reads to its
 //! publication in one go.
 //!
-//! It holds the lock table itself instead of locks in it. Nobody else gets a lock meanwhile, and it begins only when
-//! none of its keys is locked, wanted or has a result beside it: so it is as if it had locked them all at once, and
-//! nobody can tell the difference but by the time it takes. Whatever else is the case is [`Engine::execute`]'s.
+//! It holds the shards of the lock table in which its keys lie instead of locks in them. Nobody else gets a lock of its
+//! keys meanwhile, and it begins only when none of them is locked, wanted or has a result beside it: so it is as if it
+//! had locked them all at once, and nobody can tell the difference but by the time it takes. Whatever else is the case
+//! is [`Engine::execute`]'s.
 
 use smallvec::SmallVec;
 
@@ -18,7 +19,7 @@ use crate::store::Commit;
 use crate::value::Value;
 use crate::version::{TxnId, Version};
 
-/// Keys above which a transaction takes locks: all others wait while the lock table is held.
+/// Keys above which a transaction takes locks: others wait while the shards of its keys are held.
 pub(super) const AT_ONCE_KEYS_MAX: usize = 32;
 
 /// Bytes of documents above which it does, all together.

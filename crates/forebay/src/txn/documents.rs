@@ -2,12 +2,14 @@
 //! loaded before. Changes stay here until the commit.
 
 mod clock;
+mod durations;
+mod fronted;
 mod undo;
 
-use std::fmt;
 use std::sync::Arc;
 
 use clock::Clock;
+use fronted::Fronted;
 use smallvec::SmallVec;
 use thiserror::Error;
 use undo::Before;
@@ -17,8 +19,9 @@ use crate::key::{Key, KeyRef};
 use crate::mutation::{self, Fault};
 use crate::read::Read;
 use crate::runtime::Runtime;
+use crate::store::forms::OnDelete;
 use crate::store::{Store, Write};
-use crate::value::{Data, Value};
+use crate::value::Value;
 use crate::version::Version;
 
 /// Documents above which look-ups go through an index.
@@ -37,19 +40,15 @@ pub enum DocumentError {
     /// The transaction was begun read-only.
     #[error("the transaction is read-only")]
     ReadOnly,
+    /// The document is a row, whose mapping lets no command delete it.
+    #[error(
+        "{0} is a row, which is not deleted: CACHE INVALIDATE {0} drops its cached copy; with delete=row in its \
+         mapping, DEL deletes the row"
+    )]
+    NotDeleted(Key),
     /// The store has no such document.
     #[error("{0}")]
     Refused(String),
-}
-
-/// The store behind the documents, where it belongs to others too.
-#[derive(Clone)]
-struct Fronted(Arc<dyn Store>);
-
-impl fmt::Debug for Fronted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.name())
-    }
 }
 
 /// The documents of one transaction.
@@ -64,8 +63,8 @@ pub struct Documents {
     /// Number of the savepoint.
     savepoint: u64,
     fronted: Option<Fronted>,
-    /// Copies that are to leave the cache at a moment, ms since the Unix epoch.
-    fresh_until: Vec<(Key, u64)>,
+    /// Copies that are to leave the cache at a moment, ms since the Unix epoch; whether that counts from the commit.
+    fresh_until: Vec<(Key, u64, bool)>,
     /// How many of them there were at the savepoint.
     fresh_before: usize,
     /// Changes that were made.
@@ -81,6 +80,8 @@ struct Document {
     changes: Changes,
     /// Nobody could say what it holds: `current` is what `changes` make of nothing.
     unseen: bool,
+    /// Its expiry was told as a duration: it counts from the commit.
+    relative: bool,
     /// The savepoint since which it was changed, and its place in `undo`.
     saved: (u64, usize),
     /// Its place among all that were changed, by the first of its changes.
@@ -90,7 +91,16 @@ struct Document {
 impl Document {
     /// Of which nothing is known.
     fn new(key: Key) -> Document {
-        Document { key, base: None, current: None, changes: Changes::new(), unseen: false, saved: (0, 0), turn: 0 }
+        Document {
+            key,
+            base: None,
+            current: None,
+            changes: Changes::new(),
+            unseen: false,
+            relative: false,
+            saved: (0, 0),
+            turn: 0,
+        }
     }
 }
 
@@ -115,18 +125,19 @@ impl Documents {
         self.fronted.is_some()
     }
 
-    /// Has the cached copy of `key` leave the cache at this moment, if the transaction commits.
-    pub fn bound_freshness(&mut self, key: KeyRef<'_>, until_ms: u64) -> Result<(), DocumentError> {
+    /// Has the cached copy of `key` leave the cache at this moment, if the transaction commits. `relative`: the moment
+    /// was told as a duration, which counts from the commit.
+    pub fn bound_freshness(&mut self, key: KeyRef<'_>, until_ms: u64, relative: bool) -> Result<(), DocumentError> {
         if self.read_only {
             return Err(DocumentError::ReadOnly);
         }
-        self.fresh_until.push((key.to_key(), until_ms));
+        self.fresh_until.push((key.to_key(), until_ms, relative));
         Ok(())
     }
 
     /// The copies whose freshness was bounded; they are taken out.
     pub(super) fn take_fresh_until(&mut self) -> Vec<(Key, u64)> {
-        std::mem::take(&mut self.fresh_until)
+        std::mem::take(&mut self.fresh_until).into_iter().map(|(key, until_ms, _)| (key, until_ms)).collect()
     }
 
     /// `value`, which `key` holds, as one text; `None` where it has none.
@@ -245,11 +256,11 @@ impl Documents {
         if self.read_only {
             return Err(DocumentError::ReadOnly);
         }
-        if let (Some(fronted), Change::Put(Value { data: Data::Bytes(text), expires_at_ms: None })) =
-            (&self.fronted, &change)
-            && let Some(changes) = fronted.0.changes_of_text(key, text)
-        {
-            let changes = changes.map_err(DocumentError::Refused)?;
+        if change == Change::Delete && self.on_delete(key) != OnDelete::Row {
+            return Err(DocumentError::NotDeleted(key.to_key()));
+        }
+        if let Some(changes) = self.fronted.as_ref().and_then(|fronted| fronted.changes_of_text(key, &change)) {
+            let changes = changes?;
             // The text of a record says nothing of the fields that it does not name.
             self.load_unseen(key.to_key());
             return changes.into_iter().try_for_each(|change| self.change(key, change));
@@ -267,6 +278,13 @@ impl Documents {
             }
             None => return Err(DocumentError::NotLoaded(key.to_key())),
         };
+        let Document { key, current, unseen, .. } = &self.list[at];
+        let made = match self.fronted.as_ref().and_then(|fronted| fronted.row_of(key, current.as_ref(), &change)) {
+            Some(row) if current.is_none() => row.is_there().filter(|made| *made != change).collect(),
+            // A row that is there has its key.
+            Some(row) if !unseen && row.is_there().any(|key| key == change) => return Ok(()),
+            _ => Changes::new(),
+        };
         let document = &mut self.list[at];
         let stale = document.current.is_none() && document.base.as_ref().is_some_and(|base| base.value.is_some());
         let removes = match document.changes.is_empty() && !blind {
@@ -275,30 +293,35 @@ impl Documents {
             true if document.unseen && self.fronted.is_none() => Some(Change::RemoveExpired(self.clock.now_ms())),
             _ => None,
         };
-        let removes_expired = removes.is_some();
+        let (earlier, before) = (document.changes.len(), document.current.is_none());
         document.changes.extend(removes);
-        if let Err(error) = apply(&mut document.current, &change) {
-            // Only the removal that stands there for this change's sake: an own DELETE before it stays.
-            if removes_expired {
-                document.changes.clear();
-            }
+        let mut apply_next = |change: &Change| apply(&mut document.current, change);
+        if let Err(error) = made.iter().try_for_each(&mut apply_next).and_then(|()| apply_next(&change)) {
+            // Only what stands there for this change's sake: an own DELETE before it stays.
+            document.changes.truncate(earlier);
+            document.current.take_if(|_| before);
             return Err(error.into());
         }
+        document.changes.extend(made);
         if blind {
             // Nothing that came before shows any more.
             document.unseen = false;
             let replaced = std::mem::take(&mut document.changes);
-            let before = self.undo.as_mut().and_then(|undo| undo.get_mut(document.saved.1));
-            if let Some(before) = before.filter(|before| before.replaced.is_none()) {
-                before.replaced = Some(replaced);
-            }
+            self.keep_replaced(at, replaced);
         }
+        let document = &mut self.list[at];
+        document.relative &= !matches!(change, Change::Put(_) | Change::Delete | Change::ExpireAt(_) | Change::Persist);
         self.turns += 1;
-        if blind || document.changes.is_empty() || removes_expired {
+        if blind || earlier == 0 {
             document.turn = self.turns;
         }
         document.changes.push(change);
         Ok(())
+    }
+
+    /// What comes of it that `key` is deleted.
+    pub fn on_delete(&self, key: KeyRef<'_>) -> OnDelete {
+        self.fronted.as_ref().map_or(OnDelete::Row, |fronted| fronted.on_delete(key))
     }
 
     /// Whether anything is to be committed.
@@ -456,13 +479,13 @@ mod tests {
     #[test]
     fn a_bound_of_freshness_is_rolled_back_too() {
         let mut documents = Documents::new(10);
-        documents.bound_freshness(key("a").borrow(), 20).unwrap();
+        documents.bound_freshness(key("a").borrow(), 20, false).unwrap();
         documents.savepoint();
-        documents.bound_freshness(key("b").borrow(), 30).unwrap();
+        documents.bound_freshness(key("b").borrow(), 30, false).unwrap();
         documents.roll_back();
         assert_eq!(documents.take_fresh_until(), [(key("a"), 20)]);
         documents.set_read_only();
-        assert_eq!(documents.bound_freshness(key("a").borrow(), 20), Err(DocumentError::ReadOnly));
+        assert_eq!(documents.bound_freshness(key("a").borrow(), 20, false), Err(DocumentError::ReadOnly));
     }
 
     #[test]

@@ -14,6 +14,12 @@ pub enum TxnError {
     /// Another transaction was in the way; to run it again may succeed. Nothing was changed.
     #[error("{0}, retry")]
     Conflict(String),
+    /// It kept others waiting, and yielded. Nothing was changed.
+    #[error("{0}")]
+    Wounded(String),
+    /// Nobody waits for its answer any more, so it did not wait for a lock. Nothing was changed.
+    #[error("{0}")]
+    Gone(String),
     /// The store can't be asked. Nothing was changed.
     #[error("{0}")]
     StoreDown(String),

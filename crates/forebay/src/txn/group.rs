@@ -236,6 +236,10 @@ impl Committer {
         if group.is_empty() {
             return;
         }
+        if mutation::on(Fault::PendingDroppedEarly) {
+            let results = group.iter().flat_map(|p| p.commit.writes.iter().map(|write| (&write.key, p.place)));
+            self.locks.settle(results);
+        }
         let (commits, rest): (Vec<Commit>, Vec<Rest>) = group.into_iter().map(Rest::split).unzip();
         let commits = Arc::new(commits);
         let mut outcomes = self.store.commit_shared(commits.clone()).await;

@@ -7,6 +7,9 @@ pub struct TxnLimits {
     pub lock_wait_ms_min: u64,
     /// See `lock_wait_ms_min`.
     pub lock_wait_ms_max: u64,
+    /// An interactive transaction that keeps a plain command, a script or a clearing waiting for so long yields, in ms.
+    /// Below `lock_wait_ms_min`, so that those who wait need not give up.
+    pub txn_yield_ms: u64,
     /// Times that a plain command or a script is run again after a conflict.
     pub retries_max: u32,
     /// An interactive transaction without a command for so long is rolled back, in ms.
@@ -20,6 +23,7 @@ impl Default for TxnLimits {
         TxnLimits {
             lock_wait_ms_min: 500,
             lock_wait_ms_max: 2000,
+            txn_yield_ms: 250,
             retries_max: 8,
             txn_idle_ms_max: 5000,
             txn_ms_max: 60_000,

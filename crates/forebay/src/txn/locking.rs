@@ -6,13 +6,16 @@ mod held;
 mod loading;
 mod taking;
 mod told;
+mod waiting;
 
 use std::sync::Arc;
 
 use held::Held;
 use smallvec::SmallVec;
+pub(super) use waiting::Patience;
 
 use super::ahead::Ahead;
+use super::caller::Caller;
 use super::documents::Documents;
 use super::group::{Now, Submission};
 use super::history::Record;
@@ -20,6 +23,7 @@ use super::locks::Owner;
 use super::mode::Mode;
 use super::placed::Vertices;
 use super::settled::{Landed, Settled, Settlement};
+use super::yielding::Tenure;
 use super::{Inner, OnWrite, Plan, PlannedLock, TxnError, Watched};
 use crate::cache::Context;
 use crate::change::Change;
@@ -74,6 +78,10 @@ pub struct Transaction {
     blind: bool,
     /// The id that its client gave it.
     given: Option<GivenId>,
+    /// What others see of it, if it is interactive and yields to them.
+    tenure: Option<Arc<Tenure>>,
+    /// How it waits.
+    pub(super) patience: Patience,
 }
 
 /// A transaction whose commit is on its way. Nothing of it may be shown before [`Committing::wait`] is done.
@@ -186,6 +194,7 @@ impl Transaction {
         let began = inner.history.as_ref().map(|history| history.tick());
         let incarnation = inner.mint.incarnation();
         let uncached = inner.on_write == OnWrite::Invalidate;
+        let tenure = (kind != TxnKind::Plain).then(|| inner.yielding.enter(owner));
         Transaction {
             inner,
             owner,
@@ -206,7 +215,29 @@ impl Transaction {
             priority: Priority::Normal,
             blind: false,
             given: None,
+            tenure,
+            patience: Patience::default(),
         }
+    }
+
+    /// Has its waits for locks end when `caller` has gone.
+    pub fn set_caller(&mut self, caller: Option<Arc<Caller>>) {
+        self.patience.caller = caller;
+    }
+
+    /// Why it was rolled back for others that it kept waiting, if it was: nothing can be done in it any more.
+    pub fn wounded(&self) -> Option<String> {
+        self.tenure.as_ref().and_then(|tenure| tenure.wound())
+    }
+
+    /// Whether it refuses changes.
+    pub fn is_read_only(&self) -> bool {
+        matches!(self.kind, TxnKind::ReadOnly | TxnKind::ReadOnlyChecked)
+    }
+
+    /// An error if it was rolled back for others.
+    fn stands(&self) -> Result<(), TxnError> {
+        self.tenure.as_ref().map_or(Ok(()), |tenure| tenure.stands())
     }
 
     /// What it has read and changed.
@@ -255,7 +286,7 @@ impl Transaction {
         self.documents.set_now(self.inner.runtime.now_ms());
         self.load(plan.locks.iter().filter(|lock| lock.load).map(|lock| &lock.key), ahead).await?;
         plan.locks.iter().filter(|lock| !lock.load).for_each(|lock| self.load_cached_record(&lock.key));
-        let unchanged = |watched: &Watched| Watched::of(&watched.key, &self.documents) == *watched;
+        let unchanged = |watched: &Watched| watched.unchanged(&Watched::of(&watched.key, &self.documents));
         Ok(mutation::on(Fault::WatchIgnored) || plan.watched.iter().all(unchanged))
     }
 
@@ -267,7 +298,9 @@ impl Transaction {
             let mode = if lock.mode == Mode::Exclusive { Mode::Update } else { lock.mode };
             self.lock(&lock.key, mode).await?;
         }
-        self.load(locks.iter().filter(|lock| lock.load).map(|lock| &lock.key), ahead).await
+        self.load(locks.iter().filter(|lock| lock.load).map(|lock| &lock.key), ahead).await?;
+        // What was read is of one moment only if all locks were held to the end.
+        self.stands()
     }
 
     /// Removes `key` if it has expired; for the reaper.
@@ -280,7 +313,9 @@ impl Transaction {
         };
         let now_ms = self.documents.now_ms();
         let expired = |read: &Read| read.value.as_ref().is_some_and(|value| value.expired(now_ms));
-        let Some(read) = read.filter(expired) else { return Ok(Committing::nothing()) };
+        let Some(read) = read.filter(|read| expired(read) || mutation::on(Fault::ReapedUnseen)) else {
+            return Ok(Committing::nothing());
+        };
         self.documents.load(key.clone(), read);
         let deleted = self.documents.change(key.borrow(), Change::Delete);
         deleted.map_err(|error| TxnError::Refused(error.to_string()))?;
@@ -300,6 +335,9 @@ impl Transaction {
             self.lock(key, Mode::Exclusive).await?;
         }
         self.check_reads().await?;
+        if self.kind != TxnKind::Plain {
+            self.documents.begin_durations(self.inner.runtime.now_ms());
+        }
         self.submit()
     }
 
@@ -317,6 +355,9 @@ impl Transaction {
     }
 
     fn submit(&mut self) -> Result<Committing, TxnError> {
+        if let Some(tenure) = &self.tenure {
+            tenure.end()?;
+        }
         if self.depends.iter().any(Settled::has_failed) {
             return Err(TxnError::Conflict("it read what a failed commit had written".into()));
         }
@@ -384,9 +425,13 @@ impl Drop for Transaction {
         if !self.handed_over {
             self.inner.locks.release(self.owner, &self.held.keys);
         }
+        if let Some(tenure) = &self.tenure {
+            self.inner.yielding.leave(self.owner);
+            self.spaces &= !tenure.close();
+        }
         for space in 0..u16::BITS as u8 {
             if self.spaces & (1 << space) != 0 {
-                self.inner.locks.release_space(space, false);
+                self.inner.locks.release_space(self.owner, space);
             }
         }
     }

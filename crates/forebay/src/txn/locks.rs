@@ -2,35 +2,56 @@
 //! locks.
 //!
 //! Three modes: shared, update (compatible with shared; its holder means to write) and exclusive. Waiters are served
-//! first come, first served, except that an upgrade goes to the head. Of two transactions that both read a key and both
-//! want to write it the later fails at once, since neither could ever go on. When a wait begins, a search through who
-//! waits for whom looks for a cycle; the one whose wait would close it fails. Time-outs, random so that two victims
-//! do not meet again, are the net below.
+//! first come, first served, except that an upgrade goes to the head, and that a request that is run again stands where
+//! it stood before. Of two transactions that both read a key and both want to write it the later fails at once, since
+//! neither could ever go on. When a wait begins that may close a cycle, a search looks for it (`search.rs`); the one
+//! whose wait would close it fails. Time-outs, random so that two victims do not meet again, are the net below.
+//!
+//! **Shards.** A key lies in the shard that its hash names, under that shard's mutex. Who needs several shards at once
+//! ([`Locks::elide`]) takes them in ascending order; all others take one at a time. A key space is locked shared in the
+//! one shard of its owner, and exclusively in all shards. So who has the mutex of one shard and finds there that a space
+//! is not being cleared knows that it will not be while the mutex is held.
+//!
+//! **Work.** A request costs a constant number of look-ups per key, however many hold or want it. Only a search costs
+//! more: at most one step for each waiter and each holder of what they wait for. It holds one shard's mutex at a time.
 //!
 //! A key is in the table only while someone holds or wants it, or a result stands beside it. Absent keys are locked
-//! like any others.
+//! like any others. A shard gives memory back when a burst is over.
 
-use std::collections::{HashSet, VecDeque};
-use std::sync::PoisonError;
+mod lock;
+mod search;
+
+use std::hash::BuildHasher;
+use std::sync::{Arc, PoisonError};
 
 use futures_channel::oneshot;
-use hashbrown::HashMap;
-use hashbrown::hash_map::{Entry, EntryRef};
+use hashbrown::HashTable;
 use smallvec::SmallVec;
+
+pub use lock::Turn;
+use lock::{Asked, Lock};
+use search::{Search, Waits};
 
 use super::mode::Mode;
 use super::plan::Wanted;
 use super::settled::Settled;
 use super::space::Space;
-use crate::key::{Key, SPACES};
+use crate::key::{Key, KeyRef, SPACES};
+use crate::mutation::{self, Fault};
 use crate::read::Read;
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 
 /// Names one transaction to the lock table.
 pub type Owner = u64;
 
 /// An owner that no transaction is.
 const NOBODY: Owner = 0;
+
+/// Parts of the table, each under a mutex of its own.
+const SHARDS: usize = 16;
+
+/// Keys of a shard below which its table keeps its memory.
+const SHRINK_KEYS_MIN: usize = 64;
 
 /// A result that was handed on with its lock: committed, but not published yet.
 #[derive(Clone, Debug)]
@@ -56,16 +77,105 @@ pub enum Refused {
 pub enum Acquired {
     /// It is held now.
     Granted,
-    /// It will be held when this fires.
-    Wait(oneshot::Receiver<()>),
+    /// It will be held when the wait is over.
+    Wait(KeyWait),
     /// It was not given.
     Refused(Refused),
 }
 
-/// A place in the queue for a key space. Dropping it gives the place up, and the space too if it was granted and nobody
-/// has heard of it.
+/// What is asked for.
+#[derive(Clone, Copy)]
+pub struct Request<'a> {
+    /// Who asks; it may hold the key in a weaker mode.
+    pub owner: Owner,
+    /// Which key.
+    pub key: &'a Key,
+    /// How.
+    pub mode: Mode,
+    /// The keys that the owner holds, all of them.
+    pub held: &'a [Key],
+    /// Where it stood in the queue of this key when it was run before.
+    pub number: Option<u64>,
+}
+
+/// How a wait stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// The lock is held.
+    Granted,
+    /// It is waited for; the number is another whenever the queue has moved.
+    Waits(u64),
+}
+
+/// A place in the queue for a key. Dropping it gives the place up; a lock that was granted stays with its owner.
+pub struct KeyWait {
+    locks: Arc<Locks>,
+    owner: Owner,
+    key: Key,
+    hash: u64,
+    turn: Turn,
+    /// The wait is known to searches.
+    known: bool,
+    woken: oneshot::Receiver<()>,
+}
+
+impl KeyWait {
+    /// Done when the lock is held.
+    pub async fn granted(&mut self) {
+        // The sender stays in the queue until it has sent.
+        let _ = (&mut self.woken).await;
+    }
+
+    /// Whether the lock is held by now, and else whether the queue has moved.
+    pub fn standing(&self) -> Standing {
+        let shard = self.locks.shard(self.hash);
+        let lock = shard.find(self.hash, self.key.borrow());
+        match lock.filter(|lock| lock.wants(self.owner, self.turn).is_some()) {
+            Some(lock) => Standing::Waits(lock.moves()),
+            None => Standing::Granted,
+        }
+    }
+
+    /// Where it stands, for [`Request::number`] of the next run.
+    pub fn number(&self) -> u64 {
+        self.turn.number()
+    }
+
+    /// The owners that keep it waiting: holders that are in its way, or in the way of those ahead of it.
+    pub fn blockers(&self) -> Vec<Owner> {
+        let mut blockers = Vec::new();
+        Search::new(&self.locks).blockers(self.owner, &self.key, self.turn, &mut blockers);
+        blockers.sort_unstable();
+        blockers
+    }
+
+    /// Which key is waited for.
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// Gives the place up; false if the lock was granted before.
+    fn leave(&self) -> bool {
+        let mut left = false;
+        self.locks.shard(self.hash).serve(self.hash, self.key.borrow(), |lock| left = lock.leave(self.turn));
+        left
+    }
+}
+
+impl Drop for KeyWait {
+    fn drop(&mut self) {
+        if self.known {
+            self.locks.waits.forget(self.owner);
+        }
+        self.leave();
+    }
+}
+
+/// A place in the queue for a key space, in one shard. Dropping it gives the place up, and the space too if it was
+/// granted and nobody has heard of it.
 pub struct SpaceWait<'a> {
     locks: &'a Locks,
+    shard: usize,
     space: u8,
     exclusive: bool,
     woken: oneshot::Receiver<()>,
@@ -74,7 +184,7 @@ pub struct SpaceWait<'a> {
 
 impl SpaceWait<'_> {
     /// Done when the space is held.
-    pub async fn granted(mut self) {
+    pub async fn granted(&mut self) {
         // The sender stays in the queue until it has sent.
         let _ = (&mut self.woken).await;
         self.heard = true;
@@ -88,16 +198,54 @@ impl Drop for SpaceWait<'_> {
         }
         self.woken.close();
         if let Ok(Some(())) = self.woken.try_recv() {
-            self.locks.release_space(self.space, self.exclusive);
+            self.locks.shards[self.shard].lock().release_space(self.space, self.exclusive);
         }
-        // Whoever stood behind this place may go now.
-        self.locks.table().spaces[self.space as usize].serve();
+        // Who stood behind this place may go now.
+        self.locks.shards[self.shard].lock().spaces[self.space as usize].serve();
     }
 }
 
-/// The lock table, held by a transaction that needs no locks while it holds it: see [`Locks::elide`].
+/// A whole key space, held or waited for against all others; given up when dropped.
+pub struct Alone<'a> {
+    locks: &'a Locks,
+    space: u8,
+    /// For each shard that was not free at once.
+    waits: Vec<SpaceWait<'a>>,
+    held: [bool; SHARDS],
+}
+
+impl Alone<'_> {
+    /// The space that it is about.
+    pub fn space(&self) -> u8 {
+        self.space
+    }
+
+    /// Done when nobody else holds the space. Loses nothing if it is dropped.
+    pub async fn granted(&mut self) {
+        while let Some(wait) = self.waits.last_mut() {
+            wait.granted().await;
+            self.held[wait.shard] = true;
+            self.waits.pop();
+        }
+    }
+}
+
+impl Drop for Alone<'_> {
+    fn drop(&mut self) {
+        self.waits.clear();
+        for (shard, held) in self.locks.shards.iter().zip(self.held) {
+            if held {
+                shard.lock().release_space(self.space, true);
+            }
+        }
+    }
+}
+
+/// The shards of some keys, held by a transaction that needs no locks while it holds them: see [`Locks::elide`].
 pub struct Elided<'a> {
-    table: MutexGuard<'a, Table>,
+    locks: &'a Locks,
+    /// In ascending order.
+    shards: SmallVec<[(usize, MutexGuard<'a, Shard>); 2]>,
     keys: &'a [Wanted<'a>],
     /// Its commit has begun and is not published.
     pub half_done: bool,
@@ -106,377 +254,240 @@ pub struct Elided<'a> {
 /// What is half done is not to be seen: the keys stay locked until the restart.
 impl Drop for Elided<'_> {
     fn drop(&mut self) {
-        if self.half_done {
-            for wanted in self.keys {
-                self.table.keys.entry(wanted.key.to_key()).or_default().grant(NOBODY, Mode::Exclusive);
+        if !self.half_done {
+            return;
+        }
+        for wanted in self.keys {
+            let hash = self.locks.hash(wanted.key);
+            if let Some((_, shard)) = self.shards.iter_mut().find(|(at, _)| *at == shard_of(hash)) {
+                shard.lock_of(hash, &wanted.key.to_key()).grant(NOBODY, Mode::Exclusive);
             }
         }
+    }
+}
+
+type Hasher = foldhash::quality::RandomState;
+
+/// Its own mutex; see the head of this file.
+#[derive(Default)]
+struct Guarded(Mutex<Shard>);
+
+impl Guarded {
+    fn lock(&self) -> MutexGuard<'_, Shard> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A part of the keys, and of each key space the part of its owners.
+#[derive(Default)]
+struct Shard {
+    keys: HashTable<(u64, Key, Lock)>,
+    spaces: [Space; SPACES as usize],
+}
+
+fn shard_of(hash: u64) -> usize {
+    // The table within uses the lowest and the seven highest bits.
+    (hash >> 48) as usize % SHARDS
+}
+
+impl Shard {
+    fn find(&self, hash: u64, key: KeyRef<'_>) -> Option<&Lock> {
+        if self.keys.is_empty() {
+            return None;
+        }
+        self.keys.find(hash, |(_, other, _)| other.borrow() == key).map(|(_, _, lock)| lock)
+    }
+
+    /// The lock of `key`, made if there is none.
+    fn lock_of(&mut self, hash: u64, key: &Key) -> &mut Lock {
+        let entry = self.keys.entry(hash, |(_, other, _)| other == key, |(hash, ..)| *hash);
+        &mut entry.or_insert_with(|| (hash, key.clone(), Lock::default())).into_mut().2
+    }
+
+    /// Changes a lock, if there is one, and grants what can be granted then. What is left of nothing leaves the table.
+    fn serve(&mut self, hash: u64, key: KeyRef<'_>, change: impl FnOnce(&mut Lock)) {
+        let found = self.keys.find_entry(hash, |(_, other, _)| other.borrow() == key);
+        let Ok(mut entry) = found else { return };
+        let lock = &mut entry.get_mut().2;
+        change(lock);
+        lock.serve();
+        if lock.idle() {
+            entry.remove();
+            let (used, room) = (self.keys.len(), self.keys.capacity());
+            if room > SHRINK_KEYS_MIN && used < room / 8 {
+                self.keys.shrink_to(used * 2, |(hash, ..)| *hash);
+            }
+        }
+    }
+
+    fn release_space(&mut self, space: u8, exclusive: bool) {
+        let space = &mut self.spaces[space as usize];
+        match exclusive {
+            true => space.exclusive = false,
+            false => {
+                debug_assert!(space.shared > 0, "given up twice");
+                space.shared = space.shared.saturating_sub(1);
+            }
+        }
+        space.serve();
     }
 }
 
 /// The lock table.
 #[derive(Default)]
 pub struct Locks {
-    table: Mutex<Table>,
-}
-
-#[derive(Default)]
-struct Table {
-    keys: HashMap<Key, Lock, foldhash::quality::RandomState>,
-    spaces: [Space; SPACES as usize],
-    /// What each waiting transaction waits for.
-    waiting: HashMap<Owner, Key, foldhash::quality::RandomState>,
-}
-
-#[derive(Default)]
-struct Lock {
-    holders: SmallVec<[(Owner, Mode); 2]>,
-    queue: VecDeque<Waiter>,
-    /// Unpublished results, in commit order.
-    pending: SmallVec<[Pending; 1]>,
-}
-
-struct Waiter {
-    owner: Owner,
-    mode: Mode,
-    wake: oneshot::Sender<()>,
-}
-
-impl Lock {
-    fn idle(&self) -> bool {
-        self.holders.is_empty() && self.queue.is_empty() && self.pending.is_empty()
-    }
-
-    fn held_by(&self, owner: Owner) -> Option<Mode> {
-        self.holders.iter().find(|(holder, _)| *holder == owner).map(|(_, mode)| *mode)
-    }
-
-    /// Whether `owner` could hold the lock in `mode` beside the other holders.
-    fn grantable(&self, owner: Owner, mode: Mode) -> bool {
-        self.holders.iter().all(|(holder, held)| *holder == owner || mode.compatible(*held))
-    }
-
-    fn grant(&mut self, owner: Owner, mode: Mode) {
-        match self.holders.iter_mut().find(|(holder, _)| *holder == owner) {
-            Some((_, held)) => *held = mode.max(*held),
-            None => self.holders.push((owner, mode)),
-        }
-    }
+    shards: [Guarded; SHARDS],
+    hasher: Hasher,
+    waits: Waits,
+    /// Waits that have begun; each takes the number as its place.
+    numbers: AtomicU64,
+    /// Held while a clearing enters the queues of all shards, so that two of them stand in one order in all.
+    clearing: Mutex<()>,
+    /// Waiters and holders that searches have looked at.
+    steps: AtomicU64,
 }
 
 impl Locks {
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    fn hash(&self, key: KeyRef<'_>) -> u64 {
+        self.hasher.hash_one(key)
     }
 
-    /// Asks for `key` in `mode` for `owner`, who may hold it in a weaker mode already.
-    pub fn acquire(&self, owner: Owner, key: &Key, mode: Mode) -> Acquired {
-        self.table().acquire(owner, key, mode)
+    fn shard(&self, hash: u64) -> MutexGuard<'_, Shard> {
+        self.shards[shard_of(hash)].lock()
     }
 
-    /// The table itself, if none of the keys is locked, wanted or has a result beside it, and none of their key
-    /// spaces is being cleared or about to be. While it is held nobody else gets a lock, so its holder needs none.
-    pub fn elide<'a>(&'a self, keys: &'a [Wanted<'a>]) -> Option<Elided<'a>> {
-        let table = self.table();
-        let free = |wanted: &Wanted<'_>| {
-            let space = &table.spaces[wanted.key.space as usize];
-            let locked = !table.keys.is_empty() && table.keys.contains_key(&wanted.key);
-            !locked && !space.exclusive && space.queue.is_empty()
+    /// Asks for a lock.
+    pub fn acquire(self: &Arc<Locks>, request: Request<'_>) -> Acquired {
+        let Request { owner, key, mode, held, number } = request;
+        let hash = self.hash(key.borrow());
+        let mut shard = self.shard(hash);
+        let next = || self.numbers.fetch_add(1, Ordering::Relaxed);
+        let (turn, woken, last) = match shard.lock_of(hash, key).ask(owner, mode, number, next) {
+            Asked::Granted => return Acquired::Granted,
+            Asked::Rival => return Acquired::Refused(Refused::Upgrade),
+            Asked::Queued(turn, woken, last) => (turn, woken, last),
         };
-        let free = keys.iter().all(free);
-        free.then_some(Elided { table, keys, half_done: false })
+        let known = !held.is_empty();
+        if known {
+            // Before anyone can see the place in the queue: a search that meets it must be able to go on from it.
+            self.waits.note(owner, key, turn);
+        }
+        drop(shard);
+        let wait = KeyWait { locks: self.clone(), owner, key: key.clone(), hash, turn, known, woken };
+        let mut search = Search::new(self);
+        let may_close = !last || (known && search.is_needed(held, key, turn));
+        if may_close && search.finds_a_cycle(owner, key, turn) && wait.leave() {
+            return Acquired::Refused(Refused::Deadlock);
+        }
+        Acquired::Wait(wait)
+    }
+
+    /// The shards of `keys`, if none of the keys is locked, wanted or has a result beside it, and none of their key
+    /// spaces is being cleared or about to be. While they are held nobody else gets a lock of these keys, or clears
+    /// these spaces, so their holder needs no locks.
+    pub fn elide<'a>(&'a self, keys: &'a [Wanted<'a>]) -> Option<Elided<'a>> {
+        let hashes: SmallVec<[u64; 8]> = keys.iter().map(|wanted| self.hash(wanted.key)).collect();
+        let mut numbers: SmallVec<[usize; 8]> = hashes.iter().map(|hash| shard_of(*hash)).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let mut shards = SmallVec::<[(usize, MutexGuard<'a, Shard>); 2]>::with_capacity(numbers.len());
+        for number in numbers {
+            shards.push((number, self.shards[number].lock()));
+        }
+        let free = |(wanted, hash): (&Wanted<'_>, &u64)| {
+            let Ok(at) = shards.binary_search_by_key(&shard_of(*hash), |(number, _)| *number) else { return false };
+            let shard = &shards[at].1;
+            let space = &shard.spaces[wanted.key.space as usize];
+            let cleared = space.exclusive || !space.queue.is_empty();
+            shard.find(*hash, wanted.key).is_none() && (!cleared || mutation::on(Fault::ElisionBesideClearing))
+        };
+        let free = keys.iter().zip(&hashes).all(free);
+        free.then_some(Elided { locks: self, shards, keys, half_done: false })
     }
 
     /// The last unpublished result beside `key`, for a transaction whose wait for the lock is over.
     pub fn pending(&self, key: &Key) -> Option<Pending> {
-        self.table().keys.get(key).and_then(|lock| lock.pending.last().cloned())
+        let hash = self.hash(key.borrow());
+        self.shard(hash).find(hash, key.borrow()).and_then(|lock| lock.pending.last().cloned())
     }
 
-    /// Whether `owner` holds `key` in `mode` or a stronger one.
-    pub fn holds(&self, owner: Owner, key: &Key, mode: Mode) -> bool {
-        self.table().keys.get(key).and_then(|lock| lock.held_by(owner)).is_some_and(|held| held >= mode)
-    }
-
-    /// Puts down the results of a commit that has its place, and hands all the owner's locks on.
+    /// Puts down the results of a commit that has its place, and hands all the owner's locks on. All results stand
+    /// beside their locks before the first lock goes.
     pub fn hand_over(&self, owner: Owner, held: &[Key], results: impl Iterator<Item = (Key, Pending)>) {
-        let mut table = self.table();
         for (key, pending) in results {
-            table.keys.entry(key).or_default().pending.push(pending);
+            let hash = self.hash(key.borrow());
+            self.shard(hash).lock_of(hash, &key).pending.push(pending);
         }
-        table.release(owner, held);
+        self.release(owner, held);
     }
 
-    /// Gives up all locks of `owner`, and its place in a queue.
+    /// Gives up the locks of `owner` on the keys `held`.
     pub fn release(&self, owner: Owner, held: &[Key]) {
-        self.table().release(owner, held);
+        for key in held {
+            let hash = self.hash(key.borrow());
+            self.shard(hash).serve(hash, key.borrow(), |lock| lock.release(owner));
+        }
     }
 
     /// The results of the commits at `places` are published, or will never be: they no longer stand beside the locks.
     pub fn settle<'a>(&self, results: impl Iterator<Item = (&'a Key, u64)>) {
-        let mut table = self.table();
         for (key, place) in results {
-            if let Some(lock) = table.keys.get_mut(key) {
-                lock.pending.retain(|pending| pending.place != place);
-                if lock.idle() {
-                    table.keys.remove(key);
-                }
-            }
+            let hash = self.hash(key.borrow());
+            let drop_result = |lock: &mut Lock| lock.pending.retain(|pending| pending.place != place);
+            self.shard(hash).serve(hash, key.borrow(), drop_result);
         }
     }
 
-    /// Asks for a whole key space: shared for a transaction, exclusively to clear it. `None`: it is held now.
-    pub fn acquire_space(&self, space: u8, exclusive: bool) -> Option<SpaceWait<'_>> {
-        let mut table = self.table();
-        let state = &mut table.spaces[space as usize];
+    /// Asks for a key space for `owner`, beside others. `None`: it is held now.
+    pub fn acquire_space(&self, owner: Owner, space: u8) -> Option<SpaceWait<'_>> {
+        self.queue_for_space(owner as usize % SHARDS, space, false)
+    }
+
+    /// Gives a key space up that `owner` holds.
+    pub fn release_space(&self, owner: Owner, space: u8) {
+        self.shards[owner as usize % SHARDS].lock().release_space(space, false);
+    }
+
+    /// Asks for a key space against all others, to clear it.
+    pub fn acquire_alone(&self, space: u8) -> Alone<'_> {
+        let _order = self.clearing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut alone = Alone { locks: self, space, waits: Vec::new(), held: [false; SHARDS] };
+        for shard in 0..SHARDS {
+            match self.queue_for_space(shard, space, true) {
+                None => alone.held[shard] = true,
+                Some(wait) => alone.waits.push(wait),
+            }
+        }
+        alone
+    }
+
+    fn queue_for_space(&self, shard: usize, space: u8, exclusive: bool) -> Option<SpaceWait<'_>> {
+        let mut guard = self.shards[shard].lock();
+        let state = &mut guard.spaces[space as usize];
         if state.queue.is_empty() && state.grantable(exclusive) {
             state.grant(exclusive);
             return None;
         }
         let (wake, woken) = oneshot::channel();
         state.queue.push_back((exclusive, wake));
-        Some(SpaceWait { locks: self, space, exclusive, woken, heard: false })
-    }
-
-    /// Gives a key space up.
-    pub fn release_space(&self, space: u8, exclusive: bool) {
-        let mut table = self.table();
-        let space = &mut table.spaces[space as usize];
-        match exclusive {
-            true => space.exclusive = false,
-            false => space.shared = space.shared.saturating_sub(1),
-        }
-        space.serve();
+        Some(SpaceWait { locks: self, shard, space, exclusive, woken, heard: false })
     }
 
     /// Keys in the table; 0 once all is quiet.
     pub fn keys(&self) -> usize {
-        self.table().keys.len()
+        self.shards.iter().map(|shard| shard.lock().keys.len()).sum()
     }
 
     /// Panics if the table contradicts itself; for tests and fuzzing.
     pub fn validate(&self) {
-        let table = self.table();
-        for (key, lock) in &table.keys {
-            assert!(!lock.idle(), "{key} is in the table for nothing");
-            for (n, (owner, mode)) in lock.holders.iter().enumerate() {
-                let others = &lock.holders[n + 1..];
-                assert!(others.iter().all(|(other, held)| other != owner && mode.compatible(*held)), "{key}");
+        for (number, shard) in self.shards.iter().enumerate() {
+            for (hash, key, lock) in &shard.lock().keys {
+                assert_eq!((self.hash(key.borrow()), shard_of(*hash)), (*hash, number), "{key} is in another shard");
+                lock.validate(&key.to_string());
             }
-            for waiter in &lock.queue {
-                assert_eq!(table.waiting.get(&waiter.owner), Some(key), "{} waits for {key}", waiter.owner);
-            }
-            assert!(lock.pending.is_sorted_by_key(|pending| pending.place), "{key}: results in commit order");
-        }
-    }
-}
-
-impl Table {
-    fn acquire(&mut self, owner: Owner, key: &Key, mode: Mode) -> Acquired {
-        let lock = match self.keys.entry(key.clone()) {
-            Entry::Occupied(lock) => lock.into_mut(),
-            Entry::Vacant(free) => {
-                free.insert(Lock::default()).grant(owner, mode);
-                return Acquired::Granted;
-            }
-        };
-        let held = lock.held_by(owner);
-        if held.is_some_and(|held| held >= mode) {
-            return Acquired::Granted;
-        }
-        let upgrade = held.is_some();
-        if lock.grantable(owner, mode) && (upgrade || lock.queue.is_empty()) {
-            lock.grant(owner, mode);
-            return Acquired::Granted;
-        }
-        let rival = |(other, held): &(Owner, Mode)| *other != owner && *held > Mode::Shared;
-        if upgrade {
-            let waits = |waiter: &Waiter| lock.held_by(waiter.owner).is_some();
-            if lock.holders.iter().any(rival) || lock.queue.iter().any(waits) {
-                return Acquired::Refused(Refused::Upgrade);
-            }
-        }
-        let (wake, woken) = oneshot::channel();
-        let waiter = Waiter { owner, mode, wake };
-        match upgrade {
-            true => lock.queue.push_front(waiter),
-            false => lock.queue.push_back(waiter),
-        }
-        self.waiting.insert(owner, key.clone());
-        if self.in_cycle(owner) {
-            self.forget_wait(owner);
-            return Acquired::Refused(Refused::Deadlock);
-        }
-        Acquired::Wait(woken)
-    }
-
-    /// Whether whoever `owner` waits for waits, through any number of others, for `owner`.
-    fn in_cycle(&self, owner: Owner) -> bool {
-        let mut seen = HashSet::new();
-        let mut stack = self.blockers(owner);
-        while let Some(blocker) = stack.pop() {
-            if blocker == owner {
-                return true;
-            }
-            if seen.insert(blocker) {
-                stack.extend(self.blockers(blocker));
-            }
-        }
-        false
-    }
-
-    /// Who must go before `owner` can: holders whose mode is in its way, and all who wait ahead of it.
-    fn blockers(&self, owner: Owner) -> Vec<Owner> {
-        let Some(lock) = self.waiting.get(&owner).and_then(|key| self.keys.get(key)) else { return Vec::new() };
-        let Some(position) = lock.queue.iter().position(|waiter| waiter.owner == owner) else { return Vec::new() };
-        let mode = lock.queue[position].mode;
-        let in_the_way = |(holder, held): &&(Owner, Mode)| *holder != owner && !mode.compatible(*held);
-        let holders = lock.holders.iter().filter(in_the_way).map(|(holder, _)| *holder);
-        holders.chain(lock.queue.iter().take(position).map(|waiter| waiter.owner)).collect()
-    }
-
-    fn forget_wait(&mut self, owner: Owner) {
-        if self.waiting.is_empty() {
-            return;
-        }
-        let Some(key) = self.waiting.remove(&owner) else { return };
-        self.serve(&key, |lock| lock.queue.retain(|waiter| waiter.owner != owner));
-    }
-
-    fn release(&mut self, owner: Owner, held: &[Key]) {
-        self.forget_wait(owner);
-        for key in held {
-            self.serve(key, |lock| lock.holders.retain(|(holder, _)| *holder != owner));
-        }
-    }
-
-    /// Changes a lock, then grants what can be granted at the head of its queue; drops the key from the table if
-    /// nothing is left of it.
-    fn serve(&mut self, key: &Key, change: impl FnOnce(&mut Lock)) {
-        let EntryRef::Occupied(mut entry) = self.keys.entry_ref(key) else { return };
-        let lock = entry.get_mut();
-        change(lock);
-        while let Some(head) = lock.queue.front() {
-            if !lock.grantable(head.owner, head.mode) {
-                return;
-            }
-            let Some(waiter) = lock.queue.pop_front() else { return };
-            self.waiting.remove(&waiter.owner);
-            // Who has given up waiting releases what it was granted: `release` follows every wait that fails.
-            lock.grant(waiter.owner, waiter.mode);
-            let _ = waiter.wake.send(());
-        }
-        if lock.idle() {
-            entry.remove();
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn key(name: &str) -> Key {
-        Key::new(0, name.as_bytes())
-    }
-
-    fn granted(acquired: Acquired) -> bool {
-        matches!(acquired, Acquired::Granted)
-    }
-
-    fn waits(acquired: Acquired) -> oneshot::Receiver<()> {
-        match acquired {
-            Acquired::Wait(woken) => woken,
-            Acquired::Granted => panic!("granted"),
-            Acquired::Refused(refused) => panic!("{refused:?}"),
-        }
-    }
-
-    #[test]
-    fn readers_share_and_a_writer_waits_its_turn() {
-        let locks = Locks::default();
-        assert!(granted(locks.acquire(1, &key("a"), Mode::Shared)));
-        assert!(granted(locks.acquire(2, &key("a"), Mode::Shared)));
-        let mut writer = waits(locks.acquire(3, &key("a"), Mode::Exclusive));
-        let mut reader = waits(locks.acquire(4, &key("a"), Mode::Shared));
-        locks.release(1, &[key("a")]);
-        assert_eq!(writer.try_recv(), Ok(None));
-        locks.release(2, &[key("a")]);
-        assert_eq!(writer.try_recv(), Ok(Some(())));
-        assert_eq!(reader.try_recv(), Ok(None));
-        locks.validate();
-        locks.release(3, &[key("a")]);
-        assert_eq!(reader.try_recv(), Ok(Some(())));
-        locks.release(4, &[key("a")]);
-        assert!(locks.keys() == 0);
-    }
-
-    #[test]
-    fn an_update_lets_readers_go_on_until_it_becomes_exclusive() {
-        let locks = Locks::default();
-        assert!(granted(locks.acquire(1, &key("a"), Mode::Update)));
-        assert!(granted(locks.acquire(2, &key("a"), Mode::Shared)));
-        let mut upgrade = waits(locks.acquire(1, &key("a"), Mode::Exclusive));
-        let mut late = waits(locks.acquire(3, &key("a"), Mode::Shared));
-        locks.release(2, &[key("a")]);
-        assert_eq!(upgrade.try_recv(), Ok(Some(())));
-        assert_eq!(late.try_recv(), Ok(None));
-        locks.release(1, &[key("a")]);
-        assert_eq!(late.try_recv(), Ok(Some(())));
-    }
-
-    #[test]
-    fn of_two_upgraders_the_later_fails_at_once() {
-        let locks = Locks::default();
-        for owner in [1, 2] {
-            assert!(granted(locks.acquire(owner, &key("a"), Mode::Shared)));
-        }
-        assert!(granted(locks.acquire(1, &key("a"), Mode::Update)));
-        let second = locks.acquire(2, &key("a"), Mode::Update);
-        assert!(matches!(second, Acquired::Refused(Refused::Upgrade)));
-    }
-
-    #[test]
-    fn a_cycle_is_found_when_it_closes() {
-        let locks = Locks::default();
-        for (owner, name) in [(1, "a"), (2, "b"), (3, "c")] {
-            assert!(granted(locks.acquire(owner, &key(name), Mode::Exclusive)));
-        }
-        let _first = waits(locks.acquire(1, &key("b"), Mode::Shared));
-        let _second = waits(locks.acquire(2, &key("c"), Mode::Exclusive));
-        let third = locks.acquire(3, &key("a"), Mode::Shared);
-        assert!(matches!(third, Acquired::Refused(Refused::Deadlock)));
-        locks.validate();
-        locks.release(3, &[key("c")]);
-        locks.release(2, &[key("b"), key("c")]);
-        locks.release(1, &[key("a"), key("b")]);
-        assert!(locks.keys() == 0);
-    }
-
-    #[test]
-    fn a_space_is_cleared_alone() {
-        let locks = Locks::default();
-        assert!(locks.acquire_space(0, false).is_none());
-        let mut clearing = locks.acquire_space(0, true).expect("a transaction is in it");
-        let mut late = locks.acquire_space(0, false).expect("the clearing is ahead");
-        locks.release_space(0, false);
-        assert_eq!(late.woken.try_recv(), Ok(None));
-        assert_eq!(clearing.woken.try_recv(), Ok(Some(())));
-        locks.release_space(0, true);
-        assert_eq!(late.woken.try_recv(), Ok(Some(())));
-    }
-
-    #[test]
-    fn who_gives_up_waiting_for_a_space_holds_nothing() {
-        let locks = Locks::default();
-        assert!(locks.acquire_space(0, false).is_none());
-        let clearing = locks.acquire_space(0, true).expect("a transaction is in it");
-        let mut late = locks.acquire_space(0, false).expect("the clearing is ahead");
-        drop(clearing);
-        assert_eq!(late.woken.try_recv(), Ok(Some(())), "the way is free");
-        let granted = locks.acquire_space(1, true).is_none().then(|| locks.acquire_space(1, true).unwrap());
-        locks.release_space(1, true);
-        // Granted, but nobody has heard of it.
-        drop(granted);
-        assert!(locks.acquire_space(1, false).is_none(), "it was given up");
-    }
-}
+mod tests;

@@ -7,8 +7,11 @@
 //!
 //! Plain commands and whole scripts (EXEC) go through [`Engine::execute`], which runs them again after a conflict.
 
+mod absences;
 mod ahead;
 mod at_once;
+mod caller;
+mod clearing;
 mod compare;
 mod documents;
 mod error;
@@ -31,13 +34,16 @@ mod settled;
 mod space;
 mod sync;
 mod unwatched;
+mod yielding;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::{SmallVec, smallvec};
 
+use absences::Absences;
 pub use ahead::Ahead;
+pub use caller::Caller;
 pub use compare::Compared;
 pub use documents::{DocumentError, Documents};
 pub use group::GROUP_COMMITS_MAX;
@@ -50,8 +56,7 @@ pub use settled::{Landed, Settlement};
 pub use unwatched::UnwatchedFigures;
 
 use crate::cache::{Cache, CacheOptions, Context, LOOK_KEYS_MAX, Look};
-use crate::error::Unavailable;
-use crate::key::{Key, KeyRef, SPACES};
+use crate::key::{Key, KeyRef};
 use crate::mutation::{self, Fault};
 use crate::read::Read;
 use crate::runtime::Runtime;
@@ -62,8 +67,10 @@ use at_once::AT_ONCE_KEYS_MAX;
 pub use error::TxnError;
 use group::Committer;
 use history::History;
+use locking::Patience;
 use locks::Locks;
 use published::Reads;
+use yielding::Yielding;
 
 /// Looks without locks before a reader takes them.
 const LOOKS_MAX: usize = 3;
@@ -125,6 +132,10 @@ struct Inner {
     mint: Arc<Mint>,
     limits: TxnLimits,
     on_write: OnWrite,
+    /// Absent keys that are watched.
+    absences: Arc<Absences>,
+    /// The interactive transactions that yield to others.
+    yielding: Yielding,
     next_owner: AtomicU64,
     /// The store commits without a wait.
     at_once: bool,
@@ -162,6 +173,8 @@ impl Engine {
             mint,
             limits,
             on_write,
+            absences: Arc::default(),
+            yielding: Yielding::default(),
             next_owner: AtomicU64::new(1),
             at_once,
             fronted,
@@ -214,6 +227,16 @@ impl Engine {
     pub fn validate(&self) {
         self.inner.cache.validate();
         self.inner.locks.validate();
+    }
+
+    /// Panics if the lock table contradicts itself: it never does, whatever is at work; for tests.
+    pub fn validate_locks(&self) {
+        self.inner.locks.validate();
+    }
+
+    /// Interactive transactions that were rolled back for others so far.
+    pub fn wounded(&self) -> u64 {
+        self.inner.yielding.wounded()
     }
 
     /// Keys with these hashes are about to be used, those of `written` to be written: has what is in memory of them
@@ -295,6 +318,7 @@ impl Engine {
                     Look::Hit(read, word) => {
                         reads.push(read);
                         words.push(word);
+                        mutation::interleave();
                     }
                     Look::Marked => continue 'again,
                     Look::Miss => return None,
@@ -339,10 +363,14 @@ impl Engine {
         mut body: impl FnMut(&mut Documents) -> Result<T, T>,
     ) -> Result<Executed<T>, TxnError> {
         let number = self.inner.next_owner.fetch_add(1, Ordering::Relaxed);
-        let mut attempt = 0;
+        let left = self.inner.limits.retries_max;
+        let mut patience = Patience { name: plan.name, caller: plan.caller.clone(), left, place: None };
         loop {
             let mut transaction = self.begin_as(number, TxnKind::Plain, context);
-            let ended = match transaction.prepare(plan, ahead).await {
+            transaction.patience = patience;
+            let prepared = transaction.prepare(plan, ahead).await;
+            patience = std::mem::take(&mut transaction.patience);
+            let ended = match prepared {
                 Ok(true) => match body(transaction.documents_mut()) {
                     Ok(answer) => match transaction.commit().await {
                         // Where others write too, it is the store that finds the conflict.
@@ -357,7 +385,7 @@ impl Engine {
                 Err(error) => Err(error),
             };
             match ended {
-                Err(TxnError::Conflict(_)) if attempt < self.inner.limits.retries_max => attempt += 1,
+                Err(TxnError::Conflict(_)) if patience.left > 0 => patience.left -= 1,
                 ended => return ended,
             }
         }
@@ -380,7 +408,9 @@ impl Engine {
                 Err(error) => Err(error),
             };
             match ended {
-                Err(TxnError::Conflict(_)) if attempt < self.inner.limits.retries_max => attempt += 1,
+                Err(TxnError::Conflict(_) | TxnError::Wounded(_)) if attempt < self.inner.limits.retries_max => {
+                    attempt += 1
+                }
                 ended => return ended,
             }
         }
@@ -395,15 +425,27 @@ impl Engine {
     /// published yet, and a cached read would still show the value before it: so WATCH is not answered before the
     /// [`Committing`] is settled. Else a client could decide on the older value, and its EXEC find the newer version
     /// unchanged.
-    pub async fn watch(&self, keys: &[Key], context: Context) -> Result<(Vec<Watched>, Committing), TxnError> {
+    pub async fn watch(
+        &self,
+        keys: &[Key],
+        context: Context,
+        caller: Option<Arc<Caller>>,
+    ) -> Result<(Vec<Watched>, Committing), TxnError> {
         let mut ordered = keys.to_vec();
         ordered.sort_unstable();
         ordered.dedup();
         let locks = ordered.iter().map(|key| PlannedLock { key: key.clone(), mode: Mode::Shared, load: true });
-        let plan = Plan { locks: locks.collect(), ..Plan::default() };
+        let plan = Plan { locks: locks.collect(), name: "WATCH", caller, ..Plan::default() };
         let remember = |documents: &mut Documents| Ok(ordered.iter().map(|key| Watched::of(key, documents)).collect());
         match self.execute(&plan, context, &mut Ahead::default(), remember).await? {
-            Executed::Done(watched, committing) => Ok((watched, committing)),
+            Executed::Done(watched, committing) => {
+                let absent = |watched: Watched| Watched {
+                    absence: (!watched.present).then(|| self.inner.absences.watch(&watched.key)),
+                    ..watched
+                };
+                let watched: Vec<Watched> = watched;
+                Ok((watched.into_iter().map(absent).collect(), committing))
+            }
             Executed::WatchFailed => Err(TxnError::Conflict("a watched key has changed".into())),
         }
     }
@@ -421,7 +463,8 @@ impl Engine {
         let (done, told) = futures_channel::oneshot::channel();
         let engine = self.clone();
         self.inner.runtime.spawn(async move {
-            let mut holder = engine.begin(TxnKind::Interactive, Context::default());
+            // It must not yield while the work is done.
+            let mut holder = engine.begin(TxnKind::Plain, Context::default());
             let locked = holder.lock_alone(&keys).await;
             let _ = done.send(match locked {
                 Ok(()) => {
@@ -435,61 +478,10 @@ impl Engine {
         told.await.unwrap_or_else(|_| Err(TxnError::StoreDown("the server is stopping".into())))
     }
 
-    /// Removes all documents of `spaces` from store and cache, alone in these spaces. Goes on to its end even if the
-    /// caller does not wait for it.
-    pub async fn clear(&self, spaces: &[u8]) -> Result<(), TxnError> {
-        let mut ordered = spaces.to_vec();
-        ordered.sort_unstable();
-        ordered.dedup();
-        let (done, told) = futures_channel::oneshot::channel();
-        let engine = self.clone();
-        self.inner.runtime.spawn(async move {
-            let _ = done.send(engine.clear_alone(&ordered).await);
-        });
-        told.await.unwrap_or_else(|_| Err(TxnError::StoreDown("the server is stopping".into())))
-    }
-
-    async fn clear_alone(&self, spaces: &[u8]) -> Result<(), TxnError> {
-        let began = self.inner.history.as_ref().map(|history| history.tick());
-        let mut held = Spaces { locks: &self.inner.locks, held: Vec::new() };
-        for space in spaces {
-            debug_assert!(*space < SPACES);
-            if let Some(wait) = self.inner.locks.acquire_space(*space, true) {
-                // No time-out: transactions in the space have theirs.
-                wait.granted().await;
-            }
-            held.held.push(*space);
-        }
-        // A commit that was handed over has given its locks up; what is on its way must land before the clearing.
-        self.inner.committer.drained().await.map_err(TxnError::StoreDown)?;
-        let version = self.inner.mint.next();
-        let cleared = self.inner.store.clear(&held.held, version).await;
-        // Also after an error: it may have been cleared all the same.
-        self.inner.cache.clear(|space| held.held.contains(&space));
-        if let (Some(history), Some(began)) = (&self.inner.history, began) {
-            history.push_clear(began, cleared.is_ok(), spaces, version);
-        }
-        cleared.map_err(|Unavailable(why)| TxnError::StoreDown(why))
-    }
-
     /// Waits until all commits that have a place are settled.
     pub async fn drained(&self) {
         if let Err(why) = self.inner.committer.drained().await {
             tracing::warn!(%why, "not all commits are settled");
-        }
-    }
-}
-
-/// Key spaces held exclusively; given up when dropped.
-struct Spaces<'a> {
-    locks: &'a Locks,
-    held: Vec<u8>,
-}
-
-impl Drop for Spaces<'_> {
-    fn drop(&mut self) {
-        for space in &self.held {
-            self.locks.release_space(*space, true);
         }
     }
 }

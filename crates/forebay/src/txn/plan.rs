@@ -1,8 +1,13 @@
 //! What a command or script is going to need, known before it runs.
 
+use std::sync::Arc;
+
+use super::absences::WatchedAbsence;
+use super::caller::Caller;
 use super::documents::Documents;
 use super::mode::Mode;
 use crate::key::{Key, KeyRef};
+use crate::mutation::{self, Fault};
 use crate::version::Version;
 
 /// What becomes of the cached copy of what is written.
@@ -16,7 +21,7 @@ pub enum OnWrite {
 }
 
 /// What is to be locked and loaded for one run of a command or script.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Plan {
     /// Keys in ascending order, each once.
     pub locks: Vec<PlannedLock>,
@@ -26,6 +31,10 @@ pub struct Plan {
     pub strict: bool,
     /// What can't be loaded because the store is away is changed unseen.
     pub blind: bool,
+    /// The command, for the interactive transactions that yield to it; empty: none does.
+    pub name: &'static str,
+    /// Who waits for the answer.
+    pub caller: Option<Arc<Caller>>,
 }
 
 /// One key of a plan.
@@ -56,7 +65,7 @@ impl PlannedLock {
 }
 
 /// What WATCH remembers of a key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Watched {
     /// Which key.
     pub key: Key,
@@ -64,6 +73,8 @@ pub struct Watched {
     pub version: Version,
     /// Whether it was there (an expired document is not).
     pub present: bool,
+    /// Where it was not: what clearings made of that since.
+    pub(super) absence: Option<WatchedAbsence>,
 }
 
 impl Watched {
@@ -73,6 +84,14 @@ impl Watched {
             key: key.clone(),
             version: documents.version(key.borrow()).unwrap_or_default(),
             present: documents.value(key.borrow()).is_ok_and(|value| value.is_some()),
+            absence: None,
         }
+    }
+
+    /// Whether nobody has written it, as far as can be told by what it is `now`.
+    pub(super) fn unchanged(&self, now: &Watched) -> bool {
+        let leads = |absence: &WatchedAbsence| !now.present && absence.leads(self.version, now.version);
+        let same = self.version == now.version || self.absence.as_ref().is_some_and(leads);
+        same && (self.present == now.present || mutation::on(Fault::WatchIgnoresExpiry))
     }
 }

@@ -7,7 +7,7 @@ use forebay::change::{Change, apply_all};
 use forebay::outage::Standing;
 use forebay::outage::lanes::{Lane, Lanes, Ties};
 use forebay::outage::pending::{BATCH_COMMITS_MAX, Batch, Buffer, Merged, Work};
-use forebay::store::{Caps, Commit, Write};
+use forebay::store::{Caps, Commit, Form, Write};
 use forebay::{Key, Read, TxnId, Value, Version};
 use proptest::prelude::*;
 
@@ -171,7 +171,10 @@ impl World {
         let commit = Commit::new(TxnId(version), version, writes);
         let on_table = keys.iter().any(|key| *key >= 3);
         let follows: Vec<usize> = names.filter(|key| on_table && !keys.contains(key)).into_iter().collect();
-        let (number, _) = self.buffer.take(&commit, ties_of(keys, &follows), sent, merge, 0).expect("there is room");
+        let (number, _) = self
+            .buffer
+            .take(&commit, ties_of(keys, &follows), sent, merge.then_some(&Form::Document), 0)
+            .expect("there is room");
         self.writing.push((number, commit, follows));
     }
 

@@ -2,6 +2,7 @@
 
 mod buffer;
 mod compare;
+mod forms;
 mod gate;
 mod merging;
 mod seen;

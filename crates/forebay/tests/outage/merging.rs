@@ -4,7 +4,7 @@ use forebay::change::{Change, End};
 use forebay::outage::lanes::{Lane, Ties};
 use forebay::outage::pending::Buffer;
 use forebay::outage::record::Record;
-use forebay::store::{Caps, Commit, GivenId, Write};
+use forebay::store::{Caps, Commit, Form, GivenId, Write};
 use forebay::{Blob, Key, TxnId, Value, Version};
 
 /// Changes of one document, from many transactions.
@@ -28,7 +28,7 @@ impl World {
         let writes = vec![Write { key: Key::new(0, b"k"), changes: vec![change].into(), after, unseen }];
         let commit = Commit { given, ..Commit::new(TxnId(version), version, writes) };
         let ties = Ties { lanes: [Lane::Hashed(1)].into_iter().collect(), ..Ties::default() };
-        let (number, record) = self.buffer.take(&commit, ties, false, true, 0).expect("there is room");
+        let (number, record) = self.buffer.take(&commit, ties, false, Some(&Form::Document), 0).expect("there is room");
         let (Record::Buffered(told) | Record::Merged { into: told, .. }) = record else { panic!("{record:?}") };
         self.longest = self.longest.max(told.writes[0].changes.len() + told.known.len());
         self.buffer.written(number, &commit.writes);

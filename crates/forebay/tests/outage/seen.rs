@@ -13,7 +13,7 @@ use forebay::change::{Change, End, apply_all};
 use forebay::outage::lanes::{Lane, Lanes, Ties};
 use forebay::outage::pending::{BATCH_COMMITS_MAX, Batch, Buffer, Merged, Story, Untaken, Work};
 use forebay::outage::{Buffered, Pending, Record, Standing};
-use forebay::store::{Caps, Commit, CommitOutcome, Write};
+use forebay::store::{Caps, Commit, CommitOutcome, Form, Write};
 use forebay::value::Data;
 use forebay::{Blob, Key, Read, TxnId, Value, Version};
 use proptest::prelude::*;
@@ -241,7 +241,7 @@ impl World {
         let landed = |number: &u64| self.restored.contains(number) && self.has_landed(number);
         self.disturbed |=
             self.trigger && txn.built_on.iter().any(|number| self.unproven.contains(number) || landed(number));
-        match self.buffer.take(&commit, ties, sent, merge, 0) {
+        match self.buffer.take(&commit, ties, sent, merge.then_some(&Form::Document), 0) {
             Ok((number, record)) => self.writing.push((number, commit, txn, record)),
             Err(Untaken::Overtaken(keys)) => {
                 // Who runs it again with what is shown now must not be told the same for ever.

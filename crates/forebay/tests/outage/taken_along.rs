@@ -37,7 +37,7 @@ impl World {
         let unseen = !matches!(change, Change::Delete);
         let writes = vec![Write { key: key(name), changes: vec![change].into(), after, unseen }];
         let commit = Commit::new(TxnId(version), version, writes);
-        let (number, _) = self.buffer.take(&commit, ties, false, false, 0).expect("there is room");
+        let (number, _) = self.buffer.take(&commit, ties, false, None, 0).expect("there is room");
         self.buffer.written(number, &commit.writes);
         self.buffer.validate();
         number

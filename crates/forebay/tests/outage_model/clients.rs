@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use forebay::change::apply_all;
+use forebay::change::{Changes, apply_all};
 use forebay::outage::Gate;
 use forebay::store::{Commit, CommitOutcome, Outside, Resolved, Store, Write};
 use forebay::{Change, Data, Key, Read, TxnId, Value, Version};
@@ -33,6 +33,8 @@ pub struct Client {
     pub reads_b: bool,
     /// It writes what it does not know, if it can't be read.
     pub blind: bool,
+    /// It deletes the hash and makes it again with what it held.
+    pub remakes: bool,
 }
 
 pub fn key_of(document: usize) -> Key {
@@ -62,6 +64,17 @@ impl Client {
 
     pub fn locks(&self) -> impl Iterator<Item = usize> {
         [(0, self.a), (1, self.b || self.reads_b)].into_iter().filter(|(_, locks)| *locks).map(|(at, _)| at)
+    }
+
+    /// What it does to a document that holds `value`.
+    fn changes(&self, document: usize, value: Option<&Value>) -> Changes {
+        let mut changes = Changes::new();
+        if let (1, true, Some(Value { data: Data::Hash(hash), .. })) = (document, self.remakes, value) {
+            changes.push(Change::Delete);
+            changes.extend(hash.iter().map(|(field, count)| Change::SetField(field.clone(), count.clone())));
+        }
+        changes.push(self.change(document));
+        changes
     }
 
     pub fn change(&self, document: usize) -> Change {
@@ -137,12 +150,12 @@ async fn write(gate: &Gate, book: &Mutex<Book>, at: usize, client: Client, owned
             commit.checks.push((key.clone(), read.version));
         }
         if client.documents().any(|written| written == document) {
-            let change = client.change(document);
             let mut after = read.and_then(|read| read.value);
-            if apply_all(&mut after, std::slice::from_ref(&change)).is_err() {
+            let changes = client.changes(document, after.as_ref());
+            if apply_all(&mut after, &changes).is_err() {
                 return Told::Failed;
             }
-            commit.writes.push(Write { key, changes: [change].into_iter().collect(), after, unseen });
+            commit.writes.push(Write { key, changes, after, unseen });
         }
     }
     book.lock().unwrap().ids[at] = Some(commit.id);

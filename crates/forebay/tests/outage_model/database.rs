@@ -6,8 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use forebay::change::apply_all;
 use forebay::error::Unavailable;
+use forebay::store::forms::{self, RowForm};
 use forebay::store::memory::Memory;
-use forebay::store::{Caps, Commit, CommitOutcome, Outside, ReadError, ReadWithIds, Resolved, Since, Store, Write};
+use forebay::store::{
+    Caps, Commit, CommitOutcome, Form, Outside, ReadError, ReadWithIds, Resolved, Since, Store, Write,
+};
 use forebay::{Change, Key, Read, TxnId, Value, Version};
 use futures_channel::oneshot;
 use futures_util::FutureExt;
@@ -44,6 +47,7 @@ pub struct Database {
     memory: Memory,
     lane: Option<u32>,
     owned: bool,
+    rows: bool,
     state: Mutex<State>,
 }
 
@@ -59,7 +63,7 @@ pub enum Fate {
 }
 
 impl Database {
-    pub fn new(lane: Option<u32>, owned: bool, documents: Vec<Write>) -> Arc<Database> {
+    pub fn new(lane: Option<u32>, (owned, rows): (bool, bool), documents: Vec<Write>) -> Arc<Database> {
         let state = State {
             up: true,
             incarnation: 1,
@@ -69,7 +73,7 @@ impl Database {
             mended: false,
             outside: 0,
         };
-        let database = Database { memory: Memory::new(), lane, owned, state: Mutex::new(state) };
+        let database = Database { memory: Memory::new(), lane, owned, rows, state: Mutex::new(state) };
         if !documents.is_empty() {
             database.put(Version { incarnation: 0, sequence: 1 }, documents);
         }
@@ -167,6 +171,9 @@ impl Database {
             let pushes = |change: &Change| matches!(change, Change::Push(_, pushed) if **pushed == *element.as_bytes());
             commit.writes.iter().any(|write| write.changes.iter().any(pushes))
         };
+        if forms::untaken(commit, |key| self.form(key)).is_some() {
+            return CommitOutcome::Refused("it is not taken".into());
+        }
         if adds(POISON) && !self.state().mended {
             return CommitOutcome::Refused("poison".into());
         }
@@ -322,6 +329,14 @@ impl Store for Database {
             self.state().denied.push(id);
         }
         Box::pin(std::future::ready(resolved))
+    }
+
+    fn form(&self, key: &Key) -> Form {
+        match (self.rows, *key == parents()) {
+            (false, _) => Form::Document,
+            (true, true) => Form::List,
+            (true, false) => Form::Row(RowForm::default()),
+        }
     }
 
     fn lane(&self, _: &Key) -> Option<u32> {

@@ -36,7 +36,7 @@ use forebay::mutation::Fault;
 use judge::Kind;
 use world::{POISON, Setup};
 
-const ONE: Client = Client { name: "one", a: true, b: false, reads_b: false, blind: false };
+const ONE: Client = Client { name: "one", a: true, b: false, reads_b: false, blind: false, remakes: false };
 const TWO: Client = Client { name: "two", ..ONE };
 const THREE: Client = Client { name: "three", ..ONE };
 const BLIND: Client = Client { name: "blind", blind: true, ..ONE };
@@ -49,12 +49,15 @@ const BOTH: Client = Client { name: "both", b: true, ..ONE };
 const HASH: Client = Client { name: "hash", a: false, b: true, ..ONE };
 /// Refused, whose change to the hash may be read.
 const BAD_HASH: Client = Client { b: true, ..BAD };
+/// Deletes the hash and makes it again.
+const REMAKES: Client = Client { name: "remakes", remakes: true, ..HASH };
 const HASH_TOO: Client = Client { name: "hash-too", ..HASH };
 
 /// One outage; every record takes its time to reach the disk.
 const TWO_WRITERS: Setup = Setup {
     clients: &[ONE, TWO],
     joined: false,
+    rows: false,
     owned: false,
     merge: false,
     bytes_max: 1 << 20,
@@ -71,6 +74,9 @@ const TWO_WRITERS: Setup = Setup {
 const SWIFT: Setup = Setup { swift_disk: true, ..TWO_WRITERS };
 /// Room for one buffered write.
 const NARROW: Setup = Setup { bytes_max: 1376, ..TWO_WRITERS };
+
+/// A row that is deleted and made again beside others' changes of it.
+const REMADE: Setup = Setup { clients: &[HASH, REMAKES, HASH_TOO], rows: true, merge: true, ..SWIFT };
 
 struct Case {
     name: &'static str,
@@ -118,7 +124,7 @@ const POISONED: [Case; 5] = [
     case("poison, owned", Setup { clients: &[BAD, ONE], owned: true, ..TWO_WRITERS }, [533, 42, 0]),
 ];
 
-const OTHERS: [Case; 10] = [
+const OTHERS: [Case; 11] = [
     case("full, 1 unheard", Setup { unheard: 1, ..NARROW }, [999, 44, 164]),
     case("another program writes", Setup { clients: &[HASH, HASH_TOO], outside: 1, ..TWO_WRITERS }, [564, 48, 0]),
     case("another program writes what was read", Setup { clients: &[READS, HASH], outside: 1, ..SWIFT }, [360, 58, 0]),
@@ -134,6 +140,7 @@ const OTHERS: [Case; 10] = [
     ),
     case("merged, swift", Setup { clients: &[ONE, TWO, THREE], merge: true, ..SWIFT }, [525, 78, 0]),
     case("merged, 1 crash, swift", Setup { merge: true, crashes: 1, ..SWIFT }, [546, 81, 0]),
+    case("a row is deleted and made again, merged, swift", REMADE, [525, 78, 0]),
     case("blind, 1 crash, swift", Setup { clients: &[ONE, BLIND], crashes: 1, ..SWIFT }, [558, 83, 0]),
     case(
         "blind, 1 unheard, 1 crash, swift",
@@ -174,7 +181,8 @@ const LARGER: [Case; 10] = [
 ];
 
 /// What shows that a rule is left out.
-const FAULTS: [(Fault, Setup); 20] = [
+const FAULTS: [(Fault, Setup); 21] = [
+    (Fault::MergedUntaken, REMADE),
     (Fault::LearnedUnasked, Setup { clients: &[BLIND], unheard: 1, crashes: 1, ..SWIFT }),
     (Fault::QueueTrimmedWhole, Setup { timeouts: 1, ..SWIFT }),
     (Fault::LaneForgotten, Setup { timeouts: 1, ..SWIFT }),

@@ -31,6 +31,8 @@ pub struct Setup {
     pub clients: &'static [Client],
     /// The documents' tables are joined: a write to the hash is refused while the list is absent.
     pub joined: bool,
+    /// The hash is a row of a table, the list a column: they take what such do.
+    pub rows: bool,
     /// Nobody else writes: the database takes documents as they were computed.
     pub owned: bool,
     /// Neighbours are merged while the database is away.
@@ -104,14 +106,14 @@ struct Spent {
 impl World {
     pub fn new(setup: Setup) -> World {
         let first = |document: usize| {
-            let client = Client { name: "first", a: true, b: true, reads_b: false, blind: false };
+            let client = Client { name: "first", a: true, b: true, reads_b: false, blind: false, remakes: false };
             let change = client.change(document);
             let mut after = None;
             apply_all(&mut after, std::slice::from_ref(&change)).expect("it fits");
             Write { key: key_of(document), changes: [change].into_iter().collect(), after, unseen: false }
         };
         let documents = if setup.joined { Vec::new() } else { vec![first(0), first(1)] };
-        let database = Database::new(setup.joined.then_some(7), setup.owned, documents);
+        let database = Database::new(setup.joined.then_some(7), (setup.owned, setup.rows), documents);
         let count = setup.clients.len();
         let book = Book {
             told: vec![Told::Waits; count],

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use forebay::Key;
 use forebay::change::apply_all;
 use forebay::read::Read;
-use forebay::store::{Caps, Commit, CommitOutcome, ReadError, Store, Write};
+use forebay::store::forms;
+use forebay::store::{Caps, Commit, CommitOutcome, Form, ReadError, Store, Write};
 use futures_util::future::BoxFuture;
 
 pub struct Applying {
@@ -16,6 +17,9 @@ pub struct Applying {
 impl Applying {
     /// One commit, with its documents as they become now.
     async fn apply(&self, commit: &Commit) -> CommitOutcome {
+        if forms::untaken(commit, |key| self.form(key)).is_some() {
+            return CommitOutcome::Refused("it is not taken".into());
+        }
         let keys: Vec<Key> = commit.writes.iter().map(|write| write.key.clone()).collect();
         let Ok(reads) = self.inner.get(&keys).await else { return CommitOutcome::Unavailable("no read".into()) };
         let mut commit = commit.clone();
@@ -74,6 +78,10 @@ impl Store for Applying {
             }
             outcomes
         })
+    }
+
+    fn form(&self, key: &Key) -> Form {
+        self.inner.form(key)
     }
 
     forebay::rest_of_store!(inner);

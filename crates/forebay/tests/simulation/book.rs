@@ -79,6 +79,7 @@ pub struct Marks {
     pub unseen: u64,
     pub killed: u64,
     pub paused: u64,
+    pub wounded: u64,
 }
 
 impl Marks {
@@ -88,6 +89,7 @@ impl Marks {
             (self.read_without_locks, "reads without locks"),
             (self.conflicts, "conflicts"),
             (self.lock_timeouts, "lock time-outs"),
+            (self.wounded, "transactions that yield"),
             (self.dropped, "dropped connections"),
             (self.clears, "clearings"),
             (self.watch_failed, "watches that fail"),
@@ -143,6 +145,7 @@ impl Marks {
             (&mut self.unseen, other.unseen),
             (&mut self.killed, other.killed),
             (&mut self.paused, other.paused),
+            (&mut self.wounded, other.wounded),
         ];
         for (mine, more) in pairs {
             *mine += more;
@@ -234,6 +237,7 @@ impl Marks {
         match error {
             TxnError::Conflict(why) if why.starts_with("waited") => self.lock_timeouts += 1,
             TxnError::Conflict(_) => self.conflicts += 1,
+            TxnError::Wounded(_) => self.wounded += 1,
             TxnError::StoreDown(_) | TxnError::BufferFull(_) => self.store_down += 1,
             TxnError::Unknown(_) => self.unknown += 1,
             TxnError::Refused(_) => self.lost += 1,

@@ -15,6 +15,7 @@ use forebay::{Change, Data, Key, TxnId, Value, Version};
 use futures_util::future::{Either, select};
 
 use crate::book::{Book, Marks, broken, expect};
+use crate::expiring::{self, own};
 use crate::oracle::Stock;
 use crate::world::Scenario;
 
@@ -45,7 +46,12 @@ fn cleared(number: u64) -> Key {
 
 /// All keys that a run may touch.
 pub fn all_keys() -> Vec<Key> {
-    (0..COUNTERS).map(counter).chain((0..BLIND).map(blind)).chain((0..CLEARED).map(cleared)).collect()
+    (0..COUNTERS)
+        .map(counter)
+        .chain((0..BLIND).map(blind))
+        .chain((0..CLEARED).map(cleared))
+        .chain((0..CLIENTS).map(own))
+        .collect()
 }
 
 pub fn lock(key: Key, mode: Mode, load: bool) -> PlannedLock {
@@ -118,6 +124,7 @@ pub struct Client {
     engine: Engine,
     random: SplitMix,
     book: Book,
+    number: u64,
     name: String,
     runtime: Runtime,
     waiting: Vec<(Done, Committing)>,
@@ -129,15 +136,15 @@ pub struct Client {
 pub fn clients(engine: &Engine, seed: u64, book: &Book) -> Vec<Client> {
     let client = |number: u64| {
         let random = SplitMix::new(seed.wrapping_mul(31).wrapping_add(number));
-        Client::new(engine.clone(), random, book.clone(), format!("client {number}"))
+        Client::new(engine.clone(), random, book.clone(), number)
     };
     (0..CLIENTS).map(client).collect()
 }
 
 impl Client {
-    fn new(engine: Engine, random: SplitMix, book: Book, name: String) -> Client {
-        let runtime = engine.runtime().clone();
-        Client { engine, random, book, name, runtime, waiting: Vec::new(), written: BTreeMap::new() }
+    fn new(engine: Engine, random: SplitMix, book: Book, number: u64) -> Client {
+        let (runtime, name) = (engine.runtime().clone(), format!("client {number}"));
+        Client { engine, random, book, number, name, runtime, waiting: Vec::new(), written: BTreeMap::new() }
     }
 
     fn keys(&mut self, most: u64) -> Vec<Key> {
@@ -172,7 +179,9 @@ impl Client {
     }
 
     async fn step(&mut self) {
-        match self.random.below(24) {
+        self.engine.validate_locks();
+        match self.random.below(25) {
+            24 => self.expiring().await,
             0..=3 => self.read().await,
             4..=9 => self.increment().await,
             10 | 11 => self.blind().await,
@@ -304,7 +313,7 @@ impl Client {
         self.settle().await;
         let keys = self.keys(2);
         let context = Context::default();
-        let Ok((watched, committing)) = self.engine.watch(&keys, context).await else { return };
+        let Ok((watched, committing)) = self.engine.watch(&keys, context, None).await else { return };
         if committing.wait().await.is_err() {
             return;
         }
@@ -380,6 +389,19 @@ impl Client {
         self.write_blindly((0..BLIND).map(blind).collect(), put).await;
     }
 
+    async fn expiring(&mut self) {
+        self.settle().await;
+        // What was refused behind the gate is set aside, and so is what was to stay.
+        if self.engine.store().caps().applies {
+            return;
+        }
+        let random = SplitMix::new(self.random.draw());
+        match self.random.below(2) {
+            0 => expiring::lasting(&self.engine, random, own(self.number)).await,
+            _ => expiring::watched(&self.engine, random, own(self.number)).await,
+        }
+    }
+
     /// Works in the space that is cleared, or clears it.
     async fn cleared(&mut self) {
         let keys: Vec<Key> = (0..CLEARED).filter(|_| self.random.below(2) == 0).map(cleared).collect();
@@ -387,7 +409,7 @@ impl Client {
             0 | 1 => self.write_blindly(keys, true).await,
             2 => {
                 self.settle().await;
-                let cleared = self.engine.clear(&[CLEARED_SPACE]).await;
+                let cleared = self.engine.clear(&[CLEARED_SPACE], "FLUSHDB").await;
                 self.book.note(&self.runtime, &format!("{} cleared {cleared:?}", self.name));
                 self.written.retain(|key, _| key.space() != CLEARED_SPACE);
                 self.book.pages().marks.clears += u64::from(cleared.is_ok());

@@ -9,7 +9,8 @@ use std::time::Duration;
 use forebay::outage::{Gate, Standing};
 use forebay::read::Read;
 use forebay::runtime::Runtime;
-use forebay::store::{Caps, Commit, CommitOutcome, ReadError, Store};
+use forebay::store::forms;
+use forebay::store::{Caps, Commit, CommitOutcome, Form, ReadError, Store};
 use forebay::{Key, TxnId};
 use futures_util::future::BoxFuture;
 
@@ -98,6 +99,9 @@ impl Demanding {
                 buffer.numbers(None, 0, usize::MAX).into_iter().filter_map(|n| buffer.buffered(n)).collect();
             let aside = pending.iter().any(|b| matches!(buffer.standing(b.number), Some(Standing::Quarantined(_))));
             for (at, commit) in group.iter().enumerate() {
+                if forms::untaken(commit, |key| self.form(key)).is_some() {
+                    return at;
+                }
                 let Some(mine) = pending.iter().find(|buffered| buffered.id == commit.id) else { continue };
                 // What was handed out while something was set aside may be ahead of it.
                 if self.serial && !aside && !mended {
@@ -153,6 +157,10 @@ impl Store for Demanding {
             outcomes.resize(group.len(), CommitOutcome::Unavailable("behind one that was not applied".into()));
             outcomes
         })
+    }
+
+    fn form(&self, key: &Key) -> Form {
+        self.store.form(key)
     }
 
     forebay::rest_of_store!(store);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use forebay::Key;
 use forebay::read::Read;
 use forebay::runtime::Runtime;
-use forebay::store::{Caps, Commit, CommitOutcome, ReadError, Store};
+use forebay::store::{Caps, Commit, CommitOutcome, Form, ReadError, Store};
 use futures_util::future::BoxFuture;
 
 /// What hangs takes so long.
@@ -52,6 +52,10 @@ impl Store for Detached {
             }
         });
         Box::pin(async move { answer.await.unwrap_or_else(|_| vec![CommitOutcome::Unknown("gone".into()); count]) })
+    }
+
+    fn form(&self, key: &Key) -> Form {
+        self.store.form(key)
     }
 
     forebay::rest_of_store!(store);

@@ -40,6 +40,13 @@ const GATE: &[Expected] = &[
     (Fault::QueueMergedWhole, Scenario::Outage, 200),
     (Fault::LearnedUnasked, Scenario::Outage, 500),
     (Fault::DrainedByDocument, Scenario::Outage, 200),
+    (Fault::WoundedGoesOn, Scenario::Sound, 200),
+    (Fault::UpgradeAtTail, Scenario::Sound, 200),
+    (Fault::ReapedUnseen, Scenario::Sound, 500),
+    (Fault::WatchIgnoresExpiry, Scenario::Sound, 200),
+    (Fault::PendingDroppedEarly, Scenario::Sound, 200),
+    (Fault::WrongSequence, Scenario::Sound, 200),
+    (Fault::SecondLookSkipped, Scenario::Sound, 200),
 ];
 
 #[test]

@@ -14,6 +14,7 @@ mod book;
 mod client;
 mod demanding;
 mod detached;
+mod expiring;
 mod gate;
 mod oracle;
 mod outages;

@@ -44,7 +44,7 @@ fn watch_remembers_nothing_that_is_not_published() {
         increment().await.wait().await.expect("the store is sound");
         let on_its_way = increment().await;
         let keys = std::slice::from_ref(&key);
-        let (watched, committing) = engine.watch(keys, Context::default()).await.expect("nothing is in the way");
+        let (watched, committing) = engine.watch(keys, Context::default(), None).await.expect("nothing is in the way");
         committing.wait().await.expect("the store is sound");
         let shown = engine.read_published(&[key.borrow()], &Context::default()).expect("it is cached");
         assert_eq!(shown.version(key.borrow()), Some(watched[0].version), "what GET shows after WATCH");
@@ -106,7 +106,7 @@ fn one_commit_clears_up_nothing_about_another() {
         put(Key::new(0, b"other")).await;
         millis(6).await;
         faulty.set_down(false);
-        let cleared = engine.clear(&[1]).await;
+        let cleared = engine.clear(&[1], "FLUSHDB").await;
         assert!(matches!(cleared, Err(TxnError::StoreDown(_))), "{cleared:?} although a commit is not settled");
         while engine.locked_keys() > 0 {
             millis(10).await;

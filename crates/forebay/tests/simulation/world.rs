@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use forebay::Key;
 use forebay::cache::{CacheOptions, Context};
+use forebay::mutation;
 use forebay::policy::{POLICIES, choose};
 use forebay::runtime::Runtime;
 use forebay::runtime::simulated::{Ended, Simulation, SplitMix};
@@ -26,6 +27,9 @@ use crate::unordered::Unordered;
 
 /// Steps within which a crash comes; a life without one takes about so many, more where it waits for a disk.
 pub const CRASH_STEPS_MAX: u64 = 450;
+
+/// Steps of other tasks that come in between where threads would.
+const BETWEEN_STEPS_MAX: u64 = 3;
 
 /// What can go wrong in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,7 +169,10 @@ fn live(seed: u64, random: &mut SplitMix, past: &mut Past, life: Life<'_>) {
     let engine = engine(&runtime, (life.wrap)(&runtime, store.clone(), random), random, history.clone());
     let incarnation = store.incarnation();
     let work = work(engine.clone(), seed, past.book.clone(), life.disk.map(|(disk, _)| disk.clone()), random.draw());
+    let others = simulation.others();
+    mutation::interleave_with(Some(Box::new(move || others.run(BETWEEN_STEPS_MAX))));
     let ended = simulation.run_to_step(life.crash_at.unwrap_or(u64::MAX), work);
+    mutation::interleave_with(None);
     if ended == Ended::Stuck {
         broken("progress", "some session waits for ever");
     }
@@ -236,7 +243,13 @@ pub fn engine(runtime: &Runtime, store: Arc<dyn Store>, random: &mut SplitMix, h
             policy: choice.policy,
             policy_values: choice.values,
         },
-        limits: TxnLimits { lock_wait_ms_min: 5, lock_wait_ms_max: 20, txn_idle_ms_max: 40, ..TxnLimits::default() },
+        limits: TxnLimits {
+            lock_wait_ms_min: 5,
+            lock_wait_ms_max: 20,
+            txn_yield_ms: 4,
+            txn_idle_ms_max: 40,
+            ..TxnLimits::default()
+        },
         on_write: OnWrite::default(),
         unwatched_after: None,
         history: Some(history),

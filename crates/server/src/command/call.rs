@@ -2,6 +2,7 @@
 
 use forebay::change::Change;
 use forebay::key::KeyRef;
+use forebay::store::forms::OnDelete;
 use forebay::txn::{DocumentError, Documents, Published};
 use forebay::value::{Blob, Bytes, Data, Hash, List, Set, Value};
 use forebay_protocol::decoder::parse_integer;
@@ -96,17 +97,42 @@ impl<'a> Call<'a> {
         text.map(|text| Reply::bulk(&text)).ok_or(Reply::error(errors::WRONGTYPE))
     }
 
-    /// Has the document of `key` expire at this moment, in ms since the Unix epoch; at once, if it has come. In front
-    /// of a database's records only what is cached of it does.
-    pub fn expire_at(&mut self, key: KeyRef<'_>, moment_ms: i64) -> Result<(), Reply> {
+    /// Has the document of `key` expire at this moment, in ms since the Unix epoch; at once, if it has come. `relative`:
+    /// the moment was told as a duration. In front of a database's records only what is cached of it expires.
+    pub fn expire_at(&mut self, key: KeyRef<'_>, moment_ms: i64, relative: bool) -> Result<(), Reply> {
         let moment_ms = u64::try_from(moment_ms).unwrap_or(0);
         if let Known::Documents(documents) = &mut self.known
             && documents.expiry_is_freshness()
         {
-            return documents.bound_freshness(key, moment_ms).map_err(|error| document_error(&error));
+            return documents.bound_freshness(key, moment_ms, relative).map_err(|error| document_error(&error));
         }
         let change = if moment_ms > self.now_ms() { Change::ExpireAt(moment_ms) } else { Change::Delete };
-        self.change(key, change)
+        self.change(key, change)?;
+        self.count_from_commit(key, relative);
+        Ok(())
+    }
+
+    /// Has the expiry that `key` was just given count from the commit, if `relative`: it was told as a duration.
+    pub fn count_from_commit(&mut self, key: KeyRef<'_>, relative: bool) {
+        if let Known::Documents(documents) = &mut self.known
+            && relative
+        {
+            documents.count_from_commit(key);
+        }
+    }
+
+    /// Whether the expiry of `key` was given by this transaction as a duration.
+    pub fn counts_from_commit(&self, key: KeyRef<'_>) -> bool {
+        matches!(&self.known, Known::Documents(documents) if documents.counts_from_commit(key))
+    }
+
+    /// Whether a command that deletes drops no more than the cached copy of `key`: that is done then.
+    pub fn forgets(&mut self, key: KeyRef<'_>) -> Result<bool, Reply> {
+        let Known::Documents(documents) = &mut self.known else { return Ok(false) };
+        if documents.on_delete(key) != OnDelete::Invalidate {
+            return Ok(false);
+        }
+        documents.bound_freshness(key, 0, false).map(|()| true).map_err(|error| document_error(&error))
     }
 
     /// Whether an expiry is no part of a document.

@@ -117,6 +117,11 @@ impl Unit {
     /// PXAT, PEXPIREAT.
     pub(super) const UNIX_MILLISECONDS: Unit = Unit { milliseconds: 1, absolute: true };
 
+    /// Whether what it tells counts from the moment at which the transaction takes place.
+    fn relative(self) -> bool {
+        !self.absolute
+    }
+
     /// The moment in ms since the Unix epoch that `count` units tell at `now_ms`; `None` past 64 bits.
     fn moment(self, count: i64, now_ms: u64) -> Option<i64> {
         let start = if self.absolute { 0 } else { i64::try_from(now_ms).ok()? };
@@ -124,12 +129,22 @@ impl Unit {
     }
 }
 
+/// When a document is to expire.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    /// In ms since the Unix epoch, by the transaction's clock.
+    pub(super) at_ms: u64,
+    /// It was told as a duration, which counts from the commit.
+    pub(super) relative: bool,
+}
+
 /// The moment that the argument at `index` tells, in ms since the Unix epoch, as SET, SETEX and GETEX take it: neither
 /// zero nor negative.
-pub(super) fn positive_moment(call: &Call<'_>, unit: Unit, index: usize, command: &str) -> Result<u64, Reply> {
+pub(super) fn positive_moment(call: &Call<'_>, unit: Unit, index: usize, command: &str) -> Result<Moment, Reply> {
     let count = call.integer(index)?;
     let moment = if count > 0 { unit.moment(count, call.now_ms()) } else { None };
-    moment.and_then(|moment| u64::try_from(moment).ok()).ok_or_else(|| errors::invalid_expire(command))
+    let at_ms = moment.and_then(|moment| u64::try_from(moment).ok()).ok_or_else(|| errors::invalid_expire(command))?;
+    Ok(Moment { at_ms, relative: unit.relative() })
 }
 
 /// EXPIRE's conditions on the present expiry.
@@ -185,7 +200,7 @@ fn expire_by(call: &mut Call<'_>, unit: Unit, command: &str) -> Answer {
     if !conditions.hold(value.expires_at_ms, moment) {
         return Ok(Reply::Integer(0));
     }
-    call.expire_at(key, moment)?;
+    call.expire_at(key, moment, unit.relative())?;
     Ok(Reply::Integer(1))
 }
 

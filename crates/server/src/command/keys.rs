@@ -17,7 +17,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -2,
         keys: Keys::ALL,
         run: Run::Documents(Effect::ReadWrite, del),
-        flags: &[Flag::TellsNothing, Flag::Blind],
+        flags: &[Flag::TellsNothing, Flag::Blind, Flag::Deletes],
     },
     Command {
         name: "unlink",
@@ -27,7 +27,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -2,
         keys: Keys::ALL,
         run: Run::Documents(Effect::ReadWrite, del),
-        flags: &[Flag::Fast, Flag::TellsNothing, Flag::Blind],
+        flags: &[Flag::Fast, Flag::TellsNothing, Flag::Blind, Flag::Deletes],
     },
     Command {
         name: "exists",
@@ -105,7 +105,7 @@ fn del(call: &mut Call<'_>) -> Answer {
     let mut removed = 0;
     for index in 1..call.frame.len() {
         let key = call.key(index);
-        if call.unseen(key) || call.exists(key)? {
+        if !call.forgets(key)? && (call.unseen(key) || call.exists(key)?) {
             call.change(key, Change::Delete)?;
             removed += 1;
         }
@@ -135,7 +135,9 @@ fn moved(call: &mut Call<'_>, only_to_absent: bool) -> Result<Option<bool>, Repl
         return Ok(Some(false));
     }
     if from != to {
+        let relative = call.counts_from_commit(from);
         call.change(to, Change::Put(value))?;
+        call.count_from_commit(to, relative);
         call.change(from, Change::Delete)?;
     }
     Ok(Some(true))
@@ -198,7 +200,9 @@ fn copy(call: &mut Call<'_>) -> Answer {
     if !replace && call.exists(to)? {
         return Ok(Reply::Integer(0));
     }
+    let relative = call.counts_from_commit(from);
     call.change(to, Change::Put(value))?;
+    call.count_from_commit(to, relative);
     Ok(Reply::Integer(1))
 }
 

@@ -167,6 +167,8 @@ pub enum Flag {
     AsksNothing,
     /// With CACHE BLIND ON it is taken unseen, and answers null.
     Blind,
+    /// Deletes the documents of its keys.
+    Deletes,
     /// Its reply tells nothing of what values hold, so it needs no permission to read them.
     TellsNothing,
     /// Anyone may use it, unauthenticated or not: it is how one becomes someone, or leaves.
@@ -300,6 +302,8 @@ impl Command {
             ("copy", 0) => (true, false),
             ("copy" | "rename" | "renamenx", 1) => (false, true),
             ("cache", _) if outside::is_invalidate(frame) => (false, true),
+            // TXN LOCK: who may write, and is told nothing.
+            ("txn", _) => (false, true),
             ("set", _) => (frame.args().skip(3).any(|option| option.eq_ignore_ascii_case(b"get")), true),
             _ => (self.effect(frame) != Some(Effect::Blind) && !self.is(Flag::TellsNothing), writes),
         }
@@ -333,6 +337,8 @@ impl Command {
 pub fn txn_error(error: &TxnError) -> Reply {
     match error {
         TxnError::Conflict(why) => Reply::error(format!("TXCONFLICT {why}, retry")),
+        TxnError::Wounded(reason) => Reply::error(format!("TXABORTED {reason}")),
+        TxnError::Gone(why) => Reply::error(format!("TXCONFLICT {why}")),
         TxnError::BufferFull(why) => Reply::error(format!("BUFFERFULL {why}")),
         TxnError::StoreDown(why) => Reply::error(format!("STOREDOWN {why}")),
         TxnError::Unknown(id) => Reply::error(format!("TXUNKNOWN {id} the outcome is unknown, its keys stay locked")),

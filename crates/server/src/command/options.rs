@@ -3,7 +3,7 @@
 use forebay_protocol::{Frame, Reply, errors};
 
 use super::Call;
-use super::expiry::{Unit, positive_moment};
+use super::expiry::{Moment, Unit, positive_moment};
 
 /// What SET or GETEX was told beyond key and value.
 #[derive(Debug, Default)]
@@ -59,8 +59,8 @@ impl Options {
         Ok(options)
     }
 
-    /// When the key is to expire, in ms since the Unix epoch, if an option says so.
-    pub(super) fn expires_at_ms(&self, call: &Call<'_>, command: &str) -> Result<Option<u64>, Reply> {
+    /// When the key is to expire, if an option says so.
+    pub(super) fn expires(&self, call: &Call<'_>, command: &str) -> Result<Option<Moment>, Reply> {
         self.expiry.map(|(unit, index)| positive_moment(call, unit, index, command)).transpose()
     }
 }

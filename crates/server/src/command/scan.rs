@@ -310,7 +310,7 @@ fn flush<'a>(session: &'a mut Session, frame: Frame<'a>, all: bool) -> BoxFuture
         }
         own_writes(session).await;
         let spaces: Vec<u8> = if all { (0..SPACES).collect() } else { vec![session.space] };
-        match shared.engine.clear(&spaces).await {
+        match shared.engine.clear(&spaces, if all { "flushall" } else { "flushdb" }).await {
             Ok(()) => Reply::OK,
             Err(error) => txn_error(&error),
         }

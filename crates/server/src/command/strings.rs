@@ -6,7 +6,7 @@ use forebay::txn::DocumentError;
 use forebay::value::{Blob, Value};
 use forebay_protocol::{Frame, Reply, errors};
 
-use super::expiry::{Unit, positive_moment};
+use super::expiry::{Moment, Unit, positive_moment};
 use super::options::Options;
 use super::{Answer, Call, Command, Effect, Flag, Group, Keys, Run, document_error};
 
@@ -83,7 +83,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: 2,
         keys: Keys::ONE,
         run: Run::Documents(Effect::ReadWrite, getdel),
-        flags: &[Flag::Fast],
+        flags: &[Flag::Fast, Flag::Deletes],
     },
     Command {
         name: "getex",
@@ -191,21 +191,25 @@ fn set_effect(frame: Frame<'_>) -> Effect {
 
 /// Puts a byte string that expires at a moment, or never. One whose moment has come is removed at once: nobody is to
 /// see it, not even the transaction that set it.
-fn put(call: &mut Call<'_>, key: KeyRef<'_>, bytes: Blob, expires_at_ms: Option<u64>) -> Result<(), Reply> {
+fn put(call: &mut Call<'_>, key: KeyRef<'_>, bytes: Blob, expires: Option<Moment>) -> Result<(), Reply> {
+    let expires_at_ms = expires.map(|expires| expires.at_ms);
+    let relative = expires.is_some_and(|expires| expires.relative);
     if let Some(at_ms) = expires_at_ms.filter(|_| call.expiry_is_freshness()) {
         call.change(key, Change::Put(Value::bytes(bytes)))?;
-        return call.expire_at(key, i64::try_from(at_ms).unwrap_or(i64::MAX));
+        return call.expire_at(key, i64::try_from(at_ms).unwrap_or(i64::MAX), relative);
     }
     let change = match expires_at_ms {
         Some(at_ms) if at_ms <= call.now_ms() => Change::Delete,
         expires_at_ms => Change::Put(Value { expires_at_ms, ..Value::bytes(bytes) }),
     };
-    call.change(key, change)
+    call.change(key, change)?;
+    call.count_from_commit(key, relative);
+    Ok(())
 }
 
 fn set(call: &mut Call<'_>) -> Answer {
     let options = Options::of_set(call.frame)?;
-    let mut expires_at_ms = options.expires_at_ms(call, "set")?;
+    let mut expires = options.expires(call, "set")?;
     let key = call.key(1);
     let mut reply = Reply::OK;
     if options.get {
@@ -217,10 +221,12 @@ fn set(call: &mut Call<'_>) -> Answer {
             return Ok(if options.get { reply } else { Reply::Nil });
         }
         if options.keep_ttl {
-            expires_at_ms = present.and_then(|present| present.expires_at_ms);
+            let relative = call.counts_from_commit(key);
+            let at_ms = present.and_then(|present| present.expires_at_ms);
+            expires = at_ms.map(|at_ms| Moment { at_ms, relative });
         }
     }
-    put(call, key, call.blob(2), expires_at_ms)?;
+    put(call, key, call.blob(2), expires)?;
     Ok(reply)
 }
 
@@ -234,8 +240,8 @@ fn setnx(call: &mut Call<'_>) -> Answer {
 }
 
 fn set_expiring(call: &mut Call<'_>, unit: Unit, command: &str) -> Answer {
-    let at_ms = positive_moment(call, unit, 2, command)?;
-    put(call, call.key(1), call.blob(3), Some(at_ms))?;
+    let expires = positive_moment(call, unit, 2, command)?;
+    put(call, call.key(1), call.blob(3), Some(expires))?;
     Ok(Reply::OK)
 }
 
@@ -256,6 +262,9 @@ fn getset(call: &mut Call<'_>) -> Answer {
 
 fn getdel(call: &mut Call<'_>) -> Answer {
     let key = call.key(1);
+    if call.forgets(key)? {
+        return Ok(Reply::Nil);
+    }
     let reply = call.text(key)?;
     if reply != Reply::Nil {
         call.change(key, Change::Delete)?;
@@ -275,8 +284,10 @@ fn getex(call: &mut Call<'_>) -> Answer {
         return Ok(reply);
     }
     let had_expiry = call.value(key)?.is_some_and(|value| value.expires_at_ms.is_some());
-    match options.expires_at_ms(call, "getex")? {
-        Some(at_ms) => call.expire_at(key, i64::try_from(at_ms).unwrap_or(i64::MAX))?,
+    match options.expires(call, "getex")? {
+        Some(Moment { at_ms, relative }) => {
+            call.expire_at(key, i64::try_from(at_ms).unwrap_or(i64::MAX), relative)?;
+        }
         None if options.persist && had_expiry => call.change(key, Change::Persist)?,
         None => {}
     }

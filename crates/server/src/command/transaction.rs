@@ -1,6 +1,8 @@
 //! MULTI, EXEC, DISCARD, WATCH, UNWATCH: a script that commits to the store as a whole or changes nothing; and TXN: a
 //! transaction whose client sees each answer before it sends the next command.
 
+mod lock;
+
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
@@ -13,6 +15,8 @@ use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::BoxFuture;
 use smallvec::SmallVec;
 
+use lock::{lock, txn_keys};
+
 use super::{Call, Command, Effect, Flag, Group, Keys, Known, Run, family, txn_error};
 use crate::given::{Begun, Claim, Ended};
 use crate::graphs::{Registered, parse_types};
@@ -20,7 +24,7 @@ use crate::session::{Queue, Session, any_unseen, in_order, not_seen, planned, te
 use crate::state::Shared;
 
 const TXN_SYNTAX: &str = "BEGIN [READONLY [CHECKED]] [TYPE name] [ID uuid] [PRIORITY low|normal|high] | STEP name | \
-                          COMMIT | ABORT | TYPE toml";
+                          LOCK key [key ..] | COMMIT | ABORT | TYPE toml";
 
 const TXN_SUMMARY: &str = "An interactive transaction: reads inside, one commit to the store at its end";
 
@@ -81,7 +85,7 @@ pub(super) const COMMANDS: &[Command] = &[
         summary: TXN_SUMMARY,
         group: Group::Transactions,
         arity: -2,
-        keys: Keys::None,
+        keys: Keys::Custom(txn_keys),
         run: Run::Engine(txn),
         flags: &[Flag::NotInMulti, Flag::InAborted],
     },
@@ -122,7 +126,8 @@ fn watch<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply>
         if session.multi.watched.len() + keys.len() > limit {
             return Reply::error(format!("LIMIT watched_keys_max {limit}"));
         }
-        match session.shared.engine.watch(&keys, session.context()).await {
+        let caller = session.waiting_client();
+        match session.shared.engine.watch(&keys, session.context(), caller).await {
             Ok((watched, committing)) => {
                 session.multi.watched.extend(watched);
                 session.committing = Some((committing, false));
@@ -156,7 +161,8 @@ fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, Reply> {
         let mut locks = plan(&queue);
         let shared = |key: &Key| PlannedLock { key: key.clone(), mode: Mode::Shared, load: true };
         locks.extend(watched.iter().map(|watched| shared(&watched.key)));
-        let mut plan = Plan { locks: in_order(locks), watched, strict: session.strict, blind: false };
+        let (locks, caller) = (in_order(locks), session.waiting_client());
+        let mut plan = Plan { locks, watched, strict: session.strict, blind: false, name: "exec", caller };
         let context = session.context();
         let shared = session.shared.clone();
         let mut ahead = Ahead::default();
@@ -290,11 +296,12 @@ fn txn<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply> {
         match frame.arg(1).to_ascii_lowercase().as_slice() {
             b"begin" => begin(session, frame).await.unwrap_or_else(|told| told),
             b"step" if frame.len() == 3 => step(session, frame),
+            b"lock" if frame.len() > 2 => lock(session, frame).await.unwrap_or_else(|error| error),
             b"commit" if frame.len() == 2 => commit(session).await,
             b"abort" if frame.len() == 2 => abort(session),
             b"type" if frame.len() == 3 => types(session, frame),
             b"help" if frame.len() == 2 => family::help_of("txn", TXN_SUMMARY, TXN_SYNTAX),
-            b"step" | b"commit" | b"abort" | b"type" => errors::wrong_arguments("txn"),
+            b"step" | b"lock" | b"commit" | b"abort" | b"type" => errors::wrong_arguments("txn"),
             _ => errors::unknown_subcommand("TXN", frame.arg(1)),
         }
     })
@@ -343,6 +350,7 @@ async fn begin(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> 
     }
     let mut transaction = session.shared.engine.begin(kind, context);
     transaction.set_priority(priority);
+    transaction.set_caller(session.waiting_client());
     session.open.set(transaction, claim, session.shared.engine.runtime().elapsed());
     Ok(Reply::OK)
 }

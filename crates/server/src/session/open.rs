@@ -139,9 +139,18 @@ impl Open {
 
     /// Rolls it back; the client's next command is told why.
     pub fn abort(&mut self, reason: &str, shared: &Shared) {
-        if self.take(shared).is_some() {
+        if let Some(transaction) = self.take(shared) {
             self.claim = None;
-            self.state = State::Aborted(reason.to_owned());
+            // Of two reasons it is the first that ended it.
+            self.state = State::Aborted(transaction.wounded().unwrap_or_else(|| reason.to_owned()));
+        }
+    }
+
+    /// Notices that the transaction yielded to others: it was rolled back then.
+    pub fn look_for_wound(&mut self, shared: &Shared) {
+        let State::Open { transaction, .. } = &self.state else { return };
+        if let Some(reason) = transaction.wounded() {
+            self.abort(&reason, shared);
         }
     }
 

@@ -19,7 +19,13 @@ impl Session {
         frame: Frame<'_>,
         ahead: &mut Ahead,
     ) -> Reply {
-        let mut plan = Plan { locks: in_order(locks), strict: self.strict, ..Plan::default() };
+        let mut plan = Plan {
+            locks: in_order(locks),
+            strict: self.strict,
+            name: command.name,
+            caller: self.waiting_client(),
+            ..Plan::default()
+        };
         let (space, random) = (self.space, self.random_for(command));
         let context = self.context();
         let shared = self.shared.clone();
@@ -59,21 +65,11 @@ impl Session {
         ahead: &mut Ahead,
     ) -> Reply {
         let (space, random) = (self.space, self.random_for(command));
-        let hints = self.context().hints;
-        let bytes_max = self.shared.limits.txn_bytes_max;
-        if self.open.hold(frame.args_bytes() + frame.len() * ARG_BYTES_COUNTED) > bytes_max {
-            return Reply::error(format!("LIMIT txn_bytes_max {bytes_max}"));
-        }
         let blind = self.takes_blind(command);
-        let Some(transaction) = self.open.transaction() else { return Reply::error("ERR no transaction is open") };
-        transaction.context_mut().hints = hints;
-        transaction.set_blind(blind);
-        let read = |lock: &&PlannedLock| lock.load && !transaction.documents().loaded(lock.key.borrow());
-        let new: SmallVec<[Key; 2]> = locks.iter().filter(read).map(|lock| lock.key.clone()).collect();
-        if let Err(error) = transaction.prepare_command(locks, ahead).await {
-            self.open.abort(&error.to_string(), &self.shared);
-            return txn_error(&error);
+        if let Err(error) = self.prepare_in_open(locks, blind, frame, ahead).await {
+            return error;
         }
+        let Some(transaction) = self.open.transaction() else { return Reply::error("ERR no transaction is open") };
         let documents = transaction.documents_mut();
         let unseen = any_unseen(command, frame, space, documents);
         if unseen
@@ -88,10 +84,37 @@ impl Session {
         if answer.is_err() {
             documents.roll_back();
         }
+        self.committing = Some((transaction.shown(), false));
+        answer.unwrap_or_else(|error| error)
+    }
+
+    /// Locks and loads what a request within TXN needs, and counts it.
+    pub async fn prepare_in_open(
+        &mut self,
+        locks: &[PlannedLock],
+        blind: bool,
+        frame: Frame<'_>,
+        ahead: &mut Ahead,
+    ) -> Result<(), Reply> {
+        let hints = self.context().hints;
+        let bytes_max = self.shared.limits.txn_bytes_max;
+        if self.open.hold(frame.args_bytes() + frame.len() * ARG_BYTES_COUNTED) > bytes_max {
+            return Err(Reply::error(format!("LIMIT txn_bytes_max {bytes_max}")));
+        }
+        let no_transaction = || Reply::error("ERR no transaction is open");
+        let transaction = self.open.transaction().ok_or_else(no_transaction)?;
+        transaction.context_mut().hints = hints;
+        transaction.set_blind(blind);
+        let read = |lock: &&PlannedLock| lock.load && !transaction.documents().loaded(lock.key.borrow());
+        let new: SmallVec<[Key; 2]> = locks.iter().filter(read).map(|lock| lock.key.clone()).collect();
+        if let Err(error) = transaction.prepare_command(locks, ahead).await {
+            self.open.abort(&error.to_string(), &self.shared);
+            return Err(txn_error(&error));
+        }
+        let documents = transaction.documents();
         let sizes = new.iter().filter_map(|key| documents.value(key.borrow()).ok().flatten()).map(Value::size);
         let loaded: usize = sizes.sum();
-        self.committing = Some((transaction.shown(), false));
         self.open.hold(loaded);
-        answer.unwrap_or_else(|error| error)
+        Ok(())
     }
 }

@@ -195,6 +195,7 @@ impl Client {
             let code = text.split(|byte| *byte == b' ').next().unwrap_or_default();
             let marks = &mut pages.marks;
             match code {
+                b"TXABORTED" if text.starts_with(b"TXABORTED wounded") => marks.wounded += 1,
                 b"TXCONFLICT" | b"TXABORTED" if text.windows(6).any(|word| word == b"waited") => {
                     marks.lock_timeouts += 1
                 }

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use crate::ahead::PrefetchTally;
 use crate::contender::OFFLINE;
 use crate::latency::{Modelled, shown};
-use crate::results::{Least, OfTrace};
+use crate::results::{Least, OfTrace, to_three_digits};
 use crate::row::Row;
 
 use super::charts::{learners, sizes};
@@ -59,7 +59,15 @@ pub(super) fn in_short(of: &OfTrace) -> Markup {
             } }
         } }
         @if offline.is_some() {
-            p.note { "Policies that know the future are a bound, not a choice; no server can run them." }
+            p.note {
+                "No server can run policies that know the future. "
+                @if whole.first().is_some_and(|row| row.unit == "bytes") {
+                    "Where sizes differ they are no bound: another policy may hit more."
+                } @else {
+                    "Every object takes one place: no policy has more read hits than opt, and none that lets every "
+                    "newcomer in has more hits than belady."
+                }
+            }
         }
     }
 }
@@ -70,7 +78,7 @@ pub(super) fn least(least: &Least, of: &OfTrace) -> Markup {
     let mut rows: Vec<&Row> = least.rows.iter().collect();
     rows.sort_by_key(|row| row.size);
     let most = rows.last().map_or(1, |row| row.size.max(1)) as f64;
-    let units = |row: &Row| if row.unit == "bytes" { bytes(row.size) } else { grouped(row.size) };
+    let units = |row: &Row| if row.unit == "bytes" { bytes(row.size) } else { grouped(to_three_digits(row.size)) };
     let sampled = of.requests_simulated as f64 / of.requests.max(1) as f64;
     let whole = |row: &Row| if row.unit == "bytes" { of.footprint_bytes } else { of.keys } as f64;
     html! {

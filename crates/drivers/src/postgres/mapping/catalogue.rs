@@ -4,7 +4,7 @@ use forebay::value::Blob;
 use serde::{Deserialize, Serialize};
 use tokio_postgres::{Client, Error};
 
-use super::foreign::Reference;
+use super::foreign::{Reference, without_unique_index};
 use super::{Mapping, VersionMode};
 use crate::postgres::install;
 
@@ -294,8 +294,7 @@ pub(in crate::postgres) async fn look_up(
     // A view has none, and can't be given one.
     let is_table = ["r", "p"].contains(&kind.as_str());
     if is_table && unique_index.is_none() && key.len() == mapping.key.len() {
-        let list = mapping.key.join(", ");
-        wrong.push(format!("no unique index of {name} is on just {list}; CREATE UNIQUE INDEX ON {name} ({list})"));
+        wrong.push(without_unique_index(client, oid, &name, &mapping.key).await?);
     }
     wrong.extend(version_problems(client, mapping, &name, oid, &columns, (may_trigger, &owner)).await?);
     if !wrong.is_empty() {

@@ -61,6 +61,9 @@ enum Base {
 impl Table {
     /// The statements that `write` comes to, for the row with this key.
     pub(in crate::postgres) fn write(&self, parts: &[&str], write: &Write) -> Result<Vec<(Shape, Values)>, String> {
+        if !self.mapping.form(parts).takes(&write.changes) {
+            return Err(self.untaken(&write.changes));
+        }
         let values = || Values(parts.iter().map(|part| (*part).to_owned()).collect());
         if self.mapping.list.is_some() {
             let mut statements = Vec::new();
@@ -73,6 +76,23 @@ impl Table {
         let mut values = values();
         let change = change.placed(&mut values)?;
         Ok(statement(parts, (change, values)))
+    }
+
+    /// Why a document of this form does not take `changes`.
+    fn untaken(&self, changes: &[Change]) -> String {
+        let table = &self.name;
+        if let Some(list) = &self.mapping.list {
+            return format!("{list} of {table} is a list: it takes LPUSH, RPUSH and their kind");
+        }
+        let expiry = |change: &Change| match change {
+            Change::ExpireAt(_) | Change::Persist => Some("delete them where they are to go"),
+            Change::Put(value) if value.expires_at_ms.is_some() => Some("leave EX and its kind out"),
+            _ => None,
+        };
+        match changes.iter().find_map(expiry) {
+            Some(helps) => format!("rows of {table} don't expire; {helps}"),
+            None => format!("a row of {table} is a hash: it takes HSET, HINCRBY, HDEL, SET, DEL"),
+        }
     }
 
     pub(super) fn field(&self, field: &[u8]) -> Result<&Column, String> {
@@ -100,10 +120,7 @@ impl Table {
                 Change::AddFloat { field: Some(field), delta } => {
                     row.add(self.field(field)?, true)?.parts.push(String::from_utf8_lossy(delta).into_owned());
                 }
-                Change::ExpireAt(_) | Change::Persist => {
-                    return Err(format!("rows of {} don't expire; delete them where they are to go", self.name));
-                }
-                _ => return Err(format!("a row of {} is a hash: it takes HSET, HINCRBY, HDEL, SET, DEL", self.name)),
+                _ => return Err(self.untaken(changes)),
             }
         }
         Ok(row)
@@ -134,9 +151,6 @@ impl Table {
             // It is told what it has to be.
             _ => &[],
         };
-        if value.expires_at_ms.is_some() {
-            return Err(format!("rows of {} don't expire; leave EX and its kind out", self.name));
-        }
         for change in self.changes_of_object(parts, text)? {
             match change {
                 Change::SetField(field, value) => self.set_field(row, parts, &field, &value)?,

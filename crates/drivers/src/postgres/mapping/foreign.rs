@@ -148,6 +148,34 @@ fn canonical(column: &Column, text: &str) -> Option<String> {
     Table::is_canonical(column, &canonical).then_some(canonical)
 }
 
+/// The tables that columns of `$2` of a table refer to, and the columns of its primary key.
+const REFERS: &str = "SELECT ARRAY(SELECT DISTINCT confrelid::regclass::text FROM pg_constraint \
+     WHERE conrelid = $1 AND contype = 'f' AND conkey <@ ARRAY(SELECT attnum FROM pg_attribute \
+     WHERE attrelid = $1 AND attname = ANY ($2))), \
+     ARRAY(SELECT attname::text FROM pg_constraint JOIN pg_attribute ON attrelid = conrelid AND attnum = ANY (conkey) \
+     WHERE conrelid = $1 AND contype = 'p' ORDER BY array_position(conkey, attnum))";
+
+/// What to do about a mapping whose key columns have no unique index. Where they refer to another table, many rows
+/// have the same value as a rule, and a unique index would forbid that.
+pub(super) async fn without_unique_index(
+    client: &Client,
+    oid: u32,
+    name: &str,
+    columns: &[String],
+) -> Result<String, Error> {
+    let list = columns.join(", ");
+    let row = client.query_one(REFERS, &[&oid, &columns]).await?;
+    let (tables, primary): (Vec<String>, Vec<String>) = (row.get(0), row.get(1));
+    let missing = format!("no unique index of {name} is on just {list}");
+    Ok(match (tables.first(), primary.is_empty()) {
+        (None, _) => format!("{missing}; CREATE UNIQUE INDEX ON {name} ({list})"),
+        (Some(table), true) => format!("{missing}, which refers to {table}; map a key that names one row"),
+        (Some(table), false) => {
+            format!("{missing}, which refers to {table}; map the primary key: {name}({})", primary.join(", "))
+        }
+    })
+}
+
 /// For each of `tables` a number that it has in common with just those that foreign keys join it to, over however many
 /// steps: the place of the first of them.
 pub(super) fn joined(tables: &[u32], keys: &[ForeignKey]) -> Vec<u32> {

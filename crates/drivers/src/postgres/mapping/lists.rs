@@ -47,11 +47,13 @@ impl Table {
             return Err(format!("{} of {} is read-only: {}", column.name, self.name, read_only.why()));
         }
         let pushes = write.changes.iter().any(|change| matches!(change, Change::Push(..)));
-        let inserts = write.after.is_some() || (write.unseen && pushes);
+        // A push makes the row, though what it pushed is taken out again.
+        let inserts = write.after.is_some() || pushes;
         let mut made = Vec::new();
         match steps(&write.changes) {
             Some(steps) => {
-                for steps in steps.chunks(STEPS_MAX) {
+                let nothing = (steps.is_empty() && inserts).then_some(&[][..]);
+                for steps in nothing.into_iter().chain(steps.chunks(STEPS_MAX)) {
                     let mut values = values();
                     made.push((travelling(column, element, steps, &mut values)?, values));
                 }

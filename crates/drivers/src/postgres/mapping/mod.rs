@@ -8,8 +8,8 @@
 //!
 //! The parts of a key in braces are the columns in parentheses: by name if just the columns' names stand in the braces,
 //! else in order. A row is a hash whose fields are its columns,
-//! NULL is an absent field; with `as list` the document is one column, an array. Names stand as the database has them,
-//! in double quotes where they are not plain.
+//! NULL is an absent field; with `as list` the document is one column, an array. `delete=row` has DEL delete rows.
+//! Names stand as the database has them, in double quotes where they are not plain.
 //!
 //! * `pattern`: keys and their parts. `catalogue`: what the database says about the tables; `foreign`: what joins them;
 //!   `shared`: what mappings have in common; `found`: all of it; `remembered`: what an earlier run saw.
@@ -40,6 +40,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use forebay::Key;
+use forebay::store::Form;
+use forebay::store::forms::{OnDelete, RowForm};
+use forebay::value::Blob;
 use pattern::Pattern;
 
 /// Where a row's version comes from.
@@ -91,7 +94,13 @@ pub struct Mapping {
     pub(super) fields: Option<Vec<String>>,
     pub(super) read_only: Vec<String>,
     pub(super) version: VersionMode,
+    /// What a command that deletes comes to, if it is said.
+    pub(super) on_delete: Option<OnDelete>,
 }
+
+/// What `delete=` may be.
+const ON_DELETE: [(&str, OnDelete); 3] =
+    [("refuse", OnDelete::Refuse), ("row", OnDelete::Row), ("invalidate", OnDelete::Invalidate)];
 
 impl FromStr for Mapping {
     type Err = String;
@@ -121,8 +130,8 @@ impl FromStr for Mapping {
             }
             false => None,
         };
-        let mut mapping =
-            Mapping { pattern, table, key, list, fields: None, read_only: Vec::new(), version: VersionMode::Auto };
+        let (fields, read_only, version, on_delete) = (None, Vec::new(), VersionMode::Auto, None);
+        let mut mapping = Mapping { pattern, table, key, list, fields, read_only, version, on_delete };
         while !words.rest.is_empty() {
             match words.word()?.as_str() {
                 "fields" => mapping.fields = Some(words.names()?),
@@ -131,13 +140,18 @@ impl FromStr for Mapping {
                     let mode = words.names()?;
                     mapping.version = mode.join(",").parse()?;
                 }
-                word => return Err(format!("'{word}' is not known here; fields(..), readonly(..), version(..) are")),
+                "delete" => mapping.on_delete = Some(words.on_delete()?),
+                word => {
+                    let known = "fields(..), readonly(..), version(..), delete=.. are";
+                    return Err(format!("'{word}' is not known here; {known}"));
+                }
             }
         }
-        if mapping.list.is_some() && mapping.fields.is_some() {
-            return Err("a list has no fields(..)".into());
+        match mapping.list {
+            Some(_) if mapping.fields.is_some() => Err("a list has no fields(..)".into()),
+            Some(_) if mapping.on_delete.is_some() => Err("a list has no delete=..: DEL empties its column".into()),
+            _ => Ok(mapping),
         }
-        Ok(mapping)
     }
 }
 
@@ -152,6 +166,18 @@ impl Mapping {
         self.pattern.join(values)
     }
 
+    /// What a document of it is; its row has these key columns.
+    pub(super) fn form(&self, parts: &[&str]) -> Form {
+        match self.list {
+            Some(_) => Form::List,
+            None => {
+                let columns = self.key.iter().map(|column| Blob::from(column.as_bytes()));
+                let values = parts.iter().map(|part| Blob::from(part.as_bytes()));
+                Form::Row(RowForm { key: columns.zip(values).collect(), on_delete: self.on_delete() })
+            }
+        }
+    }
+
     /// A command that shows a document of it, if there is one with these values: the first that somebody may try.
     pub fn first_command(&self) -> String {
         let name = self.pattern.join(&vec!["1"; self.key.len()]).unwrap_or_default();
@@ -159,6 +185,24 @@ impl Mapping {
             Some(_) => format!("LRANGE {name} 0 -1"),
             None => format!("GET {name}"),
         }
+    }
+
+    /// What a command that deletes a document of it comes to.
+    pub fn on_delete(&self) -> OnDelete {
+        match self.list {
+            Some(_) => OnDelete::Row,
+            None => self.on_delete.unwrap_or_default(),
+        }
+    }
+
+    /// Whether a command that deletes is refused and the mapping does not say so.
+    pub fn refuses_unsaid(&self) -> bool {
+        self.list.is_none() && self.on_delete.is_none()
+    }
+
+    /// What decides which row a document is: the mapping without what its rows are used for.
+    pub fn place(self) -> Mapping {
+        Mapping { on_delete: None, ..self }
     }
 
     /// The same with versions from elsewhere: from `mode` if that is said, else, if it does not say itself, from
@@ -190,9 +234,12 @@ impl fmt::Display for Mapping {
         if !self.read_only.is_empty() {
             write!(f, " readonly({})", names(&self.read_only))?;
         }
-        match self.version {
-            VersionMode::Auto => Ok(()),
-            mode => write!(f, " version({})", mode.word()),
+        if self.version != VersionMode::Auto {
+            write!(f, " version({})", self.version.word())?;
+        }
+        match ON_DELETE.iter().find(|(_, on_delete)| self.on_delete == Some(*on_delete)) {
+            Some((word, _)) => write!(f, " delete={word}"),
+            None => Ok(()),
         }
     }
 }
@@ -279,6 +326,12 @@ impl Words<'_> {
         Ok(word)
     }
 
+    fn on_delete(&mut self) -> Result<OnDelete, String> {
+        let word = if self.take('=') { self.name()? } else { String::new() };
+        let found = ON_DELETE.iter().find(|(known, _)| *known == word);
+        found.map(|(_, on_delete)| *on_delete).ok_or("give delete=refuse, delete=row or delete=invalidate".into())
+    }
+
     fn names(&mut self) -> Result<Vec<String>, String> {
         if !self.take('(') {
             return Err("columns stand in parentheses, as in users(id)".into());
@@ -305,6 +358,8 @@ mod tests {
             "member:{org}:{id} -> app.members(org, id) fields(name, visits) readonly(created) version(column)",
             "friends:{id} -> members(id).friends as list version(side)",
             "{a}/{b} -> \"my table\"(\"a\"\"b\", c)",
+            "user:{id} -> users(id) readonly(created) version(side) delete=row",
+            "user:{id} -> users(id) delete=invalidate",
         ] {
             let mapping: Mapping = text.parse().expect(text);
             assert_eq!(mapping.to_string(), text);
@@ -338,6 +393,9 @@ mod tests {
             ("user:{id} -> users(id).friends", "missing"),
             ("user:{id} -> users(id) version(x)", "column, side or none"),
             ("user:{id} -> users(id) where(x)", "not known"),
+            ("user:{id} -> users(id) delete(row)", "give delete=refuse"),
+            ("user:{id} -> users(id) delete=all", "give delete=refuse"),
+            ("list:{id} -> users(id).friends as list delete=row", "DEL empties its column"),
             ("user:{id} -> users(id) read-x(a)", "'read-x' is not known"),
             ("m:{id}:{x} -> t(org, id)", "{id} stands where the column org is"),
             ("user:1 -> users(id)", "in braces"),

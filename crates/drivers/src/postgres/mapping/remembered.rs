@@ -4,8 +4,8 @@
 use forebay::Key;
 use forebay::change::Change;
 use forebay::key::KeyRef;
-use forebay::store::Commit;
 use forebay::store::late::Catalogue;
+use forebay::store::{Commit, Form};
 use forebay::value::Value;
 use serde::{Deserialize, Serialize};
 
@@ -78,9 +78,10 @@ impl Remembered {
     }
 }
 
-/// Whether a mapping is the one that was given, but for where versions come from: that is found in the database.
+/// Whether a mapping is the one that was given, but for where versions come from, which is found in the database, and
+/// for what deletes.
 fn is_same(one: &Mapping, other: &Mapping) -> bool {
-    let plain = |mapping: &Mapping| mapping.clone().with_version(Some(VersionMode::None), VersionMode::None);
+    let plain = |mapping: &Mapping| mapping.clone().place().with_version(Some(VersionMode::None), VersionMode::None);
     plain(one) == plain(other)
 }
 
@@ -89,7 +90,11 @@ fn is_same(one: &Mapping, other: &Mapping) -> bool {
 pub fn catalogue(remembered: Option<Remembered>, mappings: &[Mapping]) -> Box<dyn Catalogue> {
     Box::new(match remembered {
         _ if mappings.is_empty() => Away::Documents,
-        Some(remembered) if remembered.covers(mappings) => Away::Rows(Rows::of(remembered.tables)),
+        Some(mut remembered) if remembered.covers(mappings) => {
+            let given = remembered.tables.iter_mut().zip(mappings);
+            given.for_each(|(table, mapping)| table.mapping.on_delete = mapping.on_delete);
+            Away::Rows(Rows::of(remembered.tables))
+        }
         _ => Away::Patterns(mappings.to_vec()),
     })
 }
@@ -133,6 +138,16 @@ impl Catalogue for Away {
                 let checked = commit.checks.iter().map(|(key, _)| key);
                 let mut keys = commit.writes.iter().map(|write| &write.key).chain(checked);
                 keys.find_map(|key| super::parts_of(key, mappings).err())
+            }
+        }
+    }
+
+    fn form(&self, key: &Key) -> Form {
+        match self {
+            Away::Documents => Form::Document,
+            Away::Rows(rows) => rows.form(key),
+            Away::Patterns(mappings) => {
+                super::parts_of(key, mappings).map_or(Form::Document, |(at, parts)| mappings[at].form(&parts))
             }
         }
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use forebay::change::Change;
 use forebay::key::KeyRef;
-use forebay::store::{Commit, NAMES_BYTES_MAX, ReadError};
+use forebay::store::{Commit, Form, NAMES_BYTES_MAX, ReadError};
 use forebay::value::{Blob, Data, Hash, List, Value};
 use forebay::{Key, Read, Version};
 use futures_util::future::try_join_all;
@@ -69,14 +69,12 @@ impl Rows {
         Rows { tables, shared, decoded: false, unwatched: Unwatched::default(), altered: AtomicBool::new(false) }
     }
 
-    /// Notes what an error says of the tables.
     pub(in crate::postgres) fn heed(&self, error: &tokio_postgres::Error) {
         if classify::is_of_altered(error) {
             self.altered.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Whether an error has said since this was asked last that a table is not as it is here.
     pub(in crate::postgres) fn is_altered(&self) -> bool {
         self.altered.swap(false, Ordering::Relaxed)
     }
@@ -201,6 +199,11 @@ impl Rows {
         let hash: Option<Hash> = fields.collect();
         let data = Data::Hash(hash.ok_or_else(|| damaged("its bytes are not hex"))?);
         Ok(Read { value: Some(Value { data, expires_at_ms: None }), version: present })
+    }
+
+    /// The form of the document of `key`; a key that names no row is refused before it matters.
+    pub(in crate::postgres) fn form(&self, key: &Key) -> Form {
+        self.place(key).map_or(Form::Document, |place| self.tables[place.table].mapping.form(&place.parts))
     }
 
     /// The other documents of the row that `key` is in.

@@ -121,13 +121,17 @@ impl Table {
         }
     }
 
-    /// A column that a new row has to be given and is not. The row is new where its document is known and does not have
-    /// what every row has.
+    /// A column that a new row has to be given and is not. The row is new where its document is known and is given what
+    /// every row has.
     fn lacks(&self, write: &Write, alone: bool) -> Option<String> {
         let Some(Value { data: Data::Hash(after), .. }) = write.after.as_ref().filter(|_| !write.unseen) else {
             return None;
         };
-        let is_new = self.key.first().is_some_and(|key| after.get(key.name.as_bytes()).is_none());
+        let given = |field: &[u8]| {
+            let gives = |change: &Change| matches!(change, Change::SetField(name, _) if **name == *field);
+            after.get(field).is_none() || write.changes.iter().any(gives)
+        };
+        let is_new = self.key.first().is_some_and(|key| given(key.name.as_bytes()));
         let is_field = |name: &String| self.fields.iter().any(|column| column.name == *name);
         let lacking = self.needed.iter().find(|name| match is_field(name) {
             true => after.get(name.as_bytes()).is_none(),

@@ -322,7 +322,8 @@ impl Inner {
                 }
                 // Under the lock: where the tables become known now, all that is buffered is tied anew under it.
                 let merge = self.settings.merge && self.may_merge(&state, commit);
-                match state.buffer.take(commit, self.ties(commit), unknown(at), merge, now_ms) {
+                let form = commit.writes.first().filter(|_| merge).map(|write| self.store.form(&write.key));
+                match state.buffer.take(commit, self.ties(commit), unknown(at), form.as_ref(), now_ms) {
                     // Under the lock: the journal has them in the order of their numbers.
                     Ok((number, record)) => taken.push((at, number, self.note(&record))),
                     // It has read what others have changed since.

@@ -4,13 +4,13 @@ use super::by_key::ByKey;
 use super::charge::{entry_bytes, row_bytes};
 use super::seen::{Shown, takes};
 use super::{Buffer, Entry, Full, Row, Stage, another, stands_alone};
-use crate::change::{compact, compact_fields, join_unseen};
+use crate::change::Change;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::outage::lanes::{Lane, Ties};
 use crate::outage::record::{Buffered, Record};
 use crate::read::Read;
-use crate::store::{Commit, Write};
+use crate::store::{Commit, Form, Write};
 use crate::value::Value;
 use crate::version::Version;
 
@@ -31,13 +31,13 @@ pub enum Untaken {
 
 impl Buffer {
     /// Takes a transaction in; what it answers is to be journaled, then [`Buffer::written`] or [`Buffer::withdraw`]
-    /// is to be called with its number. With `merge` it may take the place of the one before it on its document.
+    /// is to be called with its number. With the form of its document it may take the place of the one before it there.
     pub fn take(
         &mut self,
         commit: &Commit,
         ties: Ties,
         sent: bool,
-        merge: bool,
+        form: Option<&Form>,
         now_ms: u64,
     ) -> Result<(u64, Record), Untaken> {
         let number = self.next_number;
@@ -47,9 +47,12 @@ impl Buffer {
             buffered.id = another(buffered.id);
         }
         self.take_checks(&mut buffered).map_err(Untaken::Overtaken)?;
-        let replaces = if merge && !sent { self.mergeable(&buffered, &ties) } else { None };
-        if let Some(old) = replaces.and_then(|old| self.entries.get(&old)) {
-            join(&mut buffered, &old.buffered);
+        let joined = form.filter(|_| !sent).and_then(|form| self.joined(&buffered, &ties, form));
+        let replaces = joined.as_ref().map(|(old, _)| *old);
+        if let Some((old, changes)) = joined.and_then(|(old, changes)| Some((self.entries.get(&old)?, changes))) {
+            buffered.writes[0].changes = changes;
+            buffered.given.extend(old.buffered.given.iter().cloned());
+            buffered.buffered_at_ms = old.buffered.buffered_at_ms;
         }
         let bases = ByKey::new(&buffered.checks);
         let base = |write: &Write| bases.get(&write.key).map(|(_, version)| *version);
@@ -153,22 +156,30 @@ impl Buffer {
         (alike && !full).then_some(last)
     }
 
+    /// The transaction whose place `buffered` takes, and the changes that stand for both: a document of this form takes
+    /// them. None if it takes nobody's place.
+    fn joined(&self, buffered: &Buffered, ties: &Ties, form: &Form) -> Option<(u64, Vec<Change>)> {
+        let old = self.mergeable(buffered, ties)?;
+        let written = &buffered.writes[0];
+        let changes = self.entries.get(&old)?.buffered.writes.iter().flat_map(|write| write.changes.iter().cloned());
+        // Each was made to the document as it was shown, far from its limit.
+        let (changes, there) = (changes.collect(), self.there_before(&written.key, old, form));
+        let joined = form.join(changes, written.changes.clone(), there, MERGED_CHANGES_MAX)?;
+        Some((old, joined))
+    }
+
+    /// Whether what waits for the row of `key` before transaction `number` surely leaves one.
+    fn there_before(&self, key: &Key, number: u64, form: &Form) -> bool {
+        let Form::Row(row) = form else { return false };
+        let before = self.rows.get(key).and_then(|row| row.queue.iter().rev().find(|other| **other < number));
+        let before = before.and_then(|before| self.entries.get(before));
+        let written = before.and_then(|entry| entry.buffered.writes.iter().find(|write| write.key == *key));
+        written.is_some_and(|written| row.leaves(&written.changes))
+    }
+
     /// What a row's charge grows by if its document becomes `after`.
     fn row_growth(&self, key: &Key, after: Option<&Value>) -> usize {
         let now = self.rows.get(key).map_or(0, |row| row.bytes);
         row_bytes(key, after).saturating_sub(now)
     }
-}
-
-/// Makes `old`, whose place `buffered` takes, a part of it.
-fn join(buffered: &mut Buffered, old: &Buffered) {
-    let changes = old.writes.iter().flat_map(|write| write.changes.iter().cloned()).collect();
-    let written = &mut buffered.writes[0];
-    if !stands_alone(&written.changes) {
-        // Each was made to the document as it was shown, far from its limit.
-        let all = join_unseen(changes, std::mem::take(&mut written.changes));
-        written.changes = if all.len() <= MERGED_CHANGES_MAX { compact_fields(all) } else { compact(all) };
-    }
-    buffered.given.extend(old.given.iter().cloned());
-    buffered.buffered_at_ms = old.buffered_at_ms;
 }

@@ -27,6 +27,11 @@ impl Clock {
         self.now_ms = now_ms.into();
     }
 
+    /// The moment, if it was asked for.
+    pub(super) fn read_ms(&self) -> Option<u64> {
+        self.now_ms.get().copied()
+    }
+
     pub(super) fn now_ms(&self) -> u64 {
         *self.now_ms.get_or_init(|| self.runtime.as_ref().map_or(0, Runtime::now_ms))
     }

@@ -11,6 +11,7 @@ pub(super) struct Before {
     pub(super) turn: usize,
     pub(super) current: Option<Value>,
     pub(super) unseen: bool,
+    pub(super) relative: bool,
     /// How many changes there were.
     pub(super) changes: usize,
     /// The changes themselves, if a blind write has taken their place.
@@ -33,7 +34,16 @@ impl Documents {
         }
         document.saved = (self.savepoint, undo.len());
         let (current, changes, unseen) = (document.current.clone(), document.changes.len(), document.unseen);
-        undo.push(Before { index: at, turn: document.turn, current, unseen, changes, replaced: None });
+        let (turn, relative) = (document.turn, document.relative);
+        undo.push(Before { index: at, turn, current, unseen, relative, changes, replaced: None });
+    }
+
+    /// A blind write has taken the place of these changes.
+    pub(super) fn keep_replaced(&mut self, at: usize, replaced: Changes) {
+        let before = self.undo.as_mut().and_then(|undo| undo.get_mut(self.list[at].saved.1));
+        if let Some(before) = before.filter(|before| before.replaced.is_none()) {
+            before.replaced = Some(replaced);
+        }
     }
 
     /// Undoes all changes since the savepoint.
@@ -42,6 +52,7 @@ impl Documents {
         for before in self.undo.take().unwrap_or_default() {
             let document = &mut self.list[before.index];
             (document.current, document.unseen, document.turn) = (before.current, before.unseen, before.turn);
+            document.relative = before.relative;
             if let Some(replaced) = before.replaced {
                 document.changes = replaced;
             }

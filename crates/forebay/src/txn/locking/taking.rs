@@ -1,10 +1,6 @@
 //! How a transaction takes its locks, and what it checks in front of a store that others write to as well.
 
-use std::time::Duration;
-
-use futures_util::future::{Either, select};
-
-use super::super::locks::{Acquired, Refused};
+use super::super::locks::{Acquired, Refused, Request};
 use super::{Mode, Transaction, TxnError, TxnKind};
 use crate::key::{KEY_BYTES_MAX, Key};
 use crate::version::Version;
@@ -39,21 +35,17 @@ impl Transaction {
             return Err(TxnError::Refused(format!("a key of {} bytes: at most {KEY_BYTES_MAX}", key.name().len())));
         }
         self.lock_space(key.space()).await?;
+        if let Some(tenure) = &self.tenure {
+            tenure.asks(key)?;
+        }
+        let number = self.patience.place.as_ref().filter(|(waited, _)| waited == key).map(|(_, number)| *number);
         // Before the wait: whatever becomes of it, dropping the transaction gives the key up.
+        let before = self.held.keys.len();
         self.held.set(key, mode);
-        match self.inner.locks.acquire(self.owner, key, mode) {
+        let held = &self.held.keys[..before];
+        match self.inner.locks.acquire(Request { owner: self.owner, key, mode, held, number }) {
             Acquired::Granted => {}
-            Acquired::Wait(woken) => {
-                let bounds = &self.inner.limits;
-                let spread = bounds.lock_wait_ms_max.saturating_sub(bounds.lock_wait_ms_min) + 1;
-                let wait_ms = bounds.lock_wait_ms_min + self.inner.runtime.random() % spread;
-                let sleep = self.inner.runtime.sleep(Duration::from_millis(wait_ms));
-                let timed_out = matches!(select(woken, sleep).await, Either::Right(_));
-                // The lock may have been granted in the very moment.
-                if timed_out && !self.inner.locks.holds(self.owner, key, mode) {
-                    return Err(TxnError::Conflict(format!("waited {wait_ms} ms for the lock of {key}")));
-                }
-            }
+            Acquired::Wait(wait) => self.wait_for(key, wait).await?,
             Acquired::Refused(Refused::Deadlock) => {
                 return Err(TxnError::Conflict(format!("deadlock at {key}")));
             }
@@ -61,18 +53,24 @@ impl Transaction {
                 return Err(TxnError::Conflict(format!("{key} is being written by another transaction")));
             }
         }
-        Ok(())
+        match &self.tenure {
+            Some(tenure) => tenure.holds(key, self.inner.runtime.elapsed()),
+            None => Ok(()),
+        }
     }
 
     async fn lock_space(&mut self, space: u8) -> Result<(), TxnError> {
         if self.spaces & (1 << space) != 0 {
             return Ok(());
         }
-        if let Some(wait) = self.inner.locks.acquire_space(space, false) {
-            let sleep = self.inner.runtime.sleep(Duration::from_millis(self.inner.limits.lock_wait_ms_max));
-            if let Either::Right(_) = select(std::pin::pin!(wait.granted()), sleep).await {
-                return Err(TxnError::Conflict("the key space is being cleared".into()));
-            }
+        if let Some(wait) = self.inner.locks.acquire_space(self.owner, space) {
+            self.wait_for_space(wait).await?;
+        }
+        if let Some(tenure) = &self.tenure
+            && let Err(wounded) = tenure.holds_space(space, self.inner.runtime.elapsed())
+        {
+            self.inner.locks.release_space(self.owner, space);
+            return Err(wounded);
         }
         self.spaces |= 1 << space;
         Ok(())

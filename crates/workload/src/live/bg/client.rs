@@ -38,7 +38,7 @@ fn fate(failure: &Failure) -> Fate {
 
 /// Others were in the way: nothing was done, and it may be tried again.
 fn in_the_way(failure: &Failure) -> bool {
-    !failure.lost && ["TXCONFLICT", "40001", "40P01"].contains(&&*failure.kind)
+    !failure.lost && ["TXCONFLICT", "TXABORTED", "40001", "40P01"].contains(&&*failure.kind)
 }
 
 impl BgClient {

@@ -100,6 +100,7 @@ impl Engine {
             return Ok(Some(reads));
         }
         let group = snapshot.group()?;
+        mutation::meanwhile();
         let tombstones = locked(&self.tombstones);
         if tombstones.group() < group {
             // The file has a group whose deletes are about to be entered here.
@@ -107,7 +108,7 @@ impl Engine {
         }
         for at in absent {
             let absence = tombstones.absence(&keys[at]);
-            if absence.group > group {
+            if absence.group > group && !mutation::on(Fault::AbsenceOvertakes) {
                 return Ok(None);
             }
             reads[at].version = absence.version;

@@ -1,0 +1,168 @@
+//! What the forms of documents take. A generic document takes every change; a document that is a record of somebody
+//! else's table takes what its statements can say. A driver refuses by this, and so does every store that stands in for
+//! one in a test. The outage's merge asks it before it joins: what it makes of changes that were acknowledged is a list
+//! that nobody has sent, and that no store may refuse.
+//!
+//! **Invariant.** A merge never turns a deletion and an insertion into an update. Behind a deletion a row is a new one:
+//! columns that no command set have their defaults, those outside the mapping too.
+
+use std::sync::Arc;
+
+use crate::change::{Change, compact, compact_fields, join_unseen};
+use crate::key::Key;
+use crate::mutation::{self, Fault};
+use crate::store::Commit;
+use crate::value::{Blob, Data, Value};
+
+/// What a document is in its store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// A document of its own.
+    #[default]
+    Document,
+    /// A row of a table: a hash of its columns.
+    Row(RowForm),
+    /// One column of a row: an array.
+    List,
+}
+
+/// What comes of a command that deletes a document which is a row: for whoever uses a cache it means to forget.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnDelete {
+    /// It is refused.
+    #[default]
+    Refuse,
+    /// The row is deleted.
+    Row,
+    /// The copy leaves the cache, and the row stays.
+    Invalidate,
+}
+
+/// A row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RowForm {
+    /// The columns of its key with their values: a row has them from the start, and keeps them.
+    pub key: Arc<[(Blob, Blob)]>,
+    /// What a command that deletes comes to.
+    pub on_delete: OnDelete,
+}
+
+impl Form {
+    /// Whether a document of this form takes `changes`, as far as their kinds say: names and values are for the store.
+    pub fn takes(&self, changes: &[Change]) -> bool {
+        changes.iter().all(|change| self.takes_one(change))
+    }
+
+    fn takes_one(&self, change: &Change) -> bool {
+        let expires = |value: &Value| value.expires_at_ms.is_some();
+        match self {
+            Form::Document => true,
+            Form::Row(_) => match change {
+                Change::Delete | Change::SetField(..) | Change::UnsetField(_) => true,
+                Change::AddInteger { field, .. } | Change::AddFloat { field, .. } => field.is_some(),
+                // The text of a row, which sets the fields that it names.
+                Change::Put(value) => matches!(value.data, Data::Bytes(_)) && !expires(value),
+                _ => false,
+            },
+            Form::List => match change {
+                Change::Delete | Change::Push(..) | Change::Pop(_) | Change::RemoveEqual { .. } => true,
+                Change::Put(value) => matches!(value.data, Data::List(_)) && !expires(value),
+                _ => false,
+            },
+        }
+    }
+
+    /// What comes of a command that deletes a document of this form.
+    pub fn on_delete(&self) -> OnDelete {
+        match self {
+            Form::Row(row) => row.on_delete,
+            // The column is emptied.
+            Form::Document | Form::List => OnDelete::Row,
+        }
+    }
+
+    /// Whether the document behind `changes` does not depend on the one before.
+    pub fn stands_alone(&self, changes: &[Change]) -> bool {
+        match changes.first() {
+            Some(Change::Delete) => true,
+            Some(Change::Put(_)) => !matches!(self, Form::Row(_)),
+            _ => false,
+        }
+    }
+
+    /// `old`, and `new` behind it, of two transactions, as the changes of one; none if one can't stand for both.
+    /// `there`: the row is surely there before `old`. Fields are gathered of at most `fields_max` changes.
+    pub fn join(&self, old: Vec<Change>, new: Vec<Change>, there: bool, fields_max: usize) -> Option<Vec<Change>> {
+        let compacted = |all: Vec<Change>| if all.len() <= fields_max { compact_fields(all) } else { compact(all) };
+        let joined = match self {
+            _ if self.stands_alone(&new) => new,
+            Form::Row(row) if !mutation::on(Fault::MergedUntaken) => {
+                let text = |change: &Change| matches!(change, Change::Put(_));
+                if old.iter().chain(&new).any(text) || row.meets_default(&old, &new, there) {
+                    return None;
+                }
+                let mut all = old;
+                all.extend(new);
+                let behind = all.len() - behind_deletion(&all).len();
+                let changed = compacted(all.split_off(behind));
+                all.pop().into_iter().chain(changed).collect()
+            }
+            _ => compacted(join_unseen(old, new)),
+        };
+        (self.takes(&joined) || mutation::on(Fault::MergedUntaken)).then_some(joined)
+    }
+}
+
+impl RowForm {
+    /// The changes that say that there is a row.
+    pub fn is_there(&self) -> impl Iterator<Item = Change> + '_ {
+        self.key.iter().map(|(column, value)| Change::SetField(column.clone(), value.clone()))
+    }
+
+    /// Whether `changes` make the row where there is none.
+    fn makes(&self, changes: &[Change]) -> bool {
+        let names_key = |field: &Blob| self.key.iter().any(|(column, _)| column == field);
+        changes.iter().any(|change| matches!(change, Change::SetField(field, _) if names_key(field)))
+    }
+
+    /// Whether there is surely a row behind `changes`.
+    pub fn leaves(&self, changes: &[Change]) -> bool {
+        self.makes(behind_deletion(changes))
+    }
+
+    /// Whether a column may get its default by `old` or `new`, and the other one changes it: one statement for both
+    /// would not see the default. `there`: there is surely a row before `old`.
+    fn meets_default(&self, old: &[Change], new: &[Change], there: bool) -> bool {
+        let last = behind_deletion(old);
+        let deletes = last.len() < old.len();
+        if there && !deletes {
+            return false;
+        }
+        let adds = |change: &&Change| matches!(change, Change::AddInteger { .. } | Change::AddFloat { .. });
+        let unset = |change: &Change| matches!(change, Change::UnsetField(_));
+        let set = |field: &Blob| last.iter().any(|change| field_of(change) == Some(field));
+        match self.makes(last) {
+            true => new.iter().filter(adds).filter_map(field_of).any(|field| !set(field)),
+            false => self.makes(new) && last.iter().any(unset),
+        }
+    }
+}
+
+/// Those of `changes` that are behind the last deletion.
+fn behind_deletion(changes: &[Change]) -> &[Change] {
+    let at = changes.iter().rposition(|change| *change == Change::Delete).map_or(0, |at| at + 1);
+    &changes[at..]
+}
+
+fn field_of(change: &Change) -> Option<&Blob> {
+    match change {
+        Change::SetField(field, _) | Change::UnsetField(field) => Some(field),
+        Change::AddInteger { field, .. } | Change::AddFloat { field, .. } => field.as_ref(),
+        _ => None,
+    }
+}
+
+/// The first key of `commit` whose document does not take its changes, each in the form that `form` says.
+pub fn untaken(commit: &Commit, form: impl Fn(&Key) -> Form) -> Option<&Key> {
+    commit.writes.iter().find(|write| !form(&write.key).takes(&write.changes)).map(|write| &write.key)
+}

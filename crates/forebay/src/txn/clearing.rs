@@ -1,0 +1,82 @@
+//! FLUSHDB and FLUSHALL: all documents of some key spaces are removed by one who is alone there.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+
+use super::locks::Alone;
+use super::{Engine, TxnError};
+use crate::error::Unavailable;
+use crate::key::{Key, SPACES};
+use crate::version::Version;
+
+/// Watched keys that a clearing asks for together.
+const WATCHED_READ_AT_ONCE: usize = 1000;
+
+impl Engine {
+    /// Removes all documents of `spaces` from store and cache, alone in these spaces. Goes on to its end even if the
+    /// caller does not wait for it. `name`: the command, for interactive transactions in these spaces, which yield.
+    pub async fn clear(&self, spaces: &[u8], name: &'static str) -> Result<(), TxnError> {
+        let mut ordered = spaces.to_vec();
+        ordered.sort_unstable();
+        ordered.dedup();
+        let (done, told) = futures_channel::oneshot::channel();
+        let engine = self.clone();
+        self.inner.runtime.spawn(async move {
+            let _ = done.send(engine.clear_alone(&ordered, name).await);
+        });
+        told.await.unwrap_or_else(|_| Err(TxnError::StoreDown("the server is stopping".into())))
+    }
+
+    async fn clear_alone(&self, spaces: &[u8], name: &str) -> Result<(), TxnError> {
+        let began = self.inner.history.as_ref().map(|history| history.tick());
+        let mut held = Vec::new();
+        for space in spaces {
+            debug_assert!(*space < SPACES);
+            let mut alone = self.inner.locks.acquire_alone(*space);
+            self.alone_in(&mut alone, name).await;
+            held.push(alone);
+        }
+        // A commit that was handed over has given its locks up; what is on its way must land before the clearing.
+        self.inner.committer.drained().await.map_err(TxnError::StoreDown)?;
+        let absent = self.watched_and_absent(spaces).await;
+        let version = self.inner.mint.next();
+        let cleared = self.inner.store.clear(spaces, version).await;
+        // Also after an error: it may have been cleared all the same.
+        self.inner.cache.clear(|space| spaces.contains(&space));
+        if cleared.is_ok() {
+            absent.iter().for_each(|(key, before)| self.inner.absences.cleared(key, *before, version));
+        }
+        if let (Some(history), Some(began)) = (&self.inner.history, began) {
+            history.push_clear(began, cleared.is_ok(), spaces, version);
+        }
+        drop(held);
+        cleared.map_err(|Unavailable(why)| TxnError::StoreDown(why))
+    }
+
+    /// The keys of these spaces that are watched and absent, with their versions; what can't be read is left out.
+    async fn watched_and_absent(&self, spaces: &[u8]) -> Vec<(Key, Version)> {
+        let mut absent = Vec::new();
+        for keys in self.inner.absences.of(spaces).chunks(WATCHED_READ_AT_ONCE) {
+            let reads = self.inner.store.get(keys).await.unwrap_or_default();
+            let gone = keys.iter().zip(reads).filter(|(_, read)| read.value.is_none());
+            absent.extend(gone.map(|(key, read)| (key.clone(), read.version)));
+        }
+        absent
+    }
+
+    /// Waits until a space is free of others. Interactive transactions in it yield; others have their own time-outs.
+    async fn alone_in(&self, alone: &mut Alone<'_>, name: &str) {
+        let runtime = &self.inner.runtime;
+        let began = runtime.elapsed();
+        let mut look_at = began + Duration::from_millis(self.inner.limits.txn_yield_ms);
+        loop {
+            let sleep = runtime.sleep(look_at.saturating_sub(runtime.elapsed()));
+            if let Either::Left(_) = select(pin!(alone.granted()), sleep).await {
+                return;
+            }
+            look_at = self.inner.wound_for_space(alone, name, began);
+        }
+    }
+}

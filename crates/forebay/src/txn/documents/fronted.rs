@@ -1,0 +1,59 @@
+//! The store behind the documents, where it belongs to others too: documents there are records.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::DocumentError;
+use crate::change::Change;
+use crate::key::{Key, KeyRef};
+use crate::store::forms::{OnDelete, RowForm};
+use crate::store::{Form, Store};
+use crate::value::{Data, Value};
+
+#[derive(Clone)]
+pub(super) struct Fronted(pub(super) Arc<dyn Store>);
+
+impl fmt::Debug for Fronted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.name())
+    }
+}
+
+impl Fronted {
+    /// What it comes to that a record is set by one text, if `change` is that.
+    pub(super) fn changes_of_text(
+        &self,
+        key: KeyRef<'_>,
+        change: &Change,
+    ) -> Option<Result<Vec<Change>, DocumentError>> {
+        match change {
+            Change::Put(Value { data: Data::Bytes(text), expires_at_ms: None }) => {
+                self.0.changes_of_text(key, text).map(|changes| changes.map_err(DocumentError::Refused))
+            }
+            _ => None,
+        }
+    }
+
+    /// What comes of it that `key` is deleted.
+    pub(super) fn on_delete(&self, key: KeyRef<'_>) -> OnDelete {
+        self.0.form(&key.to_key()).on_delete()
+    }
+
+    /// The row that `key` is, if `change` of it, which holds `current`, is one that makes a row where there is none and
+    /// there is none, or says no more than that it is there. A row is given its key's columns when it is made, so that
+    /// it is shown as the store will have it: it is there without any other.
+    pub(super) fn row_of(&self, key: &Key, current: Option<&Value>, change: &Change) -> Option<RowForm> {
+        let asks = match (change, current) {
+            (Change::SetField(field, value), Some(Value { data: Data::Hash(row), .. })) => {
+                row.get(field) == Some(value)
+            }
+            (Change::SetField(..), None) => true,
+            (Change::AddInteger { field, .. } | Change::AddFloat { field, .. }, None) => field.is_some(),
+            _ => false,
+        };
+        match asks.then(|| self.0.form(key)) {
+            Some(Form::Row(row)) => Some(row),
+            _ => None,
+        }
+    }
+}
