@@ -41,6 +41,7 @@ pub fn engine(store: Arc<dyn Store>, budget_bytes: usize) -> Result<Engine, Fail
         cache,
         limits,
         on_write: OnWrite::default(),
+        unwatched_after: None,
         history: None,
     }))
 }
@@ -63,9 +64,7 @@ pub fn plan(mut keys: Vec<Key>, mode: Mode, load: bool) -> Plan {
     keys.dedup();
     Plan {
         locks: keys.into_iter().map(|key| PlannedLock { key, mode, load }).collect(),
-        watched: Vec::new(),
-        strict: false,
-        blind: false,
+        ..Plan::default()
     }
 }
 

@@ -68,8 +68,15 @@ async fn serve(base: &Base, journal: std::path::PathBuf, settings: GateSettings)
         CacheOptions { budget_bytes: 1 << 30, partitions: 16, policy: policy.policy, policy_values: policy.values };
     let limits = TxnLimits::default();
     let store = Arc::new(gate.clone());
-    let engine =
-        Engine::new(EngineOptions { runtime, store, cache, limits, on_write: OnWrite::default(), history: None });
+    let engine = Engine::new(EngineOptions {
+        runtime,
+        store,
+        cache,
+        limits,
+        on_write: OnWrite::default(),
+        unwatched_after: None,
+        history: None,
+    });
     engine.start_watching();
     let options = ServerOptions { gate: Some(gate), ..ServerOptions::new(engine) };
     Ok(Server::bind(Some(Reserved::new("127.0.0.1:0".parse()?)?), options)?)
