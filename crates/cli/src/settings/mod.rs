@@ -27,8 +27,8 @@ pub use error::SettingsError;
 use form::OutsideWord;
 use form::{
     AddressOrOff, Bytes, Count, CountOrZero, DrainWord, DurabilityWord, FileOrOff, FilesOrOff, Folder, FolderOrOff,
-    Form, LogFormatWord, LogLevelWord, OnConflictWord, OnOutageWord, OnWriteWord, PolicyName, StaleMs, Store, Switch,
-    ThreadCount,
+    Form, Hosts, LogFormatWord, LogLevelWord, OnConflictWord, OnOutageWord, OnWriteWord, PolicyName, StaleMs, Store,
+    Switch, ThreadCount,
 };
 #[cfg(feature = "postgres")]
 use map::Maps;
