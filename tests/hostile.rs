@@ -302,7 +302,8 @@ fn replies_that_nobody_reads() {
 
 #[test]
 fn requests_that_nobody_finishes() {
-    let scene = Scene::new(&["--held-bytes-max", "32MiB", "--txn-bytes-max", "4MiB"]);
+    let limits = ["--held-bytes-max", "32MiB", "--txn-bytes-max", "4MiB", "--request-bytes-max", "256MiB"];
+    let scene = Scene::new(&limits);
     let part = vec![b'v'; 4 << 20];
     let announced = b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$60000000\r\n".to_vec();
     let mut streams = Vec::new();

@@ -14,6 +14,8 @@ mod common;
 mod decoded;
 #[path = "outage/differential.rs"]
 mod differential;
+#[path = "outage/disk_full.rs"]
+mod disk_full;
 #[path = "outage/ground.rs"]
 mod ground;
 #[path = "outage/ids.rs"]
@@ -22,6 +24,8 @@ mod ids;
 mod in_doubt;
 #[path = "outage/journal.rs"]
 mod journal;
+#[path = "outage/journal_files.rs"]
+mod journal_files;
 #[path = "outage/killed.rs"]
 mod killed;
 #[path = "outage/lanes.rs"]
@@ -42,6 +46,8 @@ mod minutes;
 mod network;
 #[path = "outage/overtaken.rs"]
 mod overtaken;
+#[path = "outage/owners.rs"]
+mod owners;
 #[path = "common/postgres.rs"]
 mod postgres;
 #[path = "outage/pressure.rs"]

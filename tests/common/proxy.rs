@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What happens to bytes on their way to the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,6 +40,8 @@ struct Rules {
     replies: Replies,
     /// Before each piece of a reply.
     delay: Duration,
+    /// What all requests together take, bytes a second; 0: as much as comes.
+    bandwidth: u64,
     /// No connection is let through.
     closed: bool,
     /// Counts releases: what is held is delivered at the next.
@@ -51,6 +53,8 @@ struct Shared {
     /// What passes is PostgreSQL's protocol.
     postgres: bool,
     rules: Mutex<Rules>,
+    /// When the network has room for the next request.
+    line: Mutex<Instant>,
     changed: Condvar,
     ended: AtomicBool,
     /// Both ends of each connection.
@@ -88,6 +92,7 @@ impl Proxy {
             target,
             postgres,
             rules: Mutex::default(),
+            line: Mutex::new(Instant::now()),
             changed: Condvar::new(),
             ended: AtomicBool::new(false),
             connections: Mutex::default(),
@@ -146,6 +151,11 @@ impl Proxy {
     /// Each piece of a reply takes so much longer.
     pub fn delay(&self, delay: Duration) {
         self.change(|rules| rules.delay = delay);
+    }
+
+    /// Requests take their time: so many bytes of all of them a second.
+    pub fn limit(&self, bandwidth: u64) {
+        self.change(|rules| rules.bandwidth = bandwidth);
     }
 
     /// Ends all connections, and lets none through until [`Proxy::pass`].
@@ -251,6 +261,15 @@ impl Shared {
         let (mut bytes, mut begun, mut rest) = (vec![0; 1 << 16], false, Vec::new());
         while let Ok(count @ 1..) = from.read(&mut bytes) {
             self.wait_held(number);
+            if let Some(micros) = (count as u64 * 1_000_000).checked_div(self.rules().bandwidth) {
+                // One after the other, in the order in which they came.
+                let through = {
+                    let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+                    *line = (*line).max(Instant::now()) + Duration::from_micros(micros);
+                    *line
+                };
+                std::thread::sleep(through.saturating_duration_since(Instant::now()));
+            }
             if self.postgres {
                 rest.extend_from_slice(&bytes[..count]);
                 flight.add(requests_in(&mut rest, &mut begun));

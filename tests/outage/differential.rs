@@ -2,8 +2,8 @@
 //! that no command names, defaults, what triggers do and foreign keys take along included, and nothing is set aside.
 //!
 //! What is refused in an outage since it is not cached then is left out of the run without one. Replies that tell of
-//! columns with defaults are not compared: an outage does not know these. Of what triggers note the order is compared row
-//! by row: what is carried over together changes rows in another order than one by one.
+//! columns with defaults are not compared: an outage does not know these. What triggers note is compared row by row:
+//! what is carried over together may change rows in another order than one by one.
 
 use forebay_protocol::Reply;
 

@@ -1,4 +1,4 @@
-//! Faults 14 and 23: the journal loses what was not synced, and its disk is full.
+//! Fault 14: the journal loses what was not synced; its folder is removed, moved, or changed.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use forebay_protocol::Reply;
 
 use crate::common::Connection;
-use crate::common::process::{Disk, Forebay, can_mount, forebay_command};
+use crate::common::process::{can_mount, forebay_command};
 use crate::postgres::{Server, Stop};
-use crate::state::{PATIENCE, calm, entry, figure, mode, said};
-use crate::{QUICK, ok, start};
+use crate::state::{PATIENCE, calm, entry, figure, said};
+use crate::{ok, start};
 
 /// What `/metrics` says of one.
-fn metric(http: &str, name: &str) -> String {
+pub fn metric(http: &str, name: &str) -> String {
     let mut stream = TcpStream::connect(http).expect("it serves");
     let request = format!("GET /metrics HTTP/1.1\r\nHost: {http}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("it reads");
@@ -110,69 +110,8 @@ fn no_loss_is_reported_where_there_is_none() {
     assert!(!forebay.log().contains("may be lost"));
 }
 
-/// Fault 23: the disk under the journal is full. Nothing is acknowledged that is not on it; what was acknowledged is
-/// read, and carried over by the next start at the latest, once.
-#[test]
-fn a_full_disk_under_the_journal_refuses_writes_and_keeps_what_was_acknowledged() {
-    let Some(disk) = Disk::mount(3 * 1024) else { return };
-    let server = Server::start();
-    let database = server.database();
-    let mut forebay = Forebay::start_with_journal_on(disk, &server.url(&database), &QUICK);
-    let ballast = forebay.file("ballast");
-    std::fs::write(&ballast, vec![1; 2 << 20]).expect("room for a ballast");
-    let mut client = Connection::new(forebay.address);
-    assert_eq!(client.call(&["SET", "count", "0"]), ok());
-    server.stop(Stop::Immediate);
-    let filler = "x".repeat(20_000);
-    let (mut acknowledged, mut unknown) = (0, 0);
-    let refused = loop {
-        let document = format!("document{}", acknowledged + unknown);
-        let both = [vec!["MULTI"], vec!["SET", &document, &filler], vec!["INCR", "count"], vec!["EXEC"]];
-        match client.pipeline(&both).pop().expect("a reply") {
-            Reply::Array(_) => acknowledged += 1,
-            // Perhaps it is on the disk: what it wrote is held until that is known.
-            Reply::Error(text) if text.starts_with(b"TXUNKNOWN") => {
-                unknown += 1;
-                break said(&client.call(&["SET", "other", &filler]));
-            }
-            other => break said(&other),
-        }
-    };
-    assert!(acknowledged > 10, "{acknowledged} fit: {refused}");
-    assert!(refused.starts_with("STOREDOWN") && refused.contains("No space left on device"), "{refused}");
-    assert!(forebay.log().contains("No space left on device"), "the log does not say why");
-    assert_eq!(mode(&mut client), "failed");
-    for request in [["SET", "small", "1"], ["APPEND", "small", "1"]] {
-        assert!(said(&client.call(&request)).starts_with("STOREDOWN"), "a journal that failed takes nothing more");
-    }
-    // Room does not mend it: what its file holds nobody can know.
-    std::fs::remove_file(&ballast).expect("it can be removed");
-    assert!(said(&client.call(&["SET", "small", "1"])).starts_with("STOREDOWN"));
-    for number in 0..acknowledged {
-        let length = client.call(&["STRLEN", &format!("document{number}")]);
-        assert_eq!(length, Reply::Integer(20_000), "what was acknowledged is read");
-    }
-    server.start_again();
-    let began = Instant::now();
-    while mode(&mut client) == "failed" {
-        assert!(began.elapsed() < PATIENCE, "the database is there again");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    drop(client);
-    forebay.restart();
-    calm(forebay.address);
-    let mut client = Connection::new(forebay.address);
-    assert_eq!(client.call(&["SET", "small", "1"]), ok());
-    forebay.restart();
-    let mut client = Connection::new(forebay.address);
-    let documents = "SELECT count(*) FROM forebay.documents WHERE convert_from(name, 'UTF8') LIKE 'document%'";
-    let documents: usize = server.sql(&database, documents).parse().expect("a number");
-    assert!((acknowledged..=acknowledged + unknown).contains(&documents), "{documents} of {acknowledged} + {unknown}");
-    assert_eq!(said(&client.call(&["GET", "count"])), documents.to_string(), "each once");
-    assert_eq!(client.call(&["GET", "small"]), Reply::bulk(b"1"));
-}
-
-fn free() -> String {
+/// A free port.
+pub fn free() -> String {
     TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").to_string()
 }
 

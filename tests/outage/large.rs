@@ -1,12 +1,15 @@
 //! Rows that take longer to send than the database is given for an answer.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use forebay_protocol::Reply;
 
 use crate::common::Connection;
 use crate::common::process::forebay_command;
 use crate::postgres::{Server, Stop};
-use crate::state::{calm, figure};
-use crate::{ok, start};
+use crate::proxy::Proxy;
+use crate::state::{calm, figure, mode, said};
+use crate::{ok, start, start_through};
 
 /// Bytes of a text.
 const LARGE: usize = 14 << 20;
@@ -36,4 +39,41 @@ fn large_rows_arrive() {
     let rows = server.sql(&database, "SELECT id, length(body), note FROM pages ORDER BY id");
     assert_eq!(rows, format!("1|{LARGE}|\n2|{LARGE}|\n3||small"));
     assert_eq!(client.call(&["HSTRLEN", "page:1", "body"]), Reply::Integer(LARGE as i64));
+}
+
+/// One write that takes many times what a call may take, since the network is slow, is no outage: it is committed, and
+/// so is what others write meanwhile; the mode stays, and nothing is buffered.
+#[test]
+fn a_large_write_over_a_slow_network_is_no_outage() {
+    let server = Server::start();
+    let database = server.database();
+    let network = Proxy::to_postgres(server.address());
+    let forebay = start_through(&network, &server, &database, &[]);
+    let mut client = Connection::new(forebay.address);
+    assert_eq!(client.call(&["SET", "small", "0"]), ok());
+    network.limit(8 << 20);
+    let (done, large) = (AtomicBool::new(false), "x".repeat(LARGE));
+    let others = std::thread::scope(|threads| {
+        let beside = threads.spawn(|| {
+            let mut client = Connection::new(forebay.address);
+            let mut count = 0;
+            while !done.load(Ordering::SeqCst) {
+                count += 1;
+                assert_eq!(client.call(&["SET", "small", &count.to_string()]), ok());
+                assert_eq!(mode(&mut client), "normal");
+                assert_eq!(client.call(&["GET", &format!("absent{count}")]), Reply::Nil);
+            }
+            count
+        });
+        assert_eq!(client.call(&["SET", "large", &large]), ok());
+        let outcome = said(&client.call(&["CACHE", "OUTCOME"]));
+        done.store(true, Ordering::SeqCst);
+        assert!(outcome.starts_with("COMMITTED"), "{outcome}");
+        beside.join().expect("nobody else notices")
+    });
+    assert!(others > 3, "{others} others were served meanwhile");
+    assert_eq!([figure(&mut client, "buffered"), figure(&mut client, "pending")], [0, 0]);
+    let length = "SELECT octet_length(value) > 14000000 FROM forebay.documents
+        WHERE convert_from(name, 'UTF8') = 'large'";
+    assert_eq!(server.sql(&database, length), "t");
 }

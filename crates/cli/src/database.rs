@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use forebay::runtime::files::{self, NAMED_FILE_BYTES_MAX};
 use forebay_drivers::postgres::address::Address;
 use forebay_drivers::postgres::{Known, Postgres, PostgresOptions};
 
@@ -40,7 +41,7 @@ pub fn options(settings: &Settings) -> Result<PostgresOptions, CommandError> {
 fn password(settings: &Settings) -> Result<Option<Vec<u8>>, CommandError> {
     let Some(file) = &settings.store_password_file else { return Ok(None) };
     let wrong = |error| CommandError::StorePassword { file: file.clone(), error };
-    let text = std::fs::read_to_string(file).map_err(wrong)?;
+    let text = files::read_text(file, NAMED_FILE_BYTES_MAX).map_err(wrong)?;
     match text.lines().next().filter(|line| !line.is_empty()) {
         Some(line) => Ok(Some(line.as_bytes().to_vec())),
         None => Err(wrong(std::io::Error::other("its first line is empty"))),

@@ -1,5 +1,5 @@
-//! The gate before a database: its journal is opened first, since what it holds decides how to start. One that is not
-//! there yet is made last, so that a start that fails leaves nothing behind.
+//! The gate before a database: its journal is opened first, since what it holds decides how to start, and as whom. One
+//! that was not there before goes with a start that fails.
 
 use std::sync::Arc;
 
@@ -10,6 +10,8 @@ use forebay::outage::{
 use forebay::runtime::Runtime;
 use forebay::store::late::Late;
 use forebay::store::{Caps, Store};
+use forebay::tier::Tier;
+use forebay::version::OwnerId;
 use forebay_drivers::postgres::{self, Known, OpenError, Remembered};
 use futures_util::future::BoxFuture;
 
@@ -19,16 +21,27 @@ use crate::settings::{Drain, Settings};
 
 /// The database that `settings` name, behind a gate.
 pub async fn open(settings: &Settings, runtime: &Runtime) -> Result<Gate, CommandError> {
+    let was_there = settings.journal.exists();
+    let opened = open_behind(settings, runtime).await;
+    // Nothing was acknowledged, and the folder was made just now: nobody has anything in it.
+    if opened.is_err() && !was_there && settings.journal.exists() {
+        std::fs::remove_dir_all(&settings.journal).unwrap_or_else(|error| {
+            tracing::warn!(journal = %settings.journal.display(), %error, "an empty journal can't be removed");
+        });
+    }
+    opened
+}
+
+async fn open_behind(settings: &Settings, runtime: &Runtime) -> Result<Gate, CommandError> {
     let mapping = mapping(settings);
-    let early = match settings.journal.exists() {
-        true => Some(open_journal(settings, runtime, &mapping).await?),
-        false => None,
-    };
-    let left = early.as_ref().map_or_else(Left::default, |(_, found)| Left::of(found));
-    let (store, opens_late) = open_store(settings, left).await?;
-    let (journal, found) = match early {
-        Some(opened) => opened,
-        None => open_journal(settings, runtime, &mapping).await?,
+    let (journal, mut found) = open_journal(settings, runtime, &mapping).await?;
+    own(&journal, &mut found, runtime).await?;
+    let (store, opens_late) = match open_store(settings, Left::of(&found)).await {
+        Ok(opened) => opened,
+        Err(error) => {
+            let _ = journal.close().await;
+            return Err(error);
+        }
     };
     let gate = GateOptions {
         runtime: runtime.clone(),
@@ -44,8 +57,19 @@ pub async fn open(settings: &Settings, runtime: &Runtime) -> Result<Gate, Comman
     Ok(gate)
 }
 
+/// Gives the journal the id under which it owns databases, if it has none. It is safe there before any database is
+/// opened: a start that is killed behind that is known to the next as our own.
+async fn own(journal: &Journal, found: &mut Found, runtime: &Runtime) -> Result<(), CommandError> {
+    if found.remembered.owner.is_some() {
+        return Ok(());
+    }
+    let id = (u128::from(runtime.random()) << 64) | u128::from(runtime.random());
+    found.remembered.owner = Some(OwnerId(id));
+    let noted = journal.remember(found.remembered.clone()).await;
+    noted.map_err(|error| CommandError::Failed(format!("the journal can't note as whom it is used: {error}")))
+}
+
 /// What an earlier run has left in the journal, as far as it matters to how the database is opened.
-#[derive(Default)]
 struct Left {
     pending: u64,
     known: Known,
@@ -60,7 +84,9 @@ impl Left {
         let minted = incarnation_of(&found.description).max(incarnation);
         let remembered = catalogue_of(&found.description).and_then(Remembered::read);
         let waiting = found.pending_count > 0;
-        Left { pending: found.pending_count, known: Known { incarnation, minted, acknowledged, remembered, waiting } }
+        let owner = found.remembered.owner;
+        let known = Known { incarnation, minted, acknowledged, remembered, waiting, owner };
+        Left { pending: found.pending_count, known }
     }
 }
 
@@ -111,15 +137,21 @@ async fn open_journal(settings: &Settings, runtime: &Runtime, mapping: &str) -> 
 
 /// Says what an operator should know of the journal.
 fn report(found: &Found) {
-    if let Some(torn) = &found.torn {
+    if let Some(cut) = found.cut {
+        tracing::error!(
+            bytes = cut.bytes,
+            left = cut.left,
+            "the journal is shorter than it was left: somebody has cut it, or put an older copy in its place"
+        );
+    } else if let Some(torn) = &found.torn {
         let (file, offset, bytes) = (&torn.file, torn.offset, torn.bytes);
         tracing::warn!(file, offset, bytes, "the journal's end was not written in full and is cut off");
     }
     if let Some(lost) = &found.lost {
         tracing::error!(
             epoch = %lost.epoch, after = lost.after, up_to = lost.up_to,
-            "writes that were acknowledged while the database was down may be lost: the journal was not synced in time \
-             (durability); tickets above `after` are gone"
+            "writes that were acknowledged while the database was down may be lost with the end of the journal; \
+             tickets above `after` are gone"
         );
     }
     if found.pending_count > 0 {

@@ -27,6 +27,7 @@ async fn serve(settings: &Settings) -> Result<(), CommandError> {
     }
     warn_of_the_public(settings);
     warn_of_deletions(settings);
+    warn_of_memory(settings);
     tracing::info!(store = shared.engine.store().name(), policy = %settings.policy, "serving");
     let reloading = shared.clone();
     tokio::spawn(async move {
@@ -71,6 +72,18 @@ fn warn_of_deletions(settings: &Settings) {
         }
     }
     let _ = settings;
+}
+
+/// What the floors of limits, or limits that were set, do to the promise about memory.
+fn warn_of_memory(settings: &Settings) {
+    if let Some(more) = settings.beyond_memory() {
+        let more_mib = more.div_ceil(1 << 20);
+        tracing::warn!(
+            more_mib,
+            "what the limits allow, all at once, takes more than 1.1 times --memory and 64 MiB: give more memory, or \
+             lower held-bytes-max, replies-bytes-max and placed-bytes-max"
+        );
+    }
 }
 
 /// What an operator should know who serves more than this machine.

@@ -14,7 +14,7 @@ pub use apply::{apply, apply_all};
 pub use merge::{compact, compact_fields, join_unseen, merge};
 pub use number::{is_float, parse_integer};
 
-use crate::value::{Blob, Kind, Value};
+use crate::value::{Blob, Kind, Value, blob_bytes};
 
 /// One change to one document.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,6 +78,26 @@ pub enum Change {
     RemoveMember(Blob),
 }
 
+impl Change {
+    /// Bytes that the change occupies in memory.
+    pub fn memory_bytes(&self) -> usize {
+        let held = match self {
+            Change::Put(value) => value.size(),
+            Change::SetField(field, value) => blob_bytes(field.len()) + blob_bytes(value.len()),
+            Change::Append(blob) | Change::Push(_, blob) | Change::UnsetField(blob) => blob_bytes(blob.len()),
+            Change::AddMember(blob) | Change::RemoveMember(blob) => blob_bytes(blob.len()),
+            Change::RemoveEqual { element, .. } => blob_bytes(element.len()),
+            Change::WriteAt { bytes, .. } => blob_bytes(bytes.len()),
+            Change::AddInteger { field, .. } => field.as_ref().map_or(0, |field| blob_bytes(field.len())),
+            Change::AddFloat { field, delta } => {
+                field.as_ref().map_or(0, |field| blob_bytes(field.len())) + blob_bytes(delta.len())
+            }
+            Change::Delete | Change::ExpireAt(_) | Change::Persist | Change::RemoveExpired(_) | Change::Pop(_) => 0,
+        };
+        size_of::<Change>() + held
+    }
+}
+
 /// Changes to one document, in order; mostly there is one.
 pub type Changes = SmallVec<[Change; 1]>;
 
@@ -112,4 +132,24 @@ pub enum ApplyError {
     /// The document would grow beyond the limit.
     #[error("document_bytes_max {} exceeded", crate::value::DOCUMENT_BYTES_MAX)]
     TooLarge,
+}
+
+impl Change {
+    /// Bytes that it takes.
+    pub fn size(&self) -> usize {
+        let held = match self {
+            Change::Put(value) => value.size(),
+            Change::SetField(field, value) => blob_bytes(field.len()) + blob_bytes(value.len()),
+            Change::Append(blob) | Change::Push(_, blob) | Change::UnsetField(blob) => blob_bytes(blob.len()),
+            Change::AddMember(blob) | Change::RemoveMember(blob) => blob_bytes(blob.len()),
+            Change::RemoveEqual { element, .. } => blob_bytes(element.len()),
+            Change::WriteAt { bytes, .. } => blob_bytes(bytes.len()),
+            Change::AddInteger { field, .. } => field.as_ref().map_or(0, |field| blob_bytes(field.len())),
+            Change::AddFloat { field, delta } => {
+                field.as_ref().map_or(0, |field| blob_bytes(field.len())) + blob_bytes(delta.len())
+            }
+            Change::Delete | Change::ExpireAt(_) | Change::Persist | Change::RemoveExpired(_) | Change::Pop(_) => 0,
+        };
+        size_of::<Change>() + held
+    }
 }

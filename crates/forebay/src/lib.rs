@@ -35,4 +35,4 @@ pub use change::Change;
 pub use key::{Key, KeyRef};
 pub use read::Read;
 pub use value::{Blob, Bytes, Data, Value};
-pub use version::{TxnId, Version};
+pub use version::{OwnerId, TxnId, Version};

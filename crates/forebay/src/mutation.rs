@@ -46,6 +46,10 @@ pub enum Fault {
     OrphanCommitted,
     /// A group that the store has lost since it answered is published as if it were there.
     LostGroupPublished,
+    /// A command that reads many keys in slices answers after the first round.
+    WideReadOnce,
+    /// A commit that failed does not give its room back.
+    RoomKeptByFailed,
     /// A reply that shows a pending result does not wait for its publication.
     PendingShown,
     /// What is applied of a document's queue takes all of the queue with it (hole 1 of the paper's protocol).
@@ -66,8 +70,20 @@ pub enum Fault {
     ReadsUnmerged,
     /// Documents whose buffered writes were carried over are written directly before the journal says that they were.
     AppliedNotNoted,
+    /// The same where the journal has no room for saying it.
+    UnnotedForgotten,
+    /// What the journal has no room to note holds up its lanes and workers.
+    UnnotedStopsDrain,
+    /// What found no room in the journal stays there.
+    RefusedForRoomKept,
+    /// A journal that was cut at its end is taken for whole.
+    CutUnnoticed,
     /// What is buffered is carried over to a store that was restored from a backup.
     RestoredStoreDrained,
+    /// What is buffered is carried over to a store that another owner had since.
+    OwnerNotLookedAt,
+    /// An owner that has lost its store to another goes on taking writes.
+    FencedOwnerWrites,
     /// A document is overwritten as it was computed, in place of being changed (hole 8).
     WholeDocumentDrained,
     /// What the store refuses is sent again instead of being set aside (hole 16).

@@ -18,6 +18,12 @@ pub struct Version {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TxnId(pub Version);
 
+/// 128 random bits that name an owner of a store which outlives the processes that use it: one journal's life,
+/// whichever process has it open. Of two owners that use a store one after the other, each may have acknowledged writes that the
+/// other knows nothing of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OwnerId(pub u128);
+
 impl Version {
     /// Below every version that is ever minted: what an untouched store says of a key that it never had.
     pub const ZERO: Version = Version { incarnation: 0, sequence: 0 };
@@ -66,6 +72,12 @@ impl Mint {
     /// Goes on under a later incarnation; true if it is a new one.
     pub fn raise(&self, incarnation: u64) -> bool {
         self.incarnation.fetch_max(incarnation, Ordering::SeqCst) < incarnation
+    }
+}
+
+impl fmt::Display for OwnerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Many small entries give way to few large ones, and come again: the cache's tables follow, under every policy.
 
-use forebay::cache::{Cache, CacheOptions, Context};
+use forebay::cache::{Begin, Cache, CacheOptions, Context};
 use forebay::policy::{POLICIES, choose};
 use forebay::{Key, Read, Value, Version};
 use proptest::prelude::*;
@@ -55,6 +55,45 @@ impl Filled {
     /// Bytes of tables beyond what is charged.
     fn slack_bytes(&self) -> i64 {
         allocated_bytes() - self.before - self.cache.stats().used_bytes as i64
+    }
+}
+
+/// What is going on around a key is kept as long as it goes on, and so is the memory for it.
+#[test]
+fn a_burst_of_fills_and_commits_leaves_no_memory_behind() {
+    const KEYS: u64 = 50_000;
+    let filled = Filled::new("s3-fifo");
+    let keys: Vec<Key> = (0..KEYS).map(|number| Key::new(0, &number.to_be_bytes())).collect();
+    let before = filled.slack_bytes();
+    let fills: Vec<Begin> = keys.iter().map(|key| filled.cache.begin_fill(key)).collect();
+    filled.cache.hold(&keys);
+    assert!(filled.slack_bytes() - before > 4 << 20, "they take {} bytes", filled.slack_bytes() - before);
+    drop(fills);
+    filled.cache.release(&keys);
+    filled.cache.validate();
+    let left = filled.slack_bytes() - before;
+    assert!(left < 256 << 10, "{left} bytes stay");
+}
+
+/// Entries make way for what others use for a time, and come again; half of the budget is theirs.
+#[test]
+fn what_is_lent_is_taken_from_entries() {
+    for policy in POLICIES {
+        let mut filled = Filled::new(policy.name);
+        filled.put(1000, 6000);
+        for (lent, kept) in [(BUDGET_BYTES / 4, BUDGET_BYTES / 4 * 3), (BUDGET_BYTES * 4, BUDGET_BYTES / 2)] {
+            filled.cache.lend(lent);
+            let used = filled.cache.stats().used_bytes as usize;
+            assert!(used <= kept && used > kept / 2, "{}: {used} of {kept} bytes", policy.name);
+            filled.put(1000, 100);
+            assert!(filled.cache.stats().used_bytes as usize <= kept, "{}", policy.name);
+            filled.cache.validate();
+            filled.cache.give_back(lent);
+        }
+        assert_eq!(filled.cache.lent_bytes(), 0);
+        filled.put(1000, 6000);
+        let used = filled.cache.stats().used_bytes as usize;
+        assert!(used > BUDGET_BYTES / 10 * 9, "{}: {used} bytes", policy.name);
     }
 }
 

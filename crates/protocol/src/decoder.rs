@@ -155,8 +155,7 @@ impl Decoder {
                 Ok(Scan::Incomplete) => break,
                 Ok(Scan::Skip(bytes)) => start += bytes,
                 Ok(Scan::Complete(bytes)) => {
-                    batch.spans.extend_from_slice(&self.spans);
-                    empty(&mut self.spans);
+                    batch.take_spans(&mut self.spans);
                     batch.requests.push((start, batch.spans.len()));
                     start += bytes;
                 }

@@ -45,6 +45,17 @@ impl<'a> Frame<'a> {
         Frame { bytes: self.bytes, spans: &self.spans[index..] }
     }
 
+    /// The same command with some of its arguments alone; `spans` is where it is made. Panics past [`Frame::len`].
+    pub fn part<'b>(&self, args: std::ops::Range<usize>, spans: &'b mut Vec<Span>) -> Frame<'b>
+    where
+        'a: 'b,
+    {
+        spans.clear();
+        spans.push(self.spans[0]);
+        spans.extend_from_slice(&self.spans[args]);
+        Frame { bytes: self.bytes, spans }
+    }
+
     /// All arguments, the command's name first.
     pub fn args(&self) -> impl ExactSizeIterator<Item = &'a [u8]> + DoubleEndedIterator + Clone + use<'a> {
         let bytes = self.bytes;
@@ -168,6 +179,17 @@ impl Batch {
         self.bytes = Bytes::new();
         empty(&mut self.spans);
         empty(&mut self.requests);
+    }
+}
+
+impl Batch {
+    /// Adds the spans of one more request. Those of a first one are not copied: there may be a million.
+    pub(crate) fn take_spans(&mut self, spans: &mut Vec<Span>) {
+        match self.spans.is_empty() {
+            true => std::mem::swap(&mut self.spans, spans),
+            false => self.spans.extend_from_slice(spans),
+        }
+        empty(spans);
     }
 }
 

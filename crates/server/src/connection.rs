@@ -351,6 +351,7 @@ impl<W: Wire> Connection<W> {
         if held != self.held {
             self.shared.figures.held_bytes.fetch_add(held, Ordering::Relaxed);
             self.shared.figures.held_bytes.fetch_sub(self.held, Ordering::Relaxed);
+            self.lend(held, self.held);
             self.held = held;
         }
     }
@@ -359,7 +360,17 @@ impl<W: Wire> Connection<W> {
         if left != self.counted {
             self.shared.figures.reply_bytes.fetch_add(left, Ordering::Relaxed);
             self.shared.figures.reply_bytes.fetch_sub(self.counted, Ordering::Relaxed);
+            self.lend(left, self.counted);
             self.counted = left;
+        }
+    }
+
+    /// Has the cache make way for what this client holds now.
+    fn lend(&self, now: usize, before: usize) {
+        let cache = self.shared.engine.cache();
+        match now.checked_sub(before) {
+            Some(more) => cache.lend(more),
+            None => cache.give_back(before - now),
         }
     }
 

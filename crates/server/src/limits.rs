@@ -24,8 +24,10 @@ pub struct ServerLimits {
     pub held_bytes_max: usize,
     /// Bytes that connections which have to authenticate hold, all together; past it the one that holds most is closed.
     pub stranger_bytes_max: usize,
-    /// Bytes that one interactive transaction has read and written.
+    /// Bytes that one interactive transaction or EXEC has read, and what it has made of that.
     pub txn_bytes_max: usize,
+    /// Keys that one command or EXEC locks; each takes about 1 KiB while that runs.
+    pub locked_keys_max: usize,
     /// Commands queued in one MULTI.
     pub multi_commands_max: usize,
     /// Bytes that the commands queued in one MULTI take in memory.
@@ -57,6 +59,7 @@ impl Default for ServerLimits {
             held_bytes_max: 1 << 30,
             stranger_bytes_max: 16 << 20,
             txn_bytes_max: 256 << 20,
+            locked_keys_max: 1 << 20,
             multi_commands_max: 100_000,
             multi_bytes_max: 64 << 20,
             watched_keys_max: 10_000,

@@ -196,6 +196,14 @@ const METRICS: &[Metric] = &[
     }),
     gauge("forebay_outage_pending_bytes", "Bytes charged for them", |view| view.outage(|state| state.amount.bytes)),
     gauge("forebay_outage_room_bytes", "Bytes that can still be buffered", |view| view.outage(|state| state.room)),
+    gauge("forebay_outage_disk_short", "1 if the journal's disk has less room than --outage-bytes-max", |view| {
+        view.outage(|state| usize::from(state.short))
+    }),
+    gauge(
+        "forebay_outage_unnoted_transactions",
+        "Carried over, and not noted for want of room on the journal's disk",
+        |view| view.outage(|state| state.unnoted),
+    ),
     Metric {
         name: "forebay_outage_oldest_age_seconds",
         kind: Kind::Gauge,
@@ -212,6 +220,9 @@ const METRICS: &[Metric] = &[
     ),
     gauge("forebay_outage_suspended", "1 if nothing is carried over until an operator says so", |view| {
         view.outage(|state| usize::from(state.suspended.is_some()))
+    }),
+    gauge("forebay_store_fenced", "1 if another forebay has taken the database over: nothing is served", |view| {
+        f64::from(u8::from(view.shared.engine.store().fenced().is_some()))
     }),
     gauge("forebay_outage_journal_failed", "1 if nothing more is buffered until forebay is started anew", |view| {
         view.outage(|state| usize::from(state.closed.is_some()))

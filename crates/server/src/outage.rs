@@ -103,11 +103,17 @@ pub fn summary(state: Option<&GateState>) -> String {
     let amount = &state.amount;
     line.push_str(&format!(" | pending {} writes {}", amount.transactions, size(amount.bytes)));
     line.push_str(&format!(" | room {}", size(state.room)));
+    if state.short {
+        line.push_str(" on the journal's disk");
+    }
     if let Some(time) = state.room_time {
         line.push_str(&format!(" = {} at this rate", span(time)));
     }
     if amount.quarantined > 0 {
         line.push_str(&format!(" | {} quarantined: see CACHE QUARANTINE LIST", amount.quarantined));
+    }
+    if state.fenced.is_some() {
+        line.push_str(" | fenced: another forebay has the database; start this one again if it is to serve");
     }
     if state.suspended.is_some() {
         line.push_str(" | suspended: compare, then CACHE DRAIN RESUME");
@@ -164,6 +170,9 @@ mod tests {
             oldest_ms: None,
             why: String::new(),
             suspended: None,
+            fenced: None,
+            unnoted: 0,
+            short: false,
             closed: None,
             losses: Vec::new(),
             counts: Counts::default(),

@@ -18,6 +18,7 @@ mod open;
 mod planned;
 mod run;
 mod turns;
+mod wide;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -217,7 +218,7 @@ impl Session {
                 }
             }
             let before = self.pending.errors_all();
-            match self.is_wide(command, frame) {
+            match self.runs_aside(command, frame) {
                 true => self.run_aside(command, frame, &mut ahead).await,
                 false => self.run(command, frame, &mut ahead).await,
             }
@@ -265,6 +266,9 @@ impl Session {
         if self.identity.is_guarded(&self.shared.access) {
             self.guard(number, command, frame).inspect_err(|_| self.multi.doom())?;
         }
+        if self.shared.engine.store().fenced().is_some() && command.needs_owner(frame) {
+            return Err(self.fenced(command));
+        }
         self.open.look_for_wound(&self.shared);
         if let Some(reason) = self.open.aborted()
             && !command.is(Flag::InAborted)
@@ -293,6 +297,17 @@ impl Session {
             return Ok(None);
         }
         Ok(Some(command))
+    }
+
+    /// The answer to what only the store's owner may answer, since another has it; what is open here ends.
+    fn fenced(&mut self, command: &Command) -> Reply {
+        let why = self.shared.engine.store().fenced().unwrap_or_default().to_owned();
+        match command.name {
+            "exec" => self.multi = Multi::default(),
+            _ => self.multi.doom(),
+        }
+        self.open.abort(&why, &self.shared);
+        Reply::error(format!("NOTOWNER {why}"))
     }
 
     /// Why a command that deletes is refused: one of its keys is a row, whose mapping does not let it.
@@ -331,7 +346,7 @@ impl Session {
     }
 
     /// Whether to run a request takes long however small its documents are: not on a thread that others wait for.
-    fn is_wide(&self, command: &Command, frame: Frame<'_>) -> bool {
+    fn runs_aside(&self, command: &Command, frame: Frame<'_>) -> bool {
         frame.len() > WIDE_ARGS
             || (command.name == "exec" && self.multi.queue.as_ref().is_some_and(Queue::is_wide))
             || (command.name == "txn" && self.open.held_bytes() > WIDE_BYTES)
@@ -353,8 +368,14 @@ impl Session {
         let reply = match command.run {
             Run::Session(body) => body(self, frame),
             Run::Engine(body) => body(self, frame).await,
+            Run::Documents(_, body) if self.is_wide(command, frame) => self.run_wide(command, body, frame).await,
             Run::Documents(_, body) | Run::Varying(_, body) => {
                 let effect = command.effect(frame).unwrap_or(Effect::ReadWrite);
+                // Before anything is made of the keys: to make the locks of a million of them takes 100 MiB.
+                if let Some(refused) = self.too_wide(command.keys_of(frame)) {
+                    self.hints.used();
+                    return self.answer(&refused);
+                }
                 let locks = self.locks_of(command, effect, frame);
                 match self.open.is_open() {
                     true => self.run_in_open(&locks, command, body, frame, ahead).await,

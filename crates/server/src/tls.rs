@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
-use rustls::pki_types::pem::PemObject;
+use forebay::runtime::files::{self, NAMED_FILE_BYTES_MAX};
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
@@ -123,7 +124,8 @@ impl TlsFiles {
     fn read(&self, now_ms: u64) -> Result<ServerConfig, TlsError> {
         let chain = certificates("certificate", "--tls-cert", &self.certificate)?;
         self.check_time(&chain[0], now_ms)?;
-        let key = PrivateKeyDer::from_pem_file(&self.key);
+        let key = files::read(&self.key, NAMED_FILE_BYTES_MAX).map_err(pem::Error::Io);
+        let key = key.and_then(|text| PrivateKeyDer::from_pem_slice(&text));
         let key = key.map_err(|error| file_error("key", "--tls-key", &self.key, why(&error)))?;
         let pair = |error: rustls::Error| TlsError::Pair {
             certificate: self.certificate.clone(),
@@ -189,7 +191,8 @@ fn certificates(
     file: &Path,
 ) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let refused = |error: rustls::pki_types::pem::Error| file_error(what, setting, file, why(&error));
-    let read = CertificateDer::pem_file_iter(file).map_err(refused)?.collect::<Result<Vec<_>, _>>().map_err(refused)?;
+    let text = files::read(file, NAMED_FILE_BYTES_MAX).map_err(|error| refused(pem::Error::Io(error)))?;
+    let read = CertificateDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>().map_err(refused)?;
     match read.is_empty() {
         true => Err(refused(rustls::pki_types::pem::Error::NoItemsFound)),
         false => Ok(read),

@@ -319,6 +319,12 @@ async fn users_without_a_password_are_not_read_where_others_can_reach_the_server
     std::fs::write(folder.path().join("users"), "user default on nopass ~* +@all").unwrap();
     peer.check(&[("AUTH hunter2", "+OK|"), ("ACL LOAD", refused), ("PING", "+PONG|")]).await;
     assert_eq!(Peer::new(&shared).say("PING").await, NOAUTH);
+    let refused = "-ERR Error in ACL SETUSER modifier 'nopass': others can reach this server, and the user would need \
+        no password; give it one, or start with --allow-public-without-password|";
+    peer.check(&[("ACL SETUSER default on nopass", refused), ("ACL SETUSER new nopass", "+OK|")]).await;
+    let refused = refused.replace("'nopass'", "'on'");
+    peer.check(&[("ACL SETUSER new on", &refused), ("ACL SETUSER default on +@all", "+OK|")]).await;
+    assert_eq!(Peer::new(&shared).say("PING").await, NOAUTH);
     std::fs::write(folder.path().join("users"), "user default off nopass ~* +@all").unwrap();
     peer.check(&[("ACL LOAD", "+OK|")]).await;
 }

@@ -10,6 +10,7 @@ mod error;
 mod form;
 #[cfg(feature = "postgres")]
 mod map;
+mod shares;
 mod typed;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -192,9 +193,10 @@ impl Setting {
 
     /// What it does and what may be given.
     pub fn help(&self) -> String {
-        match (self.choices)() {
-            none if none.is_empty() => self.summary.into(),
-            choices => format!("{}: {choices}", self.summary),
+        match ((self.choices)(), shares::share_of(self.name)) {
+            (_, Some(share)) => format!("{}; by default {}", self.summary, share.text()),
+            (none, None) if none.is_empty() => self.summary.into(),
+            (choices, None) => format!("{}: {choices}", self.summary),
         }
     }
 
@@ -217,7 +219,7 @@ impl Setting {
 impl Default for Settings {
     fn default() -> Settings {
         let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        Settings {
+        let mut settings = Settings {
             listen: Some(local(6379)),
             http: Some(local(7379)),
             http_hosts: Vec::new(),
@@ -263,7 +265,9 @@ impl Default for Settings {
             log_level: LogLevel::Info,
             server: ServerLimits::default(),
             txn: TxnLimits::default(),
-        }
+        };
+        settings.share_memory();
+        settings
     }
 }
 
@@ -340,6 +344,12 @@ impl Settings {
     /// Reads what was typed and checks it: each setting by itself, then together.
     pub fn validate(typed: &Typed) -> Result<Settings, SettingsError> {
         let mut settings = Settings::default();
+        // Where it can't be read that is said below, in its turn.
+        if let Some((setting, text, _)) = typed.given().find(|(setting, ..)| setting.name == "memory")
+            && (setting.read)(&mut settings, text).is_ok()
+        {
+            settings.share_memory();
+        }
         for (setting, text, origin) in typed.given() {
             (setting.read)(&mut settings, text).map_err(|why| SettingsError::Value {
                 place: origin.place(setting),

@@ -4,6 +4,7 @@ use std::env::VarError;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches};
+use forebay::runtime::files::{self, NAMED_FILE_BYTES_MAX};
 use toml::de::{DeTable, DeValue};
 
 use super::{GROUPS, Group, SETTINGS, Setting, SettingsError};
@@ -93,8 +94,8 @@ impl Typed {
             None => variable(environment, CONFIG_ENVIRONMENT)?,
         };
         if let Some(file) = file.map(PathBuf::from) {
-            let text =
-                std::fs::read_to_string(&file).map_err(|error| SettingsError::Read { file: file.clone(), error })?;
+            let text = files::read_text(&file, NAMED_FILE_BYTES_MAX);
+            let text = text.map_err(|error| SettingsError::Read { file: file.clone(), error })?;
             typed.read_file(&file, &text)?;
         }
         for (index, setting) in SETTINGS.iter().enumerate() {

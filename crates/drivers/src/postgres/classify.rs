@@ -13,6 +13,9 @@ use tokio_postgres::error::{DbError, Severity, SqlState};
 /// The SQLSTATE that forebay's own check of versions raises, with the places of the overtaken ones in its detail.
 pub(super) const OVERTAKEN: &str = "FB001";
 
+/// The SQLSTATE with which forebay's own function says that the database has another owner now.
+pub(super) const NOT_OWNED: &str = "FB002";
+
 /// What became of a commit that was answered with an error.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Failure {
@@ -26,6 +29,8 @@ pub(super) enum Failure {
     Refused(String),
     /// The server can't now.
     Unavailable(String),
+    /// Not applied, nor will be anything else of ours: another owner has the database.
+    NotOwned(String),
     /// Perhaps applied.
     Unknown(String),
 }
@@ -33,7 +38,7 @@ pub(super) enum Failure {
 impl Failure {
     /// Whether the connection is still good.
     pub(super) fn spares_connection(&self) -> bool {
-        !matches!(self, Failure::Unknown(_) | Failure::Unavailable(_))
+        !matches!(self, Failure::Unknown(_) | Failure::Unavailable(_) | Failure::NotOwned(_))
     }
 }
 
@@ -78,6 +83,7 @@ fn of_state(answer: &DbError) -> Failure {
             let places = answer.detail().unwrap_or_default().split(',').filter_map(|place| place.trim().parse().ok());
             Failure::Overtaken(places.collect())
         }
+        NOT_OWNED => Failure::NotOwned(answer.message().to_owned()),
         "23505" if answer.constraint() == Some("forebay_applied_id") => Failure::Repeated,
         // statement_completion_unknown
         "40003" => Failure::Unknown(why),

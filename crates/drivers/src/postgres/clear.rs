@@ -57,6 +57,10 @@ impl Inner {
             self.clears.open.store(true, Ordering::SeqCst);
         }
         match failure {
+            Failure::NotOwned(why) => {
+                self.identity.fence(why.clone());
+                Err(why)
+            }
             Failure::Conflict(why) | Failure::Refused(why) | Failure::Unavailable(why) | Failure::Unknown(why) => {
                 Err(why)
             }

@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use forebay::error::Unavailable;
 use forebay::store::{Commit, CommitOutcome, ReadError, Resolved, Since};
-use forebay::{Key, Read, TxnId};
+use forebay::{Change, Key, Read, TxnId};
 use tokio::time::{Instant, timeout_at};
 
 use super::classify::{Failure, told};
 use super::session::Session;
+use super::wire::time_to_send;
 use super::{Inner, documents, ids, no_answer_in, sql};
 
 /// What became of the documents that one commit wrote, where it is not as computed.
@@ -132,7 +133,9 @@ impl Inner {
             };
             match failure {
                 Failure::Unknown(why) => return group.stop_unknown(part.len(), why),
-                Failure::Unavailable(why) => return group.stop(CommitOutcome::Unavailable(why)),
+                Failure::Unavailable(why) | Failure::NotOwned(why) => {
+                    return group.stop(CommitOutcome::Unavailable(why));
+                }
                 Failure::Repeated => match self.known(part, deadline).await {
                     Ok(known) if known.is_empty() => {
                         return group.stop(CommitOutcome::Refused(below_floor(first.id)));
@@ -154,10 +157,12 @@ impl Inner {
         group.outcomes
     }
 
-    /// How long one transaction of these commits may take.
+    /// How long one transaction of these commits may take: a large one is to be sent first.
     fn time_for(&self, part: &[Commit]) -> Duration {
         let patience = part.iter().map(|commit| commit.patience).max().unwrap_or(1);
-        self.timeout * patience.max(1) + TIME_PER_COMMIT * (part.len() as u32 - 1)
+        let changes = part.iter().flat_map(|commit| commit.writes.iter().flat_map(|write| &write.changes));
+        let sending = time_to_send(changes.map(Change::size).sum());
+        self.timeout * patience.max(1) + TIME_PER_COMMIT * (part.len() as u32 - 1) + sending
     }
 
     /// One transaction of the database: what the documents of each commit are then, where that is not as computed.
@@ -170,9 +175,10 @@ impl Inner {
             return Err(Failed { failure: Failure::Refused(below_floor(group[at].id)), member: Some(at) });
         }
         self.settle_clear().await.map_err(Failure::Unavailable)?;
-        let writer = match timeout_at(deadline, self.pool.writer()).await {
+        let patiently = &self.pool.progress;
+        let writer = match patiently.within(deadline, self.timeout, self.pool.writer()).await {
             Ok(writer) => writer.map_err(Failure::Unavailable)?,
-            Err(_) => return Err(Failure::Unavailable(self.no_connection()).into()),
+            Err(()) => return Err(Failure::Unavailable(self.no_connection()).into()),
         };
         // A database that was found in an earlier state: what these commits were built on may be lost.
         let incarnation = self.identity.incarnation();
@@ -187,9 +193,9 @@ impl Inner {
                 None => documents::commit(session, &self.identity, group).await,
             }
         };
-        let result = match timeout_at(deadline, sent).await {
+        let result = match patiently.within(deadline, self.timeout, sent).await {
             Ok(result) => result,
-            Err(_) => Err(Failure::Unknown(no_answer_in(time)).into()),
+            Err(()) => Err(Failure::Unknown(no_answer_in(time)).into()),
         };
         match &result {
             Ok(_) => {
@@ -199,7 +205,12 @@ impl Inner {
                 writer.give_back();
             }
             Err(failed) if failed.failure.spares_connection() => writer.give_back(),
-            Err(_) => drop(writer),
+            Err(failed) => {
+                if let Failure::NotOwned(why) = &failed.failure {
+                    self.identity.fence(why.clone());
+                }
+                drop(writer);
+            }
         }
         if self.ids.many().is_some() {
             self.keeper_woken.notify_one();
@@ -306,7 +317,7 @@ fn outcome_of(commit: &Commit, failure: Failure) -> CommitOutcome {
             CommitOutcome::Conflict(written(commit))
         }
         Failure::Refused(why) => CommitOutcome::Refused(why),
-        Failure::Unavailable(why) => CommitOutcome::Unavailable(why),
+        Failure::Unavailable(why) | Failure::NotOwned(why) => CommitOutcome::Unavailable(why),
         Failure::Unknown(why) => CommitOutcome::Unknown(why),
         Failure::Repeated => CommitOutcome::Refused(denied(commit.id)),
     }

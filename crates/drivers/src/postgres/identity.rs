@@ -1,6 +1,11 @@
-//! Which database this is and who we are to it: the incarnation under which it was opened, and the newest commits that
-//! were acknowledged. By these every new connection knows whether it reached the same database in the same state: after
-//! a failover or a restored backup it may be an earlier one, and another forebay may have taken it over.
+//! Which database this is and who we are to it: the owner and the incarnation under which it was opened, and the newest
+//! commits that were acknowledged. By these every new connection knows whether it reached the same database in the same
+//! state: after a failover or a restored backup it may be an earlier one, and another forebay may have taken it over.
+//!
+//! **Who has taken it over** is told by ids, never by incarnations: a restored database has had other owners before
+//! ours, and an incarnation of our own may be one that we have not heard of, since the answer to raising it was lost.
+//! What was never there when we opened the database, and is not us, came since. That is final: the connection is
+//! refused, and so is all else from then on ([`Identity::fence`]).
 //!
 //! One commit is not enough. What a restored database has is all up to some place in its log, and the answer to what
 //! stands there last may not be the last answer that came: others, of commits before it, were on their way at the time,
@@ -9,23 +14,92 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use forebay::store::tombstones::Tombstones;
 use forebay::tier::REMEMBERED_IDS_MAX;
 use forebay::{Key, TxnId, Version};
 use tokio::sync::Mutex as AsyncMutex;
-use tokio_postgres::Client;
+use tokio_postgres::{Client, Error, Row};
 
 use super::Known;
 use super::classify::told;
+use super::open::Opened;
+use super::sql::{GREET, RAISE};
 
-/// Begins a new incarnation of a database that has lost acknowledged commits. `$1` is ours.
-pub(super) const RAISE: &str =
-    "UPDATE forebay.meta SET incarnation = greatest(incarnation, $1::bigint) + 1 RETURNING incarnation";
+/// As whom this process has opened the database.
+#[derive(Clone, Debug)]
+pub(super) struct Own {
+    /// The journal's, or the run's where there is no journal.
+    pub(super) owner: String,
+    /// This opening: drawn for it, never used again.
+    pub(super) run: String,
+    /// What it acknowledges may lie in a journal of its own.
+    pub(super) journal: bool,
+}
+
+impl Own {
+    /// Makes us the owner, in an incarnation above `above`; none if the present one is not `only_from`.
+    pub(super) async fn raise(
+        &self,
+        client: &Client,
+        above: u64,
+        only_from: Option<u64>,
+    ) -> Result<Option<u64>, Error> {
+        let (above, only_from) = (above as i64, only_from.map(|incarnation| incarnation as i64));
+        let row = client.query_opt(RAISE, &[&above, &self.owner, &self.run, &self.journal, &only_from]).await?;
+        row.map(|row| Ok(row.try_get::<_, i64>(0)? as u64)).transpose()
+    }
+}
+
+/// An owner, as the database names it.
+#[derive(Clone, Debug)]
+pub(super) struct Owner {
+    pub(super) owner: String,
+    pub(super) run: String,
+    pub(super) since: String,
+    pub(super) place: String,
+}
+
+/// What a new connection found.
+pub(super) struct Found {
+    incarnation: u64,
+    /// None where it was never noted: by a forebay older than owners.
+    owner: Option<Owner>,
+    /// All of our newest acknowledged commits are there.
+    there: bool,
+}
+
+impl Found {
+    /// From the answer to [`GREET`].
+    pub(super) fn of(row: &Row) -> Result<Found, Error> {
+        let owner = match row.try_get(1)? {
+            Some(owner) => Some(Owner { owner, run: row.try_get(2)?, since: row.try_get(3)?, place: row.try_get(4)? }),
+            None => None,
+        };
+        Ok(Found { incarnation: row.try_get::<_, i64>(0)? as u64, owner, there: row.try_get(5)? })
+    }
+}
+
+/// Whose database it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whose {
+    Ours,
+    /// One of those before us: it was put back to a state before ours.
+    Earlier,
+    /// Somebody's who came since.
+    Others,
+}
 
 /// What the driver remembers of the database that it opened.
 pub(super) struct Identity {
+    own: Own,
+    /// The incarnation of the opening, and the runs of the owners that were known then.
+    opened_in: u64,
+    earlier: Vec<String>,
+    /// Who came between the opening before and this one.
+    owned_since: Option<String>,
+    fenced: OnceLock<String>,
     incarnation: AtomicU64,
     /// What the names of our connections begin with.
     prefix: String,
@@ -40,19 +114,53 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// Opened under `incarnation`, as it was `known` to be or as it was before that, for so many who write at a time.
-    pub(super) fn new(incarnation: u64, known: &Known, went_back: bool, writers: usize) -> Identity {
+    /// Of a database that was opened just now, as it was `known` to be or as it was before that, for so many who write
+    /// at a time.
+    pub(super) fn new(opened: &Opened, known: &Known, writers: usize) -> Identity {
         let acknowledged_max = writers.clamp(1, REMEMBERED_IDS_MAX);
-        let known = if went_back { &[][..] } else { &known.acknowledged };
+        let known = if opened.went_back { &[][..] } else { &known.acknowledged };
         let known = &known[known.len().saturating_sub(acknowledged_max)..];
+        let incarnation = opened.incarnation;
         Identity {
+            own: opened.own.clone(),
+            opened_in: incarnation,
+            earlier: opened.earlier.clone(),
+            owned_since: opened.owned_since.clone(),
+            fenced: OnceLock::new(),
             incarnation: AtomicU64::new(incarnation),
             prefix: format!("forebay {incarnation}."),
             acknowledged: Mutex::new(known.iter().copied().collect()),
             acknowledged_max,
-            went_back,
+            went_back: opened.went_back,
             absent: Mutex::new(Tombstones::new(incarnation)),
             raising: AsyncMutex::new(()),
+        }
+    }
+
+    /// What our sessions are known by to the statements that commit.
+    pub(super) fn run(&self) -> &str {
+        &self.own.run
+    }
+
+    /// Who owned it between the opening before and this one.
+    pub(super) fn owned_since(&self) -> Option<&str> {
+        self.owned_since.as_deref()
+    }
+
+    /// Who has taken the database over.
+    pub(super) fn fenced(&self) -> Option<&str> {
+        self.fenced.get().map(String::as_str)
+    }
+
+    /// The database is another's from now on, for good.
+    pub(super) fn fence(&self, why: String) {
+        if self.fenced.set(why).is_ok() {
+            tracing::error!(
+                owner = self.own.owner,
+                incarnation = self.incarnation(),
+                "{}; this one answers NOTOWNER to reads and writes until it is started again",
+                self.fenced().unwrap_or_default()
+            );
         }
     }
 
@@ -113,24 +221,59 @@ impl Identity {
         self.absent().raise_floor(space, version, 0);
     }
 
-    /// Whether a connection that found the database at `incarnation`, with our newest commits `there` or not, may be
-    /// used.
-    pub(super) async fn recognise(&self, client: &Client, incarnation: i64, there: bool) -> Result<(), String> {
-        let ours = self.incarnation();
-        let incarnation = incarnation as u64;
-        if incarnation > ours {
-            let why = "another forebay has taken this database over; stop one of the two and start this one again";
-            return Err(why.into());
+    fn whose(&self, found: &Found) -> Whose {
+        match &found.owner {
+            Some(owner) if owner.run == self.own.run => Whose::Ours,
+            // Of before this opening, or of a forebay that notes no owners, as it was before this opening.
+            Some(owner) if self.earlier.contains(&owner.run) => Whose::Earlier,
+            None if found.incarnation < self.opened_in => Whose::Earlier,
+            _ => Whose::Others,
         }
-        if incarnation == ours && there {
+    }
+
+    /// Whether this is still ours, asked over `client`; no more is found out, and nothing changed.
+    pub(super) async fn look(&self, client: &Client) -> Result<(), String> {
+        let nothing: Vec<Vec<u8>> = Vec::new();
+        let row = client.query_one(GREET, &[&nothing]).await.map_err(|error| told(&error))?;
+        self.refuse_others(&Found::of(&row).map_err(|error| told(&error))?)
+    }
+
+    /// An error if the database is another's.
+    fn refuse_others(&self, found: &Found) -> Result<(), String> {
+        if self.fenced.get().is_none() && self.whose(found) == Whose::Others {
+            let by = match &found.owner {
+                Some(Owner { owner, since, place, .. }) => format!("owner {owner} of {since} from {place}"),
+                None => "one of an older version".to_owned(),
+            };
+            let incarnation = found.incarnation;
+            self.fence(format!("another forebay has taken this database over: {by}, incarnation {incarnation}"));
+        }
+        self.fenced().map_or(Ok(()), |why| Err(why.to_owned()))
+    }
+
+    /// Whether a connection that `found` this may be used.
+    pub(super) async fn recognise(&self, client: &Client, found: &Found) -> Result<(), String> {
+        self.refuse_others(found)?;
+        let ours = self.incarnation();
+        let whose = self.whose(found);
+        if whose == Whose::Ours && found.incarnation == ours && found.there {
             return Ok(());
         }
         let _alone = self.raising.lock().await;
+        let just_now = || Err("the database was found in an earlier state just now; ask again".to_owned());
         if self.incarnation() != ours {
-            return Err("the database was found in an earlier state just now; ask again".into());
+            return just_now();
         }
-        let row = client.query_one(RAISE, &[&(ours as i64)]).await.map_err(|error| told(&error))?;
-        let raised = row.try_get::<_, i64>(0).map_err(|error| told(&error))? as u64;
+        let raised = match whose == Whose::Ours && found.incarnation > ours {
+            // We have raised it for just this reason, and the answer was lost.
+            true => found.incarnation,
+            // Only what was found is replaced: who has come since is not overlooked.
+            false => match self.own.raise(client, ours, Some(found.incarnation)).await {
+                Ok(Some(raised)) => raised,
+                Ok(None) => return just_now(),
+                Err(error) => return Err(told(&error)),
+            },
+        };
         tracing::error!(
             incarnation = raised,
             newest = self.newest().iter().max().map(|id| id.to_string()),

@@ -15,6 +15,7 @@ pub(super) const LOCK_SECONDS: u32 = 5;
 pub(super) fn script(role: &str, tables: &[Table]) -> String {
     let mut text = format!("BEGIN;\nSET LOCAL lock_timeout = '{LOCK_SECONDS}s';\n");
     text.push_str(sql::SCHEMA);
+    text.push_str(sql::OWNERS);
     let role = quoted(role);
     let _ = writeln!(
         text,

@@ -24,12 +24,17 @@ const FORGET_TIME_MAX: Duration = Duration::from_secs(60);
 pub(super) async fn keep(inner: Weak<Inner>, mut keeper: Session) {
     let (mut complained, mut rounds) = (false, 0u64);
     loop {
+        if inner.upgrade().is_none_or(|inner| inner.identity.fenced().is_some()) {
+            return;
+        }
         let Some(woken) = inner.upgrade().map(|inner| inner.keeper_woken.clone()) else { return };
         let _ = timeout(ROUND, woken.notified()).await;
         let Some(inner) = inner.upgrade() else { return };
         if !keeper.is_good() {
             match timeout(inner.timeout, inner.take_again()).await {
                 Ok(Ok(session)) => (keeper, complained) = (session, false),
+                // That is said elsewhere, and there is nothing to keep any more.
+                Ok(Err(_)) if inner.identity.fenced().is_some() => return,
                 Ok(Err(why)) if !std::mem::replace(&mut complained, true) => {
                     tracing::warn!(why, "the connection that holds the lock of the database is broken");
                 }
@@ -38,6 +43,10 @@ pub(super) async fn keep(inner: Weak<Inner>, mut keeper: Session) {
             continue;
         }
         rounds += 1;
+        if !inner.is_kept(&keeper).await {
+            keeper.give_up();
+            continue;
+        }
         if let Err(why) =
             timeout(FORGET_TIME_MAX, inner.round(&keeper, rounds.is_multiple_of(GIVEN_EVERY))).await.unwrap_or(Ok(()))
         {
@@ -48,6 +57,20 @@ pub(super) async fn keep(inner: Weak<Inner>, mut keeper: Session) {
 }
 
 impl Inner {
+    /// Whether the database is still ours, as the connection says that keeps it: who is idle has no other reason to
+    /// notice that it is the owner no more. One that does not answer is given up only where another does: its lock is
+    /// not to be lost to a table that somebody has locked.
+    async fn is_kept(&self, keeper: &Session) -> bool {
+        match timeout(self.timeout, self.identity.look(&keeper.client)).await {
+            Ok(Ok(())) => true,
+            Ok(Err(why)) => {
+                tracing::debug!(why, "the keeper's connection failed, or the database is another's");
+                false
+            }
+            Err(_) => !matches!(timeout(self.timeout, self.pool.look()).await, Ok(Ok(()))),
+        }
+    }
+
     /// Takes the database's lock again after its connection broke. Somebody else may have it by now.
     async fn take_again(&self) -> Result<Session, String> {
         let name = format!("{}keeper", self.identity.prefix());

@@ -3,8 +3,8 @@
 //! * [`address`] says where it is, `tls` how it is reached.
 //! * `pool`, `session`: a small fixed set of connections, reads pipelined on shared ones; `reading`: how one that waits
 //!   for a lock keeps nobody else waiting.
-//! * `open`, `identity`, `keeper`: one forebay per database, in an incarnation of its own; what a new connection has to
-//!   find there; what goes on behind.
+//! * `open`, `owners`, `identity`, `keeper`: one forebay per database, in an incarnation of its own; who had it before;
+//!   what a new connection has to find there; what goes on behind.
 //! * `documents`: the table that forebay owns, where no mapping names another.
 //! * [`mapping`] makes keys of rows of tables that exist already; `outside`: what others write to these, as triggers
 //!   note it; `decoding`: the same out of the server's log; [`setup`] and `install` prepare a database for it.
@@ -12,8 +12,9 @@
 //!   what an error says about it; what became of one that was not answered; `with_ids`: what a read has in it of those.
 //! * [`plain`]: a connection as any other program has it.
 //!
-//! All waiting for the server is bounded by one timeout, connecting and handshakes included. A call runs in a task of
-//! its own: a caller that goes away changes nothing.
+//! All waiting for the server is bounded by one timeout, connecting and handshakes included, as long as the server does
+//! not acknowledge, meanwhile, what it is sent of something large (`wire`); what is large has the time to be sent. A
+//! call runs in a task of its own: a caller that goes away changes nothing.
 
 pub mod address;
 mod classify;
@@ -31,6 +32,7 @@ mod keeper;
 pub mod mapping;
 mod open;
 mod outside;
+mod owners;
 pub mod plain;
 mod pool;
 mod reading;
@@ -38,6 +40,7 @@ mod session;
 pub mod setup;
 mod sql;
 mod tls;
+mod wire;
 mod with_ids;
 
 use std::sync::Arc;
@@ -68,6 +71,7 @@ pub use mapping::remembered::{Remembered, catalogue};
 use mapping::rows::Rows;
 pub use outside::OutsideBy;
 use outside::Watch;
+pub use owners::Known;
 use pool::{Plan, Pool};
 use reading::Locked;
 use session::Session;
@@ -104,21 +108,6 @@ pub struct PostgresOptions {
     pub outside_pause: Duration,
     /// What is known of it since an earlier opening.
     pub known: Known,
-}
-
-/// What an earlier opening of a database has left: by this a later one sees whether it was put back since.
-#[derive(Clone, Debug, Default)]
-pub struct Known {
-    /// Its incarnation then; 0 if it was never opened.
-    pub incarnation: u64,
-    /// The newest incarnation under which versions were given out, be it for another database in its place; no less.
-    pub minted: u64,
-    /// The newest commits that it had acknowledged ([`Store::acknowledged`]).
-    pub acknowledged: Vec<TxnId>,
-    /// What it was then ([`Store::catalogue`]), if that is known.
-    pub remembered: Option<Remembered>,
-    /// Writes wait for it.
-    pub waiting: bool,
 }
 
 impl PostgresOptions {
@@ -202,7 +191,7 @@ impl Postgres {
         let config = config(timeout);
         let prepared = rows.as_ref().map_or_else(Vec::new, Rows::prepared);
         let plan = Plan { readers, writers, prepared, lock_wait: reading::lock_wait(timeout) };
-        let identity = Arc::new(Identity::new(opened.incarnation, &known, opened.went_back, writers));
+        let identity = Arc::new(Identity::new(&opened, &known, writers));
         let inner = Arc::new(Inner {
             pool: Pool::new(config, tls, identity.clone(), plan),
             identity,
@@ -355,6 +344,14 @@ impl Store for Postgres {
 
     fn is_another(&self) -> bool {
         self.inner.another
+    }
+
+    fn owned_since(&self) -> Option<&str> {
+        self.inner.identity.owned_since()
+    }
+
+    fn fenced(&self) -> Option<&str> {
+        self.inner.identity.fenced()
     }
 
     fn ping(&self) -> BoxFuture<'_, Result<(), Unavailable>> {

@@ -11,13 +11,14 @@ use tokio_postgres::{Client, Config, Error};
 use super::address::Address;
 use super::classify::{self, told};
 use super::decoding::slot;
-use super::identity::RAISE;
+use super::identity::Own;
 use super::mapping::Mapping;
 use super::mapping::found;
 use super::mapping::remembered::Place;
 use super::mapping::rows::Rows;
 use super::mapping::shared;
 use super::outside::OutsideBy;
+use super::owners::Owners;
 use super::session::Session;
 use super::tls::Tls;
 use super::{Known, OpenError, ids, sql};
@@ -46,6 +47,12 @@ pub(super) struct Opened {
     pub(super) keeper: Session,
     pub(super) incarnation: u64,
     pub(super) floor: Version,
+    /// As whom it was opened.
+    pub(super) own: Own,
+    /// The runs of all owners before.
+    pub(super) earlier: Vec<String>,
+    /// Other owners since it was opened last with the journal that is known.
+    pub(super) owned_since: Option<String>,
     /// It is in an earlier state than was known.
     pub(super) went_back: bool,
     /// `postgres 15.18`.
@@ -82,7 +89,9 @@ pub(super) async fn connect(
     connect_timeout: Duration,
 ) -> Result<Session, OpenError> {
     let unreachable = |why: String| OpenError::Unreachable { place: address.place(), why };
-    match timeout(connect_timeout, Session::connect(config, tls.clone(), name.to_owned())).await {
+    match timeout(connect_timeout, Session::connect(config, tls.clone(), name.to_owned(), &std::sync::Arc::default()))
+        .await
+    {
         Ok(Ok(session)) => Ok(session),
         Ok(Err(error)) => Err(match classify::denial(&error) {
             Some(why) => {
@@ -142,17 +151,25 @@ pub(super) async fn open(keeper: Session, address: &Address, known: &Known) -> R
     }
     lock(client, address).await?;
     schema(client, address).await?;
-    let Meta { format, floor, incarnation: found } = meta(client, address).await?;
+    let Meta { format, floor, incarnation: found, run, has_owners } = meta(client, address).await?;
     if format != sql::FORMAT {
         return Err(OpenError::Format { place: address.place(), format });
     }
+    if !has_owners {
+        client.batch_execute(sql::OWNERS).await.map_err(|error| rights(address, &error))?;
+    }
+    let owners = Owners::read(client).await.map_err(|error| rights(address, &error))?;
+    let owner = known.owner.map_or_else(|| run.clone(), |owner| owner.to_string());
+    let own = Own { owner, run, journal: known.owner.is_some() };
+    owners.warn_of_the_last(&own, found, known);
     let newest: Vec<Vec<u8>> = known.acknowledged.iter().copied().map(ids::bytes).collect();
     let there = client.query_one(sql::NEWEST, &[&newest]).await.map_err(|error| rights(address, &error))?;
     let there: bool = there.try_get(0).map_err(broken)?;
     // Versions and ids of what was lost are never given again.
-    let row = client.query_one(RAISE, &[&(known.minted.max(known.incarnation) as i64)]).await;
-    let row = row.map_err(|error| rights(address, &error))?;
-    let incarnation = row.try_get::<_, i64>(0).map_err(broken)? as u64;
+    let raised = own.raise(client, known.minted.max(known.incarnation), None).await;
+    let raised = raised.map_err(|error| rights(address, &error))?;
+    let no_row = || OpenError::Failed { place: address.place(), why: "forebay.meta has no row".into() };
+    let incarnation = raised.ok_or_else(no_row)?;
     let another = seen.is_some_and(|other| place.is_not(other));
     let went_back = !there || another || found < known.incarnation;
     if went_back {
@@ -171,7 +188,8 @@ pub(super) async fn open(keeper: Session, address: &Address, known: &Known) -> R
     let name = format!("SET application_name = 'forebay {incarnation}.keeper'");
     client.batch_execute(&name).await.map_err(broken)?;
     warn_of_durability(client).await.map_err(broken)?;
-    Ok(Opened { keeper, incarnation, floor, went_back, server, place, another })
+    let (owned_since, earlier) = (owners.since(&own, found, known), owners.runs());
+    Ok(Opened { keeper, incarnation, floor, own, earlier, owned_since, went_back, server, place, another })
 }
 
 /// Which database this is.
@@ -188,6 +206,10 @@ struct Meta {
     format: i32,
     floor: Version,
     incarnation: u64,
+    /// Drawn for this opening.
+    run: String,
+    /// It notes who has owned the database; a schema of an older forebay does not.
+    has_owners: bool,
 }
 
 async fn meta(client: &Client, address: &Address) -> Result<Meta, OpenError> {
@@ -195,7 +217,8 @@ async fn meta(client: &Client, address: &Address) -> Result<Meta, OpenError> {
     let read = || -> Result<Meta, Error> {
         let format = row.try_get(0)?;
         let floor = ids::version(row.try_get(1)?).unwrap_or(Version::ZERO);
-        Ok(Meta { format, floor, incarnation: row.try_get::<_, i64>(2)? as u64 })
+        let incarnation = row.try_get::<_, i64>(2)? as u64;
+        Ok(Meta { format, floor, incarnation, run: row.try_get(3)?, has_owners: row.try_get(4)? })
     };
     read().map_err(|error| failed(address, &error))
 }

@@ -15,9 +15,11 @@ use tokio::sync::{Mutex as AsyncMutex, Semaphore, SemaphorePermit};
 use tokio_postgres::{Config, Error};
 
 use super::classify::told;
+use super::identity::{Found, Identity};
 use super::session::Session;
 use super::tls::Tls;
-use super::{identity::Identity, ids, sql};
+use super::wire::Progress;
+use super::{ids, sql};
 
 /// Connections that were given up and whose backends may still be at work; with more, no new one is made.
 const LOST_MAX: usize = 1024;
@@ -38,6 +40,8 @@ pub(super) struct Pool {
     next_name: AtomicU64,
     lost: Mutex<Vec<String>>,
     identity: Arc<Identity>,
+    /// Of what is sent over all of them.
+    pub(super) progress: Arc<Progress>,
     /// Texts of statements that every session prepares beside our own.
     prepared: Vec<String>,
 }
@@ -78,6 +82,9 @@ impl Drop for Wanted<'_> {
 impl Pool {
     pub(super) fn new(config: Config, tls: Tls, identity: Arc<Identity>, plan: Plan) -> Pool {
         let Plan { readers, writers, prepared, lock_wait } = plan;
+        let mut config = config;
+        let options = config.get_options().unwrap_or_default();
+        config.options(format!("{options} -c forebay.run={}", identity.run()));
         let mut to_read = config.clone();
         let options = config.get_options().unwrap_or_default();
         to_read.options(format!("{options} -c lock_timeout={}", lock_wait.as_millis().max(1)));
@@ -94,6 +101,7 @@ impl Pool {
             next_name: AtomicU64::new(0),
             lost: Mutex::new(Vec::new()),
             identity,
+            progress: Arc::default(),
             prepared,
         }
     }
@@ -101,16 +109,19 @@ impl Pool {
     /// A new connection to the database that was opened, unless it is another now; with the first `own` of our
     /// statements.
     async fn connect(&self, config: &Config, own: usize) -> Result<Session, String> {
+        if let Some(why) = self.identity.fenced() {
+            return Err(why.to_owned());
+        }
         let number = self.next_name.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}{number}", self.identity.prefix());
-        let connected = Session::connect(config, self.tls.clone(), name).await;
+        let connected = Session::connect(config, self.tls.clone(), name, &self.progress).await;
         let session = connected.map_err(|error| told(&error))?;
         let newest: Vec<Vec<u8>> = self.identity.acknowledged().into_iter().map(ids::bytes).collect();
         let greeting = async { session.client.query_one(sql::GREET, &[&newest]).await };
         let (statements, greeted) = join(Session::prepare(&session.client, own, &self.prepared), greeting).await;
-        let greeted = greeted.map_err(|error| told(&error))?;
-        let incarnation = greeted.try_get(0).map_err(|error| told(&error))?;
-        self.identity.recognise(&session.client, incarnation, greeted.get(1)).await?;
+        // Who was found there matters more than a statement that can't be prepared.
+        let found = Found::of(&greeted.map_err(|error| told(&error))?).map_err(|error| told(&error))?;
+        self.identity.recognise(&session.client, &found).await?;
         self.end_lost(&session).await.map_err(|error| told(&error))?;
         if self.lost().len() >= LOST_MAX {
             return Err(format!("{LOST_MAX} backends of broken connections do not end; look at pg_stat_activity"));
@@ -120,13 +131,23 @@ impl Pool {
 
     /// A new connection under `name`, with nothing prepared, in place of an older one of that name.
     pub(super) async fn connect_again(&self, name: String) -> Result<Session, String> {
-        let connected = Session::connect(&self.config, self.tls.clone(), name).await;
+        let connected = Session::connect(&self.config, self.tls.clone(), name, &self.progress).await;
         let session = connected.map_err(|error| told(&error))?;
+        self.identity.look(&session.client).await?;
         // The old one's backend may not have noticed yet.
         let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() \
             AND usename = current_user AND application_name = $1 AND pid <> pg_backend_pid()";
         session.client.query_one(end, &[&session.name]).await.map_err(|error| told(&error))?;
         Ok(session)
+    }
+
+    /// Whether the database is still ours, as a new connection says.
+    pub(super) async fn look(&self) -> Result<(), String> {
+        let name = format!("{}look", self.identity.prefix());
+        let session = Session::connect(&self.config, self.tls.clone(), name, &self.progress)
+            .await
+            .map_err(|error| told(&error))?;
+        self.identity.look(&session.client).await
     }
 
     /// A connection for reads, which wait for no lock for long.

@@ -103,12 +103,14 @@ impl Inner {
     where
         A: Future<Output = Result<T, GetError>>,
     {
-        let session = match timeout_at(deadline, self.pool.reader()).await {
+        let patiently = &self.pool.progress;
+        let session = match patiently.within(deadline, self.timeout, self.pool.reader()).await {
             Ok(Ok(session)) => session,
             Ok(Err(why)) => return Some(Err(unavailable(why))),
             Err(_) => return Some(Err(unavailable(self.no_connection()))),
         };
-        let answer = match select(pin!(timeout_at(deadline, ask(session.clone()))), pin!(session.given_up())).await {
+        let asked = patiently.within(deadline, self.timeout, ask(session.clone()));
+        let answer = match select(pin!(asked), pin!(session.given_up())).await {
             Either::Left((answer, _)) => answer,
             Either::Right(_) => return None,
         };
@@ -125,7 +127,7 @@ impl Inner {
                 self.locked.note(locked);
                 None
             }
-            answer => Some(self.answered(&session, answer.map_err(|_| ()))),
+            answer => Some(self.answered(&session, answer)),
         }
     }
 

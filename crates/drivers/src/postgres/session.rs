@@ -3,16 +3,18 @@
 use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::{join_all, join3, try_join, try_join_all};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
+use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Config, Error, Statement};
 
 use super::mapping::statement::Shape;
 use super::sql::{PREPARED, Prepared};
 use super::tls::Tls;
+use super::wire::{self, Progress, Wire};
 
 /// How long preparing a statement waits for its table's lock, ms: a table that somebody changes is read without.
 const LOCKED_MS: u32 = 10;
@@ -54,17 +56,29 @@ pub(super) struct Statements {
 }
 
 impl Session {
-    /// Connects as `name`. No statement is prepared yet. To be called in tokio's context.
-    pub(super) async fn connect(config: &Config, tls: Tls, name: String) -> Result<Session, Error> {
+    /// Connects as `name`, and has `progress` told of large requests. No statement is prepared yet. To be called in
+    /// tokio's context.
+    pub(super) async fn connect(
+        config: &Config,
+        mut tls: Tls,
+        name: String,
+        progress: &Arc<Progress>,
+    ) -> Result<Session, Error> {
         let mut config = config.clone();
         config.application_name(&name);
-        let (client, connection) = config.connect(tls).await?;
-        let task = tokio::spawn(async move {
-            // Who has a request on its way is told; there is nobody else to tell.
-            if let Err(error) = connection.await {
-                tracing::debug!(error = super::classify::told(&error), "a connection to PostgreSQL has ended");
+        let wire = wire::connect(&config, progress).await;
+        let wire =
+            wire.and_then(|(wire, host)| Some((wire, MakeTlsConnect::<Wire>::make_tls_connect(&mut tls, &host).ok()?)));
+        let (client, task) = match wire {
+            Some((wire, handshake)) => {
+                let (client, connection) = config.connect_raw(wire, handshake).await?;
+                (client, tokio::spawn(work(connection)))
             }
-        });
+            None => {
+                let (client, connection) = config.connect(tls).await?;
+                (client, tokio::spawn(work(connection)))
+            }
+        };
         let (statements, broken, task) = (Statements::default(), AtomicBool::new(false), task.abort_handle());
         let (of_shapes, with_ids, given_up) = (Mutex::default(), Mutex::default(), Notify::new());
         Ok(Session { client, name, statements, of_shapes, with_ids, broken, given_up, task })
@@ -163,6 +177,14 @@ impl Session {
     /// Whether it can be used.
     pub(super) fn is_good(&self) -> bool {
         !self.broken.load(Ordering::SeqCst) && !self.client.is_closed()
+    }
+}
+
+/// Moves what is asked and answered.
+async fn work(connection: impl Future<Output = Result<(), Error>>) {
+    // Who has a request on its way is told; there is nobody else to tell.
+    if let Err(error) = connection.await {
+        tracing::debug!(error = super::classify::told(&error), "a connection to PostgreSQL has ended");
     }
 }
 

@@ -62,7 +62,13 @@ async fn look(client: &Client, address: &Address, options: &PostgresOptions) -> 
     let row = client.query_one(super::sql::THERE, &[]).await?;
     let (there, usable): (bool, bool) = (row.get(0), row.get(1));
     let may: bool = client.query_one("SELECT has_database_privilege(current_database(), 'CREATE')", &[]).await?.get(0);
+    let completed = client.query_opt(super::sql::OWNERS_THERE, &[]).await?.is_none_or(|row| row.get(0));
     match (there, may) {
+        (true, _) if usable && !completed => problems.push(
+            "forebay's schema is of an older forebay: it notes no owners, and this role may not add that; have its \
+             owner run the output of `forebay store init --print`, made with this role"
+                .into(),
+        ),
         (true, _) if usable => notes.push("forebay's schema is there".into()),
         (true, _) => problems.push(
             "forebay's schema is there and this role may not use it; have its owner run the output of `forebay store \

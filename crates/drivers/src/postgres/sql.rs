@@ -73,11 +73,44 @@ INSERT INTO forebay.meta (format, incarnation, floor) VALUES (1, 0, '\\x00000000
     ON CONFLICT DO NOTHING;
 ";
 
+/// Who has owned the database: one row per owner, and [`owned`](OWNED) for the statements that commit. The owner of
+/// now is the one whose incarnation is `meta`'s; `run` is its process. Also made by itself, in a schema of a forebay
+/// that had none.
+pub(super) const OWNERS: &str = "\
+CREATE TABLE IF NOT EXISTS forebay.owners (
+    owner text CONSTRAINT forebay_owners_owner PRIMARY KEY,
+    run text NOT NULL,
+    journal boolean NOT NULL,
+    incarnation bigint NOT NULL CONSTRAINT forebay_owners_incarnation UNIQUE,
+    since timestamptz NOT NULL DEFAULT now(),
+    place text NOT NULL
+);
+CREATE OR REPLACE FUNCTION forebay.owned() RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF current_setting('forebay.run', true) = (SELECT o.run FROM forebay.owners o
+        WHERE o.incarnation = (SELECT m.incarnation FROM forebay.meta m)) THEN
+        RETURN true;
+    END IF;
+    RAISE EXCEPTION 'another forebay has taken this database over' USING ERRCODE = 'FB002';
+END $$;
+";
+
+/// `true`, or an error that undoes the transaction: the value of `applied` for each id that a commit enters, evaluated
+/// once per statement. A new owner ends the connections that it finds ([`EARLIER`]) before it reads anything; a later
+/// connection finds the new owner here. So no commit of an owner of before is missed by the next.
+pub(super) const OWNED: &str = "(SELECT forebay.owned())";
+
 /// Whether the schema is there, and whether this role may use it.
 pub(super) const THERE: &str = "\
 SELECT c.oid IS NOT NULL, coalesce(has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'INSERT'), false)
 FROM (SELECT) AS one LEFT JOIN pg_namespace n ON n.nspname = 'forebay'
     LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = 'given'";
+
+/// Whether the schema there notes owners, or its owner, who can complete it, is this role.
+pub(super) const OWNERS_THERE: &str = "\
+SELECT pg_has_role(n.nspowner, 'USAGE')
+    OR EXISTS (SELECT FROM pg_class c WHERE c.relnamespace = n.oid AND c.relname = 'owners')
+FROM pg_namespace n WHERE n.nspname = 'forebay'";
 
 /// The database's name and number.
 pub(super) const PLACE: &str = "SELECT datname::text, oid FROM pg_database WHERE datname = current_database()";
@@ -112,15 +145,37 @@ WHERE r.rolname = current_user AND d.datname = current_database() AND NOT r.rols
 /// newest acknowledged ids, of which those up to the floor are forgotten. And commits are durable, whatever the role's
 /// default: what is more than `on` stays.
 pub(super) const GREET: &str = "\
-SELECT incarnation,
+SELECT m.incarnation, o.owner, o.run, date_trunc('second', o.since)::text, o.place,
     NOT EXISTS (SELECT FROM unnest($1::bytea[]) AS newest
-        WHERE newest > floor AND NOT EXISTS (SELECT FROM forebay.applied WHERE id = newest)),
+        WHERE newest > m.floor AND NOT EXISTS (SELECT FROM forebay.applied WHERE id = newest)),
     set_config('synchronous_commit', CASE current_setting('synchronous_commit')
         WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false)
-FROM forebay.meta";
+FROM forebay.meta m LEFT JOIN forebay.owners o ON o.incarnation = m.incarnation";
 
 /// What opening asks, before it changes anything.
-pub(super) const META: &str = "SELECT format, floor, incarnation FROM forebay.meta";
+pub(super) const META: &str = "\
+SELECT format, floor, incarnation, gen_random_uuid()::text,
+    to_regclass('forebay.owners') IS NOT NULL AND to_regprocedure('forebay.owned()') IS NOT NULL
+FROM forebay.meta";
+
+/// All owners that are known, the last first.
+pub(super) const KNOWN_OWNERS: &str = "\
+SELECT owner, run, journal, incarnation, date_trunc('second', since)::text, place FROM forebay.owners
+ORDER BY incarnation DESC";
+
+/// Makes the owner `$2` in the process `$3` the database's, `$4` if it has a journal, in an incarnation above `$1`;
+/// where `$5` is given, only if the present one is that. The last 64 owners are remembered.
+pub(super) const RAISE: &str = "\
+WITH raised AS (UPDATE forebay.meta SET incarnation = greatest(incarnation, $1::bigint) + 1
+        WHERE $5::bigint IS NULL OR incarnation = $5 RETURNING incarnation),
+    forgotten AS (DELETE FROM forebay.owners WHERE owner <> $2::text AND incarnation <=
+        (SELECT o.incarnation FROM forebay.owners o ORDER BY o.incarnation DESC OFFSET 63 LIMIT 1))
+INSERT INTO forebay.owners (owner, run, journal, incarnation, since, place)
+SELECT $2::text, $3::text, $4::boolean, incarnation, now(), coalesce(host(inet_client_addr()), 'its own machine')
+FROM raised
+ON CONFLICT (owner) DO UPDATE SET run = excluded.run, journal = excluded.journal, incarnation = excluded.incarnation,
+    since = excluded.since, place = excluded.place
+RETURNING incarnation";
 
 /// Then whether the newest ids `$1` that were acknowledged earlier are all there.
 pub(super) const NEWEST: &str = "\
@@ -159,7 +214,8 @@ pub(super) const PREPARED: [&str; 8] = [
         FROM unnest($1::smallint[], $2::bytea[]) WITH ORDINALITY AS k(space, name, place)
         JOIN forebay.documents d ON d.space = k.space AND d.name = k.name",
     GET_WITH_IDS,
-    "WITH entered AS (INSERT INTO forebay.applied (id, applied) SELECT id, true FROM unnest($1::bytea[]) AS id),
+    "WITH entered AS (INSERT INTO forebay.applied (id, applied)
+        SELECT id, (SELECT forebay.owned()) FROM unnest($1::bytea[]) AS id),
     removed AS (DELETE FROM forebay.documents d USING unnest($2::smallint[], $3::bytea[]) AS k(space, name)
         WHERE d.space = k.space AND d.name = k.name),
     put AS (INSERT INTO forebay.documents (space, name, version, expires_at_ms, value)
@@ -167,7 +223,8 @@ pub(super) const PREPARED: [&str; 8] = [
         ON CONFLICT (space, name) DO UPDATE SET version = excluded.version,
             expires_at_ms = excluded.expires_at_ms, value = excluded.value)
     SELECT 1",
-    "WITH entered AS (INSERT INTO forebay.applied (id, applied) SELECT id, true FROM unnest($1::bytea[]) AS id),
+    "WITH entered AS (INSERT INTO forebay.applied (id, applied)
+        SELECT id, (SELECT forebay.owned()) FROM unnest($1::bytea[]) AS id),
     removed AS (DELETE FROM forebay.documents d USING unnest($2::smallint[], $3::bytea[]) AS k(space, name)
         WHERE d.space = k.space AND d.name = k.name),
     put AS (INSERT INTO forebay.documents (space, name, version, expires_at_ms, value)
@@ -175,7 +232,7 @@ pub(super) const PREPARED: [&str; 8] = [
         ON CONFLICT (space, name) DO UPDATE SET version = excluded.version,
             expires_at_ms = excluded.expires_at_ms, value = excluded.value)
     SELECT 1 FROM forebay.require($9::smallint[], $10::bytea[], $11::bytea[])",
-    "INSERT INTO forebay.applied (id, applied) SELECT id, true FROM unnest($1::bytea[]) AS id",
+    "INSERT INTO forebay.applied (id, applied) SELECT id, (SELECT forebay.owned()) FROM unnest($1::bytea[]) AS id",
     "SELECT k.place, d.version, d.value
         FROM unnest($1::smallint[], $2::bytea[]) WITH ORDINALITY AS k(space, name, place)
         JOIN forebay.documents d ON d.space = k.space AND d.name = k.name FOR UPDATE OF d",
@@ -212,7 +269,7 @@ WHERE coalesce(bytes_before, 0) < $3::bigint ORDER BY name";
 pub(super) const COUNT: &str = "SELECT count(*) FROM forebay.documents WHERE space = $1::smallint";
 
 pub(super) const CLEAR: &str = "\
-WITH entered AS (INSERT INTO forebay.applied (id, applied) VALUES ($2::bytea, true))
+WITH entered AS (INSERT INTO forebay.applied (id, applied) VALUES ($2::bytea, (SELECT forebay.owned())))
 DELETE FROM forebay.documents WHERE space = ANY($1::smallint[])";
 
 /// Names that have expired, earliest first, with the same bounds.

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use forebay::runtime::files::{self, NAMED_FILE_BYTES_MAX};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -31,8 +32,8 @@ impl Tls {
         match address.root_certificates() {
             Some(file) => {
                 let wrong = |why: String| OpenError::RootCertificates { file: file.display().to_string(), why };
-                let found = CertificateDer::pem_file_iter(file).map_err(|error| wrong(error.to_string()))?;
-                for certificate in found {
+                let text = files::read(file, NAMED_FILE_BYTES_MAX).map_err(|error| wrong(error.to_string()))?;
+                for certificate in CertificateDer::pem_slice_iter(&text) {
                     let certificate = certificate.map_err(|error| wrong(error.to_string()))?;
                     roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
                 }

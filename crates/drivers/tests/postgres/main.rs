@@ -11,6 +11,7 @@ mod locked;
 mod mapping;
 mod one_row;
 mod opening;
+mod owners;
 #[path = "../../../../tests/common/proxy.rs"]
 mod proxy;
 mod remembered;

@@ -19,6 +19,7 @@
 mod budget;
 mod entry;
 mod fence;
+mod lent;
 mod likeness;
 mod options;
 mod partition;
@@ -35,6 +36,7 @@ use std::sync::{Arc, PoisonError};
 
 pub use budget::{ENTRY_OVERHEAD_BYTES, charge};
 pub use fence::{Begin, Fill, Follow};
+pub use lent::Lent;
 pub use likeness::document_charged;
 pub use options::{CacheOptions, Context, Look};
 pub use partition::Word;
@@ -68,6 +70,7 @@ struct Inner {
     partitions: Box<[Mutex<Partition>]>,
     budget_bytes: usize,
     used_bytes: AtomicUsize,
+    lent_bytes: AtomicUsize,
     policy: &'static Policy,
     learned: Arc<dyn Learned>,
     /// What is charged for it.
@@ -106,6 +109,7 @@ impl Cache {
                 partitions: (0..partitions).map(partition).collect(),
                 budget_bytes: options.budget_bytes,
                 used_bytes: AtomicUsize::new(0),
+                lent_bytes: AtomicUsize::new(0),
                 policy: options.policy,
                 learned,
                 learned_bytes: AtomicUsize::new(0),
@@ -421,7 +425,7 @@ impl Cache {
     }
 
     fn fits(&self, bytes: usize) -> bool {
-        self.inner.used_bytes.load(Ordering::Relaxed) + bytes <= self.inner.budget_bytes
+        self.inner.used_bytes.load(Ordering::Relaxed) + bytes <= self.room_bytes()
     }
 
     /// Room for `bytes` more. What is to be replaced must not be evicted to make room for itself.
@@ -442,7 +446,7 @@ impl Cache {
     /// Evicts until `bytes` more fit the budget: from this partition first, then from the others.
     fn make_room(&self, own: &mut Partition, access: &Access, bytes: usize) -> bool {
         let fits = || self.fits(bytes);
-        if bytes > self.inner.budget_bytes {
+        if bytes > self.room_bytes() {
             return false;
         }
         while !fits() {

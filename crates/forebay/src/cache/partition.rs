@@ -21,6 +21,9 @@ use crate::version::Version;
 /// An index that is less than one so-manyth full is made smaller.
 const SHRINKS_UNDER: usize = 8;
 
+/// Tables of what is going on at the moment have room for so many keys at least.
+const FENCES_KEPT: usize = 256;
+
 /// The state of a slot in one word: which occupant and which value of it, and whether it is being published. It changes
 /// with every install and whenever the slot is used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -222,6 +225,14 @@ impl Partition {
         }
         if fence.idle() {
             self.fences.remove(key);
+            self.shrink_fences();
+        }
+    }
+
+    /// Gives the memory of fences back that a burst has left behind; as rarely as the table grew.
+    fn shrink_fences(&mut self) {
+        if self.fences.capacity() > FENCES_KEPT && self.fences.len() < self.fences.capacity() / SHRINKS_UNDER {
+            self.fences.shrink_to((2 * self.fences.len()).max(FENCES_KEPT / 2));
         }
     }
 
@@ -242,6 +253,7 @@ impl Partition {
         fence.held = fence.held.saturating_sub(1);
         if fence.idle() {
             self.fences.remove(key);
+            self.shrink_fences();
         }
     }
 
@@ -434,6 +446,9 @@ impl Partition {
         if *pins == 0 {
             self.pins.remove(&slot);
             self.order.restore(slot);
+            if self.pins.capacity() > FENCES_KEPT && self.pins.len() < self.pins.capacity() / SHRINKS_UNDER {
+                self.pins.shrink_to((2 * self.pins.len()).max(FENCES_KEPT / 2));
+            }
         }
     }
 
@@ -479,6 +494,8 @@ impl Partition {
             assert!(self.entries.get(*slot).is_some(), "slot {slot} is pinned and empty");
         }
         assert!(self.fences.values().all(|fence| !fence.idle()), "no idle fence is kept");
+        let (fences, places) = (self.fences.len(), self.fences.capacity());
+        assert!(places <= (2 * SHRINKS_UNDER * fences).max(2 * FENCES_KEPT), "{places} places for {fences} fences");
         let entries: usize = self.entries.iter().map(|(_, entry)| entry.charged(self.policy)).sum();
         entries + self.policy_bytes
     }

@@ -1,10 +1,14 @@
 //! The folder in which a journal lies: the file system's, or one of a test that forgets what was not synced.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use rustix::fs::{FallocateFlags, OFlags};
+
+use crate::runtime::files::tighten;
 
 /// A folder of few files. Names are plain: no separators.
 pub trait Folder: Send + Sync + 'static {
@@ -31,6 +35,9 @@ pub trait Folder: Send + Sync + 'static {
 
     /// Makes what was made, renamed and removed durable.
     fn sync(&self) -> io::Result<()>;
+
+    /// Bytes of the disk that nothing has taken; none if nobody can tell.
+    fn free(&self) -> io::Result<Option<u64>>;
 
     /// What is the same as long as the machine has not lost what was written but not synced: the machine's boot. None
     /// if nobody can tell.
@@ -60,20 +67,31 @@ pub trait DiskFile: Send + Sync {
     /// Writes `data` at `offset`, all of it.
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()>;
 
-    /// Cuts or lengthens it.
+    /// Takes room on the disk, so that the file can grow to `bytes` whatever others write; its length stays. An error
+    /// for which [`is_full`] answers yes if there is none, one of kind `Unsupported` where the file system can't.
+    fn reserve(&self, bytes: u64) -> io::Result<()>;
+
+    /// Cuts or lengthens it, and gives up the room taken beyond.
     fn set_bytes(&self, bytes: u64) -> io::Result<()>;
 
     /// Makes what was written durable.
     fn sync(&self) -> io::Result<()>;
 }
 
-/// A folder of the file system.
+/// Whether `error` says that there is no room: what was to be written is not there, or in part, and the file is sound.
+pub fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// A folder of the file system. What lies in it is for its owner alone: it holds what clients have written.
 #[derive(Clone, Debug)]
 pub struct RealFolder {
     path: PathBuf,
 }
 
 const LOCK_NAME: &str = "lock";
+const FOLDER_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
 
 fn identity_of(metadata: &fs::Metadata) -> FileIdentity {
     FileIdentity { number: u128::from(metadata.dev()) << 64 | u128::from(metadata.ino()), names: metadata.nlink() }
@@ -83,7 +101,7 @@ impl RealFolder {
     /// The folder `path`, which is made if it is not there (its parent must be).
     pub fn new(path: impl AsRef<Path>) -> io::Result<RealFolder> {
         let path = path.as_ref().to_path_buf();
-        match fs::create_dir(&path) {
+        match DirBuilder::new().mode(FOLDER_MODE).create(&path) {
             Ok(()) => {
                 // The new name is in the parent, whose sync makes it last.
                 let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -92,7 +110,25 @@ impl RealFolder {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
             Err(error) => return Err(error),
         }
+        let file = File::open(&path)?;
+        tighten(&file, &path);
         Ok(RealFolder { path })
+    }
+
+    /// Opens `name` as `options` say; never through a symbolic link, which may lead to a file of somebody else.
+    fn open_file(&self, name: &str, options: &mut OpenOptions) -> io::Result<File> {
+        let path = self.path.join(name);
+        let flags = i32::try_from(OFlags::NOFOLLOW.bits()).map_err(io::Error::other)?;
+        let file = options.mode(FILE_MODE).custom_flags(flags).open(&path).map_err(|error| {
+            let link = fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink());
+            let why = format!("it is a symbolic link, which is not followed ({error}); put the file itself there");
+            if link { io::Error::other(why) } else { error }
+        })?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("it is no regular file; move it away"));
+        }
+        tighten(&file, &path);
+        Ok(file)
     }
 }
 
@@ -102,13 +138,13 @@ impl Folder for RealFolder {
     }
 
     fn lock(&self) -> io::Result<Box<dyn Send>> {
-        let file = OpenOptions::new().create(true).truncate(false).write(true).open(self.path.join(LOCK_NAME))?;
+        let file = self.open_file(LOCK_NAME, OpenOptions::new().create(true).truncate(false).write(true))?;
         file.try_lock().map_err(io::Error::from)?;
         Ok(Box::new(file))
     }
 
     fn open(&self, name: &str) -> io::Result<Option<Arc<dyn DiskFile>>> {
-        match OpenOptions::new().read(true).write(true).open(self.path.join(name)) {
+        match self.open_file(name, OpenOptions::new().read(true).write(true)) {
             Ok(file) => Ok(Some(Arc::new(file))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -116,7 +152,7 @@ impl Folder for RealFolder {
     }
 
     fn identity(&self, name: &str) -> io::Result<Option<FileIdentity>> {
-        match fs::metadata(self.path.join(name)) {
+        match fs::symlink_metadata(self.path.join(name)) {
             Ok(metadata) => Ok(Some(identity_of(&metadata))),
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
             Err(error) => Err(error),
@@ -124,8 +160,7 @@ impl Folder for RealFolder {
     }
 
     fn create(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let path = self.path.join(name);
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
+        let file = self.open_file(name, OpenOptions::new().read(true).write(true).create(true).truncate(true))?;
         Ok(Arc::new(file))
     }
 
@@ -142,6 +177,12 @@ impl Folder for RealFolder {
 
     fn sync(&self) -> io::Result<()> {
         File::open(&self.path)?.sync_all()
+    }
+
+    fn free(&self) -> io::Result<Option<u64>> {
+        let found = rustix::fs::statvfs(&self.path)?;
+        // Some file systems have no such count.
+        Ok((found.f_blocks > 0).then(|| found.f_bavail.saturating_mul(found.f_frsize)))
     }
 
     fn boot(&self) -> Option<u128> {
@@ -165,6 +206,10 @@ impl DiskFile for File {
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         std::os::unix::fs::FileExt::write_all_at(self, data, offset)
+    }
+
+    fn reserve(&self, bytes: u64) -> io::Result<()> {
+        Ok(rustix::fs::fallocate(self, FallocateFlags::KEEP_SIZE, 0, bytes)?)
     }
 
     fn set_bytes(&self, bytes: u64) -> io::Result<()> {

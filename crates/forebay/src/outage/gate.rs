@@ -11,7 +11,8 @@
 //!
 //! **Invariants.** What is acknowledged is in the journal or in the store. What waits in a lane is overtaken by no
 //! write of that lane. No call waits for a store that is known to be away: calls that do when it is found out are given
-//! up.
+//! up. Nothing is acknowledged, and nothing carried over, once another owner is known to have the store
+//! ([`Store::fenced`]): what was buffered stays in the journal, for an operator to decide.
 
 mod commits;
 mod memory;
@@ -30,7 +31,7 @@ use futures_util::lock::Mutex as AsyncMutex;
 
 use super::journal::{AppendError, Found, Journal, OpenError};
 use super::mode::Mode;
-use super::pending::{Amount, Buffer};
+use super::pending::Buffer;
 use super::record::{Description, Dropped, Loss};
 use super::recovery;
 use super::state::{Counts, State};
@@ -39,17 +40,18 @@ use super::write_back::WriteBack;
 use crate::change::Change;
 use crate::error::Unavailable;
 use crate::key::{Key, KeyRef};
+use crate::mutation::{self, Fault};
 use crate::read::Read;
 use crate::runtime::Runtime;
 use crate::store::figures::StoreFigures;
 use crate::store::{Caps, Commit, CommitOutcome, Form, GivenId, Outside, ReadError, Resolved, Store};
 use crate::tier::Tier;
 use crate::value::Value;
-use crate::version::{TxnId, Version};
+use crate::version::{OwnerId, TxnId, Version};
 
 pub use memory::{catalogue_of, incarnation_of, seen_incarnation_of};
 pub(in crate::outage) use reads::Asker;
-pub use settings::{GateSettings, OnConflict};
+pub use settings::{GateSettings, GateState, OnConflict};
 
 pub use operator::{DropError, GivenUp};
 
@@ -75,37 +77,6 @@ pub struct GateOptions<T = Journal> {
     pub opens_late: bool,
 }
 
-/// What people are shown of it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct GateState {
-    /// The mode.
-    pub mode: Mode,
-    /// Since when, ms since the Unix epoch; 0 if since the start.
-    pub since_ms: u64,
-    /// For how long.
-    pub lasted: Duration,
-    /// What is buffered.
-    pub amount: Amount,
-    /// Room that is left, bytes.
-    pub room: usize,
-    /// Time until it is full at the rate of this outage; none if nothing was buffered.
-    pub room_time: Option<Duration>,
-    /// When the oldest of it was buffered, ms since the Unix epoch.
-    pub oldest_ms: Option<u64>,
-    /// Why the store counts as away, or was last.
-    pub why: String,
-    /// Why nothing is carried over.
-    pub suspended: Option<String>,
-    /// Why nothing more is buffered, whatever the room.
-    pub closed: Option<String>,
-    /// What was acknowledged and may be lost with a part of the journal, oldest first.
-    pub losses: Vec<Loss>,
-    /// What was counted since the start.
-    pub counts: Counts,
-    /// The same, since the present or last outage began.
-    pub outage: Counts,
-}
-
 /// A store that may go away; cheap to clone.
 #[derive(Clone)]
 pub struct Gate {
@@ -122,6 +93,8 @@ pub(super) struct Inner {
     dropped: Vec<(GivenId, u64)>,
     pub(super) settings: GateSettings,
     mapping: String,
+    /// As whom it uses the store.
+    owner: Option<OwnerId>,
     /// What the tier said of the store when it was opened.
     first: Description,
     /// The newest version that an earlier process is known to have given out.
@@ -151,6 +124,7 @@ impl Gate {
         let dropped = found.dropped.into_iter().flat_map(ids).collect();
         let keeps = settings.write_back_ms.map(|age_ms| WriteBack::new(age_ms, settings.bytes_max));
         (state.opens_late, state.write_back) = (opens_late, keeps);
+        let owner = found.remembered.owner;
         state.remembered = Some(found.remembered);
         if opens_late {
             state.writes.trip("it could not be reached at the start");
@@ -166,6 +140,7 @@ impl Gate {
             dropped,
             settings,
             mapping,
+            owner,
             first: found.description,
             newest,
             state,
@@ -244,7 +219,8 @@ impl Gate {
             let changed = {
                 let mut state = inner.state();
                 let waits = state.buffer.amount().waiting > 0 && state.suspended.is_none();
-                if !waits || state.failing(inner.runtime.elapsed()) || inner.settings.write_back_ms.is_none() {
+                let never = inner.fenced().is_some() || inner.settings.write_back_ms.is_none();
+                if !waits || never || state.failing(inner.runtime.elapsed()) {
                     return;
                 }
                 if !std::mem::replace(&mut state.hurried, true) {
@@ -261,6 +237,9 @@ impl Gate {
 
     /// Makes what is journaled safe, and ends it.
     pub async fn close(&self) -> Result<(), AppendError> {
+        if !self.inner.state().unnoted.is_empty() {
+            self.inner.note_rest().await;
+        }
         self.inner.remember().await;
         let closed = self.inner.journal.close().await;
         self.inner.unless_empty(closed)
@@ -298,7 +277,9 @@ impl Inner {
         let state = self.state();
         let now = self.runtime.elapsed();
         let amount = state.buffer.amount();
-        let room = self.settings.bytes_max.saturating_sub(amount.bytes);
+        let memory = self.settings.bytes_max.saturating_sub(amount.bytes);
+        let disk = self.journal.room().map_or(usize::MAX, |room| usize::try_from(room).unwrap_or(usize::MAX));
+        let (room, short) = (memory.min(disk), disk < memory);
         let lasted = now.saturating_sub(state.since);
         let rate = amount.bytes as f64 / lasted.as_secs_f64().max(0.001);
         let known = amount.bytes > 0 && state.mode == Mode::Failed;
@@ -324,11 +305,20 @@ impl Inner {
             oldest_ms: state.buffer.oldest_ms(),
             why: state.writes.why().to_owned(),
             suspended: state.suspended.clone(),
+            fenced: self.fenced().map(|Unavailable(why)| why),
+            unnoted: state.unnoted.count(),
+            short,
             closed: self.journal.closed().map(|why| why.to_string()),
             losses: self.losses.clone(),
             counts: state.counts,
             outage,
         }
+    }
+
+    /// Why nothing is answered for the store any more, if another owner has it.
+    pub(super) fn fenced(&self) -> Option<Unavailable> {
+        let why = self.store.fenced().filter(|_| !mutation::on(Fault::FencedOwnerWrites));
+        why.map(|why| Unavailable(why.to_owned()))
     }
 
     /// Why the store is not asked.
@@ -411,7 +401,7 @@ impl Store for Gate {
     fn clear<'a>(&'a self, spaces: &'a [u8], version: Version) -> BoxFuture<'a, Result<(), Unavailable>> {
         Box::pin(async move {
             self.inner.check_up("nothing can be cleared")?;
-            let pending = self.inner.state().buffer.amount().transactions;
+            let pending = self.inner.state().pending();
             if pending > 0 {
                 let why = format!("{pending} buffered writes wait for the store; clear it when they are carried over");
                 return Err(Unavailable(why));
@@ -452,6 +442,10 @@ impl Store for Gate {
 
     fn beside(&self, key: &Key) -> Vec<Key> {
         self.inner.store.beside(key)
+    }
+
+    fn fenced(&self) -> Option<&str> {
+        self.inner.store.fenced()
     }
 
     fn figures(&self) -> Option<StoreFigures> {

@@ -4,14 +4,17 @@
 //! * `codec`: the binary form of records.
 //! * `frame`: how they stand in the file; how a torn tail is told from damage.
 //! * `index`: which of them still mean something.
-//! * `scan`: reading it. `log`: the file itself. `tier`: its face to the gate.
-//! * `remembered`: by what the store is recognised, in a file of its own.
+//! * `scan`: reading it. `log`: the file itself; `work`: what is asked of it, `rewrite`: a new one in its place,
+//!   `place`: whether it is still there. `tier`: its face to the gate.
+//! * `remembered`: by what the store is recognised; `length`: how long the file is. Each in a file of its own.
+//! * `space`: room on the disk.
 //!
 //! **Groups.** [`Journal::append`] takes a record's place in the order at once. One task at a time takes what waits,
 //! writes it with one write and, as durability says, one sync, and answers.
 //!
 //! **A failed write or sync ends it.** What such a file holds afterwards nobody can know, so it is closed and never
-//! written again, and what comes later is refused. The next start reads what is really there.
+//! written again, and what comes later is refused. The next start reads what is really there. But a disk that is full
+//! is no failure: room is taken ahead, and what finds none is refused, or cut off again where it was written in part.
 //!
 //! **What a loss of power costs.** With `always` nothing acknowledged. With `interval` and `never` what was
 //! acknowledged after the last sync may be gone, and the file can't know how much that was. So it knows a bound: no
@@ -34,10 +37,15 @@ mod codec;
 mod error;
 mod frame;
 mod index;
+mod length;
 mod log;
+mod place;
 mod remembered;
+mod rewrite;
 mod scan;
+mod space;
 mod tier;
+mod work;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -49,7 +57,8 @@ pub(super) use self::tier::entry;
 pub use crate::tier::{AppendError, RECORD_BYTES_MAX};
 
 use self::index::Live;
-use self::log::{Log, Opened, Work};
+use self::log::{Log, Opened};
+use self::work::Work;
 use super::disk::{DiskFile, Folder};
 use super::record::{Description, Dropped, Epoch, Loss, Pending, Record};
 use crate::runtime::Runtime;
@@ -101,6 +110,8 @@ pub struct Found {
     pub dropped: Vec<Dropped>,
     /// The file ended in something that was not written to its end, or not all of it reached the disk. It was cut off.
     pub torn: Option<Torn>,
+    /// The file is shorter than it was left.
+    pub cut: Option<Cut>,
     /// A loss of acknowledged transactions that this opening found; it is the last of `losses`.
     pub lost: Option<Loss>,
     /// All losses known, oldest first; at most [`LOSSES_MAX`].
@@ -119,6 +130,15 @@ pub struct Torn {
     pub offset: u64,
     /// How many bytes stood behind it.
     pub bytes: u64,
+}
+
+/// What is missing at the end of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// How long it was, at least.
+    pub bytes: u64,
+    /// Where the last complete record ends that is left.
+    pub left: u64,
 }
 
 /// Reads pending transactions, one at a time, as they were when the journal was opened.
@@ -156,6 +176,8 @@ pub struct JournalStat {
     pub bytes_max: u64,
     /// The highest number ever given to it.
     pub last_number: u64,
+    /// Bytes that can still be added as far as the disk goes; none if that is not known.
+    pub room_bytes: Option<u64>,
     /// Appended and not known to be on disk.
     pub unsynced_bytes: u64,
     /// Why it is closed, if it is.
@@ -201,18 +223,19 @@ impl Journal {
         folder: Arc<dyn Folder>,
         options: JournalOptions,
     ) -> Result<(Journal, Found), OpenError> {
-        let Opened { log, created, torn, lost, floor, remembered } = Log::open(&runtime, folder, &options)?;
-        let header = log.header();
+        let Opened { log, created, torn, cut, lost, floor, remembered } = Log::open(&runtime, folder, &options)?;
+        let (header, index) = log.known();
         let found = Found {
             epoch: header.epoch,
             created,
             description: header.description.clone(),
             remembered,
             next_number: floor.saturating_add(1),
-            pending_count: log.index().count() as u64,
+            pending_count: index.count() as u64,
             pending: log.pending(),
             dropped: log.dropped()?,
             torn,
+            cut,
             lost,
             losses: header.losses.clone(),
         };
@@ -348,7 +371,7 @@ impl Shared {
             group.into_iter().map(|waiting| (waiting.work, waiting.answer)).unzip();
         let mut log = self.log();
         let results = log.run(&work);
-        let (epoch, losses) = (log.header().epoch, log.header().losses.clone());
+        let (epoch, losses) = (log.known().0.epoch, log.known().0.losses.clone());
         let stat = stat(&log, self.bytes_max);
         drop(log);
         let mut front = self.front();
@@ -423,13 +446,15 @@ pub fn entry_of(record: &Record) -> Result<crate::tier::Entry, AppendError> {
 }
 
 fn stat(log: &Log, bytes_max: u64) -> JournalStat {
+    let ((_, index), (file_bytes, unsynced_bytes)) = (log.known(), log.bytes());
     JournalStat {
-        pending: log.index().count() as u64,
-        pending_bytes: log.index().bytes(),
-        file_bytes: log.file_bytes(),
+        pending: index.count() as u64,
+        pending_bytes: index.bytes(),
+        file_bytes,
         bytes_max,
-        last_number: log.index().last_number(),
-        unsynced_bytes: log.unsynced_bytes(),
+        last_number: index.last_number(),
+        room_bytes: log.room(),
+        unsynced_bytes,
         closed: log.closed().cloned(),
     }
 }

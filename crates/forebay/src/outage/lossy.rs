@@ -19,6 +19,14 @@ struct Inode {
     synced: Vec<u8>,
     seen: Vec<u8>,
     pending: Vec<Unsynced>,
+    /// Room taken ahead: up to this length.
+    reserved: usize,
+}
+
+impl Inode {
+    fn takes(&self) -> usize {
+        self.seen.len().max(self.reserved)
+    }
 }
 
 type Names = BTreeMap<String, usize>;
@@ -37,6 +45,10 @@ struct State {
     syncs: u64,
     fails_in: Option<u64>,
     bytes_max: Option<usize>,
+    /// It takes no room ahead, as some file systems.
+    reserves_not: bool,
+    /// Nor does it tell what is free.
+    hides_free: bool,
 }
 
 /// The folder; clones are the same one.
@@ -94,13 +106,17 @@ impl State {
         FileIdentity { number: inode as u128, names: names as u64 }
     }
 
+    /// How long `inode` can become; none if there is no limit.
+    fn most(&self, inode: usize) -> Option<usize> {
+        let others = self.names.values().filter(|other| **other != inode);
+        let taken: usize = others.map(|other| self.inodes[*other].takes()).sum();
+        // What it has taken it has, whatever others took since.
+        self.bytes_max.map(|max| max.saturating_sub(taken).max(self.inodes[inode].takes()))
+    }
+
     /// Of a write of `bytes` to `inode` at `offset`, how many find room.
     fn room(&self, inode: usize, offset: u64, bytes: usize) -> usize {
-        let Some(max) = self.bytes_max else { return bytes };
-        let of_others = |(other, found): (usize, &Inode)| if other == inode { 0 } else { found.seen.len() };
-        let named = self.names.values().map(|other| (*other, &self.inodes[*other]));
-        let others: usize = named.map(of_others).sum();
-        bytes.min(max.saturating_sub(others + offset as usize))
+        self.most(inode).map_or(bytes, |most| bytes.min(most.saturating_sub(offset as usize)))
     }
 }
 
@@ -130,7 +146,7 @@ impl Lossy {
     pub fn put(&self, name: &str, bytes: Vec<u8>) {
         let mut state = self.state();
         let inode = state.inodes.len();
-        state.inodes.push(Inode { synced: bytes.clone(), seen: bytes, pending: Vec::new() });
+        state.inodes.push(Inode { synced: bytes.clone(), seen: bytes, ..Inode::default() });
         state.names.insert(name.to_owned(), inode);
         state.synced_names = state.names.clone();
     }
@@ -165,6 +181,22 @@ impl Lossy {
     /// Refuses, from now on, what goes beyond so many bytes of all files together.
     pub fn hold_at_most(&self, bytes_max: Option<usize>) {
         self.state().bytes_max = bytes_max;
+    }
+
+    /// Has room taken ahead, or refuses to as some file systems do.
+    pub fn reserves(&self, reserves: bool) {
+        self.state().reserves_not = !reserves;
+    }
+
+    /// Has it tell what is free, or not.
+    pub fn tells_free(&self, tells: bool) {
+        self.state().hides_free = !tells;
+    }
+
+    /// Bytes that all files together take, with what they have taken ahead.
+    pub fn takes(&self) -> usize {
+        let state = self.state();
+        state.names.values().map(|inode| state.inodes[*inode].takes()).sum()
     }
 
     /// The process is gone, the machine is not: all handles end, what was written is there.
@@ -272,6 +304,12 @@ impl Folder for Handle {
         Ok(())
     }
 
+    fn free(&self) -> io::Result<Option<u64>> {
+        let state = self.disk.alive(self.life)?;
+        let taken: usize = state.names.values().map(|inode| state.inodes[*inode].takes()).sum();
+        Ok(state.bytes_max.filter(|_| !state.hides_free).map(|max| max.saturating_sub(taken) as u64))
+    }
+
     fn boot(&self) -> Option<u128> {
         Some(self.disk.state().boot)
     }
@@ -307,10 +345,26 @@ impl DiskFile for Opened {
         if written == data.len() { Ok(()) } else { Err(io::ErrorKind::StorageFull.into()) }
     }
 
+    fn reserve(&self, bytes: u64) -> io::Result<()> {
+        let mut state = self.disk.alive(self.life)?;
+        state.count_down()?;
+        if state.reserves_not {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let bytes = usize::try_from(bytes).map_err(io::Error::other)?;
+        if state.most(self.inode).is_some_and(|most| bytes > most) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let inode = &mut state.inodes[self.inode];
+        inode.reserved = inode.reserved.max(bytes);
+        Ok(())
+    }
+
     fn set_bytes(&self, bytes: u64) -> io::Result<()> {
         let mut state = self.disk.alive(self.life)?;
         state.count_down()?;
         let inode = &mut state.inodes[self.inode];
+        inode.reserved = inode.reserved.min(bytes as usize);
         Unsynced::Length(bytes).apply(&mut inode.seen);
         inode.pending.push(Unsynced::Length(bytes));
         Ok(())

@@ -4,8 +4,8 @@
 //! * [`mode`]: whether the store is up: normal, failed, recovery.
 //! * [`pending`]: what is kept, and in which order it goes to the store; [`lanes`]: what needs an order at all.
 //! * `pace`, `write_back`: how writes are held up so that the drain keeps up with them.
-//! * `recovery`: probes the store and carries over what is pending; `tickets`: what became of it; `news`: who waits
-//!   for that.
+//! * `recovery`: probes the store and carries over what is pending; `unnoted`: what of that the journal can't say yet;
+//!   `tickets`: what became of it; `news`: who waits for that.
 //! * [`record`]: plain data: a buffered transaction, and what the journal says of it later; [`fingerprint`]: by what it
 //!   knows again what it has read.
 //! * [`journal`]: records on disk; what was acknowledged outlives the process. [`disk`]: the folder that it lies in.
@@ -26,6 +26,7 @@ pub mod record;
 mod recovery;
 mod state;
 mod tickets;
+mod unnoted;
 mod write_back;
 
 pub use crate::tier::Remembered;
@@ -35,7 +36,7 @@ pub use gate::{
     DropError, Gate, GateOptions, GateSettings, GateState, GivenUp, OnConflict, catalogue_of, incarnation_of,
     seen_incarnation_of,
 };
-pub use journal::{AppendError, Found, Journal, JournalOptions, OpenError};
+pub use journal::{AppendError, Cut, Found, Journal, JournalOptions, OpenError};
 pub use lanes::LaneRule;
 pub use mode::{BreakerSettings, Mode};
 pub use news::ModeChanges;

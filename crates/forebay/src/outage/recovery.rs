@@ -12,7 +12,6 @@ use futures_util::future::select;
 use hashbrown::HashSet;
 
 use super::gate::{Asker, Inner, OnConflict};
-use super::journal::AppendError;
 use super::lanes::Lane;
 use super::mode::Mode;
 use super::pending::{Applied, BATCH_COMMITS_MAX, Batch, TRIES_ALONE_MAX, Work};
@@ -117,6 +116,9 @@ impl Inner {
     fn next_step(self: &Arc<Inner>) -> Step {
         let mut state = self.state();
         let now = self.runtime.elapsed();
+        if self.fenced().is_some() {
+            return Step::Wait(None, state.next_change());
+        }
         self.drop_stale(&mut state, now);
         if let Some(until) = state.failed_until {
             if now < until {
@@ -362,12 +364,7 @@ impl Inner {
         }
         let count = changed.len();
         let stopped = batch.numbers.get(count).copied().zip(outcomes.next());
-        if count > 0
-            && let Err(error) = self.note_applied(&batch, &changed).await
-        {
-            // Their documents stay as they are, and take no direct write: a journal that brought these transactions
-            // back would show what they wrote instead of it.
-            tracing::error!(%error, count, "what was carried over can't be noted; mend the disk and start again");
+        if count > 0 && !self.note_applied(&batch, &changed).await {
             return;
         }
         if unanswered > 0 {
@@ -376,34 +373,7 @@ impl Inner {
         }
         self.carried(batch, changed, stopped, unanswered);
         let state = self.state();
-        self.store.keep_ids_from(state.buffer.oldest_id());
-    }
-
-    /// Has the journal say that the first of `batch` are in the store, as many as `changed` has lists. Only then may
-    /// the documents be written directly again, and their ids be forgotten.
-    async fn note_applied(&self, batch: &Batch, changed: &[Vec<(Key, Read)>]) -> Result<(), AppendError> {
-        if mutation::on(Fault::AppliedNotNoted) {
-            return Ok(());
-        }
-        let noted = {
-            let mut state = self.state();
-            for (number, key, read) in state.buffer.heads(batch, changed) {
-                drop(self.note(&Record::Known { number, key, read }));
-            }
-            // Of several lanes their numbers need not rise.
-            let mut numbers = batch.numbers[..changed.len()].to_vec();
-            numbers.sort_unstable();
-            self.note(&Record::Applied(numbers))
-        };
-        let noted = match noted.await {
-            Ok(()) => self.journal.flush().await,
-            Err(error) => Err(error),
-        };
-        match noted {
-            // No start will bring these transactions back, and what is in memory is all there is of the others.
-            Err(AppendError::Removed { .. }) => Ok(()),
-            noted => noted,
-        }
+        self.store.keep_ids_from(state.oldest_id());
     }
 
     /// Takes out of the buffer what the store has of a batch, and looks at what `stopped` it.

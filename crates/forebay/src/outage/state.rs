@@ -11,11 +11,12 @@ use super::mode::{Breaker, BreakerSettings, Mode};
 use super::pace::Pace;
 use super::pending::{Amount, BATCH_COMMITS_MAX, Buffer};
 use super::tickets::{TicketState, Tickets};
+use super::unnoted::Unnoted;
 use super::write_back::WriteBack;
 use crate::key::Key;
 use crate::store::Outside;
 use crate::tier::Remembered;
-use crate::version::Version;
+use crate::version::{TxnId, Version};
 
 /// Documents whose invalidation is remembered one by one; beyond, all go.
 const INVALID_KEYS_MAX: usize = 65_536;
@@ -73,6 +74,10 @@ pub(super) struct State {
     pub(super) decided: BTreeSet<u64>,
     /// Those of which the journal does not say yet that they are quarantined.
     pub(super) verdicts: BTreeSet<u64>,
+    /// What the store has and the journal can't say yet.
+    pub(super) unnoted: Unnoted,
+    /// The tier has less room than the buffer, and that was said.
+    pub(super) short: bool,
     /// Reads that wait for what is buffered to be carried over, so that its age does not matter.
     pub(super) hurries: usize,
     /// Batches on their way to the store.
@@ -129,6 +134,8 @@ impl State {
             undescribed: false,
             decided: BTreeSet::new(),
             verdicts: BTreeSet::new(),
+            unnoted: Unnoted::default(),
+            short: false,
             hurries: 0,
             carried: 0,
             naming: BTreeSet::new(),
@@ -155,6 +162,16 @@ impl State {
     pub(super) fn ticket(&self, ticket: u64) -> TicketState {
         self.tickets
             .state(ticket, &self.buffer, |number| self.decided.contains(&number) || self.verdicts.contains(&number))
+    }
+
+    /// Transactions that the journal holds.
+    pub(super) fn pending(&self) -> usize {
+        self.buffer.amount().transactions + self.unnoted.count()
+    }
+
+    /// The smallest id of all that the journal may bring back.
+    pub(super) fn oldest_id(&self) -> Option<TxnId> {
+        self.buffer.oldest_id().into_iter().chain(self.unnoted.oldest_id()).min()
     }
 
     /// Whether an operator wants the store to count as away.

@@ -1,6 +1,8 @@
 //! Clock, timers, randomness and tasks, through one small handle: tokio's in the server, a seeded single-threaded
 //! executor with virtual time in the simulation. Nothing on a request's path asks the machine for any of these itself.
+//! [`files`] are those that an operator names.
 
+pub mod files;
 pub mod simulated;
 #[cfg(feature = "tokio")]
 pub mod tokio;

@@ -84,6 +84,14 @@ macro_rules! figures_of_inner {
             self.inner.is_another()
         }
 
+        fn owned_since(&self) -> Option<&str> {
+            self.inner.owned_since()
+        }
+
+        fn fenced(&self) -> Option<&str> {
+            self.inner.fenced()
+        }
+
         fn is_away(&self) -> bool {
             self.inner.is_away()
         }

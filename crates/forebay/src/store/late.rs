@@ -254,6 +254,14 @@ impl Store for Late {
         self.opened.get().is_some_and(|store| store.is_another())
     }
 
+    fn owned_since(&self) -> Option<&str> {
+        self.opened.get().and_then(|store| store.owned_since())
+    }
+
+    fn fenced(&self) -> Option<&str> {
+        self.opened.get().and_then(|store| store.fenced())
+    }
+
     fn figures(&self) -> Option<StoreFigures> {
         self.opened.get().and_then(|store| store.figures())
     }

@@ -42,7 +42,7 @@ use crate::change::{Change, Changes};
 use crate::error::Unavailable;
 use crate::key::{Key, KeyRef};
 use crate::read::Read;
-use crate::value::{Blob, Value};
+use crate::value::{Blob, Data, Value};
 use crate::version::{TxnId, Version};
 
 pub use forms::Form;
@@ -116,6 +116,30 @@ pub struct Write {
     /// Nobody knew the document when it was changed: `after` is what the changes make of none, and says nothing. Only
     /// for stores that apply changes ([`Caps::applies`]), and for the outage's gate.
     pub unseen: bool,
+}
+
+impl Write {
+    /// Bytes that it occupies in memory while its commit is on its way. A collection afterwards shares nearly all of
+    /// its memory with what it was before; a byte string that was changed in place of being put is a copy.
+    pub fn memory_bytes(&self) -> usize {
+        memory_bytes_of(&self.key, &self.changes, self.after.as_ref())
+    }
+}
+
+/// What [`Write::memory_bytes`] is for the write of `key` by `changes`, which leave `after`.
+pub(crate) fn memory_bytes_of(key: &Key, changes: &[Change], after: Option<&Value>) -> usize {
+    let changed: usize = changes.iter().map(Change::memory_bytes).sum();
+    size_of::<Write>() + key.heap_bytes() + changed + copied_bytes(changes, after)
+}
+
+/// Bytes of the document that `changes` leave which neither they hold nor what was there before.
+pub(crate) fn copied_bytes(changes: &[Change], after: Option<&Value>) -> usize {
+    match after {
+        Some(value) if matches!(value.data, Data::Bytes(_)) && !matches!(changes, [] | [Change::Put(_)]) => {
+            value.size()
+        }
+        _ => 0,
+    }
 }
 
 /// A document as it was at some moment, and those of the commits asked about that were applied by then.
@@ -322,6 +346,17 @@ pub trait Store: Send + Sync + 'static {
     /// That is so because it is another one, and no copy of the one that its opener knew. Constant once it is open.
     fn is_another(&self) -> bool {
         false
+    }
+
+    /// Which other owners had it since the journal that its opener knew did. Constant once it is open.
+    fn owned_since(&self) -> Option<&str> {
+        None
+    }
+
+    /// Another owner has taken it over: it takes no commit of ours any more, what is cached of it is worth nothing, and
+    /// nothing changes that but another start. The text names that owner. Once said, it stays.
+    fn fenced(&self) -> Option<&str> {
+        None
     }
 
     /// It is known to be away, so that what is cached has to do; from the outage's gate alone.

@@ -16,6 +16,14 @@ pub enum AppendError {
         /// The limit itself.
         limit: u64,
     },
+    /// The disk is full. Surely not written; as soon as there is room, entries are kept again.
+    #[error("no room on the disk of the journal {file} ({why}): make room there, which needs no restart")]
+    NoSpace {
+        /// Which file.
+        file: String,
+        /// What the system says.
+        why: String,
+    },
     /// Too large a transaction. Surely not written.
     #[error("a transaction of {bytes} bytes can't be buffered, the limit is {RECORD_BYTES_MAX}; make it smaller")]
     TooLarge {

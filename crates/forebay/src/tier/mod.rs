@@ -23,7 +23,7 @@ use std::task::{Context, Poll};
 use futures_channel::oneshot;
 
 pub use self::error::AppendError;
-use crate::version::TxnId;
+use crate::version::{OwnerId, TxnId};
 
 /// Bytes that one entry takes at most.
 pub const RECORD_BYTES_MAX: usize = 64 << 20;
@@ -91,6 +91,8 @@ pub struct Remembered {
     /// The store was found in an earlier state, and nobody has said yet that entries are to be carried over all the
     /// same.
     pub suspended: bool,
+    /// As whom all who own the tier, one after the other, use the store. In the tier before the store is opened so.
+    pub owner: Option<OwnerId>,
 }
 
 /// What a tier held when it was opened.
@@ -125,6 +127,11 @@ pub trait Tier: Send + Sync + 'static {
 
     /// Why nothing more is kept, if so.
     fn closed(&self) -> Option<AppendError>;
+
+    /// Bytes that can still be added as far as that hangs on what the tier lies on; none if it does not.
+    fn room(&self) -> Option<u64> {
+        None
+    }
 
     /// Makes all that was appended before as safe as the tier can.
     fn flush(&self) -> Appending;

@@ -1,10 +1,12 @@
 //! The documents that a transaction has read and changed: what commands work on. Reading them asks nobody; they were
 //! loaded before. Changes stay here until the commit.
 
+mod bytes;
 mod clock;
 mod durations;
 mod fronted;
 mod undo;
+mod writes;
 
 use std::sync::Arc;
 
@@ -19,8 +21,8 @@ use crate::key::{Key, KeyRef};
 use crate::mutation::{self, Fault};
 use crate::read::Read;
 use crate::runtime::Runtime;
+use crate::store::Store;
 use crate::store::forms::OnDelete;
-use crate::store::{Store, Write};
 use crate::value::Value;
 use crate::version::Version;
 
@@ -69,6 +71,8 @@ pub struct Documents {
     fresh_before: usize,
     /// Changes that were made.
     turns: usize,
+    /// Bytes of all documents.
+    held_bytes: usize,
 }
 
 #[derive(Debug)]
@@ -86,6 +90,10 @@ struct Document {
     saved: (u64, usize),
     /// Its place among all that were changed, by the first of its changes.
     turn: usize,
+    /// Bytes of `changes`.
+    changes_bytes: usize,
+    /// What it counts for in the bytes of all.
+    counted_bytes: usize,
 }
 
 impl Document {
@@ -100,6 +108,8 @@ impl Document {
             relative: false,
             saved: (0, 0),
             turn: 0,
+            changes_bytes: 0,
+            counted_bytes: 0,
         }
     }
 }
@@ -162,7 +172,7 @@ impl Documents {
 
     /// Makes room for `count` documents.
     pub(super) fn reserve(&mut self, count: usize) {
-        self.list.reserve(count);
+        self.list.reserve_exact(count.saturating_sub(self.list.len()));
     }
 
     fn position(&self, key: KeyRef<'_>) -> Option<usize> {
@@ -213,7 +223,8 @@ impl Documents {
     pub fn load(&mut self, key: Key, read: Read) {
         let expires = |value: &Value| value.expires_at_ms.is_some() && value.expired(self.now_ms());
         let current = read.value.clone().filter(|value| !expires(value));
-        match self.position(key.borrow()) {
+        let known = self.position(key.borrow());
+        match known {
             Some(at) if self.list[at].changes.is_empty() => {
                 self.list[at].unseen = false;
                 (self.list[at].base, self.list[at].current) = (Some(read), current);
@@ -230,8 +241,12 @@ impl Documents {
             // Own writes come first.
             Some(at) => self.list[at].base = Some(read),
             None => {
-                self.push(Document { base: Some(read), current, ..Document::new(key) });
+                let at = self.push(Document { base: Some(read), current, ..Document::new(key) });
+                return self.weigh(at);
             }
+        }
+        if let Some(at) = known {
+            self.weigh(at);
         }
     }
 
@@ -267,17 +282,11 @@ impl Documents {
         }
         let blind = matches!(change, Change::Put(_) | Change::Delete);
         let at = match self.position(key) {
-            Some(at) => {
-                self.remember(at);
-                at
-            }
-            None if blind => {
-                let at = self.push(Document::new(key.to_key()));
-                self.remember(at);
-                at
-            }
+            Some(at) => at,
+            None if blind => self.push(Document::new(key.to_key())),
             None => return Err(DocumentError::NotLoaded(key.to_key())),
         };
+        self.remember(at);
         let Document { key, current, unseen, .. } = &self.list[at];
         let made = match self.fronted.as_ref().and_then(|fronted| fronted.row_of(key, current.as_ref(), &change)) {
             Some(row) if current.is_none() => row.is_there().filter(|made| *made != change).collect(),
@@ -303,9 +312,12 @@ impl Documents {
             return Err(error.into());
         }
         document.changes.extend(made);
+        document.changes_bytes +=
+            document.changes[earlier..].iter().chain([&change]).map(Change::memory_bytes).sum::<usize>();
         if blind {
             // Nothing that came before shows any more.
             document.unseen = false;
+            document.changes_bytes = change.memory_bytes();
             let replaced = std::mem::take(&mut document.changes);
             self.keep_replaced(at, replaced);
         }
@@ -316,37 +328,13 @@ impl Documents {
             document.turn = self.turns;
         }
         document.changes.push(change);
+        self.weigh(at);
         Ok(())
     }
 
     /// What comes of it that `key` is deleted.
     pub fn on_delete(&self, key: KeyRef<'_>) -> OnDelete {
         self.fronted.as_ref().map_or(OnDelete::Row, |fronted| fronted.on_delete(key))
-    }
-
-    /// Whether anything is to be committed.
-    pub fn changed(&self) -> bool {
-        self.list.iter().any(|document| !document.changes.is_empty())
-    }
-
-    /// Keys that are to be written.
-    pub fn written(&self) -> impl Iterator<Item = &Key> {
-        self.list.iter().filter(|document| !document.changes.is_empty()).map(|document| &document.key)
-    }
-
-    /// The writes to commit; the changes are taken out. They stand in the order in which the documents were first
-    /// changed: a row behind the one that it names, a name behind the row that gave it up.
-    pub fn take_writes(&mut self) -> Vec<Write> {
-        let mut changed: SmallVec<[&mut Document; 1]> =
-            self.list.iter_mut().filter(|document| !document.changes.is_empty()).collect();
-        changed.sort_unstable_by_key(|document| document.turn);
-        let write = |document: &mut Document| Write {
-            key: document.key.clone(),
-            changes: std::mem::take(&mut document.changes),
-            after: document.current.clone(),
-            unseen: document.unseen,
-        };
-        changed.into_iter().map(write).collect()
     }
 
     /// What was read from cache or store, with the version and whether it was there; for histories.

@@ -22,6 +22,7 @@
 
 mod last;
 mod now;
+mod room;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
@@ -44,6 +45,8 @@ use crate::sync::{Mutex, MutexGuard};
 use crate::version::{Mint, TxnId};
 use last::LastReads;
 pub(super) use now::Now;
+pub(super) use room::Admitted;
+use room::Room;
 
 /// Commits that one flush of the store may carry.
 pub const GROUP_COMMITS_MAX: usize = 1024;
@@ -62,6 +65,8 @@ pub(super) struct Submission {
     pub(super) depends: Vec<Settled>,
     /// What is to become of its keys in the cache when it is published.
     pub(super) caching: Caching,
+    /// Its room among those on their way; none over a store that commits at once.
+    pub(super) room: Option<Admitted>,
 }
 
 /// A commit that is to be made visible, what the store says of its documents, and its ticket if it is buffered.
@@ -77,9 +82,9 @@ pub(super) struct Committer {
     queue: Mutex<Queue>,
 }
 
-#[derive(Default)]
 struct Queue {
     placed: VecDeque<Placed>,
+    room: Room,
     next_place: u64,
     /// The loop is at work, or about to be.
     running: bool,
@@ -93,6 +98,18 @@ struct Queue {
 }
 
 impl Queue {
+    fn new(placed_bytes_max: usize) -> Queue {
+        Queue {
+            placed: VecDeque::new(),
+            room: Room::new(placed_bytes_max),
+            next_place: 0,
+            running: false,
+            unsettled: BTreeMap::new(),
+            unknown: BTreeMap::new(),
+            broken: None,
+        }
+    }
+
     /// Why no commit is taken now.
     fn refuses(&self) -> Option<String> {
         self.broken.as_ref().or(self.unknown.values().next()).cloned()
@@ -112,8 +129,9 @@ impl Committer {
         locks: Arc<Locks>,
         store: Arc<dyn Store>,
         mint: Arc<Mint>,
+        placed_bytes_max: usize,
     ) -> Committer {
-        Committer { runtime, cache, locks, store, mint, queue: Mutex::default() }
+        Committer { runtime, cache, locks, store, mint, queue: Mutex::new(Queue::new(placed_bytes_max)) }
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -138,7 +156,8 @@ impl Committer {
         queue.next_place += 1;
         queue.unsettled.insert(place, settled.clone());
         self.cache.hold(submission.commit.writes.iter().map(|write| &write.key));
-        let Submission { owner, held, commit, depends, caching } = submission;
+        let Submission { owner, held, commit, depends, caching, room } = submission;
+        let room = room.map_or(0, Admitted::hand_over);
         if mutation::on(Fault::CacheBeforeStore) {
             let early = |write: &crate::store::Write| Read { value: write.after.clone(), version: commit.version };
             let early = commit.writes.iter().map(|write| (write.key.clone(), Some(early(write))));
@@ -146,7 +165,7 @@ impl Committer {
         }
         if !ordered {
             drop(queue);
-            let placed = Placed { commit, place, depends, settle, locked: Some((owner, held)), caching };
+            let placed = Placed { commit, place, depends, settle, locked: Some((owner, held)), caching, room };
             self.drive(vec![placed]);
             return settled;
         }
@@ -163,7 +182,7 @@ impl Committer {
         }
         // Under the queue's lock: places rise in the order in which locks are handed on.
         self.locks.hand_over(owner, &held, results);
-        queue.placed.push_back(Placed { commit, place, depends, settle, locked: None, caching });
+        queue.placed.push_back(Placed { commit, place, depends, settle, locked: None, caching, room });
         let idle = !mem::replace(&mut queue.running, true);
         drop(queue);
         if idle {
@@ -230,7 +249,7 @@ impl Committer {
         false
     }
 
-    async fn commit(&self, group: Vec<Placed>) {
+    async fn commit(self: &Arc<Committer>, group: Vec<Placed>) {
         let _guard = self.watch_for_panic(true);
         let group = self.without_orphans(group).await;
         if group.is_empty() {
@@ -299,7 +318,7 @@ impl Committer {
 
     /// Fails the commits that depend on one that failed. All that a commit depends on has an earlier place, so it is
     /// settled already or stands earlier in this group.
-    async fn without_orphans(&self, group: Vec<Placed>) -> Vec<Placed> {
+    async fn without_orphans(self: &Arc<Committer>, group: Vec<Placed>) -> Vec<Placed> {
         let orphaned = |placed: &Placed| placed.depends.iter().any(Settled::has_failed);
         if !group.iter().any(orphaned) {
             return group;
@@ -329,7 +348,7 @@ impl Committer {
 
     /// Asks until the store knows of all commits of `group` whose outcome is unknown, at once, whether they were
     /// applied.
-    async fn resolve(&self, group: &mut VecDeque<(Placed, CommitOutcome)>) {
+    async fn resolve(self: &Arc<Committer>, group: &mut VecDeque<(Placed, CommitOutcome)>) {
         let unknown = |outcome: &CommitOutcome| matches!(outcome, CommitOutcome::Unknown(_));
         let mut asked: Vec<_> = group.iter_mut().filter(|(_, outcome)| unknown(outcome)).collect();
         for (placed, outcome) in &asked {
@@ -350,6 +369,7 @@ impl Committer {
                     let first = ids.first().map(TxnId::to_string).unwrap_or_default();
                     self.refuse_placed(places, &format!("{error}; the outcome of commit {first} is unknown"));
                     asked.iter_mut().for_each(|(placed, _)| placed.tell_unknown());
+                    self.free_room_of(asked.iter_mut().map(|(placed, _)| mem::take(&mut placed.room)));
                     self.runtime.sleep(RESOLVE_PAUSES[attempt]).await;
                     attempt = (attempt + 1).min(RESOLVE_PAUSES.len() - 1);
                 }
@@ -367,19 +387,22 @@ impl Committer {
 
     /// Fails all commits that wait for the loop, which is stuck, and those that come until it is known what became of
     /// the commits at `places`.
-    fn refuse_placed(&self, places: impl Iterator<Item = u64>, why: &str) {
-        let waiting = {
+    fn refuse_placed(self: &Arc<Committer>, places: impl Iterator<Item = u64>, why: &str) {
+        let (waiting, told) = {
             let mut queue = self.queue();
             queue.unknown.extend(places.map(|place| (place, why.to_owned())));
-            mem::take(&mut queue.placed)
+            // Where commits of other keys go on, they do so within their room.
+            let told = self.store.caps().ordered.then(|| queue.room.open());
+            (mem::take(&mut queue.placed), told)
         };
+        told.into_iter().for_each(|told| told.tell(self));
         for placed in waiting {
             self.fail(placed, Failure::Unavailable(why.to_owned()));
         }
     }
 
     /// Takes back what was handed on of a commit that was not applied.
-    fn fail(&self, placed: Placed, failure: Failure) {
+    fn fail(self: &Arc<Committer>, placed: Placed, failure: Failure) {
         self.cache.release(placed.commit.writes.iter().map(|write| &write.key));
         self.cache.ended(&placed.caching.context, false);
         self.locks.settle(placed.commit.writes.iter().map(|write| (&write.key, placed.place)));
@@ -387,7 +410,7 @@ impl Committer {
     }
 
     /// Makes a group visible as a whole, then lets locks and replies go.
-    fn publish(&self, group: Vec<Published>) {
+    fn publish(self: &Arc<Committer>, group: Vec<Published>) {
         if group.is_empty() {
             return;
         }
@@ -448,13 +471,17 @@ impl Committer {
     }
 
     /// Tells what became of commits whose results stand beside no lock any more.
-    fn settle(&self, settled: Vec<(Placed, Settlement)>) {
+    fn settle(self: &Arc<Committer>, settled: Vec<(Placed, Settlement)>) {
         {
             let mut queue = self.queue();
             for (placed, _) in &settled {
                 queue.unsettled.remove(&placed.place);
             }
         }
+        let kept = |settlement: &Settlement| {
+            matches!(settlement, Settlement::Failed(_)) && mutation::on(Fault::RoomKeptByFailed)
+        };
+        self.free_room_of(settled.iter().filter(|(_, settlement)| !kept(settlement)).map(|(placed, _)| placed.room));
         for (placed, settlement) in settled {
             if let Some((owner, held)) = &placed.locked {
                 self.locks.release(*owner, held);

@@ -4,6 +4,7 @@
 
 mod held;
 mod loading;
+mod room;
 mod taking;
 mod told;
 mod waiting;
@@ -17,7 +18,7 @@ pub(super) use waiting::Patience;
 use super::ahead::Ahead;
 use super::caller::Caller;
 use super::documents::Documents;
-use super::group::{Now, Submission};
+use super::group::{Admitted, Now, Submission};
 use super::history::Record;
 use super::locks::Owner;
 use super::mode::Mode;
@@ -35,6 +36,8 @@ use crate::version::{TxnId, Version};
 
 /// Keys that a transaction locks or loads before others have their turn.
 const KEYS_PER_TURN: usize = 256;
+/// Tables for more keys than this are made once, and not grown.
+const MANY_KEYS: usize = 1024;
 
 /// What a transaction may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +84,8 @@ pub struct Transaction {
     blind: bool,
     /// The id that its client gave it.
     given: Option<GivenId>,
+    /// Room for its commit, once it has some.
+    room: Option<Admitted>,
     /// What others see of it, if it is interactive and yields to them.
     tenure: Option<Arc<Tenure>>,
     /// How it waits.
@@ -218,6 +223,7 @@ impl Transaction {
             priority: Priority::Normal,
             blind: false,
             given: None,
+            room: None,
             tenure,
             patience: Patience::default(),
         }
@@ -282,6 +288,10 @@ impl Transaction {
     /// dropped.
     pub(super) async fn prepare(&mut self, plan: &Plan, ahead: &mut Ahead) -> Result<bool, TxnError> {
         (self.strict, self.blind) = (plan.strict, plan.blind);
+        if plan.locks.len() > MANY_KEYS {
+            self.held.reserve(plan.locks.len());
+            self.documents.reserve(plan.locks.len());
+        }
         for (n, lock) in plan.locks.iter().enumerate() {
             self.lock(&lock.key, lock.mode).await?;
             self.turn_after(n).await;
@@ -333,6 +343,7 @@ impl Transaction {
         deleted.map_err(|error| TxnError::Refused(error.to_string()))?;
         // That it is gone is worth no place in the cache, where something is that somebody reads.
         self.uncached = true;
+        self.take_room().await;
         self.submit()
     }
 
@@ -347,6 +358,7 @@ impl Transaction {
             self.lock(key, Mode::Exclusive).await?;
         }
         self.check_reads().await?;
+        self.take_room().await;
         if self.kind != TxnKind::Plain {
             self.documents.begin_durations(self.inner.runtime.now_ms());
         }
@@ -414,9 +426,10 @@ impl Transaction {
             };
         }
         let held = std::mem::take(&mut self.held).keys.into_vec();
+        let room = self.room.take();
         // Whoever publishes it tells its end.
         (self.handed_over, self.ends) = (true, false);
-        let submission = Submission { owner: self.owner, held, commit, depends: depends.clone(), caching };
+        let submission = Submission { owner: self.owner, held, commit, depends: depends.clone(), caching, room };
         let settled = self.inner.committer.submit(submission);
         Ok(Committing { commit: Some((TxnId(version), settled)), depends, record, published: None })
     }

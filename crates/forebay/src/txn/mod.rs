@@ -151,7 +151,9 @@ impl Engine {
         let newest = Version { incarnation: store.incarnation(), sequence: store.minted() };
         let mint = Arc::new(Mint::behind(newest));
         let fronted = (!store.caps().owned).then(|| store.clone());
-        let committer = Committer::new(runtime.clone(), cache.clone(), locks.clone(), store.clone(), mint.clone());
+        let room = usize::try_from(limits.placed_bytes_max).unwrap_or(usize::MAX);
+        let committer =
+            Committer::new(runtime.clone(), cache.clone(), locks.clone(), store.clone(), mint.clone(), room);
         let inner = Inner {
             runtime,
             store,
@@ -343,12 +345,15 @@ impl Engine {
         let left = self.inner.limits.retries_max;
         let mut patience = Patience { name: plan.name, caller: plan.caller.clone(), left, place: None };
         loop {
+            if !self.inner.at_once && plan.locks.iter().any(|lock| lock.mode == Mode::Exclusive) {
+                self.inner.committer.has_room().await;
+            }
             let mut transaction = self.begin_as(number, TxnKind::Plain, context);
             transaction.patience = patience;
-            let prepared = transaction.prepare(plan, ahead).await;
+            let ran = transaction.run_in_room(plan, ahead, &mut body).await;
             patience = std::mem::take(&mut transaction.patience);
-            let ended = match prepared {
-                Ok(true) => match body(transaction.documents_mut()) {
+            let ended = match ran {
+                Ok(Some(answer)) => match answer {
                     Ok(answer) => match transaction.commit().await {
                         // Where others write too, it is the store that finds the conflict.
                         Ok(committing) if !self.inner.store.caps().owned => committing.settle().await,
@@ -358,7 +363,7 @@ impl Engine {
                     Err(answer) => Ok(Executed::Done(answer, transaction.roll_back())),
                 },
                 // That a key has changed is shown like anything else: once it is published.
-                Ok(false) => transaction.roll_back().wait().await.map(|_| Executed::WatchFailed),
+                Ok(None) => transaction.roll_back().wait().await.map(|_| Executed::WatchFailed),
                 Err(error) => Err(error),
             };
             match ended {

@@ -40,6 +40,8 @@ pub(super) struct Placed {
     pub(super) locked: Option<(Owner, Vec<Key>)>,
     /// What is to become of its keys in the cache.
     pub(super) caching: Caching,
+    /// Its bytes among those that may be on their way.
+    pub(super) room: usize,
 }
 
 impl Placed {
@@ -58,17 +60,19 @@ pub(super) struct Rest {
     pub(super) locked: Option<(Owner, Vec<Key>)>,
     /// What is to become of its keys in the cache.
     pub(super) caching: Caching,
+    /// Its bytes among those that may be on their way.
+    pub(super) room: usize,
 }
 
 impl Rest {
     pub(super) fn split(placed: Placed) -> (Commit, Rest) {
-        let Placed { commit, place, depends, settle, locked, caching } = placed;
-        (commit, Rest { place, depends, settle, locked, caching })
+        let Placed { commit, place, depends, settle, locked, caching, room } = placed;
+        (commit, Rest { place, depends, settle, locked, caching, room })
     }
 
     pub(super) fn join(self, commit: Commit) -> Placed {
-        let Rest { place, depends, settle, locked, caching } = self;
-        Placed { commit, place, depends, settle, locked, caching }
+        let Rest { place, depends, settle, locked, caching, room } = self;
+        Placed { commit, place, depends, settle, locked, caching, room }
     }
 }
 

@@ -11,7 +11,7 @@ use forebay::runtime::simulated::{Simulation, SplitMix};
 use forebay::store::GivenId;
 use forebay::store::embedded::Durability;
 use forebay::tier::{ENDED_MAX, Tier};
-use forebay::{Blob, Change, Key, TxnId, Version};
+use forebay::{Blob, Change, Key, OwnerId, TxnId, Version};
 
 use crate::naive::buffered;
 use crate::{BYTES_MAX, Life, options};
@@ -121,8 +121,8 @@ fn what_is_remembered_of_the_store_outlives_the_process() {
     let disk = Lossy::new();
     let id = |sequence| TxnId(Version { incarnation: 3, sequence });
     let told = [
-        Remembered { acknowledged: vec![id(7), id(5)], suspended: true },
-        Remembered { acknowledged: vec![id(8)], suspended: false },
+        Remembered { acknowledged: vec![id(7), id(5)], suspended: true, owner: None },
+        Remembered { acknowledged: vec![id(8)], suspended: false, owner: Some(OwnerId(u128::MAX)) },
     ];
     for (nth, remembered) in told.into_iter().enumerate() {
         let life = Life::open(&disk, nth as u64, options(Durability::Always)).unwrap();
@@ -139,28 +139,6 @@ fn what_is_remembered_of_the_store_outlives_the_process() {
     let life = Life::open(&disk, 20, options(Durability::Always)).unwrap();
     let found = life.found.as_ref().unwrap();
     assert!(found.created && found.remembered.acknowledged == [id(8)]);
-}
-
-#[test]
-fn a_full_disk_refuses_and_keeps_what_was_acknowledged() {
-    let disk = Lossy::new();
-    let life = Life::open(&disk, 1, options(Durability::Always)).unwrap();
-    disk.hold_at_most(Some(20_000));
-    let mut acknowledged = 0;
-    let refused = (1..).find_map(|number| {
-        let answer = life.append(vec![Record::Buffered(sized(number, 1_000))]).remove(0);
-        acknowledged += u64::from(answer.is_ok());
-        answer.err()
-    });
-    assert!(matches!(refused, Some(AppendError::Unknown { .. })), "{refused:?}");
-    let answers = life.append(vec![plain(1_000)]);
-    assert!(matches!(answers[0], Err(AppendError::Closed { .. })));
-    drop(life);
-    disk.kill();
-    disk.hold_at_most(None);
-    let mut life = Life::open(&disk, 2, options(Durability::Always)).unwrap();
-    assert!(life.found.as_ref().unwrap().torn.is_some());
-    assert_eq!(life.pending().unwrap().0.len() as u64, acknowledged);
 }
 
 #[test]

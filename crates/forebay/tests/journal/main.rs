@@ -3,12 +3,15 @@
 //! * `crashes`: what is left is a prefix; what was acknowledged is in it, or reported as lost.
 //! * `damage`: bits that flip, files that are cut.
 //! * `faces`: limits, groups, rewriting, the file system's own folder.
+//! * `length`: what was cut off is missed. `space`: full disks that get room again.
 //! * `tiers`: what is not a journal and keeps the same.
 
 mod crashes;
 mod damage;
 mod faces;
+mod length;
 mod naive;
+mod space;
 mod tiers;
 
 use std::sync::{Arc, Mutex};

@@ -130,7 +130,7 @@ fn described(disk: &Lossy, runtime: &Runtime) -> String {
 }
 
 /// A gate over the journal on `disk`, once `meanwhile` was done to the disk, and what that journal said of the store.
-fn open_on(disk: &Lossy, runtime: &Runtime, store: &Arc<Database>, meanwhile: impl FnOnce()) -> (Remembered, Gate) {
+pub fn open_on(disk: &Lossy, runtime: &Runtime, store: &Arc<Database>, meanwhile: impl FnOnce()) -> (Remembered, Gate) {
     let description = Description { mapping: String::new(), catalogue: String::new() };
     let options = JournalOptions { durability: Durability::Always, bytes_max: 1 << 20, description };
     let (journal, found) = Journal::open(runtime.clone(), disk.handle(), options).expect("it can be opened");

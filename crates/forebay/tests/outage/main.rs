@@ -2,6 +2,7 @@
 
 mod buffer;
 mod compare;
+mod disk_full;
 mod forms;
 mod gate;
 mod merging;

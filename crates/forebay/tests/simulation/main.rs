@@ -18,6 +18,7 @@ mod expiring;
 mod gate;
 mod oracle;
 mod outages;
+mod owners;
 mod regressions;
 mod seeds;
 mod unordered;

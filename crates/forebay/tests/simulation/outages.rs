@@ -44,8 +44,10 @@ pub fn run(seed: u64, random: &mut SplitMix, past: &mut Past) {
         let store: Arc<dyn Store> = Arc::new(Unordered { memory: memory.clone(), incarnation: 2 * life + 1 });
         let store = if applies { Arc::new(Applying { inner: store }) } else { store };
         let (faulty, demanding) = away(&runtime, store.clone(), random);
+        journal.hold_at_most(None);
         let gate = gate(&runtime, faulty, &journal, demanding.serial, random);
         demanding.set_gate(Some(gate.clone()));
+        full_now_and_then(&runtime, &journal, random);
         let history = Arc::new(History::default());
         let engine = engine(&runtime, Arc::new(gate.clone()), random, history.clone());
         let (clients, drained) = (work(engine.clone(), seed, past.book.clone(), None, random.draw()), gate.clone());
@@ -166,6 +168,24 @@ fn away(runtime: &Runtime, store: Arc<dyn Store>, random: &mut SplitMix) -> (Arc
         outages,
     };
     (Arc::new(Faulty::new(runtime.clone(), demanding.clone(), faults, random.draw())), demanding)
+}
+
+/// The journal's disk is full for a while: from a moment in an outage on, until long after it.
+fn full_now_and_then(runtime: &Runtime, journal: &Lossy, random: &mut SplitMix) {
+    journal.reserves(random.below(3) == 0);
+    journal.tells_free(random.below(2) == 0);
+    if random.below(3) == 0 {
+        return;
+    }
+    let (clock, disk) = (runtime.clone(), journal.clone());
+    let [from, lasts] = [20_000, 200_000].map(|most| Duration::from_micros(random.below(most)));
+    let room = [0, 300, 3_000, 70_000][random.below(4) as usize];
+    runtime.spawn(async move {
+        clock.sleep(from).await;
+        disk.hold_at_most(Some(disk.takes() + room));
+        clock.sleep(lasts).await;
+        disk.hold_at_most(None);
+    });
 }
 
 /// The machine stops: of what its journal had not synced some survives.

@@ -45,7 +45,7 @@ pub fn attempt(seed: u64, scenario: Scenario) -> Result<Ran, (&'static str, Stri
 }
 
 /// Runs `run`; a panic of it prints nothing.
-fn caught<T>(run: impl FnOnce() -> T) -> Result<T, (&'static str, String)> {
+pub fn caught<T>(run: impl FnOnce() -> T) -> Result<T, (&'static str, String)> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
         let shown = std::panic::take_hook();

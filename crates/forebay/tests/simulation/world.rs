@@ -248,6 +248,8 @@ pub fn engine(runtime: &Runtime, store: Arc<dyn Store>, random: &mut SplitMix, h
             lock_wait_ms_max: 20,
             txn_yield_ms: 4,
             txn_idle_ms_max: 40,
+            // From room for one commit to room for all.
+            placed_bytes_max: 1 << (6 + random.below(12)),
             ..TxnLimits::default()
         },
         on_write: OnWrite::default(),

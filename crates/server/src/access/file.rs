@@ -96,10 +96,7 @@ pub fn line(user: &User) -> Vec<u8> {
 
 fn text(file: &Path) -> Result<Vec<u8>, AccessError> {
     let failed = |error| AccessError::Read { file: file.into(), error };
-    if fs::metadata(file).map_err(failed)?.len() > USERS_FILE_BYTES_MAX {
-        return Err(failed(io::Error::other(format!("longer than {USERS_FILE_BYTES_MAX} bytes"))));
-    }
-    fs::read(file).map_err(failed)
+    forebay::runtime::files::read(file, USERS_FILE_BYTES_MAX).map_err(failed)
 }
 
 /// Beside the file, then in its place: a crash leaves the old one or the new one.

@@ -208,6 +208,12 @@ impl Access {
         for (at, rule) in rules.iter().enumerate() {
             user.apply(rule).map_err(|why| RuleError { at, why })?;
         }
+        // What would be refused at the start is so now.
+        if self.closed && user.is_open() && !users.get(name).is_some_and(|known| known.is_open()) {
+            let why = "others can reach this server, and the user would need no password; give it one, or start with \
+                       --allow-public-without-password";
+            return Err(RuleError { at: rules.len().saturating_sub(1), why: why.into() });
+        }
         users.insert(user.name.clone(), Arc::new(user));
         Ok(())
     }

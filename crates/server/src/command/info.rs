@@ -207,6 +207,7 @@ fn outage(view: &View<'_>, lines: &mut Lines) {
     lines.add("outage_pending_bytes", state.amount.bytes);
     lines.add("outage_room_bytes", state.room);
     lines.add("outage_quarantined", state.amount.quarantined);
+    lines.add("store_fenced", u8::from(state.fenced.is_some()));
     lines.add("outage_suspended", u8::from(state.suspended.is_some()));
     lines.add("outage_journal_failed", u8::from(state.closed.is_some()));
     lines.add("outage_losses", state.losses.len());

@@ -37,7 +37,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -2,
         keys: Keys::ALL,
         run: Run::Documents(Effect::Read, exists),
-        flags: &[Flag::Fast, Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing, Flag::InParts],
     },
     Command {
         name: "touch",
@@ -47,7 +47,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -2,
         keys: Keys::ALL,
         run: Run::Documents(Effect::Read, exists),
-        flags: &[Flag::Fast, Flag::TellsNothing],
+        flags: &[Flag::Fast, Flag::TellsNothing, Flag::InParts],
     },
     Command {
         name: "type",

@@ -171,9 +171,14 @@ pub enum Flag {
     Deletes,
     /// Its reply tells nothing of what values hold, so it needs no permission to read them.
     TellsNothing,
+    /// It only reads, and its answer on many keys is made of those on some of them: a sum, or a list.
+    InParts,
     /// Anyone may use it, unauthenticated or not: it is how one becomes someone, or leaves.
     NoAuth,
 }
+
+/// Requests of fewer arguments are not worth the count of their keys.
+const KEYS_COUNTED_MIN: usize = 1024;
 
 /// All families.
 const FAMILIES: &[&[Command]] = &[
@@ -308,6 +313,12 @@ impl Command {
         }
     }
 
+    /// Whether it shows or changes what the store holds, so that only the store's owner may answer it.
+    pub fn needs_owner(&self, frame: Frame<'_>) -> bool {
+        let of_transactions = matches!(self.name, "multi" | "exec" | "watch" | "txn");
+        of_transactions || self.effect(frame).is_some() || self.is(Flag::Reads) || self.is(Flag::Writes)
+    }
+
     /// The key of a command that has exactly one, whatever its arguments.
     #[inline]
     pub fn only_key<'a>(&self, frame: Frame<'a>, space: u8) -> Option<KeyRef<'a>> {
@@ -315,6 +326,15 @@ impl Command {
             Keys::Range { first: 1, last: 1, .. } => Some(KeyRef { space, name: frame.arg(1) }),
             _ => None,
         }
+    }
+
+    /// How many keys a request that fits the arity names.
+    pub fn keys_of(&self, frame: Frame<'_>) -> usize {
+        let mut count = 0;
+        if frame.len() > KEYS_COUNTED_MIN {
+            self.each_key(frame, 0, &mut |_| count += 1);
+        }
+        count
     }
 
     /// Tells `take` each key of a request that fits the arity.

@@ -69,7 +69,7 @@ pub(super) const QUARANTINE: Sub = Sub {
 pub(super) const DRAIN: Sub = Sub {
     name: "drain",
     syntax: "RESUME",
-    summary: "Carries over what is buffered although the store was found in an earlier state",
+    summary: "Carries over what is buffered although the store was found in an earlier state, or others had it since",
     arity: 3,
     flags: &[Flag::Admin],
     run: SubRun::Session(drain),
@@ -189,6 +189,8 @@ fn figures(state: &GateState, compared: Compared) -> Vec<(Reply, Reply)> {
         (text("uncompared"), count(compared.left)),
         (text("why"), maybe(&state.why)),
         (text("suspended"), state.suspended.as_deref().map_or(Reply::Nil, text)),
+        (text("fenced"), state.fenced.as_deref().map_or(Reply::Nil, text)),
+        (text("unnoted"), number(state.unnoted)),
         (text("closed"), state.closed.as_deref().map_or(Reply::Nil, text)),
         (text("lost"), state.losses.last().map_or(Reply::Nil, |loss| text(lost(loss)))),
     ]
@@ -213,6 +215,9 @@ fn nothing(session: &Session) -> Vec<(Reply, Reply)> {
         oldest_ms: None,
         why: String::new(),
         suspended: None,
+        fenced: shared.engine.store().fenced().map(str::to_owned),
+        unnoted: 0,
+        short: false,
         closed: None,
         losses: Vec::new(),
         counts: Default::default(),
@@ -359,9 +364,12 @@ fn drain(session: &mut Session, frame: Frame<'_>) -> Reply {
     }
     match gate(session) {
         Err(error) => error,
+        Ok(gate) if gate.state().fenced.is_some() => {
+            Reply::error("NOTOWNER nothing is carried over by an owner of before; start forebay again")
+        }
         Ok(gate) if gate.resume() => {
             let (user, client) = (session.identity.name(), &session.client.address);
-            tracing::warn!(%user, client, "what is buffered is carried over into a store in an earlier state");
+            tracing::warn!(%user, client, "what is buffered is carried over although it was suspended");
             Reply::OK
         }
         Ok(_) => Reply::error("ERR nothing stands in the way of what is buffered"),

@@ -103,7 +103,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arity: -2,
         keys: Keys::ALL,
         run: Run::Documents(Effect::Read, mget),
-        flags: &[Flag::Fast],
+        flags: &[Flag::Fast, Flag::InParts],
     },
     Command {
         name: "mset",

@@ -3,6 +3,7 @@
 
 mod exec;
 mod lock;
+mod types;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -16,10 +17,10 @@ use forebay::txn::{TxnError, TxnKind};
 use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::BoxFuture;
 use lock::{lock, txn_keys};
+use types::types;
 
 use super::{Command, Flag, Group, Keys, Run, family, txn_error};
 use crate::given::{Begun, Claim, Ended};
-use crate::graphs::{Registered, Source, parse_types};
 use crate::session::{Queue, Session};
 use crate::state::Shared;
 
@@ -287,25 +288,6 @@ fn step(session: &mut Session, frame: Frame<'_>) -> Reply {
             context.vertex = 0;
             error
         }
-    }
-}
-
-/// Registers what transaction types look like, for policies that score by it.
-fn types(session: &mut Session, frame: Frame<'_>) -> Reply {
-    let text = std::str::from_utf8(frame.arg(2)).map_err(|_| "the types are no UTF-8".to_owned());
-    let types = match text.and_then(parse_types) {
-        Ok(types) => types,
-        Err(why) => {
-            session.shared.graphs.count_refused();
-            return Reply::error(format!("ERR {}", why.replace(['\r', '\n'], " ")));
-        }
-    };
-    let shared = &session.shared;
-    match shared.graphs.register(types, Source::Client, &shared.labels, shared.engine.cache()) {
-        Ok(Registered { new, replaced, same }) => {
-            Reply::Simple(format!("OK {new} new, {replaced} replaced, {same} as before").into())
-        }
-        Err(error) => error,
     }
 }
 

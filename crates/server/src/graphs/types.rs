@@ -1,6 +1,5 @@
 //! Transaction types in TOML, from files and from the wire.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use forebay::graph::{Graph, VERTICES_MAX, Vertex};
@@ -68,9 +67,7 @@ pub fn read_types(path: &Path) -> Result<Vec<(String, Graph)>, TypesError> {
 }
 
 fn read_file(path: &Path) -> Result<Vec<(String, Graph)>, String> {
-    let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
-    file.take(TYPES_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| unreadable(&error))?;
+    let text = forebay::runtime::files::read_text(path, TYPES_BYTES_MAX).map_err(|error| unreadable(&error))?;
     parse_types(&text)
 }
 

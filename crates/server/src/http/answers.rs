@@ -79,6 +79,9 @@ async fn ready(shared: &Shared, strict: bool) -> Result<String, String> {
     if shared.stopping.is_set() {
         return Err("the server is stopping".into());
     }
+    if let Some(why) = shared.engine.store().fenced() {
+        return Err(format!("not the owner: {why}"));
+    }
     let Some(gate) = &shared.gate else {
         return answers(shared).await.map(|()| "ready".to_owned());
     };

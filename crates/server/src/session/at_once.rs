@@ -17,7 +17,7 @@ const ARGS_BYTES_MAX: usize = 64 << 10;
 impl Session {
     /// Serves a read whose keys are all cached, without a lock and without a wait; false if it can't be.
     pub(super) fn serve_published(&mut self, command: &'static Command, frame: Frame<'_>) -> bool {
-        if self.open.is_open() || self.unsettled() {
+        if self.open.is_open() || self.unsettled() || self.runs_aside(command, frame) {
             return false;
         }
         let Some(body) = command.body() else { return false };

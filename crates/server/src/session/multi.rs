@@ -1,11 +1,11 @@
 //! MULTI and WATCH: what is queued, what is watched.
 
 use forebay::key::SPACES;
-use forebay::txn::Watched;
+use forebay::txn::{PlannedLock, Watched};
 use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Frame, Reply, Request};
 
-use super::{ARG_BYTES_COUNTED, WIDE_ARGS, WIDE_BYTES};
+use super::{ARG_BYTES_COUNTED, WIDE_ARGS, WIDE_BYTES, planned};
 use crate::command::Command;
 use crate::limits::ServerLimits;
 
@@ -46,6 +46,18 @@ const SHORT_COMMANDS_MAX: usize = 32;
 const SHORT_BYTES_MAX: usize = 64 << 10;
 
 impl Queue {
+    /// The locks that the queued commands need.
+    pub fn locks(&self) -> Vec<PlannedLock> {
+        let mut locks = Vec::new();
+        for queued in &self.commands {
+            let frame = queued.request.frame();
+            if let Some(effect) = queued.command.effect(frame) {
+                queued.command.each_key(frame, queued.space, &mut |key| locks.push(planned(key, effect)));
+            }
+        }
+        locks
+    }
+
     /// Whether to run it takes no time to speak of: others may then wait for all of it.
     pub fn is_short(&self) -> bool {
         let small = self.commands.len() <= SHORT_COMMANDS_MAX && self.bytes <= SHORT_BYTES_MAX;

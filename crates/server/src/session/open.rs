@@ -19,7 +19,7 @@ pub struct Open {
     state: State,
     /// A reply was written since the last command of the transaction: the next one begins a level.
     answered: bool,
-    /// Bytes of what the transaction has read and written.
+    /// Bytes for the arguments of its commands: locks, entries.
     bytes: usize,
     /// The commands of the transaction that may have written, each once: by their numbers in the table.
     writers: Vec<usize>,
@@ -116,15 +116,18 @@ impl Open {
         rights.check_written(&self.writers, transaction.documents().written()).err()
     }
 
-    /// Counts what the transaction holds in addition; answers how much it is in all.
+    /// Counts what the transaction holds beside its documents in addition; answers how much it is in all.
     pub fn hold(&mut self, bytes: usize) -> usize {
         self.bytes = self.bytes.saturating_add(bytes);
-        self.bytes
+        self.held_bytes()
     }
 
-    /// Bytes of what the open transaction has read and written.
+    /// Bytes of what the open transaction has read and written, and of what that has grown to.
     pub fn held_bytes(&self) -> usize {
-        if self.is_open() { self.bytes } else { 0 }
+        match &self.state {
+            State::Open { transaction, .. } => self.bytes.saturating_add(transaction.documents().held_bytes()),
+            _ => 0,
+        }
     }
 
     /// The open transaction, for its next command.

@@ -1,14 +1,16 @@
 //! One command as a transaction of its own, or within the open one.
 
 use forebay::Value;
-use forebay::key::Key;
+use forebay::cache::{LOOK_KEYS_MAX, Lent};
 use forebay::runtime::Runtime;
 use forebay::txn::{Ahead, Documents, Executed, Plan, PlannedLock, TxnError};
 use forebay_protocol::{Frame, Reply};
-use smallvec::SmallVec;
 
 use super::{ARG_BYTES_COUNTED, LARGE_BYTES, Session, Turns, WIDE_ARGS, any_unseen, in_order, not_seen, tell_nothing};
 use crate::command::{Answer, Call, Command, Effect, Known, compare, txn_error};
+
+/// What a key takes while a command or script that locks it runs: its lock, its document, its write.
+const KEY_BYTES: usize = 1024;
 
 impl Session {
     /// A plain command is a transaction of its own.
@@ -20,6 +22,10 @@ impl Session {
         frame: Frame<'_>,
         ahead: &mut Ahead,
     ) -> Reply {
+        let _lent = match self.lend_to(locks.len()) {
+            Ok(lent) => lent,
+            Err(refused) => return refused,
+        };
         let mut plan = Plan {
             locks: in_order(locks),
             strict: self.strict,
@@ -63,6 +69,25 @@ impl Session {
         }
     }
 
+    /// Why a command or script that locks so many keys is refused: it would take too much memory.
+    pub fn too_wide(&self, keys: usize) -> Option<Reply> {
+        let keys_max = self.shared.limits.locked_keys_max;
+        (keys > keys_max).then(|| Reply::error(format!("LIMIT locked_keys_max {keys_max}")))
+    }
+
+    /// Refuses what makes a transaction hold so many bytes, if that is too much.
+    pub fn within_txn_bytes(&self, held: usize) -> Result<(), Reply> {
+        let bytes_max = self.shared.limits.txn_bytes_max;
+        (held <= bytes_max).then_some(()).ok_or_else(|| Reply::error(format!("LIMIT txn_bytes_max {bytes_max}")))
+    }
+
+    /// Has the cache make way for a command or script that locks so many keys, as long as the answer is kept.
+    pub fn lend_to(&self, keys: usize) -> Result<Option<Lent>, Reply> {
+        let many = keys > LOOK_KEYS_MAX;
+        let lend = || self.shared.engine.cache().lend_while(keys.saturating_mul(KEY_BYTES));
+        self.too_wide(keys).map_or_else(|| Ok(many.then(lend)), Err)
+    }
+
     /// A command within TXN.
     pub(super) async fn run_in_open(
         &mut self,
@@ -98,6 +123,13 @@ impl Session {
             documents.roll_back();
         }
         self.committing = Some((transaction.shown(), false));
+        // What the command has made of its documents may be much more than was sent.
+        if let Err(refused) = self.within_txn_bytes(self.open.held_bytes()) {
+            if let Some(transaction) = self.open.transaction() {
+                transaction.documents_mut().roll_back();
+            }
+            return refused;
+        }
         match (answer, uncompared) {
             (Ok(reply), true) => compare(command, frame, reply, Turns::new(self)).await,
             (answer, _) => answer.unwrap_or_else(|error| error),
@@ -113,24 +145,16 @@ impl Session {
         ahead: &mut Ahead,
     ) -> Result<(), Reply> {
         let hints = self.context().hints;
-        let bytes_max = self.shared.limits.txn_bytes_max;
-        if self.open.hold(frame.args_bytes() + frame.len() * ARG_BYTES_COUNTED) > bytes_max {
-            return Err(Reply::error(format!("LIMIT txn_bytes_max {bytes_max}")));
-        }
+        let held = self.open.hold(frame.len() * ARG_BYTES_COUNTED);
+        self.within_txn_bytes(held)?;
         let no_transaction = || Reply::error("ERR no transaction is open");
         let transaction = self.open.transaction().ok_or_else(no_transaction)?;
         transaction.context_mut().hints = hints;
         transaction.set_blind(blind);
-        let read = |lock: &&PlannedLock| lock.load && !transaction.documents().loaded(lock.key.borrow());
-        let new: SmallVec<[Key; 2]> = locks.iter().filter(read).map(|lock| lock.key.clone()).collect();
         if let Err(error) = transaction.prepare_command(locks, ahead).await {
             self.open.abort(&error.to_string(), &self.shared);
             return Err(txn_error(&error));
         }
-        let documents = transaction.documents();
-        let sizes = new.iter().filter_map(|key| documents.value(key.borrow()).ok().flatten()).map(Value::size);
-        let loaded: usize = sizes.sum();
-        self.open.hold(loaded);
         Ok(())
     }
 }

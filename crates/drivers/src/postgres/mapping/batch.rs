@@ -8,6 +8,7 @@ use super::checked::{Checked, Run};
 use super::rows::Rows;
 use super::sql::{Row, array_literal, hex};
 use super::statement::Script;
+use crate::postgres::sql::OWNED;
 use crate::postgres::{given, ids};
 
 /// Rows by the number of their table.
@@ -51,8 +52,9 @@ impl Batch<'_> {
     pub(super) fn text(&self, of: &Rows, group: &[Commit]) -> Result<String, String> {
         let ids: Vec<String> = group.iter().map(|commit| hex(&ids::bytes(commit.id))).collect();
         let ids = array_literal(ids.iter().map(|id| Some(id.as_str())))?;
-        let mut statements =
-            vec![format!("INSERT INTO forebay.applied (id, applied) SELECT id::bytea, true FROM unnest({ids}) AS id")];
+        let mut statements = vec![format!(
+            "INSERT INTO forebay.applied (id, applied) SELECT id::bytea, {OWNED} FROM unnest({ids}) AS id"
+        )];
         statements.extend(given::statement(group));
         // Before the other checks: what this one changes is locked while they are made.
         statements.extend(self.together.statements(&of.tables)?);

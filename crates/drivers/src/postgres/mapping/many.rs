@@ -16,6 +16,7 @@ use super::catalogue::Table;
 use super::checked::{NUMBERS, OWN, Run};
 use super::rows::Rows;
 use crate::postgres::session::{Serves, Session};
+use crate::postgres::sql::OWNED;
 use crate::postgres::{commit::Failed, given, ids};
 
 impl Rows {
@@ -53,7 +54,7 @@ impl Table {
             _ => String::new(),
         };
         let before = format!(
-            "entered AS (INSERT INTO forebay.applied (id, applied) SELECT id, true FROM unnest($1::bytea[]) AS id \
+            "entered AS (INSERT INTO forebay.applied (id, applied) SELECT id, {OWNED} FROM unnest($1::bytea[]) AS id \
              RETURNING 1), own AS MATERIALIZED (SELECT count(*){own} FROM entered), "
         );
         let number = match notes {

@@ -19,6 +19,7 @@ use super::rows::Rows;
 use super::sql::Row;
 use super::statement::{Act, Shape, Values};
 use crate::postgres::session::{Serves, Session};
+use crate::postgres::sql::OWNED;
 use crate::postgres::{commit::Failed, ids};
 
 /// The parameters ahead of the values: the id, and the version that the row has to have.
@@ -82,7 +83,7 @@ impl Table {
         let names: Vec<String> = (0..columns.len()).map(|at| format!(", u.c{at}")).collect();
         let (sets, condition) = self.sets_and_condition(shape, value)?;
         Ok(format!(
-            "WITH entered AS (INSERT INTO forebay.applied (id, applied) VALUES ($1::bytea, true)
+            "WITH entered AS (INSERT INTO forebay.applied (id, applied) VALUES ($1::bytea, {OWNED})
                 RETURNING set_config('{OWN}', 'on', true)),
             u AS (UPDATE {} t SET {sets} FROM entered WHERE {condition} AND {version} = $2::text
                 RETURNING {version} AS version, {})

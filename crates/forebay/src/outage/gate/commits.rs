@@ -8,6 +8,7 @@ use futures_util::future::{Either, join_all, select};
 
 use super::Inner;
 use crate::change::Change;
+use crate::error::Unavailable;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::outage::journal::{self, AppendError};
@@ -105,6 +106,9 @@ impl Inner {
         let mut slept = self.runtime.sleep(WAIT_MAX);
         let (mut may_wait, mut held) = (true, false);
         loop {
+            if let Some(Unavailable(why)) = self.fenced() {
+                return vec![CommitOutcome::Unavailable(why); group.len()];
+            }
             match self.way(group, may_wait, roomless) {
                 Way::Hold(time) if !held => {
                     self.runtime.sleep(time).await;
@@ -187,13 +191,14 @@ impl Inner {
     /// to queue behind waits for an operator alone.
     fn waiting_before(&self, state: &State, group: &[Commit]) -> Option<usize> {
         let mut waiting = None;
-        for commit in group.iter().filter(|_| !state.buffer.is_empty()) {
+        for commit in group.iter().filter(|_| !state.buffer.is_empty() || !state.unnoted.is_empty()) {
             let written = || commit.writes.iter().map(|write| &write.key);
             let (ties, lanes) = (self.ties(commit), self.settings.lanes.lanes(&*self.store, written()));
             let read = commit.checks.iter().map(|(key, _)| key).chain(&ties.follows);
             let deletes = |write: &&Write| write.changes.contains(&Change::Delete);
             let deleted = commit.writes.iter().filter(deletes).map(|write| &write.key);
-            if state.buffer.must_queue(&lanes, written().chain(read), deleted) {
+            let unnoted = state.unnoted.holds(&lanes, written());
+            if unnoted || state.buffer.must_queue(&lanes, written().chain(read), deleted) {
                 waiting = waiting.max(Some(state.buffer.waiting_in(&ties.lanes)));
             }
         }
@@ -310,6 +315,12 @@ impl Inner {
         {
             let mut state = self.state();
             for (at, commit) in group.iter().enumerate() {
+                // The store may have said so just now, in answer to these.
+                if let Some(Unavailable(why)) = self.fenced() {
+                    let stands = unknown(at).then(|| CommitOutcome::Unknown(why.clone()));
+                    outcomes[at] = Some(stands.unwrap_or(CommitOutcome::Unavailable(why)));
+                    continue;
+                }
                 // Better now than when nobody waits for the answer any more.
                 if let Some(why) = self.store.refuses(commit).filter(|_| !unknown(at)) {
                     outcomes[at] = Some(CommitOutcome::Refused(why));
@@ -390,6 +401,10 @@ impl Inner {
                     state.counts.merged += 1;
                 }
                 state.counts.buffered += 1;
+                // It is in the journal, so an operator may yet have it applied.
+                if let Some(Unavailable(why)) = self.fenced() {
+                    return CommitOutcome::Unknown(why);
+                }
                 // Unless it was computed with what has been given up.
                 let left = state.buffer.left_by(commit.version);
                 let known = |write: &Write| match state.buffer.merged(&write.key) {
@@ -402,11 +417,13 @@ impl Inner {
             Err(error) => {
                 state.buffer.withdraw(number);
                 let why = error.to_string();
-                tracing::error!(id = %commit.id, why, "a write could not be buffered");
+                if !matches!(error, AppendError::Full { .. } | AppendError::NoSpace { .. }) {
+                    tracing::error!(id = %commit.id, why, "a write could not be buffered");
+                }
                 match error {
                     AppendError::Unknown { .. } => CommitOutcome::Unknown(why),
                     _ if sent => CommitOutcome::Unknown(why),
-                    AppendError::Full { .. } => CommitOutcome::Full(why),
+                    AppendError::Full { .. } | AppendError::NoSpace { .. } => CommitOutcome::Full(why),
                     AppendError::TooLarge { .. } => CommitOutcome::Refused(why),
                     _ => CommitOutcome::Unavailable(why),
                 }

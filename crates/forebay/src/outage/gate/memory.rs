@@ -1,5 +1,5 @@
 //! What the tier is told beside what is buffered, for whoever opens it next: what changes mean, and by what the
-//! store is recognised.
+//! store is recognised, and as whom it is used.
 //!
 //! A store that was put back to an earlier state while nobody looked (a restored backup, a standby that lagged) lacks
 //! commits that it had acknowledged. So the newest of these are remembered every second where there are new ones, and
@@ -59,6 +59,7 @@ impl Gate {
                 if inner.journal.look().await.is_err() && inner.journal.closed().is_some() {
                     return;
                 }
+                inner.tell_room();
                 inner.remember().await;
                 let mut state = inner.state();
                 if look + 1 == LOOKS_PER_DESCRIPTION && state.undescribed {
@@ -81,9 +82,10 @@ impl Inner {
         let (news, again) = (self.news(state), std::mem::take(&mut state.undescribed));
         let inner = self.clone();
         self.runtime.spawn(async move {
-            let described = journal.describe(description);
-            // Behind it at once: one group has both.
+            // First: a start that is killed between the two finds out anew that an operator has to decide, since the
+            // journal does not say yet that it was there. The other way round it would be forgotten.
             let remembered = news.map(|news| journal.remember(news));
+            let described = journal.describe(description);
             if let Err(error) = described.await {
                 inner.state().undescribed = true;
                 if !again {
@@ -126,6 +128,22 @@ impl Inner {
         catalogue
     }
 
+    /// Says when the disk has less room than the buffer, and when it has enough again.
+    fn tell_room(&self) {
+        let (now, mut state) = (self.look(), self.state());
+        if std::mem::replace(&mut state.short, now.short) == now.short {
+            return;
+        }
+        match now.short {
+            true => tracing::warn!(
+                room = now.room,
+                "the disk of the journal has less room than --outage-bytes-max: when it is full, writes are refused \
+                 while the database is down"
+            ),
+            false => tracing::info!(room = now.room, "the disk of the journal has room enough again"),
+        }
+    }
+
     /// Has the tier remember the store as it is now.
     pub(super) async fn remember(&self) {
         let news = self.news(&mut self.state());
@@ -150,7 +168,7 @@ impl Inner {
         let now = match &state.remembered {
             // Each start that finds another store finds out anew.
             Some(first) if self.keeps_first(state) => first.clone(),
-            _ => Remembered { acknowledged, suspended: state.suspended.is_some() },
+            _ => Remembered { acknowledged, suspended: state.suspended.is_some(), owner: self.owner },
         };
         let new = std::mem::take(&mut state.untold) || state.remembered.as_ref() != Some(&now);
         state.remembered = Some(now.clone());
@@ -158,16 +176,26 @@ impl Inner {
     }
 
     /// A store that was found in an earlier state, `just_now` or by what the tier remembers, may have lost what pending
-    /// writes were built on, and ids of those that had landed: an operator decides.
+    /// writes were built on, and ids of those that had landed; one that others had since may hold what came later than
+    /// these: an operator decides.
     pub(in crate::outage) fn suspend_if_earlier(&self, state: &mut State, just_now: bool) {
         let undecided = state.remembered.as_ref().is_some_and(|known| known.suspended);
-        let earlier = just_now || undecided || self.store.went_back();
-        if !earlier || state.buffer.is_empty() || mutation::on(Fault::RestoredStoreDrained) {
+        let earlier = just_now || self.store.went_back();
+        let others = self.store.owned_since().filter(|_| !mutation::on(Fault::OwnerNotLookedAt));
+        let restored = (earlier || undecided) && !mutation::on(Fault::RestoredStoreDrained);
+        if !(restored || others.is_some()) || state.buffer.is_empty() {
             return;
         }
-        let why = "the store was found in an earlier state, perhaps restored from a backup: compare it with CACHE \
-                   PENDING, then CACHE DRAIN RESUME carries over what is buffered";
+        let found = match others {
+            Some(others) if !earlier => format!("others had the store since these writes were buffered ({others})"),
+            _ if earlier => "the store was found in an earlier state, perhaps restored from a backup".to_owned(),
+            _ => "the store was found in an earlier state, perhaps restored from a backup, or others had it since \
+                  these writes were buffered"
+                .to_owned(),
+        };
+        let why =
+            format!("{found}: compare it with CACHE PENDING, then CACHE DRAIN RESUME carries over what is buffered");
         tracing::error!(why);
-        state.suspended = Some(why.to_owned());
+        state.suspended = Some(why);
     }
 }

@@ -71,8 +71,8 @@ impl Gate {
         tried
     }
 
-    /// Gives a quarantined transaction up, for `reason`. Whoever may change its documents meanwhile builds on what
-    /// goes: their locks are to be held.
+    /// Gives a quarantined transaction up, or one that waits while nothing is carried over, for `reason`. Whoever may
+    /// change its documents meanwhile builds on what goes: their locks are to be held.
     pub async fn give_up(&self, number: u64, reason: &str) -> Result<GivenUp, DropError> {
         let (inner, reason) = (self.inner.clone(), reason.to_owned());
         let (sender, done) = oneshot::channel();
@@ -89,6 +89,11 @@ impl Inner {
     async fn give_up(self: Arc<Inner>, number: u64, reason: &str) -> Result<GivenUp, DropError> {
         let (id, version, sent, given) = {
             let mut state = self.state();
+            let standing = state.buffer.standing(number);
+            // While nothing is carried over, an operator decides about what waits as well.
+            if standing == Some(Standing::Waiting) && state.suspended.is_some() && state.carried == 0 {
+                state.buffer.quarantine(number, "an operator is giving it up".to_owned());
+            }
             let quarantined = matches!(state.buffer.standing(number), Some(Standing::Quarantined(_)));
             let Some(Buffered { id, version, sent, given, .. }) = state.buffer.buffered(number).cloned() else {
                 return Ok(GivenUp::NotQuarantined);

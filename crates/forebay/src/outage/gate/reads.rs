@@ -81,6 +81,9 @@ impl Gate {
 impl Inner {
     /// A store that is there is given some time to take what is buffered where that is in the way.
     pub(super) async fn get(&self, keys: &[Key], asker: Asker) -> Result<Vec<Read>, ReadError> {
+        if let Some(fenced) = self.fenced() {
+            return Err(fenced.into());
+        }
         let wait = if asker == Asker::Client { WAIT_MAX } else { Duration::ZERO };
         self.learn_unknown(keys.iter(), asker).await?;
         let until = self.runtime.elapsed() + wait;
@@ -322,6 +325,9 @@ impl Inner {
 
     /// Refuses what only the store can answer while it is away.
     pub(super) fn check_up(&self, what: &str) -> Result<(), Unavailable> {
+        if let Some(fenced) = self.fenced() {
+            return Err(fenced);
+        }
         let state = self.state();
         match state.reads.is_open() || state.forced(self.runtime.elapsed()) {
             true => Err(self.away(&state, what)),

@@ -1,8 +1,12 @@
-//! How the gate behaves.
+//! How the gate behaves, and what people are shown of it.
+
+use std::time::Duration;
 
 use crate::outage::lanes::LaneRule;
-use crate::outage::mode::BreakerSettings;
-use crate::outage::pending::BATCH_COMMITS_MAX;
+use crate::outage::mode::{BreakerSettings, Mode};
+use crate::outage::pending::{Amount, BATCH_COMMITS_MAX};
+use crate::outage::record::Loss;
+use crate::outage::state::Counts;
 
 /// What becomes of a buffered transaction that read what others have changed since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,4 +59,41 @@ impl Default for GateSettings {
             write_back_ms: None,
         }
     }
+}
+
+/// What people are shown of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GateState {
+    /// The mode.
+    pub mode: Mode,
+    /// Since when, ms since the Unix epoch; 0 if since the start.
+    pub since_ms: u64,
+    /// For how long.
+    pub lasted: Duration,
+    /// What is buffered.
+    pub amount: Amount,
+    /// Room that is left, bytes.
+    pub room: usize,
+    /// Time until it is full at the rate of this outage; none if nothing was buffered.
+    pub room_time: Option<Duration>,
+    /// When the oldest of it was buffered, ms since the Unix epoch.
+    pub oldest_ms: Option<u64>,
+    /// Why the store counts as away, or was last.
+    pub why: String,
+    /// Why nothing is carried over.
+    pub suspended: Option<String>,
+    /// Who has taken the store over: it is not ours any more, and nothing of it is answered.
+    pub fenced: Option<String>,
+    /// Carried over, and not noted in the journal yet for want of room.
+    pub unnoted: usize,
+    /// The disk under the journal has less room than the memory: it may be full first.
+    pub short: bool,
+    /// Why nothing more is buffered, whatever the room.
+    pub closed: Option<String>,
+    /// What was acknowledged and may be lost with a part of the journal, oldest first.
+    pub losses: Vec<Loss>,
+    /// What was counted since the start.
+    pub counts: Counts,
+    /// The same, since the present or last outage began.
+    pub outage: Counts,
 }

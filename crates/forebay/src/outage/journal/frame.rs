@@ -28,6 +28,8 @@ const PRELUDE_BYTES: usize = 20;
 pub(super) const HEAD_BYTES: usize = 28;
 /// Longest header: mapping, catalogue and losses.
 pub(super) const HEADER_BYTES_MAX: usize = 16 << 20;
+/// Bytes of mapping and catalogue at most; losses take the rest of a header.
+pub(super) const DESCRIPTION_BYTES_MAX: usize = HEADER_BYTES_MAX / 2;
 /// Bytes that are read at a time.
 const CHUNK_BYTES: usize = 1 << 20;
 

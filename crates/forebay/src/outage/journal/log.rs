@@ -3,26 +3,30 @@
 use std::io;
 use std::sync::Arc;
 
-use super::codec::{Header, Mark, alone, encode_mark};
-use super::frame::{self, HEAD_BYTES, HEADER_BYTES_MAX, Place};
+use super::codec::{Header, Mark, encode_mark};
+use super::frame::{self, DESCRIPTION_BYTES_MAX, HEAD_BYTES, Place};
 use super::index::Index;
+use super::length::{Length, LengthFile};
+use super::place::still_there;
 use super::remembered::Memo;
-use super::scan::{Scan, read_dropped, read_live, scan};
-use super::{AppendError, JournalOptions, LOSSES_MAX, OpenError, PendingRecords, Source, Torn};
+use super::rewrite;
+use super::scan::{Scan, draw_header, header_of_session, read_dropped, read_live, scan};
+use super::space::Space;
+use super::work::Work;
+use super::{AppendError, Cut, JournalOptions, OpenError, PendingRecords, Source, Torn};
 use crate::mutation::{self, Fault};
-use crate::outage::disk::{DiskFile, Folder};
-use crate::outage::record::{Description, Dropped, Epoch, Loss, Pending};
+use crate::outage::disk::{DiskFile, Folder, is_full};
+use crate::outage::record::{Description, Dropped, Loss, Pending};
 use crate::runtime::Runtime;
 use crate::store::embedded::{Durability, UNFLUSHED_BYTES_MAX};
 use crate::tier::{Effect, Remembered};
+use crate::version::OwnerId;
 
 const NAME: &str = "journal";
 /// The file that takes its place, while it is written.
 const NEW_NAME: &str = "journal.new";
 /// Numbers that may be acknowledged unsynced before a mark that says so has to be synced.
 const RESERVED_NUMBERS: u64 = 65_536;
-/// Bytes of mapping and catalogue at most; losses take the rest of a header.
-const DESCRIPTION_BYTES_MAX: usize = HEADER_BYTES_MAX / 2;
 /// Bytes of a frame with a mark, at most.
 const MARK_BYTES_MAX: u64 = HEAD_BYTES as u64 + 32;
 /// Superseded bytes for which a file is not rewritten; a sixteenth of the bytes allowed, if that is less.
@@ -31,40 +35,6 @@ const REWRITE_BYTES_MIN: u64 = 1 << 20;
 /// Bytes that mean nothing any more, per byte that does, above which a rewrite is worthwhile. At one, a drain copies as
 /// much again as it carries over, while what is to be told of it waits; at three it is a third of that.
 const SUPERSEDED_MAX: u64 = 3;
-/// Bytes copied at a time when the file is rewritten.
-const COPY_BYTES: usize = 1 << 20;
-
-/// Something to be done with the file, in order.
-pub(super) enum Work {
-    /// Append a record.
-    Append { effect: Effect, body: Vec<u8> },
-    /// Have all before it on disk.
-    Sync,
-    /// Sync if anything waits for that; else note, once, that nothing does.
-    Tick,
-    /// Sync, and write a new header.
-    Describe(Description),
-    /// Have the next owner know this of the store.
-    Remember(Remembered),
-    /// Look whether the file still has its name.
-    Look,
-    /// Sync, note that nothing comes after, and close.
-    Close,
-}
-
-impl Work {
-    /// Bytes that it takes while it waits.
-    pub(super) fn bytes(&self) -> usize {
-        let content = match self {
-            Work::Append { body, .. } => body.len(),
-            Work::Describe(description) => description.mapping.len() + description.catalogue.len(),
-            Work::Remember(remembered) => size_of_val(&*remembered.acknowledged),
-            _ => 0,
-        };
-        content + size_of::<Work>()
-    }
-}
-
 pub(super) struct Log {
     folder: Arc<dyn Folder>,
     _lock: Box<dyn Send>,
@@ -72,6 +42,12 @@ pub(super) struct Log {
     file: Option<Arc<dyn DiskFile>>,
     closed: Option<AppendError>,
     memo: Memo,
+    /// As whom it uses the store, as the memo has it.
+    owner: Option<OwnerId>,
+    length: LengthFile,
+    space: Space,
+    /// What was learned of a document found no room: nor may the note that belongs to it.
+    unpaired: bool,
     header: Header,
     index: Index,
     /// Where the next frame goes, and where the first one stands.
@@ -91,6 +67,7 @@ pub(super) struct Opened {
     pub(super) log: Log,
     pub(super) created: bool,
     pub(super) torn: Option<Torn>,
+    pub(super) cut: Option<Cut>,
     pub(super) lost: Option<Loss>,
     /// No number up to this one may be given.
     pub(super) floor: u64,
@@ -115,7 +92,12 @@ impl Log {
             Some(file) => scan(Arc::clone(file), folder.show(NAME))?,
             None => Scan::empty(draw_header(runtime, options.description.clone())),
         };
-        let lost = scan.loss(folder.boot());
+        let (length, told) = LengthFile::open(&*folder).map_err(io)?;
+        if let (true, Some(told)) = (created, told) {
+            let (file, bytes) = (folder.show(NAME), told.end);
+            tracing::error!(file, bytes, "the journal is not there any more: what waited in it, if anything, is lost");
+        }
+        let (cut, lost) = scan.loss(&*folder, told);
         let (memo, remembered) = Memo::open(&*folder).map_err(io)?;
         let mut log = Log {
             folder: Arc::clone(&folder),
@@ -123,6 +105,10 @@ impl Log {
             file,
             closed: None,
             memo,
+            owner: remembered.owner,
+            length,
+            space: Space::default(),
+            unpaired: false,
             header: scan.header,
             end: scan.end,
             begin: scan.begin,
@@ -141,7 +127,9 @@ impl Log {
         });
         let floor = log.index.last_number().max(scan.seen).max(lost.map_or(0, |loss| loss.up_to));
         log.begin_session(runtime, options, lost, torn.is_some(), floor).map_err(io)?;
-        Ok(Opened { log, created, torn, lost, floor, remembered })
+        log.look_for_room();
+        log.note_length(false);
+        Ok(Opened { log, created, torn, cut, lost, floor, remembered })
     }
 
     /// Makes the file ready to be appended to.
@@ -153,29 +141,9 @@ impl Log {
         torn: bool,
         floor: u64,
     ) -> io::Result<()> {
-        let mut header = self.header.clone();
-        header.last_number = floor;
-        if let Some(loss) = lost {
-            header.epoch = draw_epoch(runtime);
-            header.losses.push(loss);
-            let forgotten = header.losses.len().saturating_sub(LOSSES_MAX);
-            header.losses.drain(..forgotten);
-        }
-        if self.index.count() == 0 {
-            // The store is the one that it was, until whoever opened it says otherwise.
-            let known = std::mem::take(&mut header.description.catalogue);
-            header.description = options.description.clone();
-            if header.description.catalogue.is_empty() {
-                header.description.catalogue = known;
-            }
-        }
+        let header = header_of_session(&self.header, self.index.count() == 0, runtime, options, lost, floor)?;
         self.index.raise(floor);
         let changed = lost.is_some() || header.description != self.header.description;
-        let description = &header.description;
-        if description.mapping.len() + description.catalogue.len() > DESCRIPTION_BYTES_MAX {
-            let why = format!("mapping and catalogue are longer than {DESCRIPTION_BYTES_MAX} bytes");
-            return Err(io::Error::other(why));
-        }
         match &self.file {
             Some(file) if !changed => {
                 if torn {
@@ -199,24 +167,22 @@ impl Log {
         }
     }
 
-    pub(super) fn header(&self) -> &Header {
-        &self.header
+    pub(super) fn known(&self) -> (&Header, &Index) {
+        (&self.header, &self.index)
     }
 
-    pub(super) fn index(&self) -> &Index {
-        &self.index
-    }
-
-    pub(super) fn file_bytes(&self) -> u64 {
-        self.end
-    }
-
-    pub(super) fn unsynced_bytes(&self) -> u64 {
-        self.end - self.synced
+    /// Bytes of the file, and of those the ones that are not known to be on disk.
+    pub(super) fn bytes(&self) -> (u64, u64) {
+        (self.end, self.end - self.synced)
     }
 
     pub(super) fn closed(&self) -> Option<&AppendError> {
         self.closed.as_ref()
+    }
+
+    /// Bytes that can still be added as far as the disk goes; none if that is not known.
+    pub(super) fn room(&self) -> Option<u64> {
+        self.space.room(self.end, self.index.count())
     }
 
     /// Does `batch` with one write and at most one sync; answers each.
@@ -224,16 +190,27 @@ impl Log {
         let Some(file) = self.file.clone() else {
             return vec![Err(self.why_closed()); batch.len()];
         };
-        if let Err(gone) = self.still_there(&*file) {
+        if let Err(gone) = still_there(&*self.folder, NAME, &*file) {
             self.close(gone);
             return vec![Err(self.why_closed()); batch.len()];
         }
-        let before = self.end;
+        if batch.iter().any(|work| matches!(work, Work::Look)) {
+            self.look_for_room();
+        }
+        let (before, reserved, scarce) = (self.end, self.reserved, self.space.is_scarce());
         let mut buffer = Vec::new();
         let mut answers: Vec<Result<(), AppendError>> =
-            batch.iter().map(|work| self.stage(work, before, &mut buffer)).collect();
-        let sync = self.wants_sync(batch, before, &mut buffer);
-        if let Err(why) = self.write(&*file, before, &buffer, sync) {
+            batch.iter().map(|work| self.stage(work, &*file, before, &mut buffer)).collect();
+        let sync = self.wants_sync(batch, &*file, before, &mut buffer);
+        let written = match self.write(&*file, before, &buffer) {
+            Err(why) if is_full(&why) => {
+                self.reserved = reserved;
+                self.cut_off(&*file, before).map(|()| self.refuse(batch, &mut answers, &why))
+            }
+            Err(why) => Err(why),
+            Ok(()) => self.make_safe(&*file, sync),
+        };
+        if let Err(why) = written {
             let why = format!("{}: {why}", self.folder.show(NAME));
             self.close(AppendError::Closed { why: why.clone() });
             for answer in answers.iter_mut().filter(|answer| answer.is_ok()) {
@@ -241,32 +218,98 @@ impl Log {
             }
             return answers;
         }
+        self.space.tell(scarce, self.folder.show(NAME));
         for (work, answer) in batch.iter().zip(&mut answers) {
             match work {
                 Work::Describe(description) => *answer = self.describe(description.clone()),
                 Work::Remember(remembered) => *answer = self.remember(remembered),
+                Work::Look => self.note_length(false),
                 _ => {}
             }
         }
         match batch.iter().any(|work| matches!(work, Work::Close)) {
-            true => (self.file, self.closed) = (None, Some(AppendError::Closed { why: "it was closed".to_owned() })),
+            true => {
+                self.note_length(true);
+                (self.file, self.closed) = (None, Some(AppendError::Closed { why: "it was closed".to_owned() }));
+            }
             false => self.rewrite_if_worthwhile(),
         }
         answers
     }
 
-    /// Puts what `work` appends behind what is staged.
-    fn stage(&mut self, work: &Work, before: u64, buffer: &mut Vec<u8>) -> Result<(), AppendError> {
-        if let Work::Append { effect, body } = work {
-            let place = Place { offset: before + buffer.len() as u64, bytes: (HEAD_BYTES + body.len()) as u32 };
-            self.index.apply(effect, place).map_err(AppendError::Misplaced)?;
-            frame::write(self.header.marker, place.offset, self.synced, body, buffer);
+    /// Puts what `work` appends behind what is staged, if there is room for it.
+    fn stage(
+        &mut self,
+        work: &Work,
+        file: &dyn DiskFile,
+        before: u64,
+        buffer: &mut Vec<u8>,
+    ) -> Result<(), AppendError> {
+        let Work::Append { effect, body } = work else { return Ok(()) };
+        let place = Place { offset: before + buffer.len() as u64, bytes: (HEAD_BYTES + body.len()) as u32 };
+        let (to, pending) = (place.offset + u64::from(place.bytes), self.index.count());
+        let room = match effect {
+            Effect::Added(_) | Effect::Replaced { .. } => self.space.add(&*self.folder, file, to, pending + 1),
+            Effect::Gone(_) if std::mem::take(&mut self.unpaired) => Err(io::ErrorKind::StorageFull.into()),
+            _ => self.space.note(&*self.folder, file, to),
+        };
+        if let Err(why) = room {
+            self.unpaired |= matches!(effect, Effect::Known(_));
+            return Err(self.no_space(&why));
         }
+        self.index.apply(effect, place).map_err(AppendError::Misplaced)?;
+        frame::write(self.header.marker, place.offset, self.synced, body, buffer);
         Ok(())
     }
 
+    fn no_space(&self, why: &io::Error) -> AppendError {
+        AppendError::NoSpace { file: self.folder.show(NAME), why: why.to_string() }
+    }
+
+    /// Takes a write back that found no room, after which the file is what it was. Synced, so that nothing of that
+    /// write ever stands behind what comes next.
+    fn cut_off(&mut self, file: &dyn DiskFile, before: u64) -> io::Result<()> {
+        self.space.was_refused();
+        self.end = before;
+        if mutation::on(Fault::RefusedForRoomKept) {
+            return Ok(());
+        }
+        file.set_bytes(before)?;
+        file.sync()?;
+        (self.synced, self.end) = (before, before);
+        self.space.cut(before);
+        let Some(again) = self.file.clone() else { return Err(io::Error::other("it is closed")) };
+        let last = self.index.last_number();
+        self.index = scan(again, self.folder.show(NAME)).map_err(io::Error::other)?.index;
+        self.index.raise(last);
+        Ok(())
+    }
+
+    /// What was to be appended is not there.
+    fn refuse(&mut self, batch: &[Work], answers: &mut [Result<(), AppendError>], why: &io::Error) {
+        for (work, answer) in batch.iter().zip(answers) {
+            if let Work::Append { effect, .. } = work {
+                self.unpaired = matches!(effect, Effect::Known(_));
+                if answer.is_ok() {
+                    *answer = Err(self.no_space(why));
+                }
+            }
+        }
+    }
+
+    /// Looks how much room there is, and takes what notes may need.
+    fn look_for_room(&mut self) {
+        let Some(file) = self.file.clone() else { return };
+        self.space.look(&*self.folder);
+        if self.space.is_scarce() {
+            self.rewrite_above = 0;
+        }
+        // What finds no room later is refused then.
+        let _ = self.space.add(&*self.folder, &*file, self.end, self.index.count());
+    }
+
     /// Stages the marks that the batch needs, and says whether it has to be synced.
-    fn wants_sync(&mut self, batch: &[Work], before: u64, buffer: &mut Vec<u8>) -> bool {
+    fn wants_sync(&mut self, batch: &[Work], file: &dyn DiskFile, before: u64, buffer: &mut Vec<u8>) -> bool {
         let any = |is: fn(&Work) -> bool| batch.iter().any(is);
         self.end = before + buffer.len() as u64;
         let last = self.index.last_number();
@@ -274,6 +317,7 @@ impl Log {
         let tick = any(|work| matches!(work, Work::Tick));
         let idle = tick && self.end == self.synced && self.reserved > last;
         let beyond = self.durability != Durability::Always && last > self.reserved;
+        let idle = idle && self.space.note(&*self.folder, file, self.end + MARK_BYTES_MAX).is_ok();
         if close || idle || beyond {
             self.reserved = if beyond { last.saturating_add(RESERVED_NUMBERS) } else { last };
             let mut frame = Vec::new();
@@ -289,21 +333,41 @@ impl Log {
 
     /// A mark that will stand at the present end.
     fn mark(&self, clean: bool, buffer: &mut Vec<u8>) {
-        let always = self.durability == Durability::Always;
-        let reserved = self.reserved.max(self.index.last_number());
-        let mark = Mark { boot: self.folder.boot(), reserved, always, clean };
-        frame::write(self.header.marker, self.end, self.synced, &encode_mark(&mark), buffer);
+        frame::write(self.header.marker, self.end, self.synced, &encode_mark(&self.mark_now(clean)), buffer);
     }
 
-    fn write(&mut self, file: &dyn DiskFile, offset: u64, buffer: &[u8], sync: bool) -> io::Result<()> {
-        if !buffer.is_empty() {
-            file.write(offset, buffer)?;
+    fn mark_now(&self, clean: bool) -> Mark {
+        let always = self.durability == Durability::Always;
+        let reserved = self.reserved.max(self.index.last_number());
+        Mark { boot: self.folder.boot(), reserved, always, clean }
+    }
+
+    /// Writes `buffer`, and before that which numbers may be acknowledged.
+    fn write(&mut self, file: &dyn DiskFile, offset: u64, buffer: &[u8]) -> io::Result<()> {
+        let last = self.index.last_number();
+        if self.length.told().is_none_or(|told| last > told.reserved) {
+            let reserved = last.saturating_add(RESERVED_NUMBERS);
+            self.length.write(&*self.folder, Length { reserved, ..self.length_to(offset) }, false)?;
         }
+        if buffer.is_empty() { Ok(()) } else { file.write(offset, buffer) }
+    }
+
+    fn make_safe(&mut self, file: &dyn DiskFile, sync: bool) -> io::Result<()> {
         if sync {
             file.sync()?;
             self.synced = self.end;
         }
         Ok(())
+    }
+
+    fn note_length(&mut self, close: bool) {
+        let now = self.length_to(self.end);
+        self.length.note(&*self.folder, now, self.index.last_number(), close);
+    }
+
+    fn length_to(&self, end: u64) -> Length {
+        let (marker, boot) = (self.header.marker, self.folder.boot());
+        Length { marker, end, synced: self.synced.min(end), reserved: 0, boot }
     }
 
     /// Ends it for good.
@@ -319,23 +383,11 @@ impl Log {
         self.closed.clone().unwrap_or(AppendError::Closed { why: "it was closed".to_owned() })
     }
 
-    /// Whether the next start would find `file`.
-    fn still_there(&self, file: &dyn DiskFile) -> Result<(), AppendError> {
-        let path = || self.folder.show(NAME);
-        let looked = file.identity().and_then(|own| Ok((own, self.folder.identity(NAME)?)));
-        let (own, named) = looked.map_err(|why| AppendError::Closed { why: format!("{}: {why}", path()) })?;
-        match named {
-            Some(named) if named.number == own.number => Ok(()),
-            _ if own.names == 0 => Err(AppendError::Removed { file: path() }),
-            _ => {
-                let why = format!("{} is not there any more, somebody has moved it; put it back", path());
-                Err(AppendError::Closed { why })
-            }
-        }
-    }
-
     fn remember(&mut self, remembered: &Remembered) -> Result<(), AppendError> {
-        let sync = self.durability != Durability::Never;
+        // As whom the store is opened has to be known to the next start, whatever else is lost.
+        let new_owner = remembered.owner != self.owner;
+        let sync = new_owner || self.durability != Durability::Never;
+        self.owner = remembered.owner;
         self.memo
             .write(&*self.folder, remembered, sync)
             .map_err(|why| AppendError::NotRewritten { why: why.to_string() })
@@ -356,15 +408,36 @@ impl Log {
     fn rewrite_if_worthwhile(&mut self) {
         let live = self.index.kept_bytes();
         let superseded = (self.end - self.begin).saturating_sub(live);
-        let noise = self.rewrite_bytes_min.max(MARK_BYTES_MAX).max(self.rewrite_above);
+        let scarce = self.space.is_scarce();
+        let least = if scarce { 0 } else { self.rewrite_bytes_min };
+        let noise = least.max(MARK_BYTES_MAX).max(self.rewrite_above);
         if superseded / SUPERSEDED_MAX <= live || superseded <= noise {
             return;
+        }
+        if let (true, Some(file)) = (scarce, &self.file) {
+            let needed = self.begin + live + 2 * MARK_BYTES_MAX;
+            if !self.space.has(needed, self.end) {
+                return;
+            }
+            // What was kept for notes is room for a new file that is no larger: then there is more for them.
+            if needed <= self.space.ahead(self.end) && file.set_bytes(self.end).is_ok() {
+                self.space.cut(self.end);
+            }
         }
         let header = Header { last_number: self.index.last_number(), ..self.header.clone() };
         if let Err((why, ended)) = self.rewrite(header) {
             let file = self.folder.show(NEW_NAME);
-            tracing::warn!(%file, %why, ended, "the journal could not be rewritten; the old file goes on if it can");
+            if !scarce || ended {
+                tracing::warn!(
+                    %file, %why, ended,
+                    "the journal could not be rewritten; the old file goes on if it can"
+                );
+            }
             self.rewrite_above = superseded * 2;
+        }
+        if scarce {
+            self.look_for_room();
+            self.space.tell(true, self.folder.show(NAME));
         }
     }
 
@@ -372,7 +445,10 @@ impl Log {
     /// journal has ended with it; if not, the old file goes on.
     fn rewrite(&mut self, header: Header) -> Result<(), (io::Error, bool)> {
         let header = Header { marker: self.runtime.random(), ..header };
-        let (file, index, begin, end) = match self.copy(&header) {
+        let (read, mark) = (|place| self.body(place), self.mark_now(false));
+        let new = self.folder.create(NEW_NAME);
+        let copied = new.and_then(|to| Ok((to.clone(), rewrite::copy(&self.index, read, &*to, &header, &mark)?)));
+        let (file, (index, begin, end)) = match copied {
             Ok(copied) => copied,
             Err(why) => {
                 let _ = self.folder.remove(NEW_NAME);
@@ -389,54 +465,9 @@ impl Log {
         (self.file, self.header, self.index) = (Some(file), header, index);
         self.index.raise(raised);
         (self.begin, self.end, self.synced, self.rewrite_above) = (begin, end, end, 0);
+        self.space.cut(end);
+        self.note_length(false);
         Ok(())
-    }
-
-    fn copy(&self, header: &Header) -> io::Result<(Arc<dyn DiskFile>, Index, u64, u64)> {
-        let to = self.folder.create(NEW_NAME)?;
-        let mut buffer = frame::prelude(header);
-        let begin = buffer.len() as u64;
-        let (mut written, mut index) = (0u64, Index::default());
-        for (number, from) in self.index.ended() {
-            let body = self.body(from)?;
-            let place = Place { offset: buffer.len() as u64, bytes: (HEAD_BYTES + body.len()) as u32 };
-            index.apply(&Effect::Ended(number), place).map_err(io::Error::other)?;
-            frame::write(header.marker, place.offset, 0, &body, &mut buffer);
-        }
-        for (number, live) in self.index.iter() {
-            let places = live.places().enumerate();
-            for (nth, from) in places {
-                let mut body = self.body(from)?;
-                if let Some(alone) = alone(&body).map_err(io::Error::other)? {
-                    body = alone;
-                }
-                let offset = written + buffer.len() as u64;
-                let place = Place { offset, bytes: (HEAD_BYTES + body.len()) as u32 };
-                let effect = match nth {
-                    0 => Effect::Added(number),
-                    _ if Some(from) == live.quarantine() => Effect::SetAside(number),
-                    _ => Effect::Known(number),
-                };
-                index.apply(&effect, place).map_err(io::Error::other)?;
-                frame::write(header.marker, offset, 0, &body, &mut buffer);
-                if buffer.len() >= COPY_BYTES {
-                    to.write(written, &buffer)?;
-                    written += buffer.len() as u64;
-                    buffer.clear();
-                }
-            }
-        }
-        let offset = written + buffer.len() as u64;
-        let always = self.durability == Durability::Always;
-        let reserved = self.reserved.max(self.index.last_number());
-        let mark = Mark { boot: self.folder.boot(), reserved, always, clean: false };
-        frame::write(header.marker, offset, 0, &encode_mark(&mark), &mut buffer);
-        to.write(written, &buffer)?;
-        // All of it is safe before it gets its name: what can't be read of it later is damage.
-        let end = written + buffer.len() as u64;
-        to.write(0, &frame::prelude(&Header { safe_bytes: end, ..header.clone() }))?;
-        to.sync()?;
-        Ok((to, index, begin, end))
     }
 
     fn body(&self, place: Place) -> io::Result<Vec<u8>> {
@@ -470,12 +501,4 @@ impl Log {
             }
         }
     }
-}
-
-fn draw_epoch(runtime: &Runtime) -> Epoch {
-    Epoch(u128::from(runtime.random()) << 64 | u128::from(runtime.random()))
-}
-
-fn draw_header(runtime: &Runtime, description: Description) -> Header {
-    Header { epoch: draw_epoch(runtime), marker: 0, safe_bytes: 0, last_number: 0, description, losses: Vec::new() }
 }

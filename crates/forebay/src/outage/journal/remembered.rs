@@ -3,8 +3,10 @@
 //!
 //! ```text
 //! file  = place place
-//! place = magic:8 check:4 turn:8 suspended:1 count:2 (id:16)*
+//! place = magic:8 check:4 turn:8 suspended:1 count:2 (id:16)* [check:4 owner:16]
 //! ```
+//!
+//! The owner has a check of its own: so a place without one is what an older forebay has written, and can read.
 //!
 //! It may be older than what the store has acknowledged since, never newer. Whoever recognises the store by it misses
 //! at most the loss of what was acknowledged between the last writing and an end that was not orderly.
@@ -14,7 +16,7 @@ use std::sync::Arc;
 
 use crate::outage::disk::{DiskFile, Folder};
 use crate::tier::{REMEMBERED_IDS_MAX, Remembered};
-use crate::version::{TxnId, Version};
+use crate::version::{OwnerId, TxnId, Version};
 
 const NAME: &str = "store";
 const MAGIC: [u8; 8] = *b"forebayS";
@@ -22,7 +24,10 @@ const PLACE_BYTES: usize = 4096;
 const HEAD_BYTES: usize = 23;
 const ID_BYTES: usize = 16;
 
-const _: () = assert!(HEAD_BYTES + REMEMBERED_IDS_MAX * ID_BYTES <= PLACE_BYTES);
+/// Of the owner, with its check.
+const OWNER_BYTES: usize = 20;
+
+const _: () = assert!(HEAD_BYTES + REMEMBERED_IDS_MAX * ID_BYTES + OWNER_BYTES <= PLACE_BYTES);
 
 /// The file.
 pub(super) struct Memo {
@@ -94,9 +99,24 @@ fn encode(turn: u64, remembered: &Remembered) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
     out.extend_from_slice(&crc32fast::hash(&rest).to_le_bytes());
     out.extend_from_slice(&rest);
+    if let Some(OwnerId(owner)) = remembered.owner {
+        out.extend_from_slice(&owner_check(turn, owner).to_le_bytes());
+        out.extend_from_slice(&owner.to_le_bytes());
+    }
     // Of one length: a file that a crash has cut short is whole again when both places were written.
     out.resize(PLACE_BYTES, 0);
     out
+}
+
+/// Over the turn too: what an earlier writing has left of its owner is none.
+fn owner_check(turn: u64, owner: u128) -> u32 {
+    crc32fast::hash(&[&turn.to_le_bytes()[..], &owner.to_le_bytes()[..]].concat())
+}
+
+fn decode_owner(turn: u64, rest: &[u8]) -> Option<OwnerId> {
+    let (check, rest) = rest.split_first_chunk::<4>()?;
+    let owner = u128::from_le_bytes(*rest.first_chunk()?);
+    (owner_check(turn, owner) == u32::from_le_bytes(*check)).then_some(OwnerId(owner))
 }
 
 fn decode(place: &[u8]) -> Option<(u64, Remembered)> {
@@ -110,9 +130,11 @@ fn decode(place: &[u8]) -> Option<(u64, Remembered)> {
     if crc32fast::hash(checked) != u32::from_le_bytes(*check) {
         return None;
     }
+    let (turn, owner) = (u64::from_le_bytes(*turn), after.get(ids.len()..)?);
+    let owner = decode_owner(turn, owner);
     let (ids, _) = ids.as_chunks::<ID_BYTES>();
     let acknowledged = ids.iter().map(|id| TxnId(Version::from_bytes(*id))).collect();
-    Some((u64::from_le_bytes(*turn), Remembered { acknowledged, suspended: *suspended != 0 }))
+    Some((turn, Remembered { acknowledged, suspended: *suspended != 0, owner }))
 }
 
 #[cfg(test)]
@@ -124,7 +146,8 @@ mod tests {
 
     fn remembered(ids: &[u64], suspended: bool) -> Remembered {
         let id = |sequence: &u64| TxnId(Version { incarnation: 7, sequence: *sequence });
-        Remembered { acknowledged: ids.iter().map(id).collect(), suspended }
+        let owner = ids.first().filter(|first| **first % 2 == 0).map(|first| OwnerId(u128::from(*first) + 1));
+        Remembered { acknowledged: ids.iter().map(id).collect(), suspended, owner }
     }
 
     fn read(disk: &Lossy) -> Remembered {
@@ -138,7 +161,8 @@ mod tests {
         let many: Vec<u64> = (0..REMEMBERED_IDS_MAX as u64 + 50).collect();
         let (mut memo, _) = Memo::open(&*disk.handle()).expect("it can be opened");
         memo.write(&*disk.handle(), &remembered(&many, true), true).expect("it can be written");
-        assert_eq!(read(&disk), remembered(&many[50..], true));
+        let told = Remembered { owner: Some(OwnerId(1)), ..remembered(&many[50..], true) };
+        assert_eq!(read(&disk), told, "the owner too");
     }
 
     proptest! {

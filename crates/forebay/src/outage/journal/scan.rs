@@ -1,13 +1,17 @@
 //! Reading a journal: through, when it is opened, and single transactions later.
 
+use std::io;
 use std::sync::Arc;
 
 use super::codec::{Entry, Header, Mark, decode_entry, effect_of};
-use super::frame::{self, Next, Place, Scanner};
+use super::frame::{self, DESCRIPTION_BYTES_MAX, Next, Place, Scanner};
 use super::index::{Index, Live};
-use super::{OpenError, PENDING_MAX};
-use crate::outage::disk::DiskFile;
-use crate::outage::record::{Dropped, Loss, Pending, Record, Standing};
+use super::length::Length;
+use super::{Cut, JournalOptions, LOSSES_MAX, OpenError, PENDING_MAX};
+use crate::mutation::{self, Fault};
+use crate::outage::disk::{DiskFile, Folder};
+use crate::outage::record::{Description, Dropped, Epoch, Loss, Pending, Record, Standing};
+use crate::runtime::Runtime;
 use crate::tier::Effect;
 
 /// What reading a file through told.
@@ -64,15 +68,26 @@ impl Scan {
         Scan { header, begin: 0, index: Index::default(), end: 0, file_end: 0, mark: None, seen: 0 }
     }
 
-    /// What may be lost, if the file was left as it is and the machine is in its `boot` now.
-    pub(super) fn loss(&self, boot: Option<u128>) -> Option<Loss> {
+    /// What the file lacks of what `told` says of it, and what may be lost, if it was left as it is.
+    pub(super) fn loss(&self, folder: &dyn Folder, told: Option<Length>) -> (Option<Cut>, Option<Loss>) {
+        let (boot, after) = (folder.boot(), self.index.last_number());
+        let told = told.filter(|told| told.marker == self.header.marker);
+        let cut = told.filter(|told| told.least(boot) > self.end && !mutation::on(Fault::CutUnnoticed));
+        let unsynced = self.reserved_unsynced(boot);
+        let up_to = unsynced.into_iter().chain(cut.map(|told| told.reserved.max(self.seen))).max();
+        let lost = up_to.filter(|up_to| *up_to > after);
+        let loss = |up_to| Loss { epoch: self.header.epoch, after, up_to, seen: self.seen };
+        let cut = cut.map(|told| Cut { bytes: told.least(boot), left: self.end });
+        (cut, lost.map(loss))
+    }
+
+    /// The highest number that may have been acknowledged and lost with what was not synced, if the machine is in its
+    /// `boot` now.
+    fn reserved_unsynced(&self, boot: Option<u128>) -> Option<u64> {
         let (mark, last) = self.mark?;
         let closed = mark.clean && last && self.end == self.file_end;
         let all_here = boot.is_some() && mark.boot == boot;
-        let after = self.index.last_number();
-        let up_to = mark.reserved.max(self.seen);
-        let none = mark.always || closed || all_here || up_to <= after;
-        (!none).then_some(Loss { epoch: self.header.epoch, after, up_to, seen: self.seen })
+        (!(mark.always || closed || all_here)).then_some(mark.reserved.max(self.seen))
     }
 }
 
@@ -126,4 +141,43 @@ pub(super) fn assembled(records: Vec<Record>) -> Option<Pending> {
         }
     }
     Some(Pending { buffered, standing, merged })
+}
+
+fn draw_epoch(runtime: &Runtime) -> Epoch {
+    Epoch(u128::from(runtime.random()) << 64 | u128::from(runtime.random()))
+}
+
+pub(super) fn draw_header(runtime: &Runtime, description: Description) -> Header {
+    Header { epoch: draw_epoch(runtime), marker: 0, safe_bytes: 0, last_number: 0, description, losses: Vec::new() }
+}
+
+/// The header of a session behind `before`, of a file in which something is pending unless it `is_empty`.
+pub(super) fn header_of_session(
+    before: &Header,
+    is_empty: bool,
+    runtime: &Runtime,
+    options: &JournalOptions,
+    lost: Option<Loss>,
+    floor: u64,
+) -> io::Result<Header> {
+    let mut header = Header { last_number: floor, ..before.clone() };
+    if let Some(loss) = lost {
+        header.epoch = draw_epoch(runtime);
+        header.losses.push(loss);
+        let forgotten = header.losses.len().saturating_sub(LOSSES_MAX);
+        header.losses.drain(..forgotten);
+    }
+    if is_empty {
+        // The store is the one that it was, until whoever opened it says otherwise.
+        let known = std::mem::take(&mut header.description.catalogue);
+        header.description = options.description.clone();
+        if header.description.catalogue.is_empty() {
+            header.description.catalogue = known;
+        }
+    }
+    let Description { mapping, catalogue } = &header.description;
+    match mapping.len() + catalogue.len() > DESCRIPTION_BYTES_MAX {
+        true => Err(io::Error::other(format!("mapping and catalogue are longer than {DESCRIPTION_BYTES_MAX} bytes"))),
+        false => Ok(header),
+    }
 }

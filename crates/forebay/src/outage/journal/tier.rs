@@ -46,6 +46,10 @@ impl Tier for Journal {
         self.0.front().stat.closed.clone()
     }
 
+    fn room(&self) -> Option<u64> {
+        self.0.front().stat.room_bytes
+    }
+
     fn flush(&self) -> Appending {
         self.0.ask(Work::Sync, 0)
     }
@@ -79,6 +83,7 @@ impl Found {
             // One that can't be read is one of which less is known.
             dropped: kept.ended.iter().filter_map(dropped).collect(),
             torn: None,
+            cut: None,
             lost: None,
             losses: Vec::new(),
         }

@@ -6,7 +6,7 @@ use crate::key::Key;
 use crate::outage::fingerprint::Fingerprint;
 use crate::outage::lanes::Ties;
 use crate::outage::record::Buffered;
-use crate::value::{Value, blob_bytes};
+use crate::value::Value;
 
 /// Charged per transaction and per row beside what they hold.
 const ENTRY_BYTES: usize = 304;
@@ -22,7 +22,7 @@ pub(super) fn row_bytes(key: &Key, latest: Option<&Value>) -> usize {
 pub(super) fn entry_bytes(buffered: &Buffered, ties: &Ties) -> usize {
     let writes = buffered.writes.iter();
     let written =
-        writes.map(|write| write.key.heap_bytes() + write.changes.iter().map(change_bytes).sum::<usize>() + 64);
+        writes.map(|write| write.key.heap_bytes() + write.changes.iter().map(Change::memory_bytes).sum::<usize>() + 64);
     let checks: usize = buffered.checks.iter().map(|(key, _)| key.heap_bytes() + 48).sum();
     let known: usize = buffered.known.iter().map(|(_, read)| read.value.as_ref().map_or(0, Value::size) + 96).sum();
     let shown = shown_bytes(&buffered.shown);
@@ -42,21 +42,4 @@ pub(super) fn shown_bytes(shown: &[(Key, Fingerprint)]) -> usize {
 /// Documents that a transaction has to do with: in its list, and where it is found by them.
 pub(super) fn keys_bytes(keys: &[Key]) -> usize {
     keys.iter().map(|key| key.heap_bytes() + size_of::<Key>() + TIED_BYTES).sum()
-}
-
-fn change_bytes(change: &Change) -> usize {
-    let held = match change {
-        Change::Put(value) => value.size(),
-        Change::SetField(field, value) => blob_bytes(field.len()) + blob_bytes(value.len()),
-        Change::Append(blob) | Change::Push(_, blob) | Change::UnsetField(blob) => blob_bytes(blob.len()),
-        Change::AddMember(blob) | Change::RemoveMember(blob) => blob_bytes(blob.len()),
-        Change::RemoveEqual { element, .. } => blob_bytes(element.len()),
-        Change::WriteAt { bytes, .. } => blob_bytes(bytes.len()),
-        Change::AddInteger { field, .. } => field.as_ref().map_or(0, |field| blob_bytes(field.len())),
-        Change::AddFloat { field, delta } => {
-            field.as_ref().map_or(0, |field| blob_bytes(field.len())) + blob_bytes(delta.len())
-        }
-        Change::Delete | Change::ExpireAt(_) | Change::Persist | Change::RemoveExpired(_) | Change::Pop(_) => 0,
-    };
-    size_of::<Change>() + held
 }

@@ -191,6 +191,7 @@ fn open_file(path: &PathBuf) -> io::Result<Box<dyn StorageBackend>> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let file = options.open(path)?;
+    crate::runtime::files::tighten(&file, path);
     if new {
         // Without this a crash may take the name of the new file along, and with it all that was written.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -1,7 +1,7 @@
 //! Savepoints: what documents were before a command changed them.
 
 use super::Documents;
-use crate::change::Changes;
+use crate::change::{Change, Changes};
 use crate::value::Value;
 
 /// A document as it was at the savepoint.
@@ -57,6 +57,8 @@ impl Documents {
                 document.changes = replaced;
             }
             document.changes.truncate(before.changes);
+            document.changes_bytes = document.changes.iter().map(Change::memory_bytes).sum();
+            self.weigh(before.index);
         }
     }
 }

@@ -2,6 +2,7 @@
 //! what stops the commits for good.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use smallvec::SmallVec;
 
@@ -27,7 +28,7 @@ pub(in crate::txn) enum Now {
 impl Committer {
     /// Commits and publishes at once, if the store never waits and nothing is on its way: what is may be earlier
     /// results of the same keys. The keys are locked, and stay so; if `uncached` they leave the cache.
-    pub(in crate::txn) fn commit_now(&self, commit: Commit, caching: &Caching) -> Now {
+    pub(in crate::txn) fn commit_now(self: &Arc<Committer>, commit: Commit, caching: &Caching) -> Now {
         if !self.is_idle() {
             return Now::Later(commit);
         }
@@ -46,15 +47,20 @@ impl Committer {
     }
 
     /// While what it gives back is there and armed, a panic stops the commits for good.
-    pub(in crate::txn) fn watch_for_panic(&self, armed: bool) -> OnPanic<'_> {
+    pub(in crate::txn) fn watch_for_panic(self: &Arc<Committer>, armed: bool) -> OnPanic<'_> {
         OnPanic { committer: self, armed: Cell::new(armed) }
     }
 
     /// No commit is taken any more: the store has broken the contract of [`Store::commit_now`].
-    pub(in crate::txn) fn stop_for_good(&self) {
+    pub(in crate::txn) fn stop_for_good(self: &Arc<Committer>) {
         let store = self.store.name();
         let why = format!("the store {store} broke its contract, which is a bug: restart the server");
-        self.queue().broken = Some(why);
+        let told = {
+            let mut queue = self.queue();
+            queue.broken = Some(why);
+            queue.room.open()
+        };
+        told.tell(self);
     }
 
     /// As [`Committer::commit_now`], for who has asked whether the committer is idle. Takes no lock of the committer's:
@@ -101,7 +107,7 @@ impl Committer {
 /// A panic while a group is published (a bug in a policy, say) would leave the loop at a stand for ever: commits are
 /// refused from then on, with the reason.
 pub(in crate::txn) struct OnPanic<'a> {
-    committer: &'a Committer,
+    committer: &'a Arc<Committer>,
     /// A commit has begun.
     pub(in crate::txn) armed: Cell<bool>,
 }
@@ -110,15 +116,17 @@ impl Drop for OnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() && self.armed.get() {
             // Nobody will settle what is still queued: its clients are told so, once the lock is given up.
-            let _untold = {
+            let (_untold, told) = {
                 let mut queue = self.committer.queue();
                 queue.running = false;
                 queue.broken = Some("a commit ended in a panic, which is a bug: restart the server".to_owned());
                 if mutation::on(Fault::UntoldBehindPanic) {
                     return;
                 }
-                std::mem::take(&mut queue.placed)
+                let told = queue.room.open();
+                (std::mem::take(&mut queue.placed), told)
             };
+            told.tell(self.committer);
         }
     }
 }

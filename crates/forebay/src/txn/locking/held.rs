@@ -18,6 +18,12 @@ impl Held {
     /// Keys above which look-ups go through the index.
     const SCAN_MAX: usize = 16;
 
+    /// Makes room for `count` keys.
+    pub(super) fn reserve(&mut self, count: usize) {
+        self.keys.reserve_exact(count.saturating_sub(self.keys.len()));
+        self.modes.reserve_exact(count.saturating_sub(self.modes.len()));
+    }
+
     fn position(&self, key: &Key) -> Option<usize> {
         match &self.index {
             Some(index) => index.get(key).copied(),

@@ -10,6 +10,9 @@ use crate::txn::ahead::Ahead;
 use crate::txn::locks::Pending;
 use crate::txn::settled::Settlement;
 
+/// Keys that are fetched in one store round trip.
+const FETCHED_KEYS_MAX: usize = 1024;
+
 impl Transaction {
     /// Loads the keys that are not loaded yet, all locked: from the results beside their locks, from the cache, and the
     /// rest in one store round trip, but for what was fetched ahead.
@@ -39,15 +42,20 @@ impl Transaction {
                 missing.push(key.clone());
             }
         }
+        // A great many not all together: what is kept of each while it is fetched is more than the document of many.
+        let mut later = missing.drain(missing.len().min(FETCHED_KEYS_MAX)..).collect::<Vec<Key>>();
         while !missing.is_empty() {
             let asked = self.blind.then(|| missing.clone());
             missing = match (self.fetch(missing).await, asked) {
                 (Err(TxnError::StoreDown(_)), Some(asked)) => {
                     self.load_each(asked).await?;
-                    break;
+                    SmallVec::new()
                 }
                 (fetched, _) => fetched?,
             };
+            if missing.is_empty() {
+                missing.extend(later.drain(later.len().saturating_sub(FETCHED_KEYS_MAX)..));
+            }
         }
         if mutation::on(Fault::AbsentNotLocked) {
             let absent = self.documents.reads().filter(|(_, _, present)| !present).map(|(key, ..)| key.clone());

@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use smallvec::SmallVec;
 
 use crate::command::{Call, Effect, Known, Run, compare, txn_error};
-use crate::session::{Queue, Session, Turns, any_unseen, in_order, not_seen, planned, tell_nothing};
+use crate::session::{Queue, Session, Turns, any_unseen, in_order, not_seen, tell_nothing};
 
 pub(super) fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, Reply> {
     Box::pin(async move {
@@ -29,7 +29,11 @@ pub(super) fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, 
         {
             return compared(session, &queue, done).await;
         }
-        let mut locks = plan(&queue);
+        let mut locks = queue.locks();
+        let _lent = match session.lend_to(locks.len()) {
+            Ok(lent) => lent,
+            Err(refused) => return refused,
+        };
         let shared = |key: &Key| PlannedLock { key: key.clone(), mode: Mode::Shared, load: true };
         locks.extend(watched.iter().map(|watched| shared(&watched.key)));
         let (locks, caller) = (in_order(locks), session.waiting_client());
@@ -61,18 +65,6 @@ pub(super) fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, 
             }
         }
     })
-}
-
-/// The locks that the queued commands need.
-fn plan(queue: &Queue) -> Vec<PlannedLock> {
-    let mut locks = Vec::new();
-    for queued in &queue.commands {
-        let frame = queued.request.frame();
-        if let Some(effect) = queued.command.effect(frame) {
-            queued.command.each_key(frame, queued.space, &mut |key| locks.push(planned(key, effect)));
-        }
-    }
-    locks
 }
 
 /// The replies of a script, and which of them have still to be compared with their patterns.
@@ -139,8 +131,9 @@ fn run_queue(session: &mut Session, queue: &Queue, documents: &mut Documents) ->
             (None, _) => Err(Reply::error(format!("ERR {} inside MULTI is not allowed", queued.command.name))),
         };
         let answer = if unseen { tell_nothing(answer) } else { answer };
-        // Counted as they come: what would never be sent must not be built either.
+        // Counted as they come: what would never be sent, or takes too much memory, must not be built either.
         let answer = answer.and_then(|reply| {
+            session.within_txn_bytes(documents.held_bytes())?;
             bytes += reply.encoded_bytes_max();
             if bytes > bytes_max {
                 return Err(Reply::error(format!("LIMIT client_reply_bytes_max {bytes_max}")));
@@ -178,7 +171,6 @@ fn exec_published(session: &mut Session, queue: &Queue) -> Option<Done> {
     }
     keys.sort_unstable();
     keys.dedup();
-    let context = session.context();
-    let mut documents = session.shared.engine.read_published(&keys, &context)?;
+    let mut documents = session.shared.engine.read_published(&keys, &session.context())?;
     Some(run_queue(session, queue, &mut documents).unwrap_or_else(|error| error))
 }

@@ -1,0 +1,155 @@
+//! Limits whose default is a share of the memory: what they bound comes beside the cache, which makes way for most of
+//! it (`forebay::cache::Cache::lend`). Each has a floor that lets one document of the largest size pass.
+
+use forebay::value::DOCUMENT_BYTES_MAX;
+
+use super::form::{Bytes, Form};
+use super::{MEMORY_BYTES_MIN, Settings};
+
+const MIB: u64 = 1 << 20;
+
+/// One document of the largest size, and what a request or a reply has around it.
+const DOCUMENT: u64 = DOCUMENT_BYTES_MAX as u64 + MIB;
+
+/// One before and one after a change.
+const CHANGED_DOCUMENT: u64 = 2 * DOCUMENT;
+
+/// Resident size is at most so many tenths of the memory, and [`BESIDE_MEMORY`] more.
+const TENTHS_OF_MEMORY: u64 = 11;
+const BESIDE_MEMORY: u64 = 64 * MIB;
+
+/// What the program takes by itself.
+const PROGRAM: u64 = 24 * MIB;
+
+/// The cache makes way with so much of its budget at most.
+const LENT_PART: u64 = 2;
+
+/// One key may be locked at a time for so many bytes of the memory; it takes about half of that while it is.
+const KEY_MEMORY: u64 = 2 << 10;
+
+/// A limit that follows the memory.
+pub struct Share {
+    /// The setting.
+    pub name: &'static str,
+    /// One so-manyth of the memory.
+    part: u64,
+    /// It is never less.
+    floor: u64,
+    /// It is never more.
+    most: u64,
+    set: fn(&mut Settings, u64),
+    /// What all connections may take together; `None` for a part of such a total.
+    total: Option<fn(&Settings) -> u64>,
+}
+
+/// All such limits.
+#[rustfmt::skip] // One line each reads as the table that it is.
+static SHARES: [Share; 9] = [
+    Share { name: "placed-bytes-max", part: 16, floor: MIB, most: u64::MAX,
+        set: |to, bytes| to.txn.placed_bytes_max = bytes,
+        // One that is larger passes alone.
+        total: Some(|of| of.txn.placed_bytes_max.max(DOCUMENT)) },
+    Share { name: "client-reply-bytes-max", part: 4, floor: DOCUMENT, most: 256 * MIB,
+        set: |to, bytes| to.server.client_reply_bytes_max = usize_of(bytes), total: None },
+    Share { name: "replies-bytes-max", part: 4, floor: DOCUMENT, most: u64::MAX,
+        set: |to, bytes| to.server.replies_bytes_max = usize_of(bytes),
+        total: Some(|of| of.server.replies_bytes_max as u64) },
+    Share { name: "held-bytes-max", part: 4, floor: CHANGED_DOCUMENT, most: u64::MAX,
+        set: |to, bytes| to.server.held_bytes_max = usize_of(bytes),
+        total: Some(|of| of.server.held_bytes_max as u64) },
+    Share { name: "txn-bytes-max", part: 4, floor: CHANGED_DOCUMENT, most: 256 * MIB,
+        set: |to, bytes| to.server.txn_bytes_max = usize_of(bytes), total: None },
+    Share { name: "locked-keys-max", part: KEY_MEMORY, floor: 32 << 10, most: 1 << 20,
+        set: |to, keys| to.server.locked_keys_max = usize_of(keys), total: None },
+    Share { name: "multi-bytes-max", part: 8, floor: DOCUMENT, most: 64 * MIB,
+        set: |to, bytes| to.server.multi_bytes_max = usize_of(bytes), total: None },
+    Share { name: "request-bytes-max", part: 4, floor: CHANGED_DOCUMENT, most: 256 * MIB,
+        set: |to, bytes| to.server.request.request_bytes_max = bytes as u32, total: None },
+    Share { name: "outage-bytes-max", part: 4, floor: CHANGED_DOCUMENT, most: 256 * MIB,
+        set: |to, bytes| to.outage_bytes_max = bytes, total: None },
+];
+
+fn usize_of(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+impl Share {
+    fn of(&self, memory: u64) -> u64 {
+        (memory / self.part).clamp(self.floor, self.most)
+    }
+
+    /// How the default follows, for help texts.
+    pub fn text(&self) -> String {
+        if self.part == KEY_MEMORY {
+            let every = Bytes::show(&self.part);
+            return format!("one for {every} of --memory, at least {} and at most {}", self.floor, self.most);
+        }
+        let most = match self.most {
+            u64::MAX => String::new(),
+            most => format!(" and at most {}", Bytes::show(&most)),
+        };
+        format!("1/{} of --memory, at least {}{most}", self.part, Bytes::show(&self.floor))
+    }
+}
+
+/// The share that the default of the setting `name` is.
+pub fn share_of(name: &str) -> Option<&'static Share> {
+    SHARES.iter().find(|share| share.name == name)
+}
+
+impl Settings {
+    /// Sets all limits that follow the memory to what they are by default.
+    pub(super) fn share_memory(&mut self) {
+        let memory = self.memory.max(MEMORY_BYTES_MIN);
+        SHARES.iter().for_each(|share| (share.set)(self, share.of(memory)));
+    }
+
+    /// By how much more the memory may be exceeded than is promised, if all that the limits allow comes together.
+    pub fn beyond_memory(&self) -> Option<u64> {
+        let beside: u64 = SHARES.iter().filter_map(|share| share.total).map(|total| total(self)).sum();
+        let lent = beside.min(self.memory / LENT_PART);
+        let most = self.memory.saturating_sub(lent).saturating_add(beside).saturating_add(PROGRAM);
+        let promised = (self.memory / 10).saturating_mul(TENTHS_OF_MEMORY).saturating_add(BESIDE_MEMORY);
+        most.checked_sub(promised).filter(|more| *more > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::SETTINGS;
+
+    fn with_memory(memory: u64) -> Settings {
+        let mut settings = Settings { memory, ..Settings::default() };
+        settings.share_memory();
+        settings
+    }
+
+    #[test]
+    fn every_share_is_a_setting_and_its_help_says_so() {
+        for share in &SHARES {
+            let setting = SETTINGS.iter().find(|setting| setting.name == share.name).expect(share.name);
+            assert!(setting.help().contains(&share.text()), "{}", setting.help());
+        }
+    }
+
+    #[test]
+    fn shares_follow_the_memory_and_let_a_document_pass() {
+        let (small, large) = (with_memory(16 * MIB), with_memory(64 << 30));
+        assert_eq!(small.server.txn_bytes_max as u64, CHANGED_DOCUMENT);
+        assert_eq!(small.server.client_reply_bytes_max as u64, DOCUMENT);
+        assert_eq!(large.server.held_bytes_max, 16 << 30);
+        assert_eq!(large.server.request.request_bytes_max, 256 << 20);
+    }
+
+    #[test]
+    fn only_a_small_memory_is_exceeded() {
+        for memory in [64 * MIB, 256 * MIB, 1 << 30, 64 << 30] {
+            assert_eq!(with_memory(memory).beyond_memory(), None, "{memory}");
+        }
+        assert!(with_memory(16 * MIB).beyond_memory().is_some());
+        let mut generous = with_memory(256 * MIB);
+        generous.server.held_bytes_max = 1 << 30;
+        assert!(generous.beyond_memory().is_some());
+    }
+}

@@ -1,0 +1,129 @@
+//! Room on the disk, taken ahead.
+//!
+//! **Invariant.** A transaction is added only where room is taken for saying later that it was applied, too. So a disk
+//! that is full stops nothing of what is in the journal from being carried over, noted, and written directly again.
+//! What finds no room is refused and surely not in the file; nothing else is the matter with that, and it goes on as
+//! soon as there is room. (A failed sync is another matter: `log` ends the file for that.)
+//!
+//! Where the file system takes no room ahead, what it says is free is all there is to go by: then a write that fails is
+//! cut off again.
+
+use std::io;
+
+use crate::outage::disk::{DiskFile, Folder, is_full};
+
+/// Room that is kept for saying what became of transactions, whatever their number: for reasons of refusals, marks,
+/// and the head of a file that is written anew.
+const NOTES_BYTES_MIN: u64 = 64 << 10;
+
+/// Room that is kept for each pending transaction: a note that it was applied takes less.
+const NOTE_BYTES: u64 = 64;
+
+/// Bytes taken ahead of what is needed.
+const AHEAD_BYTES: u64 = 256 << 10;
+
+/// Room on the disk for one file.
+#[derive(Default)]
+pub(super) struct Space {
+    /// The file may grow to this length.
+    taken: u64,
+    /// What is free besides, as of the last look; none if nobody knows.
+    free: Option<u64>,
+    /// Something was refused since there was room last.
+    refused: bool,
+}
+
+/// What is kept for notes about so many transactions.
+fn notes(pending: usize) -> u64 {
+    NOTES_BYTES_MIN + pending as u64 * NOTE_BYTES
+}
+
+impl Space {
+    /// Has the file grow to `to` by a transaction; `pending` wait with that.
+    pub(super) fn add(&mut self, folder: &dyn Folder, file: &dyn DiskFile, to: u64, pending: usize) -> io::Result<()> {
+        let taken = self.take(folder, file, to, to + notes(pending));
+        self.refused = taken.is_err();
+        taken
+    }
+
+    /// Has the file grow to `to` by a note.
+    pub(super) fn note(&mut self, folder: &dyn Folder, file: &dyn DiskFile, to: u64) -> io::Result<()> {
+        let taken = self.take(folder, file, to, to);
+        // That a note finds room does not mean that a transaction would.
+        self.refused |= taken.is_err();
+        taken
+    }
+
+    fn take(&mut self, folder: &dyn Folder, file: &dyn DiskFile, to: u64, needed: u64) -> io::Result<()> {
+        if needed <= self.taken {
+            return Ok(());
+        }
+        let mut refused = io::Error::from(io::ErrorKind::StorageFull);
+        for most in [needed + AHEAD_BYTES, needed] {
+            match file.reserve(most) {
+                Ok(()) => {
+                    self.taken = most;
+                    self.look(folder);
+                    return Ok(());
+                }
+                Err(why) if is_full(&why) => refused = why,
+                // What else is the matter with the disk, the write will tell.
+                Err(_) => {
+                    self.look(folder);
+                    let grows = needed.saturating_sub(file.bytes().unwrap_or(0).min(to));
+                    return if self.free.is_some_and(|free| grows > free) { Err(refused) } else { Ok(()) };
+                }
+            }
+        }
+        self.look(folder);
+        Err(refused)
+    }
+
+    /// Bytes taken ahead of the `end` of the file.
+    pub(super) fn ahead(&self, end: u64) -> u64 {
+        self.taken.saturating_sub(end)
+    }
+
+    /// Whether so many bytes may find room if what is taken ahead of the `end` is given up, or nobody knows.
+    pub(super) fn has(&self, bytes: u64, end: u64) -> bool {
+        self.free.is_none_or(|free| bytes <= free.max(self.ahead(end)))
+    }
+
+    /// A write found no room.
+    pub(super) fn was_refused(&mut self) {
+        self.refused = true;
+    }
+
+    /// The file was cut, or is another.
+    pub(super) fn cut(&mut self, to: u64) {
+        self.taken = to;
+    }
+
+    /// Looks how much there is.
+    pub(super) fn look(&mut self, folder: &dyn Folder) {
+        self.free = folder.free().unwrap_or(None);
+    }
+
+    /// Bytes that can still be added to the `end` of the file.
+    pub(super) fn room(&self, end: u64, pending: usize) -> Option<u64> {
+        Some((self.free? + self.ahead(end)).saturating_sub(notes(pending + 1)))
+    }
+
+    /// Says when the disk of `file` has become full, or has room again, since it was so or not `before`.
+    pub(super) fn tell(&self, before: bool, file: String) {
+        match (before, self.refused) {
+            (false, true) => tracing::warn!(
+                file,
+                "the disk of the journal is full: nothing more is buffered until there is room on it; no restart is \
+                 needed then"
+            ),
+            (true, false) => tracing::info!(file, "there is room on the disk of the journal again"),
+            _ => {}
+        }
+    }
+
+    /// Whether room is so scarce that what means nothing any more is not kept in the file.
+    pub(super) fn is_scarce(&self) -> bool {
+        self.refused
+    }
+}

@@ -1,0 +1,29 @@
+//! What documents take in memory.
+
+use super::{Document, Documents};
+use crate::store::copied_bytes;
+use crate::value::Value;
+
+impl Document {
+    /// Bytes that it takes, before and after its changes; constant time.
+    pub(super) fn bytes(&self) -> usize {
+        let base = self.base.as_ref().and_then(|base| base.value.as_ref()).map_or(0, Value::size);
+        let copied = copied_bytes(&self.changes, self.current.as_ref());
+        size_of::<Document>() + self.key.heap_bytes() + base + self.changes_bytes + copied
+    }
+}
+
+impl Documents {
+    /// Bytes that all documents take: what was loaded, the changes, and what they make of it.
+    pub fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    /// Counts anew what the document at `at` takes.
+    pub(super) fn weigh(&mut self, at: usize) {
+        let document = &mut self.list[at];
+        let bytes = document.bytes();
+        let before = std::mem::replace(&mut document.counted_bytes, bytes);
+        self.held_bytes = self.held_bytes + bytes - before;
+    }
+}

@@ -1,0 +1,60 @@
+//! How a transaction gets room for its commit before it is placed (`txn/group/room.rs`).
+
+use super::{Documents, Transaction, TxnError};
+use crate::txn::Plan;
+use crate::txn::ahead::Ahead;
+
+impl Transaction {
+    /// Runs `body` on what `plan` says, so that there is room for the commit of what it has made; `None` if a watched
+    /// key has changed.
+    pub(in crate::txn) async fn run_in_room<T>(
+        &mut self,
+        plan: &Plan,
+        ahead: &mut Ahead,
+        body: &mut impl FnMut(&mut Documents) -> Result<T, T>,
+    ) -> Result<Option<Result<T, T>>, TxnError> {
+        if !self.prepare(plan, ahead).await? {
+            return Ok(None);
+        }
+        let answer = body(self.documents_mut());
+        if answer.is_err() || self.has_room() {
+            return Ok(Some(answer));
+        }
+        // It shows what is given up, and may be as long.
+        drop(answer);
+        if !self.wait_for_room(plan, ahead).await? {
+            return Ok(None);
+        }
+        Ok(Some(body(self.documents_mut())))
+    }
+
+    /// Whether it has room for what it has written, or gets it at once.
+    fn has_room(&mut self) -> bool {
+        let bytes = self.documents.commit_bytes();
+        if bytes == 0 || self.inner.at_once || self.room.is_some() {
+            return true;
+        }
+        self.room = self.inner.committer.try_admit(bytes);
+        self.room.is_some()
+    }
+
+    /// Waits for that room, and is then as it was before its body ran: with its locks, and what it needs loaded anew.
+    /// What it had made is given up first, so that those who wait hold little, however many they are. The body makes
+    /// the same of the same documents; where they are others by then, of another size, the room that it has will do.
+    /// False if a watched key has changed.
+    async fn wait_for_room(&mut self, plan: &Plan, ahead: &mut Ahead) -> Result<bool, TxnError> {
+        let bytes = self.documents.commit_bytes();
+        self.documents = self.inner.documents();
+        // What it has read is not shown: what it reads then is.
+        self.depends.clear();
+        self.room = Some(self.inner.committer.admit(bytes).await);
+        self.prepare(plan, ahead).await
+    }
+
+    /// Room for the commit of one that is not run again, or has it already.
+    pub(super) async fn take_room(&mut self) {
+        if !self.has_room() {
+            self.room = Some(self.inner.committer.admit(self.documents.commit_bytes()).await);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The disk under the journal is full: what is buffered is carried over all the same.
+
+use std::time::Duration;
+
+use forebay::mutation::{self, Fault};
+use forebay::outage::lossy::Lossy;
+use forebay::outage::{Gate, Mode};
+use forebay::runtime::Runtime;
+use forebay::store::{CommitOutcome, Store};
+use forebay::{Key, Version};
+
+use crate::gate::{Database, commit, open_on, put, simulated};
+
+/// Buffers documents `d<n>` until there is no room; how many there are.
+async fn fill(gate: &Gate, from: u64) -> u64 {
+    for number in from..from + 100_000 {
+        match commit(gate, put(number, &format!("d{number}"))).await {
+            CommitOutcome::Buffered(_) => {}
+            CommitOutcome::Full(why) => {
+                assert!(why.contains("no room on the disk") && why.contains("no restart"), "{why}");
+                return number - from;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    panic!("there is always room");
+}
+
+async fn stored(database: &Database, number: u64) -> Option<Version> {
+    let reads = database.inner.get(&[Key::new(0, format!("d{number}").as_bytes())]).await.expect("it is up");
+    reads[0].value.is_some().then_some(reads[0].version)
+}
+
+async fn calm(runtime: &Runtime, gate: &Gate) {
+    runtime.sleep(Duration::from_secs(60)).await;
+    let state = gate.state();
+    assert_eq!((state.mode, state.amount.transactions), (Mode::Normal, 0), "{state:?}");
+}
+
+/// Room was taken for the notes: all is carried over, noted, and written directly, while the disk is as full as before;
+/// and the next outage finds room, since the journal takes less.
+#[test]
+fn a_full_disk_holds_nothing_up() {
+    simulated(|runtime| async move {
+        let (disk, database) = (Lossy::new(), Database::new(&runtime, false));
+        let (_, gate) = open_on(&disk, &runtime, &database, || ());
+        gate.start_remembering();
+        disk.hold_at_most(Some(disk.takes() + 50_000));
+        runtime.sleep(Duration::from_secs(2)).await;
+        let state = gate.state();
+        assert!(state.short && state.room < 500_000, "the disk has less room than the memory: {state:?}");
+        database.inner.set_down(true);
+        let taken = fill(&gate, 1).await;
+        assert!(taken > 500, "{taken}");
+        assert!(gate.state().room < 1_000, "{:?}", gate.state());
+        database.inner.set_down(false);
+        calm(&runtime, &gate).await;
+        assert_eq!((gate.state().unnoted, gate.state().counts.applied), (0, taken));
+        for number in [1, taken] {
+            assert!(stored(&database, number).await.is_some());
+            let direct = commit(&gate, put(100_000 + number, &format!("d{number}"))).await;
+            assert_eq!(direct, CommitOutcome::Committed(Vec::new()));
+        }
+        database.inner.set_down(true);
+        let again = fill(&gate, 200_001).await;
+        assert!(again > taken / 2, "{again} of {taken}");
+        database.inner.set_down(false);
+        calm(&runtime, &gate).await;
+        disk.hold_at_most(None);
+        runtime.sleep(Duration::from_secs(2)).await;
+        assert!(!gate.state().short);
+    });
+}
+
+/// Where no room could be taken ahead and nothing can be noted, all is carried over; but what the journal would bring
+/// back is not written directly, and a start in between has each once.
+fn what_can_not_be_noted(restarts: bool) {
+    simulated(move |runtime| async move {
+        let (disk, database) = (Lossy::new(), Database::new(&runtime, false));
+        disk.reserves(false);
+        let (_, gate) = open_on(&disk, &runtime, &database, || ());
+        gate.start_remembering();
+        database.inner.set_down(true);
+        for number in 1..=200 {
+            let kept = commit(&gate, put(number, &format!("d{number}"))).await;
+            assert!(matches!(kept, CommitOutcome::Buffered(_)), "{kept:?}");
+        }
+        disk.hold_at_most(Some(0));
+        database.inner.set_down(false);
+        calm(&runtime, &gate).await;
+        assert_eq!((gate.state().unnoted, gate.state().counts.applied), (200, 200));
+        assert!(stored(&database, 200).await.is_some());
+        let refused = commit(&gate, put(1_001, "d1")).await;
+        assert!(matches!(refused, CommitOutcome::Full(_)), "the journal would bring the old one back: {refused:?}");
+        assert_eq!(commit(&gate, put(1_002, "other")).await, CommitOutcome::Committed(Vec::new()));
+        assert!(gate.clear(&[0], Version { incarnation: 1, sequence: 1_003 }).await.is_err());
+        disk.hold_at_most(None);
+        let gate = match restarts {
+            true => {
+                drop(gate);
+                disk.kill();
+                let (_, gate) = open_on(&disk, &runtime, &database, || ());
+                assert_eq!(gate.state().amount.transactions, 200);
+                gate
+            }
+            false => gate,
+        };
+        calm(&runtime, &gate).await;
+        assert_eq!(gate.state().unnoted, 0);
+        assert_eq!(stored(&database, 1).await, Some(Version { incarnation: 1, sequence: 1 }), "once");
+        assert_eq!(commit(&gate, put(1_004, "d1")).await, CommitOutcome::Committed(Vec::new()));
+        drop(gate);
+        disk.kill();
+        let (_, gate) = open_on(&disk, &runtime, &database, || ());
+        assert_eq!(gate.state().amount.transactions, 0, "all is noted");
+    });
+}
+
+#[test]
+fn what_can_not_be_noted_waits_and_holds_up_nothing_else() {
+    what_can_not_be_noted(false);
+    what_can_not_be_noted(true);
+}
+
+#[test]
+fn a_drain_that_waits_for_the_disk_is_found() {
+    for fault in [Fault::UnnotedStopsDrain, Fault::UnnotedForgotten] {
+        let _on = mutation::put_back(Some(fault));
+        assert!(std::panic::catch_unwind(|| what_can_not_be_noted(false)).is_err(), "{fault:?}");
+    }
+}

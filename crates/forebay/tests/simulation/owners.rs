@@ -1,0 +1,372 @@
+//! Two owners of one database, one after the other: the first is cut off, buffers, and finds another owner when the
+//! network is whole again; or finds that out when it is started again. Its clients are at the gate itself, each with
+//! a document of its own, which the second owner writes too.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use forebay::change::Change;
+use forebay::error::Unavailable;
+use forebay::mutation::{self, Fault};
+use forebay::outage::lossy::Lossy;
+use forebay::outage::{
+    BreakerSettings, Description, Gate, GateOptions, GateSettings, Journal, JournalOptions, seen_incarnation_of,
+};
+use forebay::read::Read;
+use forebay::runtime::Runtime;
+use forebay::runtime::simulated::{Ended, Simulation, SplitMix};
+use forebay::store::embedded::Durability;
+use forebay::store::memory::Memory;
+use forebay::store::suite::write;
+use forebay::store::{Caps, Commit, CommitOutcome, ReadError, Resolved, Store};
+use forebay::tier::Tier;
+use forebay::version::{Mint, OwnerId};
+use forebay::{Key, TxnId, Value, Version};
+use futures_util::future::BoxFuture;
+
+use crate::book::{broken, expect};
+use crate::seeds::caught;
+
+/// Clients of the first owner, and writes of each.
+const CLIENTS: u64 = 3;
+const WRITES: u64 = 12;
+
+/// Seeds within which a fault shows.
+const SEEDS_OF_FAULTS: u64 = 100;
+
+/// Within which an owner that has nothing to do has to notice that it is none any more.
+const NOTICED: Duration = Duration::from_secs(2);
+
+/// A database that knows its owners, as PostgreSQL does.
+struct Database {
+    memory: Memory,
+    /// Owner and run, by incarnation from 1 on.
+    owners: Mutex<Vec<(u128, u64)>>,
+}
+
+impl Database {
+    fn owners(&self) -> MutexGuard<'_, Vec<(u128, u64)>> {
+        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens it over a network, as `owner` whose journal has noted the incarnation `noted`.
+    fn open(self: &Arc<Database>, runtime: &Runtime, network: &Arc<Network>, owner: u128, noted: u64) -> Arc<Opened> {
+        let run = runtime.random();
+        let mut owners = self.owners();
+        let others = owners.iter().skip(noted as usize).any(|(other, _)| *other != owner);
+        owners.push((owner, run));
+        let opened = Arc::new(Opened {
+            runtime: runtime.clone(),
+            database: self.clone(),
+            network: network.clone(),
+            run,
+            incarnation: owners.len() as u64,
+            since: (noted > 0 && others).then(|| "another".to_owned()),
+            fenced: OnceLock::new(),
+        });
+        drop(owners);
+        let (weak, clock) = (Arc::downgrade(&opened), runtime.clone());
+        runtime.spawn(async move {
+            while let Some(opened) = weak.upgrade() {
+                let _ = opened.ping().await;
+                drop(opened);
+                clock.sleep(Duration::from_secs(1)).await;
+            }
+        });
+        opened
+    }
+
+    async fn value(&self, key: &Key) -> Option<Value> {
+        let read = self.memory.get(std::slice::from_ref(key)).await;
+        read.ok().and_then(|mut reads| reads.pop()).and_then(|read| read.value)
+    }
+}
+
+/// Between an owner and its database.
+#[derive(Default)]
+struct Network {
+    cut: AtomicBool,
+}
+
+/// The database as one process has it open.
+struct Opened {
+    runtime: Runtime,
+    database: Arc<Database>,
+    network: Arc<Network>,
+    run: u64,
+    incarnation: u64,
+    since: Option<String>,
+    fenced: OnceLock<String>,
+}
+
+impl Opened {
+    /// Goes over the network, one way; false if that is cut.
+    async fn passes(&self) -> bool {
+        self.runtime.sleep(Duration::from_micros(self.runtime.random() % 400)).await;
+        !self.network.cut.load(Ordering::SeqCst)
+    }
+
+    /// Whether the database takes it, now that it has arrived: it refuses what is not its owner's.
+    fn is_ours(&self) -> bool {
+        self.database.owners().last().is_some_and(|(_, run)| *run == self.run)
+    }
+
+    /// Asks for what `answer` makes of the database, if it is ours.
+    async fn ask<'a, T>(
+        &'a self,
+        answer: impl FnOnce(&'a Memory) -> BoxFuture<'a, T> + Send,
+    ) -> Result<T, Unavailable> {
+        let gone = || Err(Unavailable("the network is cut".to_owned()));
+        if !self.passes().await {
+            return gone();
+        }
+        let answer = match self.is_ours() {
+            true => Some(answer(&self.database.memory).await),
+            false => None,
+        };
+        if !self.passes().await {
+            return gone();
+        }
+        answer.ok_or_else(|| {
+            let _ = self.fenced.set("another owner".to_owned());
+            Unavailable("another owner".to_owned())
+        })
+    }
+}
+
+impl Store for Opened {
+    fn caps(&self) -> Caps {
+        Caps { ordered: false, ..self.database.memory.caps() }
+    }
+
+    fn name(&self) -> String {
+        "contested".to_owned()
+    }
+
+    fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
+    fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
+        Box::pin(async move { self.ask(|memory| memory.get(keys)).await? })
+    }
+
+    fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>> {
+        let all = |outcome: CommitOutcome| vec![outcome; group.len()];
+        Box::pin(async move {
+            if !self.passes().await {
+                return all(CommitOutcome::Unavailable("the network is cut".to_owned()));
+            }
+            match self.ask(|memory| memory.commit(group)).await {
+                Ok(outcomes) => outcomes,
+                Err(Unavailable(why)) if self.fenced().is_some() => all(CommitOutcome::Unavailable(why)),
+                Err(Unavailable(why)) => all(CommitOutcome::Unknown(why)),
+            }
+        })
+    }
+
+    fn outcome(&self, id: TxnId) -> BoxFuture<'_, Result<Resolved, Unavailable>> {
+        Box::pin(async move { self.ask(|memory| memory.outcome(id)).await? })
+    }
+
+    fn ping(&self) -> BoxFuture<'_, Result<(), Unavailable>> {
+        Box::pin(self.ask(|_| Box::pin(std::future::ready(()))))
+    }
+
+    fn owned_since(&self) -> Option<&str> {
+        self.since.as_deref()
+    }
+
+    fn fenced(&self) -> Option<&str> {
+        self.fenced.get().map(String::as_str)
+    }
+
+    fn scan<'a>(
+        &'a self,
+        space: u8,
+        after: Option<&'a Key>,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Key>, ReadError>> {
+        Box::pin(async move { self.ask(|memory| memory.scan(space, after, limit)).await? })
+    }
+
+    fn count(&self, space: u8) -> BoxFuture<'_, Result<u64, ReadError>> {
+        Box::pin(async move { self.ask(|memory| memory.count(space)).await? })
+    }
+
+    fn clear<'a>(&'a self, spaces: &'a [u8], version: Version) -> BoxFuture<'a, Result<(), Unavailable>> {
+        Box::pin(async move { self.ask(|memory| memory.clear(spaces, version)).await? })
+    }
+
+    fn expired(&self, now_ms: u64, limit: usize) -> BoxFuture<'_, Result<Vec<Key>, ReadError>> {
+        Box::pin(async move { self.ask(|memory| memory.expired(now_ms, limit)).await? })
+    }
+
+    fn memory_bytes(&self) -> usize {
+        0
+    }
+
+    fn flush(&self) -> BoxFuture<'_, Result<(), Unavailable>> {
+        Box::pin(async { Ok(()) })
+    }
+}
+
+fn key(client: u64) -> Key {
+    Key::new(0, format!("k{client}").as_bytes())
+}
+
+fn put(mint: &Mint, client: u64, value: &str) -> Commit {
+    let value = Value::bytes(value.as_bytes());
+    let written = write(&key(client), None, vec![Change::Put(value)]);
+    Commit::new(TxnId(mint.next()), mint.next(), vec![written])
+}
+
+/// The first owner, started on what its journal has.
+async fn first(
+    runtime: &Runtime,
+    database: &Arc<Database>,
+    network: &Arc<Network>,
+    disk: &Lossy,
+) -> (Gate, Arc<Opened>) {
+    let description = Description { mapping: String::new(), catalogue: String::new() };
+    let options = JournalOptions { durability: Durability::Always, bytes_max: 1 << 20, description };
+    let opened = Journal::open(runtime.clone(), disk.handle(), options);
+    let (journal, mut found) = opened.unwrap_or_else(|error| broken("the journal opens", error.to_string()));
+    let owner = *found.remembered.owner.get_or_insert_with(|| OwnerId(u128::from(runtime.random())));
+    let noted = journal.remember(found.remembered.clone()).await;
+    expect(noted.is_ok(), "the journal notes its owner", || format!("{noted:?}"));
+    let store = database.open(runtime, network, owner.0, seen_incarnation_of(&found.description));
+    let breaker = BreakerSettings { failures_to_open: 1, successes_to_close: 1, pause_ms: 1, pause_ms_max: 8 };
+    let gate = Gate::open(GateOptions {
+        runtime: runtime.clone(),
+        store: store.clone(),
+        journal,
+        found,
+        settings: GateSettings { breaker, bytes_max: 1 << 20, ..GateSettings::default() },
+        mapping: String::new(),
+        opens_late: false,
+    });
+    (gate.unwrap_or_else(|error| broken("the gate opens", error.to_string())), store)
+}
+
+/// A client of the first owner. Nothing is acknowledged once that one knows that it is none any more.
+async fn client(runtime: Runtime, gate: Gate, store: Arc<Opened>, number: u64) {
+    // What several clients mint must differ.
+    let mint = Mint::behind(Version { incarnation: gate.incarnation(), sequence: number * 1_000 });
+    for turn in 0..WRITES {
+        runtime.sleep(Duration::from_micros(runtime.random() % 2_000)).await;
+        let was_fenced = store.fenced().is_some();
+        let outcome = gate.commit(&[put(&mint, number, &format!("first {turn}"))]).await.pop();
+        let kept = matches!(outcome, Some(CommitOutcome::Buffered(_))) && store.fenced().is_some();
+        let late = was_fenced
+            && outcome
+                .as_ref()
+                .is_some_and(|outcome| outcome.is_applied() || matches!(outcome, CommitOutcome::Buffered(_)));
+        expect(!kept && !late, "a fenced owner acknowledges nothing", || format!("{outcome:?}"));
+        let read = gate.get(&[key(number)]).await;
+        expect(!was_fenced || read.is_err(), "a fenced owner shows nothing", || format!("{read:?}"));
+    }
+}
+
+/// What the second owner has written stands in all documents.
+async fn is_untouched(database: &Database, what: &str) {
+    for number in 0..CLIENTS {
+        let value = database.value(&key(number)).await;
+        expect(value == Some(Value::bytes(*b"second")), "what came later is not overwritten", || {
+            format!("{what}: {number} has {value:?}")
+        });
+    }
+}
+
+/// One run: whether writes waited for a database that had another owner since.
+fn run(seed: u64) -> bool {
+    let simulation = Simulation::new(seed);
+    let runtime = simulation.runtime();
+    let (sender, mut told) = futures_channel::oneshot::channel();
+    let ended = simulation.run_to_step(u64::MAX, async move {
+        let _ = sender.send(two_owners(runtime, SplitMix::new(seed ^ 0x0b0e)).await);
+    });
+    expect(ended == Ended::Done, "progress", || format!("{ended:?}"));
+    told.try_recv().ok().flatten().unwrap_or_else(|| broken("progress", "the run has no end"))
+}
+
+async fn two_owners(runtime: Runtime, mut random: SplitMix) -> bool {
+    let database = Arc::new(Database { memory: Memory::new(), owners: Mutex::default() });
+    let (network, disk) = (Arc::new(Network::default()), Lossy::new());
+    let (gate, store) = first(&runtime, &database, &network, &disk).await;
+    let mut clients = Vec::new();
+    for number in 0..CLIENTS {
+        let (sender, done) = futures_channel::oneshot::channel();
+        clients.push(done);
+        let (runtime, gate, store) = (runtime.clone(), gate.clone(), store.clone());
+        runtime.clone().spawn(async move {
+            client(runtime, gate, store, number).await;
+            let _ = sender.send(());
+        });
+    }
+    let pause = |random: &mut SplitMix| runtime.sleep(Duration::from_micros(random.below(10_000)));
+    pause(&mut random).await;
+    network.cut.store(true, Ordering::SeqCst);
+    pause(&mut random).await;
+    let second = database.open(&runtime, &Arc::default(), 2, 0);
+    let mint = Mint::new(second.incarnation());
+    for number in 0..CLIENTS {
+        let outcome = second.commit(&[put(&mint, number, "second")]).await.pop();
+        expect(outcome.as_ref().is_some_and(CommitOutcome::is_applied), "the second owner writes", || {
+            format!("{outcome:?}")
+        });
+    }
+    pause(&mut random).await;
+    network.cut.store(false, Ordering::SeqCst);
+    for client in clients {
+        expect(client.await.is_ok(), "progress", || "a client ended in the middle".to_owned());
+    }
+    runtime.sleep(NOTICED).await;
+    expect(store.fenced().is_some(), "an idle owner notices", || "it does not".to_owned());
+    is_untouched(&database, "by a fenced owner").await;
+    let waiting = gate.state().amount.transactions;
+    drop((gate, store, second));
+    // Started again, perhaps killed at once, what waits is carried over only if an operator says so.
+    for _ in 0..1 + random.below(3) {
+        disk.kill();
+        let (gate, _store) = first(&runtime, &database, &network, &disk).await;
+        if random.below(2) == 0 {
+            runtime.sleep(Duration::from_micros(random.below(3_000_000))).await;
+        }
+        is_untouched(&database, "by a start").await;
+        expect(waiting == 0 || gate.state().suspended.is_some(), "a start waits for an operator", || {
+            format!("{:?}", gate.state())
+        });
+    }
+    disk.kill();
+    let (gate, _store) = first(&runtime, &database, &network, &disk).await;
+    let resumed = gate.resume();
+    expect(resumed == (waiting > 0), "it is suspended where something waits", || format!("{:?}", gate.state()));
+    runtime.sleep(NOTICED).await;
+    let left = gate.state().amount.transactions;
+    expect(left == 0, "an operator's word is enough", || format!("{:?}", gate.state()));
+    waiting > 0
+}
+
+#[test]
+fn two_owners_of_one_database() {
+    let seeds = if std::env::var_os("FOREBAY_NIGHTLY").is_some() { 5_000 } else { 300 };
+    let waited = (0..seeds).filter(|seed| run(*seed)).count();
+    assert!(waited > 0, "nothing was buffered in any run");
+}
+
+/// Each rule left out is noticed.
+#[test]
+fn the_gate_of_owners() {
+    for fault in [Fault::FencedOwnerWrites, Fault::OwnerNotLookedAt] {
+        let with_fault = |seed: u64| {
+            let _on = mutation::put_back(Some(fault));
+            caught(|| run(seed)).err().map(|broken| (seed, broken))
+        };
+        let found = (0..SEEDS_OF_FAULTS).find_map(with_fault);
+        let (seed, (oracle, what)) = found.unwrap_or_else(|| panic!("{fault:?} is not found"));
+        assert!(caught(|| run(seed)).is_ok(), "{fault:?}: seed {seed} fails without it");
+        println!("{fault:?}: seed {seed}: {oracle}: {what}");
+    }
+}

@@ -1,0 +1,141 @@
+//! A command that reads a great many keys: in slices, so that its memory does not grow with their number and others get
+//! their turn, and all the same at one moment.
+//!
+//! Each slice is a transaction of its own, with its locks and its wait for publication. What it saw of each key, its
+//! version and whether it was there, goes into a fingerprint of the slice. All slices are read over and over until one
+//! round sees what the round before saw. Versions are never used again, and a document that has expired does not come
+//! back without a new one: so no key has changed from the end of the first of these two rounds to the begin of the
+//! second, and the answer is that of any moment between them.
+//!
+//! Where others always write to some of the keys no two rounds are the same. Then all keys are locked at once, as for
+//! any other command, if that is not too much ([`Session::too_wide`]).
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use forebay::cache::LOOK_KEYS_MAX;
+use forebay::key::KeyRef;
+use forebay::mutation::{self, Fault};
+use forebay::runtime::yield_now;
+use forebay::txn::{Ahead, Documents, Executed, Plan, TxnError};
+use forebay_protocol::{Frame, Reply};
+
+use super::{Session, in_order, planned};
+use crate::command::{Answer, Call, Command, Effect, Flag, Known, txn_error};
+
+/// Rounds until all keys are locked.
+const ROUNDS_MAX: usize = 6;
+
+/// What the slices have answered so far, as one answer.
+#[derive(Default)]
+enum Joined {
+    #[default]
+    Nothing,
+    Sum(i64),
+    List(Vec<Reply>),
+}
+
+impl Joined {
+    fn add(&mut self, part: Reply) {
+        match (&mut *self, part) {
+            (Joined::Sum(sum), Reply::Integer(number)) => *sum += number,
+            (Joined::List(list), Reply::Array(more)) => list.extend(more),
+            (joined, Reply::Integer(number)) => *joined = Joined::Sum(number),
+            (joined, Reply::Array(list)) => *joined = Joined::List(list),
+            (_, other) => debug_assert!(false, "{other:?} is no part of an answer"),
+        }
+    }
+
+    fn reply(self) -> Reply {
+        match self {
+            Joined::Nothing => Reply::Nil,
+            Joined::Sum(sum) => Reply::Integer(sum),
+            Joined::List(list) => Reply::Array(list),
+        }
+    }
+}
+
+impl Session {
+    /// Whether a request is served in slices.
+    pub(super) fn is_wide(&self, command: &Command, frame: Frame<'_>) -> bool {
+        frame.len() > LOOK_KEYS_MAX + 1 && command.is(Flag::InParts) && !self.open.is_open()
+    }
+
+    /// Serves it. The key arguments of such a command are all of its arguments.
+    pub(super) async fn run_wide(
+        &mut self,
+        command: &'static Command,
+        body: fn(&mut Call<'_>) -> Answer,
+        frame: Frame<'_>,
+    ) -> Reply {
+        let mut before = Vec::new();
+        for _ in 0..ROUNDS_MAX {
+            let mut seen = Vec::with_capacity(before.len());
+            match self.round(command, body, frame, &mut seen).await {
+                Ok(reply) if seen == before || mutation::on(Fault::WideReadOnce) => return reply,
+                Ok(_) => before = seen,
+                Err(reply) => return reply,
+            }
+        }
+        if let Some(refused) = self.too_wide(frame.len()) {
+            return refused;
+        }
+        let locks = self.locks_of(command, Effect::Read, frame).into_vec();
+        self.run_alone(locks, command, body, frame, &mut Ahead::default()).await
+    }
+
+    /// Reads all slices once; the answer of all, and into `seen` the fingerprint of each.
+    async fn round(
+        &mut self,
+        command: &'static Command,
+        body: fn(&mut Call<'_>) -> Answer,
+        frame: Frame<'_>,
+        seen: &mut Vec<u64>,
+    ) -> Result<Reply, Reply> {
+        let mut spans = Vec::new();
+        let (mut joined, mut bytes) = (Joined::default(), 0);
+        let bytes_max = self.shared.limits.client_reply_bytes_max;
+        for begin in (1..frame.len()).step_by(LOOK_KEYS_MAX) {
+            let end = frame.len().min(begin + LOOK_KEYS_MAX);
+            let (part, fingerprint) = self.slice(command.name, body, frame.part(begin..end, &mut spans)).await?;
+            seen.push(fingerprint);
+            // As it waits to be written, and as it is written: whichever is more.
+            let listed = if let Reply::Array(list) = &part { size_of_val(list.as_slice()) } else { 0 };
+            bytes += part.encoded_bytes_max().max(listed);
+            if bytes > bytes_max {
+                return Err(Reply::error(format!("LIMIT client_reply_bytes_max {bytes_max}")));
+            }
+            joined.add(part);
+            yield_now().await;
+        }
+        Ok(joined.reply())
+    }
+
+    /// One slice, published.
+    async fn slice(
+        &self,
+        name: &'static str,
+        body: fn(&mut Call<'_>) -> Answer,
+        frame: Frame<'_>,
+    ) -> Result<(Reply, u64), Reply> {
+        let space = self.space;
+        let keys = || frame.args().skip(1).map(move |name| KeyRef { space, name });
+        let locks = in_order(keys().map(|key| planned(key, Effect::Read)).collect());
+        let caller = self.waiting_client();
+        let plan = Plan { locks, strict: self.strict, name, caller, ..Plan::default() };
+        let read = |documents: &mut Documents| {
+            let mut hasher = DefaultHasher::new();
+            for key in keys() {
+                let present = documents.value(key).is_ok_and(|value| value.is_some());
+                (documents.version(key), present).hash(&mut hasher);
+            }
+            let known = Known::Documents(documents);
+            Ok((body(&mut Call { frame, space, known, random: 0, uncompared: false }), hasher.finish()))
+        };
+        let failed = |error: TxnError| txn_error(&error);
+        let engine = &self.shared.engine;
+        let executed = engine.execute(&plan, self.context(), &mut Ahead::default(), read).await.map_err(failed)?;
+        let Executed::Done((answer, fingerprint), committing) = executed else { return Err(Reply::NilArray) };
+        committing.wait().await.map_err(failed)?;
+        Ok((answer?, fingerprint))
+    }
+}

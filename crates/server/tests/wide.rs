@@ -1,0 +1,142 @@
+//! Commands that read a great many keys: in slices, at one moment.
+
+mod support;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use bytes::BytesMut;
+use forebay::cache::CacheOptions;
+use forebay::mutation::{self, Fault};
+use forebay::policy::choose;
+use forebay::runtime::simulated::{Ended, Simulation};
+use forebay::runtime::yield_now;
+use forebay::store::memory::Memory;
+use forebay::txn::{Engine, EngineOptions};
+use forebay_protocol::{Batch, Decoder, Limits, encode_command};
+use forebay_server::{ServerOptions, Session, Shared};
+use support::{Peer, server};
+
+/// More than one slice.
+const KEYS: usize = 1100;
+
+fn wide(name: &str) -> String {
+    let keys: Vec<String> = (0..KEYS).map(|number| format!("k{number:04}")).collect();
+    format!("{name} {}", keys.join(" "))
+}
+
+#[tokio::test]
+async fn the_answer_is_that_of_all_slices() {
+    let shared = server(|_| {});
+    let mut peer = Peer::new(&shared);
+    peer.check(&[("SET k0000 first", "+OK|"), ("SET k1099 last", "+OK|"), ("SADD k0500 member", ":1|")]).await;
+    assert_eq!(peer.say(&wide("EXISTS")).await, ":3|");
+    assert_eq!(peer.say(&wide("TOUCH")).await, ":3|");
+    assert_eq!(
+        peer.say(&format!("{} k0000 k0000", wide("EXISTS"))).await,
+        ":5|",
+        "a key that stands twice counts twice"
+    );
+    let values = peer.say(&wide("MGET")).await;
+    assert!(values.starts_with("*1100|$5|first|$-1|") && values.ends_with("|$-1|$4|last|"), "{values}");
+    // Inside TXN all is locked, as it is for any other command.
+    assert!(peer.say(&format!("TXN BEGIN\n{}\nTXN ABORT", wide("EXISTS"))).await.contains("|:3|"));
+    assert_eq!(shared.engine.locked_keys(), 0);
+    shared.engine.validate();
+}
+
+#[tokio::test]
+async fn what_takes_too_much_memory_is_refused_before_it_begins() {
+    let shared = server(|options| options.limits.locked_keys_max = KEYS - 1);
+    let mut peer = Peer::new(&shared);
+    let refused = "LIMIT locked_keys_max 1099";
+    assert_eq!(peer.say(&wide("DEL")).await, format!("-{refused}|"));
+    assert!(peer.say(&format!("MULTI\n{}\nEXEC", wide("EXISTS"))).await.contains(refused));
+    assert_eq!(peer.say(&wide("EXISTS")).await, ":0|", "what is read in slices is not");
+    let shared = server(|options| options.limits.client_reply_bytes_max = 20_000);
+    assert_eq!(Peer::new(&shared).say(&wide("MGET")).await, "-LIMIT client_reply_bytes_max 20000|");
+}
+
+#[tokio::test]
+async fn what_documents_grow_to_counts() {
+    let shared = server(|options| options.limits.txn_bytes_max = 3_000_000);
+    let mut peer = Peer::new(&shared);
+    let grow = "SETRANGE a 1000000 x\nSETRANGE b 1000000 x\nAPPEND a x";
+    let said = peer.say(&format!("TXN BEGIN\n{grow}\nSTRLEN a\nTXN COMMIT")).await;
+    assert!(said.starts_with("+OK|:1000001|:1000001|:1000002|:1000002|+OK"), "a change in place counts once: {said}");
+    let more = "SETRANGE c 1000000 x\nSETRANGE d 1000000 x\nSTRLEN d";
+    let said = peer.say(&format!("TXN BEGIN\n{more}\nTXN COMMIT")).await;
+    assert!(said.starts_with("+OK|:1000001|:1000001|:1000001|+OK"), "{said}");
+    let said = peer.say(&format!("TXN BEGIN\n{grow}\nSETRANGE e 1000000 x\nSTRLEN e\nTXN COMMIT")).await;
+    assert!(said.contains("-LIMIT txn_bytes_max 3000000|"), "{said}");
+    let said = peer.say("MULTI\nSETRANGE e 1000000 x\nSETRANGE f 1000000 x\nSETRANGE g 1000000 x\nEXEC").await;
+    assert!(said.ends_with("command 3 (SETRANGE g): LIMIT txn_bytes_max 3000000|"), "{said}");
+    peer.check(&[("EXISTS e f g", ":0|")]).await;
+}
+
+/// One client reads all keys while another changes the first and the last together; the first and the last value of
+/// each answer.
+fn reads_beside_writes(seed: u64) -> Vec<(String, String)> {
+    let simulation = Simulation::new(seed);
+    let runtime = simulation.runtime();
+    let policy = choose("s3-fifo").expect("a policy");
+    let cache =
+        CacheOptions { budget_bytes: 1 << 20, partitions: 2, policy: policy.policy, policy_values: policy.values };
+    let engine = Engine::new(EngineOptions::new(runtime.clone(), Arc::new(Memory::new()), cache));
+    let shared = Arc::new(Shared::new(ServerOptions::new(engine)));
+    let session = || {
+        let client = shared.clients.add("client".into(), "server".into(), 0, 10).expect("room");
+        Session::new(shared.clone(), client)
+    };
+    let (mut writer, mut reader) = (session(), session());
+    let (over, read) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
+    let (ends, written, seen) = (over.clone(), Arc::new(AtomicUsize::new(0)), read.clone());
+    runtime.spawn(async move {
+        // Now and then it rests, so that two rounds may see the same.
+        while !ends.load(Ordering::Relaxed) {
+            let number = written.fetch_add(1, Ordering::Relaxed);
+            say(&mut writer, &format!("MULTI\nSET k0000 {number}\nSET k1099 {number}\nEXEC")).await;
+            for _ in 0..number % 7 {
+                yield_now().await;
+            }
+        }
+    });
+    let ended = simulation.run(async move {
+        for _ in 0..4 {
+            let answer = say(&mut reader, &wide("MGET")).await;
+            let values: Vec<&str> = answer.split('|').filter(|line| !line.starts_with(['*', '$', ':'])).collect();
+            let ends = (values.first(), values.iter().rev().find(|line| !line.is_empty()));
+            let of = |line: Option<&&str>| line.map_or_else(String::new, |line| (*line).to_owned());
+            seen.lock().expect("no panic").push((of(ends.0), of(ends.1)));
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    assert!(matches!(ended, Ended::Done), "a request hung");
+    let answers = read.lock().expect("no panic").clone();
+    answers
+}
+
+async fn say(session: &mut Session, lines: &str) -> String {
+    let mut input = BytesMut::new();
+    for line in lines.lines() {
+        encode_command(&mut input, &line.split(' ').collect::<Vec<_>>());
+    }
+    let (mut decoder, mut batch) = (Decoder::new(Limits::default()), Batch::default());
+    decoder.decode_batch(&mut input, 100, &mut batch).expect("requests");
+    session.serve(&batch).await;
+    session.replies.settle().await;
+    String::from_utf8_lossy(&session.replies.ready_mut().split()).replace("\r\n", "|")
+}
+
+#[test]
+fn slices_are_of_one_moment() {
+    for seed in 0..4 {
+        for (first, last) in reads_beside_writes(seed) {
+            assert_eq!(first, last, "seed {seed}");
+        }
+    }
+    // The scenario would notice if they were not.
+    let _fault = mutation::put_back(Some(Fault::WideReadOnce));
+    let torn = (0..20).any(|seed| reads_beside_writes(seed).iter().any(|(first, last)| first != last));
+    assert!(torn, "no seed finds what is read once");
+}

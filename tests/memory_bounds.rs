@@ -1,0 +1,202 @@
+//! Resident memory under requests that are short and make much: its peak, and what is left of it. Each row is run
+//! against a fresh server with `--memory 16MiB`, a debug build, whose pages of code are 8 MiB more than a release's.
+
+mod common;
+
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use common::Connection;
+use common::process::Forebay;
+use forebay_protocol::Reply;
+
+const MIB: u64 = 1 << 20;
+
+/// The share of the whole that the cache and the store's pages have.
+const MEMORY: u64 = 16 * MIB;
+
+/// What is promised: 1.1 times the memory, and 64 MiB.
+const PROMISED: u64 = MEMORY + MEMORY / 10 + 64 * MIB;
+
+/// The floor of `held-bytes-max`. At this memory it breaks the promise, as the start says: a buffer that grows is there
+/// twice while it is copied.
+const HELD: u64 = 34 * MIB;
+
+/// How long memory may take to go back.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Documents that a pipeline or a transaction makes: all together many times the memory.
+const DOCUMENTS: usize = 30;
+
+/// Keys of a wide request.
+const KEYS: usize = 40_000;
+
+struct Server {
+    forebay: Forebay,
+    row: &'static str,
+    before: u64,
+}
+
+impl Server {
+    fn start(row: &'static str) -> Server {
+        let forebay = Forebay::start("embedded", &["--memory", "16MiB", "--durability", "never"]);
+        assert!(forebay.log().contains("more_mib="), "the start says that floors break the promise");
+        let before = forebay.resident_bytes();
+        Server { forebay, row, before }
+    }
+
+    fn connect(&self) -> Connection {
+        Connection::new(self.forebay.address)
+    }
+
+    /// The peak is counted from now on.
+    fn reset_peak(&self) {
+        std::fs::write(format!("/proc/{}/clear_refs", self.forebay.id()), "5").expect("its peak can be reset");
+    }
+
+    fn peak(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.forebay.id())).expect("its status");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("its peak");
+        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number of KiB") * 1024
+    }
+
+    /// Fails if memory was ever above `most`, or stays above what is promised.
+    fn stayed_below(self, most: u64) {
+        let peak = self.peak();
+        let began = Instant::now();
+        while self.forebay.resident_bytes() > PROMISED && began.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let rest = self.forebay.resident_bytes();
+        let mib = |bytes: u64| bytes as f64 / MIB as f64;
+        println!("{}: {:.1} MiB before, peak {:.1}, rest {:.1}", self.row, mib(self.before), mib(peak), mib(rest));
+        assert!(peak <= most, "{}: a peak of {:.1} MiB, at most {:.1}", self.row, mib(peak), mib(most));
+        assert!(rest <= PROMISED, "{}: {:.1} MiB stay, at most {:.1}", self.row, mib(rest), mib(PROMISED));
+    }
+}
+
+fn request(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// Documents of 16 MB, each by a few bytes.
+fn long_documents() -> Vec<Vec<String>> {
+    (0..DOCUMENTS).map(|number| request(&["SETRANGE", &format!("b{number}"), "16000000", "x"])).collect()
+}
+
+fn wide(name: &str, keys: usize) -> Vec<String> {
+    std::iter::once(name.to_owned()).chain((0..keys).map(|number| format!("absent{number:07}"))).collect()
+}
+
+fn says(reply: &Reply, text: &str) -> bool {
+    format!("{reply:?}").contains(text)
+}
+
+#[test]
+fn a_pipeline_that_makes_long_documents() {
+    let server = Server::start("SETRANGE of other documents");
+    server.reset_peak();
+    let replies = server.connect().pipeline(&long_documents());
+    assert!(replies.iter().all(|reply| *reply == Reply::Integer(16_000_001)), "{replies:?}");
+    server.stayed_below(PROMISED);
+
+    let server = Server::start("APPEND to one document");
+    let mut connection = server.connect();
+    connection.call(&["SETRANGE", "big", "8000000", "x"]);
+    server.reset_peak();
+    let replies = connection.pipeline(&vec![request(&["APPEND", "big", "x"]); DOCUMENTS]);
+    assert_eq!(replies.last(), Some(&Reply::Integer(8_000_001 + DOCUMENTS as i64)));
+    server.stayed_below(PROMISED);
+}
+
+#[test]
+fn transactions_that_make_long_documents() {
+    let server = Server::start("TXN");
+    server.reset_peak();
+    let script = [vec![request(&["TXN", "BEGIN"])], long_documents(), vec![request(&["TXN", "COMMIT"])]].concat();
+    let replies = server.connect().pipeline(&script);
+    let refused = replies.iter().filter(|reply| says(reply, "LIMIT txn_bytes_max")).count();
+    assert_eq!(refused, DOCUMENTS - 2, "two documents of 16 MB are within the limit: {replies:?}");
+    assert!(matches!(replies.last(), Some(Reply::Simple(_))), "what was not refused commits: {replies:?}");
+    server.stayed_below(PROMISED);
+
+    let server = Server::start("MULTI");
+    server.reset_peak();
+    let script = [vec![request(&["MULTI"])], long_documents(), vec![request(&["EXEC"])]].concat();
+    let replies = server.connect().pipeline(&script);
+    assert!(replies.last().is_some_and(|reply| says(reply, "LIMIT txn_bytes_max")), "{replies:?}");
+    assert_eq!(server.connect().call(&["EXISTS", "b0"]), Reply::Integer(0), "nothing of it was done");
+    server.stayed_below(PROMISED);
+}
+
+#[test]
+fn requests_of_many_keys() {
+    let server = Server::start("EXISTS of absent keys");
+    server.reset_peak();
+    assert_eq!(server.connect().pipeline(&[wide("EXISTS", KEYS)]), [Reply::Integer(0)]);
+    server.stayed_below(PROMISED);
+
+    let server = Server::start("MGET of absent keys");
+    server.reset_peak();
+    assert_eq!(server.connect().pipeline(&[wide("MGET", KEYS)]), [Reply::Array(vec![Reply::Nil; KEYS])]);
+    server.stayed_below(PROMISED);
+
+    let server = Server::start("DEL of a million keys");
+    server.reset_peak();
+    let refused = server.connect().pipeline(&[wide("DEL", 1_000_000)]);
+    assert!(says(&refused[0], "LIMIT locked_keys_max"), "{refused:?}");
+    server.stayed_below(PROMISED);
+
+    let server = Server::start("DEL of as many keys as may be locked");
+    server.reset_peak();
+    assert_eq!(server.connect().pipeline(&[wide("DEL", 32 << 10)]), [Reply::Integer(0)]);
+    server.stayed_below(PROMISED);
+}
+
+/// The whole of the row above: a million keys take a debug build more than a minute.
+#[test]
+#[ignore = "takes minutes; run with --ignored"]
+fn requests_of_a_million_keys() {
+    let server = Server::start("EXISTS of a million absent keys");
+    server.reset_peak();
+    let mut stream = TcpStream::connect(server.forebay.address).expect("it listens");
+    let mut out = bytes::BytesMut::new();
+    forebay_protocol::encode_command(&mut out, &wide("EXISTS", 1_000_000));
+    stream.write_all(&out).expect("written");
+    let mut answer = [0; 4];
+    std::io::Read::read_exact(&mut stream, &mut answer).expect("an answer");
+    assert_eq!(&answer, b":0\r\n");
+    server.stayed_below(PROMISED + 8 * MIB);
+}
+
+#[test]
+fn replies_that_nobody_reads() {
+    let server = Server::start("replies that nobody reads");
+    assert_eq!(server.connect().call(&["SET", "v", &"x".repeat(100_000)]), Reply::Simple("OK".into()));
+    server.reset_peak();
+    let mut stream = TcpStream::connect(server.forebay.address).expect("it listens");
+    let closed = (0..100_000).any(|_| stream.write_all(b"GET v\r\n").is_err());
+    assert!(closed, "its replies take 10 GB");
+    server.stayed_below(PROMISED);
+}
+
+#[test]
+fn requests_that_nobody_finishes() {
+    let server = Server::start("8 unfinished requests");
+    server.reset_peak();
+    let address = server.forebay.address;
+    let sends = move || {
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        let part = [b"$1000000\r\n".as_slice(), &[b'x'; 1_000_000], b"\r\n"].concat();
+        let _ = stream.write_all(b"*400\r\n$4\r\nMSET\r\n");
+        // Until it is closed, or has no more to say.
+        (0..134).all(|_| stream.write_all(&part).is_ok());
+        stream
+    };
+    let clients: Vec<_> = (0..8).map(|_| std::thread::spawn(sends)).collect();
+    let streams: Vec<_> = clients.into_iter().map(|client| client.join().expect("a client")).collect();
+    assert!(server.forebay.log().contains("held_bytes_max"), "some are closed");
+    drop(streams);
+    server.stayed_below(PROMISED + HELD);
+}

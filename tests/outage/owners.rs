@@ -1,0 +1,191 @@
+//! Two forebays that want one database, one after the other: whoever was cut off from it and finds another owner there
+//! answers nothing any more, and what it had buffered waits for an operator.
+
+use std::net::TcpListener;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use forebay_protocol::Reply;
+
+use crate::common::process::{Forebay, forebay_command};
+use crate::common::{Connection, http};
+use crate::postgres::Server;
+use crate::proxy::Proxy;
+use crate::state::{PATIENCE, calm, entry, figure, said};
+use crate::{ok, start, start_through};
+
+/// What the log says once where another has taken the database over.
+const TAKEN: &str = "another forebay has taken this database over";
+
+/// What goes on behind that.
+const ANSWERS: &str = "answers NOTOWNER to reads and writes until it is started again";
+
+/// What it says where a start finds that others had the database.
+const SINCE: &str = "since these writes were buffered";
+
+/// What it says where the last owner was another.
+const LAST: &str = "another forebay had this database last";
+
+const NAMES: &str = "SELECT string_agg(convert_from(name, 'UTF8'), ' ' ORDER BY name) FROM forebay.documents";
+
+/// A forebay that is reached over HTTP too, behind a network that can be cut.
+struct First {
+    server: Server,
+    database: String,
+    network: Proxy,
+    forebay: Forebay,
+    http: String,
+}
+
+impl First {
+    fn start() -> First {
+        let server = Server::start();
+        let database = server.database();
+        let network = Proxy::to_postgres(server.address());
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
+        let http = format!("127.0.0.1:{port}");
+        let forebay = start_through(&network, &server, &database, &["--http", &http]);
+        First { server, database, network, forebay, http }
+    }
+
+    fn second(&self) -> Forebay {
+        start(&self.server, &self.database, &[])
+    }
+
+    /// Waits for what takes no request of a client's.
+    fn is_fenced(&self) {
+        let began = Instant::now();
+        loop {
+            let answer = http(&self.http, "/readyz");
+            if answer.starts_with("HTTP/1.1 503 ") {
+                return assert!(answer.contains(TAKEN), "{answer}");
+            }
+            assert!(began.elapsed() < PATIENCE, "{answer}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+fn refuses(client: &mut Connection, command: &[&str]) {
+    let reply = said(&client.call(command));
+    assert!(reply.starts_with(&format!("NOTOWNER {TAKEN}: owner ")), "{command:?}: {reply}");
+}
+
+fn is_suspended(client: &mut Connection) {
+    let why = said(&entry(client, "suspended"));
+    assert!(why.contains(SINCE) && why.contains("CACHE DRAIN RESUME"), "{why}");
+}
+
+/// The first is cut off and buffers, a second one writes, the network heals. Then the first answers no read and no
+/// write, and says so. Started again it carries nothing over by itself.
+#[test]
+fn who_was_cut_off_is_fenced_and_suspended() {
+    let mut first = First::start();
+    let mut client = Connection::new(first.forebay.address);
+    assert_eq!(client.call(&["SET", "both", "old"]), ok());
+    assert_eq!(client.call(&["SET", "cached", "old"]), ok());
+    first.network.close();
+    assert_eq!(client.call(&["SET", "both", "first"]), ok());
+    assert_eq!(client.call(&["SET", "mine", "first"]), ok());
+    assert_eq!(client.call(&["SET", "gone", "first"]), ok());
+    assert_eq!(figure(&mut client, "pending"), 3);
+    assert_eq!([client.call(&["MULTI"]), client.call(&["SET", "queued", "1"])], [ok(), Reply::Simple("QUEUED".into())]);
+    let mut second = first.second();
+    let mut other = Connection::new(second.address);
+    assert_eq!([other.call(&["SET", "both", "second"]), other.call(&["SET", "cached", "second"])], [ok(), ok()]);
+    assert!(second.log().contains(LAST), "{}", second.log());
+    first.network.pass();
+    first.is_fenced();
+    refuses(&mut client, &["EXEC"]);
+    for command in ["GET cached", "SET both again", "SET new 1", "INCR n", "MULTI", "TXN BEGIN", "DBSIZE", "FLUSHALL"] {
+        refuses(&mut client, &command.split(' ').collect::<Vec<_>>());
+    }
+    assert_eq!(client.call(&["PING"]), Reply::Simple("PONG".into()));
+    assert!(said(&client.call(&["INFO"])).contains("store_fenced:1"));
+    assert!(said(&entry(&mut client, "fenced")).contains(TAKEN));
+    let Reply::Array(pending) = client.call(&["CACHE", "PENDING"]) else { panic!("a list") };
+    assert_eq!(pending.len(), 3);
+    let refused = said(&client.call(&["CACHE", "DRAIN", "RESUME"]));
+    assert!(refused.starts_with("NOTOWNER "), "{refused}");
+    assert!(http(&first.http, "/metrics").contains("\nforebay_store_fenced 1\n"));
+    assert!(http(&first.http, "/healthz").starts_with("HTTP/1.1 200 "));
+    assert_eq!(first.forebay.log().matches(ANSWERS).count(), 1, "{}", first.forebay.log());
+    first.forebay.kill9();
+    second.terminate();
+    // What was decided is whose the database is, not what becomes of the writes: to start again is no answer to that.
+    for _ in 0..2 {
+        first.forebay.restart();
+        client = Connection::new(first.forebay.address);
+        is_suspended(&mut client);
+        assert_eq!(figure(&mut client, "pending"), 3);
+        assert_eq!(first.server.sql(&first.database, NAMES), "both cached");
+        first.forebay.kill9();
+    }
+    second.restart();
+    assert_eq!(Connection::new(second.address).call(&["GET", "both"]), Reply::bulk(b"second"));
+    second.terminate();
+    first.forebay.restart();
+    client = Connection::new(first.forebay.address);
+    is_suspended(&mut client);
+    assert_eq!(client.call(&["GET", "cached"]), Reply::bulk(b"second"));
+    assert_eq!(client.call(&["CACHE", "QUARANTINE", "DROP", "3", "the second one knows better"]), ok());
+    assert_eq!([figure(&mut client, "pending"), figure(&mut client, "quarantined")], [2, 0]);
+    is_suspended(&mut client);
+    assert_eq!(client.call(&["CACHE", "DRAIN", "RESUME"]), ok());
+    calm(first.forebay.address);
+    assert_eq!(first.server.sql(&first.database, NAMES), "both cached mine");
+    first.forebay.restart();
+    client = Connection::new(first.forebay.address);
+    assert_eq!([said(&entry(&mut client, "suspended")), said(&client.call(&["GET", "both"]))], ["Nil", "first"]);
+}
+
+/// Who is asked nothing notices it too, also if the second one has ended by then.
+#[test]
+fn who_is_idle_notices_another_owner() {
+    let first = First::start();
+    let mut client = Connection::new(first.forebay.address);
+    assert_eq!(client.call(&["SET", "both", "old"]), ok());
+    first.network.close();
+    let mut second = first.second();
+    assert_eq!(Connection::new(second.address).call(&["SET", "both", "second"]), ok());
+    second.terminate();
+    first.network.pass();
+    first.is_fenced();
+    refuses(&mut client, &["GET", "both"]);
+    refuses(&mut client, &["SET", "both", "first"]);
+    second.restart();
+    assert_eq!(Connection::new(second.address).call(&["GET", "both"]), Reply::bulk(b"second"));
+    assert!(!second.log().contains(SINCE), "{}", second.log());
+}
+
+/// A start that is killed, wherever that is, is no other owner to the next one.
+#[test]
+fn a_start_that_was_killed_is_our_own() {
+    let starts = if std::env::var_os("FOREBAY_NIGHTLY").is_some() { 100 } else { 6 };
+    let server = Server::start();
+    let database = server.database();
+    // What is written waits in the journal.
+    let mut forebay = start(&server, &database, &["--write-back-ms", "600000"]);
+    let mut client = Connection::new(forebay.address);
+    assert_eq!(client.call(&["SET", "k", "v"]), ok());
+    forebay.kill9();
+    let (began, url, journal) = (Instant::now(), server.url(&database), forebay.journal().display().to_string());
+    forebay.restart();
+    let whole = began.elapsed().as_micros() as u64;
+    forebay.kill9();
+    for start in 0..starts {
+        let mut command = forebay_command();
+        command.args(["serve", "--listen", "127.0.0.1:0", "--http", "off", "--write-back-ms", "600000"]);
+        command.args(["--store", &url, "--journal", &journal]).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("the binary runs");
+        std::thread::sleep(Duration::from_micros(whole * (start + 1) / (starts + 1)));
+        child.kill().expect("it can be killed");
+        child.wait().expect("it ends");
+    }
+    forebay.restart();
+    let mut client = Connection::new(forebay.address);
+    assert_eq!([said(&entry(&mut client, "suspended")), said(&client.call(&["GET", "k"]))], ["Nil", "v"]);
+    assert_eq!(figure(&mut client, "pending"), 1);
+    let log = forebay.log();
+    assert!(!log.contains(SINCE) && !log.contains(LAST), "{log}");
+}
