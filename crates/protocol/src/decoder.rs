@@ -26,6 +26,7 @@
 //! do we. A length is `0` or has no leading zero and no `+`. `*0`, `*-7` and empty lines are no requests.
 
 use crate::inline;
+pub use crate::integer::parse_integer;
 use crate::limits::{Limits, ProtocolError};
 use crate::plain;
 use crate::request::{Batch, Request, Span, empty};
@@ -100,6 +101,11 @@ impl Decoder {
     /// Changes the limits for what has not been scanned yet, as when a client authenticates.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
+    }
+
+    /// Whether it has met an error, which the next call answers.
+    pub fn has_failed(&self) -> bool {
+        self.failed.is_some()
     }
 
     /// Bytes of the decoder's own memory, beside the caller's buffer: at most 16 per 6 bytes of a request in progress.
@@ -317,30 +323,6 @@ impl Decoder {
         inline::split(&mut bytes[..end], &mut self.spans).map_err(|inline::Unbalanced| ProtocolError::Quotes)?;
         Ok(if self.spans.is_empty() { Scan::Skip(end + 1) } else { Scan::Complete(end + 1) })
     }
-}
-
-/// A decimal integer as Redis' `string2ll` takes it: no `+`, no leading zero, no `-0`, no white space.
-pub fn parse_integer(text: &[u8]) -> Option<i64> {
-    let (negative, digits) = match text {
-        [b'-', digits @ ..] => (true, digits),
-        digits => (false, digits),
-    };
-    if digits == b"0" && !negative {
-        return Some(0);
-    }
-    if !matches!(digits.first(), Some(b'1'..=b'9')) || digits.len() > 19 {
-        return None;
-    }
-    let mut value = 0_i64;
-    for byte in digits {
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            return None;
-        }
-        // Downwards, since the least integer has no positive counterpart.
-        value = value.checked_mul(10)?.checked_sub(i64::from(digit))?;
-    }
-    if negative { Some(value) } else { value.checked_neg() }
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ pub mod decoder;
 pub mod double;
 pub mod errors;
 mod inline;
+mod integer;
 pub mod limits;
 mod plain;
 pub mod reply;

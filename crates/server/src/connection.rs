@@ -131,7 +131,8 @@ impl<W: Wire> Connection<W> {
                 let read_ahead = self.serve_batch(batch, !authenticated).await?;
                 self.session.take_shown();
                 batch.clear();
-                Ok(count == frames_max || read_ahead)
+                // What broke the protocol behind these is answered now, not when more comes.
+                Ok(count == frames_max || read_ahead || self.decoder.has_failed())
             }
             Err(error) => {
                 self.session.answer(&error.to_reply());

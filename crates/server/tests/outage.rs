@@ -406,10 +406,9 @@ async fn http(address: std::net::SocketAddr, path: &str) -> String {
 async fn readiness_info_and_metrics_tell_the_mode() {
     let world = world(Faults::default(), |_| {});
     let mut peer = Peer::new(&world.shared);
-    let listener =
-        Http::bind(Reserved::http((Ipv4Addr::LOCALHOST, 0).into()).unwrap(), &[], world.shared.clone()).unwrap();
-    let address = listener.address();
-    tokio::spawn(listener.run());
+    let reserved = Reserved::http((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let listener = Http::bind(reserved, &[], world.shared.clone()).unwrap();
+    let (address, _) = (listener.address(), tokio::spawn(listener.run()));
     for path in ["/readyz", "/readyz?strict=1", "/readyz?x&strict"] {
         let ready = http(address, path).await;
         assert!(ready.starts_with("HTTP/1.1 200 ") && ready.contains("\r\n\r\nready, mode normal since "), "{ready}");

@@ -62,10 +62,7 @@ pub fn value(random: &mut Rng, bytes: usize) -> Value {
 pub fn plan(mut keys: Vec<Key>, mode: Mode, load: bool) -> Plan {
     keys.sort_unstable();
     keys.dedup();
-    Plan {
-        locks: keys.into_iter().map(|key| PlannedLock { key, mode, load }).collect(),
-        ..Plan::default()
-    }
+    Plan { locks: keys.into_iter().map(|key| PlannedLock { key, mode, load }).collect(), ..Plan::default() }
 }
 
 /// Changes documents in one transaction and waits until it is published.

@@ -155,7 +155,7 @@ fn from_cursor<'e, E: AsRef<[u8]> + 'e, V>(
 /// The answer to a request whose elements were not compared with its pattern, without those that do not match.
 pub async fn compare(command: &Command, frame: Frame<'_>, reply: Reply, mut turns: Turns) -> Reply {
     let options = frame.args().skip(3).step_by(2).zip(frame.args().skip(4).step_by(2));
-    let pattern = options.filter(|(option, _)| option.eq_ignore_ascii_case(b"match")).last();
+    let pattern = options.rev().find(|(option, _)| option.eq_ignore_ascii_case(b"match"));
     let (Some((_, pattern)), Reply::Array(mut parts)) = (pattern, reply) else { return Reply::error(errors::SYNTAX) };
     let Some(Reply::Array(elements)) = parts.pop() else { return Reply::error(errors::SYNTAX) };
     let (glob, size) = (Glob::new(pattern), if command.name == "hscan" { 2 } else { 1 });

@@ -1,0 +1,176 @@
+//! EXEC: the queued commands as one transaction.
+
+use forebay::key::{Key, KeyRef};
+use forebay::txn::{Ahead, Documents, Executed, Mode, Plan, PlannedLock, TxnError, Wanted};
+use forebay_protocol::{Frame, Reply, errors};
+use futures_util::future::BoxFuture;
+use smallvec::SmallVec;
+
+use crate::command::{Call, Effect, Known, Run, compare, txn_error};
+use crate::session::{Queue, Session, Turns, any_unseen, in_order, not_seen, tell_nothing};
+
+pub(super) fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, Reply> {
+    Box::pin(async move {
+        let Some(queue) = session.multi.queue.take() else { return Reply::error(errors::EXEC_WITHOUT_MULTI) };
+        let watched = std::mem::take(&mut session.multi.watched);
+        if queue.doomed {
+            return Reply::error(errors::EXECABORT);
+        }
+        // Watching nothing and only reading: served without a lock if all is cached.
+        if watched.is_empty()
+            && !session.unsettled()
+            && let Some(done) = exec_published(session, &queue)
+        {
+            return compared(session, &queue, done).await;
+        }
+        if watched.is_empty()
+            && queue.is_short()
+            && let Some(done) = exec_at_once(session, &queue)
+        {
+            return compared(session, &queue, done).await;
+        }
+        let mut locks = queue.locks();
+        let _lent = match session.lend_to(locks.len()) {
+            Ok(lent) => lent,
+            Err(refused) => return refused,
+        };
+        let shared = |key: &Key| PlannedLock { key: key.clone(), mode: Mode::Shared, load: true };
+        locks.extend(watched.iter().map(|watched| shared(&watched.key)));
+        let (locks, caller) = (in_order(locks), session.waiting_client());
+        let mut plan = Plan { locks, watched, strict: session.strict, blind: false, name: "exec", caller };
+        let context = session.context();
+        let shared = session.shared.clone();
+        let mut ahead = Ahead::default();
+        // Of what is not known nobody can say whether it has changed.
+        let may_be_blind =
+            plan.watched.is_empty() && queue.commands.iter().any(|queued| session.takes_blind(queued.command));
+        let executed = loop {
+            let body = |documents: &mut Documents| run_queue(session, &queue, documents);
+            match shared.engine.execute_locked(&plan, context, &mut ahead, body).await {
+                Err(TxnError::StoreDown(_)) if !plan.blind && may_be_blind => plan.blind = true,
+                executed => break executed,
+            }
+        };
+        match executed {
+            Ok(Executed::Done(done, committing)) => {
+                session.committing = Some((committing, false));
+                compared(session, &queue, done).await
+            }
+            Ok(Executed::WatchFailed) => Reply::NilArray,
+            Err(error) => {
+                if plan.locks.iter().any(|lock| lock.mode == Mode::Exclusive) {
+                    session.replies.note_failed(&error);
+                }
+                txn_error(&error)
+            }
+        }
+    })
+}
+
+/// The replies of a script, and which of them have still to be compared with their patterns.
+type Done = (Reply, Vec<usize>);
+
+/// The answer to a script.
+async fn compared(session: &Session, queue: &Queue, (mut answer, uncompared): Done) -> Reply {
+    for number in uncompared {
+        if let (Reply::Array(replies), Some(queued)) = (&mut answer, queue.commands.get(number))
+            && let Some(reply) = replies.get_mut(number)
+        {
+            let whole = std::mem::replace(reply, Reply::Nil);
+            *reply = compare(queued.command, queued.request.frame(), whole, Turns::new(session)).await;
+        }
+    }
+    answer
+}
+
+/// Serves a script whose keys nobody else uses over a store that never waits, at once.
+fn exec_at_once(session: &mut Session, queue: &Queue) -> Option<Done> {
+    let shared = session.shared.clone();
+    if !shared.engine.commits_at_once() {
+        return None;
+    }
+    let mut wanted = SmallVec::<[Wanted<'_>; 8]>::new();
+    for queued in &queue.commands {
+        let frame = queued.request.frame();
+        let load = queued.command.effect(frame)? != Effect::Blind;
+        queued.command.each_key(frame, queued.space, &mut |key| wanted.push(Wanted { key, load }));
+    }
+    wanted.sort_unstable_by_key(|wanted| wanted.key);
+    wanted.dedup_by(|next, kept| {
+        kept.load |= next.load && next.key == kept.key;
+        next.key == kept.key
+    });
+    let context = session.context();
+    let done = shared.engine.execute_at_once(&wanted, &context, |documents| run_queue(session, queue, documents))?;
+    Some(done.map_or_else(|error| (txn_error(&error), Vec::new()), |(done, _)| done))
+}
+
+/// Runs the queued commands on `documents`; the first that fails undoes all.
+fn run_queue(session: &mut Session, queue: &Queue, documents: &mut Documents) -> Result<Done, Done> {
+    let mut replies = Vec::with_capacity(queue.commands.len());
+    let mut uncompared = Vec::new();
+    let (mut bytes, bytes_max) = (0, session.shared.limits.client_reply_bytes_max);
+    for (n, queued) in queue.commands.iter().enumerate() {
+        let frame = queued.request.frame();
+        let permitted = session.guard_queued(queued.command, frame);
+        let unseen = documents.any_unseen() && any_unseen(queued.command, frame, queued.space, documents);
+        let blocked =
+            if unseen && !session.takes_blind(queued.command) { not_seen(queued.command, frame) } else { None };
+        let answer = match (queued.command.body(), &queued.command.run) {
+            _ if permitted.is_err() => permitted.map(|()| Reply::OK),
+            _ if blocked.is_some() => Err(blocked.unwrap_or(Reply::Nil)),
+            (Some(body), _) => {
+                let random = session.random_for(queued.command);
+                let known = Known::Documents(documents);
+                let mut call = Call { frame, space: queued.space, known, random, uncompared: false };
+                let answer = body(&mut call);
+                uncompared.extend(call.uncompared.then_some(n));
+                answer
+            }
+            (None, Run::Session(body)) => Ok(body(session, frame)),
+            (None, _) => Err(Reply::error(format!("ERR {} inside MULTI is not allowed", queued.command.name))),
+        };
+        let answer = if unseen { tell_nothing(answer) } else { answer };
+        // Counted as they come: what would never be sent, or takes too much memory, must not be built either.
+        let answer = answer.and_then(|reply| {
+            session.within_txn_bytes(documents.held_bytes())?;
+            bytes += reply.encoded_bytes_max();
+            if bytes > bytes_max {
+                return Err(Reply::error(format!("LIMIT client_reply_bytes_max {bytes_max}")));
+            }
+            Ok(reply)
+        });
+        match answer {
+            Ok(Reply::Error(text)) | Err(Reply::Error(text)) => {
+                let name = queued.command.name.to_ascii_uppercase();
+                let first = frame.get(1).map(|arg| format!(" {}", arg.escape_ascii())).unwrap_or_default();
+                let mut rolled_back =
+                    format!("EXECABORT rolled back: command {} ({name}{first}): ", n + 1).into_bytes();
+                rolled_back.extend_from_slice(&text);
+                return Err((Reply::error(rolled_back), Vec::new()));
+            }
+            Ok(reply) | Err(reply) => replies.push(reply),
+        }
+    }
+    Ok((Reply::Array(replies), uncompared))
+}
+
+/// Serves a script that only reads without a lock, if all its keys are cached.
+fn exec_published(session: &mut Session, queue: &Queue) -> Option<Done> {
+    let mut keys = SmallVec::<[KeyRef<'_>; 8]>::new();
+    for queued in &queue.commands {
+        let frame = queued.request.frame();
+        match queued.command.effect(frame) {
+            Some(Effect::Read) => queued.command.each_key(frame, queued.space, &mut |key| keys.push(key)),
+            Some(_) => return None,
+            None => {}
+        }
+    }
+    if keys.is_empty() {
+        return None;
+    }
+    keys.sort_unstable();
+    keys.dedup();
+    let mut documents = session.shared.engine.read_published(&keys, &session.context())?;
+    Some(run_queue(session, queue, &mut documents).unwrap_or_else(|error| error))
+}
