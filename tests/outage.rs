@@ -54,6 +54,8 @@ mod postgres;
 mod pressure;
 #[path = "common/proxy.rs"]
 mod proxy;
+#[path = "outage/quarantined.rs"]
+mod quarantined;
 #[path = "outage/races.rs"]
 mod races;
 #[path = "outage/records.rs"]

@@ -272,6 +272,21 @@ impl Server {
         self.sql("postgres", "ALTER SYSTEM SET ssl = on");
     }
 
+    /// Has it ask `role` for a certificate that `roots` vouch for, from now on; TLS is in use.
+    pub fn ask_for_certificate(&self, role: &str, roots: &str) {
+        let folder = self.folder.path().join("data");
+        std::fs::write(folder.join("roots.crt"), roots).expect("it can be written");
+        if let Some((user, group)) = user() {
+            chown(folder.join("roots.crt"), Some(user), Some(group)).expect("root may give a file away");
+        }
+        let path = folder.join("pg_hba.conf");
+        let others = std::fs::read_to_string(&path).expect("pg_hba.conf");
+        let text = format!("hostssl all {role} 127.0.0.1/32 cert\n{others}");
+        std::fs::write(&path, text).expect("it can be written");
+        self.sql("postgres", "ALTER SYSTEM SET ssl_ca_file = 'roots.crt'");
+        self.sql("postgres", "SELECT pg_reload_conf()");
+    }
+
     /// Has it ask `role` for its password from now on.
     pub fn ask_for_password(&self, role: &str) {
         let path = self.folder.path().join("data/pg_hba.conf");

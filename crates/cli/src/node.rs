@@ -99,12 +99,14 @@ impl Node {
             cache,
             limits: settings.txn,
             on_write: settings.on_write,
+            unwatched_after: settings.unwatched_after(),
             history: None,
         });
         if owned {
             engine.start_reaper();
         } else {
             engine.start_watching();
+            engine.start_reloading();
         }
         // Strangers have a small share of the memory, whatever the limit says.
         let share = (memory / STRANGERS_SHARE).max(STRANGER_BYTES_MIN);

@@ -95,6 +95,12 @@ pub enum Fault {
     DroppedWithoutTombstone,
     /// What is cached in an outage is not compared with the store behind it.
     DoubtfulKept,
+    /// Who asks for what others have written is answered before what commits of ours made of it has left the cache.
+    SyncedTooEarly,
+    /// What is cached of tables that nothing watches is believed as long as it is cached.
+    UnwatchedBelieved,
+    /// What is cached of tables that nothing watches stays when somebody asks for what others have written.
+    UnwatchedKept,
     /// Who asks what became of a commit is told that it was not applied, and it may be applied later.
     OutcomeWithoutTombstone,
     /// An id is forgotten when others have come, though its commit may be sent again.

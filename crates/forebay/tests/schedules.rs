@@ -74,6 +74,7 @@ fn world(commits: Commits, partitions: usize, budget_bytes: usize) -> Arc<World>
         cache: CacheOptions { budget_bytes, partitions, policy: choice.policy, policy_values: choice.values },
         limits: TxnLimits::default(),
         on_write: OnWrite::default(),
+        unwatched_after: None,
         history: None,
     });
     let keys = ["x", "y", "z"].iter().map(|name| Key::new(0, name.as_bytes())).collect();

@@ -374,6 +374,8 @@ pub fn prometheus(shared: &Shared) -> String {
                 }
             }
             Value::Each(label, read) => read(&view, &mut |of, value| {
+                // A table may be called anything.
+                let of = of.replace('\\', "\\\\").replace('"', "\\\"");
                 let _ = writeln!(out, "{name}{{{label}=\"{of}\"}} {value}");
             }),
             Value::Times(read) => histogram(&mut out, name, read(&view)),

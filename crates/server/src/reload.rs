@@ -37,6 +37,11 @@ impl Shared {
         {
             tracing::error!(%error, "serving on with the certificate that was read before");
         }
+        if !self.engine.store().caps().owned
+            && let Err(why) = self.engine.reload_store().await
+        {
+            tracing::error!(why, "the mapped tables stay as they were");
+        }
         if let Some(path) = self.graphs_path.get() {
             match self.read_graphs(path) {
                 Ok(Registered { new, replaced, same }) => tracing::info!(new, replaced, same, "read the graphs again"),

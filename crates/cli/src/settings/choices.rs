@@ -105,3 +105,29 @@ pub enum LogLevel {
     /// All of it.
     Trace,
 }
+
+/// What `auto` stands for where other programs' writes are watched, in ms.
+pub(super) const UNWATCHED_MS: u64 = 1000;
+
+/// How long what is cached of a table that nothing watches is believed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UnwatchedMs {
+    /// A second, where other tables are watched; else as long as it is cached.
+    #[default]
+    Auto,
+    /// As long as it is cached.
+    Off,
+    /// So many ms.
+    After(u64),
+}
+
+/// Whether what other programs write is wanted to be seen.
+#[cfg(feature = "postgres")]
+pub(super) fn watches(settings: &super::Settings) -> bool {
+    settings.outside != forebay_drivers::postgres::OutsideBy::Off
+}
+
+#[cfg(not(feature = "postgres"))]
+pub(super) fn watches(_: &super::Settings) -> bool {
+    false
+}

@@ -10,7 +10,7 @@ use forebay::txn::OnWrite;
 #[cfg(feature = "postgres")]
 use forebay_drivers::postgres::OutsideBy;
 
-use super::{Drain, Durability, LogFormat, LogLevel, OnOutage, StoreChoice, Threads};
+use super::{Drain, Durability, LogFormat, LogLevel, OnOutage, StoreChoice, Threads, UnwatchedMs};
 
 /// The word for a part that is not used.
 const OFF: &str = "off";
@@ -276,6 +276,33 @@ impl Form<u64> for StaleMs {
 
     fn show(value: &u64) -> String {
         value.to_string()
+    }
+}
+
+/// How long what nothing watches is believed, in ms; `auto`, or `off`.
+pub struct UnwatchedWord;
+
+/// Longer than a day is a slip of the finger, and shorter asks more than it saves.
+const UNWATCHED_MS: std::ops::RangeInclusive<u64> = 10..=86_400_000;
+
+impl Form<UnwatchedMs> for UnwatchedWord {
+    const VALUE: &'static str = "N|auto|off";
+
+    fn read(text: &str) -> Result<UnwatchedMs, String> {
+        match (text, text.parse()) {
+            ("auto", _) => Ok(UnwatchedMs::Auto),
+            (OFF, _) => Ok(UnwatchedMs::Off),
+            (_, Ok(ms)) if UNWATCHED_MS.contains(&ms) => Ok(UnwatchedMs::After(ms)),
+            _ => Err(format!("give {} to {} ms, auto or off", UNWATCHED_MS.start(), UNWATCHED_MS.end())),
+        }
+    }
+
+    fn show(value: &UnwatchedMs) -> String {
+        match value {
+            UnwatchedMs::Auto => "auto".into(),
+            UnwatchedMs::Off => OFF.into(),
+            UnwatchedMs::After(ms) => ms.to_string(),
+        }
     }
 }
 

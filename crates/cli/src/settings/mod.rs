@@ -22,14 +22,14 @@ use forebay::txn::OnWrite;
 use forebay::txn::TxnLimits;
 use forebay_server::ServerLimits;
 
-pub use choices::{Drain, Durability, LogFormat, LogLevel, OnOutage, StoreChoice, Threads};
+pub use choices::{Drain, Durability, LogFormat, LogLevel, OnOutage, StoreChoice, Threads, UnwatchedMs};
 pub use error::SettingsError;
 #[cfg(feature = "postgres")]
 use form::OutsideWord;
 use form::{
     AddressOrOff, Bytes, Count, CountOrZero, DrainWord, DurabilityWord, FileOrOff, FilesOrOff, Folder, FolderOrOff,
     Form, Hosts, LogFormatWord, LogLevelWord, OnConflictWord, OnOutageWord, OnWriteWord, PolicyName, StaleMs, Store,
-    Switch, ThreadCount,
+    Switch, ThreadCount, UnwatchedWord,
 };
 #[cfg(feature = "postgres")]
 use map::Maps;
@@ -79,6 +79,8 @@ pub struct Settings {
     pub outside: forebay_drivers::postgres::OutsideBy,
     /// Pause between two looks at what other programs have written, in ms.
     pub outside_ms: u64,
+    /// How long what is cached of a table that nothing watches is believed.
+    pub unwatched_ms: UnwatchedMs,
     /// When a commit is safe on disk.
     pub durability: Durability,
     /// Time of acknowledged commits that a crash may cost with `interval`, in ms.
@@ -241,6 +243,7 @@ impl Default for Settings {
             #[cfg(feature = "postgres")]
             outside: Default::default(),
             outside_ms: 50,
+            unwatched_ms: Default::default(),
             durability: Durability::Always,
             sync_ms: 1000,
             on_outage: OnOutage::Buffer,
@@ -338,6 +341,7 @@ form_of! {
     Store: StoreChoice,
     Switch: bool,
     ThreadCount: Threads,
+    UnwatchedWord: UnwatchedMs,
 }
 
 impl Settings {
@@ -359,6 +363,17 @@ impl Settings {
         }
         settings.check(typed)?;
         Ok(settings)
+    }
+
+    /// How long what is cached of a table that nothing watches is believed; `None`: as long as it is cached.
+    pub fn unwatched_after(&self) -> Option<std::time::Duration> {
+        let watches = choices::watches(self);
+        let ms = match self.unwatched_ms {
+            UnwatchedMs::After(ms) => ms,
+            UnwatchedMs::Auto if watches => choices::UNWATCHED_MS,
+            UnwatchedMs::Auto | UnwatchedMs::Off => return None,
+        };
+        Some(std::time::Duration::from_millis(ms))
     }
 
     /// The addresses that others can reach, and their settings.

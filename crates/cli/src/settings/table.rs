@@ -37,6 +37,9 @@ pub static SETTINGS: &[Setting] = &[
          decoding the server's log, by whichever is possible, or not before a commit checks what it has read"),
     setting!(Store, "outside-ms", Count, outside_ms,
         "Pause between two looks at what other programs have written to mapped tables, in ms"),
+    setting!(Store, "unwatched-ms", UnwatchedWord, unwatched_ms,
+        "How long what is cached of a mapped table that nothing watches is believed, in ms; then its version is asked \
+         for again; auto is 1000, and off with --outside off"),
     setting!(Store, "durability", DurabilityWord, durability,
         "When a commit is safe on disk: before it is acknowledged, at most sync-ms later, or within 30 s"),
     setting!(Store, "sync-ms", Count, sync_ms,

@@ -1,4 +1,5 @@
-//! Where a PostgreSQL is, as a URL: `postgres://user@host:port/database?sslmode=..&sslrootcert=..`.
+//! Where a PostgreSQL is, as a URL: `postgres://user@host:port/database?sslmode=..&sslrootcert=..`,
+//! with `sslcert=..&sslkey=..` for a server that asks for a certificate.
 //!
 //! Two rules differ from libpq's. A password does not stand in the URL, where a list of processes and `forebay config`
 //! would show it. And TLS, where it is used, always checks the server's certificate: `require` means what libpq calls
@@ -17,6 +18,16 @@ pub struct Address {
     config: Config,
     tls: bool,
     root_certificates: Option<PathBuf>,
+    client: Option<ClientFiles>,
+}
+
+/// Who we are to the server, by TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ClientFiles {
+    /// A certificate and those that vouch for it, PEM.
+    pub(super) certificate: PathBuf,
+    /// Its key, PEM.
+    pub(super) key: PathBuf,
 }
 
 /// Beginnings of such a URL.
@@ -31,10 +42,13 @@ impl FromStr for Address {
         }
         let (place, query) = text.split_once('?').unwrap_or((text, ""));
         let (mut tls, mut root_certificates, mut others) = (None, None, Vec::new());
+        let (mut certificate, mut key) = (None, None);
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             match pair.split_once('=') {
                 Some(("sslmode", mode)) => tls = Some(tls_of(mode)?),
                 Some(("sslrootcert", file)) => root_certificates = Some(PathBuf::from(file)),
+                Some(("sslcert", file)) => certificate = Some(PathBuf::from(file)),
+                Some(("sslkey", file)) => key = Some(PathBuf::from(file)),
                 _ => others.push(pair),
             }
         }
@@ -61,8 +75,16 @@ impl FromStr for Address {
         if root_certificates.is_some() && !tls {
             return Err("sslrootcert is of no use without TLS; add sslmode=require".into());
         }
+        let client = match (certificate, key) {
+            (Some(certificate), Some(key)) => Some(ClientFiles { certificate, key }),
+            (None, None) => None,
+            _ => return Err("sslcert and sslkey belong together; give both, or neither".into()),
+        };
+        if client.is_some() && !tls {
+            return Err("sslcert is of no use without TLS; add sslmode=require".into());
+        }
         config.ssl_mode(if tls { SslMode::Require } else { SslMode::Disable });
-        Ok(Address { text: text.to_owned(), config, tls, root_certificates })
+        Ok(Address { text: text.to_owned(), config, tls, root_certificates, client })
     }
 }
 
@@ -109,6 +131,11 @@ impl Address {
         self.root_certificates.as_ref()
     }
 
+    /// Who we are to the server, if it asks for a certificate.
+    pub(super) fn client(&self) -> Option<&ClientFiles> {
+        self.client.as_ref()
+    }
+
     /// User, host and database in short, for people.
     pub fn place(&self) -> String {
         let host = match self.config.get_hosts().first() {
@@ -153,6 +180,12 @@ mod tests {
         assert!(read("postgres://app@localhost/shop?sslmode=verify-full").expect("an address").tls());
         assert!(read("postgres://app@db.example/shop?sslmode=prefer").expect_err("refused").contains("require"));
         assert!(read("postgres://localhost/shop?sslrootcert=x").expect_err("refused").contains("sslmode=require"));
+        for half in ["sslcert=c.pem", "sslkey=k.pem"] {
+            let text = format!("postgres://app@h/shop?{half}");
+            assert!(read(&text).expect_err("refused").contains("belong together"));
+        }
+        let text = "postgres://localhost/shop?sslcert=c.pem&sslkey=k.pem";
+        assert!(read(text).expect_err("refused").contains("sslmode=require"));
         let address = read("postgres://app@h/shop?sslrootcert=a.pem&connect_timeout=3").expect("an address");
         assert_eq!(address.root_certificates(), Some(&PathBuf::from("a.pem")));
         assert_eq!(address.config().get_connect_timeout().map(|time| time.as_secs()), Some(3));

@@ -10,6 +10,8 @@ use std::error::Error as _;
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
+use super::shown;
+
 /// The SQLSTATE that forebay's own check of versions raises, with the places of the overtaken ones in its detail.
 pub(super) const OVERTAKEN: &str = "FB001";
 
@@ -44,12 +46,18 @@ impl Failure {
 
 /// What `error` means, as the answer to a commit that was sent.
 pub(super) fn of_commit(error: &Error) -> Failure {
+    of_commit_to(error, &|_| false)
+}
+
+/// The same; those columns may be named of which `is_mapped` says that clients know them.
+pub(super) fn of_commit_to(error: &Error, is_mapped: &dyn Fn(&DbError) -> bool) -> Failure {
     let Some(answer) = error.as_db_error() else {
         // The parameters could not be encoded: nothing was sent.
         let sent = !error.to_string().starts_with("error serializing");
         return if sent { Failure::Unknown(told(error)) } else { Failure::Refused(told(error)) };
     };
-    if is_fatal(answer) { Failure::Unknown(told_db(answer)) } else { of_state(answer) }
+    let why = shown::told(answer, is_mapped);
+    if is_fatal(answer) { Failure::Unknown(why) } else { of_state(answer, why) }
 }
 
 fn is_fatal(answer: &DbError) -> bool {
@@ -75,9 +83,8 @@ const REFUSING: [&str; 17] =
 /// States that say that a table is not as it was when its statements were made: its columns, itself, its types.
 const ALTERED: [&str; 4] = ["42703", "42P01", "42804", "42883"];
 
-fn of_state(answer: &DbError) -> Failure {
+fn of_state(answer: &DbError, why: String) -> Failure {
     let state = answer.code().code();
-    let why = told_db(answer);
     match state {
         OVERTAKEN => {
             let places = answer.detail().unwrap_or_default().split(',').filter_map(|place| place.trim().parse().ok());
@@ -90,11 +97,16 @@ fn of_state(answer: &DbError) -> Failure {
         "55P03" => Failure::Conflict(why),
         state if state.starts_with("40") => Failure::Conflict(why),
         state if ALTERED.contains(&state) => Failure::Refused(format!(
-            "{why}; if the table was altered since forebay started, undo that or start forebay again"
+            "{why}; if the table was altered, forebay looks it up again within seconds (CACHE RELOAD)"
         )),
         state if REFUSING.iter().any(|class| state.starts_with(class)) => Failure::Refused(why),
         _ => Failure::Unavailable(why),
     }
+}
+
+/// Whether a table may not be as it was when its statements were made.
+pub(super) fn is_of_altered(error: &Error) -> bool {
+    error.code().is_some_and(|code| ALTERED.contains(&code.code()))
 }
 
 /// Whether a lock did not come in time (`lock_timeout`).
@@ -119,14 +131,20 @@ pub(super) fn denial(error: &Error) -> Option<String> {
             ["invalid configuration", "authentication error"].iter().any(|kind| error.to_string().starts_with(kind))
         }
     };
-    given.then(|| told(error))
+    given.then(|| told_in_full(error))
 }
 
-/// An error with its causes, in one line.
+/// An error with its causes, in one line, for anyone: see `shown.rs`.
 pub(super) fn told(error: &Error) -> String {
-    if let Some(answer) = error.as_db_error() {
-        return told_db(answer);
-    }
+    error.as_db_error().map_or_else(|| causes(error), |answer| shown::told(answer, &|_| false))
+}
+
+/// The same for operators at the command line: all that the server says.
+pub(super) fn told_in_full(error: &Error) -> String {
+    error.as_db_error().map_or_else(|| causes(error), shown::in_full)
+}
+
+fn causes(error: &Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -134,12 +152,4 @@ pub(super) fn told(error: &Error) -> String {
         source = cause.source();
     }
     text.replace('\n', ", ")
-}
-
-fn told_db(answer: &DbError) -> String {
-    let mut text = answer.message().replace('\n', ", ");
-    for more in [answer.detail(), answer.hint()].into_iter().flatten() {
-        text = format!("{text}; {}", more.replace('\n', ", "));
-    }
-    format!("{text} (SQLSTATE {})", answer.code().code())
 }

@@ -26,7 +26,7 @@ pub(super) struct Clears {
 impl Inner {
     /// Removes all documents of `spaces`.
     pub(super) async fn clear(&self, spaces: &[u8], version: Version) -> Result<(), String> {
-        if self.rows.is_some() {
+        if self.is_mapped {
             return Err("mapped tables are not cleared from here; CACHE RESET empties the cache alone".into());
         }
         self.settle_clear().await?;

@@ -4,7 +4,7 @@
 //! halved until the commit is alone that can't be; what stands before it is applied, what stands behind it is not.
 
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -188,7 +188,7 @@ impl Inner {
         }
         let session = writer.session().map_err(Failure::Unavailable)?;
         let sent = async {
-            match &self.rows {
+            match session.rows() {
                 Some(rows) => rows.commit(session, &self.identity, &self.watch, group).await,
                 None => documents::commit(session, &self.identity, group).await,
             }
@@ -221,13 +221,16 @@ impl Inner {
     /// What the documents of commits are that were applied earlier; why not, if the database does not say. Those of our
     /// own table only we write.
     async fn look_again(&self, commits: &[Commit]) -> Result<Vec<CommitOutcome>, String> {
-        let Some(rows) = &self.rows else { return Ok(vec![CommitOutcome::Committed(Vec::new()); commits.len()]) };
+        if !self.is_mapped {
+            return Ok(vec![CommitOutcome::Committed(Vec::new()); commits.len()]);
+        }
         let written: Vec<(TxnId, Key)> =
             commits.iter().flat_map(|c| written(c).into_iter().map(|key| (c.id, key))).collect();
         let keys: Vec<Key> = written.iter().map(|(_, key)| key.clone()).collect();
         let ask = |session: Arc<Session>| {
             let (keys, written) = (&keys, &written);
             async move {
+                let Some(rows) = session.rows() else { return Ok((Vec::new(), BTreeSet::new())) };
                 let reads = rows.get(&session, &self.identity, keys).await?;
                 // In this order: what was read before nobody had written them.
                 Ok((reads, rows.untouched(&session, written).await?))

@@ -57,6 +57,20 @@ pub enum OpenError {
         /// What is wrong with it.
         why: String,
     },
+    /// A certificate of our own that can't be used.
+    #[error("can't use the client certificate {file}: {why}; give sslcert=FILE.pem and sslkey=FILE.pem in --store")]
+    ClientCertificate {
+        /// Which file.
+        file: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// What is connected to lends one backend to several sessions.
+    #[error("{place} can't be opened: {}", super::pooled::WHY)]
+    Pooled {
+        /// Host, port and database.
+        place: String,
+    },
     /// An old server.
     #[error("{place} is {server}; forebay needs PostgreSQL 13 or newer")]
     TooOld {

@@ -9,7 +9,9 @@
 //! * [`mapping`] makes keys of rows of tables that exist already; `outside`: what others write to these, as triggers
 //!   note it; `decoding`: the same out of the server's log; [`setup`] and `install` prepare a database for it.
 //! * `commit`, `ids`, `classify`: a commit is one message and one transaction, whose id is entered by a plain INSERT;
-//!   what an error says about it; what became of one that was not answered; `with_ids`: what a read has in it of those.
+//!   what an error says about it; `shown`: what of that is told; what became of one that was not answered; `with_ids`:
+//!   what a read has in it of those.
+//! * `reload`: mapped tables that were altered are looked up again.
 //! * [`plain`]: a connection as any other program has it.
 //!
 //! All waiting for the server is bounded by one timeout, connecting and handshakes included, as long as the server does
@@ -29,15 +31,19 @@ mod identity;
 mod ids;
 mod install;
 mod keeper;
+mod listing;
 pub mod mapping;
 mod open;
 mod outside;
 mod owners;
 pub mod plain;
 mod pool;
+mod pooled;
 mod reading;
+mod reload;
 mod session;
 pub mod setup;
+mod shown;
 mod sql;
 mod tls;
 mod wire;
@@ -50,9 +56,7 @@ use forebay::change::Change;
 use forebay::error::Unavailable;
 use forebay::key::KeyRef;
 use forebay::store::figures::StoreFigures;
-use forebay::store::{
-    Caps, Commit, CommitOutcome, Form, GivenId, NAMES_BYTES_MAX, Outside, ReadError, ReadWithIds, Resolved, Store,
-};
+use forebay::store::{Caps, Commit, CommitOutcome, Form, GivenId, Outside, ReadError, ReadWithIds, Resolved, Store};
 use forebay::{Key, Read, TxnId, Value, Version};
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
@@ -68,7 +72,6 @@ use ids::Ids;
 use mapping::Mapping;
 use mapping::remembered::Place;
 pub use mapping::remembered::{Remembered, catalogue};
-use mapping::rows::Rows;
 pub use outside::OutsideBy;
 use outside::Watch;
 pub use owners::Known;
@@ -79,9 +82,6 @@ use tls::Tls;
 
 /// Time for what goes over a whole table: counting and clearing.
 const WHOLE_TABLE_TIME: Duration = Duration::from_secs(60);
-
-/// Bytes of names that end an answer, as a parameter.
-const NAMES_BYTES: i64 = NAMES_BYTES_MAX as i64;
 
 /// How a PostgreSQL is used.
 #[derive(Clone, Debug)]
@@ -152,8 +152,10 @@ struct Inner {
     place: Place,
     /// It is surely none of the copies of the one that was known.
     another: bool,
-    /// The mapped tables; without, documents lie in a table of our own.
-    rows: Option<Rows>,
+    /// Documents are rows of mapped tables; else they lie in a table of our own.
+    is_mapped: bool,
+    /// As they were given, with what was to be found out.
+    mappings: Vec<Mapping>,
 }
 
 impl Postgres {
@@ -175,22 +177,21 @@ impl Postgres {
             );
         }
         let opening = async {
+            open::refuse_pooler(&keeper, &address, &config(first), &tls, first).await?;
             let opened = open::open(keeper, &address, &known).await?;
-            let mut rows = match mappings.is_empty() {
+            let rows = match mappings.is_empty() {
                 true => None,
                 false => Some(open::look_up(&opened.keeper.client, &address, &mappings, &known).await?),
             };
             open::warn_of_connections(&opened.keeper.client, &address, (readers, writers)).await?;
             let outside = open::outside(&opened.keeper.client, &address, rows.as_ref(), outside).await?;
-            if let Some(rows) = &mut rows {
-                rows.decoded = outside == OutsideBy::Decoding;
-            }
-            Ok((opened, rows, outside))
+            Ok((opened, rows.map(|rows| Arc::new(rows.seen_by(outside))), outside))
         };
         let (opened, rows, outside) = open::within(options.opening, &address, opening).await?;
         let config = config(timeout);
-        let prepared = rows.as_ref().map_or_else(Vec::new, Rows::prepared);
-        let plan = Plan { readers, writers, prepared, lock_wait: reading::lock_wait(timeout) };
+        let is_mapped = rows.is_some();
+        rows.iter().for_each(|rows| rows.unwatched.warn(outside));
+        let plan = Plan { readers, writers, rows, lock_wait: reading::lock_wait(timeout) };
         let identity = Arc::new(Identity::new(&opened, &known, writers));
         let inner = Arc::new(Inner {
             pool: Pool::new(config, tls, identity.clone(), plan),
@@ -205,7 +206,8 @@ impl Postgres {
             locked: Locked::default(),
             place: opened.place,
             another: opened.another,
-            rows,
+            is_mapped,
+            mappings,
         });
         tokio::spawn(keeper::keep(Arc::downgrade(&inner), opened.keeper));
         Ok(Postgres { inner, tokio: Handle::current() })
@@ -234,6 +236,11 @@ impl Inner {
     fn no_answer(&self) -> String {
         no_answer_in(self.timeout)
     }
+
+    /// The mapped tables, if there are any.
+    fn rows(&self) -> Option<Arc<mapping::rows::Rows>> {
+        self.pool.rows()
+    }
 }
 
 fn unavailable(why: String) -> ReadError {
@@ -242,7 +249,7 @@ fn unavailable(why: String) -> ReadError {
 
 impl Store for Postgres {
     fn caps(&self) -> Caps {
-        Caps { ordered: false, owned: self.inner.rows.is_none(), applies: true }
+        Caps { ordered: false, owned: !self.inner.is_mapped, applies: true }
     }
 
     fn name(&self) -> String {
@@ -259,9 +266,9 @@ impl Store for Postgres {
             if keys.is_empty() {
                 return Ok(Vec::new());
             }
-            let (rows, identity, keys) = (&inner.rows, &*inner.identity, &keys);
+            let (identity, keys) = (&*inner.identity, &keys);
             let ask = |session: Arc<Session>| async move {
-                match rows {
+                match session.rows() {
                     Some(rows) => rows.get(&session, identity, keys).await,
                     None => documents::get(&session, identity, keys).await,
                 }
@@ -280,9 +287,9 @@ impl Store for Postgres {
     ) -> BoxFuture<'a, Result<Option<Vec<ReadWithIds>>, ReadError>> {
         let asked = asked.to_vec();
         let read = self.run(|inner| async move {
-            let (rows, identity, asked) = (&inner.rows, &*inner.identity, &asked);
+            let (identity, asked) = (&*inner.identity, &asked);
             let ask = |session: Arc<Session>| async move {
-                match rows {
+                match session.rows() {
                     Some(rows) => with_ids::rows(&session, identity, rows, asked).await,
                     None => with_ids::documents(&session, identity, asked).await,
                 }
@@ -318,20 +325,20 @@ impl Store for Postgres {
     /// Rows of a table with constraints or triggers of its own are carried over in one order, together with those of
     /// all tables that foreign keys join to it.
     fn lane(&self, key: &Key) -> Option<u32> {
-        self.inner.rows.as_ref().and_then(|rows| rows.lane(key))
+        self.inner.rows().and_then(|rows| rows.lane(key))
     }
 
     fn references(&self, key: &Key, changes: &[Change]) -> Vec<Key> {
-        self.inner.rows.as_ref().map_or_else(Vec::new, |rows| rows.references(key, changes))
+        self.inner.rows().map_or_else(Vec::new, |rows| rows.references(key, changes))
     }
 
     fn refuses(&self, commit: &Commit) -> Option<String> {
-        self.inner.rows.as_ref().and_then(|rows| rows.refuses(commit))
+        self.inner.rows().and_then(|rows| rows.refuses(commit))
     }
 
     fn catalogue(&self) -> Option<String> {
-        let tables = self.inner.rows.as_ref().map_or(&[][..], |rows| &rows.tables);
-        mapping::remembered::text(&self.inner.place, tables)
+        let rows = self.inner.rows();
+        mapping::remembered::text(&self.inner.place, outside::tables_of(rows.as_ref()))
     }
 
     fn acknowledged(&self) -> Vec<TxnId> {
@@ -385,37 +392,12 @@ impl Store for Postgres {
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Key>, ReadError>> {
         let after = after.filter(|key| key.space() == space).cloned();
-        let scanned = self.run(move |inner| async move {
-            let (rows, after) = (&inner.rows, after.as_ref());
-            let ask = |session: Arc<Session>| async move {
-                let (client, number) = (&session.client, i16::from(space));
-                if let Some(rows) = rows {
-                    return if space == 0 { rows.scan(&session, after, limit).await } else { Ok(Vec::new()) };
-                }
-                let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-                let rows = match after {
-                    Some(key) => client.query(sql::SCAN, &[&number, &key.name(), &limit, &NAMES_BYTES]).await?,
-                    None => client.query(sql::SCAN_FIRST, &[&number, &limit, &NAMES_BYTES]).await?,
-                };
-                rows.iter().map(|row| Ok(Key::new(space, row.try_get(0)?))).collect()
-            };
-            inner.read(inner.timeout, &inner.all_tables(), ask).await
-        });
+        let scanned = self.run(move |inner| async move { inner.scan(space, after.as_ref(), limit).await });
         Box::pin(async move { scanned.await.map_err(unavailable)? })
     }
 
     fn count(&self, space: u8) -> BoxFuture<'_, Result<u64, ReadError>> {
-        let counted = self.run(move |inner| async move {
-            let rows = &inner.rows;
-            let ask = |session: Arc<Session>| async move {
-                if let Some(rows) = rows {
-                    return if space == 0 { rows.count(&session).await } else { Ok(0) };
-                }
-                let row = session.client.query_one(sql::COUNT, &[&i16::from(space)]).await?;
-                Ok(row.try_get::<_, i64>(0)? as u64)
-            };
-            inner.read_alone(WHOLE_TABLE_TIME, ask).await
-        });
+        let counted = self.run(move |inner| async move { inner.count(space).await });
         Box::pin(async move { counted.await.map_err(unavailable)? })
     }
 
@@ -426,18 +408,7 @@ impl Store for Postgres {
     }
 
     fn expired(&self, now_ms: u64, limit: usize) -> BoxFuture<'_, Result<Vec<Key>, ReadError>> {
-        let (now_ms, limit) = (i64::try_from(now_ms).unwrap_or(i64::MAX), i64::try_from(limit).unwrap_or(i64::MAX));
-        let asked = self.run(move |inner| async move {
-            let ask = |session: Arc<Session>| async move {
-                let rows = session.client.query(sql::EXPIRED, &[&now_ms, &limit, &NAMES_BYTES]).await?;
-                let key = |row: &tokio_postgres::Row| {
-                    let (space, name): (i16, &[u8]) = (row.try_get(0)?, row.try_get(1)?);
-                    Ok(Key::new(u8::try_from(space).unwrap_or_default(), name))
-                };
-                rows.iter().map(key).collect()
-            };
-            inner.read(inner.timeout, &inner.all_tables(), ask).await
-        });
+        let asked = self.run(move |inner| async move { inner.expired(now_ms, limit).await });
         Box::pin(async move { asked.await.map_err(unavailable)? })
     }
 
@@ -446,12 +417,34 @@ impl Store for Postgres {
         Box::pin(async move { asked.await.ok().flatten() })
     }
 
+    fn reload(&self) -> BoxFuture<'_, Result<(), String>> {
+        let reloaded = self.run(|inner| async move { inner.reload().await });
+        Box::pin(async move { reloaded.await.and_then(|reloaded| reloaded) })
+    }
+
+    fn is_altered(&self) -> bool {
+        self.inner.rows().is_some_and(|rows| rows.is_altered())
+    }
+
+    fn sync(&self) -> Option<u64> {
+        self.inner.sync()
+    }
+
+    fn unwatched(&self) -> Vec<String> {
+        self.inner.rows().map_or_else(Vec::new, |rows| rows.unwatched.names.clone())
+    }
+
+    fn unwatched_place(&self, key: KeyRef<'_>) -> Option<usize> {
+        let rows = self.inner.rows().filter(|rows| !rows.unwatched.names.is_empty())?;
+        rows.unwatched.places[rows.table_of(&key.to_key())?]
+    }
+
     fn check<'a>(&'a self, checks: &'a [(Key, Version)]) -> BoxFuture<'a, Result<Vec<Key>, ReadError>> {
         let checks = checks.to_vec();
         let checked = self.run(move |inner| async move {
-            let (rows, identity, checks) = (&inner.rows, &*inner.identity, &checks);
+            let (identity, checks) = (&*inner.identity, &checks);
             let ask = |session: Arc<Session>| async move {
-                if let Some(rows) = rows {
+                if let Some(rows) = session.rows() {
                     return rows.check(&session, checks).await;
                 }
                 let keys: Vec<Key> = checks.iter().map(|(key, _)| key.clone()).collect();
@@ -469,19 +462,19 @@ impl Store for Postgres {
     }
 
     fn form(&self, key: &Key) -> Form {
-        self.inner.rows.as_ref().map_or(Form::Document, |rows| rows.form(key))
+        self.inner.rows().map_or(Form::Document, |rows| rows.form(key))
     }
 
     fn beside(&self, key: &Key) -> Vec<Key> {
-        self.inner.rows.as_ref().map_or_else(Vec::new, |rows| rows.beside(key))
+        self.inner.rows().map_or_else(Vec::new, |rows| rows.beside(key))
     }
 
     fn text_of(&self, key: KeyRef<'_>, value: &Value) -> Option<Vec<u8>> {
-        self.inner.rows.as_ref().and_then(|rows| rows.text_of(key, value))
+        self.inner.rows().and_then(|rows| rows.text_of(key, value))
     }
 
     fn changes_of_text(&self, key: KeyRef<'_>, text: &[u8]) -> Option<Result<Vec<Change>, String>> {
-        self.inner.rows.as_ref().map(|rows| rows.changes_of_text(key, text))
+        self.inner.rows().map(|rows| rows.changes_of_text(key, text))
     }
 
     fn memory_bytes(&self) -> usize {

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::{Client, Config, Error};
 
 use super::address::Address;
-use super::classify::{self, told};
+use super::classify::{self, told_in_full as told};
 use super::decoding::slot;
 use super::identity::Own;
 use super::mapping::Mapping;
@@ -21,7 +21,7 @@ use super::outside::OutsideBy;
 use super::owners::Owners;
 use super::session::Session;
 use super::tls::Tls;
-use super::{Known, OpenError, ids, sql};
+use super::{Known, OpenError, ids, pooled, sql};
 
 /// How long a forebay that has just ended may take to give the database up.
 const TAKE_OVER_MS_MAX: u64 = 5_000;
@@ -101,6 +101,23 @@ pub(super) async fn connect(
             None => unreachable(told(&error)),
         }),
         Err(_) => Err(unreachable(format!("no answer in {} ms", connect_timeout.as_millis()))),
+    }
+}
+
+/// Finds out whether what is connected to lends its backends to several sessions. Where a second connection can't be
+/// had, nothing is said.
+pub(super) async fn refuse_pooler(
+    session: &Session,
+    address: &Address,
+    config: &Config,
+    tls: &Tls,
+    connect_timeout: Duration,
+) -> Result<(), OpenError> {
+    let Ok(other) = connect(address, config, tls, "forebay opening", connect_timeout).await else { return Ok(()) };
+    match pooled::is_pooled(&session.client, &other.client).await {
+        Ok(true) => Err(OpenError::Pooled { place: address.place() }),
+        Ok(false) => Ok(()),
+        Err(error) => Err(failed(address, &error)),
     }
 }
 

@@ -11,15 +11,16 @@ use std::time::Duration;
 
 use forebay::Key;
 use forebay::store::Outside;
-use tokio::sync::Mutex as AsyncMutex;
+use tokio::sync::{Mutex as AsyncMutex, Notify};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_postgres::{Error, Row};
 
 use super::classify::told;
 use super::decoding::Decoding;
 use super::mapping::VersionMode;
 use super::mapping::catalogue::Table;
+use super::mapping::rows::Rows;
 use super::session::Session;
 use super::{Inner, WHOLE_TABLE_TIME, sql};
 
@@ -61,6 +62,102 @@ pub(super) struct Watch {
     decoding: AsyncMutex<Decoding>,
     own: Mutex<Own>,
     seen: Seen,
+    asked: Asked,
+}
+
+/// Who wants to know that all of before is told. A number is asked for by any number of callers; a look answers the
+/// greatest that was asked for when it began, so those that come while it is under way share the next.
+#[derive(Default)]
+pub(super) struct Asked {
+    newest: AtomicU64,
+    answered: AtomicU64,
+    /// Answered by the last look, and not told yet; 0: none.
+    due: AtomicU64,
+    woken: Notify,
+}
+
+impl Asked {
+    /// Has the next look come soon; the number that it will have.
+    fn one(&self) -> u64 {
+        let number = self.newest.fetch_add(1, Ordering::SeqCst) + 1;
+        self.woken.notify_one();
+        number
+    }
+
+    /// The number that a look which begins now will answer.
+    pub(super) fn newest(&self) -> u64 {
+        self.newest.load(Ordering::SeqCst)
+    }
+
+    /// Whether a look that began with the number `newest` has somebody waiting for it.
+    pub(super) fn is_wanted(&self, newest: u64) -> bool {
+        newest > self.answered.load(Ordering::SeqCst)
+    }
+
+    /// A look that began when `newest` was the newest has ended well.
+    pub(super) fn answered(&self, newest: u64) {
+        if self.is_wanted(newest) {
+            self.answered.store(newest, Ordering::SeqCst);
+            self.due.store(newest, Ordering::SeqCst);
+        }
+    }
+
+    /// What is to be told behind what the last look has found.
+    pub(super) fn told(&self) -> Option<Outside> {
+        Some(self.due.swap(0, Ordering::SeqCst)).filter(|number| *number > 0).map(Outside::Synced)
+    }
+
+    /// Waits until somebody asks, at most so long.
+    pub(super) async fn rest(&self, at_most: Duration) {
+        let asked = async {
+            while !self.is_wanted(self.newest()) {
+                self.woken.notified().await;
+            }
+        };
+        let _ = timeout(at_most, asked).await;
+    }
+}
+
+/// Mapped tables to which others may write and nothing says so.
+#[derive(Default)]
+pub(super) struct Unwatched {
+    /// Each table's once.
+    pub(super) names: Vec<String>,
+    /// By the number of each mapped table its place among the names.
+    pub(super) places: Vec<Option<usize>>,
+}
+
+impl Unwatched {
+    pub(super) fn of(tables: &[Table], by: OutsideBy) -> Unwatched {
+        let mut unwatched = Unwatched::default();
+        for table in tables {
+            let watched = match by {
+                OutsideBy::Decoding => true,
+                OutsideBy::Triggers | OutsideBy::Auto => table.mapping.version != VersionMode::None,
+                OutsideBy::Off => false,
+            };
+            let place = (!watched).then(|| {
+                let known = unwatched.names.iter().position(|name| *name == table.name);
+                known.unwrap_or_else(|| {
+                    unwatched.names.push(table.name.clone());
+                    unwatched.names.len() - 1
+                })
+            });
+            unwatched.places.push(place);
+        }
+        unwatched
+    }
+
+    /// Says so in the log, unless nobody wanted them to be watched.
+    pub(super) fn warn(&self, by: OutsideBy) {
+        for table in self.names.iter().filter(|_| by != OutsideBy::Off) {
+            tracing::warn!(
+                table,
+                "nothing tells what other programs write to this table: cached rows are compared with it every \
+                 --unwatched-ms; run forebay store init, or give --outside decoding"
+            );
+        }
+    }
 }
 
 /// What was counted of looking.
@@ -125,11 +222,15 @@ pub(super) fn told_keys(outside: &Outside) -> usize {
 impl Watch {
     pub(super) fn new(by: OutsideBy, pause: Duration) -> Watch {
         let (last, decoding) = (AsyncMutex::default(), AsyncMutex::default());
-        Watch { by, pause, last, decoding, own: Mutex::default(), seen: Seen::default() }
+        Watch { by, pause, last, decoding, own: Mutex::default(), seen: Seen::default(), asked: Asked::default() }
     }
 
     pub(super) fn by(&self) -> OutsideBy {
         self.by
+    }
+
+    pub(super) fn asked(&self) -> &Asked {
+        &self.asked
     }
 
     pub(super) fn pause(&self) -> Duration {
@@ -209,36 +310,57 @@ impl<'a> Note<'a> {
     }
 }
 
-impl Inner {
-    /// The mapped tables.
-    pub(super) fn tables(&self) -> &[Table] {
-        self.rows.as_ref().map_or(&[], |rows| &rows.tables)
-    }
+/// The mapped tables.
+pub(super) fn tables_of(rows: Option<&Arc<Rows>>) -> &[Table] {
+    rows.map_or(&[], |rows| &rows.tables)
+}
 
+impl Inner {
     /// Whether triggers note what is written to some table.
     pub(super) fn has_notes(&self) -> bool {
-        self.tables().iter().any(|table| table.mapping.version != VersionMode::None)
+        tables_of(self.rows().as_ref()).iter().any(|table| table.mapping.version != VersionMode::None)
+    }
+
+    /// Whether something says what others write.
+    fn is_watched(&self) -> bool {
+        match self.watch.by {
+            OutsideBy::Decoding => self.is_mapped,
+            OutsideBy::Triggers | OutsideBy::Auto => self.has_notes(),
+            OutsideBy::Off => false,
+        }
+    }
+
+    /// As [`forebay::store::Store::sync`].
+    pub(super) fn sync(&self) -> Option<u64> {
+        self.is_watched().then(|| self.watch.asked.one())
     }
 
     /// Waits for something that others wrote; `None` if nothing says so.
     pub(super) async fn outside(self: &Arc<Self>) -> Option<Outside> {
         match self.watch.by {
-            _ if self.tables().is_empty() => None,
-            OutsideBy::Off => None,
+            _ if !self.is_watched() => None,
             OutsideBy::Decoding => Some(self.decoded(&mut *self.watch.decoding.lock().await).await),
-            OutsideBy::Triggers | OutsideBy::Auto if self.has_notes() => Some(self.noted().await),
-            OutsideBy::Triggers | OutsideBy::Auto => None,
+            _ => Some(self.noted().await),
         }
     }
 
     /// Waits for something that triggers have noted.
     async fn noted(self: &Arc<Self>) -> Outside {
         let mut last = self.watch.last.lock().await;
+        let asked = &self.watch.asked;
         loop {
-            if last.snapshot.is_some() {
-                sleep(self.watch.pause).await;
+            if let Some(told) = asked.told() {
+                return told;
             }
-            match self.look(&mut last).await {
+            if last.snapshot.is_some() {
+                asked.rest(self.watch.pause).await;
+            }
+            let newest = asked.newest();
+            let looked = self.look(&mut last).await;
+            if looked.is_ok() {
+                asked.answered(newest);
+            }
+            match looked {
                 Ok(Outside::Keys(keys)) if keys.is_empty() => {}
                 Ok(outside) => return outside,
                 Err(why) => {
@@ -291,13 +413,13 @@ impl Inner {
     }
 
     fn noted_in(&self, rows: &[Row]) -> Result<Outside, String> {
-        let (mut keys, own) = (Vec::new(), self.watch.own());
+        let (mut keys, own, mapped) = (Vec::new(), self.watch.own(), self.rows());
         for row in rows {
             let Some(note) = Note::of(row).map_err(|error| told(&error))? else { continue };
             if note.truncated {
                 return Ok(Outside::Everything);
             }
-            for table in self.tables().iter().filter(|mapped| mapped.name == note.table) {
+            for table in tables_of(mapped.as_ref()).iter().filter(|table| table.name == note.table) {
                 let named = note.keys.iter().filter_map(|key| table.mapping.pattern.join(key));
                 let named = named.map(|name| Key::new(0, name.as_bytes()));
                 keys.extend(named.filter(|key| !own.was_ours(note.number, key)));

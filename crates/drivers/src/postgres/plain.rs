@@ -48,5 +48,5 @@ impl Drop for Plain {
 
 /// An error with its causes, in one line.
 pub fn told(error: &Error) -> String {
-    classify::told(error)
+    classify::told_in_full(error)
 }

@@ -6,7 +6,7 @@
 //! closed and never used again; what its backend still has to do is ended by the next one ([`Pool::end_lost`]).
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use forebay::store::figures::Connections;
@@ -16,6 +16,7 @@ use tokio_postgres::{Config, Error};
 
 use super::classify::told;
 use super::identity::{Found, Identity};
+use super::mapping::rows::Rows;
 use super::session::Session;
 use super::tls::Tls;
 use super::wire::Progress;
@@ -42,15 +43,15 @@ pub(super) struct Pool {
     identity: Arc<Identity>,
     /// Of what is sent over all of them.
     pub(super) progress: Arc<Progress>,
-    /// Texts of statements that every session prepares beside our own.
-    prepared: Vec<String>,
+    /// The mapped tables, as they were looked up last; for each of them every session prepares statements.
+    rows: RwLock<Option<Arc<Rows>>>,
 }
 
 /// How many connections there may be, and what each prepares.
 pub(super) struct Plan {
     pub(super) readers: usize,
     pub(super) writers: usize,
-    pub(super) prepared: Vec<String>,
+    pub(super) rows: Option<Arc<Rows>>,
     /// How long a read waits for a lock.
     pub(super) lock_wait: Duration,
 }
@@ -81,7 +82,7 @@ impl Drop for Wanted<'_> {
 
 impl Pool {
     pub(super) fn new(config: Config, tls: Tls, identity: Arc<Identity>, plan: Plan) -> Pool {
-        let Plan { readers, writers, prepared, lock_wait } = plan;
+        let Plan { readers, writers, rows, lock_wait } = plan;
         let mut config = config;
         let options = config.get_options().unwrap_or_default();
         config.options(format!("{options} -c forebay.run={}", identity.run()));
@@ -102,7 +103,7 @@ impl Pool {
             lost: Mutex::new(Vec::new()),
             identity,
             progress: Arc::default(),
-            prepared,
+            rows: RwLock::new(rows),
         }
     }
 
@@ -116,9 +117,11 @@ impl Pool {
         let name = format!("{}{number}", self.identity.prefix());
         let connected = Session::connect(config, self.tls.clone(), name, &self.progress).await;
         let session = connected.map_err(|error| told(&error))?;
+        let rows = self.rows();
+        let prepared = rows.as_ref().map_or_else(Vec::new, |rows| rows.prepared());
         let newest: Vec<Vec<u8>> = self.identity.acknowledged().into_iter().map(ids::bytes).collect();
         let greeting = async { session.client.query_one(sql::GREET, &[&newest]).await };
-        let (statements, greeted) = join(Session::prepare(&session.client, own, &self.prepared), greeting).await;
+        let (statements, greeted) = join(Session::prepare(&session.client, own, &prepared), greeting).await;
         // Who was found there matters more than a statement that can't be prepared.
         let found = Found::of(&greeted.map_err(|error| told(&error))?).map_err(|error| told(&error))?;
         self.identity.recognise(&session.client, &found).await?;
@@ -126,7 +129,7 @@ impl Pool {
         if self.lost().len() >= LOST_MAX {
             return Err(format!("{LOST_MAX} backends of broken connections do not end; look at pg_stat_activity"));
         }
-        Ok(session.with(statements.map_err(|error| told(&error))?))
+        Ok(session.with(statements.map_err(|error| told(&error))?, rows))
     }
 
     /// A new connection under `name`, with nothing prepared, in place of an older one of that name.
@@ -155,11 +158,31 @@ impl Pool {
         self.connect(&self.to_read, sql::READING).await
     }
 
+    /// The mapped tables, if there are any.
+    pub(super) fn rows(&self) -> Option<Arc<Rows>> {
+        self.rows.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The mapped tables are these now: what is asked from now on is asked over new connections.
+    pub(super) fn set_rows(&self, rows: Rows) {
+        *self.rows.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(rows));
+    }
+
+    /// Whether `session` is good for what is asked now.
+    pub(super) fn is_current(&self, session: &Session) -> bool {
+        let rows = self.rows.read().unwrap_or_else(PoisonError::into_inner);
+        session.is_good()
+            && match (session.rows(), rows.as_ref()) {
+                (Some(own), Some(rows)) => Arc::ptr_eq(own, rows),
+                (own, rows) => own.is_none() == rows.is_none(),
+            }
+    }
+
     /// A shared connection for reads.
     pub(super) async fn reader(&self) -> Result<Arc<Session>, String> {
         let turn = self.next_reader.fetch_add(1, Ordering::Relaxed);
         let mut slot = self.readers[turn % self.readers.len()].lock().await;
-        if let Some(session) = slot.as_ref().filter(|session| session.is_good()) {
+        if let Some(session) = slot.as_ref().filter(|session| self.is_current(session)) {
             return Ok(session.clone());
         }
         *slot = None;
@@ -176,7 +199,7 @@ impl Pool {
         };
         let idle = loop {
             match self.idle().pop() {
-                Some(session) if !session.is_good() => drop(session),
+                Some(session) if !self.is_current(&session) => drop(session),
                 found => break found,
             }
         };

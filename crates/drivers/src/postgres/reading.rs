@@ -150,7 +150,7 @@ impl Inner {
             if deadline < Instant::now() + 2 * lock_wait(self.timeout) {
                 return Some(Err(is_locked()));
             }
-            let session = match own.as_ref().filter(|session| session.is_good()) {
+            let session = match own.as_ref().filter(|session| self.pool.is_current(session)) {
                 Some(session) => session.clone(),
                 None => match timeout_at(deadline, self.pool.connect_to_read()).await {
                     Ok(Ok(session)) => own.insert(Arc::new(session)).clone(),
@@ -179,6 +179,9 @@ impl Inner {
                     session.give_up();
                 }
                 // Other tables are as good as they were.
+                if let Some(rows) = session.rows() {
+                    rows.heed(&error);
+                }
                 match classify::refusal(&error) {
                     Some(why) => Err(ReadError::Refused { key: Key::new(0, b""), why }),
                     None => Err(unavailable(told(&error))),
@@ -211,7 +214,7 @@ impl Inner {
 
     /// The tables in which `keys` are.
     pub(super) fn tables_of<'a>(&self, keys: impl Iterator<Item = &'a Key>) -> Vec<u32> {
-        let Some(rows) = &self.rows else { return vec![DOCUMENTS] };
+        let Some(rows) = self.rows() else { return vec![DOCUMENTS] };
         let mut tables: Vec<u32> =
             keys.filter_map(|key| rows.place(key).ok()).map(|place| rows.tables[place.table].oid).collect();
         tables.sort_unstable();
@@ -221,7 +224,7 @@ impl Inner {
 
     /// All tables in which documents are.
     pub(super) fn all_tables(&self) -> Vec<u32> {
-        let Some(rows) = &self.rows else { return vec![DOCUMENTS] };
+        let Some(rows) = self.rows() else { return vec![DOCUMENTS] };
         let mut tables: Vec<u32> = rows.tables.iter().map(|table| table.oid).collect();
         tables.sort_unstable();
         tables.dedup();

@@ -11,6 +11,7 @@ use tokio::task::AbortHandle;
 use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Config, Error, Statement};
 
+use super::mapping::rows::Rows;
 use super::mapping::statement::Shape;
 use super::sql::{PREPARED, Prepared};
 use super::tls::Tls;
@@ -25,6 +26,8 @@ pub(super) struct Session {
     /// Its `application_name`, by which its backend is found and ended.
     pub(super) name: String,
     statements: Statements,
+    /// The mapped tables as they were when its statements were prepared: whoever asks over it asks by these.
+    rows: Option<Arc<Rows>>,
     of_shapes: Mutex<HashMap<(usize, Serves, Shape), Statement>>,
     /// By the number of the mapped table that they read.
     with_ids: Mutex<HashMap<usize, Statement>>,
@@ -81,7 +84,7 @@ impl Session {
         };
         let (statements, broken, task) = (Statements::default(), AtomicBool::new(false), task.abort_handle());
         let (of_shapes, with_ids, given_up) = (Mutex::default(), Mutex::default(), Notify::new());
-        Ok(Session { client, name, statements, of_shapes, with_ids, broken, given_up, task })
+        Ok(Session { client, name, statements, rows: None, of_shapes, with_ids, broken, given_up, task })
     }
 
     /// Prepares statements in one round trip: the first `own` of ours, and those of tables. A table that is gone, has
@@ -105,10 +108,15 @@ impl Session {
         Ok(Statements { own, of_tables: of_tables? })
     }
 
-    /// With its prepared statements.
-    pub(super) fn with(mut self, statements: Statements) -> Session {
-        self.statements = statements;
+    /// With its prepared statements, and the tables that some of them are for.
+    pub(super) fn with(mut self, statements: Statements, rows: Option<Arc<Rows>>) -> Session {
+        (self.statements, self.rows) = (statements, rows);
         self
+    }
+
+    /// The mapped tables, if there are any.
+    pub(super) fn rows(&self) -> Option<&Arc<Rows>> {
+        self.rows.as_ref()
     }
 
     /// The prepared statement.

@@ -6,14 +6,14 @@ use forebay::store::forms::OnDelete;
 use tokio_postgres::{Client, Error};
 
 use super::address::Address;
-use super::classify::{self, told};
+use super::classify::{self, told_in_full as told};
 use super::decoding::slot;
 use super::mapping::catalogue::{ReadOnly, Table, quoted};
 use super::mapping::found;
 use super::mapping::rows::Rows;
 use super::mapping::{Mapping, VersionMode, catalogue, shared};
 use super::tls::Tls;
-use super::{OpenError, OutsideBy, PostgresOptions, install, open};
+use super::{OpenError, OutsideBy, PostgresOptions, install, open, pooled};
 
 /// A connection for looking and preparing; the server may be in use by a forebay meanwhile.
 async fn connect(options: &PostgresOptions) -> Result<super::session::Session, OpenError> {
@@ -41,6 +41,12 @@ pub struct Checked {
 /// Looks at the server, at forebay's schema and at the mapped tables, and changes nothing.
 pub async fn check(options: &PostgresOptions) -> Result<Checked, OpenError> {
     let session = connect(options).await?;
+    if let Ok(other) = connect(options).await
+        && pooled::is_pooled(&session.client, &other.client).await.map_err(|error| failed(&options.address, &error))?
+    {
+        let problems = vec![format!("{}: {}", options.address.place(), pooled::WHY)];
+        return Ok(Checked { notes: Vec::new(), warnings: Vec::new(), problems });
+    }
     let client = &session.client;
     let address = &options.address;
     let looked = look(client, address, options).await;

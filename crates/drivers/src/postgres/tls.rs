@@ -2,13 +2,14 @@
 
 use std::future::Future;
 use std::io;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use forebay::runtime::files::{self, NAMED_FILE_BYTES_MAX};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
@@ -16,7 +17,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client;
 
 use super::OpenError;
-use super::address::Address;
+use super::address::{Address, ClientFiles};
 
 /// Makes TLS connections, or none where the address does without.
 #[derive(Clone)]
@@ -50,13 +51,36 @@ impl Tls {
             }
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
+        let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .map_err(|error| OpenError::RootCertificates { file: "of TLS".into(), why: error.to_string() })?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+            .with_root_certificates(roots);
+        let config = match address.client() {
+            None => builder.with_no_client_auth(),
+            Some(files) => {
+                let (chain, key) = of_client(files)?;
+                let wrong = |error: rustls::Error| client_wrong(&files.certificate, error.to_string());
+                builder.with_client_auth_cert(chain, key).map_err(wrong)?
+            }
+        };
         Ok(Tls(Some(TlsConnector::from(Arc::new(config)))))
     }
+}
+
+fn client_wrong(file: &Path, why: String) -> OpenError {
+    OpenError::ClientCertificate { file: file.display().to_string(), why }
+}
+
+/// Our certificate, those that vouch for it, and its key.
+fn of_client(files: &ClientFiles) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), OpenError> {
+    let read = |error: rustls::pki_types::pem::Error| client_wrong(&files.certificate, error.to_string());
+    let chain = CertificateDer::pem_file_iter(&files.certificate).map_err(read)?;
+    let chain: Vec<_> = chain.collect::<Result<_, _>>().map_err(read)?;
+    if chain.is_empty() {
+        return Err(client_wrong(&files.certificate, "it holds no certificate".into()));
+    }
+    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| client_wrong(&files.key, error.to_string()))?;
+    Ok((chain, key))
 }
 
 /// One handshake to come.

@@ -1,5 +1,6 @@
 //! The driver over a real PostgreSQL, which each test starts for itself.
 
+mod certificates;
 mod checking;
 mod decoding;
 mod decoding_faults;
@@ -19,6 +20,7 @@ mod repeated;
 mod rows;
 #[path = "../../../../tests/common/postgres.rs"]
 mod server;
+mod shown;
 mod strange;
 mod suite;
 mod sums;

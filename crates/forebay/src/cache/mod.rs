@@ -22,6 +22,7 @@ mod fence;
 mod lent;
 mod likeness;
 mod options;
+mod outside;
 mod partition;
 mod show;
 mod slab;
@@ -268,29 +269,6 @@ impl Cache {
         partition.tell_gone(key.borrow(), Some(context));
         let freed = partition.remove(key);
         self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
-    }
-
-    /// The value that is cached under the version `shown` has the version `stored`: its fills end. Nothing, if another
-    /// is cached by now.
-    pub fn restamp(&self, key: &Key, shown: Version, stored: Version) {
-        self.inner.partition(key.borrow()).restamp(key, shown, stored);
-    }
-
-    /// The store holds `read` for `key`: what is cached of it gets that version if it is the same, or goes. Whether it
-    /// goes.
-    pub fn compare(&self, key: &Key, read: &Read) -> bool {
-        let mut partition = self.inner.partition(key.borrow());
-        let Some(cached) = partition.peek(key.borrow()).filter(|cached| cached != read) else { return false };
-        let same = cached.value == read.value;
-        let freed = match same {
-            true => {
-                partition.restamp(key, cached.version, read.version);
-                0
-            }
-            false => partition.remove(key),
-        };
-        self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
-        !same
     }
 
     /// Ends all fills: what they read may be out of date. What is cached stays.

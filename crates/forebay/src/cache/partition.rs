@@ -248,6 +248,10 @@ impl Partition {
         self.fences.entry(key.clone()).or_default().held += 1;
     }
 
+    pub(super) fn is_held(&self, key: &Key) -> bool {
+        self.fences.get(key).is_some_and(|fence| fence.held > 0)
+    }
+
     pub(super) fn release(&mut self, key: &Key) {
         let Some(fence) = self.fences.get_mut(key) else { return };
         fence.held = fence.held.saturating_sub(1);

@@ -163,21 +163,6 @@ impl Gate {
         self.inner.look()
     }
 
-    /// Lets the store count as away for `time`, for drills; no time ends that, and the store is asked again.
-    pub fn fail_for(&self, time: Duration) {
-        let mut state = self.inner.state();
-        if time.is_zero() {
-            state.failed_until = None;
-            return self.inner.settle(&mut state);
-        }
-        let now = self.inner.runtime.elapsed();
-        state.failed_until = Some(now + time);
-        let why = "an operator ordered it (DEBUG STORE FAIL)";
-        state.writes.trip(why);
-        state.reads.trip(why);
-        self.inner.settle(&mut state);
-    }
-
     /// Has buffered transactions carried over although the store was found in an earlier state; false if nothing stood
     /// in the way.
     pub fn resume(&self) -> bool {
@@ -466,6 +451,26 @@ impl Store for Gate {
 
     fn outside(&self) -> BoxFuture<'_, Option<Outside>> {
         Box::pin(self.inner.outside())
+    }
+
+    fn sync(&self) -> Option<u64> {
+        self.inner.store.sync()
+    }
+
+    fn reload(&self) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(self.inner.reload())
+    }
+
+    fn is_altered(&self) -> bool {
+        self.inner.store.is_altered()
+    }
+
+    fn unwatched(&self) -> Vec<String> {
+        self.inner.store.unwatched()
+    }
+
+    fn unwatched_place(&self, key: KeyRef<'_>) -> Option<usize> {
+        self.inner.store.unwatched_place(key)
     }
 
     fn is_away(&self) -> bool {

@@ -99,6 +99,26 @@ macro_rules! figures_of_inner {
         fn outside(&self) -> futures_util::future::BoxFuture<'_, Option<$crate::store::Outside>> {
             self.inner.outside()
         }
+
+        fn sync(&self) -> Option<u64> {
+            self.inner.sync()
+        }
+
+        fn reload(&self) -> futures_util::future::BoxFuture<'_, Result<(), String>> {
+            self.inner.reload()
+        }
+
+        fn is_altered(&self) -> bool {
+            self.inner.is_altered()
+        }
+
+        fn unwatched(&self) -> Vec<String> {
+            self.inner.unwatched()
+        }
+
+        fn unwatched_place(&self, key: $crate::key::KeyRef<'_>) -> Option<usize> {
+            self.inner.unwatched_place(key)
+        }
     };
 }
 

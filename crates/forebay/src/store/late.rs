@@ -284,6 +284,26 @@ impl Store for Late {
         })
     }
 
+    fn sync(&self) -> Option<u64> {
+        self.opened.get().and_then(|store| store.sync())
+    }
+
+    fn reload(&self) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(async move { self.inner().map_err(|Unavailable(why)| why)?.reload().await })
+    }
+
+    fn is_altered(&self) -> bool {
+        self.opened.get().is_some_and(|store| store.is_altered())
+    }
+
+    fn unwatched(&self) -> Vec<String> {
+        self.opened.get().map_or_else(Vec::new, |store| store.unwatched())
+    }
+
+    fn unwatched_place(&self, key: KeyRef<'_>) -> Option<usize> {
+        self.opened.get().and_then(|store| store.unwatched_place(key))
+    }
+
     fn flush(&self) -> BoxFuture<'_, Result<(), Unavailable>> {
         Box::pin(async move { self.inner()?.flush().await })
     }

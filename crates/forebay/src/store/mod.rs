@@ -191,6 +191,8 @@ pub enum Outside {
     /// None, but these documents, shown under the first version while the store was away, stand there under the second
     /// as they were shown. Only from an outage's gate.
     Restamped(Vec<(Key, Version, Version)>),
+    /// None, but all that was committed in the store before [`Store::sync`] answered this number has been told.
+    Synced(u64),
 }
 
 /// What a store can do.
@@ -457,6 +459,33 @@ pub trait Store: Send + Sync + 'static {
     /// [`Outside::Everything`]: from then on nothing is missed.
     fn outside(&self) -> BoxFuture<'_, Option<Outside>> {
         Box::pin(futures_util::future::ready(None))
+    }
+
+    /// Has [`Store::outside`] look soon; its [`Outside::Synced`] of the number answered, or of a greater one, says when
+    /// all is told that was committed before this call. `None` from a store that nothing watches.
+    fn sync(&self) -> Option<u64> {
+        None
+    }
+
+    /// Looks again at what it knows of its tables; what is cached of them is out of date then. Why they stay as known.
+    fn reload(&self) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(futures_util::future::ready(Err("this store has no tables that could be altered".into())))
+    }
+
+    /// Whether it has answered since this was asked last that a table is not as it is known.
+    fn is_altered(&self) -> bool {
+        false
+    }
+
+    /// The tables that others may write to and that [`Store::outside`] does not tell of.
+    fn unwatched(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// The place in [`Store::unwatched`] of the table that `key` is in; `None` if it is in none of these.
+    fn unwatched_place(&self, key: KeyRef<'_>) -> Option<usize> {
+        let _ = key;
+        None
     }
 
     /// Makes all that was acknowledged durable, whatever the durability setting; for a graceful stop.

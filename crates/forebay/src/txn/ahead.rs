@@ -42,6 +42,7 @@ impl Ahead {
         ahead.cost_us = (inner.runtime.elapsed() - asked).as_micros().min(u128::from(u32::MAX)) as u32;
         for ((key, fill), read) in wanted.into_iter().zip(fills).zip(reads) {
             if fill.fetched(&read) {
+                inner.was_current(&key, asked);
                 ahead.fetched.insert(key, (fill, read));
             }
         }

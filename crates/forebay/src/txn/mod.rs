@@ -29,11 +29,15 @@ mod plan;
 pub mod prefetch;
 mod published;
 mod reaper;
+mod reload;
 mod settled;
 mod space;
+mod sync;
+mod unwatched;
 mod yielding;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use smallvec::{SmallVec, smallvec};
 
@@ -49,6 +53,7 @@ pub use mode::Mode;
 pub use plan::{OnWrite, Plan, PlannedLock, Wanted, Watched};
 pub use published::Published;
 pub use settled::{Landed, Settlement};
+pub use unwatched::UnwatchedFigures;
 
 use crate::cache::{Cache, CacheOptions, Context, LOOK_KEYS_MAX, Look};
 use crate::key::{Key, KeyRef};
@@ -91,6 +96,8 @@ pub struct EngineOptions {
     pub limits: TxnLimits,
     /// What becomes of the cached copy of what is written.
     pub on_write: OnWrite,
+    /// How long what is cached of tables that nothing watches is believed without a question; `None`: until it leaves.
+    pub unwatched_after: Option<Duration>,
     /// Records what transactions read and write, for tests.
     pub history: Option<Arc<History>>,
 }
@@ -104,6 +111,7 @@ impl EngineOptions {
             cache,
             limits: TxnLimits::default(),
             on_write: OnWrite::default(),
+            unwatched_after: None,
             history: None,
         }
     }
@@ -139,13 +147,17 @@ struct Inner {
     overdue: Mutex<Vec<Key>>,
     /// Of what is cached with the store, after an outage.
     comparison: compare::Comparison,
+    /// What is known of documents of tables that nothing watches.
+    unwatched: Option<unwatched::Unwatched>,
+    /// Who waits for what others have written.
+    syncs: sync::Syncs,
     history: Option<Arc<History>>,
 }
 
 impl Engine {
     /// An engine with an empty cache: after a crash nothing old is served (DeToX, section 7.1).
     pub fn new(options: EngineOptions) -> Engine {
-        let EngineOptions { runtime, store, cache, limits, on_write, history } = options;
+        let EngineOptions { runtime, store, cache, limits, on_write, unwatched_after, history } = options;
         let (cache, at_once) = (Cache::new(&cache), store.commits_now());
         let locks = Arc::new(Locks::default());
         let newest = Version { incarnation: store.incarnation(), sequence: store.minted() };
@@ -171,6 +183,8 @@ impl Engine {
             freshness: Arc::new(AtomicU64::new(0)),
             overdue: Mutex::new(Vec::new()),
             comparison: compare::Comparison::default(),
+            unwatched: unwatched_after.map(unwatched::Unwatched::new),
+            syncs: sync::Syncs::default(),
             history,
         };
         Engine { inner: Arc::new(inner) }
@@ -204,6 +218,11 @@ impl Engine {
     /// How far the comparison of what is cached with a store that was away has come.
     pub fn compared(&self) -> Compared {
         self.inner.comparison.state()
+    }
+
+    /// The tables of the store that nothing watches, and what was asked of them again.
+    pub fn unwatched(&self) -> Vec<UnwatchedFigures> {
+        self.inner.unwatched_figures()
     }
 
     /// Panics if cache or lock table contradicts itself; for tests.
@@ -265,6 +284,7 @@ impl Engine {
     pub fn published<'a>(&'a self, keys: &'a [KeyRef<'a>], context: &Context) -> Option<Published<'a>> {
         let began = self.inner.history.as_ref().map(|history| history.tick());
         let reads = match keys {
+            [key] if self.inner.is_overdue(*key) => return None,
             [key] if !self.inner.cache.follows_transactions() => {
                 smallvec![self.inner.cache.get_published(*key, context)?]
             }
@@ -280,6 +300,9 @@ impl Engine {
     /// What is read of each of `keys`.
     fn look_at_all(&self, keys: &[KeyRef<'_>], context: &Context) -> Option<Reads> {
         let cache = &self.inner.cache;
+        if keys.iter().any(|key| self.inner.is_overdue(*key)) {
+            return None;
+        }
         if let [key] = keys {
             return Some(smallvec![cache.get_published(*key, context)?]);
         }

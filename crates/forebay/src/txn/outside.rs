@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use super::Engine;
 use super::compare::compare;
+use super::settled::{self, Settled};
+use super::{Engine, Inner};
 use crate::cache::Cache;
+use crate::mutation::{self, Fault};
 use crate::store::Outside;
 
 impl Engine {
@@ -14,33 +16,67 @@ impl Engine {
     pub fn start_watching(&self) {
         let inner = Arc::downgrade(&self.inner);
         self.inner.runtime.spawn(async move {
+            // What is still to be done about earlier answers.
+            let mut behind: Vec<Settled> = Vec::new();
             loop {
                 let Some(store) = inner.upgrade().map(|inner| inner.store.clone()) else { return };
                 let Some(outside) = store.outside().await else { return };
                 let Some(inner) = inner.upgrade() else { return };
-                let unsettled = inner.committer.unsettled();
-                let doubtful =
-                    (outside == Outside::Doubtful).then(|| inner.comparison.begin(inner.cache.stats().entries));
-                heed(&inner.cache, &outside);
-                if unsettled.is_empty() && doubtful.is_none() {
-                    continue;
+                behind.retain(|settled| !settled.is_closed());
+                match outside {
+                    Outside::Synced(number) => inner.synced_behind(number, behind.clone()),
+                    outside => behind.extend(inner.heed(outside)),
                 }
-                let (weak, cache, runtime) = (Arc::downgrade(&inner), inner.cache.clone(), inner.runtime.clone());
-                runtime.spawn(async move {
-                    for settled in unsettled {
-                        settled.wait().await;
-                    }
-                    match doubtful {
-                        Some(number) => compare(weak, number).await,
-                        None => heed(&cache, &outside),
-                    }
-                });
             }
         });
     }
 }
 
-fn heed(cache: &Cache, outside: &Outside) {
+impl Inner {
+    /// Heeds what others have written; what ends with the last that is to be done about it, if that takes time.
+    fn heed(self: &Arc<Inner>, outside: Outside) -> Option<Settled> {
+        let unsettled = self.committer.unsettled();
+        let doubtful = (outside == Outside::Doubtful).then(|| self.comparison.begin(self.cache.stats().entries));
+        drop_from(&self.cache, &outside);
+        if outside == Outside::OutOfSight {
+            self.syncs.fail();
+        }
+        if unsettled.is_empty() && doubtful.is_none() {
+            return None;
+        }
+        let (weak, cache, (teller, done)) = (Arc::downgrade(self), self.cache.clone(), settled::pair());
+        self.runtime.spawn(async move {
+            for settled in unsettled {
+                settled.wait().await;
+            }
+            match doubtful {
+                Some(number) => compare(weak, number).await,
+                None => drop_from(&cache, &outside),
+            }
+            // Closes what others wait for.
+            drop(teller);
+        });
+        Some(done)
+    }
+
+    /// All that was committed before the call with this number is told; it has reached the cache once `behind` is done.
+    fn synced_behind(self: &Arc<Inner>, number: u64, behind: Vec<Settled>) {
+        if behind.is_empty() || mutation::on(Fault::SyncedTooEarly) {
+            return self.syncs.reached(number);
+        }
+        let inner = Arc::downgrade(self);
+        self.runtime.spawn(async move {
+            for settled in behind {
+                settled.wait().await;
+            }
+            if let Some(inner) = inner.upgrade() {
+                inner.syncs.reached(number);
+            }
+        });
+    }
+}
+
+fn drop_from(cache: &Cache, outside: &Outside) {
     match outside {
         Outside::Keys(keys) => keys.iter().for_each(|key| cache.remove(key)),
         Outside::Everything | Outside::OutOfSight => cache.clear(|_| true),
@@ -48,5 +84,6 @@ fn heed(cache: &Cache, outside: &Outside) {
         Outside::Restamped(documents) => {
             documents.iter().for_each(|(key, shown, stored)| cache.restamp(key, *shown, *stored));
         }
+        Outside::Synced(_) => {}
     }
 }

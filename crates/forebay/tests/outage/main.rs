@@ -8,6 +8,7 @@ mod gate;
 mod merging;
 mod seen;
 mod slow;
+mod sync;
 mod taken_along;
 mod tickets;
 mod waiting;

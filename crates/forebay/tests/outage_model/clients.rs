@@ -96,6 +96,7 @@ pub async fn forget(gate: Gate, book: Arc<Mutex<Book>>) {
             let cached = &mut book.cached[document];
             match &outside {
                 Outside::Keys(keys) if !keys.contains(&key) => {}
+                Outside::Synced(_) => {}
                 Outside::Keys(_) | Outside::Everything | Outside::OutOfSight | Outside::Doubtful => *cached = None,
                 Outside::Restamped(documents) => {
                     for (_, shown, stored) in documents.iter().filter(|(named, ..)| *named == key) {

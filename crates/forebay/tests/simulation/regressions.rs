@@ -66,6 +66,7 @@ fn engine(runtime: Runtime, store: Arc<dyn Store>) -> Engine {
         },
         limits: TxnLimits::default(),
         on_write: OnWrite::default(),
+        unwatched_after: None,
         history: None,
     })
 }

@@ -253,6 +253,7 @@ pub fn engine(runtime: &Runtime, store: Arc<dyn Store>, random: &mut SplitMix, h
             ..TxnLimits::default()
         },
         on_write: OnWrite::default(),
+        unwatched_after: None,
         history: Some(history),
     })
 }

@@ -25,6 +25,7 @@ mod markdown;
 mod numbers;
 mod options;
 mod outage;
+mod outside;
 mod random;
 mod scan;
 mod server;
@@ -306,6 +307,7 @@ impl Command {
             // What is copied is read, its copy written.
             ("copy", 0) => (true, false),
             ("copy" | "rename" | "renamenx", 1) => (false, true),
+            ("cache", _) if outside::is_invalidate(frame) => (false, true),
             // TXN LOCK: who may write, and is told nothing.
             ("txn", _) => (false, true),
             ("set", _) => (frame.args().skip(3).any(|option| option.eq_ignore_ascii_case(b"get")), true),

@@ -2,23 +2,24 @@
 //! of its own writes. Where nothing is ever buffered all of it answers so: there is nothing, and the mode is normal.
 
 mod brief;
+mod quarantine;
 
 use std::time::Duration;
 
 use forebay::key::{Key, KeyRef};
-use forebay::outage::pending::Buffer;
-use forebay::outage::{DropError, Gate, GateState, GivenUp, Loss, Mode, Standing, TicketState};
+use forebay::outage::{Gate, GateState, Loss, Mode, Standing, TicketState};
 use forebay::txn::Compared;
 use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Frame, Protocol, Reply, errors};
 use futures_util::future::{BoxFuture, Either, select};
 
 use super::family::{Sub, SubRun, is, text};
-use super::{Flag, family, txn_error};
+use super::{Flag, family, outside};
 use crate::outage::summary;
 use crate::replies::LastWrite;
 use crate::session::Session;
 use brief::Brief;
+pub(super) use quarantine::QUARANTINE;
 
 /// Transactions that CACHE PENDING and CACHE QUARANTINE LIST show, unless COUNT says otherwise.
 const SHOWN_DEFAULT: usize = 10;
@@ -31,9 +32,6 @@ const WAIT_MS_MAX: i64 = 600_000;
 
 /// The longest DEBUG STORE FAIL.
 const FAIL_SECONDS_MAX: f64 = 86_400.0;
-
-/// Bytes of the reason for which a transaction is given up.
-const REASON_BYTES_MAX: usize = 1024;
 
 const NO_GATE: &str = "ERR nothing is buffered here: writes to this store are never kept for later";
 
@@ -53,17 +51,6 @@ pub(super) const PENDING: Sub = Sub {
     arity: -2,
     flags: &[Flag::Admin],
     run: SubRun::Session(|session, frame| pending(session, frame).unwrap_or_else(|error| error)),
-};
-
-pub(super) const QUARANTINE: Sub = Sub {
-    name: "quarantine",
-    syntax: "LIST [COUNT n] [AFTER ticket] | RETRY ticket|ALL | DROP ticket reason",
-    summary: "Transactions that the store refuses: shows them, has them tried again, or gives one up for good",
-    arity: -3,
-    flags: &[Flag::Admin],
-    run: SubRun::Engine(|session, frame| {
-        Box::pin(async move { quarantine(session, frame).await.unwrap_or_else(|error| error) })
-    }),
 };
 
 pub(super) const DRAIN: Sub = Sub {
@@ -131,8 +118,11 @@ pub(super) const STORE: Sub = Sub {
     run: SubRun::Session(debug_store),
 };
 
-/// The key of CACHE EXPLAIN and CACHE PENDING.
+/// The keys of CACHE EXPLAIN, CACHE PENDING and CACHE INVALIDATE.
 pub(super) fn key<'a>(frame: Frame<'a>, space: u8, take: &mut dyn FnMut(KeyRef<'a>)) {
+    if outside::is_invalidate(frame) {
+        return outside::keys(frame, space, take);
+    }
     match is(frame.arg(1), "pending") {
         true if !Page::has_key(frame) => {}
         true => family::key_of(frame, space, "pending", take),
@@ -155,11 +145,13 @@ fn millis(time: Duration) -> Reply {
 fn state(session: &mut Session, _: Frame<'_>) -> Reply {
     let state = session.shared.gate.as_ref().map(Gate::state);
     let line = summary(state.as_ref());
+    let unwatched = session.shared.engine.store().unwatched().into_iter().map(text).collect();
     let mut pairs = vec![(text("summary"), text(line))];
     pairs.extend(match &state {
         Some(state) => figures(state, session.shared.engine.compared()),
         None => nothing(session),
     });
+    pairs.push((text("unwatched"), Reply::Array(unwatched)));
     Reply::Map(pairs)
 }
 
@@ -261,6 +253,18 @@ impl Page {
     }
 }
 
+impl Page {
+    /// What was found of it; where there is more, how much, and where to go on.
+    fn shown(&self, found: Vec<(Brief, Standing)>, all: usize, now_ms: u64) -> Reply {
+        let (last, left) = (found.last().map(|(brief, _)| brief.number()), all.saturating_sub(found.len()));
+        let mut shown: Vec<Reply> = found.into_iter().map(|(brief, standing)| brief.shown(&standing, now_ms)).collect();
+        if let Some(last) = last.filter(|_| left > 0) {
+            shown.push(Reply::Map(vec![(text("more"), number(left)), (text("next"), text(format!("AFTER {last}")))]));
+        }
+        Reply::Array(shown)
+    }
+}
+
 fn ticket(arg: &[u8]) -> Result<u64, Reply> {
     let number = parse_integer(arg).and_then(|number| u64::try_from(number).ok()).filter(|number| *number > 0);
     number.ok_or_else(|| Reply::error("ERR a ticket is a whole number from 1 on"))
@@ -276,86 +280,12 @@ fn pending(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> {
     let key = has_key.then(|| Key::new(session.space, frame.arg(2)));
     let Some(gate) = &session.shared.gate else { return Ok(Reply::Array(Vec::new())) };
     let now_ms = session.shared.engine.runtime().now_ms();
-    let found = gate.with_buffer(|buffer| {
-        let numbers = buffer.numbers(key.as_ref(), page.after, page.count);
-        let look = |number| Some((Brief::of(buffer.buffered(number)?), buffer.standing(number)?));
-        numbers.into_iter().filter_map(look).collect::<Vec<_>>()
+    let (found, all) = gate.with_buffer(|buffer| {
+        let numbers = buffer.numbers(key.as_ref(), page.after, usize::MAX);
+        let look = |number: &u64| Some((Brief::of(buffer.buffered(*number)?), buffer.standing(*number)?));
+        (numbers.iter().take(page.count).filter_map(look).collect::<Vec<_>>(), numbers.len())
     });
-    Ok(Reply::Array(found.into_iter().map(|(brief, standing)| brief.shown(&standing, now_ms)).collect()))
-}
-
-async fn quarantine(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> {
-    let wrong = || errors::wrong_arguments("cache|quarantine");
-    match (frame.arg(2), frame.len()) {
-        (action, _) if is(action, "list") => quarantined(session, &Page::of(frame, 3)?),
-        (action, 4) if is(action, "retry") && is(frame.arg(3), "all") => {
-            Ok(number(session.shared.gate.as_ref().map_or(0, |gate| gate.retry(None))))
-        }
-        (action, 4) if is(action, "retry") => {
-            let ticket = ticket(frame.arg(3))?;
-            match gate(session)?.retry(Some(ticket)) {
-                0 => Err(not_quarantined(ticket)),
-                tried => Ok(number(tried)),
-            }
-        }
-        (action, 5) if is(action, "drop") => {
-            let (ticket, reason) = (ticket(frame.arg(3))?, reason(frame.arg(4))?);
-            given_up(session, ticket, &reason).await?;
-            let (user, client) = (session.identity.name(), &session.client.address);
-            tracing::warn!(ticket, %user, client, reason, "a buffered transaction was dropped");
-            Ok(Reply::OK)
-        }
-        (action, _) if ["retry", "drop"].iter().any(|word| is(action, word)) => Err(wrong()),
-        (action, _) => Err(errors::unknown_subcommand("CACHE QUARANTINE", action)),
-    }
-}
-
-/// Gives `ticket` up while nobody else is at its documents: whoever has read them is to be done before, and who reads
-/// them next finds them without it.
-async fn given_up(session: &Session, ticket: u64, reason: &str) -> Result<(), Reply> {
-    let gate = gate(session)?.clone();
-    let written = |buffer: &Buffer| {
-        let writes = buffer.buffered(ticket).map(|buffered| buffered.writes.iter().map(|write| write.key.clone()));
-        writes.into_iter().flatten().collect::<Vec<_>>()
-    };
-    let keys = gate.with_buffer(written);
-    let reason = reason.to_owned();
-    let work = async move { gate.give_up(ticket, &reason).await };
-    match session.shared.engine.alone_with(&keys, work).await.map_err(|error| txn_error(&error))? {
-        Ok(GivenUp::Dropped) => Ok(()),
-        Ok(GivenUp::NotQuarantined) => Err(not_quarantined(ticket)),
-        Ok(GivenUp::Landed(version)) => {
-            Err(Reply::error(format!("ERR ticket {ticket} is in the store after all: APPLIED {version}")))
-        }
-        Err(DropError::Away(why)) => Err(Reply::error(format!("STOREDOWN {why}"))),
-        Err(error) => Err(Reply::error(format!("ERR {error}"))),
-    }
-}
-
-fn not_quarantined(ticket: u64) -> Reply {
-    Reply::error(format!("ERR ticket {ticket} is not quarantined"))
-}
-
-fn reason(arg: &[u8]) -> Result<String, Reply> {
-    if arg.len() > REASON_BYTES_MAX {
-        return Err(Reply::error(format!("LIMIT reason_bytes_max {REASON_BYTES_MAX}")));
-    }
-    let reason = String::from_utf8_lossy(arg).replace(char::is_control, " ").trim().to_owned();
-    match reason.is_empty() {
-        true => Err(Reply::error("ERR a reason is needed: it is logged, and told to whoever asks for the ticket")),
-        false => Ok(reason),
-    }
-}
-
-fn quarantined(session: &Session, page: &Page) -> Result<Reply, Reply> {
-    let Some(gate) = &session.shared.gate else { return Ok(Reply::Array(Vec::new())) };
-    let now_ms = session.shared.engine.runtime().now_ms();
-    let found = gate.with_buffer(|buffer| {
-        let list = buffer.quarantine_list().into_iter().filter(|(number, _)| *number > page.after);
-        let look = |(number, why)| Some((Brief::of(buffer.buffered(number)?), Standing::Quarantined(why)));
-        list.take(page.count).filter_map(look).collect::<Vec<_>>()
-    });
-    Ok(Reply::Array(found.into_iter().map(|(brief, standing)| brief.shown(&standing, now_ms)).collect()))
+    Ok(page.shown(found, all, now_ms))
 }
 
 fn drain(session: &mut Session, frame: Frame<'_>) -> Reply {

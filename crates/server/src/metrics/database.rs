@@ -98,6 +98,22 @@ pub const DATABASE: &[Metric] = &[
         "Bytes of its log that the database keeps for the replication slot",
         |view| Some(outside(view).filter(|outside| outside.by == "decoding")?.backlog as f64),
     ),
+    Metric {
+        name: "forebay_unwatched_compared_total",
+        kind: Kind::Counter,
+        help: "Cached documents whose version was asked for again, by table that nothing watches",
+        value: Value::Each("table", |view, take| {
+            view.shared.engine.unwatched().iter().for_each(|of| take(&of.table, of.compared as f64));
+        }),
+    },
+    Metric {
+        name: "forebay_unwatched_changed_total",
+        kind: Kind::Counter,
+        help: "Those of them that others had written",
+        value: Value::Each("table", |view, take| {
+            view.shared.engine.unwatched().iter().for_each(|of| take(&of.table, of.changed as f64));
+        }),
+    },
     maybe("forebay_outside_notes", Kind::Gauge, "Rows of forebay.changes, looked at every hundredth time", |view| {
         Some(outside(view).filter(|outside| outside.by == "triggers")?.backlog as f64)
     }),

@@ -30,6 +30,7 @@ pub fn with_server<F: Future<Output = ()> + Send + 'static>(run: impl FnOnce(Arc
         cache,
         limits,
         on_write: OnWrite::default(),
+        unwatched_after: None,
         history: None,
     });
     let shared = Arc::new(Shared::new(ServerOptions::new(engine)));

@@ -28,6 +28,7 @@ fn engine(runtime: Runtime) -> Engine {
         },
         limits: TxnLimits::default(),
         on_write: OnWrite::default(),
+        unwatched_after: None,
         history: None,
     })
 }

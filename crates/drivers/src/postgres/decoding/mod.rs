@@ -28,14 +28,14 @@ use forebay::store::Outside;
 use futures_util::TryStreamExt;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
-use tokio_postgres::Client;
 use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Error};
 
 use self::line::Said;
 use self::slot::{NotMade, Source};
 use super::Inner;
 use super::classify::told;
-use super::outside::{LOOK_AGAIN, Own, SUSPECT, told_keys};
+use super::outside::{LOOK_AGAIN, Own, SUSPECT, tables_of, told_keys};
 use super::session::Session;
 
 /// Most time for one look; then the connection is given up, and what the log has by then is passed over.
@@ -43,6 +43,9 @@ const LOOK_TIME_MAX: Duration = Duration::from_secs(120);
 
 /// So much of its time at most the backend that decodes is at work: one of these.
 const LOOKS_SHARE: u32 = 5;
+
+/// Pause between two looks whether the log is written.
+const FLUSH_LOOK: Duration = Duration::from_millis(10);
 
 /// Keys of one look, and of transactions that are not visible yet; with more, the whole cache goes.
 const KEYS_MAX: usize = 65_536;
@@ -111,6 +114,8 @@ pub(super) struct Decoder {
     open: BTreeSet<u64>,
     /// How long the last look took.
     took: Duration,
+    /// The newest that was asked for when it began.
+    asked: u64,
 }
 
 /// What an answer of the log says, before it is known which of it is visible.
@@ -191,11 +196,18 @@ impl Default for Decoding {
 impl Inner {
     /// Waits for something that the log says; everything, for as long as it can't be read.
     pub(super) async fn decoded(self: &Arc<Self>, decoding: &mut Decoding) -> Outside {
+        let asked = self.watch.asked();
         loop {
+            if let Some(told) = asked.told() {
+                return told;
+            }
             if let Decoding::Idle(decoder) = decoding {
                 let mut decoder = std::mem::take(decoder);
                 if decoder.session.is_some() {
-                    sleep(self.watch.pause().max(decoder.took * (LOOKS_SHARE - 1))).await;
+                    // Who asks shortens the pause, and not the share of its time that the backend may be at work.
+                    let least = decoder.took * (LOOKS_SHARE - 1);
+                    sleep(least).await;
+                    asked.rest(self.watch.pause().saturating_sub(least)).await;
                 }
                 let inner = self.clone();
                 *decoding = Decoding::AtWork(tokio::spawn(async move {
@@ -209,6 +221,9 @@ impl Inner {
                 Ok(Ok(ended)) => ended,
                 Ok(Err(error)) => (Box::default(), Err(format!("the task that decodes ended: {error}"))),
             };
+            if looked.is_ok() {
+                asked.answered(decoder.asked);
+            }
             *decoding = Decoding::Idle(decoder);
             match looked {
                 Ok(Outside::Keys(keys)) if keys.is_empty() => {}
@@ -228,10 +243,22 @@ impl Inner {
 
     /// One look, or the beginning.
     async fn decode(&self, decoder: &mut Decoder) -> Result<Outside, String> {
+        let asked = self.watch.asked().newest();
+        let outside = self.decode_since(decoder, self.watch.asked().is_wanted(asked)).await?;
+        decoder.asked = asked;
+        Ok(outside)
+    }
+
+    /// The same; where it is `wanted`, with all that is committed by now. What was committed without a wait for the
+    /// disk is seen by others at once, and is in the log that can be read up to three times `wal_writer_delay` later.
+    async fn decode_since(&self, decoder: &mut Decoder, wanted: bool) -> Result<Outside, String> {
         let Some(session) = decoder.session.as_ref().filter(|session| session.is_good()) else {
             return self.begin(decoder).await.map(|()| Outside::Everything);
         };
         let (began, client) = (Instant::now(), &session.client);
+        if wanted {
+            flushed(client).await.map_err(|error| told(&error))?;
+        }
         // Somebody may have dropped it, made it anew, or read it in our place: what that took we shall never see.
         if self.place(client, &decoder.slot).await? != decoder.place {
             return Err(format!("somebody else has read or made the replication slot {}", decoder.slot));
@@ -267,12 +294,14 @@ impl Inner {
 
     /// Where rows lie now, all of it in the log.
     async fn sources(&self, client: &Client) -> Result<Vec<Source>, String> {
-        let sources = slot::sources(client, self.tables()).await.map_err(|error| told(&error))?;
+        let rows = self.rows();
+        let sources = slot::sources(client, tables_of(rows.as_ref())).await.map_err(|error| told(&error))?;
         sources.iter().find_map(Source::unlogged).map_or(Ok(sources), Err)
     }
 
     async fn read_log(&self, decoder: &Decoder) -> Result<Decoded, String> {
         let Some(session) = &decoder.session else { return Err("there is no connection".into()) };
+        let mapped = self.rows();
         let names: Vec<&str> = decoder.sources.iter().map(|source| source.name.as_str()).collect();
         let commits = !decoder.open.is_empty();
         let parameters: [&(dyn ToSql + Sync); 4] = [&decoder.slot, &names, &LINE_CHARS_MAX, &commits];
@@ -290,7 +319,7 @@ impl Inner {
                 decoded.add(number, None);
             }
             for source in decoder.sources.iter().filter(|_| truncated.is_empty()) {
-                for table in self.tables().iter().filter(|table| source.is_of(table)) {
+                for table in tables_of(mapped.as_ref()).iter().filter(|table| source.is_of(table)) {
                     match line::said(line, &source.name, &table.mapping.key, source.identified(table)) {
                         Some(Said::Keys(keys)) => {
                             let named = keys.iter().filter_map(|key| table.mapping.pattern.join(key));
@@ -329,6 +358,16 @@ impl Inner {
         self.watch.looked(began, 0);
         Ok(())
     }
+}
+
+/// Waits until the server has written the log that it has by now.
+async fn flushed(client: &Client) -> Result<(), Error> {
+    let until: String = client.query_one("SELECT pg_current_wal_insert_lsn()::text", &[]).await?.try_get(0)?;
+    let is_there = "SELECT pg_current_wal_flush_lsn() >= $1::text::pg_lsn";
+    while !client.query_one(is_there, &[&until]).await?.try_get::<_, bool>(0)? {
+        sleep(FLUSH_LOOK).await;
+    }
+    Ok(())
 }
 
 async fn snapshot(client: &Client) -> Result<Snapshot, String> {

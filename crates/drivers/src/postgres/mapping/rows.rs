@@ -1,6 +1,7 @@
 //! Reading and committing rows of mapped tables.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use forebay::change::Change;
 use forebay::key::KeyRef;
@@ -9,6 +10,7 @@ use forebay::value::{Blob, Data, Hash, List, Value};
 use forebay::{Key, Read, Version};
 use futures_util::future::try_join_all;
 use tokio_postgres::SimpleQueryMessage;
+use tokio_postgres::error::DbError;
 
 use super::VersionMode;
 use super::batch::{Batch, ByTable, Written};
@@ -20,7 +22,7 @@ use crate::postgres::classify::{self, Failure};
 use crate::postgres::commit::{Changed, Failed};
 use crate::postgres::documents::GetError;
 use crate::postgres::identity::Identity;
-use crate::postgres::outside::Watch;
+use crate::postgres::outside::{OutsideBy, Unwatched, Watch};
 use crate::postgres::session::Session;
 
 /// The mapped tables.
@@ -30,6 +32,10 @@ pub(in crate::postgres) struct Rows {
     pub(super) shared: bool,
     /// What is written to them is decoded.
     pub(in crate::postgres) decoded: bool,
+    /// Those that nothing watches.
+    pub(in crate::postgres) unwatched: Unwatched,
+    /// The database has said that one is not as it is here.
+    altered: AtomicBool,
 }
 
 /// A key as a row: which table, and the texts of its key columns.
@@ -60,7 +66,23 @@ impl Rows {
     pub(super) fn of(tables: Vec<Table>) -> Rows {
         let alike = |(at, table): (usize, &Table)| tables[..at].iter().any(|other| other.oid == table.oid);
         let shared = tables.iter().enumerate().any(alike);
-        Rows { tables, shared, decoded: false }
+        Rows { tables, shared, decoded: false, unwatched: Unwatched::default(), altered: AtomicBool::new(false) }
+    }
+
+    pub(in crate::postgres) fn heed(&self, error: &tokio_postgres::Error) {
+        if classify::is_of_altered(error) {
+            self.altered.store(true, Ordering::Relaxed);
+        }
+    }
+
+    pub(in crate::postgres) fn is_altered(&self) -> bool {
+        self.altered.swap(false, Ordering::Relaxed)
+    }
+
+    /// What others write to them is seen so.
+    pub(in crate::postgres) fn seen_by(mut self, outside: OutsideBy) -> Rows {
+        (self.decoded, self.unwatched) = (outside == OutsideBy::Decoding, Unwatched::of(&self.tables, outside));
+        self
     }
 
     /// Statements that every session prepares for them, behind the others.
@@ -79,6 +101,11 @@ impl Rows {
                 Err(format!("{key} names no row: '{part}' is not how PostgreSQL writes {}", column.type_name))
             }
         }
+    }
+
+    /// The number of the table that `key` is a row of.
+    pub(in crate::postgres) fn table_of(&self, key: &Key) -> Option<usize> {
+        super::parts_of(key, self.tables.iter().map(|table| &table.mapping)).ok().map(|(table, _)| table)
     }
 
     /// What the row of `key` has in common with those to which the order of their changes matters; none where nothing
@@ -316,7 +343,16 @@ impl Rows {
         let ours = |constraint: &str| {
             self.tables.iter().any(|table| table.unique_index.rsplit('.').next().is_some_and(|name| name == constraint))
         };
-        match (classify::of_commit(error), error.as_db_error()) {
+        self.heed(error);
+        let is_mapped = |answer: &DbError| {
+            let (table, column) = (answer.table().unwrap_or_default(), answer.column().unwrap_or_default());
+            let named =
+                |mapped: &&Table| mapped.name.rsplit('.').next().is_some_and(|name| name.trim_matches('"') == table);
+            let mut columns =
+                self.tables.iter().filter(named).flat_map(|mapped| mapped.key.iter().chain(&mapped.fields));
+            columns.any(|mapped| mapped.name == column)
+        };
+        match (classify::of_commit_to(error, &is_mapped), error.as_db_error()) {
             (Failure::Refused(why), Some(answer))
                 if answer.code().code() == "23505" && answer.constraint().is_some_and(ours) =>
             {

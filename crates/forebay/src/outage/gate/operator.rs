@@ -2,6 +2,7 @@
 //! before the journal has it: or a restart could give up what was tried again, and has landed.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_channel::oneshot;
 use thiserror::Error;
@@ -38,8 +39,33 @@ pub enum DropError {
 }
 
 impl Gate {
+    /// Lets the store count as away for `time`, for drills; no time ends that, and the store is asked again.
+    pub fn fail_for(&self, time: Duration) {
+        let mut state = self.inner.state();
+        if time.is_zero() {
+            state.failed_until = None;
+            return self.inner.settle(&mut state);
+        }
+        let now = self.inner.runtime.elapsed();
+        state.failed_until = Some(now + time);
+        let why = "an operator ordered it (DEBUG STORE FAIL)";
+        state.writes.trip(why);
+        state.reads.trip(why);
+        self.inner.settle(&mut state);
+    }
+
     /// Has quarantined transactions tried again: this one, or all that nobody else decides about. Answers how many.
     pub fn retry(&self, number: Option<u64>) -> usize {
+        self.try_again(number, false)
+    }
+
+    /// Has a quarantined transaction tried again whatever others have done to what it had read; whether it is one. A
+    /// restart before it is carried over finds it as it was.
+    pub fn apply_anyway(&self, number: u64) -> bool {
+        self.try_again(Some(number), true) > 0
+    }
+
+    fn try_again(&self, number: Option<u64>, anyway: bool) -> usize {
         let mut state = self.inner.state();
         let numbers: Vec<u64> = match number {
             Some(number) => vec![number],
@@ -62,7 +88,12 @@ impl Gate {
                 state.decided.remove(&number);
                 state.tickets.wake(number);
                 match noted {
-                    Ok(()) => drop(state.buffer.retry(number)),
+                    Ok(()) => {
+                        state.buffer.retry(number);
+                        if anyway {
+                            state.buffer.uncheck(number);
+                        }
+                    }
                     Err(error) => tracing::error!(number, %error, "a buffered transaction can't be tried again"),
                 }
                 inner.settle(&mut state);

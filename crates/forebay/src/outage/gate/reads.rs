@@ -68,6 +68,13 @@ impl Drop for Hurry<'_> {
 }
 
 impl Gate {
+    /// Whether changes to `key`, or to what shares its place in the store, wait for the store.
+    pub fn keeps(&self, key: &Key) -> bool {
+        let beside = self.inner.store.beside(key);
+        let state = self.inner.state();
+        std::iter::once(key).chain(&beside).any(|key| state.buffer.merged(key) != Merged::Nothing)
+    }
+
     /// What is buffered of these fields of the hash of `key`, where that is known of all of them: such a hash may be
     /// unknown otherwise. It counts as a read that was answered from what is buffered.
     pub fn buffered_fields<'a>(&self, key: &Key, fields: impl Iterator<Item = &'a [u8]>) -> Option<Vec<Option<Blob>>> {
@@ -285,7 +292,8 @@ impl Inner {
         }
         if !asked.is_empty() {
             self.check_up("what was read can't be checked")?;
-            overtaken.extend(self.store.check(&asked).await?);
+            let away = self.state().next_outage();
+            overtaken.extend(self.ask_to_read(self.store.check(&asked), away, Asker::Ourselves).await?);
         }
         Ok(overtaken)
     }

@@ -1,5 +1,6 @@
 //! What others write to a store that may be away.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
@@ -34,6 +35,7 @@ impl Inner {
                 Either::Right((_, call)) => *slot = Some(call),
                 Either::Left((None, _)) => *slot = Some(Box::pin(std::future::pending())),
                 Either::Left((Some(Outside::OutOfSight), _)) if !self.is_up().await || self.still_looks_for_it() => {}
+                Either::Left((Some(Outside::Synced(number)), _)) => return Some(Outside::Synced(number)),
                 Either::Left((Some(outside), _)) => {
                     let mut state = self.state();
                     match &outside {
@@ -50,6 +52,19 @@ impl Inner {
                 }
             }
         }
+    }
+
+    /// Has the store look its tables up again, unless something waits for it: that has its place by the tables as they
+    /// were.
+    pub(super) async fn reload(self: &Arc<Inner>) -> Result<(), String> {
+        self.check_up("its tables can't be looked at").map_err(|Unavailable(why)| why)?;
+        let waiting = self.state().buffer.amount().transactions;
+        if waiting > 0 {
+            return Err(format!("{waiting} buffered transactions wait for the tables as they were (CACHE PENDING)"));
+        }
+        self.store.reload().await?;
+        self.describe(&mut self.state());
+        Ok(())
     }
 
     /// Whether the store is back since a moment, and is yet to be watched again.

@@ -21,6 +21,7 @@ impl Transaction {
         keys: impl Iterator<Item = &'a Key> + Clone,
         ahead: &mut Ahead,
     ) -> Result<(), TxnError> {
+        self.inner.settle_overdue(keys.clone()).await?;
         self.inner.settle_doubts(keys.clone()).await;
         let mut missing: SmallVec<[Key; 4]> = SmallVec::new();
         // A key that stands twice is missed twice; its second fetch follows the first.
@@ -141,6 +142,7 @@ impl Transaction {
             let cost_us = (self.inner.runtime.elapsed() - asked).as_micros().min(u128::from(u32::MAX)) as u32;
             let context = Context { cost_us, ..self.context };
             for ((key, fill), read) in wanted.into_iter().zip(fills).zip(reads) {
+                self.inner.was_current(&key, asked);
                 match fill {
                     Some(fill) => drop(fill.complete(&read, &context, AccessKind::Read)),
                     None => self.inner.cache.read_beside(key.borrow(), &read, &context),

@@ -36,6 +36,10 @@ impl Brief {
         }
     }
 
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
     pub(super) fn shown(self, standing: &Standing, now_ms: u64) -> Reply {
         let (state, reason) = match standing {
             Standing::Waiting => ("waiting", Reply::Nil),

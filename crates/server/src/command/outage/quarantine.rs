@@ -1,0 +1,131 @@
+//! CACHE QUARANTINE: what an operator decides about buffered transactions that are set aside.
+
+use forebay::outage::pending::Buffer;
+use forebay::outage::{DropError, GivenUp, Standing, TicketState};
+use forebay_protocol::{Frame, Reply, errors};
+
+use super::brief::Brief;
+use super::{Page, gate, number, ticket};
+use crate::command::family::{Sub, SubRun, is};
+use crate::command::{Flag, txn_error};
+use crate::session::Session;
+
+/// Bytes of the reason for which a transaction is given up, or applied.
+const REASON_BYTES_MAX: usize = 1024;
+
+pub(in crate::command) const QUARANTINE: Sub = Sub {
+    name: "quarantine",
+    syntax: "LIST [COUNT n] [AFTER ticket] | SHOW ticket | RETRY ticket|ALL | APPLY ticket reason | DROP ticket reason",
+    summary: "Transactions that the store refuses, or that read what has changed: shows them, has them tried again, \
+              applies one whatever it read, or gives one up for good",
+    arity: -3,
+    flags: &[Flag::Admin],
+    run: SubRun::Engine(|session, frame| {
+        Box::pin(async move { quarantine(session, frame).await.unwrap_or_else(|error| error) })
+    }),
+};
+
+async fn quarantine(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> {
+    let wrong = || errors::wrong_arguments("cache|quarantine");
+    match (frame.arg(2), frame.len()) {
+        (action, _) if is(action, "list") => quarantined(session, &Page::of(frame, 3)?),
+        (action, 4) if is(action, "retry") && is(frame.arg(3), "all") => {
+            Ok(number(session.shared.gate.as_ref().map_or(0, |gate| gate.retry(None))))
+        }
+        (action, 4) if is(action, "retry") => {
+            let ticket = ticket(frame.arg(3))?;
+            match gate(session)?.retry(Some(ticket)) {
+                0 => Err(not_quarantined(ticket)),
+                tried => Ok(number(tried)),
+            }
+        }
+        (action, 4) if is(action, "show") => shown(session, ticket(frame.arg(3))?),
+        (action, 5) if is(action, "apply") => {
+            let (ticket, reason) = (ticket(frame.arg(3))?, reason(frame.arg(4))?);
+            apply_anyway(session, ticket)?;
+            let (user, client) = (session.identity.name(), &session.client.address);
+            tracing::warn!(ticket, %user, client, reason, "a buffered transaction is applied whatever it had read");
+            Ok(Reply::OK)
+        }
+        (action, 5) if is(action, "drop") => {
+            let (ticket, reason) = (ticket(frame.arg(3))?, reason(frame.arg(4))?);
+            given_up(session, ticket, &reason).await?;
+            let (user, client) = (session.identity.name(), &session.client.address);
+            tracing::warn!(ticket, %user, client, reason, "a buffered transaction was dropped");
+            Ok(Reply::OK)
+        }
+        (action, _) if ["show", "retry", "apply", "drop"].iter().any(|word| is(action, word)) => Err(wrong()),
+        (action, _) => Err(errors::unknown_subcommand("CACHE QUARANTINE", action)),
+    }
+}
+
+/// Gives `ticket` up while nobody else is at its documents: whoever has read them is to be done before, and who reads
+/// them next finds them without it.
+async fn given_up(session: &Session, ticket: u64, reason: &str) -> Result<(), Reply> {
+    let gate = gate(session)?.clone();
+    let written = |buffer: &Buffer| {
+        let writes = buffer.buffered(ticket).map(|buffered| buffered.writes.iter().map(|write| write.key.clone()));
+        writes.into_iter().flatten().collect::<Vec<_>>()
+    };
+    let keys = gate.with_buffer(written);
+    let reason = reason.to_owned();
+    let work = async move { gate.give_up(ticket, &reason).await };
+    match session.shared.engine.alone_with(&keys, work).await.map_err(|error| txn_error(&error))? {
+        Ok(GivenUp::Dropped) => Ok(()),
+        Ok(GivenUp::NotQuarantined) => Err(not_quarantined(ticket)),
+        Ok(GivenUp::Landed(version)) => {
+            Err(Reply::error(format!("ERR ticket {ticket} is in the store after all: APPLIED {version}")))
+        }
+        Err(DropError::Away(why)) => Err(Reply::error(format!("STOREDOWN {why}"))),
+        Err(error) => Err(Reply::error(format!("ERR {error}"))),
+    }
+}
+
+fn not_quarantined(ticket: u64) -> Reply {
+    Reply::error(format!("ERR ticket {ticket} is not quarantined"))
+}
+
+fn reason(arg: &[u8]) -> Result<String, Reply> {
+    if arg.len() > REASON_BYTES_MAX {
+        return Err(Reply::error(format!("LIMIT reason_bytes_max {REASON_BYTES_MAX}")));
+    }
+    let reason = String::from_utf8_lossy(arg).replace(char::is_control, " ").trim().to_owned();
+    match reason.is_empty() {
+        true => Err(Reply::error("ERR a reason is needed: it is logged, and told to whoever asks for the ticket")),
+        false => Ok(reason),
+    }
+}
+
+fn quarantined(session: &Session, page: &Page) -> Result<Reply, Reply> {
+    let Some(gate) = &session.shared.gate else { return Ok(Reply::Array(Vec::new())) };
+    let now_ms = session.shared.engine.runtime().now_ms();
+    let (found, all) = gate.with_buffer(|buffer| {
+        let list = buffer.quarantine_list().into_iter().filter(|(number, _)| *number > page.after);
+        let list: Vec<_> = list.collect();
+        let all = list.len();
+        let look = |(number, why)| Some((Brief::of(buffer.buffered(number)?), Standing::Quarantined(why)));
+        (list.into_iter().take(page.count).filter_map(look).collect::<Vec<_>>(), all)
+    });
+    Ok(page.shown(found, all, now_ms))
+}
+
+/// One of them, or what waits behind it.
+fn shown(session: &Session, ticket: u64) -> Result<Reply, Reply> {
+    let now_ms = session.shared.engine.runtime().now_ms();
+    let look = |buffer: &Buffer| Some((Brief::of(buffer.buffered(ticket)?), buffer.standing(ticket)?));
+    let found = gate(session)?.with_buffer(look);
+    found.map(|(brief, standing)| brief.shown(&standing, now_ms)).ok_or_else(|| not_quarantined(ticket))
+}
+
+/// Only what it had read stands in its way: what the store refuses it would refuse again.
+fn apply_anyway(session: &Session, ticket: u64) -> Result<(), Reply> {
+    let gate = gate(session)?;
+    match gate.ticket(ticket) {
+        TicketState::Conflict(_) if gate.apply_anyway(ticket) => Ok(()),
+        TicketState::Quarantined(_) => {
+            let why = "is refused by the store, whatever it had read; mend the cause, then RETRY it, or DROP it";
+            Err(Reply::error(format!("ERR ticket {ticket} {why}")))
+        }
+        _ => Err(not_quarantined(ticket)),
+    }
+}
