@@ -345,19 +345,6 @@ impl Session {
         locks
     }
 
-    /// Whether to run a request takes long however small its documents are: not on a thread that others wait for.
-    fn runs_aside(&self, command: &Command, frame: Frame<'_>) -> bool {
-        frame.len() > WIDE_ARGS
-            || (command.name == "exec" && self.multi.queue.as_ref().is_some_and(Queue::is_wide))
-            || (command.name == "txn" && self.open.held_bytes() > WIDE_BYTES)
-    }
-
-    /// Runs one command, each step of which takes long.
-    async fn run_aside(&mut self, command: &'static Command, frame: Frame<'_>, ahead: &mut Ahead) {
-        let runtime = self.shared.engine.runtime().clone();
-        runtime.steps_aside(Box::pin(self.run(command, frame, ahead))).await;
-    }
-
     /// Runs one command, waiting where it has to.
     async fn run(&mut self, command: &'static Command, frame: Frame<'_>, ahead: &mut Ahead) {
         let began = self.shared.engine.runtime().elapsed();

@@ -5,9 +5,11 @@
 
 use std::sync::Arc;
 
-use forebay_protocol::Reply;
+use forebay::txn::Ahead;
+use forebay_protocol::{Frame, Reply};
 
-use super::Session;
+use super::{Queue, Session, WIDE_ARGS, WIDE_BYTES};
+use crate::command::Command;
 use crate::glob::{Glob, Search};
 use crate::state::{Client, Shared};
 
@@ -67,5 +69,20 @@ impl Turns {
             self.left = 0;
             self.turn().await?;
         }
+    }
+}
+
+impl Session {
+    /// Whether to run a request takes long however small its documents are: not on a thread that others wait for.
+    pub(super) fn runs_aside(&self, command: &Command, frame: Frame<'_>) -> bool {
+        frame.len() > WIDE_ARGS
+            || (command.name == "exec" && self.multi.queue.as_ref().is_some_and(Queue::is_wide))
+            || (command.name == "txn" && self.open.held_bytes() > WIDE_BYTES)
+    }
+
+    /// Runs one command, each step of which takes long.
+    pub(super) async fn run_aside(&mut self, command: &'static Command, frame: Frame<'_>, ahead: &mut Ahead) {
+        let runtime = self.shared.engine.runtime().clone();
+        runtime.steps_aside(Box::pin(self.run(command, frame, ahead))).await;
     }
 }
