@@ -8,6 +8,7 @@ mod choices;
 mod document;
 mod error;
 mod form;
+mod form_of;
 #[cfg(feature = "postgres")]
 mod map;
 mod shares;
@@ -31,6 +32,7 @@ use form::{
     Form, Hosts, LogFormatWord, LogLevelWord, OnConflictWord, OnOutageWord, OnWriteWord, PolicyName, StaleMs, Store,
     Switch, ThreadCount, UnwatchedWord,
 };
+use form_of::FormOf;
 #[cfg(feature = "postgres")]
 use map::Maps;
 pub use typed::{Origin, Typed, arguments, misspelt};
@@ -294,55 +296,6 @@ macro_rules! setting {
 mod table;
 
 pub use table::SETTINGS;
-
-/// A form's texts, whatever the type of its values.
-trait FormOf {
-    const VALUE: &'static str;
-    fn choices() -> String;
-}
-
-macro_rules! form_of {
-    ($($form:ident: $type:ty),+ $(,)?) => {
-        $(impl FormOf for $form {
-            const VALUE: &'static str = <$form as Form<$type>>::VALUE;
-
-            fn choices() -> String {
-                <$form as Form<$type>>::choices()
-            }
-        })+
-    };
-}
-
-#[cfg(feature = "postgres")]
-form_of! {
-    Maps: Vec<forebay_drivers::postgres::mapping::Mapping>,
-    OutsideWord: forebay_drivers::postgres::OutsideBy,
-}
-
-form_of! {
-    AddressOrOff: Option<SocketAddr>,
-    Bytes: u64,
-    Count: u64,
-    CountOrZero: u64,
-    StaleMs: u64,
-    DrainWord: Drain,
-    DurabilityWord: Durability,
-    FileOrOff: Option<PathBuf>,
-    Folder: PathBuf,
-    FilesOrOff: Option<PathBuf>,
-    Hosts: Vec<String>,
-    FolderOrOff: Option<PathBuf>,
-    LogFormatWord: LogFormat,
-    LogLevelWord: LogLevel,
-    OnConflictWord: OnConflict,
-    OnWriteWord: OnWrite,
-    OnOutageWord: OnOutage,
-    PolicyName: Choice,
-    Store: StoreChoice,
-    Switch: bool,
-    ThreadCount: Threads,
-    UnwatchedWord: UnwatchedMs,
-}
 
 impl Settings {
     /// Reads what was typed and checks it: each setting by itself, then together.

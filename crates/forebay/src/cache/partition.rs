@@ -468,13 +468,7 @@ impl Partition {
     }
 
     pub(super) fn add_to(&self, stats: &mut CacheStats) {
-        stats.hits += self.stats.hits;
-        stats.misses += self.stats.misses;
-        stats.insertions += self.stats.insertions;
-        stats.evictions += self.stats.evictions;
-        stats.rejections += self.stats.rejections;
-        stats.fills_ended += self.stats.fills_ended;
-        stats.followers += self.stats.followers;
+        stats.add(&self.stats);
         stats.entries += self.index.len() as u64;
     }
 

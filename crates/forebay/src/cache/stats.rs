@@ -24,3 +24,16 @@ pub struct CacheStats {
     /// The budget.
     pub budget_bytes: u64,
 }
+
+impl CacheStats {
+    /// Adds what another part of the cache has counted; entries and bytes are not counts.
+    pub(super) fn add(&mut self, other: &CacheStats) {
+        self.hits += other.hits;
+        self.misses += other.misses;
+        self.insertions += other.insertions;
+        self.evictions += other.evictions;
+        self.rejections += other.rejections;
+        self.fills_ended += other.fills_ended;
+        self.followers += other.followers;
+    }
+}

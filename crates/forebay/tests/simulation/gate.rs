@@ -36,7 +36,6 @@ const GATE: &[Expected] = &[
     (Fault::AppliedNotNoted, Scenario::Outage, 500),
     (Fault::UnnotedForgotten, Scenario::Outage, 500),
     (Fault::UnnotedStopsDrain, Scenario::Outage, 200),
-    (Fault::RefusedForRoomKept, Scenario::Outage, 500),
     (Fault::PoisonRetried, Scenario::Outage, 200),
     (Fault::RestoredStoreDrained, Scenario::Outage, 200),
     (Fault::OutcomeWithoutTombstone, Scenario::Faulty, 500),

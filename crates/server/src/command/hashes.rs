@@ -312,13 +312,16 @@ fn hrandfield(call: &mut Call<'_>) -> Answer {
         return Ok(bulk_or_nil(field.map(|(field, _)| field)));
     }
     let asked = call.integer(2)?;
+    if asked == i64::MIN {
+        return Err(super::random::out_of_range());
+    }
     let with_values = match (call.frame.len(), call.frame.get(3)) {
         (3, _) => false,
         (4, Some(option)) if option.eq_ignore_ascii_case(b"withvalues") => true,
         _ => return Err(Reply::error(errors::SYNTAX)),
     };
     // Before a limit of ours.
-    if with_values && asked != i64::MIN && asked.unsigned_abs() > (i64::MAX / 2) as u64 {
+    if with_values && asked.unsigned_abs() > (i64::MAX / 2) as u64 {
         return Err(Reply::error("ERR value is out of range"));
     }
     let count = super::random::count(call, 2)?;

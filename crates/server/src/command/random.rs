@@ -12,15 +12,17 @@ const REPEATED_ELEMENTS_MAX: u64 = 1 << 20;
 /// The count at `index`, as HRANDFIELD and SRANDMEMBER take it.
 pub(super) fn count(call: &Call<'_>, index: usize) -> Result<i64, Reply> {
     match call.integer(index)? {
-        i64::MIN => {
-            let range = format!("ERR value is out of range, value must between {} and {}", -i64::MAX, i64::MAX);
-            Err(Reply::error(range))
-        }
+        i64::MIN => Err(out_of_range()),
         count if count < 0 && count.unsigned_abs() > REPEATED_ELEMENTS_MAX => {
             Err(Reply::error(format!("LIMIT repeated_elements_max {REPEATED_ELEMENTS_MAX}")))
         }
         count => Ok(count),
     }
+}
+
+/// What is said of a count that has no positive counterpart.
+pub(super) fn out_of_range() -> Reply {
+    Reply::error(format!("ERR value is out of range, value must between {} and {}", -i64::MAX, i64::MAX))
 }
 
 /// `count` positions below `len`, each on its own; none if there is none.

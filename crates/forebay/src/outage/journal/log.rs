@@ -20,7 +20,6 @@ use crate::outage::record::{Description, Dropped, Loss, Pending};
 use crate::runtime::Runtime;
 use crate::store::embedded::{Durability, UNFLUSHED_BYTES_MAX};
 use crate::tier::{Effect, Remembered};
-use crate::version::OwnerId;
 
 const NAME: &str = "journal";
 /// The file that takes its place, while it is written.
@@ -42,8 +41,6 @@ pub(super) struct Log {
     file: Option<Arc<dyn DiskFile>>,
     closed: Option<AppendError>,
     memo: Memo,
-    /// As whom it uses the store, as the memo has it.
-    owner: Option<OwnerId>,
     length: LengthFile,
     space: Space,
     /// What was learned of a document found no room: nor may the note that belongs to it.
@@ -105,7 +102,6 @@ impl Log {
             file,
             closed: None,
             memo,
-            owner: remembered.owner,
             length,
             space: Space::default(),
             unpaired: false,
@@ -384,12 +380,8 @@ impl Log {
     }
 
     fn remember(&mut self, remembered: &Remembered) -> Result<(), AppendError> {
-        // As whom the store is opened has to be known to the next start, whatever else is lost.
-        let new_owner = remembered.owner != self.owner;
-        let sync = new_owner || self.durability != Durability::Never;
-        self.owner = remembered.owner;
         self.memo
-            .write(&*self.folder, remembered, sync)
+            .write(&*self.folder, remembered, self.durability != Durability::Never)
             .map_err(|why| AppendError::NotRewritten { why: why.to_string() })
     }
 

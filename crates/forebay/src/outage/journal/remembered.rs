@@ -34,13 +34,15 @@ pub(super) struct Memo {
     file: Option<Arc<dyn DiskFile>>,
     /// How often it was written.
     turn: u64,
+    /// As whom the store is used, as it says.
+    owner: Option<OwnerId>,
 }
 
 impl Memo {
     /// What stands in it; nothing where neither place can be read.
     pub(super) fn open(folder: &dyn Folder) -> io::Result<(Memo, Remembered)> {
         let Some(file) = folder.open(NAME)? else {
-            return Ok((Memo { file: None, turn: 0 }, Remembered::default()));
+            return Ok((Memo { file: None, turn: 0, owner: None }, Remembered::default()));
         };
         let mut newest = (0, Remembered::default());
         let bytes = file.bytes()?;
@@ -62,11 +64,13 @@ impl Memo {
                 "by what the database is recognised can't be read; it is taken for the one that it was"
             );
         }
-        Ok((Memo { file: Some(file), turn: newest.0 }, newest.1))
+        Ok((Memo { file: Some(file), turn: newest.0, owner: newest.1.owner }, newest.1))
     }
 
-    /// Writes `remembered` in place of what stood there before the last.
+    /// Writes `remembered` in place of what stood there before the last. A new owner is always synced: as whom the
+    /// store is opened has to be known to the next start, whatever else is lost.
     pub(super) fn write(&mut self, folder: &dyn Folder, remembered: &Remembered, sync: bool) -> io::Result<()> {
+        let sync = sync || remembered.owner != self.owner;
         let file = match &self.file {
             Some(file) => file.clone(),
             None => {
@@ -84,7 +88,7 @@ impl Memo {
         if sync {
             file.sync()?;
         }
-        self.turn = turn;
+        (self.turn, self.owner) = (turn, remembered.owner);
         Ok(())
     }
 }

@@ -120,7 +120,13 @@ impl Embedded {
     pub fn open(runtime: Runtime, path: impl AsRef<Path>, options: EmbeddedOptions) -> Result<Embedded, OpenError> {
         let path = path.as_ref().to_path_buf();
         let name = path.display().to_string();
-        Embedded::open_named(runtime, name, Arc::new(move || open_file(&path)), options)
+        let file = path.clone();
+        let store = Embedded::open_named(runtime, name, Arc::new(move || open_file(&path)), options)?;
+        // Not before it is known to be a store: another's file is left as it is.
+        if let Ok(open) = File::open(&file) {
+            crate::runtime::files::tighten(&open, &file);
+        }
+        Ok(store)
     }
 
     /// Opens the store on the disk that `make_backend` makes; it is called again when the store is reopened.
@@ -191,7 +197,6 @@ fn open_file(path: &PathBuf) -> io::Result<Box<dyn StorageBackend>> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let file = options.open(path)?;
-    crate::runtime::files::tighten(&file, path);
     if new {
         // Without this a crash may take the name of the new file along, and with it all that was written.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

@@ -1,0 +1,68 @@
+//! Which type of value each form reads, and what help says about it whatever that type is.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use forebay::outage::OnConflict;
+use forebay::policy::Choice;
+use forebay::txn::OnWrite;
+
+use super::choices::{Drain, Durability, LogFormat, LogLevel, OnOutage, StoreChoice, Threads, UnwatchedMs};
+#[cfg(feature = "postgres")]
+use super::form::OutsideWord;
+use super::form::{
+    AddressOrOff, Bytes, Count, CountOrZero, DrainWord, DurabilityWord, FileOrOff, FilesOrOff, Folder, FolderOrOff,
+    Form, Hosts, LogFormatWord, LogLevelWord, OnConflictWord, OnOutageWord, OnWriteWord, PolicyName, StaleMs, Store,
+    Switch, ThreadCount, UnwatchedWord,
+};
+#[cfg(feature = "postgres")]
+use super::map::Maps;
+
+/// A form's texts, whatever the type of its values.
+pub(super) trait FormOf {
+    const VALUE: &'static str;
+    fn choices() -> String;
+}
+
+macro_rules! form_of {
+    ($($form:ident: $type:ty),+ $(,)?) => {
+        $(impl FormOf for $form {
+            const VALUE: &'static str = <$form as Form<$type>>::VALUE;
+
+            fn choices() -> String {
+                <$form as Form<$type>>::choices()
+            }
+        })+
+    };
+}
+
+#[cfg(feature = "postgres")]
+form_of! {
+    Maps: Vec<forebay_drivers::postgres::mapping::Mapping>,
+    OutsideWord: forebay_drivers::postgres::OutsideBy,
+}
+
+form_of! {
+    AddressOrOff: Option<SocketAddr>,
+    Bytes: u64,
+    Count: u64,
+    CountOrZero: u64,
+    StaleMs: u64,
+    DrainWord: Drain,
+    DurabilityWord: Durability,
+    FileOrOff: Option<PathBuf>,
+    Folder: PathBuf,
+    FilesOrOff: Option<PathBuf>,
+    Hosts: Vec<String>,
+    FolderOrOff: Option<PathBuf>,
+    LogFormatWord: LogFormat,
+    LogLevelWord: LogLevel,
+    OnConflictWord: OnConflict,
+    OnWriteWord: OnWrite,
+    OnOutageWord: OnOutage,
+    PolicyName: Choice,
+    Store: StoreChoice,
+    Switch: bool,
+    ThreadCount: Threads,
+    UnwatchedWord: UnwatchedMs,
+}
