@@ -112,8 +112,7 @@ fn reads_beside_writes(seed: u64) -> Vec<(String, String)> {
         over.store(true, Ordering::Relaxed);
     });
     assert!(matches!(ended, Ended::Done), "a request hung");
-    let answers = read.lock().expect("no panic").clone();
-    answers
+    read.lock().expect("no panic").clone()
 }
 
 async fn say(session: &mut Session, lines: &str) -> String {
