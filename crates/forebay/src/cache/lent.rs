@@ -11,6 +11,10 @@ const EVICTED_IN_A_ROW: usize = 32;
 /// The cache keeps one so-manyth of its budget in any case.
 const KEPT_SHARE: usize = 2;
 
+/// Lent bytes that cost no entry its place. What one ordinary request takes comes and goes with each: were entries to
+/// make way for it, what is cached would hang on the moment, and a server's hits would not be those of the simulator.
+pub const LENT_UNNOTICED_BYTES: usize = 2 << 20;
+
 /// What is lent as long as this is there.
 pub struct Lent {
     cache: Cache,
@@ -69,6 +73,6 @@ impl Cache {
     /// What entries may take now.
     pub(super) fn room_bytes(&self) -> usize {
         let most = self.inner.budget_bytes - self.inner.budget_bytes / KEPT_SHARE;
-        self.inner.budget_bytes - self.lent_bytes().min(most)
+        self.inner.budget_bytes - self.lent_bytes().saturating_sub(LENT_UNNOTICED_BYTES).min(most)
     }
 }

@@ -37,7 +37,7 @@ use std::sync::{Arc, PoisonError};
 
 pub use budget::{ENTRY_OVERHEAD_BYTES, charge};
 pub use fence::{Begin, Fill, Follow};
-pub use lent::Lent;
+pub use lent::{LENT_UNNOTICED_BYTES, Lent};
 pub use likeness::document_charged;
 pub use options::{CacheOptions, Context, Look};
 pub use partition::Word;
