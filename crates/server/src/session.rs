@@ -226,10 +226,7 @@ impl Session {
         }
         self.end_reads();
         if away {
-            let figures = &self.shared.figures;
-            figures.away_requests.fetch_add(batch.len() as u64, Ordering::Relaxed);
-            figures.away_reads.fetch_add(away_reads, Ordering::Relaxed);
-            figures.away_errors.fetch_add(self.pending.errors_all() - errors, Ordering::Relaxed);
+            self.shared.figures.count_away(batch.len(), away_reads, self.pending.errors_all() - errors);
         }
         self.publish_state();
     }

@@ -149,6 +149,12 @@ pub struct Figures {
 }
 
 impl Figures {
+    /// Counts what was served while the store was away.
+    pub fn count_away(&self, requests: usize, reads: u64, errors: u64) {
+        let counts = [(&self.away_requests, requests as u64), (&self.away_reads, reads), (&self.away_errors, errors)];
+        counts.into_iter().for_each(|(figure, more)| _ = figure.fetch_add(more, Ordering::Relaxed));
+    }
+
     /// Sets what is counted back to zero; what is there now stays.
     pub fn reset(&self) {
         let connections = [&self.connections, &self.connections_refused, &self.strangers_closed];
