@@ -18,8 +18,8 @@ FUZZ_TARGETS := decoder commands store_file traces trace_tools mappings users jo
 # Of `make soak`.
 SOAK_SECONDS ?= 1800
 
-.PHONY: help setup setup-run run build dist budgets test check format lint deny docs nightly forever fuzz soak bench bench-full bench-sim \
-	setup-bench doc clean figure figures
+.PHONY: help setup setup-run run build dist budgets test check format lint deny docs nightly forever fuzz soak bench \
+	bench-full bench-sim setup-bench doc clean figure figures
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -92,7 +92,10 @@ bench: setup-bench ## comparisons with redis-server, memcached and redb, the usu
 # TARDIS' start the program and a PostgreSQL.
 FIGURE_BUILD = cargo build --release --locked -p forebay-cli -p forebay-bench --bin forebay --bin figure
 
-figure: $(if $(filter list,$(NAME)),setup-run,setup-bench) ## a figure of a paper: NAME=clic-6, detox-8, tardis-5; list: all (CLIC: FOREBAY_TRACES=folder)
+# The list needs none of the peers that figures are measured beside.
+FIGURE_SETUP = $(if $(filter list,$(NAME)),setup-run,setup-bench)
+
+figure: $(FIGURE_SETUP) ## a figure of a paper: NAME=clic-6, detox-8, tardis-5; list: all (CLIC: FOREBAY_TRACES=folder)
 	case '$(NAME)' in \
 	list) cargo run -q --release --locked -p forebay-bench --bin figure -- --list \
 		&& cargo run -q --release --locked -p forebay-figures -- list;; \

@@ -16,7 +16,10 @@ run_cpu_seconds_max=480
 released_bytes_max=40000000
 
 what="${1:-all}"
-case "$what" in all | run | released) ;; *) echo "budgets: usage: scripts/budgets.sh [run|released]" >&2 && exit 2 ;; esac
+case "$what" in
+all | run | released) ;;
+*) echo "budgets: usage: scripts/budgets.sh [run|released]" >&2 && exit 2 ;;
+esac
 folder="$(mktemp -d)"
 trap 'rm -rf "$folder"' EXIT
 failed=0

@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
-# Moves the symbols of a program into a file beside it, where a debugger finds them: scripts/strip.sh target/dist/forebay
+# Moves the symbols of a program into a file beside it, where a debugger finds them:
+#
+#   scripts/strip.sh target/dist/forebay
 set -euo pipefail
 program="$1"
 # A program that was stripped before has no symbols to keep.

@@ -186,7 +186,7 @@ mod switch {
         }
     }
 
-    /// Has `work` done whenever this thread comes to a place where other threads could come in between; `None`: no more.
+    /// Has `work` done whenever this thread comes to a place where other threads could come between; `None`: no more.
     pub fn interleave_with(work: Option<Box<dyn Fn()>>) {
         OTHERS.set(work);
     }

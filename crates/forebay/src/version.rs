@@ -19,8 +19,8 @@ pub struct Version {
 pub struct TxnId(pub Version);
 
 /// 128 random bits that name an owner of a store which outlives the processes that use it: one journal's life,
-/// whichever process has it open. Of two owners that use a store one after the other, each may have acknowledged writes that the
-/// other knows nothing of.
+/// whichever process has it open. Of two owners that use a store one after the other, each may have acknowledged
+/// writes that the other knows nothing of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OwnerId(pub u128);
 

@@ -243,8 +243,8 @@ fn a_read_that_fails_takes_nothing_acknowledged_with_it() {
     );
 }
 
-/// Two documents that each commit writes together, one of which comes and goes: between a reader's look at the documents
-/// and at the versions of absent ones a commit comes. The versions that it was told.
+/// Two documents that each commit writes together, one of which comes and goes: between a reader's look at the
+/// documents and at the versions of absent ones a commit comes. The versions that it was told.
 fn read_of_two_that_belong_together() -> [Version; 2] {
     let Scene { store, mint, .. } = Scene::new();
     let commit = |store: &Embedded, mint: &Mint, other: Option<Value>| {

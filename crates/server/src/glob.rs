@@ -1,9 +1,9 @@
 //! Patterns of KEYS, SCAN and CONFIG GET: `*`, `?`, `[abc]`, `[^a]`, `[a-z]` and `\` before what is meant itself.
 //!
-//! [`matches`] is for short ones. [`Glob`] is for patterns and texts of clients, of any length: it is read once, its work
-//! is counted, and it may stop anywhere and go on later. Both take time proportional to pattern times text at most: the
-//! leftmost place of what stands between two stars is always right, so of the stars only the last one passed is ever
-//! tried again. What is literal between two stars, as nearly always, is searched for in one pass over the text.
+//! [`matches`] is for short ones. [`Glob`] is for patterns and texts of clients, of any length: it is read once, its
+//! work is counted, and it may stop anywhere and go on later. Both take time proportional to pattern times text at
+//! most: the leftmost place of what stands between two stars is always right, so of the stars only the last one passed
+//! is ever tried again. What is literal between two stars, as nearly always, is searched for in one pass over the text.
 
 use memchr::memmem::Finder;
 

@@ -1,6 +1,6 @@
 //! Names that clients give to transaction types, vertices and hint sets, and the numbers that policies and traces know
-//! them by. Numbers are given out once per server, so each kind has a limit. Those of transaction types go on to another
-//! type when all are given out: any client may name some, and must not use them up for all.
+//! them by. Numbers are given out once per server, so each kind has a limit. Those of transaction types go on to
+//! another type when all are given out: any client may name some, and must not use them up for all.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -327,8 +327,8 @@ impl Session {
         self.replies.unsettled() && !mutation::on(Fault::PipelinedReadOvertakes)
     }
 
-    /// The client, for a wait for locks that is to end when it has gone. One that waits for its own commits, which go on
-    /// without it, may just have said that it sends nothing more: its requests are served as they came.
+    /// The client, for a wait for locks that is to end when it has gone. One that waits for its own commits, which go
+    /// on without it, may just have said that it sends nothing more: its requests are served as they came.
     pub fn waiting_client(&self) -> Option<Arc<Caller>> {
         (!self.replies.unsettled()).then(|| self.caller.clone())
     }
@@ -486,8 +486,8 @@ impl Drop for Session {
 }
 
 /// Whether a name of a command is a line of an HTTP request. A web page can have a browser send one to the loopback
-/// address, with commands as its body; so, as in Redis since 3.2.7, nothing after these lines is served. A header's value
-/// may follow its colon without a space.
+/// address, with commands as its body; so, as in Redis since 3.2.7, nothing after these lines is served. A header's
+/// value may follow its colon without a space.
 fn is_of_http(name: &[u8]) -> bool {
     let host = name.get(..5).is_some_and(|start| start.eq_ignore_ascii_case(b"host:"));
     host || name.eq_ignore_ascii_case(b"post")

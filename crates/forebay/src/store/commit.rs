@@ -20,8 +20,8 @@ pub struct Commit {
     pub strict: bool,
     /// Whether it may be kept for later while the store has much to do.
     pub priority: Priority,
-    /// Ids that clients gave it; kept with it, to be asked for ([`Store::given`](super::Store::given)). Nearly always none; several where
-    /// kept transactions were merged.
+    /// Ids that clients gave it; kept with it, to be asked for ([`Store::given`](super::Store::given)). Nearly always
+    /// none; several where kept transactions were merged.
     pub given: Vec<GivenId>,
     /// It may take as many times as long as a store with a time limit of its own gives to a commit; 1 or more. Nearly
     /// always 1: it is the outage's drain that has patience, with one that was not answered.

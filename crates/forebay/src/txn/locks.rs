@@ -9,8 +9,8 @@
 //!
 //! **Shards.** A key lies in the shard that its hash names, under that shard's mutex. Who needs several shards at once
 //! ([`Locks::elide`]) takes them in ascending order; all others take one at a time. A key space is locked shared in the
-//! one shard of its owner, and exclusively in all shards. So who has the mutex of one shard and finds there that a space
-//! is not being cleared knows that it will not be while the mutex is held.
+//! one shard of its owner, and exclusively in all shards. So who has the mutex of one shard and finds there that a
+//! space is not being cleared knows that it will not be while the mutex is held.
 //!
 //! **Work.** A request costs a constant number of look-ups per key, however many hold or want it. Only a search costs
 //! more: at most one step for each waiter and each holder of what they wait for. It holds one shard's mutex at a time.

@@ -99,8 +99,9 @@ impl<'a> Call<'a> {
         text.map(|text| Reply::bulk(&text)).ok_or(Reply::error(errors::WRONGTYPE))
     }
 
-    /// Has the document of `key` expire at this moment, in ms since the Unix epoch; at once, if it has come. `relative`:
-    /// the moment was told as a duration. In front of a database's records only what is cached of it expires.
+    /// Has the document of `key` expire at this moment, in ms since the Unix epoch; at once, if it has come.
+    /// `relative`: the moment was told as a duration. In front of a database's records only what is cached of it
+    /// expires.
     pub fn expire_at(&mut self, key: KeyRef<'_>, moment_ms: i64, relative: bool) -> Result<(), Reply> {
         let moment_ms = u64::try_from(moment_ms).unwrap_or(0);
         if let Known::Documents(documents) = &mut self.known

@@ -114,8 +114,8 @@ impl LengthFile {
         self.told
     }
 
-    /// Has it say what is so `now`, if it does not, where `last` is the last number; when the journal is closed for good,
-    /// since no more numbers come. That it can't is no reason to end: it says what was so before.
+    /// Has it say what is so `now`, if it does not, where `last` is the last number; when the journal is closed for
+    /// good, since no more numbers come. That it can't is no reason to end: it says what was so before.
     pub(super) fn note(&mut self, folder: &dyn Folder, now: Length, last: u64, close: bool) {
         let told = self.told.filter(|_| !close);
         if told.is_some_and(|told| (told.marker, told.end) == (now.marker, now.end)) {

@@ -1,11 +1,11 @@
 //! Who waits for whom: the search for the cycle that a new wait would close.
 //!
-//! **When no search is needed.** A request that holds no key, and that stands last in its queue, closes no cycle: nobody
-//! waits for it, since others wait only for a key that one holds and for a place ahead of theirs. A key space that it
-//! holds shared does not count. Whoever clears that space waits for it, true; but a request without a key has locked
-//! that one space for the key that it wants now, so all that it waits for holds the same space, and whoever clears the
-//! space waits for those as well: a cycle through this request has a shorter one without it. Nor is a search needed
-//! if nobody waits for any key that the request holds.
+//! **When no search is needed.** A request that holds no key, and that stands last in its queue, closes no cycle:
+//! nobody waits for it, since others wait only for a key that one holds and for a place ahead of theirs. A key space
+//! that it holds shared does not count. Whoever clears that space waits for it, true; but a request without a key has
+//! locked that one space for the key that it wants now, so all that it waits for holds the same space, and whoever
+//! clears the space waits for those as well: a cycle through this request has a shorter one without it. Nor is a search
+//! needed if nobody waits for any key that the request holds.
 //!
 //! **Cycles through a key space** are not searched for. Plain commands, EXEC and clearings lock in ascending order of
 //! space and key, so such a cycle has an interactive transaction in it that keeps one of them waiting, and yields
