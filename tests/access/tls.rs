@@ -85,7 +85,8 @@ fn tls_beside_the_plain_address() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let folder = folder.path();
     certificate(folder, "server", &root(folder, "root"), VALID);
-    let serving = Serving::start(folder, &[&FILES[..], &["--client-reply-bytes-max", "64MiB"]].concat());
+    let replies = ["--client-reply-bytes-max", "64MiB", "--replies-bytes-max", "64MiB"];
+    let serving = Serving::start(folder, &[&FILES[..], &replies].concat());
     let tls = serving.tls.expect("an address for TLS");
     assert_ne!(serving.address, tls);
     let config = client_config(folder, "root", None);
