@@ -133,23 +133,3 @@ pub enum ApplyError {
     #[error("document_bytes_max {} exceeded", crate::value::DOCUMENT_BYTES_MAX)]
     TooLarge,
 }
-
-impl Change {
-    /// Bytes that it takes.
-    pub fn size(&self) -> usize {
-        let held = match self {
-            Change::Put(value) => value.size(),
-            Change::SetField(field, value) => blob_bytes(field.len()) + blob_bytes(value.len()),
-            Change::Append(blob) | Change::Push(_, blob) | Change::UnsetField(blob) => blob_bytes(blob.len()),
-            Change::AddMember(blob) | Change::RemoveMember(blob) => blob_bytes(blob.len()),
-            Change::RemoveEqual { element, .. } => blob_bytes(element.len()),
-            Change::WriteAt { bytes, .. } => blob_bytes(bytes.len()),
-            Change::AddInteger { field, .. } => field.as_ref().map_or(0, |field| blob_bytes(field.len())),
-            Change::AddFloat { field, delta } => {
-                field.as_ref().map_or(0, |field| blob_bytes(field.len())) + blob_bytes(delta.len())
-            }
-            Change::Delete | Change::ExpireAt(_) | Change::Persist | Change::RemoveExpired(_) | Change::Pop(_) => 0,
-        };
-        size_of::<Change>() + held
-    }
-}

@@ -161,7 +161,7 @@ impl Inner {
     fn time_for(&self, part: &[Commit]) -> Duration {
         let patience = part.iter().map(|commit| commit.patience).max().unwrap_or(1);
         let changes = part.iter().flat_map(|commit| commit.writes.iter().flat_map(|write| &write.changes));
-        let sending = time_to_send(changes.map(Change::size).sum());
+        let sending = time_to_send(changes.map(Change::memory_bytes).sum());
         self.timeout * patience.max(1) + TIME_PER_COMMIT * (part.len() as u32 - 1) + sending
     }
 
