@@ -81,7 +81,7 @@ impl History {
 fn check_prefix(store: &Embedded, history: &History) -> usize {
     let counter = block_on(store.get(&[key("counter")])).unwrap().remove(0).value;
     let reached = counter.map_or(0, |value| match value.data {
-        forebay::Data::Bytes(bytes) => u64::from_be_bytes(bytes[..8].try_into().unwrap()) as usize,
+        forebay::Data::Bytes(bytes) => u64::from_be_bytes(bytes.joined()[..8].try_into().unwrap()) as usize,
         other => panic!("{other:?}"),
     });
     assert_eq!(store.validate(), Ok(()));
