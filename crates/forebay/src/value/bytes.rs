@@ -9,12 +9,11 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::iter::repeat_n;
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::Blob;
-use super::chunks::{CHUNK_BYTES, Chunks};
+use super::chunks::{CHUNK_BYTES, Chunks, zeros};
 use super::either::Either;
 
 /// An immutable byte string. Cloning it copies a pointer. Two are equal if their bytes are.
@@ -122,7 +121,7 @@ impl Bytes {
             }
             Form::Whole { .. } => {
                 if end > self.len() {
-                    let mut longer: Blob = repeat_n(0, end).collect();
+                    let mut longer = zeros(end);
                     Arc::make_mut(&mut longer)[..self.len()].copy_from_slice(self.number_text());
                     *self = Bytes::from(longer);
                 }

@@ -1,5 +1,6 @@
 //! The chunks of a long byte string: a persistent list, so that a change copies what it touches and the way to it.
 
+use std::iter::repeat_n;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -68,14 +69,14 @@ impl Chunks {
     fn pad(&mut self, len: usize) {
         let missing = len.saturating_sub(self.len);
         let to_last = missing.min(self.room_in_last());
-        self.fill_last(&vec![0; to_last]);
+        self.fill_last(&zeros(to_last));
         let (full, rest) = ((missing - to_last) / CHUNK_BYTES, (missing - to_last) % CHUNK_BYTES);
         if full > 0 {
-            let zeros = Blob::from(vec![0; CHUNK_BYTES]);
-            (0..full).for_each(|_| self.push(zeros.clone()));
+            let padding = zeros(CHUNK_BYTES);
+            (0..full).for_each(|_| self.push(padding.clone()));
         }
         if rest > 0 {
-            self.push(vec![0; rest].into());
+            self.push(zeros(rest));
         }
     }
 
@@ -90,7 +91,11 @@ impl Chunks {
         }
         let number = self.len / CHUNK_BYTES;
         let last = self.list.get(number).map_or(&[][..], |last| last);
-        self.list.replace(number, [last, added].concat().into());
+        let mut longer = zeros(last.len() + added.len());
+        let place = Arc::make_mut(&mut longer);
+        place[..last.len()].copy_from_slice(last);
+        place[last.len()..].copy_from_slice(added);
+        self.list.replace(number, longer);
         self.len += added.len();
     }
 
@@ -98,6 +103,11 @@ impl Chunks {
         self.len += chunk.len();
         self.list.push_right(chunk);
     }
+}
+
+/// So many zero bytes in an allocation of their own.
+pub(super) fn zeros(len: usize) -> Blob {
+    repeat_n(0, len).collect()
 }
 
 impl From<&[u8]> for Chunks {
