@@ -12,9 +12,13 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::Blob;
 use super::chunks::{CHUNK_BYTES, Chunks, zeros};
 use super::either::Either;
+use super::{Blob, COUNTS_BYTES};
+use crate::change::Change;
+
+/// More than a change copies of the list of chunks.
+const INDEX_BYTES: usize = 8 * 1024;
 
 /// An immutable byte string. Cloning it copies a pointer. Two are equal if their bytes are.
 #[derive(Clone)]
@@ -97,6 +101,19 @@ impl Bytes {
             Form::Whole { shared, start, len } => &shared[*start as usize..*start as usize + *len as usize],
             Form::Chunks(chunks) => chunks.first(),
         }
+    }
+
+    /// No less than the bytes of chunks that `change` makes of a string that is long then, padding included, and of the
+    /// way to them.
+    pub(crate) fn copied_by(change: &Change) -> usize {
+        let (written, listed, chunks) = match change {
+            // The last chunk before it, and the last one behind it.
+            Change::Append(bytes) => (bytes.len(), bytes.len(), 2),
+            // Those at its ends, and before it those that padding begins, goes on and ends with.
+            Change::WriteAt { offset, bytes } => (bytes.len(), offset + bytes.len(), 5),
+            _ => return 0,
+        };
+        written + listed / 256 + chunks * (CHUNK_BYTES + COUNTS_BYTES) + INDEX_BYTES
     }
 
     /// Lets go of a larger allocation that the bytes are a part of.
