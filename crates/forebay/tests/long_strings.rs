@@ -55,8 +55,10 @@ fn append() -> Change {
     Change::Append((*b"y").into())
 }
 
+type Make = dyn Fn(Runtime) -> Arc<dyn Store>;
+
 /// Bytes that are allocated for one append to a string of `len` bytes, until it is published; the least of some.
-fn allocated(make: impl FnOnce(Runtime) -> Arc<dyn Store>, len: usize) -> u64 {
+fn allocated(make: &Make, len: usize) -> u64 {
     let simulation = Simulation::new(1);
     let (runtime, least) = (simulation.runtime(), Arc::new(std::sync::Mutex::new(u64::MAX)));
     let engine = engine(runtime.clone(), make(runtime));
@@ -87,8 +89,8 @@ fn a_byte_appended_to_megabytes_costs_what_one_appended_to_kilobytes_does() {
         let make = Arc::new(move || Ok(disk.handle()));
         Arc::new(Embedded::open_with_backend(runtime, make, options).unwrap())
     };
-    let stores: [(&str, &dyn Fn(Runtime) -> Arc<dyn Store>); 3] =
-        [("memory", &|_| Arc::new(Memory::new())), ("delayed", &delayed), ("embedded", &embedded)];
+    let memory = |_: Runtime| -> Arc<dyn Store> { Arc::new(Memory::new()) };
+    let stores: [(&str, &Make); 3] = [("memory", &memory), ("delayed", &delayed), ("embedded", &embedded)];
     for (name, make) in stores {
         let small = allocated(make, 8 << 10);
         for len in [(8 << 20) - 100, 8 << 20] {
