@@ -39,7 +39,7 @@ struct History {
 }
 
 impl History {
-    /// The next commit: a counter, some other document, a list that grows large, and sometimes a string that grows long.
+    /// The next commit: a counter, some other document, a list that grows large, sometimes a string that grows long.
     fn next(&mut self, mint: &Mint, random: &mut Random) -> Commit {
         let number = self.ids.len() as u64 + 1;
         let mut state = self.states[self.ids.len()].clone();

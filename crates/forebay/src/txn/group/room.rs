@@ -5,10 +5,10 @@
 //! A commit is admitted before it takes its place, first come, first served. One that is larger than all the room is
 //! admitted when nothing else is on its way.
 //!
-//! **A long byte string counts once.** Commits that are on their way and change one share its chunks (`Footprint`): each
-//! was made to the result of the one before, since whoever locks a key of which a commit is on its way gets that result,
-//! and keeps the lock until it has its own room. So all of them hold the longest of its states, which counts as long as
-//! there is one of them, and what each has copied, which counts as its own.
+//! **A long byte string counts once.** Commits that are on their way and change one share its chunks ([`Footprint`]):
+//! each was made to the result of the one before. For a key's lock comes with the result of the commit that is on its
+//! way to it, and is kept until its owner has room. So all of them together hold the longest of the string's states,
+//! which counts as long as there is one of them, and what each has copied, which counts as its own.
 //!
 //! **Nobody waits for ever.** Who waits for room may hold locks, key spaces and fills' answers, so whoever has room
 //! must never wait for these. It does not: room is asked for when all locks of the commit are held, and between the
@@ -260,53 +260,59 @@ mod tests {
 
     use super::*;
 
-    /// Commits on their way, each with its own bytes and the strings that it changes.
-    type Naive = Vec<Footprint>;
-
-    /// What the room takes, by a walk through all commits since each string began to count: the most of each string.
-    fn expected(naive: &Naive, most: &[usize; 3]) -> (usize, usize) {
-        let counts =
-            |number: usize| naive.iter().any(|commit| commit.shared.iter().any(|(key, _)| *key == name(number)));
-        let strings: usize = (0..3).filter(|number| counts(*number)).map(|number| most[number]).sum();
-        let own = naive.iter().map(|commit| commit.own);
-        (own.clone().sum::<usize>() + strings, own.map(lent).sum::<usize>() + strings)
-    }
+    /// Strings that commits change.
+    const STRINGS: usize = 3;
 
     fn name(number: usize) -> Key {
         Key::new(0, &[number as u8])
     }
 
-    fn commit() -> impl Strategy<Value = Vec<usize>> {
-        // 0: it does not change this string.
-        prop::collection::vec(prop_oneof![2 => Just(0), 1 => 1..100_000usize], 3)
+    fn changes(commit: &Footprint, number: usize) -> bool {
+        commit.shared.iter().any(|(key, _)| *key == name(number))
+    }
+
+    /// A commit's own bytes, and the size of each string that it changes; 0: it does not.
+    fn commit() -> impl Strategy<Value = (usize, Vec<usize>)> {
+        let strings = prop::collection::vec(prop_oneof![2 => Just(0), 1 => 1..100_000usize], STRINGS);
+        (1..40_000usize, strings)
+    }
+
+    fn footprint(own: usize, strings: &[usize]) -> Footprint {
+        let changed = strings.iter().enumerate().filter(|(_, bytes)| **bytes > 0);
+        Footprint { own, shared: changed.map(|(number, bytes)| (name(number), *bytes)).collect() }
     }
 
     proptest! {
         #[test]
         fn a_string_counts_as_long_as_a_commit_changes_it(
-            steps in prop::collection::vec((prop::option::of((1..40_000usize, commit())), any::<prop::sample::Index>()), 1..60),
+            steps in prop::collection::vec((prop::option::of(commit()), any::<prop::sample::Index>()), 1..60),
         ) {
             let mut room = Room::new(usize::MAX);
-            let (mut naive, mut most, mut all_lent): (Naive, [usize; 3], usize) = (Vec::new(), [0; 3], 0);
+            let (mut on_their_way, mut all_lent): (Vec<Footprint>, usize) = (Vec::new(), 0);
+            // Of each string, the most since it began to count.
+            let mut most = [0; STRINGS];
             for (added, gone) in steps {
                 match added {
                     Some((own, strings)) => {
-                        let changed = strings.into_iter().enumerate().filter(|(_, bytes)| *bytes > 0);
-                        let footprint = || Footprint { own, shared: changed.clone().map(|(at, bytes)| (name(at), bytes)).collect() };
-                        for (at, bytes) in changed.clone() {
-                            let before = naive.iter().any(|commit| commit.shared.iter().any(|(key, _)| *key == name(at)));
-                            most[at] = bytes.max(if before { most[at] } else { 0 });
+                        for (most, bytes) in most.iter_mut().zip(&strings) {
+                            *most = bytes.max(most).to_owned();
                         }
-                        all_lent += room.take(&footprint()).expect("there is room");
-                        naive.push(footprint());
+                        all_lent += room.take(&footprint(own, &strings)).expect("there is room");
+                        on_their_way.push(footprint(own, &strings));
                     }
-                    None if naive.is_empty() => {}
-                    None => all_lent -= room.remove(&naive.swap_remove(gone.index(naive.len()))),
+                    None if on_their_way.is_empty() => {}
+                    None => all_lent -= room.remove(&on_their_way.swap_remove(gone.index(on_their_way.len()))),
+                }
+                for (number, most) in most.iter_mut().enumerate() {
+                    *most *= usize::from(on_their_way.iter().any(|commit| changes(commit, number)));
                 }
                 room.validate();
-                prop_assert_eq!((room.used, all_lent), expected(&naive, &most));
+                let own = on_their_way.iter().map(|commit| commit.own);
+                let strings: usize = most.iter().sum();
+                prop_assert_eq!(room.used, own.clone().sum::<usize>() + strings);
+                prop_assert_eq!(all_lent, own.map(lent).sum::<usize>() + strings);
             }
-            naive.iter().for_each(|commit| all_lent -= room.remove(commit));
+            on_their_way.iter().for_each(|commit| all_lent -= room.remove(commit));
             prop_assert_eq!((room.used, all_lent, room.shared.len()), (0, 0, 0));
         }
     }
