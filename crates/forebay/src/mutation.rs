@@ -22,6 +22,8 @@ pub enum Fault {
     PublishedKeyByKey,
     /// A fill begins while its key is held by a commit on its way.
     FillWhileHeld,
+    /// A fill begins beside what is cached.
+    FillBesideEntry,
     /// A pipelined read is served without locks although a commit of its connection is not published.
     PipelinedReadOvertakes,
     /// A key that turns out to be absent is not kept locked.

@@ -35,7 +35,7 @@ impl Fence {
 pub enum Begin {
     /// Read the store, then tell the fill.
     Lead(Fill),
-    /// Someone else is reading it.
+    /// Someone else is reading it, or has put it in meanwhile.
     Follow(Follow),
     /// A commit on its way writes it: read the store, but put nothing in.
     Held,
@@ -95,6 +95,13 @@ impl Drop for Fill {
 
 impl Follow {
     pub(super) fn new(receiver: oneshot::Receiver<Read>) -> Follow {
+        Follow { receiver }
+    }
+
+    /// Of a fill that has put this in already.
+    pub(super) fn told(read: Read) -> Follow {
+        let (sender, receiver) = oneshot::channel();
+        let _ = sender.send(read);
         Follow { receiver }
     }
 

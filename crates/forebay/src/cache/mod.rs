@@ -288,8 +288,8 @@ impl Cache {
         Some(lock(self.inner.partitions.get(partition)?).keys())
     }
 
-    /// Drops all entries of the spaces for which `of` is true, and ends their fills.
-    pub fn clear(&self, of: impl Fn(u8) -> bool) {
+    /// Drops the entries of all keys for which `of` is true, and ends their fills. A partition changes as a whole.
+    pub fn clear(&self, of: impl Fn(KeyRef<'_>) -> bool) {
         for partition in &self.inner.partitions {
             let freed = lock(partition).clear(&of);
             self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);

@@ -189,11 +189,16 @@ impl Partition {
         }
     }
 
+    /// **Invariant.** No fill is open beside an entry. Ended by what leaves the entry where it is, such a fill would have
+    /// shown its reader something newer than those who come later are shown.
     pub(super) fn begin_fill(&mut self, key: &Key, id: u64, cache: &Cache) -> Begin {
-        let fence = self.fences.entry(key.clone()).or_default();
-        if fence.held > 0 && !mutation::on(Fault::FillWhileHeld) {
+        if self.is_held(key) && !mutation::on(Fault::FillWhileHeld) {
             return Begin::Held;
         }
+        if let Some(cached) = self.peek(key.borrow()).filter(|_| !mutation::on(Fault::FillBesideEntry)) {
+            return Begin::Follow(Follow::told(cached));
+        }
+        let fence = self.fences.entry(key.clone()).or_default();
         let Some(flight) = &mut fence.flight else {
             fence.flight = Some(Flight { id, fetched: None, followers: Vec::new() });
             return Begin::Lead(Fill::new(cache.clone(), key.clone(), id));
@@ -397,9 +402,9 @@ impl Partition {
         keys
     }
 
-    /// Ends the fills of the spaces for which `of` is true.
-    pub(super) fn end_fills(&mut self, of: &impl Fn(u8) -> bool) {
-        let mut keys: Vec<Key> = self.fences.keys().filter(|key| of(key.space())).cloned().collect();
+    /// Ends the fills of the keys for which `of` is true.
+    pub(super) fn end_fills(&mut self, of: &impl Fn(KeyRef<'_>) -> bool) {
+        let mut keys: Vec<Key> = self.fences.keys().filter(|key| of(key.borrow())).cloned().collect();
         // Followers wake in an order that the seed of a table has nothing to do with: one seed is one run.
         keys.sort_unstable();
         for key in keys {
@@ -407,10 +412,10 @@ impl Partition {
         }
     }
 
-    pub(super) fn clear(&mut self, of: &impl Fn(u8) -> bool) -> usize {
+    pub(super) fn clear(&mut self, of: &impl Fn(KeyRef<'_>) -> bool) -> usize {
         self.end_fills(of);
-        let slots: Vec<Slot> =
-            self.entries.iter().filter(|(_, entry)| of(entry.space())).map(|(slot, _)| slot).collect();
+        let goes = |entry: &Entry| of(KeyRef { space: entry.space(), name: entry.record.name() });
+        let slots: Vec<Slot> = self.entries.iter().filter(|(_, entry)| goes(entry)).map(|(slot, _)| slot).collect();
         for entry in slots.iter().filter_map(|slot| self.entries.get(*slot)).filter(|_| !self.watchers.is_empty()) {
             self.tell_gone(entry.record.key(entry.space()).borrow(), None);
         }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::policy::{POLICIES, choose};
+use crate::store::suite::block_on;
 use crate::value::Value;
 use crate::version::Version;
 
@@ -65,4 +66,20 @@ fn partitions_and_their_tables_use_different_bits_of_a_hash() {
         let most = buckets.iter().max().copied().unwrap_or_default();
         assert!(empty < 8 && most < 32, "buckets of partition {partition}: {buckets:?}");
     }
+}
+
+/// Were it ended by what leaves the entry where it is, its reader would have seen something newer than is cached.
+#[test]
+fn no_fill_is_open_beside_an_entry() {
+    let choice = choose("s3-fifo").expect("known");
+    let options = CacheOptions { budget_bytes: 1 << 20, partitions: 1, policy: choice.policy, policy_values: vec![] };
+    let cache = Cache::new(&options);
+    let key = Key::new(0, b"row:1");
+    let read = Read { value: Some(Value::bytes(vec![1])), version: Version { incarnation: 1, sequence: 2 } };
+    let Begin::Lead(fill) = cache.begin_fill(&key) else { panic!("nobody fills it") };
+    assert!(fill.complete(&read, &Context::default(), AccessKind::Read));
+    let Begin::Follow(told) = cache.begin_fill(&key) else { panic!("it is cached") };
+    assert_eq!(block_on(told.read()), Some(read));
+    cache.remove(&key);
+    assert!(matches!(cache.begin_fill(&key), Begin::Lead(_)));
 }

@@ -44,7 +44,7 @@ impl Engine {
         let version = self.inner.mint.next();
         let cleared = self.inner.store.clear(spaces, version).await;
         // Also after an error: it may have been cleared all the same.
-        self.inner.cache.clear(|space| spaces.contains(&space));
+        self.inner.cache.clear(|key| spaces.contains(&key.space));
         if cleared.is_ok() {
             absent.iter().for_each(|(key, before)| self.inner.absences.cleared(key, *before, version));
         }

@@ -151,7 +151,8 @@ impl Inner {
         if tables == 0 || mutation::on(Fault::UnwatchedKept) {
             return;
         }
-        self.drop_unwatched_now();
+        let drop_now = || self.cache.clear(|key| self.store.unwatched_place(key).is_some());
+        drop_now();
         let unsettled = self.committer.unsettled();
         if unsettled.is_empty() {
             return;
@@ -159,16 +160,6 @@ impl Inner {
         for settled in unsettled {
             settled.wait().await;
         }
-        self.drop_unwatched_now();
-    }
-
-    fn drop_unwatched_now(&self) {
-        // What is being read may be of before, too.
-        self.cache.end_fills();
-        for partition in 0..self.cache.partitions() {
-            let keys = self.cache.keys_of(partition).unwrap_or_default();
-            let unwatched = keys.iter().filter(|key| self.store.unwatched_place(key.borrow()).is_some());
-            unwatched.for_each(|key| self.cache.remove(key));
-        }
+        drop_now();
     }
 }
