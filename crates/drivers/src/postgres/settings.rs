@@ -6,10 +6,10 @@
 use std::time::Duration;
 
 /// What holds in every session, whatever the defaults of server, database and role are. Plans look keys up by index
-/// whatever the statistics say, since a plan that was made over an empty table is kept; a group's values fit into memory;
-/// texts of values do not depend on defaults; no timeout of the server's ends a statement, for forebay has its own.
-/// Whether a transaction may write is left to the server: an operator who makes it read-only for a while means forebay
-/// too, and writes wait.
+/// whatever the statistics say, since a plan that was made over an empty table is kept; a group's values fit into
+/// memory; texts of values do not depend on defaults; no timeout of the server's ends a statement, for forebay has its
+/// own. Whether a transaction may write is left to the server: an operator who makes it read-only for a while means
+/// forebay too, and writes wait.
 const ALWAYS: [(&str, &str); 17] = [
     ("enable_seqscan", "off"),
     ("enable_hashjoin", "off"),
