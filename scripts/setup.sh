@@ -109,7 +109,7 @@ if [ "$what" = bench ]; then
 fi
 if [ "$what" = test ]; then
     if have apt-get; then
-        packages redis-server redis-tools postgresql procps python3 python3-venv
+        packages redis-server redis-tools postgresql pgbouncer procps python3 python3-venv
     else
         for tool in redis-server redis-cli pg_ctl pgrep python3; do have "$tool" || fail "please install $tool"; done
     fi

@@ -84,7 +84,7 @@ fn must(program: &str, arguments: &[&str]) -> Output {
 }
 
 /// User and group of PostgreSQL's package, if this is root.
-fn user() -> Option<(u32, u32)> {
+pub fn user() -> Option<(u32, u32)> {
     let id = |arguments: &[&str]| {
         let output = Command::new("id").args(arguments).output().expect("id runs");
         String::from_utf8_lossy(&output.stdout).trim().parse::<u32>().ok()

@@ -3,12 +3,13 @@
 mod picture;
 mod sql;
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
 use forebay::graph::{Graph, Groups, Load, POWERSET_VERTICES_MAX, Scorer, Scratch, VertexSet};
+use forebay::runtime::files;
 use forebay_server::graphs::{TYPES_BYTES_MAX, parse_types, read_types, unreadable};
 use forebay_sim::inference::Inference;
 
@@ -124,11 +125,7 @@ pub fn read(path: &Path) -> Result<Vec<(String, Graph)>, CommandError> {
         return read_types(path).map_err(|error| CommandError::Usage(error.to_string()));
     }
     let wrong = |why: String| CommandError::Usage(format!("{}: {why}", path.display()));
-    let (file, mut text) = (std::fs::File::open(path).map_err(|error| wrong(error.to_string()))?, String::new());
-    file.take(TYPES_BYTES_MAX + 1).read_to_string(&mut text).map_err(|error| wrong(unreadable(&error)))?;
-    if text.len() as u64 > TYPES_BYTES_MAX {
-        return Err(wrong(format!("more bytes than types_bytes_max {TYPES_BYTES_MAX}")));
-    }
+    let text = files::read_text(path, TYPES_BYTES_MAX).map_err(|error| wrong(unreadable(&error)))?;
     sql::parse(&text).map_err(wrong)
 }
 

@@ -487,8 +487,11 @@ impl Drop for Session {
 
 /// Whether a name of a command is a line of an HTTP request. A web page can have a browser send one to the loopback
 /// address, with commands as its body; so, as in Redis since 3.2.7, nothing after these lines is served. A header's
-/// value may follow its colon without a space.
+/// value may follow its colon without a space, and some programs put one before the colon.
 fn is_of_http(name: &[u8]) -> bool {
-    let host = name.get(..5).is_some_and(|start| start.eq_ignore_ascii_case(b"host:"));
-    host || name.eq_ignore_ascii_case(b"post")
+    let (start, end) = name.split_at(name.len().min(4));
+    match start.eq_ignore_ascii_case(b"host") {
+        true => end.is_empty() || end.starts_with(b":"),
+        false => name.eq_ignore_ascii_case(b"post"),
+    }
 }

@@ -287,7 +287,9 @@ async fn a_wrong_password_costs_as_much_whoever_it_is_for() {
 /// A browser can be had to send commands to loopback as the body of a request: nothing behind its first line is served.
 #[tokio::test]
 async fn a_web_page_commands_nothing() {
-    for request in ["POST / HTTP/1.1\r\n", "post / HTTP/1.1\r\n", "GET /\r\nHost: ::1\r\n", "hOST: a\r\n"] {
+    for request in
+        ["POST / HTTP/1.1\r\n", "post / HTTP/1.1\r\n", "GET /\r\nHost: ::1\r\n", "hOST: a\r\n", "Host : a\r\n"]
+    {
         let shared = server(|_| {});
         let mut peer = Peer::new(&shared);
         peer.raw(format!("{request}\r\nSET k v\r\n").as_bytes()).await;

@@ -83,6 +83,11 @@ async fn figures_are_shown_by_known_names_alone() {
         assert_eq!((ask("/metrics", host).await, ask("/", host).await), ("421".into(), "421".into()), "{host}");
         assert_eq!((ask("/healthz", host).await, ask("/readyz", host).await), ("200".into(), "200".into()), "{host}");
     }
+    for second in ["evil.example", "localhost"] {
+        let twice = format!("GET /metrics HTTP/1.1\r\nHost: localhost\r\nHost: {second}\r\nConnection: close\r\n\r\n");
+        let answer = exchange(address, &twice).await;
+        assert_eq!(answer.starts_with("HTTP/1.1 421"), second != "localhost", "{second}: {answer}");
+    }
     let absolute = "GET http://evil.example/metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     assert!(exchange(address, absolute).await.starts_with("HTTP/1.1 421 "));
     shared.stopping.set();

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bg::{NetworkArgs, SoarArgs};
 use clap::{ArgMatches, Args, Command, FromArgMatches};
+use forebay::runtime::files::{self, NAMED_FILE_BYTES_MAX};
 use forebay_workload::live::{
     self, LiveError, Parameters, Progress, Record, Report, RunOptions, Silent, Stop, Target, WORKLOADS, picture,
 };
@@ -219,7 +220,7 @@ fn target(args: &BenchArgs) -> Result<Target, CommandError> {
 }
 
 fn first_line(file: &Path) -> Result<String, CommandError> {
-    let text = std::fs::read_to_string(file)
+    let text = files::read_text(file, NAMED_FILE_BYTES_MAX)
         .map_err(|error| CommandError::Usage(format!("can't read the password in {}: {error}", file.display())))?;
     Ok(text.lines().next().unwrap_or_default().to_owned())
 }

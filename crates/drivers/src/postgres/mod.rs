@@ -42,6 +42,7 @@ mod pooled;
 mod reading;
 mod reload;
 mod session;
+mod settings;
 pub mod setup;
 mod shown;
 mod sql;
@@ -177,7 +178,7 @@ impl Postgres {
             );
         }
         let opening = async {
-            open::refuse_pooler(&keeper, &address, &config(first), &tls, first).await?;
+            let keeper = open::settle(keeper, &address, &config(first), &tls, first).await?;
             let opened = open::open(keeper, &address, &known).await?;
             let rows = match mappings.is_empty() {
                 true => None,

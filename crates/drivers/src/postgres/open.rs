@@ -2,6 +2,7 @@
 //! its way.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use forebay::Version;
@@ -20,6 +21,7 @@ use super::mapping::shared;
 use super::outside::OutsideBy;
 use super::owners::Owners;
 use super::session::Session;
+use super::settings::Settings;
 use super::tls::Tls;
 use super::{Known, OpenError, ids, pooled, sql};
 
@@ -63,14 +65,9 @@ pub(super) struct Opened {
     pub(super) another: bool,
 }
 
-/// How to connect: what the address says, and what every session of ours needs.
+/// How to connect.
 pub(super) fn config_of(address: &Address, password: Option<&[u8]>, connect_timeout: Duration) -> Config {
     let mut config = address.config().clone();
-    let options = match config.get_options() {
-        Some(given) => format!("{given} {}", sql::SESSION_OPTIONS),
-        None => sql::SESSION_OPTIONS.to_owned(),
-    };
-    config.options(options);
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(connect_timeout);
     }
@@ -80,7 +77,7 @@ pub(super) fn config_of(address: &Address, password: Option<&[u8]>, connect_time
     config
 }
 
-/// A connection for what is done once, under `name`.
+/// A connection for what is done once, under `name`; nothing is set.
 pub(super) async fn connect(
     address: &Address,
     config: &Config,
@@ -89,9 +86,8 @@ pub(super) async fn connect(
     connect_timeout: Duration,
 ) -> Result<Session, OpenError> {
     let unreachable = |why: String| OpenError::Unreachable { place: address.place(), why };
-    match timeout(connect_timeout, Session::connect(config, tls.clone(), name.to_owned(), &std::sync::Arc::default()))
-        .await
-    {
+    let progress = Arc::default();
+    match timeout(connect_timeout, Session::connect(config, tls.clone(), name.to_owned(), &progress)).await {
         Ok(Ok(session)) => Ok(session),
         Ok(Err(error)) => Err(match classify::denial(&error) {
             Some(why) => {
@@ -100,25 +96,34 @@ pub(super) async fn connect(
             }
             None => unreachable(told(&error)),
         }),
-        Err(_) => Err(unreachable(format!("no answer in {} ms", connect_timeout.as_millis()))),
+        Err(_) => Err(silent(address, connect_timeout)),
     }
 }
 
-/// Finds out whether what is connected to lends its backends to several sessions. Where a second connection can't be
-/// had, nothing is said.
-pub(super) async fn refuse_pooler(
-    session: &Session,
+/// Gives a session what every session has, unless its backend serves other sessions too.
+pub(super) async fn settle(
+    session: Session,
     address: &Address,
     config: &Config,
     tls: &Tls,
     connect_timeout: Duration,
-) -> Result<(), OpenError> {
-    let Ok(other) = connect(address, config, tls, "forebay opening", connect_timeout).await else { return Ok(()) };
-    match pooled::is_pooled(&session.client, &other.client).await {
-        Ok(true) => Err(OpenError::Pooled { place: address.place() }),
-        Ok(false) => Ok(()),
-        Err(error) => Err(failed(address, &error)),
-    }
+) -> Result<Session, OpenError> {
+    // Where a second connection can't be had, nothing is known of a pool.
+    let other = connect(address, config, tls, &session.name, connect_timeout).await.ok();
+    let ready = async {
+        if let Some(other) = other
+            && pooled::is_pooled(&session.client, &other.client).await.map_err(|error| failed(address, &error))?
+        {
+            return Err(OpenError::Pooled { place: address.place() });
+        }
+        session.set(Settings::default()).await.map_err(|error| failed(address, &error))
+    };
+    timeout(connect_timeout, ready).await.unwrap_or_else(|_| Err(silent(address, connect_timeout)))
+}
+
+/// The error of a server that accepts a connection, and answers nothing.
+fn silent(address: &Address, waited: Duration) -> OpenError {
+    OpenError::Unreachable { place: address.place(), why: format!("no answer in {} ms", waited.as_millis()) }
 }
 
 /// Why it can't be opened, as an error says that came behind the connection: the server that ends it is away.

@@ -18,6 +18,7 @@ use super::classify::told;
 use super::identity::{Found, Identity};
 use super::mapping::rows::Rows;
 use super::session::Session;
+use super::settings::Settings;
 use super::tls::Tls;
 use super::wire::Progress;
 use super::{ids, sql};
@@ -28,8 +29,8 @@ const LOST_MAX: usize = 1024;
 /// Connections to one database.
 pub(super) struct Pool {
     config: Config,
-    /// The same for those that read.
-    to_read: Config,
+    to_write: Settings,
+    to_read: Settings,
     tls: Tls,
     readers: Vec<AsyncMutex<Option<Arc<Session>>>>,
     next_reader: AtomicUsize,
@@ -83,14 +84,11 @@ impl Drop for Wanted<'_> {
 impl Pool {
     pub(super) fn new(config: Config, tls: Tls, identity: Arc<Identity>, plan: Plan) -> Pool {
         let Plan { readers, writers, rows, lock_wait } = plan;
-        let mut config = config;
-        let options = config.get_options().unwrap_or_default();
-        config.options(format!("{options} -c forebay.run={}", identity.run()));
-        let mut to_read = config.clone();
-        let options = config.get_options().unwrap_or_default();
-        to_read.options(format!("{options} -c lock_timeout={}", lock_wait.as_millis().max(1)));
+        let to_write = Settings { run: Some(identity.run().to_owned()), lock_wait: None };
+        let to_read = Settings { lock_wait: Some(lock_wait), ..to_write.clone() };
         Pool {
             config,
+            to_write,
             to_read,
             tls,
             readers: (0..readers.max(1)).map(|_| AsyncMutex::new(None)).collect(),
@@ -109,19 +107,18 @@ impl Pool {
 
     /// A new connection to the database that was opened, unless it is another now; with the first `own` of our
     /// statements.
-    async fn connect(&self, config: &Config, own: usize) -> Result<Session, String> {
+    async fn connect(&self, settings: &Settings, own: usize) -> Result<Session, String> {
         if let Some(why) = self.identity.fenced() {
             return Err(why.to_owned());
         }
         let number = self.next_name.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}{number}", self.identity.prefix());
-        let connected = Session::connect(config, self.tls.clone(), name, &self.progress).await;
-        let session = connected.map_err(|error| told(&error))?;
+        let session = self.let_in(name, settings).await?;
         let rows = self.rows();
         let prepared = rows.as_ref().map_or_else(Vec::new, |rows| rows.prepared());
         let newest: Vec<Vec<u8>> = self.identity.acknowledged().into_iter().map(ids::bytes).collect();
         let greeting = async { session.client.query_one(sql::GREET, &[&newest]).await };
-        let (statements, greeted) = join(Session::prepare(&session.client, own, &prepared), greeting).await;
+        let (statements, greeted) = join(session.prepare(own, &prepared), greeting).await;
         // Who was found there matters more than a statement that can't be prepared.
         let found = Found::of(&greeted.map_err(|error| told(&error))?).map_err(|error| told(&error))?;
         self.identity.recognise(&session.client, &found).await?;
@@ -132,10 +129,16 @@ impl Pool {
         Ok(session.with(statements.map_err(|error| told(&error))?, rows))
     }
 
+    /// A connection under `name`, to whatever database is there now.
+    async fn let_in(&self, name: String, settings: &Settings) -> Result<Session, String> {
+        let connected = Session::connect(&self.config, self.tls.clone(), name, &self.progress).await;
+        let set = connected.map_err(|error| told(&error))?.set(settings.clone()).await;
+        set.map_err(|error| told(&error))
+    }
+
     /// A new connection under `name`, with nothing prepared, in place of an older one of that name.
     pub(super) async fn connect_again(&self, name: String) -> Result<Session, String> {
-        let connected = Session::connect(&self.config, self.tls.clone(), name, &self.progress).await;
-        let session = connected.map_err(|error| told(&error))?;
+        let session = self.let_in(name, &self.to_write).await?;
         self.identity.look(&session.client).await?;
         // The old one's backend may not have noticed yet.
         let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() \
@@ -147,9 +150,7 @@ impl Pool {
     /// Whether the database is still ours, as a new connection says.
     pub(super) async fn look(&self) -> Result<(), String> {
         let name = format!("{}look", self.identity.prefix());
-        let session = Session::connect(&self.config, self.tls.clone(), name, &self.progress)
-            .await
-            .map_err(|error| told(&error))?;
+        let session = self.let_in(name, &self.to_write).await?;
         self.identity.look(&session.client).await
     }
 
@@ -205,7 +206,7 @@ impl Pool {
         };
         let session = match idle {
             Some(session) => session,
-            None => Arc::new(self.connect(&self.config, sql::PREPARED.len()).await?),
+            None => Arc::new(self.connect(&self.to_write, sql::PREPARED.len()).await?),
         };
         Ok(Writer { pool: self, session: Some(session), idle_again: false, _permit: permit })
     }

@@ -2,6 +2,7 @@
 //! transaction at a time. So what a session has made, prepared statements, the database's lock and its name, is another
 //! session's the next time.
 
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error, SimpleQueryMessage};
 
 /// Looks after which two connections are taken for what they seem: others that use the pool may hide it for a while.
@@ -16,7 +17,11 @@ pub(super) const WHY: &str = "a pooler in transaction or statement mode stands b
 pub(super) async fn is_pooled(one: &Client, other: &Client) -> Result<bool, Error> {
     for _ in 0..LOOKS {
         let first = backend(one).await?;
-        other.batch_execute("BEGIN").await?;
+        match other.batch_execute("BEGIN").await {
+            // In statement mode a pooler refuses it.
+            Err(error) if error.code() == Some(&SqlState::PROTOCOL_VIOLATION) => return Ok(true),
+            begun => begun?,
+        }
         // Lent to the other, ours is; or we are lent another while it has that.
         let (lent, again) = (backend(other).await?, backend(one).await?);
         other.batch_execute("ROLLBACK").await?;

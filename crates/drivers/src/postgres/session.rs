@@ -13,6 +13,7 @@ use tokio_postgres::{Client, Config, Error, Statement};
 
 use super::mapping::rows::Rows;
 use super::mapping::statement::Shape;
+use super::settings::Settings;
 use super::sql::{PREPARED, Prepared};
 use super::tls::Tls;
 use super::wire::{self, Progress, Wire};
@@ -25,6 +26,7 @@ pub(super) struct Session {
     pub(super) client: Client,
     /// Its `application_name`, by which its backend is found and ended.
     pub(super) name: String,
+    settings: Settings,
     statements: Statements,
     /// The mapped tables as they were when its statements were prepared: whoever asks over it asks by these.
     rows: Option<Arc<Rows>>,
@@ -59,7 +61,7 @@ pub(super) struct Statements {
 }
 
 impl Session {
-    /// Connects as `name`, and has `progress` told of large requests. No statement is prepared yet. To be called in
+    /// Connects as `name`, and has `progress` told of large requests. Nothing is set, nor prepared. To be called in
     /// tokio's context.
     pub(super) async fn connect(
         config: &Config,
@@ -84,19 +86,29 @@ impl Session {
         };
         let (statements, broken, task) = (Statements::default(), AtomicBool::new(false), task.abort_handle());
         let (of_shapes, with_ids, given_up) = (Mutex::default(), Mutex::default(), Notify::new());
-        Ok(Session { client, name, statements, rows: None, of_shapes, with_ids, broken, given_up, task })
+        let settings = Settings::default();
+        Ok(Session { client, name, settings, statements, rows: None, of_shapes, with_ids, broken, given_up, task })
+    }
+
+    /// Sets what a session of this kind has. Not before it is known that the backend is ours alone: a pooler would lend
+    /// it to another program, with our settings.
+    pub(super) async fn set(mut self, settings: Settings) -> Result<Session, Error> {
+        self.client.batch_execute(&settings.sql()).await?;
+        self.settings = settings;
+        Ok(self)
     }
 
     /// Prepares statements in one round trip: the first `own` of ours, and those of tables. A table that is gone, has
     /// lost a column, or is locked does not keep others from being read.
-    pub(super) async fn prepare(client: &Client, own: usize, of_tables: &[String]) -> Result<Statements, Error> {
+    pub(super) async fn prepare(&self, own: usize, of_tables: &[String]) -> Result<Statements, Error> {
+        let client = &self.client;
         let ours = try_join_all(PREPARED.into_iter().take(own).map(|text| client.prepare(text)));
-        let limit = format!("SET lock_timeout = {LOCKED_MS}");
+        let (limit, own_limit) = (format!("SET lock_timeout = {LOCKED_MS}"), self.settings.lock_sql());
         // Sent in this order: only those in between give a lock up.
         let of_tables = async {
             let prepared = join_all(of_tables.iter().map(|text| client.prepare(text)));
             let (limited, prepared, ended) =
-                join3(client.batch_execute(&limit), prepared, client.batch_execute("RESET lock_timeout")).await;
+                join3(client.batch_execute(&limit), prepared, client.batch_execute(&own_limit)).await;
             limited.and(ended).map(|()| prepared)
         };
         let (own, of_tables) = try_join(ours, of_tables).await?;

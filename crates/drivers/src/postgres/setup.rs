@@ -12,15 +12,17 @@ use super::mapping::catalogue::{ReadOnly, Table, quoted};
 use super::mapping::found;
 use super::mapping::rows::Rows;
 use super::mapping::{Mapping, VersionMode, catalogue, shared};
+use super::session::Session;
 use super::tls::Tls;
 use super::{OpenError, OutsideBy, PostgresOptions, install, open, pooled};
 
 /// A connection for looking and preparing; the server may be in use by a forebay meanwhile.
-async fn connect(options: &PostgresOptions) -> Result<super::session::Session, OpenError> {
+async fn connect(options: &PostgresOptions) -> Result<Session, OpenError> {
     let tls = Tls::open(&options.address)?;
     let timeout = options.timeout.max(Duration::from_secs(5));
     let config = open::config_of(&options.address, options.password.as_deref(), timeout);
-    open::connect(&options.address, &config, &tls, "forebay-store", timeout).await
+    let session = open::connect(&options.address, &config, &tls, "forebay-store", timeout).await?;
+    open::settle(session, &options.address, &config, &tls, timeout).await
 }
 
 fn failed(address: &Address, error: &Error) -> OpenError {
@@ -40,13 +42,13 @@ pub struct Checked {
 
 /// Looks at the server, at forebay's schema and at the mapped tables, and changes nothing.
 pub async fn check(options: &PostgresOptions) -> Result<Checked, OpenError> {
-    let session = connect(options).await?;
-    if let Ok(other) = connect(options).await
-        && pooled::is_pooled(&session.client, &other.client).await.map_err(|error| failed(&options.address, &error))?
-    {
-        let problems = vec![format!("{}: {}", options.address.place(), pooled::WHY)];
-        return Ok(Checked { notes: Vec::new(), warnings: Vec::new(), problems });
-    }
+    let session = match connect(options).await {
+        Err(OpenError::Pooled { place }) => {
+            let problems = vec![format!("{place}: {}", pooled::WHY)];
+            return Ok(Checked { notes: Vec::new(), warnings: Vec::new(), problems });
+        }
+        connected => connected?,
+    };
     let client = &session.client;
     let address = &options.address;
     let looked = look(client, address, options).await;

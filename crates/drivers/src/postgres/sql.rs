@@ -121,18 +121,6 @@ pub(super) const CLUSTER: &str = "SELECT system_identifier::text FROM pg_control
 /// The form of the schema that this program reads and writes.
 pub(super) const FORMAT: i32 = 1;
 
-/// Settings of every session. Plans look keys up by index whatever the statistics say, since a plan that was made over
-/// an empty table is kept; a group's values fit into memory; texts of values do not depend on the server's
-/// defaults, nor on the role's; no timeout of the server's ends a statement, for forebay has its own. Whether a
-/// transaction may write is left to the server: an operator who makes it read-only for a while means forebay too, and
-/// writes wait.
-pub(super) const SESSION_OPTIONS: &str = "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off \
-     -c jit=off -c work_mem=32MB -c statement_timeout=0 -c idle_in_transaction_session_timeout=0 \
-     -c lock_timeout=0 -c standard_conforming_strings=on -c array_nulls=on -c transform_null_equals=off \
-     -c quote_all_identifiers=off \
-     -c client_encoding=UTF8 -c datestyle=ISO -c intervalstyle=postgres -c timezone=UTC -c extra_float_digits=1 \
-     -c bytea_output=hex -c default_transaction_isolation=read\\ committed";
-
 /// Connections that the role may have, here: its own limit, the database's, the server's; -1 is none. The last two do
 /// not hold for a superuser.
 pub(super) const LIMITS: &str = "\

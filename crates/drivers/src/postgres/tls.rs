@@ -72,14 +72,16 @@ fn client_wrong(file: &Path, why: String) -> OpenError {
 }
 
 /// Our certificate, those that vouch for it, and its key.
-fn of_client(files: &ClientFiles) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), OpenError> {
-    let read = |error: rustls::pki_types::pem::Error| client_wrong(&files.certificate, error.to_string());
-    let chain = CertificateDer::pem_file_iter(&files.certificate).map_err(read)?;
-    let chain: Vec<_> = chain.collect::<Result<_, _>>().map_err(read)?;
+fn of_client(given: &ClientFiles) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), OpenError> {
+    let read =
+        |file: &Path| files::read(file, NAMED_FILE_BYTES_MAX).map_err(|error| client_wrong(file, error.to_string()));
+    let chain = CertificateDer::pem_slice_iter(&read(&given.certificate)?).collect::<Result<Vec<_>, _>>();
+    let chain = chain.map_err(|error| client_wrong(&given.certificate, error.to_string()))?;
     if chain.is_empty() {
-        return Err(client_wrong(&files.certificate, "it holds no certificate".into()));
+        return Err(client_wrong(&given.certificate, "it holds no certificate".into()));
     }
-    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| client_wrong(&files.key, error.to_string()))?;
+    let key = PrivateKeyDer::from_pem_slice(&read(&given.key)?);
+    let key = key.map_err(|error| client_wrong(&given.key, error.to_string()))?;
     Ok((chain, key))
 }
 

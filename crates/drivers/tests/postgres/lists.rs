@@ -71,8 +71,9 @@ fn a_list_is_changed_unseen() {
     let world = world();
     let (store, mint) = world.open();
     let unseen = |key: &str, changes: Vec<Change>| {
-        let mut commit = commit_of(&mint, &[(key, changes)], &[]);
-        (commit.writes[0].unseen, commit.writes[0].after) = (true, None);
+        let mut commit = commit_of(&mint, &[(key, changes.clone())], &[]);
+        let travels = !changes.contains(&Change::Delete);
+        (commit.writes[0].unseen, commit.writes[0].after) = (travels, None);
         let outcome = block_on(store.commit(&[commit])).remove(0);
         assert!(matches!(outcome, CommitOutcome::Committed(_)), "{outcome:?}");
         list(&get(&store, key))
@@ -84,6 +85,20 @@ fn a_list_is_changed_unseen() {
     assert_eq!(unseen("friends:7", vec![Change::Pop(End::Left)]), Vec::<String>::new());
     assert_eq!(world.sql("SELECT count(*) FROM members WHERE id = 7"), "0");
     assert_eq!(unseen("friends:7", vec![Change::Pop(End::Left), push(End::Left, "8")]), ["8"]);
+    // A column that is NULL has no list: what takes from it leaves it as it is, and what comes and goes does not.
+    let removal = || Change::RemoveEqual { count: 0, element: blob("8") };
+    for (changes, is_null) in [
+        (vec![Change::Delete], "t"),
+        (vec![removal()], "t"),
+        (vec![Change::Pop(End::Left), removal()], "t"),
+        (vec![push(End::Left, "8"), Change::Pop(End::Left)], "f"),
+        (vec![push(End::Left, "8"), removal()], "f"),
+        (vec![push(End::Left, "8"), Change::Delete], "f"),
+    ] {
+        world.sql("UPDATE members SET friends = NULL WHERE id = 1");
+        assert_eq!(unseen("friends:1", changes.clone()), Vec::<String>::new());
+        assert_eq!(world.sql("SELECT friends IS NULL FROM members WHERE id = 1"), is_null, "{changes:?}");
+    }
 }
 
 /// What an outage leaves of a busy list in one write, or `LPOP` with a count: PostgreSQL's stack is not its matter.

@@ -13,6 +13,7 @@ mod mapping;
 mod one_row;
 mod opening;
 mod owners;
+mod pooler;
 #[path = "../../../../tests/common/proxy.rs"]
 mod proxy;
 mod remembered;

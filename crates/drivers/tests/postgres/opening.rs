@@ -13,7 +13,7 @@ use crate::proxy::Proxy;
 use crate::server::{Server, Stop};
 use crate::{PATIENT, open, options, tokio_runtime};
 
-fn put(mint: &Mint, name: &[u8]) -> Commit {
+pub fn put(mint: &Mint, name: &[u8]) -> Commit {
     let writes = vec![write(&Key::new(0, name), None, vec![Change::Put(Value::bytes(*b"x"))])];
     Commit::new(TxnId(mint.next()), mint.next(), writes)
 }

@@ -97,20 +97,31 @@ fn identity_of(metadata: &fs::Metadata) -> FileIdentity {
     FileIdentity { number: u128::from(metadata.dev()) << 64 | u128::from(metadata.ino()), names: metadata.nlink() }
 }
 
+/// The error of opening `path`, or that it is a link, and what to do.
+fn unless_link(path: &Path, error: io::Error, instead: &str) -> io::Error {
+    match fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
+        true => io::Error::other(format!("it is a symbolic link, which is not followed ({error}); {instead}")),
+        false => error,
+    }
+}
+
 impl RealFolder {
-    /// The folder `path`, which is made if it is not there (its parent must be).
+    /// The folder `path`, which is made if it is not there (its parent must be); refused if it is a symbolic link.
     pub fn new(path: impl AsRef<Path>) -> io::Result<RealFolder> {
-        let path = path.as_ref().to_path_buf();
+        // Without the slash at its end, behind which the system follows a link.
+        let path: PathBuf = path.as_ref().components().collect();
         match DirBuilder::new().mode(FOLDER_MODE).create(&path) {
             Ok(()) => {
                 // The new name is in the parent, whose sync makes it last.
                 let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
                 File::open(parent)?.sync_all()?;
             }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
         }
-        let file = File::open(&path)?;
+        let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::DIRECTORY).bits()).map_err(io::Error::other)?;
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(&path);
+        let file = file.map_err(|error| unless_link(&path, error, "name the folder that it leads to"))?;
         tighten(&file, &path);
         Ok(RealFolder { path })
     }
@@ -119,11 +130,8 @@ impl RealFolder {
     fn open_file(&self, name: &str, options: &mut OpenOptions) -> io::Result<File> {
         let path = self.path.join(name);
         let flags = i32::try_from(OFlags::NOFOLLOW.bits()).map_err(io::Error::other)?;
-        let file = options.mode(FILE_MODE).custom_flags(flags).open(&path).map_err(|error| {
-            let link = fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink());
-            let why = format!("it is a symbolic link, which is not followed ({error}); put the file itself there");
-            if link { io::Error::other(why) } else { error }
-        })?;
+        let file = options.mode(FILE_MODE).custom_flags(flags).open(&path);
+        let file = file.map_err(|error| unless_link(&path, error, "put the file itself there"))?;
         if !file.metadata()?.is_file() {
             return Err(io::Error::other("it is no regular file; move it away"));
         }

@@ -53,7 +53,7 @@ struct Known {
 }
 
 /// Documents that are to be compared, and who waits for it.
-type Asked = (Vec<(Key, Version)>, oneshot::Sender<Result<(), ReadError>>);
+type Asked = (Vec<Key>, oneshot::Sender<Result<(), ReadError>>);
 
 #[derive(Default)]
 struct Batch {
@@ -125,8 +125,7 @@ impl Inner {
     /// the store is away they are all there is.
     pub(super) async fn settle_overdue(self: &Arc<Inner>, keys: impl Iterator<Item = &Key>) -> Result<(), ReadError> {
         let Some(unwatched) = &self.unwatched else { return Ok(()) };
-        let cached = |key: &Key| Some((key.clone(), self.cache.peek(key.borrow())?.version));
-        let overdue: Vec<_> = keys.filter(|key| self.is_overdue(key.borrow())).filter_map(cached).collect();
+        let overdue: Vec<Key> = self.overdue(keys).into_iter().map(|(key, _)| key).collect();
         if overdue.is_empty() {
             return Ok(());
         }
@@ -143,7 +142,13 @@ impl Inner {
         compared.await.unwrap_or(Ok(()))
     }
 
-    /// Compares until nobody has asked meanwhile.
+    /// Those of `keys` that are cached and overdue, with the versions that are cached.
+    fn overdue<'a>(&self, keys: impl Iterator<Item = &'a Key>) -> Vec<(Key, Version)> {
+        let cached = |key: &Key| Some((key.clone(), self.cache.peek(key.borrow())?.version));
+        keys.filter(|key| self.is_overdue(key.borrow())).filter_map(cached).collect()
+    }
+
+    /// Compares until no keys were given meanwhile.
     async fn compare_overdue(self: Arc<Inner>) {
         let Some(unwatched) = &self.unwatched else { return };
         loop {
@@ -155,9 +160,11 @@ impl Inner {
             if asked.is_empty() {
                 return;
             }
-            let mut checks: Vec<(Key, Version)> = asked.iter().flat_map(|(checks, _)| checks.iter().cloned()).collect();
-            checks.sort_unstable();
-            checks.dedup_by(|one, other| one.0 == other.0);
+            // What was asked for while another comparison ran may be settled by that, and read again since.
+            let mut keys: Vec<&Key> = asked.iter().flat_map(|(keys, _)| keys).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            let checks: Vec<(Key, Version)> = self.overdue(keys.into_iter());
             let mut answer = Ok(());
             for chunk in checks.chunks(COMPARED_AT_ONCE) {
                 answer = answer.and(self.compare_with_store(unwatched, chunk).await);

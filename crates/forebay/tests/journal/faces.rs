@@ -262,6 +262,22 @@ fn two_can_not_have_one_folder() {
     assert!(Life::open(&disk, 3, options(Durability::Always)).is_ok());
 }
 
+/// A link may lead to a folder of another user, who reads there what clients write.
+#[test]
+fn a_link_to_a_folder_is_not_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (real, link) = (folder.path().join("real"), folder.path().join("link"));
+    drop(RealFolder::new(&real).unwrap());
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    for path in [link.clone(), link.join("")] {
+        let refused = RealFolder::new(path).unwrap_err().to_string();
+        assert!(refused.contains("symbolic link"), "{refused}");
+    }
+    std::fs::write(folder.path().join("file"), "").unwrap();
+    assert!(RealFolder::new(folder.path().join("file")).is_err());
+    assert!(RealFolder::new(real.join("")).is_ok());
+}
+
 #[test]
 fn on_the_file_system() {
     let folder = tempfile::tempdir().unwrap();

@@ -45,11 +45,11 @@ pub(super) async fn answer<B>(request: &Request<B>, shared: &Shared, hosts: &[St
     }
 }
 
-/// Whether a request asks for an address, `localhost` or a name that the operator gave. One without a host comes from
-/// no browser.
+/// Whether a request asks for an address, `localhost` or a name that the operator gave, and for nothing else beside it.
+/// One without a host comes from no browser.
 fn is_ours<B>(request: &Request<B>, hosts: &[String]) -> bool {
-    let header = request.headers().get(HOST).map(|host| host.to_str().unwrap_or_default());
-    header.into_iter().chain(request.uri().authority().map(|authority| authority.as_str())).all(|host| {
+    let headers = request.headers().get_all(HOST).iter().map(|host| host.to_str().unwrap_or_default());
+    headers.chain(request.uri().authority().map(|authority| authority.as_str())).all(|host| {
         let name = match host.strip_prefix('[') {
             Some(address) => address.split(']').next().unwrap_or_default(),
             None => host.rsplit_once(':').map_or(host, |(name, _)| name),

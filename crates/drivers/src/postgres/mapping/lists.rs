@@ -49,6 +49,8 @@ impl Table {
         let pushes = write.changes.iter().any(|change| matches!(change, Change::Push(..)));
         // A push makes the row, though what it pushed is taken out again.
         let inserts = write.after.is_some() || pushes;
+        // Nothing taken from NULL is NULL: only what comes makes a list of it.
+        let comes = pushes || write.changes.iter().any(|change| matches!(change, Change::Put(_)));
         let mut made = Vec::new();
         match steps(&write.changes) {
             Some(steps) => {
@@ -63,7 +65,14 @@ impl Table {
                 made.push((self.whole_list(column, element, write, &mut values)?, values));
             }
         }
-        let change = |(set, values)| (RowChange { deleted: false, inserts, sets: vec![(column, set)] }, values);
+        let kept = |set: Expression| match comes {
+            true => set,
+            false => {
+                let of_row = format!("CASE WHEN t.{} IS NOT NULL THEN {} END", quoted(&column.name), set.of_row);
+                Expression { of_row, ..set }
+            }
+        };
+        let change = |(set, values)| (RowChange { deleted: false, inserts, sets: vec![(column, kept(set))] }, values);
         Ok(made.into_iter().map(change).collect())
     }
 

@@ -14,8 +14,8 @@
 //! checked each time it was sent is noted ([`Entry::checked`]).
 //!
 //! Documents of one row share its version: when one of them is written, the others have another version and are what
-//! they were. So what is known of those goes on to the new version, or is looked at again (`moved`); and a reader goes in
-//! another batch than such a write before it.
+//! they were. So what is known of those goes on to the new version, or is looked at again (`moved`); and a reader goes
+//! in another batch than such a write before it.
 //!
 //! **Invariants.** A reader goes to the store behind all that it was shown, in another batch, or not at all: behind one
 //! that is quarantined it waits with it. It is applied only under a version of which is known that it stands for what
