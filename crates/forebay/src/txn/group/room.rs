@@ -20,6 +20,7 @@ use futures_channel::oneshot;
 use smallvec::SmallVec;
 
 use super::{Committer, Queue};
+use crate::error::there;
 
 /// The room, and who waits for it.
 pub(super) struct Room {
@@ -85,7 +86,7 @@ impl Room {
             if !gone && !all && !self.fits(head.bytes) {
                 break;
             }
-            let Some(waiter) = self.waiting.pop_front() else { break };
+            let Some(waiter) = there(self.waiting.pop_front()) else { break };
             if !gone {
                 self.used += waiter.bytes;
                 told.push(waiter);
