@@ -11,7 +11,6 @@ use super::fence::{Begin, Fence, Fill, Flight, Follow};
 use super::slab::{CHUNK, Slab};
 use super::slot::prefetch_record;
 use super::{Cache, CacheStats, Context, Look, Watcher};
-use crate::error::there;
 use crate::key::{Key, KeyRef};
 use crate::mutation::{self, Fault};
 use crate::policy::{Access, AccessKind, Hits, Order, Policy, Slot, Why};
@@ -254,8 +253,7 @@ impl Partition {
     }
 
     pub(super) fn release(&mut self, key: &Key) {
-        let Some(fence) = there(self.fences.get_mut(key)) else { return };
-        debug_assert!(fence.held > 0, "released twice");
+        let Some(fence) = crate::error::there(self.fences.get_mut(key)) else { return };
         fence.held = fence.held.saturating_sub(1);
         if fence.idle() {
             self.fences.remove(key);
@@ -338,7 +336,7 @@ impl Partition {
 
     /// Removes an entry; the bytes freed.
     fn take(&mut self, slot: Slot, why: Why) -> usize {
-        let Some(entry) = there(self.entries.remove(slot)) else { return 0 };
+        let Some(entry) = crate::error::there(self.entries.remove(slot)) else { return 0 };
         let hash = entry.hash64();
         if let Ok(found) = self.index.find_entry(hash, |other| *other == slot) {
             found.remove();

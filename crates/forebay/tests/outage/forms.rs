@@ -7,7 +7,7 @@ use forebay::outage::lanes::{Lane, Ties};
 use forebay::outage::pending::{Buffer, Merged, Work};
 use forebay::runtime::simulated::SplitMix;
 use forebay::store::{Caps, Commit, Form, Write};
-use forebay::{Data, Key, Read, TxnId, Value, Version};
+use forebay::{Data, Key, Read, TxnId, Version};
 
 use crate::table::{Row, blob};
 

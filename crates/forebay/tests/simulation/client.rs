@@ -29,8 +29,8 @@ const CLEARED: u64 = 3;
 pub const CLEARED_SPACE: u8 = 1;
 /// Transactions of one client.
 const STEPS: u64 = 12;
-/// What all clients of a run may do half of the time, as [`Client::step`] counts: reads, increments, documents that come
-/// and go, the space that is cleared, scripts, interactive transactions.
+/// What all clients of a run may do half of the time, as [`Client::step`] counts: reads, increments, documents that
+/// come and go, the space that is cleared, scripts, interactive transactions.
 const FOCUSES: [Option<u64>; 8] = [None, None, Some(0), Some(4), Some(10), Some(12), Some(14), Some(20)];
 /// Clients that work at once.
 const CLIENTS: u64 = 6;
@@ -68,7 +68,7 @@ fn plan(keys: &[Key], mode: Mode, load: bool) -> Plan {
 fn count_of(value: Option<&Value>) -> i64 {
     match value.map(|value| &value.data) {
         None => 0,
-        Some(Data::Bytes(bytes)) => match std::str::from_utf8(bytes).map(str::parse) {
+        Some(Data::Bytes(bytes)) => match std::str::from_utf8(&bytes.joined()).map(str::parse) {
             Ok(Ok(count)) => count,
             _ => broken("values", format!("{bytes:?} is no counter")),
         },

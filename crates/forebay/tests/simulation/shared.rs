@@ -123,7 +123,7 @@ fn number(value: Option<&Value>) -> usize {
     match value.map(|value| &value.data) {
         None => 0,
         Some(Data::Bytes(text)) => {
-            let parsed = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+            let parsed = std::str::from_utf8(&text.joined()).ok().and_then(|text| text.parse().ok());
             parsed.unwrap_or_else(|| broken("values", format!("{text:?} is no number")))
         }
         Some(other) => broken("values", format!("{other:?} is no number")),
