@@ -12,13 +12,13 @@ use crate::common::Connection;
 use crate::{Scene, bulk_request, until};
 
 /// The longest that a client waits for a reply.
-struct Clock {
+pub struct Clock {
     ends: Arc<AtomicBool>,
     thread: JoinHandle<(u32, Duration)>,
 }
 
 impl Clock {
-    fn new(scene: &Scene) -> Clock {
+    pub fn new(scene: &Scene) -> Clock {
         let ends = Arc::new(AtomicBool::new(false));
         let (end, mut connection) = (ends.clone(), Connection::new(scene.address()));
         let thread = std::thread::spawn(move || {
@@ -34,7 +34,7 @@ impl Clock {
         Clock { ends, thread }
     }
 
-    fn end(self, what: &str) {
+    pub fn end(self, what: &str) {
         self.ends.store(true, Ordering::Relaxed);
         let (count, worst) = self.thread.join().expect("it is served");
         println!("{what}: the other client was served {count} times, the longest took {} ms", worst.as_millis());
@@ -42,7 +42,7 @@ impl Clock {
 }
 
 /// A member that matches only in its last byte, wherever the pattern is tried.
-fn slow_pattern(length: usize) -> String {
+pub fn slow_pattern(length: usize) -> String {
     format!("*{}[xy]*z", "[ab]".repeat(length))
 }
 

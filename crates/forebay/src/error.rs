@@ -6,3 +6,10 @@ use thiserror::Error;
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("store unavailable: {0}")]
 pub struct Unavailable(pub String);
+
+/// What an invariant says is there. Its absence is a bug: a test ends with it, a release goes on without.
+#[track_caller]
+pub(crate) fn there<T>(found: Option<T>) -> Option<T> {
+    debug_assert!(found.is_some(), "what is always there is not");
+    found
+}

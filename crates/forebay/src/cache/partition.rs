@@ -258,7 +258,7 @@ impl Partition {
     }
 
     pub(super) fn release(&mut self, key: &Key) {
-        let Some(fence) = self.fences.get_mut(key) else { return };
+        let Some(fence) = crate::error::there(self.fences.get_mut(key)) else { return };
         fence.held = fence.held.saturating_sub(1);
         if fence.idle() {
             self.fences.remove(key);
@@ -341,7 +341,7 @@ impl Partition {
 
     /// Removes an entry; the bytes freed.
     fn take(&mut self, slot: Slot, why: Why) -> usize {
-        let Some(entry) = self.entries.remove(slot) else { return 0 };
+        let Some(entry) = crate::error::there(self.entries.remove(slot)) else { return 0 };
         let hash = entry.hash64();
         if let Ok(found) = self.index.find_entry(hash, |other| *other == slot) {
             found.remove();

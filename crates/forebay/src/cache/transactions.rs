@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock, PoisonError};
 
 use super::partition::Partition;
 use super::{AccessKind, Accessed, Cache, Context, ENTRY_OVERHEAD_BYTES, Watcher, forced, lock};
+use crate::error::there;
 use crate::hint::HintSet;
 use crate::key::KeyRef;
 use crate::policy::{Access, Graph, Meter, Slot};
@@ -194,7 +195,7 @@ impl Partition {
     /// Tells of a hit.
     #[cold]
     pub(super) fn tell_hit(&self, slot: Slot, context: &Context) {
-        let Some(entry) = self.entries.get(slot) else { return };
+        let Some(entry) = there(self.entries.get(slot)) else { return };
         let (key, read) = (KeyRef { space: entry.space(), name: entry.record.name() }, entry.record.read());
         let charged = ENTRY_OVERHEAD_BYTES + entry.record.charged_bytes();
         self.tell_all(&Accessed {

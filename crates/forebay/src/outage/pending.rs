@@ -48,6 +48,7 @@ use tied::Tied;
 use super::lanes::{Lane, Ties};
 use super::record::{Buffered, Written};
 use crate::change::{Change, apply_all};
+use crate::error::there;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::read::Read;
@@ -327,7 +328,7 @@ impl Buffer {
             }
             self.settle_stage(old);
         }
-        let entry = self.entries.get(&number);
+        let entry = there(self.entries.get(&number));
         let keys: Vec<Key> = entry.into_iter().flat_map(|e| e.buffered.writes.iter().map(|w| w.key.clone())).collect();
         self.remove(number, None);
         for key in &keys {
@@ -338,7 +339,7 @@ impl Buffer {
     /// Takes a transaction out; `stored` are its documents as the store has them now, where that was told. Answers
     /// the documents that nothing waits for any more.
     fn remove(&mut self, number: u64, stored: Option<&Stored<'_>>) -> Vec<Key> {
-        let Some(entry) = self.entries.remove(&number) else { return Vec::new() };
+        let Some(entry) = there(self.entries.remove(&number)) else { return Vec::new() };
         self.bytes -= entry.bytes;
         self.ids.remove(&entry.buffered.id);
         self.tied.remove(number, &entry.ties);
@@ -357,7 +358,9 @@ impl Buffer {
         }
         let mut emptied = Vec::new();
         for (at, write) in entry.buffered.writes.iter().enumerate() {
-            let Some(row) = self.rows.get_mut(&write.key) else { continue };
+            let row = self.rows.get_mut(&write.key);
+            debug_assert!(row.is_some() || mutation::on(Fault::QueueTrimmedWhole), "what waits stands in its row");
+            let Some(row) = row else { continue };
             match row.queue.front() == Some(&number) {
                 true if stored.is_some() && mutation::on(Fault::QueueTrimmedWhole) => row.queue.clear(),
                 true => drop(row.queue.pop_front()),
@@ -388,7 +391,7 @@ impl Buffer {
     }
 
     fn forget_idle_lanes(&mut self, number: u64) {
-        let Some(entry) = self.entries.get(&number) else { return };
+        let Some(entry) = there(self.entries.get(&number)) else { return };
         for lane in entry.ties.lanes.clone() {
             if self.lanes.get(&lane).is_some_and(|state| state.waiting.is_empty() && !state.busy) {
                 self.lanes.remove(&lane);

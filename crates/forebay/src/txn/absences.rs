@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
+use crate::error::there;
 use crate::key::Key;
 use crate::sync::{Mutex, MutexGuard};
 use crate::version::Version;
@@ -47,7 +48,7 @@ impl WatchedAbsence {
     /// it.
     pub(super) fn leads(&self, then: Version, now: Version) -> bool {
         let keys = self.0.absences.keys();
-        let Some(absence) = keys.get(&self.0.key) else { return false };
+        let Some(absence) = there(keys.get(&self.0.key)) else { return false };
         let step = |version, (before, after): &(Version, Version)| if *before == version { *after } else { version };
         absence.cleared.iter().fold(then, step) == now
     }

@@ -9,6 +9,7 @@ use super::locks::Alone;
 use super::{Engine, TxnError};
 use crate::error::Unavailable;
 use crate::key::{Key, SPACES};
+use crate::mutation;
 use crate::version::Version;
 
 /// Watched keys that a clearing asks for together.
@@ -43,6 +44,7 @@ impl Engine {
         let absent = self.watched_and_absent(spaces).await;
         let version = self.inner.mint.next();
         let cleared = self.inner.store.clear(spaces, version).await;
+        mutation::interleave();
         // Also after an error: it may have been cleared all the same.
         self.inner.cache.clear(|key| spaces.contains(&key.space));
         if cleared.is_ok() {

@@ -36,6 +36,7 @@ use super::mode::Mode;
 use super::plan::Wanted;
 use super::settled::Settled;
 use super::space::Space;
+use crate::error::there;
 use crate::key::{Key, KeyRef, SPACES};
 use crate::mutation::{self, Fault};
 use crate::read::Read;
@@ -395,7 +396,8 @@ impl Locks {
             shards.push((number, self.shards[number].lock()));
         }
         let free = |(wanted, hash): (&Wanted<'_>, &u64)| {
-            let Ok(at) = shards.binary_search_by_key(&shard_of(*hash), |(number, _)| *number) else { return false };
+            let at = shards.binary_search_by_key(&shard_of(*hash), |(number, _)| *number);
+            let Some(at) = there(at.ok()) else { return false };
             let shard = &shards[at].1;
             let space = &shard.spaces[wanted.key.space as usize];
             let cleared = space.exclusive || !space.queue.is_empty();

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use crate::error::there;
 use crate::graph::Graph;
 
 /// Most different sets that are counted for one key; a key with more is not followed any further.
@@ -175,7 +176,7 @@ impl<K: Clone + Eq + Hash + Ord> Predictor<K> {
         }
         self.heap_bytes = self.heap_bytes - heap_bytes + sets.heap_bytes();
         while self.sets.len() > self.keys_max || self.bytes() > self.bytes_max {
-            let Some((_, oldest)) = self.by_age.pop_first() else { break };
+            let Some((_, oldest)) = there(self.by_age.pop_first()) else { break };
             self.heap_bytes -= self.sets.remove(&oldest).map_or(0, |sets| sets.heap_bytes());
         }
     }

@@ -10,6 +10,8 @@ mod merging;
 mod seen;
 mod slow;
 mod sync;
+#[path = "../naive/table.rs"]
+mod table;
 mod taken_along;
 mod tickets;
 mod waiting;

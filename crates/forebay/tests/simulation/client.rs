@@ -29,6 +29,9 @@ const CLEARED: u64 = 3;
 pub const CLEARED_SPACE: u8 = 1;
 /// Transactions of one client.
 const STEPS: u64 = 12;
+/// What all clients of a run may do half of the time, as [`Client::step`] counts: reads, increments, documents that
+/// come and go, the space that is cleared, scripts, interactive transactions.
+const FOCUSES: [Option<u64>; 8] = [None, None, Some(0), Some(4), Some(10), Some(12), Some(14), Some(20)];
 /// Clients that work at once.
 const CLIENTS: u64 = 6;
 
@@ -125,6 +128,11 @@ pub struct Client {
     random: SplitMix,
     book: Book,
     number: u64,
+    /// Of this are pauses: where it is coarse, many wake at one moment, and one can come between the steps of another
+    /// even if nothing else takes time.
+    grain_us: u64,
+    /// What is done half of the time: what is rare elsewhere meets itself.
+    focus: Option<u64>,
     name: String,
     runtime: Runtime,
     waiting: Vec<(Done, Committing)>,
@@ -136,7 +144,12 @@ pub struct Client {
 pub fn clients(engine: &Engine, seed: u64, book: &Book) -> Vec<Client> {
     let client = |number: u64| {
         let random = SplitMix::new(seed.wrapping_mul(31).wrapping_add(number));
-        Client::new(engine.clone(), random, book.clone(), number)
+        let client = Client::new(engine.clone(), random, book.clone(), number);
+        Client {
+            grain_us: [1, 1_000][seed as usize % 2],
+            focus: FOCUSES[(seed / 2) as usize % FOCUSES.len()],
+            ..client
+        }
     };
     (0..CLIENTS).map(client).collect()
 }
@@ -144,7 +157,8 @@ pub fn clients(engine: &Engine, seed: u64, book: &Book) -> Vec<Client> {
 impl Client {
     fn new(engine: Engine, random: SplitMix, book: Book, number: u64) -> Client {
         let (runtime, name) = (engine.runtime().clone(), format!("client {number}"));
-        Client { engine, random, book, number, name, runtime, waiting: Vec::new(), written: BTreeMap::new() }
+        let (waiting, written) = (Vec::new(), BTreeMap::new());
+        Client { engine, random, book, number, grain_us: 1, focus: None, name, runtime, waiting, written }
     }
 
     fn keys(&mut self, most: u64) -> Vec<Key> {
@@ -156,7 +170,8 @@ impl Client {
     }
 
     async fn pause(&self, us_max: u64, random: u64) {
-        self.runtime.sleep(Duration::from_micros(random % us_max)).await;
+        let us = random % us_max;
+        self.runtime.sleep(Duration::from_micros(us - us % self.grain_us)).await;
     }
 
     pub async fn run(mut self) {
@@ -180,7 +195,8 @@ impl Client {
 
     async fn step(&mut self) {
         self.engine.validate_locks();
-        match self.random.below(25) {
+        let drawn = self.random.below(25);
+        match self.focus.filter(|_| self.random.below(2) == 0).unwrap_or(drawn) {
             24 => self.expiring().await,
             0..=3 => self.read().await,
             4..=9 => self.increment().await,
@@ -355,23 +371,24 @@ impl Client {
         committing.wait().await.ok().map(|_| counts)
     }
 
-    /// Writes that read nothing: documents come and go together.
-    async fn write_blindly(&mut self, keys: Vec<Key>, put: bool) {
-        let plan = plan(&keys, Mode::Exclusive, false);
+    /// Documents come and go together, by a transaction that reads them first, or nothing.
+    async fn write(&mut self, keys: Vec<Key>, put: bool, load: bool) {
+        let plan = plan(&keys, Mode::Exclusive, load);
         let expires = self.random.below(3) == 0;
         let expires_at_ms = expires.then(|| self.runtime.now_ms() + self.random.below(8));
         let mut ahead = Ahead::default();
         let executed = self.engine.execute(&plan, Context::default(), &mut ahead, |documents| {
+            let seen = if load { reads(documents, &keys) } else { Vec::new() };
             for key in &keys {
                 let value = Value { expires_at_ms, ..Value::bytes(*b"x") };
                 let change = if put { Change::Put(value) } else { Change::Delete };
                 documents.change(key.borrow(), change).unwrap_or_else(|error| broken("values", error.to_string()));
             }
-            Ok(())
+            Ok(seen)
         });
         match executed.await {
-            Ok(Executed::Done((), committing)) => {
-                self.waits(Done { writes: keys, ..Done::default() }, committing, Vec::new());
+            Ok(Executed::Done(reads, committing)) => {
+                self.waits(Done { reads, writes: keys, ..Done::default() }, committing, Vec::new());
             }
             Ok(Executed::WatchFailed) => broken("watch", "nothing was watched"),
             Err(error) => self.refused(&error),
@@ -386,7 +403,7 @@ impl Client {
             return;
         }
         let put = self.random.below(2) == 0;
-        self.write_blindly((0..BLIND).map(blind).collect(), put).await;
+        self.write((0..BLIND).map(blind).collect(), put, false).await;
     }
 
     async fn expiring(&mut self) {
@@ -406,7 +423,8 @@ impl Client {
     async fn cleared(&mut self) {
         let keys: Vec<Key> = (0..CLEARED).filter(|_| self.random.below(2) == 0).map(cleared).collect();
         match self.random.below(6) {
-            0 | 1 => self.write_blindly(keys, true).await,
+            0 => self.write(keys, true, false).await,
+            1 | 3 => self.write(keys, true, true).await,
             2 => {
                 self.settle().await;
                 let cleared = self.engine.clear(&[CLEARED_SPACE], "FLUSHDB").await;

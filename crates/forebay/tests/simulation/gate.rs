@@ -1,8 +1,8 @@
 //! The mutation gate: every rule of the protocol is left out once, and the simulation has to notice.
 
-use forebay::mutation::Fault;
+use forebay::mutation::{self, Fault};
 
-use crate::seeds::{Expected, gate_of};
+use crate::seeds::{Expected, caught, gate_of};
 use crate::world::Scenario;
 
 /// The faults that one thread can show; `tests/schedules.rs` has those that need several.
@@ -50,7 +50,22 @@ const GATE: &[Expected] = &[
     (Fault::PendingDroppedEarly, Scenario::Sound, 200),
     (Fault::WrongSequence, Scenario::Sound, 200),
     (Fault::SecondLookSkipped, Scenario::Sound, 200),
+    (Fault::ElisionBesideClearing, Scenario::Sound, 500),
 ];
+
+/// Puts each fault back and panics unless `run` finds it within so many seeds, in a run that is well without it.
+pub fn finds<T>(faults: &[(Fault, u64)], run: impl Fn(u64) -> T) {
+    for (fault, seeds) in faults {
+        let with_fault = |seed: u64| {
+            let _on = mutation::put_back(Some(*fault));
+            caught(|| run(seed)).err().map(|broken| (seed, broken))
+        };
+        let found = (0..*seeds).find_map(with_fault);
+        let (seed, (oracle, what)) = found.unwrap_or_else(|| panic!("{fault:?} is not found"));
+        assert!(caught(|| run(seed)).is_ok(), "{fault:?}: seed {seed} fails without it");
+        println!("{fault:?}: seed {seed}: {oracle}: {what}");
+    }
+}
 
 #[test]
 fn gate() {

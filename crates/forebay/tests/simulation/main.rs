@@ -20,7 +20,11 @@ mod oracle;
 mod outages;
 mod owners;
 mod regressions;
+mod rows;
 mod seeds;
+mod shared;
+#[path = "../naive/table.rs"]
+mod table;
 mod unordered;
 mod world;
 

@@ -170,21 +170,24 @@ fn away(runtime: &Runtime, store: Arc<dyn Store>, random: &mut SplitMix) -> (Arc
     (Arc::new(Faulty::new(runtime.clone(), demanding.clone(), faults, random.draw())), demanding)
 }
 
-/// The journal's disk is full for a while: from a moment in an outage on, until long after it.
+/// The journal's disk is full now and then: at any byte, from a moment in an outage on, perhaps until long after it.
 fn full_now_and_then(runtime: &Runtime, journal: &Lossy, random: &mut SplitMix) {
     journal.reserves(random.below(3) == 0);
     journal.tells_free(random.below(2) == 0);
     if random.below(3) == 0 {
         return;
     }
-    let (clock, disk) = (runtime.clone(), journal.clone());
-    let [from, lasts] = [20_000, 200_000].map(|most| Duration::from_micros(random.below(most)));
-    let room = [0, 300, 3_000, 70_000][random.below(4) as usize];
+    let (clock, disk, mut random) = (runtime.clone(), journal.clone(), SplitMix::new(random.draw()));
     runtime.spawn(async move {
-        clock.sleep(from).await;
-        disk.hold_at_most(Some(disk.takes() + room));
-        clock.sleep(lasts).await;
-        disk.hold_at_most(None);
+        for _ in 0..1 + random.below(4) {
+            let lasts = [5_000, 200_000][random.below(2) as usize];
+            let [from, lasts] = [20_000, lasts].map(|most| Duration::from_micros(random.below(most)));
+            let room = [0, 600, 3_000, 70_000][random.below(4) as usize];
+            clock.sleep(from).await;
+            disk.hold_at_most(Some(disk.takes() + random.below(room + 1) as usize));
+            clock.sleep(lasts).await;
+            disk.hold_at_most(None);
+        }
     });
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use forebay::change::Change;
 use forebay::error::Unavailable;
-use forebay::mutation::{self, Fault};
+use forebay::mutation::Fault;
 use forebay::outage::lossy::Lossy;
 use forebay::outage::{
     BreakerSettings, Description, Gate, GateOptions, GateSettings, Journal, JournalOptions, seen_incarnation_of,
@@ -26,7 +26,7 @@ use forebay::{Key, TxnId, Value, Version};
 use futures_util::future::BoxFuture;
 
 use crate::book::{broken, expect};
-use crate::seeds::caught;
+use crate::gate::finds;
 
 /// Clients of the first owner, and writes of each.
 const CLIENTS: u64 = 3;
@@ -359,14 +359,6 @@ fn two_owners_of_one_database() {
 /// Each rule left out is noticed.
 #[test]
 fn the_gate_of_owners() {
-    for fault in [Fault::FencedOwnerWrites, Fault::OwnerNotLookedAt] {
-        let with_fault = |seed: u64| {
-            let _on = mutation::put_back(Some(fault));
-            caught(|| run(seed)).err().map(|broken| (seed, broken))
-        };
-        let found = (0..SEEDS_OF_FAULTS).find_map(with_fault);
-        let (seed, (oracle, what)) = found.unwrap_or_else(|| panic!("{fault:?} is not found"));
-        assert!(caught(|| run(seed)).is_ok(), "{fault:?}: seed {seed} fails without it");
-        println!("{fault:?}: seed {seed}: {oracle}: {what}");
-    }
+    let faults = [Fault::FencedOwnerWrites, Fault::OwnerNotLookedAt];
+    finds(&faults.map(|fault| (fault, SEEDS_OF_FAULTS)), run);
 }

@@ -19,7 +19,7 @@ const SEEDS_PER_CRASHED: u64 = 1000;
 const SEEDS_FOR_MARKS: u64 = 100;
 
 /// FOREBAY_SEED names one; FOREBAY_SEEDS says how many, or which: `5000..6000`.
-fn seeds() -> std::ops::Range<u64> {
+pub fn seeds() -> std::ops::Range<u64> {
     let variable = |name: &str| std::env::var(name).ok();
     let number = |text: &str| text.parse::<u64>().unwrap_or_else(|_| panic!("{text} is no number of a seed"));
     if let Some(seed) = variable("FOREBAY_SEED") {

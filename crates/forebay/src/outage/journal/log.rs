@@ -190,10 +190,10 @@ impl Log {
             self.close(gone);
             return vec![Err(self.why_closed()); batch.len()];
         }
+        let (before, reserved, scarce) = (self.end, self.reserved, self.space.is_scarce());
         if batch.iter().any(|work| matches!(work, Work::Look)) {
             self.look_for_room();
         }
-        let (before, reserved, scarce) = (self.end, self.reserved, self.space.is_scarce());
         let mut buffer = Vec::new();
         let mut answers: Vec<Result<(), AppendError>> =
             batch.iter().map(|work| self.stage(work, &*file, before, &mut buffer)).collect();
@@ -243,11 +243,11 @@ impl Log {
     ) -> Result<(), AppendError> {
         let Work::Append { effect, body } = work else { return Ok(()) };
         let place = Place { offset: before + buffer.len() as u64, bytes: (HEAD_BYTES + body.len()) as u32 };
-        let (to, pending) = (place.offset + u64::from(place.bytes), self.index.count());
+        let pending = self.index.count();
         let room = match effect {
-            Effect::Added(_) | Effect::Replaced { .. } => self.space.add(&*self.folder, file, to, pending + 1),
+            Effect::Added(_) | Effect::Replaced { .. } => self.space.add(&*self.folder, file, place, pending + 1),
             Effect::Gone(_) if std::mem::take(&mut self.unpaired) => Err(io::ErrorKind::StorageFull.into()),
-            _ => self.space.note(&*self.folder, file, to),
+            _ => self.space.note(&*self.folder, file, place.end()),
         };
         if let Err(why) = room {
             self.unpaired |= matches!(effect, Effect::Known(_));
@@ -265,7 +265,7 @@ impl Log {
     /// Takes a write back that found no room, after which the file is what it was. Synced, so that nothing of that
     /// write ever stands behind what comes next.
     fn cut_off(&mut self, file: &dyn DiskFile, before: u64) -> io::Result<()> {
-        self.space.was_refused();
+        self.space.was_refused(self.end - before);
         self.end = before;
         if mutation::on(Fault::RefusedForRoomKept) {
             return Ok(());
@@ -295,13 +295,13 @@ impl Log {
 
     /// Looks how much room there is, and takes what notes may need.
     fn look_for_room(&mut self) {
-        let Some(file) = self.file.clone() else { return };
-        self.space.look(&*self.folder);
+        let file = self.file.clone();
+        debug_assert!(file.is_some(), "the journal is closed");
+        let Some(file) = file else { return };
         if self.space.is_scarce() {
             self.rewrite_above = 0;
         }
-        // What finds no room later is refused then.
-        let _ = self.space.add(&*self.folder, &*file, self.end, self.index.count());
+        self.space.look_again(&*self.folder, &*file, self.end, self.index.count());
     }
 
     /// Stages the marks that the batch needs, and says whether it has to be synced.

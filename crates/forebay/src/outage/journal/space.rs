@@ -10,6 +10,7 @@
 
 use std::io;
 
+use super::frame::Place;
 use crate::outage::disk::{DiskFile, Folder, is_full};
 
 /// Room that is kept for saying what became of transactions, whatever their number: for reasons of refusals, marks,
@@ -29,8 +30,8 @@ pub(super) struct Space {
     taken: u64,
     /// What is free besides, as of the last look; none if nobody knows.
     free: Option<u64>,
-    /// Something was refused since there was room last.
-    refused: bool,
+    /// Bytes of what was refused since there was room last.
+    refused: Option<u64>,
 }
 
 /// What is kept for notes about so many transactions.
@@ -39,10 +40,16 @@ fn notes(pending: usize) -> u64 {
 }
 
 impl Space {
-    /// Has the file grow to `to` by a transaction; `pending` wait with that.
-    pub(super) fn add(&mut self, folder: &dyn Folder, file: &dyn DiskFile, to: u64, pending: usize) -> io::Result<()> {
-        let taken = self.take(folder, file, to, to + notes(pending));
-        self.refused = taken.is_err();
+    /// Has the file grow to the end of `place` by a transaction; `pending` wait with that.
+    pub(super) fn add(
+        &mut self,
+        folder: &dyn Folder,
+        file: &dyn DiskFile,
+        place: Place,
+        pending: usize,
+    ) -> io::Result<()> {
+        let taken = self.take(folder, file, place.end(), place.end() + notes(pending));
+        self.refused = taken.is_err().then_some(place.bytes.into());
         taken
     }
 
@@ -50,8 +57,26 @@ impl Space {
     pub(super) fn note(&mut self, folder: &dyn Folder, file: &dyn DiskFile, to: u64) -> io::Result<()> {
         let taken = self.take(folder, file, to, to);
         // That a note finds room does not mean that a transaction would.
-        self.refused |= taken.is_err();
+        if taken.is_err() {
+            self.was_refused(0);
+        }
         taken
+    }
+
+    /// Takes what notes about `pending` transactions may need behind the `end` of the file, and looks whether what was
+    /// refused would find room now. That the notes find it says nothing of that: theirs is kept for them. Where nobody
+    /// knows, what comes next has to try.
+    pub(super) fn look_again(&mut self, folder: &dyn Folder, file: &dyn DiskFile, end: u64, pending: usize) {
+        self.look(folder);
+        if let Some(bytes) = self.refused {
+            let to = end + bytes;
+            let taken = self.take(folder, file, to, to + notes(pending + 1));
+            if taken.is_ok() && (self.taken > to || self.free.is_some()) {
+                self.refused = None;
+            }
+        }
+        // What finds no room later is refused then.
+        let _ = self.take(folder, file, end, end + notes(pending));
     }
 
     fn take(&mut self, folder: &dyn Folder, file: &dyn DiskFile, to: u64, needed: u64) -> io::Result<()> {
@@ -89,9 +114,9 @@ impl Space {
         self.free.is_none_or(|free| bytes <= free.max(self.ahead(end)))
     }
 
-    /// A write found no room.
-    pub(super) fn was_refused(&mut self) {
-        self.refused = true;
+    /// A write of so many bytes found no room.
+    pub(super) fn was_refused(&mut self, bytes: u64) {
+        self.refused = self.refused.max(Some(bytes));
     }
 
     /// The file was cut, or is another.
@@ -111,7 +136,7 @@ impl Space {
 
     /// Says when the disk of `file` has become full, or has room again, since it was so or not `before`.
     pub(super) fn tell(&self, before: bool, file: String) {
-        match (before, self.refused) {
+        match (before, self.is_scarce()) {
             (false, true) => tracing::warn!(
                 file,
                 "the disk of the journal is full: nothing more is buffered until there is room on it; no restart is \
@@ -124,6 +149,6 @@ impl Space {
 
     /// Whether room is so scarce that what means nothing any more is not kept in the file.
     pub(super) fn is_scarce(&self) -> bool {
-        self.refused
+        self.refused.is_some()
     }
 }

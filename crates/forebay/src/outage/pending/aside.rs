@@ -6,6 +6,7 @@ use hashbrown::HashSet;
 
 use super::{Buffer, Entry, Stage};
 use crate::change::Change;
+use crate::error::there;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::outage::record::{Standing, Written};
@@ -24,7 +25,7 @@ pub(super) struct Unsorted {
 impl Buffer {
     /// Sets transaction `number` aside, and what is built on it; all before it in its lanes is applied or set aside.
     pub fn quarantine(&mut self, number: u64, why: String) {
-        let Some(entry) = self.entries.get(&number) else { return };
+        let Some(entry) = there(self.entries.get(&number)) else { return };
         for lane in &entry.ties.lanes {
             if let Some(state) = self.lanes.get_mut(lane) {
                 state.waiting.remove(&number);
@@ -38,7 +39,7 @@ impl Buffer {
 
     /// Transaction `number` stands there now.
     fn stand(&mut self, number: u64, stage: Stage) {
-        let Some(entry) = self.entries.get_mut(&number) else { return };
+        let Some(entry) = there(self.entries.get_mut(&number)) else { return };
         let was = std::mem::replace(&mut entry.stage, stage);
         let now = &entry.stage;
         self.quarantined += usize::from(now.is_quarantined());
@@ -63,7 +64,7 @@ impl Buffer {
     }
 
     fn add_behind(&self, number: u64, unsorted: &mut Unsorted) {
-        let Some(entry) = self.entries.get(&number) else { return };
+        let Some(entry) = there(self.entries.get(&number)) else { return };
         let written = entry.buffered.writes.iter().map(|write| &write.key);
         // A row that it names, or leaves a row which names it, must not go before.
         let names = entry.ties.follows.iter().chain(entry.named.iter().flatten());
@@ -91,7 +92,7 @@ impl Buffer {
     /// Looks again at who has to wait behind whom.
     pub(super) fn sort_out(&mut self, mut unsorted: Unsorted) {
         while let Some(number) = unsorted.numbers.pop_first() {
-            let Some(Entry { stage, named, .. }) = self.entries.get(&number) else { continue };
+            let Some(Entry { stage, named, .. }) = there(self.entries.get(&number)) else { continue };
             if !matches!(stage, Stage::Waiting | Stage::Behind(_)) {
                 continue;
             }
@@ -113,7 +114,7 @@ impl Buffer {
 
     /// Waiting, or behind one that is quarantined.
     pub(super) fn settle_stage(&mut self, number: u64) {
-        let Some(entry) = self.entries.get(&number) else { return };
+        let Some(entry) = there(self.entries.get(&number)) else { return };
         let stuck = |other: &&u64| self.entries.get(*other).is_some_and(|entry| entry.stage.is_stuck());
         let shown = entry.buffered.shown.iter().map(|(key, _)| key);
         let keys = entry.buffered.writes.iter().map(|write| &write.key).chain(&entry.ties.follows).chain(shown);

@@ -12,6 +12,7 @@ use super::{
     BATCH_BYTES_MAX, BATCH_COMMITS_MAX, Batch, Buffer, Stage, Work, checked_of, stands_alone, taken_along, writes,
 };
 use crate::change::{Change, apply_all};
+use crate::error::there;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::outage::lanes::Lane;
@@ -101,7 +102,7 @@ impl Buffer {
         let mut unknown = Vec::new();
         for (_, lane) in lanes {
             let (claimed, numbers) = self.walk(lane, commits_max.min(BATCH_COMMITS_MAX));
-            let Some(first) = numbers.first().and_then(|number| self.entries.get(number)) else { continue };
+            let Some(first) = numbers.first().and_then(|number| there(self.entries.get(number))) else { continue };
             match self.unsettled(first) {
                 Some((Seen::Overtaken, keys)) => return Some(Work::Overtaken(first.buffered.number, keys)),
                 Some((_, keys)) => return Some(Work::Compare(self.set_out(numbers, Vec::new(), claimed), keys)),
@@ -192,7 +193,7 @@ impl Buffer {
         let mut values: HashMap<&Key, Option<Option<Value>>, foldhash::quality::RandomState> = HashMap::default();
         let mut commits = Vec::with_capacity(numbers.len());
         for number in numbers {
-            let Some(entry) = self.entries.get(number) else { continue };
+            let Some(entry) = there(self.entries.get(number)) else { continue };
             let mut commit = entry.buffered.to_commit();
             commit.patience = entry.slow.patience();
             commit.checks.extend(self.checks_of_shown(entry));
@@ -253,19 +254,20 @@ impl Buffer {
         }
         let mut heads = Vec::new();
         for (key, (value, base)) in results {
-            let Some(row) = self.rows.get(key) else { continue };
+            let Some(row) = there(self.rows.get(key)) else { continue };
             let Some(number) = row.queue.iter().find(|number| !applied.contains(number)).copied() else { continue };
             // Something that takes the document along comes between.
             if self.tied.taking(key).any(|other| *other < number && !applied.contains(other)) {
                 continue;
             }
-            let Some(entry) = self.entries.get_mut(&number) else { continue };
+            let Some(entry) = there(self.entries.get_mut(&number)) else { continue };
             let buffered = &mut entry.buffered;
             // What the store holds now may have this one in it already.
             if buffered.sent && changed.iter().flatten().any(|(told, _)| told == key) {
                 continue;
             }
-            let Some(written) = buffered.writes.iter().find(|write| write.key == *key) else { continue };
+            let written = there(buffered.writes.iter().find(|write| write.key == *key));
+            let Some(written) = written else { continue };
             if stands_alone(&written.changes) || buffered.known.iter().any(|(known, _)| known == key) {
                 continue;
             }
@@ -374,7 +376,7 @@ impl Buffer {
     /// so it is not checked again; true if nothing else stands in the way, false if it only read one of them, or took
     /// an element from an end: it has told which one, and another may be there now.
     pub fn overtaken(&mut self, number: u64, keys: &[Key]) -> bool {
-        let Some(entry) = self.entries.get_mut(&number) else { return true };
+        let Some(entry) = there(self.entries.get_mut(&number)) else { return true };
         let merged = keys.iter().all(|key| writes(entry, key) && !entry.takes(key));
         if merged {
             entry.buffered.checks.retain(|(key, _)| !keys.contains(key));

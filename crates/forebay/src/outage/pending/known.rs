@@ -6,6 +6,7 @@ use super::charge::{entry_bytes, follows_bytes};
 use super::seen::is_edition;
 use super::{Buffer, Entry, Row, Stage, Story, another, stands_alone, taken_along};
 use crate::change::{Change, apply_all};
+use crate::error::there;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::outage::lanes::Ties;
@@ -90,7 +91,7 @@ impl Buffer {
         let same = self.rows.get(key).is_some_and(|row| row.image.base == Some(read.version));
         let base = (applied.is_empty() || same).then_some(read.version);
         let Read { value, version } = self.on_top_of(key, read.clone(), &applied);
-        let Some(row) = self.rows.get_mut(key) else { return true };
+        let Some(row) = there(self.rows.get_mut(key)) else { return true };
         self.bytes -= row.bytes;
         row.stored = stored.or(row.stored.take());
         row.recharge(key);
@@ -226,7 +227,7 @@ impl Buffer {
 
     /// What is kept of documents that go with one that transaction `number` deletes is not what they are from then on.
     pub(super) fn forget_taken_along(&mut self, number: u64) {
-        let Some(entry) = self.entries.get(&number) else { return };
+        let Some(entry) = there(self.entries.get(&number)) else { return };
         for key in taken_along(entry) {
             if let Some(row) = self.rows.get_mut(key) {
                 self.bytes -= row.bytes;

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use super::charge::keys_bytes;
 use super::{BATCH_COMMITS_MAX, Buffer, Entry};
 use crate::change::Change;
+use crate::error::there;
 use crate::key::Key;
 use crate::outage::lanes::Lane;
 
@@ -79,7 +80,7 @@ impl Buffer {
         if !self.unnamed.remove(&number) {
             return;
         }
-        let Some(entry) = self.entries.get_mut(&number) else { return };
+        let Some(entry) = there(self.entries.get_mut(&number)) else { return };
         names.sort_unstable();
         names.dedup();
         names.retain(|key| !entry.ties.follows.contains(key));
@@ -94,7 +95,7 @@ impl Buffer {
     /// Transaction `number` stands elsewhere than before: has the store asked what it leaves where it is set aside, and
     /// forgets it where not, since it may be another when it is set aside again.
     pub(super) fn settle_names(&mut self, number: u64) {
-        let Some(entry) = self.entries.get_mut(&number) else { return };
+        let Some(entry) = there(self.entries.get_mut(&number)) else { return };
         if entry.stage.is_stuck() {
             if entry.named.is_none() && entry.may_leave() {
                 self.unnamed.insert(number);

@@ -28,6 +28,7 @@ use hashbrown::HashMap;
 use super::by_key::ByKey;
 use super::{Batch, Buffer, Entry, Row, Stored, stands_alone, taken_along};
 use crate::change::Change;
+use crate::error::there;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::outage::fingerprint::Fingerprint;
@@ -158,7 +159,7 @@ impl Buffer {
     /// same.
     pub(super) fn know(&mut self, key: &Key, value: Option<Value>, version: Version, base: Option<Version>) {
         let on_its_way = self.rows.get(key).is_some_and(|row| row.queue.iter().any(|number| self.is_writing(number)));
-        let Some(row) = self.rows.get_mut(key) else { return };
+        let Some(row) = there(self.rows.get_mut(key)) else { return };
         let before = match (&row.latest, &row.image.shown) {
             (Some(latest), _) => Some((row.version, *latest == value)),
             // That would be what is on its way makes of it.
@@ -243,7 +244,7 @@ impl Buffer {
     }
 
     pub(super) fn settle_seen(&mut self, reader: u64, key: &Key, settle: impl Fn(&mut Seen, &mut Fingerprint)) {
-        let Some(entry) = self.entries.get_mut(&reader) else { return };
+        let Some(entry) = there(self.entries.get_mut(&reader)) else { return };
         for ((shown, fingerprint), seen) in entry.buffered.shown.iter_mut().zip(&mut entry.seen) {
             if shown == key {
                 settle(seen, fingerprint);
@@ -262,7 +263,7 @@ impl Buffer {
         untouched: Option<&Vec<Key>>,
         right: &mut Right,
     ) {
-        let Some(entry) = self.entries.get(&number) else { return };
+        let Some(entry) = there(self.entries.get(&number)) else { return };
         let along: Vec<Key> = taken_along(entry).cloned().collect();
         let (always, now) = (entry.checked.unwrap_or_default(), ByKey::new(&commit.checks));
         let checked = |at: usize, key: &Key, base: Option<Version>| match untouched {
@@ -440,7 +441,7 @@ impl Buffer {
 
     /// What transaction `number` was shown does not matter.
     pub(super) fn forget_seen(&mut self, number: u64) {
-        let Some(entry) = self.entries.get_mut(&number) else { return };
+        let Some(entry) = there(self.entries.get_mut(&number)) else { return };
         entry.seen.clear();
         let shown = std::mem::take(&mut entry.buffered.shown);
         let bytes = super::charge::shown_bytes(&shown);

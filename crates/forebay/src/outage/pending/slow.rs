@@ -9,6 +9,7 @@
 //! The counts are not journaled: a start begins anew.
 
 use super::Buffer;
+use crate::error::there;
 
 /// Times the usual time that one transaction is given at most.
 pub const PATIENCE_MAX: u32 = 64;
@@ -48,7 +49,7 @@ impl Buffer {
     pub fn unanswered(&mut self, numbers: &[u64]) -> Option<u64> {
         let alone = numbers.len() <= 1;
         for number in numbers {
-            let Some(entry) = self.entries.get_mut(number) else { continue };
+            let Some(entry) = there(self.entries.get_mut(number)) else { continue };
             entry.slow.together = Some((numbers.len() / 2).max(1));
             entry.slow.alone += u32::from(alone);
             if entry.slow.alone >= TRIES_ALONE_MAX {

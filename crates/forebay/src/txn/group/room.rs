@@ -26,6 +26,7 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use super::{Committer, Queue};
+use crate::error::there;
 use crate::key::Key;
 use crate::store::Footprint;
 
@@ -138,7 +139,7 @@ impl Room {
             if !gone && !all && !self.fits(&head.footprint) {
                 break;
             }
-            let Some(mut waiter) = self.waiting.pop_front() else { break };
+            let Some(mut waiter) = there(self.waiting.pop_front()) else { break };
             if !gone {
                 waiter.lent = self.add(&waiter.footprint);
                 told.push(waiter);

@@ -9,6 +9,7 @@ use hashbrown::HashSet;
 use smallvec::SmallVec;
 
 use super::{Owner, Pending};
+use crate::error::there;
 use crate::mutation::{self, Fault};
 use crate::txn::mode::Mode;
 
@@ -207,7 +208,7 @@ impl Lock {
             if !self.grantable(owner, mode) {
                 return;
             }
-            let Some((_, waiter)) = self.queue.pop_first() else { return };
+            let Some((_, waiter)) = there(self.queue.pop_first()) else { return };
             self.moves += 1;
             // Who has given up waiting releases what it was granted: `release` follows every wait that fails.
             self.grant(owner, mode);
