@@ -13,6 +13,8 @@ mod pipelines;
 #[cfg(feature = "postgres")]
 #[path = "common/postgres.rs"]
 mod postgres;
+#[path = "hostile/wide.rs"]
+mod wide;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};

@@ -51,6 +51,9 @@ use room::Room;
 /// Commits that one flush of the store may carry.
 pub const GROUP_COMMITS_MAX: usize = 1024;
 
+/// Writes of a group above which to publish it takes long.
+const WIDE_WRITES: usize = 1024;
+
 /// Waits between two questions to a store that can't say what became of a commit.
 const RESOLVE_PAUSES: [Duration; 4] =
     [Duration::from_millis(10), Duration::from_millis(50), Duration::from_millis(250), Duration::from_secs(1)];
@@ -227,6 +230,7 @@ impl Committer {
     fn drive(self: &Arc<Committer>, group: Vec<Placed>) -> bool {
         let again = group.first().is_some_and(|placed| placed.locked.is_none());
         let client = mutation::on(Fault::CommitDiesWithConnection).then(|| group[0].settle.client()).flatten();
+        let wide = group.iter().map(|placed| placed.commit.writes.len()).sum::<usize>() > WIDE_WRITES;
         let committer = self.clone();
         let mut work: BoxFuture<'static, ()> = Box::pin(async move { committer.commit(group).await });
         if (&mut work).now_or_never().is_some() {
@@ -235,6 +239,7 @@ impl Committer {
         let committer = self.clone();
         self.runtime.spawn(async move {
             match client {
+                None if wide => committer.runtime.in_long_steps(work).await,
                 None => work.await,
                 Some(client) => client.while_wanted(work).await,
             }
