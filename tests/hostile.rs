@@ -311,6 +311,8 @@ fn requests_that_nobody_finishes() {
     let mut streams = Vec::new();
     for _ in 0..30 {
         let mut stream = scene.connect();
+        // Who is not read for so long waits for room.
+        stream.set_write_timeout(Some(Duration::from_millis(100))).expect("a timeout");
         let _ = stream.write_all(&announced).and_then(|()| stream.write_all(&part));
         streams.push(stream);
     }
