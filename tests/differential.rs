@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use common::process::Forebay;
 use common::{Connection, start_redis};
 use forebay_protocol::Reply;
+use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
 use compare::{Verdict, compare, compare_exec};
@@ -92,8 +93,9 @@ struct Servers {
 }
 
 impl Servers {
-    fn start(redis: SocketAddr) -> Servers {
-        let roomy = Forebay::start("memory", &["--memory", "8MiB"]);
+    /// With this store where there is room.
+    fn start(redis: SocketAddr, store: &str) -> Servers {
+        let roomy = Forebay::start(store, &["--memory", "8MiB"]);
         let cramped = Forebay::start("memory", &["--memory", "1MiB", "--partitions", "1", "--policy", "lru"]);
         let mut connection = Connection::new(cramped.address);
         for key in crowd() {
@@ -154,23 +156,37 @@ fn known_commands(redis: SocketAddr) -> BTreeSet<String> {
     }
 }
 
-#[test]
-fn replies_are_those_of_redis() {
+/// Runs so many cases of a kind, each against both servers; with the servers, unless there is no Redis.
+fn compare_cases<C: Strategy<Value = Case>>(
+    (few, many): (u32, u32),
+    store: &str,
+    case: fn(&BTreeSet<String>) -> C,
+) -> Option<(Servers, u32)> {
     let Some(redis) = start_redis() else {
         eprintln!("SKIPPED: no redis-server in the PATH, so nothing was compared");
-        return;
+        return None;
     };
-    let servers = Servers::start(redis.address);
+    let servers = Servers::start(redis.address, store);
     let known = known_commands(redis.address);
     let nightly = std::env::var_os("FOREBAY_NIGHTLY").is_some();
     let cases = std::env::var("FOREBAY_CASES").ok().and_then(|cases| cases.parse().ok());
-    let cases = cases.unwrap_or(if nightly { 20_000 } else { 300 });
+    let cases = cases.unwrap_or(if nightly { many } else { few });
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 4000, ..Config::default() };
-    let outcome =
-        TestRunner::new(config).run(&generate::case(&known), |case| run(&case, &servers).map_err(TestCaseError::fail));
+    let outcome = TestRunner::new(config).run(&case(&known), |case| run(&case, &servers).map_err(TestCaseError::fail));
     if let Err(failure) = outcome {
         panic!("{failure}");
     }
+    Some((servers, cases))
+}
+
+#[test]
+fn long_strings_are_those_of_redis() {
+    compare_cases((40, 2000), "embedded", generate::long_case);
+}
+
+#[test]
+fn replies_are_those_of_redis() {
+    let Some((servers, cases)) = compare_cases((300, 20_000), "memory", generate::case) else { return };
     let (evictions, misses) = ["evictions", "misses"].map(|name| servers.cramped.cache_figure(name)).into();
     eprintln!("{cases} cases; the small cache evicted {evictions} documents and missed {misses}");
     assert!(evictions > u64::from(cases), "the small cache was not crowded: {evictions} evictions");

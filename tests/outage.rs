@@ -66,6 +66,8 @@ mod refusing;
 mod remembered;
 #[path = "outage/restored.rs"]
 mod restored;
+#[path = "outage/siblings.rs"]
+mod siblings;
 #[path = "outage/slow.rs"]
 mod slow;
 #[path = "outage/state.rs"]

@@ -180,6 +180,30 @@ const TEMPLATES: &[&str] = &[
     "sscan K C {MATCH P|COUNT N|Z}",
 ];
 
+/// Byte strings that forebay keeps in chunks, or is about to.
+const LONG_TEMPLATES: &[&str] = &[
+    "set K L",
+    "append K L",
+    "append K L",
+    "append K V",
+    "setrange K Q L",
+    "setrange K Q V",
+    "setrange K Q V",
+    "getrange K Q Q",
+    "getrange K Q Q",
+    "strlen K",
+    "get K",
+    "mget K+",
+    "getset K L",
+    "getdel K",
+    "incr K",
+    "incrbyfloat K D",
+    "copy K K REPLACE",
+    "rename K K",
+    "object ENCODING K",
+    "del K",
+];
+
 /// Those that change the connection's state.
 const SESSION_TEMPLATES: &[&str] =
     &["multi", "exec", "discard", "watch K+", "unwatch", "select I", "ping", "ping V", "echo V", "nosuchcommand V+"];
@@ -197,6 +221,7 @@ fn of_kind(letter: char) -> BoxedStrategy<Arg> {
             let twice = plain.iter().chain(&plain).chain(&odd);
             twice.map(|text| text.as_bytes().to_vec()).chain(bytes).collect()
         }
+        'L' => [5, 16_000, 16_368, 16_369, 33_000].map(|len| (0..len).map(|at| (at % 251) as u8).collect()).to_vec(),
         other => texts_of_kind(other).iter().map(|text| text.as_bytes().to_vec()).collect(),
     };
     select(texts).prop_map(Arg::Bytes).boxed()
@@ -221,6 +246,8 @@ fn texts_of_kind(letter: char) -> &'static [&'static str] {
             "",
         ],
         'O' => &["0", "1", "2", "5", "20", "-1", "536870912", "9223372036854775807", "x"],
+        // Near the ends of chunks, of 16,368 bytes.
+        'Q' => &["0", "16367", "16368", "16369", "16384", "32735", "32736", "50000", "-1", "-16369", "-30000"],
         'S' => &["0", "1", "-1", "2", "-3", "5", "10", "-10", "-9223372036854775808", "x"],
         'D' => &["1", "-1", "0.1", "1.5e3", "-3.25", "1e17", "inf", "-inf", "nan", "x", "", " 1", "0x1p-3", "1e5000"],
         'R' => &["100000", "500000", "999999", "0", "-1", "x", "9223372036854775807", "9223372036854775"],
@@ -320,7 +347,16 @@ fn transaction(data: BoxedStrategy<Request>) -> BoxedStrategy<Vec<Step>> {
 
 /// Cases of the commands that are `known`.
 pub fn case(known: &BTreeSet<String>) -> impl Strategy<Value = Case> + use<> {
-    let data = any_of(TEMPLATES, known);
+    case_of(TEMPLATES, known)
+}
+
+/// The same with long byte strings only.
+pub fn long_case(known: &BTreeSet<String>) -> impl Strategy<Value = Case> + use<> {
+    case_of(LONG_TEMPLATES, known)
+}
+
+fn case_of(templates: &[&'static str], known: &BTreeSet<String>) -> impl Strategy<Value = Case> + use<> {
+    let data = any_of(templates, known);
     let session = any_of(SESSION_TEMPLATES, known);
     let mixed = prop_oneof![9 => data.clone(), 1 => session.clone()].boxed();
     let forget = proptest::bool::weighted(0.1);

@@ -20,6 +20,8 @@ CREATE TABLE carts (id integer PRIMARY KEY, items integer, visits integer DEFAUL
 INSERT INTO carts (id, items, hidden) VALUES (1, 1, 'was'), (2, NULL, 'was'), (3, 3, 'was');
 CREATE TABLE queues (id integer PRIMARY KEY, jobs text[], hidden text DEFAULT 'new');
 INSERT INTO queues VALUES (1, NULL, 'was'), (2, '{a,b}', 'was');
+CREATE TABLE pairs (id integer PRIMARY KEY, a integer, b text, xs text[]);
+INSERT INTO pairs VALUES (1, 1, 'n', '{a}'), (2, NULL, NULL, NULL);
 CREATE TABLE watched (id integer PRIMARY KEY, n integer, changed integer NOT NULL DEFAULT 0);
 CREATE TABLE log (seq bigserial, what text, id integer, n integer);
 CREATE FUNCTION bump() RETURNS trigger LANGUAGE plpgsql AS
@@ -34,7 +36,7 @@ CREATE TABLE pets (id integer PRIMARY KEY, owner integer REFERENCES owners ON DE
 INSERT INTO owners VALUES (1, 'Ada'), (2, 'Bob');
 INSERT INTO pets VALUES (1, 1, 'Rex', 'was'), (2, 2, 'Tom', 'was'), (3, NULL, 'Kim', 'was')";
 
-const MAPS: [&str; 10] = [
+const MAPS: [&str; 16] = [
     "--map",
     "cart:{id} -> carts(id) fields(items, visits, note) delete=row",
     "--map",
@@ -45,12 +47,19 @@ const MAPS: [&str; 10] = [
     "owner:{id} -> owners(id) delete=row",
     "--map",
     "pet:{id} -> pets(id) fields(owner, name) delete=row",
+    "--map",
+    "left:{id} -> pairs(id) fields(a) delete=row",
+    "--map",
+    "right:{id} -> pairs(id) fields(b) delete=row",
+    "--map",
+    "third:{id} -> pairs(id).xs as list",
 ];
 
 /// All that they hold, but for what forebay keeps in them.
 const ROWS: &str = "\
 SELECT 'cart', id, items, visits, note, hidden FROM carts ORDER BY id;
 SELECT 'queue', id, jobs, hidden FROM queues ORDER BY id;
+SELECT 'pair', id, a, b, xs FROM pairs ORDER BY id;
 SELECT 'watch', id, n, changed FROM watched ORDER BY id;
 SELECT 'log', what, id, n FROM log ORDER BY id, seq;
 SELECT 'owner', id, name FROM owners ORDER BY id;
@@ -155,6 +164,22 @@ fn owner(draw: &mut Draw, owners: &[bool; 3]) -> Drawn {
     (text, false)
 }
 
+/// Two documents of one row, and a list in it.
+fn pair(draw: &mut Draw) -> Drawn {
+    let (at, number) = (1 + draw.below(3), draw.below(9));
+    let (key, field) = if draw.below(2) == 0 { (format!("left:{at}"), "a") } else { (format!("right:{at}"), "b") };
+    let text = match draw.below(12) {
+        0..=2 => format!("HMSET {key} {field} {number}"),
+        3 => format!("HSET {key} {field} {number}"),
+        4 => format!("HDEL {key} {field}"),
+        5 | 6 => format!("DEL {key}"),
+        7 | 8 => format!("EXISTS {key}"),
+        9 => format!("SETNX {key} {{\"{field}\":{number}}}"),
+        _ => return queue(draw, &format!("third:{at}")),
+    };
+    (text, true)
+}
+
 /// What is written to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ground {
@@ -164,7 +189,7 @@ enum Ground {
 
 impl Ground {
     fn draw(self, draw: &mut Draw, owners: &[bool; 3]) -> Drawn {
-        match (self, draw.below(8)) {
+        match (self, draw.below(10)) {
             (Ground::Documents, _) => document(draw),
             (Ground::Rows, 0..=3) => cart(draw),
             (Ground::Rows, 4) => {
@@ -172,6 +197,7 @@ impl Ground {
                 queue(draw, &key)
             }
             (Ground::Rows, 5 | 6) => watched(draw),
+            (Ground::Rows, 7 | 8) => pair(draw),
             (Ground::Rows, _) => owner(draw, owners),
         }
     }
@@ -181,7 +207,9 @@ impl Ground {
         match self {
             Ground::Documents => [named("text", 2), named("hash", 2), named("set", 2), named("queue", 2)].concat(),
             Ground::Rows => {
-                [named("cart", 5), named("queue", 3), named("watch", 2), named("owner", 3), named("pet", 4)].concat()
+                let pairs = ["left", "right", "third"].map(|name| named(name, 3)).concat();
+                let rest = [named("watch", 2), named("owner", 3), named("pet", 4), pairs];
+                [named("cart", 5), named("queue", 3), rest.concat()].concat()
             }
         }
     }

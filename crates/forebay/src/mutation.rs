@@ -114,6 +114,10 @@ pub enum Fault {
     LearnedUnasked,
     /// What was read of a document for which changes wait is not compared with what becomes of it.
     PendingReadsUnchecked,
+    /// What was shown of one document of a row is taken for changed by others when another of it is carried over.
+    MovedByOurselves,
+    /// A document that was deleted stays so while what waits behind that makes its row anew.
+    MadeBesideUnseen,
     /// Each document is carried over by itself, whatever joins it with others.
     DrainedByDocument,
     /// What was acknowledged and cannot be read yet is shown by a flush, for which its readers wait.

@@ -219,7 +219,7 @@ async fn increment(engine: &Engine, key: &Key) -> Result<i64, TxnError> {
 fn count(value: Option<&Value>) -> i64 {
     match value.map(|value| &value.data) {
         None => 0,
-        Some(Data::Bytes(bytes)) => std::str::from_utf8(bytes).unwrap().parse().unwrap(),
+        Some(Data::Bytes(bytes)) => std::str::from_utf8(&bytes.joined()).unwrap().parse().unwrap(),
         Some(other) => panic!("{other:?} is no counter"),
     }
 }

@@ -109,6 +109,51 @@ fn the_size_is_what_is_allocated() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+fn string(len: usize) -> Value {
+    let mut document = None;
+    // As clients make them: by and by.
+    for from in (0..len).step_by(300_000) {
+        let piece = vec![from as u8; (len - from).min(300_000)];
+        apply(&mut document, &Change::Append(piece.into())).unwrap();
+    }
+    document.unwrap()
+}
+
+#[test]
+fn a_long_string_counts_as_if_it_were_in_one_piece() {
+    for len in [5000, 16_368, 16_369, 20_000, 32_736, 32_737, 100_000, 1_047_552, 1_100_000, 8_000_000, 16_000_000] {
+        let (value, real) = measured(|| string(len));
+        let said = value.size() as f64 / real as f64;
+        // Just above a chunk one piece would be in the next size class.
+        assert!((0.99..=1.25).contains(&said), "{len}: {} of {real}: {said:.3}", value.size());
+    }
+}
+
+#[test]
+fn a_change_to_a_long_string_copies_what_it_touches() {
+    const CHUNK: u64 = 16 << 10;
+    let append = |_: usize| Change::Append((*b"x").into());
+    let in_the_middle = |len: usize| Change::WriteAt { offset: len / 2, bytes: (*b"xyz").into() };
+    let make: [&dyn Fn(usize) -> Change; 2] = [&append, &in_the_middle];
+    for change in make {
+        let cost = |len: usize| {
+            let value = string(len);
+            assert_eq!(allocated_by(|| value.clone()), 0);
+            let change = change(len);
+            allocated_by(|| apply(&mut Some(value.clone()), &change).unwrap())
+        };
+        let small = cost(8 << 10);
+        for len in [100_000, 1 << 20, (8 << 20) - 5, 8 << 20, (8 << 20) + 5] {
+            let large = cost(len);
+            assert!(large <= 3 * small + CHUNK, "{len}: {large} bytes are allocated, {small} of 8 KiB");
+        }
+    }
+    // Padding takes a chunk and the pointers to it.
+    let far = Change::WriteAt { offset: 16_000_000, bytes: (*b"x").into() };
+    let padded = allocated_by(|| apply(&mut None, &far).unwrap());
+    assert!(padded <= 8 * CHUNK, "{padded}");
+}
+
 #[test]
 fn small_documents_are_compact() {
     let per_field = |value: &Value| value.size() - 3 * (allocated_bytes(24) + allocated_bytes(24));

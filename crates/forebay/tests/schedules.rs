@@ -83,7 +83,7 @@ fn world(commits: Commits, partitions: usize, budget_bytes: usize) -> Arc<World>
 
 fn count(documents: &Documents, key: &Key) -> i64 {
     match documents.value(key.borrow()).expect("it was loaded").map(|value| &value.data) {
-        Some(Data::Bytes(bytes)) => std::str::from_utf8(bytes).unwrap().parse().unwrap(),
+        Some(Data::Bytes(bytes)) => std::str::from_utf8(&bytes.joined()).unwrap().parse().unwrap(),
         None => 0,
         Some(other) => panic!("{other:?}"),
     }

@@ -39,7 +39,7 @@ struct History {
 }
 
 impl History {
-    /// The next commit: a counter, some other document, and a list that grows large.
+    /// The next commit: a counter, some other document, a list that grows large, sometimes a string that grows long.
     fn next(&mut self, mint: &Mint, random: &mut Random) -> Commit {
         let number = self.ids.len() as u64 + 1;
         let mut state = self.states[self.ids.len()].clone();
@@ -56,6 +56,11 @@ impl History {
             ends.push(Change::Pop(End::Left));
         }
         changes.push((key("list"), ends));
+        if random.chance(40) {
+            let offset = random.below(50_000) as usize;
+            let bytes = Change::WriteAt { offset, bytes: vec![number as u8; 3000].into() };
+            changes.push((key("long"), vec![bytes, Change::Append(vec![number as u8].into())]));
+        }
         let writes =
             changes.into_iter().map(|(key, changes)| write(&key, state.get(&key), changes)).collect::<Vec<_>>();
         for write in &writes {
@@ -81,7 +86,7 @@ impl History {
 fn check_prefix(store: &Embedded, history: &History) -> usize {
     let counter = block_on(store.get(&[key("counter")])).unwrap().remove(0).value;
     let reached = counter.map_or(0, |value| match value.data {
-        forebay::Data::Bytes(bytes) => u64::from_be_bytes(bytes[..8].try_into().unwrap()) as usize,
+        forebay::Data::Bytes(bytes) => u64::from_be_bytes(bytes.joined()[..8].try_into().unwrap()) as usize,
         other => panic!("{other:?}"),
     });
     assert_eq!(store.validate(), Ok(()));

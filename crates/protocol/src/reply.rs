@@ -86,6 +86,8 @@ pub enum Reply {
     Bulk(Arc<[u8]>),
     /// A value that is part of an allocation shared with the cache; nothing if the range is not in it.
     Part(Arc<[u8]>, Range<usize>),
+    /// A value in pieces, each as in [`Reply::Part`].
+    Parts(Vec<(Arc<[u8]>, Range<usize>)>),
     /// Text made for this reply; travels as a bulk string.
     Text(String),
     /// No value.
@@ -141,6 +143,11 @@ impl Reply {
             (Reply::Integer(number), _) => write_integer(out, *number),
             (Reply::Bulk(bytes), _) => write_bulk(out, bytes),
             (Reply::Part(bytes, range), _) => write_bulk(out, bytes.get(range.clone()).unwrap_or_default()),
+            (Reply::Parts(parts), _) => {
+                let pieces = parts.iter().map(|(bytes, range)| bytes.get(range.clone()).unwrap_or_default());
+                let len = pieces.clone().map(<[u8]>::len).sum();
+                write_pieces(out, len, pieces);
+            }
             (Reply::Text(text), _) => write_bulk(out, text.as_bytes()),
             (Reply::Nil | Reply::NilArray, Resp3) => out.extend_from_slice(NIL_RESP3),
             (Reply::Nil, Resp2) => out.extend_from_slice(NIL_RESP2),
@@ -197,6 +204,7 @@ impl Reply {
             Reply::Error(text) => text.len(),
             Reply::Bulk(bytes) => bytes.len(),
             Reply::Part(_, range) => range.len(),
+            Reply::Parts(parts) => parts.iter().map(|(_, range)| range.len()).sum(),
             Reply::Text(text) | Reply::Verbatim(_, text) => text.len() + 4,
             Reply::Double(_) => DOUBLE_BYTES_MAX,
             Reply::Integer(_) | Reply::Nil | Reply::NilArray | Reply::Boolean(_) => 0,
@@ -224,6 +232,14 @@ pub fn write_bulk(out: &mut BytesMut, bytes: &[u8]) {
     out.reserve(HEADER_BYTES_MAX + bytes.len() + 2);
     write_header(out, b'$', bytes.len() as u64);
     out.put_slice(bytes);
+    out.put_slice(b"\r\n");
+}
+
+/// Appends a bulk string of `len` bytes that come in pieces.
+fn write_pieces<'a>(out: &mut BytesMut, len: usize, pieces: impl Iterator<Item = &'a [u8]>) {
+    out.reserve(HEADER_BYTES_MAX + len + 2);
+    write_header(out, b'$', len as u64);
+    pieces.for_each(|piece| out.put_slice(piece));
     out.put_slice(b"\r\n");
 }
 
@@ -323,6 +339,8 @@ mod tests {
             (Reply::Integer(i64::MAX), ":9223372036854775807|", ":9223372036854775807|"),
             (Reply::Integer(i64::MIN), ":-9223372036854775808|", ":-9223372036854775808|"),
             (Reply::bulk(b"hi"), "$2|hi|", "$2|hi|"),
+            (Reply::Parts(vec![(Arc::from(*b"ahi"), 1..3), (Arc::from(*b"gh!"), 0..2)]), "$4|high|", "$4|high|"),
+            (Reply::Parts(vec![]), "$0||", "$0||"),
             (
                 Reply::Text("x".repeat(123)),
                 &format!("$123|{}|", "x".repeat(123)),

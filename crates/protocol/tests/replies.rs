@@ -100,6 +100,7 @@ fn memory_bytes(reply: &Reply) -> usize {
         Reply::Error(text) => text.len(),
         Reply::Bulk(bytes) => bytes.len(),
         Reply::Part(_, range) => range.len(),
+        Reply::Parts(parts) => parts.iter().map(|(_, range)| range.len()).sum(),
         Reply::Verbatim(_, text) => text.len(),
         Reply::Array(items) | Reply::Set(items) | Reply::Push(items) => {
             items.iter().map(memory_bytes).sum::<usize>() + (items.capacity() - items.len()) * size_of::<Reply>()

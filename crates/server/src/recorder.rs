@@ -6,6 +6,7 @@
 //! full, accesses are left out and counted: recording never makes a client wait. About once a second all is handed to
 //! the machine, so a killed server loses no more than that.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::BufWriter;
@@ -342,8 +343,9 @@ fn write(writer: &mut Output, shared: &Shared, defined: &mut Defined, entries: V
 
 /// Fingerprints of the first words of a document, each once.
 fn words_of(value: &Value) -> Vec<u64> {
+    let text = if let Data::Bytes(bytes) = &value.data { bytes.joined() } else { Cow::default() };
     let parts: Box<dyn Iterator<Item = &[u8]>> = match &value.data {
-        Data::Bytes(bytes) => Box::new(std::iter::once(&bytes[..])),
+        Data::Bytes(_) => Box::new(std::iter::once(&*text)),
         Data::Hash(hash) => Box::new(hash.iter().flat_map(|(field, value)| [&field[..], &value[..]])),
         Data::List(list) => Box::new(list.iter().map(|element| &element[..])),
         Data::Set(set) => Box::new(set.iter().map(|member| &member[..])),

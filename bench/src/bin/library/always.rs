@@ -109,7 +109,7 @@ async fn increments(engine: &Engine, options: &Options, seed: u64, counters: usi
         let Some(Data::Bytes(bytes)) = read.map(|value| value.data) else {
             return Err("a counter is not cached".into());
         };
-        sum += std::str::from_utf8(&bytes)?.parse::<u64>()?;
+        sum += std::str::from_utf8(&bytes.joined())?.parse::<u64>()?;
     }
     match sum == work.transactions {
         true => Ok(work),

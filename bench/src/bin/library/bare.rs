@@ -99,7 +99,7 @@ impl Bare {
                 }
                 Rows::Plain => {
                     let Data::Bytes(bytes) = &value.data else { return Err("a document that is not bytes".into()) };
-                    documents.insert(key.name(), &**bytes)?;
+                    documents.insert(key.name(), &*bytes.joined())?;
                 }
             }
         }

@@ -151,7 +151,7 @@ async fn four_levels(engine: &Engine, first: usize) -> Result<(), Failed> {
         let Some(Data::Bytes(bytes)) = value.map(|value| &value.data) else {
             return Err("a document was not found".into());
         };
-        number = std::str::from_utf8(bytes)?.parse()?;
+        number = std::str::from_utf8(&bytes.joined())?.parse()?;
     }
     transaction.commit().await?.wait().await?;
     Ok(())

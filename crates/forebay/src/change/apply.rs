@@ -1,7 +1,5 @@
 //! Applying changes: a pure function of document and change.
 
-use std::iter::repeat_n;
-
 use super::number::{add_float, parse_integer};
 use super::{ApplyError, Change, End};
 use crate::value::{Blob, Bytes, DOCUMENT_BYTES_MAX, Data, Hash, List, Set, Value, blob_bytes};
@@ -206,7 +204,7 @@ fn update(
     }
     let old = existing::<Bytes>(document)?;
     let bytes_before = old.as_ref().map_or(0, |old| blob_bytes(old.len()));
-    let new = compute(old.map(|old| &**old))?;
+    let new = compute(old.map(|old| old.number_text()))?;
     admit(bytes_before, blob_bytes(new.len()))?;
     existing_or_new(document, |bytes: &mut Bytes| {
         *bytes = new.into();
@@ -244,11 +242,8 @@ fn overwrite(bytes: &mut Bytes, offset: usize, written: &[u8]) -> Result<(), App
     let end = offset.checked_add(written.len()).ok_or(ApplyError::TooLarge)?;
     if end > bytes.len() {
         admit(blob_bytes(bytes.len()), blob_bytes(end))?;
-        let mut longer = Bytes::from(repeat_n(0, end).collect::<Blob>());
-        longer.make_mut()[..bytes.len()].copy_from_slice(bytes);
-        *bytes = longer;
     }
-    bytes.make_mut()[offset..end].copy_from_slice(written);
+    bytes.write_at(offset, written);
     Ok(())
 }
 

@@ -29,7 +29,7 @@ impl Fingerprint {
 /// The type, and the hash of the elements: a sum where they have no order.
 fn content(data: &Data) -> (u8, u64) {
     match data {
-        Data::Bytes(bytes) => (0, hash(&[bytes])),
+        Data::Bytes(bytes) => (0, hash_pieces(bytes.len(), bytes.pieces(0..bytes.len()))),
         Data::Hash(fields) => (1, sum(fields.iter().map(|(field, value)| hash(&[field, value])))),
         Data::List(list) => {
             let mut all = SipHasher13::new();
@@ -42,6 +42,14 @@ fn content(data: &Data) -> (u8, u64) {
 
 fn sum(hashes: impl Iterator<Item = u64>) -> u64 {
     hashes.fold(0, u64::wrapping_add)
+}
+
+/// What [`hash`] is of one byte string of `len` bytes that is in pieces.
+fn hash_pieces<'a>(len: usize, pieces: impl Iterator<Item = &'a [u8]>) -> u64 {
+    let mut hasher = SipHasher13::new();
+    hasher.write(&(len as u64).to_le_bytes());
+    pieces.for_each(|piece| hasher.write(piece));
+    hasher.finish()
 }
 
 /// Of byte strings, each with its length before it.

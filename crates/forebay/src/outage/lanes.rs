@@ -48,6 +48,9 @@ pub struct Ties {
     pub follows: Vec<Key>,
     /// Documents that share their place with one that it deletes: they go with it.
     pub takes_along: Vec<Key>,
+    /// Documents that share their place, and so their version, with one that it writes, and that it does not write
+    /// itself: each with the place of that among its writes.
+    pub beside: Vec<(usize, Key)>,
 }
 
 impl LaneRule {
@@ -62,12 +65,14 @@ impl LaneRule {
         let lanes = self.lanes(store, keys.clone().chain(read));
         let deleting = written.clone().filter(|(_, changes)| changes.contains(&Change::Delete));
         let takes_along = deleting.flat_map(|(key, _)| store.beside(key)).collect();
+        let own = |key: &Key| keys.clone().any(|own| own == key);
+        let around = |(at, key): (usize, &'a Key)| store.beside(key).into_iter().map(move |other| (at, other));
+        let beside = keys.clone().enumerate().flat_map(around).filter(|(_, other)| !own(other)).collect();
         let others = |(key, changes)| store.references(key, changes).into_iter().chain(store.beside(key));
-        let mut follows: Vec<Key> =
-            written.flat_map(others).filter(|key| !keys.clone().any(|own| own == key)).collect();
+        let mut follows: Vec<Key> = written.flat_map(others).filter(|key| !own(key)).collect();
         follows.sort_unstable();
         follows.dedup();
-        Ties { lanes, follows, takes_along }
+        Ties { lanes, follows, takes_along, beside }
     }
 
     /// The lanes of `keys`.

@@ -20,6 +20,7 @@ mod charge;
 mod drain;
 mod known;
 mod look;
+mod moved;
 mod named;
 #[cfg(feature = "testing")]
 mod print;
@@ -406,6 +407,12 @@ impl Buffer {
             Some(row) if self.only_writing(row) => Merged::Nothing,
             Some(_) => Merged::Unknown,
         }
+    }
+
+    /// Whether something that writes `other` waits with or behind the last that writes `key`.
+    pub fn is_written_after(&self, other: &Key, key: &Key) -> bool {
+        let last = |key: &Key| self.rows.get(key).and_then(|row| row.queue.back()).copied();
+        last(other) >= last(key)
     }
 
     fn only_writing(&self, row: &Row) -> bool {

@@ -393,11 +393,12 @@ impl Inner {
             state.tickets.applied(*number, commit.version);
         }
         state.counts.applied += changed.len() as u64;
-        let Applied { emptied, restamped } = state.buffer.applied(&batch, &changed);
+        let Applied { emptied, restamped, beside } = state.buffer.applied(&batch, &changed);
         if !self.store.caps().owned {
             let same: HashSet<Key, foldhash::quality::RandomState> =
                 restamped.iter().map(|(key, ..)| key.clone()).collect();
             let others = emptied.into_iter().chain(changed.into_iter().flatten().map(|(key, _)| key));
+            let others = others.chain(beside);
             state.invalidate(others.filter(|key| !same.contains(key)));
             state.restamped(restamped);
         }

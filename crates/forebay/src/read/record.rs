@@ -45,21 +45,26 @@ pub(crate) struct Apart {
 fn packable(read: &Read) -> Option<(&[u8], Option<u64>)> {
     match &read.value {
         None => Some((&[], None)),
-        Some(Value { data: Data::Bytes(bytes), expires_at_ms }) if bytes.len() <= PACKED_VALUE_BYTES_MAX => {
-            Some((bytes, *expires_at_ms))
-        }
+        Some(Value { data: Data::Bytes(bytes), expires_at_ms }) => Some((packable_bytes(bytes)?, *expires_at_ms)),
         Some(_) => None,
     }
+}
+
+/// The bytes of a string that is packed.
+fn packable_bytes(bytes: &Bytes) -> Option<&[u8]> {
+    let (shared, range) = bytes.whole()?;
+    (range.len() <= PACKED_VALUE_BYTES_MAX).then(|| &shared[range])
 }
 
 /// Makes a value that will be packed part of the record of `key` at `version`: who keeps it then keeps that record.
 pub(crate) fn pack(key: &Key, value: &mut Value, version: Version) {
     if let Data::Bytes(bytes) = &mut value.data
-        && bytes.len() <= PACKED_VALUE_BYTES_MAX
+        && let Some(content) = packable_bytes(bytes)
     {
-        let packed = packed(key.name(), version, value.expires_at_ms, Some(bytes));
-        let start = packed.len() - bytes.len();
-        *bytes = Bytes::part(packed, start, bytes.len());
+        let len = content.len();
+        let packed = packed(key.name(), version, value.expires_at_ms, Some(content));
+        let start = packed.len() - len;
+        *bytes = Bytes::part(packed, start, len);
     }
 }
 
@@ -104,7 +109,7 @@ fn packed_already<'a>(
     expires_at_ms: Option<u64>,
     bytes: &'a Bytes,
 ) -> Option<&'a Arc<[u8]>> {
-    let (shared, range) = bytes.shared();
+    let (shared, range) = bytes.whole()?;
     let name = key.name();
     let (before, name_before) = shared[..range.start].split_at_checked(range.start.checked_sub(name.len())?)?;
     let (header_before, expiry) = before.split_at_checked(HEADER_BYTES)?;
@@ -124,10 +129,10 @@ impl Record {
         let version = read.version;
         match &read.value {
             None => Record::Packed(packed(key.name(), version, None, None)),
-            Some(Value { data: Data::Bytes(bytes), expires_at_ms }) if bytes.len() <= PACKED_VALUE_BYTES_MAX => {
+            Some(Value { data: Data::Bytes(bytes), expires_at_ms }) if let Some(content) = packable_bytes(bytes) => {
                 match packed_already(key, version, *expires_at_ms, bytes) {
                     Some(shared) => Record::Packed(shared.clone()),
-                    None => Record::Packed(packed(key.name(), version, *expires_at_ms, Some(bytes))),
+                    None => Record::Packed(packed(key.name(), version, *expires_at_ms, Some(content))),
                 }
             }
             Some(value) => {

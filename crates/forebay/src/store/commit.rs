@@ -2,7 +2,7 @@
 
 use crate::change::{Change, Changes};
 use crate::key::Key;
-use crate::value::{Blob, Data, Value};
+use crate::value::{Blob, Bytes, Data, Value};
 use crate::version::{TxnId, Version};
 
 /// One transaction's writes, all or nothing, idempotent in `id`.
@@ -75,26 +75,99 @@ pub struct Write {
     pub unseen: bool,
 }
 
-impl Write {
-    /// Bytes that it occupies in memory while its commit is on its way. A collection afterwards shares nearly all of
-    /// its memory with what it was before; a byte string that was changed in place of being put is a copy.
-    pub fn memory_bytes(&self) -> usize {
-        memory_bytes_of(&self.key, &self.changes, self.after.as_ref())
+/// What commits take in memory while they are on their way.
+#[derive(Debug, Default)]
+pub(crate) struct Footprint {
+    /// Bytes that are their own. A collection that was changed shares nearly all of its memory with what it was before.
+    pub(crate) own: usize,
+    /// The long byte strings that they change, each key once, with the size afterwards. Two commits that are on their
+    /// way and change one string share all of it but what is in `own`: the later was made to the result of the earlier.
+    pub(crate) shared: Vec<(Key, usize)>,
+}
+
+impl Footprint {
+    /// Adds the write of `key` by `changes`, which leave `after`.
+    pub(crate) fn add(&mut self, key: &Key, changes: &[Change], after: Option<&Value>) {
+        self.own += size_of::<Write>() + key.heap_bytes();
+        self.own += changes.iter().map(Change::memory_bytes).sum::<usize>();
+        match after.map(|value| (value, &value.data)) {
+            Some((value, Data::Bytes(bytes))) if bytes.whole().is_none() && copies(changes) => {
+                self.own += changes.iter().map(Bytes::copied_by).sum::<usize>();
+                self.shared.push((key.clone(), value.size()));
+            }
+            _ => self.own += copied_bytes(changes, after),
+        }
     }
 }
 
-/// What [`Write::memory_bytes`] is for the write of `key` by `changes`, which leave `after`.
-pub(crate) fn memory_bytes_of(key: &Key, changes: &[Change], after: Option<&Value>) -> usize {
-    let changed: usize = changes.iter().map(Change::memory_bytes).sum();
-    size_of::<Write>() + key.heap_bytes() + changed + copied_bytes(changes, after)
+/// Whether the byte string that `changes` leave is not just what they hold.
+fn copies(changes: &[Change]) -> bool {
+    !matches!(changes, [] | [Change::Put(_)])
 }
 
-/// Bytes of the document that `changes` leave which neither they hold nor what was there before.
+/// Bytes of the document that `changes` leave which neither they hold nor what was there before; of a long byte string
+/// all, though it shares chunks with what was there: that may be gone.
 pub(crate) fn copied_bytes(changes: &[Change], after: Option<&Value>) -> usize {
     match after {
-        Some(value) if matches!(value.data, Data::Bytes(_)) && !matches!(changes, [] | [Change::Put(_)]) => {
-            value.size()
-        }
+        Some(value) if matches!(value.data, Data::Bytes(_)) && copies(changes) => value.size(),
         _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::change::apply;
+    use crate::value::blob_bytes;
+
+    /// The allocations that hold a document's bytes, and their sizes.
+    fn held(value: Option<&Value>) -> BTreeMap<*const u8, usize> {
+        let Some(Value { data: Data::Bytes(bytes), .. }) = value else { return BTreeMap::new() };
+        bytes.parts(0..bytes.len()).map(|(shared, _)| (shared.as_ptr(), blob_bytes(shared.len()))).collect()
+    }
+
+    /// Of a kind, at an offset, with so many bytes; short, so that a failing case can be read.
+    fn change((kind, offset, len): (u8, usize, usize)) -> Change {
+        let bytes = Blob::from(vec![len as u8; len]);
+        match kind {
+            0..3 => Change::Append(bytes),
+            3..6 => Change::WriteAt { offset, bytes },
+            6 => Change::Put(Value::bytes(bytes)),
+            7 => Change::Delete,
+            8 => Change::Persist,
+            _ => Change::AddInteger { field: None, delta: 1 },
+        }
+    }
+
+    fn changes() -> impl Strategy<Value = Vec<(u8, usize, usize)>> {
+        let len = prop_oneof![2 => 1..40usize, 1 => 1..90_000usize];
+        prop::collection::vec((0..10u8, 0..200_000usize, len), 1..4)
+    }
+
+    proptest! {
+        /// What a long string holds that what was before did not is told as its commit's own, or held by its changes.
+        #[test]
+        fn what_is_copied_is_a_commits_own(writes in prop::collection::vec(changes(), 1..6)) {
+            let key = Key::new(0, b"k");
+            let mut value = None;
+            for changes in writes {
+                let before = held(value.as_ref());
+                let made: Vec<Change> =
+                    changes.into_iter().map(change).filter(|change| apply(&mut value, change).is_ok()).collect();
+                let mut footprint = Footprint::default();
+                footprint.add(&key, &made, value.as_ref());
+                let after = held(value.as_ref());
+                let new: usize = after.iter().filter(|(at, _)| !before.contains_key(*at)).map(|(_, bytes)| bytes).sum();
+                let own = footprint.own;
+                // Pointers to chunks do not count.
+                prop_assert!(new <= own + own / 64, "{new} of {own}: {:?}", footprint.shared);
+                let whole: usize = after.values().sum();
+                prop_assert!(footprint.shared.iter().all(|(_, bytes)| whole <= bytes + bytes / 64 + 64));
+            }
+        }
     }
 }

@@ -47,7 +47,7 @@ use crate::value::Value;
 use crate::version::{TxnId, Version};
 
 pub use commit::{Commit, GIVEN_IDS_KEPT, GivenId, Priority, Write};
-pub(crate) use commit::{copied_bytes, memory_bytes_of};
+pub(crate) use commit::{Footprint, copied_bytes};
 pub use forms::Form;
 pub use outcome::{Buffering, CommitOutcome, Resolved, Since};
 

@@ -40,7 +40,7 @@ use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::read::Read;
 use crate::runtime::{self, Runtime};
-use crate::store::{Commit, CommitOutcome, Resolved, Store, Write};
+use crate::store::{Commit, CommitOutcome, Footprint, Resolved, Store, Write};
 use crate::sync::{Mutex, MutexGuard};
 use crate::version::{Mint, TxnId};
 use last::LastReads;
@@ -160,7 +160,7 @@ impl Committer {
         queue.unsettled.insert(place, settled.clone());
         self.cache.hold(submission.commit.writes.iter().map(|write| &write.key));
         let Submission { owner, held, commit, depends, caching, room } = submission;
-        let room = room.map_or(0, Admitted::hand_over);
+        let room = room.map_or_else(Footprint::default, Admitted::hand_over);
         if mutation::on(Fault::CacheBeforeStore) {
             let early = |write: &crate::store::Write| Read { value: write.after.clone(), version: commit.version };
             let early = commit.writes.iter().map(|write| (write.key.clone(), Some(early(write))));
@@ -476,7 +476,7 @@ impl Committer {
     }
 
     /// Tells what became of commits whose results stand beside no lock any more.
-    fn settle(self: &Arc<Committer>, settled: Vec<(Placed, Settlement)>) {
+    fn settle(self: &Arc<Committer>, mut settled: Vec<(Placed, Settlement)>) {
         {
             let mut queue = self.queue();
             for (placed, _) in &settled {
@@ -486,7 +486,8 @@ impl Committer {
         let kept = |settlement: &Settlement| {
             matches!(settlement, Settlement::Failed(_)) && mutation::on(Fault::RoomKeptByFailed)
         };
-        self.free_room_of(settled.iter().filter(|(_, settlement)| !kept(settlement)).map(|(placed, _)| placed.room));
+        let freed = settled.iter_mut().filter(|(_, settlement)| !kept(settlement));
+        self.free_room_of(freed.map(|(placed, _)| mem::take(&mut placed.room)));
         for (placed, settlement) in settled {
             if let Some((owner, held)) = &placed.locked {
                 self.locks.release(*owner, held);

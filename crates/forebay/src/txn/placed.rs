@@ -6,7 +6,7 @@ use super::locks::Owner;
 use super::settled::{self, Settled, Settlement, Teller};
 use crate::cache::Context;
 use crate::key::Key;
-use crate::store::Commit;
+use crate::store::{Commit, Footprint};
 
 /// As which vertex of its type a transaction has written each key; of several for one key the last counts.
 pub(super) type Vertices = HashMap<Key, u16, foldhash::quality::RandomState>;
@@ -40,8 +40,8 @@ pub(super) struct Placed {
     pub(super) locked: Option<(Owner, Vec<Key>)>,
     /// What is to become of its keys in the cache.
     pub(super) caching: Caching,
-    /// Its bytes among those that may be on their way.
-    pub(super) room: usize,
+    /// Its room among those that may be on their way.
+    pub(super) room: Footprint,
 }
 
 impl Placed {
@@ -60,8 +60,8 @@ pub(super) struct Rest {
     pub(super) locked: Option<(Owner, Vec<Key>)>,
     /// What is to become of its keys in the cache.
     pub(super) caching: Caching,
-    /// Its bytes among those that may be on their way.
-    pub(super) room: usize,
+    /// Its room among those that may be on their way.
+    pub(super) room: Footprint,
 }
 
 impl Rest {

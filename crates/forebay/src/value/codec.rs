@@ -88,7 +88,10 @@ pub(crate) fn write_body(value: &Value, out: &mut Vec<u8>) {
         }
     }
     match &value.data {
-        Data::Bytes(bytes) => write_string(bytes, out),
+        Data::Bytes(bytes) => {
+            write_number(bytes.len() as u64, out);
+            bytes.pieces(0..bytes.len()).for_each(|piece| out.extend_from_slice(piece));
+        }
         Data::Hash(hash) => {
             write_number(hash.len() as u64, out);
             for (field, value) in hash.iter() {
@@ -175,10 +178,14 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn string(&mut self) -> Result<Blob, CodecError> {
+        self.slice().map(Blob::from)
+    }
+
+    fn slice(&mut self) -> Result<&'a [u8], CodecError> {
         let len = self.number()?;
         // What does not fit a pointer's width is more than is left, too.
         let len = usize::try_from(len).map_err(|_| CodecError::CutShort)?;
-        self.take(len).map(Blob::from)
+        self.take(len)
     }
 
     /// The number of elements that follow, each of at least `element_bytes_min` bytes.
@@ -195,7 +202,7 @@ impl<'a> Reader<'a> {
         let tag = self.byte()?;
         let expires_at_ms = if tag & EXPIRES != 0 { Some(self.fixed()?) } else { None };
         let data = match tag & !EXPIRES {
-            BYTES => Data::Bytes(self.string()?.into()),
+            BYTES => Data::Bytes(self.slice()?.into()),
             HASH => {
                 let count = self.count(2)?;
                 let mut fields: Vec<(Blob, Blob)> = Vec::with_capacity(count);

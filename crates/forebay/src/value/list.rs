@@ -66,6 +66,19 @@ impl List {
         }
     }
 
+    /// Puts `element` in the place of the one at `index`, if there is one.
+    pub(super) fn replace(&mut self, index: usize, element: Blob) {
+        let Some(old) = self.get(index).map(|old| blob_bytes(old.len())) else {
+            debug_assert!(false, "element {index} of {}", self.len());
+            return;
+        };
+        self.content_bytes = self.content_bytes - old + blob_bytes(element.len());
+        match &mut self.form {
+            Form::Small(elements) => Arc::make_mut(elements)[index] = element,
+            Form::Large(elements) => drop(Arc::make_mut(elements).set(index, element)),
+        }
+    }
+
     /// Adds an element before the first.
     pub fn push_left(&mut self, element: Blob) {
         self.content_bytes += blob_bytes(element.len());
@@ -148,7 +161,7 @@ impl List {
     }
 
     /// The elements `start..end`, as far as there are such.
-    pub fn range(&self, start: usize, end: usize) -> impl Iterator<Item = &Blob> {
+    pub fn range(&self, start: usize, end: usize) -> impl Iterator<Item = &Blob> + Clone {
         let end = end.min(self.len());
         let start = start.min(end);
         match &self.form {

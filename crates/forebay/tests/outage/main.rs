@@ -1,5 +1,6 @@
 //! The outage's parts, each against a naive model of itself.
 
+mod beside;
 mod buffer;
 mod compare;
 mod disk_full;

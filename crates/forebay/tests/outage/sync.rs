@@ -142,7 +142,9 @@ fn plan(name: &str, mode: Mode) -> Plan {
 
 fn number(value: Option<&Value>) -> u64 {
     match value.map(|value| &value.data) {
-        Some(Data::Bytes(text)) => std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).unwrap_or(0),
+        Some(Data::Bytes(text)) => {
+            std::str::from_utf8(&text.joined()).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+        }
         _ => 0,
     }
 }

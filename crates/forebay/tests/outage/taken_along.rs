@@ -53,7 +53,7 @@ impl World {
 fn ties(name: &str, deletes: bool) -> Ties {
     let other = if name == "row" { "beside" } else { "row" };
     let takes_along = if deletes { vec![key(other)] } else { Vec::new() };
-    Ties { lanes: [Lane::Together(1)].into_iter().collect(), follows: vec![key(other)], takes_along }
+    Ties { lanes: [Lane::Together(1)].into_iter().collect(), follows: vec![key(other)], takes_along, ..Ties::default() }
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn what_the_store_told_goes_with_the_row() {
 fn a_parent_waits_for_a_child_that_is_set_aside() {
     let mut world = World::new();
     let lanes = || [Lane::Together(1)].into_iter().collect();
-    let child = Ties { lanes: lanes(), follows: vec![key("parent")], takes_along: Vec::new() };
+    let child = Ties { lanes: lanes(), follows: vec![key("parent")], ..Ties::default() };
     let child = world.take("child", set("parent", "1"), child);
     world.buffer.quarantine(child, "it refuses the child".into());
     let alone = || Ties { lanes: lanes(), ..Ties::default() };

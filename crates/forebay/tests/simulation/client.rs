@@ -65,7 +65,7 @@ fn plan(keys: &[Key], mode: Mode, load: bool) -> Plan {
 fn count_of(value: Option<&Value>) -> i64 {
     match value.map(|value| &value.data) {
         None => 0,
-        Some(Data::Bytes(bytes)) => match std::str::from_utf8(bytes).map(str::parse) {
+        Some(Data::Bytes(bytes)) => match std::str::from_utf8(&bytes.joined()).map(str::parse) {
             Ok(Ok(count)) => count,
             _ => broken("values", format!("{bytes:?} is no counter")),
         },

@@ -1,5 +1,7 @@
 //! One command at work on documents.
 
+use std::ops::Range;
+
 use forebay::change::Change;
 use forebay::key::KeyRef;
 use forebay::store::forms::OnDelete;
@@ -35,8 +37,15 @@ pub enum Known<'a> {
 
 /// A document's bytes as a reply, without copying them.
 pub fn bulk_of(bytes: &Bytes) -> Reply {
-    let (shared, range) = bytes.shared();
-    Reply::Part(shared.clone(), range)
+    match bytes.whole() {
+        Some((shared, range)) => Reply::Part(shared.clone(), range),
+        None => part_of(bytes, 0..bytes.len()),
+    }
+}
+
+/// Some of a document's bytes as a reply, without copying them.
+pub fn part_of(bytes: &Bytes, range: Range<usize>) -> Reply {
+    Reply::Parts(bytes.parts(range).map(|(shared, range)| (shared.clone(), range)).collect())
 }
 
 impl<'a> Call<'a> {

@@ -254,7 +254,7 @@ fn encoding(value: &Value) -> &'static str {
     const COMPACT_BYTES_MAX: usize = 64;
     const INTEGERS_MAX: usize = 512;
     match &value.data {
-        Data::Bytes(bytes) if parse_integer(bytes).is_some() => "int",
+        Data::Bytes(bytes) if parse_integer(bytes.number_text()).is_some() => "int",
         Data::Bytes(bytes) if bytes.len() <= EMBEDDED_BYTES_MAX => "embstr",
         Data::Bytes(_) => "raw",
         Data::List(_) => "quicklist",

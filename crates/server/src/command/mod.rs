@@ -40,7 +40,7 @@ use forebay::txn::{DocumentError, TxnError};
 use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::BoxFuture;
 
-pub use call::{Call, Known, bulk_of};
+pub use call::{Call, Known, bulk_of, part_of};
 pub use client::line as client_line;
 pub use element_scan::compare;
 pub use markdown::markdown_table;

@@ -63,7 +63,7 @@ pub(super) const COMMANDS: &[Command] = &[
 fn add(call: &mut Call<'_>, delta: i64) -> Answer {
     let key = call.key(1);
     call.change(key, Change::AddInteger { field: None, delta })?;
-    let sum = call.bytes(key)?.and_then(|bytes| parse_integer(bytes));
+    let sum = call.bytes(key)?.and_then(|bytes| parse_integer(bytes.number_text()));
     sum.map(Reply::Integer).ok_or(Reply::error(errors::NOT_AN_INTEGER))
 }
 

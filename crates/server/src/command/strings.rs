@@ -3,15 +3,18 @@
 use forebay::change::{ApplyError, Change};
 use forebay::key::KeyRef;
 use forebay::txn::DocumentError;
-use forebay::value::{Blob, Value};
+use forebay::value::Value;
 use forebay_protocol::{Frame, Reply, errors};
 
 use super::expiry::{Moment, Unit, positive_moment};
 use super::options::Options;
-use super::{Answer, Call, Command, Effect, Flag, Group, Keys, Run, document_error};
+use super::{Answer, Call, Command, Effect, Flag, Group, Keys, Run, document_error, part_of};
 
 /// Every second argument is a key.
 const PAIRS: Keys = Keys::Range { first: 1, last: -1, step: 2 };
+
+/// Longest part of a value that is copied for its reply.
+const COPIED_BYTES_MAX: usize = 4096;
 
 pub(super) const COMMANDS: &[Command] = &[
     Command {
@@ -191,7 +194,7 @@ fn set_effect(frame: Frame<'_>) -> Effect {
 
 /// Puts a byte string that expires at a moment, or never. One whose moment has come is removed at once: nobody is to
 /// see it, not even the transaction that set it.
-fn put(call: &mut Call<'_>, key: KeyRef<'_>, bytes: Blob, expires: Option<Moment>) -> Result<(), Reply> {
+fn put(call: &mut Call<'_>, key: KeyRef<'_>, bytes: &[u8], expires: Option<Moment>) -> Result<(), Reply> {
     let expires_at_ms = expires.map(|expires| expires.at_ms);
     let relative = expires.is_some_and(|expires| expires.relative);
     if let Some(at_ms) = expires_at_ms.filter(|_| call.expiry_is_freshness()) {
@@ -226,7 +229,7 @@ fn set(call: &mut Call<'_>) -> Answer {
             expires = at_ms.map(|at_ms| Moment { at_ms, relative });
         }
     }
-    put(call, key, call.blob(2), expires)?;
+    put(call, key, call.arg(2), expires)?;
     Ok(reply)
 }
 
@@ -235,13 +238,13 @@ fn setnx(call: &mut Call<'_>) -> Answer {
     if call.exists(key)? {
         return Ok(Reply::Integer(0));
     }
-    put(call, key, call.blob(2), None)?;
+    put(call, key, call.arg(2), None)?;
     Ok(Reply::Integer(1))
 }
 
 fn set_expiring(call: &mut Call<'_>, unit: Unit, command: &str) -> Answer {
     let expires = positive_moment(call, unit, 2, command)?;
-    put(call, call.key(1), call.blob(3), Some(expires))?;
+    put(call, call.key(1), call.arg(3), Some(expires))?;
     Ok(Reply::OK)
 }
 
@@ -256,7 +259,7 @@ fn psetex(call: &mut Call<'_>) -> Answer {
 fn getset(call: &mut Call<'_>) -> Answer {
     let key = call.key(1);
     let reply = call.text(key)?;
-    put(call, key, call.blob(2), None)?;
+    put(call, key, call.arg(2), None)?;
     Ok(reply)
 }
 
@@ -304,7 +307,7 @@ fn mget(call: &mut Call<'_>) -> Answer {
 /// Puts each pair of key and value.
 fn put_pairs(call: &mut Call<'_>) -> Result<(), Reply> {
     for index in (1..call.frame.len()).step_by(2) {
-        put(call, call.key(index), call.blob(index + 1), None)?;
+        put(call, call.key(index), call.arg(index + 1), None)?;
     }
     Ok(())
 }
@@ -374,5 +377,10 @@ fn getrange(call: &mut Call<'_>) -> Answer {
     let from_start = |position: i64| if position < 0 { (len + position).max(0) } else { position };
     // Unlike in LRANGE, an end before the first byte counts as the first byte.
     let (start, end) = (from_start(start), from_start(end).min(len - 1));
-    Ok(Reply::bulk(if start > end { b"" } else { &bytes[start as usize..=end as usize] }))
+    let range = start as usize..(end + 1) as usize;
+    match bytes.pieces(range.clone()).next() {
+        // A reply that waits would keep all the memory that they are a part of.
+        Some(few) if few.len() == range.len() && few.len() <= COPIED_BYTES_MAX => Ok(Reply::bulk(few)),
+        _ => Ok(part_of(bytes, range)),
+    }
 }

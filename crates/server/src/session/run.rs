@@ -4,6 +4,7 @@ use forebay::Value;
 use forebay::cache::{LOOK_KEYS_MAX, Lent};
 use forebay::runtime::Runtime;
 use forebay::txn::{Ahead, Documents, Executed, LARGE_BYTES, Plan, PlannedLock, TxnError};
+use forebay::value::Kind;
 use forebay_protocol::{Frame, Reply};
 
 use super::{ARG_BYTES_COUNTED, Session, Turns, WIDE_ARGS, any_unseen, in_order, not_seen, tell_nothing};
@@ -160,10 +161,12 @@ impl Session {
     }
 }
 
-/// Whether the documents of `locks` are so large that to look through them takes long.
+/// Whether the documents of `locks` are so large that to look through them takes long. No command looks through a byte
+/// string.
 fn are_large(locks: &[PlannedLock], documents: &Documents) -> bool {
-    let sizes = locks.iter().take(WIDE_ARGS).filter_map(|lock| documents.value(lock.key.borrow()).ok().flatten());
-    sizes.map(Value::size).sum::<usize>() > LARGE_BYTES
+    let found = locks.iter().take(WIDE_ARGS).filter_map(|lock| documents.value(lock.key.borrow()).ok().flatten());
+    let collections = found.filter(|value| value.kind() != Kind::Bytes);
+    collections.map(Value::size).sum::<usize>() > LARGE_BYTES
 }
 
 /// What a command answers, and whether that has still to be compared with its pattern. What takes long is done aside.

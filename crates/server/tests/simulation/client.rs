@@ -81,7 +81,7 @@ pub fn check_values(book: &Book, stock: &Stock) {
 fn count_of(value: Option<&Value>) -> i64 {
     match value.map(|value| &value.data) {
         None => 0,
-        Some(Data::Bytes(bytes)) => parse(bytes),
+        Some(Data::Bytes(bytes)) => parse(&bytes.joined()),
         Some(other) => broken("values", format!("{other:?} is no counter")),
     }
 }

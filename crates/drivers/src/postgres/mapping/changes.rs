@@ -4,6 +4,8 @@
 //! What happens to one column is one expression of bounded depth, however many changes there are: an outage may leave
 //! thousands of one row, and PostgreSQL goes down into each step that stands within another.
 
+use std::borrow::Cow;
+
 use forebay::change::Change;
 use forebay::store::Write;
 use forebay::{Data, Value};
@@ -146,12 +148,12 @@ impl Table {
 
     /// SET takes a JSON object and changes the fields that it names.
     fn put<'a>(&'a self, row: &mut Pending<'a>, parts: &[&str], value: &Value) -> Result<(), String> {
-        let text: &[u8] = match &value.data {
-            Data::Bytes(bytes) => bytes,
+        let text = match &value.data {
+            Data::Bytes(bytes) => bytes.joined(),
             // It is told what it has to be.
-            _ => &[],
+            _ => Cow::default(),
         };
-        for change in self.changes_of_object(parts, text)? {
+        for change in self.changes_of_object(parts, &text)? {
             match change {
                 Change::SetField(field, value) => self.set_field(row, parts, &field, &value)?,
                 Change::UnsetField(field) => row.set(self.field(&field)?, Base::Null),

@@ -102,7 +102,7 @@ impl Table {
                     texts.extend(key());
                     let Data::Bytes(text) = &value.data else { continue };
                     // What it may not be is refused by who makes the statement.
-                    let object = self.changes_of_object(parts, text).unwrap_or_default();
+                    let object = self.changes_of_object(parts, &text.joined()).unwrap_or_default();
                     object.iter().for_each(|change| set(&mut texts, change));
                 }
                 change => {

@@ -63,7 +63,7 @@ impl Table {
         for change in write.changes.iter() {
             match change {
                 Change::Put(Value { data: Data::Bytes(text), .. }) => {
-                    named.extend(self.changes_of_object(parts, text).ok()?);
+                    named.extend(self.changes_of_object(parts, &text.joined()).ok()?);
                 }
                 change => named.push(change.clone()),
             }

@@ -127,6 +127,10 @@ impl Inner {
         for (key, read) in keys.iter().zip(&mut reads) {
             let asks = mutation::on(Fault::QueueMergedWhole) && !state.reads.is_open();
             match state.buffer.merged(key) {
+                // What is written later to another document of its row may make that row anew.
+                Merged::Known(Read { value: None, .. }) if self.made_beside(&state, key) => {
+                    return Err(self.waits(&mut state, key, asker));
+                }
                 Merged::Known(known) if !mutation::on(Fault::ReadsUnmerged) && !asks => *read = Some(known),
                 Merged::Unknown => return Err(self.waits(&mut state, key, asker)),
                 _ => wanted.push(key.clone()),
@@ -148,6 +152,12 @@ impl Inner {
             Some(state.next_outage())
         };
         Ok(Partly { reads, wanted, away })
+    }
+
+    /// Whether the last that waits for the place of `key` writes another document of it.
+    fn made_beside(&self, state: &State, key: &Key) -> bool {
+        !mutation::on(Fault::MadeBesideUnseen)
+            && self.store.beside(key).iter().any(|other| state.buffer.is_written_after(other, key))
     }
 
     /// `key` can't be read before what is buffered is in the store.

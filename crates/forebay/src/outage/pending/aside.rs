@@ -188,6 +188,7 @@ impl Buffer {
     /// Quarantined transaction `number` was found to be in the store. Answers its documents, of which nobody knows what
     /// the store holds of them; nothing if it is not quarantined.
     pub fn landed(&mut self, number: u64) -> Option<Vec<Key>> {
+        self.lose_beside(number);
         let (keys, unsorted) = self.take_quarantined(number)?;
         for key in &keys {
             if let Some(row) = self.rows.get_mut(key) {

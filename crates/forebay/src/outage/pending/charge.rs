@@ -31,7 +31,8 @@ pub(super) fn entry_bytes(buffered: &Buffered, ties: &Ties) -> usize {
 
 /// The part of it that hangs on what is known of the store's tables.
 pub(super) fn follows_bytes(ties: &Ties) -> usize {
-    keys_bytes(&ties.follows) + keys_bytes(&ties.takes_along)
+    let beside: usize = ties.beside.iter().map(|(_, key)| key.heap_bytes() + size_of::<(usize, Key)>()).sum();
+    keys_bytes(&ties.follows) + keys_bytes(&ties.takes_along) + beside
 }
 
 /// What a transaction was shown: in its list, and where it is found by that.

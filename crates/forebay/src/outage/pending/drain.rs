@@ -27,6 +27,8 @@ pub struct Applied {
     pub emptied: Vec<Key>,
     /// Those of them that are in the store as they were shown: key, version shown, version there.
     pub restamped: Vec<(Key, Version, Version)>,
+    /// Those that share a place with them: they have other versions now.
+    pub beside: Vec<Key>,
 }
 
 /// The documents of a transaction as the store has them now.
@@ -282,6 +284,7 @@ impl Buffer {
     /// The store has applied the first of `batch`, as many as `changed` has lists, and the journal says so.
     pub fn applied(&mut self, batch: &Batch, changed: &[Vec<(Key, Read)>]) -> Applied {
         let (mut emptied, mut restamped, mut right) = (Vec::new(), Vec::new(), Right::default());
+        let moved = self.moved_by(batch, changed);
         for ((number, commit), changed) in batch.numbers.iter().zip(&batch.commits).zip(changed) {
             let stored = Stored::new(commit, changed);
             self.restamp(*number, &stored, &mut restamped);
@@ -306,7 +309,9 @@ impl Buffer {
                 self.forget_known(key, right.get(key).is_some_and(Option::is_some));
             }
         }
-        Applied { emptied, restamped }
+        // Behind all of the batch: its checks were made before any of it was.
+        moved.iter().for_each(|moved| self.move_beside(moved));
+        Applied { emptied, restamped, beside: moved.into_iter().map(|moved| moved.key).collect() }
     }
 
     /// Remembers under which versions the store has the last documents of transaction `number`, if they are what was

@@ -34,6 +34,13 @@ impl Restamped {
         }
     }
 
+    /// The document of `key` has another version in the store than it had, or none that is known.
+    pub(super) fn move_on(&mut self, key: &Key, moves: impl Fn(Version) -> Option<Version>) {
+        if let Some((_, stored)) = self.versions.get_mut(key) {
+            *stored = stored.and_then(moves);
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.order.is_empty()
     }

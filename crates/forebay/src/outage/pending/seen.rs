@@ -13,6 +13,10 @@
 //! store tells whether anybody has written the document since ([`Since::untouched`](crate::store::Since)); what was
 //! checked each time it was sent is noted ([`Entry::checked`]).
 //!
+//! Documents of one row share its version: when one of them is written, the others have another version and are what
+//! they were. So what is known of those goes on to the new version, or is looked at again (`moved`); and a reader goes in
+//! another batch than such a write before it.
+//!
 //! **Invariants.** A reader goes to the store behind all that it was shown, in another batch, or not at all: behind one
 //! that is quarantined it waits with it. It is applied only under a version of which is known that it stands for what
 //! it was shown. A document is never shown as two things under one version.
@@ -238,11 +242,11 @@ impl Buffer {
         queue.filter(|other| **other > number).find(whole).copied().unwrap_or(u64::MAX)
     }
 
-    fn settle_seen(&mut self, reader: u64, key: &Key, settle: impl Fn(&mut Seen, Fingerprint)) {
+    pub(super) fn settle_seen(&mut self, reader: u64, key: &Key, settle: impl Fn(&mut Seen, &mut Fingerprint)) {
         let Some(entry) = self.entries.get_mut(&reader) else { return };
-        for ((shown, fingerprint), seen) in entry.buffered.shown.iter().zip(&mut entry.seen) {
+        for ((shown, fingerprint), seen) in entry.buffered.shown.iter_mut().zip(&mut entry.seen) {
             if shown == key {
-                settle(seen, *fingerprint);
+                settle(seen, fingerprint);
             }
         }
     }
@@ -301,7 +305,11 @@ impl Buffer {
             self.settle_seen(reader, key, |seen, fingerprint| match told {
                 _ if !matches!(seen, Seen::Image | Seen::Exact) => {}
                 Some((version, now)) if reader <= next => {
-                    let right = now == fingerprint || (clean && *seen == Seen::Image);
+                    let right = now == *fingerprint || (clean && *seen == Seen::Image);
+                    if right {
+                        // What the database has made of it is known again by that, should it be looked at again.
+                        *fingerprint = now;
+                    }
                     *seen = match right {
                         true => Seen::Stored(version),
                         false if sent => Seen::Exact,
@@ -355,14 +363,20 @@ impl Buffer {
             && self.tied.readers(&written.key, entry.buffered.number).next().is_some()
     }
 
-    /// Whether `entry` was shown what waits before it yet.
+    /// Whether `entry` was shown what waits before it yet, or something before it will move what it was shown.
     pub(super) fn awaits_seen(&self, entry: &Entry) -> bool {
+        let number = entry.buffered.number;
         let before = |key: &Key| {
             let first = self.rows.get(key).and_then(|row| row.queue.front());
-            first.is_some_and(|first| *first < entry.buffered.number)
+            first.is_some_and(|first| *first < number)
         };
-        let mut open = entry.buffered.shown.iter().zip(&entry.seen);
-        open.any(|((key, _), seen)| matches!(seen, Seen::Image | Seen::Exact) && before(key))
+        let moves = |key: &Key| self.is_moved_before(key, number) && !mutation::on(Fault::MovedByOurselves);
+        let mut shown = entry.buffered.shown.iter().zip(&entry.seen);
+        shown.any(|((key, _), seen)| match seen {
+            Seen::Image | Seen::Exact => before(key) || moves(key),
+            Seen::Stored(_) => moves(key),
+            Seen::Overtaken => false,
+        })
     }
 
     /// What `entry` was shown that is not settled although nothing waits before it, or that is overtaken.
@@ -388,7 +402,7 @@ impl Buffer {
                 let read = reads.and_then(|reads| reads.get(at));
                 self.settle_seen(*number, key, |seen, fingerprint| match read {
                     _ if !matches!(seen, Seen::Image | Seen::Exact) => {}
-                    Some(read) if Fingerprint::of(read.value.as_ref()) == fingerprint => {
+                    Some(read) if Fingerprint::of(read.value.as_ref()) == *fingerprint => {
                         *seen = Seen::Stored(read.version);
                     }
                     _ => *seen = Seen::Overtaken,

@@ -6,7 +6,7 @@ use super::given;
 use super::rows::{self, Header, Layout, PART_PREFIX_BYTES, Parts, Shape, Totals};
 use crate::key::{Key, SPACES};
 use crate::store::{GivenId, NAMES_BYTES_MAX};
-use crate::value::{Blob, Data, Hash, List, Set, Value};
+use crate::value::{Blob, Bytes, Data, Hash, List, Set, Value};
 use crate::version::Version;
 
 type Rows = ReadOnlyTable<&'static [u8], &'static [u8]>;
@@ -159,7 +159,7 @@ enum Building {
     Hash(Hash),
     Set(Set),
     List(List),
-    Bytes(Vec<u8>),
+    Bytes(Bytes),
 }
 
 impl Assembly {
@@ -168,7 +168,7 @@ impl Assembly {
             Shape::Hash { .. } => (Building::Hash(Hash::default()), 0),
             Shape::Set { .. } => (Building::Set(Set::default()), 0),
             Shape::List { head, .. } => (Building::List(List::default()), head),
-            Shape::Bytes { .. } => (Building::Bytes(Vec::new()), 0),
+            Shape::Bytes { .. } => (Building::Bytes(Bytes::default()), 0),
         };
         Assembly { data, position }
     }
@@ -184,7 +184,7 @@ impl Assembly {
                 set.insert(Blob::from(part));
             }
             Building::List(list) if here(1 << 63) => list.push_right(Blob::from(value)),
-            Building::Bytes(bytes) if here(0) => bytes.extend_from_slice(value),
+            Building::Bytes(bytes) if here(0) => bytes.write_at(bytes.len(), value),
             Building::List(_) | Building::Bytes(_) => return Err(format!("its part {} is missing", self.position)),
         }
         self.position = self.position.wrapping_add(1);
@@ -207,7 +207,7 @@ impl Assembly {
             }
             (Building::Bytes(found), Shape::Bytes { bytes }) => {
                 let length = found.len() as u64;
-                (Data::Bytes(found.into()), length, bytes)
+                (Data::Bytes(found), length, bytes)
             }
             _ => return Err("its parts are of another type".to_owned()),
         };

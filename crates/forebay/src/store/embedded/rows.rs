@@ -34,7 +34,7 @@ pub(super) const TOTALS: u64 = u64::MAX;
 
 const NO_EXPIRY: u64 = u64::MAX;
 const HEADER_BYTES: usize = 1 + 16 + 8;
-const SUM_BYTES: usize = 4;
+pub(super) const SUM_BYTES: usize = 4;
 
 /// Ends `row` with the CRC-32 of its key and itself.
 pub(super) fn seal(row_key: &[u8], row: &mut Vec<u8>) {

@@ -74,8 +74,8 @@ impl Ends {
     }
 }
 
-/// The bytes of a byte string of `length` bytes that `changes` touch on its way to `after`.
-pub(super) fn changed_bytes(mut length: usize, changes: &[Change], after: &[u8]) -> Option<Range<usize>> {
+/// The bytes of a byte string of `length` bytes that `changes` touch on its way to one of `after` bytes.
+pub(super) fn changed_bytes(mut length: usize, changes: &[Change], after: usize) -> Option<Range<usize>> {
     let mut changed = None::<Range<usize>>;
     for change in changes {
         let (start, end) = match change {
@@ -90,7 +90,7 @@ pub(super) fn changed_bytes(mut length: usize, changes: &[Change], after: &[u8])
             length = length.max(end);
         }
     }
-    (length == after.len()).then(|| changed.unwrap_or(length..length))
+    (length == after).then(|| changed.unwrap_or(length..length))
 }
 
 #[cfg(test)]
@@ -126,10 +126,10 @@ mod tests {
     #[test]
     fn bytes_written_beyond_the_end_touch_the_padding() {
         let write = |offset, bytes: &[u8]| Change::WriteAt { offset, bytes: blob(bytes) };
-        assert_eq!(changed_bytes(10, &[write(20, b"ab")], &[0; 22]), Some(10..22));
-        assert_eq!(changed_bytes(10, &[write(2, b"ab"), Change::Append(blob(b"cd"))], &[0; 12]), Some(2..12));
-        assert_eq!(changed_bytes(10, &[write(20, b"")], &[0; 10]).map(|range| range.is_empty()), Some(true));
-        assert_eq!(changed_bytes(10, &[Change::Delete], &[0; 10]), None);
-        assert_eq!(changed_bytes(10, &[write(usize::MAX, b"ab")], &[0; 10]), None);
+        assert_eq!(changed_bytes(10, &[write(20, b"ab")], 22), Some(10..22));
+        assert_eq!(changed_bytes(10, &[write(2, b"ab"), Change::Append(blob(b"cd"))], 12), Some(2..12));
+        assert_eq!(changed_bytes(10, &[write(20, b"")], 10).map(|range| range.is_empty()), Some(true));
+        assert_eq!(changed_bytes(10, &[Change::Delete], 10), None);
+        assert_eq!(changed_bytes(10, &[write(usize::MAX, b"ab")], 10), None);
     }
 }

@@ -10,7 +10,7 @@ use super::touched::{Ends, changed_bytes, changed_fields, changed_members};
 use crate::change::Change;
 use crate::key::{Key, SPACES};
 use crate::store::Write;
-use crate::value::{Data, List, Value};
+use crate::value::{Bytes, Data, List, Value};
 use crate::version::Version;
 
 /// A hash, list or set beyond this size moves into rows of its own: about one page of the file.
@@ -180,8 +180,16 @@ impl<'txn> Documents<'txn> {
     }
 
     fn put_part(&mut self, row_key: &[u8], value: &[u8]) -> Result<(), redb::Error> {
-        let mut row = Vec::with_capacity(value.len() + 4);
-        row.extend_from_slice(value);
+        self.put_part_in_pieces(row_key, std::iter::once(value))
+    }
+
+    fn put_part_in_pieces<'a>(
+        &mut self,
+        row_key: &[u8],
+        pieces: impl Iterator<Item = &'a [u8]> + Clone,
+    ) -> Result<(), redb::Error> {
+        let mut row = Vec::with_capacity(pieces.clone().map(<[u8]>::len).sum::<usize>() + rows::SUM_BYTES);
+        pieces.for_each(|piece| row.extend_from_slice(piece));
         rows::seal(row_key, &mut row);
         self.bytes += (row_key.len() + row.len()) as u64;
         self.parts()?.insert(row_key, row.as_slice())?;
@@ -230,18 +238,19 @@ impl<'txn> Documents<'txn> {
                 Shape::List { head: 0, tail: list.len() as i64 }
             }
             Data::Bytes(bytes) => {
-                self.put_chunks(space, id, bytes, 0)?;
+                self.put_chunks(space, id, bytes, 0..bytes.len())?;
                 Shape::Bytes { bytes: bytes.len() as u64 }
             }
         };
         Ok(Parts { id, shape })
     }
 
-    /// Writes the chunks of `bytes` from the one that holds byte `from` on.
-    fn put_chunks(&mut self, space: u8, id: u64, bytes: &[u8], from: usize) -> Result<(), redb::Error> {
-        let first = from / CHUNK_BYTES;
-        for (chunk, part) in bytes.chunks(CHUNK_BYTES).enumerate().skip(first) {
-            self.put_part(&rows::part_key(space, id, &(chunk as u64).to_be_bytes()), part)?;
+    /// Writes the chunks of `bytes` that hold those of `changed`.
+    fn put_chunks(&mut self, space: u8, id: u64, bytes: &Bytes, changed: Range<usize>) -> Result<(), redb::Error> {
+        for chunk in changed.start / CHUNK_BYTES..changed.end.div_ceil(CHUNK_BYTES) {
+            let row_key = rows::part_key(space, id, &(chunk as u64).to_be_bytes());
+            let start = chunk * CHUNK_BYTES;
+            self.put_part_in_pieces(&row_key, bytes.pieces(start..start + CHUNK_BYTES))?;
         }
         Ok(())
     }
@@ -281,15 +290,16 @@ impl<'txn> Documents<'txn> {
                 Some(ends) => Ok(Some(self.write_ends(space, parts.id, ends, list)?)),
                 None => Ok(None),
             },
-            (Shape::Bytes { bytes: old }, Data::Bytes(bytes)) => match changed_bytes(old as usize, changes, bytes) {
-                Some(changed) if changed.is_empty() => Ok(Some(parts.shape)),
-                Some(changed) => {
-                    let end = bytes.len().min(changed.end.next_multiple_of(CHUNK_BYTES));
-                    self.put_chunks(space, parts.id, &bytes[..end], changed.start)?;
-                    Ok(Some(Shape::Bytes { bytes: bytes.len() as u64 }))
+            (Shape::Bytes { bytes: old }, Data::Bytes(bytes)) => {
+                match changed_bytes(old as usize, changes, bytes.len()) {
+                    Some(changed) if changed.is_empty() => Ok(Some(parts.shape)),
+                    Some(changed) => {
+                        self.put_chunks(space, parts.id, bytes, changed)?;
+                        Ok(Some(Shape::Bytes { bytes: bytes.len() as u64 }))
+                    }
+                    None => Ok(None),
                 }
-                None => Ok(None),
-            },
+            }
             _ => Ok(None),
         }
     }

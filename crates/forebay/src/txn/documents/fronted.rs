@@ -28,7 +28,7 @@ impl Fronted {
     ) -> Option<Result<Vec<Change>, DocumentError>> {
         match change {
             Change::Put(Value { data: Data::Bytes(text), expires_at_ms: None }) => {
-                self.0.changes_of_text(key, text).map(|changes| changes.map_err(DocumentError::Refused))
+                self.0.changes_of_text(key, &text.joined()).map(|changes| changes.map_err(DocumentError::Refused))
             }
             _ => None,
         }

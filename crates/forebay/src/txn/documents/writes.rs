@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::{Document, Documents};
 use crate::key::Key;
-use crate::store::{Write, memory_bytes_of};
+use crate::store::{Footprint, Write};
 
 impl Documents {
     /// Whether anything is to be committed.
@@ -32,9 +32,11 @@ impl Documents {
         changed.into_iter().map(write).collect()
     }
 
-    /// Bytes that the writes to commit take in memory; 0 if there are none.
-    pub(in crate::txn) fn commit_bytes(&self) -> usize {
+    /// What the writes to commit take in memory.
+    pub(in crate::txn) fn footprint(&self) -> Footprint {
+        let mut footprint = Footprint::default();
         let changed = self.list.iter().filter(|document| !document.changes.is_empty());
-        changed.map(|doc| memory_bytes_of(&doc.key, &doc.changes, doc.current.as_ref())).sum()
+        changed.for_each(|doc| footprint.add(&doc.key, &doc.changes, doc.current.as_ref()));
+        footprint
     }
 }

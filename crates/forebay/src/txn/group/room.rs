@@ -5,6 +5,11 @@
 //! A commit is admitted before it takes its place, first come, first served. One that is larger than all the room is
 //! admitted when nothing else is on its way.
 //!
+//! **A long byte string counts once.** Commits that are on their way and change one share its chunks ([`Footprint`]):
+//! each was made to the result of the one before. For a key's lock comes with the result of the commit that is on its
+//! way to it, and is kept until its owner has room. So all of them together hold the longest of the string's states,
+//! which counts as long as there is one of them, and what each has copied, which counts as its own.
+//!
 //! **Nobody waits for ever.** Who waits for room may hold locks, key spaces and fills' answers, so whoever has room
 //! must never wait for these. It does not: room is asked for when all locks of the commit are held, and between the
 //! answer and the place there is nothing to wait for but the store's reads. What is placed is the committer's, which
@@ -17,34 +22,49 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use futures_channel::oneshot;
+use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use super::{Committer, Queue};
+use crate::key::Key;
+use crate::store::Footprint;
 
 /// The room, and who waits for it.
 pub(super) struct Room {
     bytes_max: usize,
     used: usize,
+    /// The long byte strings that commits on their way change; their bytes are in `used`.
+    shared: HashMap<Key, Shared, foldhash::quality::RandomState>,
     waiting: VecDeque<Waiter>,
 }
 
-struct Waiter {
+/// A long byte string.
+struct Shared {
+    /// Those on their way that change it, or are about to be.
+    commits: usize,
+    /// The most that it takes behind one of them.
     bytes: usize,
+}
+
+struct Waiter {
+    footprint: Footprint,
     admitted: oneshot::Sender<Admitted>,
+    /// What the cache is to make way for; set when it is admitted.
+    lent: usize,
 }
 
 /// Commits from so many bytes on have the cache make way for them; to count the others costs more than they do.
 const LENT_BYTES_MIN: usize = 16 << 10;
 
-/// What the cache makes way for of commits of so many bytes.
-fn lent(bytes: usize) -> usize {
-    if bytes < LENT_BYTES_MIN { 0 } else { bytes }
+/// What the cache makes way for of what a commit has for itself.
+fn lent(own: usize) -> usize {
+    if own < LENT_BYTES_MIN { 0 } else { own }
 }
 
-/// The right to place a commit of so many bytes; given up when dropped.
+/// The right to place a commit that takes so much; given up when dropped.
 pub(in crate::txn) struct Admitted {
     committer: Arc<Committer>,
-    bytes: usize,
+    footprint: Footprint,
 }
 
 /// Those who are admitted now, to be told once the queue is not locked: who has given up waiting drops what it is told
@@ -54,52 +74,78 @@ pub(super) struct Told(SmallVec<[Waiter; 1]>);
 
 impl Told {
     pub(super) fn tell(self, committer: &Arc<Committer>) {
-        for Waiter { bytes, admitted } in self.0 {
-            drop(admitted.send(Admitted::new(committer, bytes)));
+        for Waiter { footprint, admitted, lent } in self.0 {
+            drop(admitted.send(Admitted::new(committer, footprint, lent)));
         }
     }
 }
 
 impl Room {
     pub(super) fn new(bytes_max: usize) -> Room {
-        Room { bytes_max, used: 0, waiting: VecDeque::new() }
+        Room { bytes_max, used: 0, shared: HashMap::default(), waiting: VecDeque::new() }
     }
 
-    /// Takes room if there is some, and nobody waits.
-    fn take(&mut self, bytes: usize) -> bool {
-        let fits = self.waiting.is_empty() && self.fits(bytes);
-        if fits {
-            self.used += bytes;
+    /// Takes room if there is some, and nobody waits: what the cache has to make way for.
+    fn take(&mut self, footprint: &Footprint) -> Option<usize> {
+        (self.waiting.is_empty() && self.fits(footprint)).then(|| self.add(footprint))
+    }
+
+    fn fits(&self, footprint: &Footprint) -> bool {
+        let more = footprint.shared.iter().map(|(key, bytes)| self.more(key, *bytes)).sum::<usize>();
+        self.used == 0 || self.used.saturating_add(footprint.own).saturating_add(more) <= self.bytes_max
+    }
+
+    /// What the long byte string of `key` takes beside what it takes already.
+    fn more(&self, key: &Key, bytes: usize) -> usize {
+        bytes.saturating_sub(self.shared.get(key).map_or(0, |shared| shared.bytes))
+    }
+
+    fn add(&mut self, footprint: &Footprint) -> usize {
+        let mut more = 0;
+        for (key, bytes) in &footprint.shared {
+            let shared = self.shared.entry(key.compact()).or_insert(Shared { commits: 0, bytes: 0 });
+            shared.commits += 1;
+            more += bytes.saturating_sub(shared.bytes);
+            shared.bytes = shared.bytes.max(*bytes);
         }
-        fits
+        self.used += footprint.own + more;
+        lent(footprint.own) + more
     }
 
-    fn fits(&self, bytes: usize) -> bool {
-        self.used == 0 || self.used.saturating_add(bytes) <= self.bytes_max
+    /// Takes back what a commit took; what the cache had made way for.
+    fn remove(&mut self, footprint: &Footprint) -> usize {
+        let mut less = 0;
+        for (key, _) in &footprint.shared {
+            let Some(shared) = self.shared.get_mut(key) else {
+                debug_assert!(false, "{key} was not counted");
+                continue;
+            };
+            shared.commits -= 1;
+            if shared.commits == 0 {
+                less += shared.bytes;
+                self.shared.remove(key);
+            }
+        }
+        debug_assert!(footprint.own + less <= self.used, "more is given back than was taken");
+        self.used = self.used.saturating_sub(footprint.own + less);
+        lent(footprint.own) + less
     }
 
     fn serve(&mut self, all: bool) -> Told {
         let mut told = SmallVec::new();
         while let Some(head) = self.waiting.front() {
             let gone = head.admitted.is_canceled();
-            if !gone && !all && !self.fits(head.bytes) {
+            if !gone && !all && !self.fits(&head.footprint) {
                 break;
             }
-            let Some(waiter) = self.waiting.pop_front() else { break };
+            let Some(mut waiter) = self.waiting.pop_front() else { break };
             if !gone {
-                self.used += waiter.bytes;
+                waiter.lent = self.add(&waiter.footprint);
                 told.push(waiter);
             }
         }
         self.validate();
         Told(told)
-    }
-
-    /// Gives room back.
-    pub(super) fn free(&mut self, bytes: usize) -> Told {
-        debug_assert!(bytes <= self.used, "{bytes} bytes given back, {} taken", self.used);
-        self.used = self.used.saturating_sub(bytes);
-        self.serve(false)
     }
 
     /// Admits everyone.
@@ -109,29 +155,33 @@ impl Room {
 
     fn validate(&self) {
         debug_assert!(self.waiting.is_empty() || self.used > 0, "somebody waits for room that nobody has");
+        debug_assert!(self.used > 0 || self.shared.is_empty(), "a string counts that nobody changes");
     }
 }
 
 impl Admitted {
     /// For who has taken the room. Not to be called while the queue is locked.
-    fn new(committer: &Arc<Committer>, bytes: usize) -> Admitted {
-        if lent(bytes) > 0 {
-            committer.cache.lend(bytes);
+    fn new(committer: &Arc<Committer>, footprint: Footprint, lent: usize) -> Admitted {
+        if lent > 0 {
+            committer.cache.lend(lent);
         }
-        Admitted { committer: committer.clone(), bytes }
+        Admitted { committer: committer.clone(), footprint }
+    }
+
+    /// The right to be told why nothing is placed.
+    fn refused(committer: &Arc<Committer>) -> Admitted {
+        Admitted::new(committer, Footprint::default(), 0)
     }
 
     /// The room is the placed commit's from now on.
-    pub(super) fn hand_over(mut self) -> usize {
-        std::mem::take(&mut self.bytes)
+    pub(super) fn hand_over(mut self) -> Footprint {
+        std::mem::take(&mut self.footprint)
     }
 }
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        if self.bytes > 0 {
-            self.committer.free_room(self.bytes, lent(self.bytes));
-        }
+        self.committer.free_room_of(std::iter::once(std::mem::take(&mut self.footprint)));
     }
 }
 
@@ -145,62 +195,125 @@ impl Committer {
     }
 
     /// Gives back the room of commits, and what the cache has lent to them.
-    fn free_room(self: &Arc<Committer>, bytes: usize, lent: usize) {
-        let told = self.queue().room.free(bytes);
-        self.cache.give_back(lent);
+    pub(super) fn free_room_of(self: &Arc<Committer>, rooms: impl Iterator<Item = Footprint>) {
+        let mut rooms = rooms.filter(|footprint| footprint.own > 0).peekable();
+        if rooms.peek().is_none() {
+            return;
+        }
+        let (lent, told) = {
+            let mut queue = self.queue();
+            let lent = rooms.map(|footprint| queue.room.remove(&footprint)).sum();
+            (lent, queue.room.serve(false))
+        };
+        if lent > 0 {
+            self.cache.give_back(lent);
+        }
         told.tell(self);
     }
 
-    /// Gives back the room of placed commits.
-    pub(super) fn free_room_of(self: &Arc<Committer>, rooms: impl Iterator<Item = usize>) {
-        let (mut bytes, mut all_lent) = (0, 0);
-        for room in rooms {
-            bytes += room;
-            all_lent += lent(room);
-        }
-        if bytes > 0 {
-            self.free_room(bytes, all_lent);
-        }
-    }
-
-    /// Room for a commit of so many bytes, if there is some now.
-    pub(in crate::txn) fn try_admit(self: &Arc<Committer>, bytes: usize) -> Option<Admitted> {
+    /// Room for a commit that takes so much, if there is some now.
+    pub(in crate::txn) fn try_admit(self: &Arc<Committer>, footprint: Footprint) -> Option<Admitted> {
         let mut queue = self.queue();
-        let taken = queue.room.take(bytes);
-        if !taken && self.refuses_all(&queue) {
-            return Some(Admitted::new(self, 0));
+        let taken = queue.room.take(&footprint);
+        if taken.is_none() && self.refuses_all(&queue) {
+            return Some(Admitted::refused(self));
         }
         drop(queue);
-        taken.then(|| Admitted::new(self, bytes))
+        taken.map(|lent| Admitted::new(self, footprint, lent))
     }
 
     /// Waits for that room.
-    pub(in crate::txn) async fn admit(self: &Arc<Committer>, bytes: usize) -> Admitted {
+    pub(in crate::txn) async fn admit(self: &Arc<Committer>, footprint: Footprint) -> Admitted {
         let told = {
             let mut queue = self.queue();
-            if queue.room.take(bytes) {
+            if let Some(lent) = queue.room.take(&footprint) {
                 drop(queue);
-                return Admitted::new(self, bytes);
+                return Admitted::new(self, footprint, lent);
             }
             if self.refuses_all(&queue) {
                 drop(queue);
-                return Admitted::new(self, 0);
+                return Admitted::refused(self);
             }
             let (admitted, told) = oneshot::channel();
-            queue.room.waiting.push_back(Waiter { bytes, admitted });
+            queue.room.waiting.push_back(Waiter { footprint, admitted, lent: 0 });
             queue.room.validate();
             told
         };
         // The sender stays in the queue until it has sent.
-        told.await.unwrap_or_else(|_| Admitted::new(self, 0))
+        told.await.unwrap_or_else(|_| Admitted::refused(self))
     }
 
     /// Waits until a small commit would be admitted: what is about to read long documents, and to make longer ones,
     /// has no use for them before. To be called by who holds nothing.
     pub(in crate::txn) async fn has_room(self: &Arc<Committer>) {
-        let full = !self.queue().room.fits(1);
+        let small = Footprint { own: 1, ..Footprint::default() };
+        let full = !self.queue().room.fits(&small);
         if full {
-            drop(self.admit(1).await);
+            drop(self.admit(small).await);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Strings that commits change.
+    const STRINGS: usize = 3;
+
+    fn name(number: usize) -> Key {
+        Key::new(0, &[number as u8])
+    }
+
+    fn changes(commit: &Footprint, number: usize) -> bool {
+        commit.shared.iter().any(|(key, _)| *key == name(number))
+    }
+
+    /// A commit's own bytes, and the size of each string that it changes; 0: it does not.
+    fn commit() -> impl Strategy<Value = (usize, Vec<usize>)> {
+        let strings = prop::collection::vec(prop_oneof![2 => Just(0), 1 => 1..100_000usize], STRINGS);
+        (1..40_000usize, strings)
+    }
+
+    fn footprint(own: usize, strings: &[usize]) -> Footprint {
+        let changed = strings.iter().enumerate().filter(|(_, bytes)| **bytes > 0);
+        Footprint { own, shared: changed.map(|(number, bytes)| (name(number), *bytes)).collect() }
+    }
+
+    proptest! {
+        #[test]
+        fn a_string_counts_as_long_as_a_commit_changes_it(
+            steps in prop::collection::vec((prop::option::of(commit()), any::<prop::sample::Index>()), 1..60),
+        ) {
+            let mut room = Room::new(usize::MAX);
+            let (mut on_their_way, mut all_lent): (Vec<Footprint>, usize) = (Vec::new(), 0);
+            // Of each string, the most since it began to count.
+            let mut most = [0; STRINGS];
+            for (added, gone) in steps {
+                match added {
+                    Some((own, strings)) => {
+                        for (most, bytes) in most.iter_mut().zip(&strings) {
+                            *most = bytes.max(most).to_owned();
+                        }
+                        all_lent += room.take(&footprint(own, &strings)).expect("there is room");
+                        on_their_way.push(footprint(own, &strings));
+                    }
+                    None if on_their_way.is_empty() => {}
+                    None => all_lent -= room.remove(&on_their_way.swap_remove(gone.index(on_their_way.len()))),
+                }
+                for (number, most) in most.iter_mut().enumerate() {
+                    *most *= usize::from(on_their_way.iter().any(|commit| changes(commit, number)));
+                }
+                room.validate();
+                let own = on_their_way.iter().map(|commit| commit.own);
+                let strings: usize = most.iter().sum();
+                prop_assert_eq!(room.used, own.clone().sum::<usize>() + strings);
+                prop_assert_eq!(all_lent, own.map(lent).sum::<usize>() + strings);
+            }
+            on_their_way.iter().for_each(|commit| all_lent -= room.remove(commit));
+            prop_assert_eq!((room.used, all_lent, room.shared.len()), (0, 0, 0));
         }
     }
 }

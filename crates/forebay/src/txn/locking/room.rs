@@ -42,11 +42,10 @@ impl Transaction {
 
     /// Whether it has room for what it has written, or gets it at once.
     fn has_room(&mut self) -> bool {
-        let bytes = self.documents.commit_bytes();
-        if bytes == 0 || self.inner.at_once || self.room.is_some() {
+        if self.inner.at_once || self.room.is_some() || !self.documents.changed() {
             return true;
         }
-        self.room = self.inner.committer.try_admit(bytes);
+        self.room = self.inner.committer.try_admit(self.documents.footprint());
         self.room.is_some()
     }
 
@@ -55,18 +54,18 @@ impl Transaction {
     /// the same of the same documents; where they are others by then, of another size, the room that it has will do.
     /// False if a watched key has changed.
     async fn wait_for_room(&mut self, plan: &Plan, ahead: &mut Ahead) -> Result<bool, TxnError> {
-        let bytes = self.documents.commit_bytes();
+        let footprint = self.documents.footprint();
         self.documents = self.inner.documents();
         // What it has read is not shown: what it reads then is.
         self.depends.clear();
-        self.room = Some(self.inner.committer.admit(bytes).await);
+        self.room = Some(self.inner.committer.admit(footprint).await);
         self.prepare(plan, ahead).await
     }
 
     /// Room for the commit of one that is not run again, or has it already.
     pub(super) async fn take_room(&mut self) {
         if !self.has_room() {
-            self.room = Some(self.inner.committer.admit(self.documents.commit_bytes()).await);
+            self.room = Some(self.inner.committer.admit(self.documents.footprint()).await);
         }
     }
 }

@@ -1,0 +1,107 @@
+//! Several documents of one row, while the database is away.
+
+use std::time::Instant;
+
+use forebay_protocol::Reply;
+
+use crate::common::Connection;
+use crate::common::process::{Forebay, forebay_command};
+use crate::postgres::Server;
+use crate::state::{PATIENCE, calm, figure, said};
+use crate::{ok, start};
+
+/// Rows with the documents `left`, `right` and `list`.
+fn open(server: &Server, more: &[&str]) -> (String, Forebay) {
+    let database = server.database();
+    server.sql(&database, "CREATE TABLE pairs (id integer PRIMARY KEY, a integer, b text, xs text[])");
+    server.sql(&database, "INSERT INTO pairs SELECT id, 1, 'n', '{a}' FROM generate_series(1, 40) AS id");
+    let maps = [
+        "--map",
+        "left:{id} -> pairs(id) fields(a) delete=row",
+        "--map",
+        "right:{id} -> pairs(id) fields(b) delete=row",
+        "--map",
+        "list:{id} -> pairs(id).xs as list",
+    ];
+    let url = server.url(&database);
+    let mut init = forebay_command();
+    init.args(["store", "init", "--store", &url, "--store-timeout-ms", "400"]).args(maps);
+    assert!(init.status().expect("the binary runs").success());
+    let forebay = start(server, &database, &[&maps[..], more].concat());
+    (database, forebay)
+}
+
+/// Has the database be away as soon as these commands are answered by the cache.
+fn leave(client: &mut Connection, commands: &[[String; 2]]) {
+    let all = |client: &mut Connection| {
+        let call = |[name, key]: &[String; 2]| matches!(client.call(&[name, key]), Reply::Integer(_));
+        commands.iter().map(call).fold(true, |all, one| all && one)
+    };
+    let began = Instant::now();
+    loop {
+        while !all(client) {
+            assert!(began.elapsed() < PATIENCE, "the database is there");
+        }
+        assert_eq!(client.call(&["DEBUG", "STORE", "FAIL", "60"]), ok());
+        if all(client) {
+            return;
+        }
+        // What was read before the database was watched has left the cache.
+        assert_eq!(client.call(&["DEBUG", "STORE", "FAIL", "0"]), ok());
+    }
+}
+
+/// A row that was deleted is there again when another of its documents is written unseen.
+#[test]
+fn what_is_written_unseen_beside_a_deleted_document_makes_its_row() {
+    let server = Server::start();
+    let (database, forebay) = open(&server, &[]);
+    let mut client = Connection::new(forebay.address);
+    leave(&mut client, &[["EXISTS".into(), "left:1".into()]]);
+    assert_eq!(client.call(&["DEL", "left:1"]), Reply::Integer(1));
+    assert_eq!(client.call(&["EXISTS", "left:1"]), Reply::Integer(0));
+    assert_eq!(client.call(&["HMSET", "right:1", "b", "x"]), ok());
+    for asks in [&["EXISTS", "left:1"][..], &["DEL", "left:1"], &["HSETNX", "left:1", "a", "5"]] {
+        let reply = said(&client.call(asks));
+        assert!(reply.starts_with("STOREDOWN "), "{asks:?}: {reply}");
+    }
+    assert_eq!(client.call(&["DEBUG", "STORE", "FAIL", "0"]), ok());
+    calm(forebay.address);
+    assert_eq!(figure(&mut client, "quarantined"), 0);
+    assert_eq!(client.call(&["EXISTS", "left:1"]), Reply::Integer(1));
+    assert_eq!(server.sql(&database, "SELECT id, a, b, xs FROM pairs WHERE id = 1"), "1||x|");
+}
+
+/// The row has another version when another of its documents is carried over: by our own hand, so who read this one is
+/// carried over as well.
+#[test]
+fn who_read_one_document_is_not_overtaken_by_our_own_write_of_another() {
+    let server = Server::start();
+    let (database, forebay) = open(&server, &["--drain", "serial"]);
+    let mut client = Connection::new(forebay.address);
+    let keys: Vec<[String; 2]> = (1..=40).map(|at| [format!("left:{at}"), format!("list:{at}")]).collect();
+    let warm = keys.iter().flat_map(|[left, list]| [["EXISTS".into(), left.clone()], ["LLEN".into(), list.clone()]]);
+    leave(&mut client, &warm.collect::<Vec<_>>());
+    let mut each = |commands: &[&[&str]]| {
+        for [left, list] in &keys {
+            for command in commands {
+                let name = |word: &&str| match *word {
+                    "left" => left.clone(),
+                    "list" => list.clone(),
+                    word => word.to_owned(),
+                };
+                let words: Vec<String> = command.iter().map(name).collect();
+                let reply = client.call(&words.iter().map(String::as_str).collect::<Vec<_>>());
+                assert!(!matches!(reply, Reply::Error(_)), "{words:?}: {reply:?}");
+            }
+        }
+    };
+    each(&[&["RPUSH", "list", "b"]]);
+    each(&[&["HMSET", "left", "a", "2"]]);
+    each(&[&["MULTI"], &["HMSET", "left", "a", "3"], &["LLEN", "list"], &["EXEC"]]);
+    assert_eq!(client.call(&["DEBUG", "STORE", "FAIL", "0"]), ok());
+    calm(forebay.address);
+    assert_eq!(figure(&mut Connection::new(forebay.address), "quarantined"), 0);
+    let left = server.sql(&database, "SELECT DISTINCT a, b, xs FROM pairs");
+    assert_eq!(left, "3|n|{a,b}");
+}
