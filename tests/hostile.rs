@@ -15,6 +15,8 @@ mod pipelines;
 mod postgres;
 #[path = "hostile/siege.rs"]
 mod siege;
+#[path = "hostile/wide.rs"]
+mod wide;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -311,6 +313,8 @@ fn requests_that_nobody_finishes() {
     let mut streams = Vec::new();
     for _ in 0..30 {
         let mut stream = scene.connect();
+        // Who is not read for so long waits for room.
+        stream.set_write_timeout(Some(Duration::from_millis(100))).expect("a timeout");
         let _ = stream.write_all(&announced).and_then(|()| stream.write_all(&part));
         streams.push(stream);
     }

@@ -177,14 +177,24 @@ impl Decoder {
     /// already but no more than is missing. So memory is at most twice what the client really sent, and all the
     /// copying that growth causes is O(n). An empty buffer goes back to its start, which is in the processor's cache.
     pub fn reserve(&self, buffer: &mut BytesMut) {
-        let missing = self.bulk.map_or(0, |length| (self.position + length as usize + 2).saturating_sub(buffer.len()));
-        let wanted = missing.min(buffer.len());
+        let wanted = self.wanted(buffer);
         let spare = buffer.capacity() - buffer.len();
         if wanted > READ_BYTES {
             buffer.reserve(wanted);
         } else if spare < READ_BYTES_MIN || buffer.is_empty() {
             buffer.reserve(READ_BYTES);
         }
+    }
+
+    /// Bytes of a large argument that the next read is for, at most as many as have arrived.
+    fn wanted(&self, buffer: &BytesMut) -> usize {
+        let missing = self.bulk.map_or(0, |length| (self.position + length as usize + 2).saturating_sub(buffer.len()));
+        missing.min(buffer.len())
+    }
+
+    /// Bytes that the request in progress takes behind [`Decoder::reserve`] and a read that fills what that has made.
+    pub fn bytes_behind_read(&self, buffer: &BytesMut) -> usize {
+        self.memory_bytes() + buffer.len() + self.wanted(buffer).max(READ_BYTES)
     }
 
     fn scan(&mut self, bytes: &mut [u8]) -> Result<Scan, ProtocolError> {

@@ -20,6 +20,7 @@ use std::time::Duration;
 use bytes::{Buf, BytesMut};
 use forebay_protocol::{Batch, Decoder, Reply};
 
+use crate::room::{IDLE_WAIT, Place};
 use crate::session::Session;
 use crate::state::{Client, Shared};
 use meanwhile::Meanwhile;
@@ -57,8 +58,12 @@ struct Connection<W> {
     counted: usize,
     /// Bytes of requests that are counted in the server's figures.
     held: usize,
+    /// Those of them that MULTI, WATCH and TXN keep.
+    kept: usize,
     /// The same in the pool of strangers.
     held_as_stranger: usize,
+    /// Its place among large requests.
+    place: Place,
     /// Its client sends no more.
     ended: bool,
     /// Since when it has to authenticate, on the runtime's clock.
@@ -76,7 +81,9 @@ impl<W: Wire> Connection<W> {
             session: Session::new(shared.clone(), client.clone()),
             counted: 0,
             held: 0,
+            kept: 0,
             held_as_stranger: 0,
+            place: Place::new(shared.clone(), client.clone()),
             ended: false,
             stranger_since: None,
             shared,
@@ -125,6 +132,7 @@ impl<W: Wire> Connection<W> {
                 if !authenticated {
                     self.shared.clients.heard(&self.client);
                 }
+                self.place.complete();
                 let now = self.shared.engine.runtime().elapsed();
                 self.session.expire(now);
                 self.session.open.touch(now);
@@ -198,11 +206,14 @@ impl<W: Wire> Connection<W> {
     async fn wait(&mut self, mut stopped: Pin<&mut impl Future<Output = ()>>) -> io::Result<bool> {
         loop {
             let waiting = !self.session.replies.ready_mut().is_empty();
+            let read = self.may_read();
             let runtime = self.shared.engine.runtime();
             let deadline = self.session.deadline();
             let time_left = deadline.map(|deadline| deadline.at.saturating_sub(runtime.elapsed()));
             let stranger = self.stranger_until().map(|until| until.saturating_sub(runtime.elapsed()));
-            let sleep = time_left.into_iter().chain(stranger).min().map(|time_left| runtime.sleep(time_left));
+            let idle = (!read).then_some(IDLE_WAIT);
+            let sleep =
+                time_left.into_iter().chain(stranger).chain(idle).min().map(|time_left| runtime.sleep(time_left));
             let up = async {
                 match sleep {
                     Some(sleep) => sleep.await,
@@ -214,8 +225,18 @@ impl<W: Wire> Connection<W> {
                     self.input.reserve(STRANGER_READ_BYTES.max(self.input.len()));
                 }
                 true => {}
-                false => self.decoder.reserve(&mut self.input),
+                false if read => self.decoder.reserve(&mut self.input),
+                false => {}
             }
+            let bytes = self.decoder.bytes_behind_read(&self.input);
+            let Connection { wire, input, .. } = self;
+            let ready = async {
+                match (read, waiting) {
+                    (true, _) => wire.ready(input, waiting).await,
+                    (false, true) => wire.writable().await.map(|()| Ready::Write),
+                    (false, false) => std::future::pending().await,
+                }
+            };
             // In this order, so that a client that never pauses hides nothing from us.
             tokio::select! {
                 biased;
@@ -227,12 +248,16 @@ impl<W: Wire> Connection<W> {
                 () = up => {
                     self.session.expire(self.shared.engine.runtime().elapsed());
                     self.send_stranger_away()?;
+                    if !read {
+                        self.place.send_idle_away();
+                    }
                 }
+                () = self.place.wait(bytes), if !read => {}
                 () = self.session.shown() => {
                     self.session.take_shown();
                     self.write()?;
                 }
-                ready = self.wire.ready(&mut self.input, waiting) => match ready? {
+                ready = ready => match ready? {
                     Ready::Write => self.write()?,
                     Ready::Read(first) => return Ok(self.read_on(first)? == 0),
                 },
@@ -246,7 +271,7 @@ impl<W: Wire> Connection<W> {
         let mut total = first;
         let stranger = self.session.identity.is_stranger();
         let full = |input: &BytesMut| input.len() == input.capacity() && input.len() < INPUT_BYTES_MAX;
-        while !stranger && total > 0 && full(&self.input) {
+        while !stranger && total > 0 && full(&self.input) && self.may_read() {
             self.decoder.reserve(&mut self.input);
             match self.wire.try_read(&mut self.input) {
                 Ok(0) => break,
@@ -257,6 +282,12 @@ impl<W: Wire> Connection<W> {
         }
         self.shared.figures.bytes_in.fetch_add(total as u64, Ordering::Relaxed);
         Ok(total)
+    }
+
+    /// Whether there is room for what the next read may add to an unfinished request, or it needs none.
+    fn may_read(&mut self) -> bool {
+        let bytes = self.decoder.bytes_behind_read(&self.input);
+        self.input.len() <= HELD_BYTES_MIN || self.session.identity.is_stranger() || self.place.grow(bytes)
     }
 
     /// Writes what the socket takes now; what is left waits, within its limits.
@@ -306,22 +337,36 @@ impl<W: Wire> Connection<W> {
             // What is left is a piece of the large request's memory, and keeps all of it.
             self.input = BytesMut::from(&self.input[..]);
         }
-        let held = self.input.len() + self.decoder.memory_bytes() + self.session.held_bytes();
+        let kept = self.session.held_bytes();
+        let held = self.input.len() + self.decoder.memory_bytes() + kept;
         if self.session.identity.is_stranger() {
             return self.hold_as_stranger(held.max(self.input.capacity()) + self.counted);
         }
         self.forget_stranger();
-        let grows = held > self.held && held > HELD_BYTES_MIN;
+        self.place.settle(self.input.len() > HELD_BYTES_MIN);
+        // What is unfinished waits for room before it is read.
+        let grows = kept > std::mem::replace(&mut self.kept, kept) && held > HELD_BYTES_MIN;
         self.count_held(if held > HELD_BYTES_MIN { held } else { 0 });
         let (all, limit) = (self.shared.figures.held_bytes.load(Ordering::Relaxed), self.shared.limits.held_bytes_max);
         if grows && all > limit {
             let client = self.client.id;
-            tracing::warn!(client, held, all, "closing a client whose requests take too much memory: held_bytes_max");
+            tracing::warn!(
+                client,
+                held,
+                all,
+                "closing a client whose MULTI or TXN takes too much memory: held_bytes_max"
+            );
             self.session.answer(&Reply::error(format!("LIMIT held_bytes_max {limit}")));
             self.session.closing = true;
-            self.input.clear();
+            self.give_up_input();
         }
         Ok(())
+    }
+
+    /// Nothing of what the client has sent is served any more.
+    fn give_up_input(&mut self) {
+        self.place.leave();
+        self.input = BytesMut::new();
     }
 
     /// Of a stranger all is counted, in a pool that nobody else needs.
@@ -386,6 +431,7 @@ impl<W: Wire> Connection<W> {
             self.write()?;
         }
         self.wire.end();
+        self.give_up_input();
         if !self.session.identity.is_stranger() {
             self.read_out().await;
         }

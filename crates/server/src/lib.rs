@@ -30,6 +30,7 @@ pub mod pause;
 pub mod recorder;
 mod reload;
 mod replies;
+mod room;
 mod session;
 pub mod settings;
 pub mod slowlog;

@@ -19,8 +19,8 @@ pub struct ServerLimits {
     pub client_reply_bytes_max: usize,
     /// The same over all clients; past it one is closed when more waits for it than [`Self::replies_bytes_share`].
     pub replies_bytes_max: usize,
-    /// Bytes that unfinished requests, MULTI and TXN hold, over all clients; past it a connection that holds more than
-    /// 64 KiB is closed when it sends more.
+    /// Bytes that unfinished requests, MULTI and TXN hold, over all clients. Requests above 64 KiB wait for room in it;
+    /// past it a connection that holds more than that is closed when its MULTI or TXN grows.
     pub held_bytes_max: usize,
     /// Bytes that connections which have to authenticate hold, all together; past it the one that holds most is closed.
     pub stranger_bytes_max: usize,

@@ -214,7 +214,8 @@ impl Server {
         }
         let tls = tls.map(|tls| tls.config(now_ms, shared.engine.runtime().elapsed()));
         shared.figures.connections.fetch_add(1, Ordering::Relaxed);
-        tokio::spawn(async move {
+        let runtime = shared.engine.runtime().clone();
+        runtime.spawn(async move {
             let registered = Registered { shared: shared.clone(), id: client.id };
             match tls {
                 None => connection::serve(stream, shared, client).await,

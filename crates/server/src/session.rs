@@ -46,13 +46,11 @@ use crate::replies::Replies;
 use crate::state::{Client, Shared};
 use crate::tally::Pending;
 use ahead::{LOOK_UP_FRAMES, LookedUp};
+use at_once::Hit;
 
 /// Arguments or commands, and bytes that they or a transaction take, above which a request is wide.
 const WIDE_ARGS: usize = 1024;
 const WIDE_BYTES: usize = 256 << 10;
-
-/// Bytes of documents above which a command on them does not run on a thread that others wait for.
-const LARGE_BYTES: usize = 512 << 10;
 
 /// What an argument in TXN and MULTI costs beside its bytes: a lock, a change, an entry.
 const ARG_BYTES_COUNTED: usize = 64;
@@ -199,7 +197,12 @@ impl Session {
             };
             let effect = command.effect(frame);
             let away_read = away && effect == Some(Effect::Read);
-            if effect == Some(Effect::Read) && self.serve_published(command, frame) {
+            let hit = effect == Some(Effect::Read)
+                && match self.serve_published(command, frame) {
+                    Hit::Long => self.serve_long(command, frame).await,
+                    hit => hit == Hit::Served,
+                };
+            if hit {
                 away_reads += u64::from(away);
                 continue;
             }
@@ -222,6 +225,8 @@ impl Session {
                 true => self.run_aside(command, frame, &mut ahead).await,
                 false => self.run(command, frame, &mut ahead).await,
             }
+            // It may have left for large documents.
+            self.shared.engine.runtime().come_back().await;
             away_reads += u64::from(away_read && self.pending.errors_all() == before);
         }
         self.end_reads();

@@ -79,6 +79,8 @@ pub struct Shared {
     pub clients: Clients,
     /// What those of them hold that have not authenticated.
     pub strangers: Strangers,
+    /// For large requests of the others that are not complete.
+    pub(crate) room: crate::room::Room,
     /// Names of transaction types and vertices.
     pub labels: Labels,
     /// What transaction types look like.
@@ -415,12 +417,9 @@ impl Shared {
     /// The state of a server that has not served yet.
     pub fn new(options: ServerOptions) -> Shared {
         let started_ms = options.engine.runtime().now_ms();
-        let modes = Arc::new(Modes::default());
+        let (modes, given) = (Arc::new(Modes::default()), Arc::new(Given::default()));
         if let Some(gate) = &options.gate {
             modes.follow(gate, options.engine.runtime());
-        }
-        let given = Arc::new(Given::default());
-        if let Some(gate) = &options.gate {
             given.restore(gate.given_ids(), options.engine.runtime().elapsed());
         }
         Shared {
@@ -431,6 +430,7 @@ impl Shared {
             access: options.access,
             clients: Clients::default(),
             strangers: Strangers::default(),
+            room: Default::default(),
             labels: Labels::default(),
             graphs: Graphs::default(),
             figures: Figures::default(),

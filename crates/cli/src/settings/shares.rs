@@ -63,7 +63,7 @@ static SHARES: [Share; 9] = [
         set: |to, keys| to.server.locked_keys_max = usize_of(keys), total: None },
     Share { name: "multi-bytes-max", part: 8, floor: DOCUMENT, most: 64 * MIB,
         set: |to, bytes| to.server.multi_bytes_max = usize_of(bytes), total: None },
-    Share { name: "request-bytes-max", part: 4, floor: CHANGED_DOCUMENT, most: 256 * MIB,
+    Share { name: "request-bytes-max", part: 4, floor: DOCUMENT, most: 256 * MIB,
         set: |to, bytes| to.server.request.request_bytes_max = bytes as u32, total: None },
     Share { name: "outage-bytes-max", part: 4, floor: CHANGED_DOCUMENT, most: 256 * MIB,
         set: |to, bytes| to.outage_bytes_max = bytes, total: None },

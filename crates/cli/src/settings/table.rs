@@ -115,7 +115,8 @@ pub static SETTINGS: &[Setting] = &[
         "Bytes that connections which have to authenticate hold, all together, and at most a sixteenth of --memory or \
          1 MiB; past it the one that holds most is closed"),
     setting!(Limits, "held-bytes-max", Bytes, server.held_bytes_max,
-        "Unfinished requests, MULTI and TXN of all clients; past it a large one that grows is closed"),
+        "Unfinished requests, MULTI and TXN of all clients; a large request waits to be read until there is room, \
+         past it a client whose MULTI or TXN grows is closed"),
     setting!(Limits, "txn-bytes-max", Bytes, server.txn_bytes_max,
         "What one TXN or EXEC has read, and what it has made of it; past it a command is refused"),
     setting!(Limits, "locked-keys-max", Count, server.locked_keys_max,

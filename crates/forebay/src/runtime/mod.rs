@@ -37,6 +37,15 @@ pub trait Backend: Send + Sync + 'static {
     fn aside(&self, work: &mut dyn FnMut()) {
         work();
     }
+    /// Has the task that is being polled go on where no other waits for it, or back from there, once it is pending;
+    /// false if it is there, or stays where it is.
+    fn moves(&self, _aside: bool) -> bool {
+        false
+    }
+    /// Whether the task that is being polled would have others wait, and can leave.
+    fn can_move(&self) -> bool {
+        false
+    }
     /// Runs `work`, which may block, where it holds up no task; done when it is done.
     fn blocking(&self, work: Box<dyn FnOnce() + Send>) -> BoxFuture<'static, ()>;
 }
@@ -103,9 +112,28 @@ impl Runtime {
         }
     }
 
-    /// As `future`, each step of which takes long: its steps are done aside.
-    pub async fn steps_aside<F: Future + Unpin>(&self, mut future: F) -> F::Output {
-        std::future::poll_fn(|context| self.aside(|| std::pin::Pin::new(&mut future).poll(context))).await
+    /// What the task does from here on takes long: where the runtime has one thread, it goes on on another, until
+    /// [`Runtime::come_back`]. Where there are several, [`Runtime::aside`] does what is needed.
+    pub async fn leave(&self) {
+        std::future::poll_fn(|_| if self.0.moves(true) { Poll::Pending } else { Poll::Ready(()) }).await;
+    }
+
+    /// The end of what takes long.
+    pub async fn come_back(&self) {
+        std::future::poll_fn(|_| if self.0.moves(false) { Poll::Pending } else { Poll::Ready(()) }).await;
+    }
+
+    /// Whether [`Runtime::leave`] would do anything now.
+    pub fn can_leave(&self) -> bool {
+        self.0.can_move()
+    }
+
+    /// As `future`, each step of which takes long: its steps are done where no other task waits for them.
+    pub async fn in_long_steps<F: Future + Unpin>(&self, mut future: F) -> F::Output {
+        self.leave().await;
+        let done = std::future::poll_fn(|context| self.aside(|| std::pin::Pin::new(&mut future).poll(context))).await;
+        self.come_back().await;
+        done
     }
 
     /// Runs `work`, which may block, where it holds up no task.

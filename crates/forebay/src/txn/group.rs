@@ -48,7 +48,7 @@ pub(super) use now::Now;
 pub(super) use room::Admitted;
 use room::Room;
 
-/// Commits that one flush of the store may carry.
+/// Commits that one flush of the store may carry; to publish more writes than that takes long.
 pub const GROUP_COMMITS_MAX: usize = 1024;
 
 /// Waits between two questions to a store that can't say what became of a commit.
@@ -227,6 +227,7 @@ impl Committer {
     fn drive(self: &Arc<Committer>, group: Vec<Placed>) -> bool {
         let again = group.first().is_some_and(|placed| placed.locked.is_none());
         let client = mutation::on(Fault::CommitDiesWithConnection).then(|| group[0].settle.client()).flatten();
+        let wide = group.iter().map(|placed| placed.commit.writes.len()).sum::<usize>() > GROUP_COMMITS_MAX;
         let committer = self.clone();
         let mut work: BoxFuture<'static, ()> = Box::pin(async move { committer.commit(group).await });
         if (&mut work).now_or_never().is_some() {
@@ -235,6 +236,7 @@ impl Committer {
         let committer = self.clone();
         self.runtime.spawn(async move {
             match client {
+                None if wide => committer.runtime.in_long_steps(work).await,
                 None => work.await,
                 Some(client) => client.while_wanted(work).await,
             }

@@ -12,6 +12,7 @@ mod waiting;
 use std::sync::Arc;
 
 use held::Held;
+pub use room::LARGE_BYTES;
 use smallvec::SmallVec;
 pub(super) use waiting::Patience;
 

@@ -48,7 +48,7 @@ pub use compare::Compared;
 pub use documents::{DocumentError, Documents};
 pub use group::GROUP_COMMITS_MAX;
 pub use limits::TxnLimits;
-pub use locking::{Committing, Transaction, TxnKind};
+pub use locking::{Committing, LARGE_BYTES, Transaction, TxnKind};
 pub use mode::Mode;
 pub use plan::{OnWrite, Plan, PlannedLock, Wanted, Watched};
 pub use published::Published;

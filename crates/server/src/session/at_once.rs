@@ -4,23 +4,43 @@
 use std::time::Duration;
 
 use forebay::key::KeyRef;
-use forebay::txn::{Landed, Wanted};
+use forebay::txn::{LARGE_BYTES, Landed, Wanted};
 use forebay_protocol::Frame;
 use smallvec::SmallVec;
 
-use super::{LARGE_BYTES, Session};
+use super::Session;
 use crate::command::{Call, Command, Effect, Known, txn_error};
 
 /// Bytes of arguments above which a command takes locks: all others wait while one is served at once.
 const ARGS_BYTES_MAX: usize = 64 << 10;
 
+/// How a read whose keys are to be cached was served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hit {
+    /// It is answered.
+    Served,
+    /// It takes long, and there is another thread to ask again from.
+    Long,
+    /// It can't be served so.
+    No,
+}
+
 impl Session {
-    /// Serves a read whose keys are all cached, without a lock and without a wait; false if it can't be.
-    pub(super) fn serve_published(&mut self, command: &'static Command, frame: Frame<'_>) -> bool {
+    /// As [`Session::serve_published`], where no other task waits for it; whether it is answered.
+    pub(super) async fn serve_long(&mut self, command: &'static Command, frame: Frame<'_>) -> bool {
+        let runtime = self.shared.engine.runtime().clone();
+        runtime.leave().await;
+        let hit = self.serve_published(command, frame);
+        runtime.come_back().await;
+        hit == Hit::Served
+    }
+
+    /// Serves a read whose keys are all cached, without a lock and without a wait.
+    pub(super) fn serve_published(&mut self, command: &'static Command, frame: Frame<'_>) -> Hit {
         if self.open.is_open() || self.unsettled() || self.runs_aside(command, frame) {
-            return false;
+            return Hit::No;
         }
-        let Some(body) = command.body() else { return false };
+        let Some(body) = command.body() else { return Hit::No };
         let (space, random, context) = (self.space, self.random_for(command), self.context());
         let engine = &self.shared.engine;
         let mut several = SmallVec::<[KeyRef<'_>; 8]>::new();
@@ -32,14 +52,17 @@ impl Session {
                 &several
             }
         };
-        let Some(published) = engine.published(keys, &context) else { return false };
+        let Some(published) = engine.published(keys, &context) else { return Hit::No };
         let large = published.bytes() > LARGE_BYTES;
+        if large && engine.runtime().can_leave() {
+            return Hit::Long;
+        }
         let known = Known::Published(&published);
         let mut call = Call { frame, space, known, random, uncompared: false };
         let answer = if large { engine.runtime().aside(|| body(&mut call)) } else { body(&mut call) };
         // To compare it others must have their turn, and that is no way to do it.
         if call.uncompared {
-            return false;
+            return Hit::No;
         }
         let reply = answer.unwrap_or_else(|error| error);
         self.hints.used();
@@ -47,7 +70,7 @@ impl Session {
             true => self.shared.clone().engine.runtime().aside(|| self.answer(&reply)),
             false => self.answer(&reply),
         }
-        true
+        Hit::Served
     }
 
     /// Serves a command on documents whose keys nobody else uses over a store that never waits; `None` if it can't be.

@@ -3,11 +3,11 @@
 use forebay::Value;
 use forebay::cache::{LOOK_KEYS_MAX, Lent};
 use forebay::runtime::Runtime;
-use forebay::txn::{Ahead, Documents, Executed, Plan, PlannedLock, TxnError};
+use forebay::txn::{Ahead, Documents, Executed, LARGE_BYTES, Plan, PlannedLock, TxnError};
 use forebay::value::Kind;
 use forebay_protocol::{Frame, Reply};
 
-use super::{ARG_BYTES_COUNTED, LARGE_BYTES, Session, Turns, WIDE_ARGS, any_unseen, in_order, not_seen, tell_nothing};
+use super::{ARG_BYTES_COUNTED, Session, Turns, WIDE_ARGS, any_unseen, in_order, not_seen, tell_nothing};
 use crate::command::{Answer, Call, Command, Effect, Known, compare, txn_error};
 
 /// What a key takes while a command or script that locks it runs: its lock, its document, its write.
@@ -107,6 +107,7 @@ impl Session {
             self.open.note_writer(self.pending.number());
         }
         let Some(transaction) = self.open.transaction() else { return Reply::error("ERR no transaction is open") };
+        transaction.leave_with_large().await;
         let documents = transaction.documents_mut();
         let unseen = any_unseen(command, frame, space, documents);
         if unseen

@@ -83,6 +83,6 @@ impl Session {
     /// Runs one command, each step of which takes long.
     pub(super) async fn run_aside(&mut self, command: &'static Command, frame: Frame<'_>, ahead: &mut Ahead) {
         let runtime = self.shared.engine.runtime().clone();
-        runtime.steps_aside(Box::pin(self.run(command, frame, ahead))).await;
+        runtime.in_long_steps(Box::pin(self.run(command, frame, ahead))).await;
     }
 }

@@ -4,6 +4,9 @@ use super::{Documents, Transaction, TxnError};
 use crate::txn::Plan;
 use crate::txn::ahead::Ahead;
 
+/// Bytes of documents above which to work on them takes long.
+pub const LARGE_BYTES: usize = 512 << 10;
+
 impl Transaction {
     /// Runs `body` on what `plan` says, so that there is room for the commit of what it has made; `None` if a watched
     /// key has changed.
@@ -16,6 +19,7 @@ impl Transaction {
         if !self.prepare(plan, ahead).await? {
             return Ok(None);
         }
+        self.leave_with_large().await;
         let answer = body(self.documents_mut());
         if answer.is_err() || self.has_room() {
             return Ok(Some(answer));
@@ -26,6 +30,14 @@ impl Transaction {
             return Ok(None);
         }
         Ok(Some(body(self.documents_mut())))
+    }
+
+    /// To work on large documents takes long: it is done where no other task waits for it. Its task comes back when its
+    /// command is answered.
+    pub async fn leave_with_large(&self) {
+        if self.documents.held_bytes() > LARGE_BYTES {
+            self.inner.runtime.leave().await;
+        }
     }
 
     /// Whether it has room for what it has written, or gets it at once.

@@ -1,7 +1,7 @@
 //! EXEC: the queued commands as one transaction.
 
 use forebay::key::{Key, KeyRef};
-use forebay::txn::{Ahead, Documents, Executed, Mode, Plan, PlannedLock, TxnError, Wanted};
+use forebay::txn::{Ahead, Documents, Executed, LARGE_BYTES, Mode, Plan, PlannedLock, TxnError, Wanted};
 use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::BoxFuture;
 use smallvec::SmallVec;
@@ -19,7 +19,7 @@ pub(super) fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, 
         // Watching nothing and only reading: served without a lock if all is cached.
         if watched.is_empty()
             && !session.unsettled()
-            && let Some(done) = exec_published(session, &queue)
+            && let Some(done) = exec_published(session, &queue).await
         {
             return compared(session, &queue, done).await;
         }
@@ -105,8 +105,15 @@ fn exec_at_once(session: &mut Session, queue: &Queue) -> Option<Done> {
     Some(done.map_or_else(|error| (txn_error(&error), Vec::new()), |(done, _)| done))
 }
 
-/// Runs the queued commands on `documents`; the first that fails undoes all.
+/// Runs the queued commands on `documents`; the first that fails undoes all. What takes long is done aside.
 fn run_queue(session: &mut Session, queue: &Queue, documents: &mut Documents) -> Result<Done, Done> {
+    match documents.held_bytes() > LARGE_BYTES {
+        true => session.shared.engine.runtime().clone().aside(|| run_each(session, queue, documents)),
+        false => run_each(session, queue, documents),
+    }
+}
+
+fn run_each(session: &mut Session, queue: &Queue, documents: &mut Documents) -> Result<Done, Done> {
     let mut replies = Vec::with_capacity(queue.commands.len());
     let mut uncompared = Vec::new();
     let (mut bytes, bytes_max) = (0, session.shared.limits.client_reply_bytes_max);
@@ -156,7 +163,7 @@ fn run_queue(session: &mut Session, queue: &Queue, documents: &mut Documents) ->
 }
 
 /// Serves a script that only reads without a lock, if all its keys are cached.
-fn exec_published(session: &mut Session, queue: &Queue) -> Option<Done> {
+async fn exec_published(session: &mut Session, queue: &Queue) -> Option<Done> {
     let mut keys = SmallVec::<[KeyRef<'_>; 8]>::new();
     for queued in &queue.commands {
         let frame = queued.request.frame();
@@ -172,5 +179,8 @@ fn exec_published(session: &mut Session, queue: &Queue) -> Option<Done> {
     keys.sort_unstable();
     keys.dedup();
     let mut documents = session.shared.engine.read_published(&keys, &session.context())?;
+    if documents.held_bytes() > LARGE_BYTES {
+        session.shared.engine.runtime().clone().leave().await;
+    }
     Some(run_queue(session, queue, &mut documents).unwrap_or_else(|error| error))
 }
