@@ -154,16 +154,13 @@ impl Partition {
 
     pub(super) fn unchanged(&self, key: KeyRef<'_>, word: Word) -> bool {
         let entry = self.entries.get(word.slot);
-        let same = |entry: &Entry| {
-            let wrong = mutation::on(Fault::WrongSequence) && entry.sequence() >= word.sequence;
-            entry.sequence() == word.sequence || wrong
-        };
+        let wrong = |entry: &Entry| mutation::on(Fault::WrongSequence) && entry.sequence() >= word.sequence;
+        let same = |entry: &Entry| entry.sequence() == word.sequence || wrong(entry);
         entry.is_some_and(|entry| same(entry) && !entry.marked() && entry.is_of(key))
     }
 
     pub(super) fn touch(&mut self, hash: u64, word: Word, context: &Context) {
-        let same = self.entries.get(word.slot).is_some_and(|entry| entry.sequence() == word.sequence);
-        match same {
+        match self.entries.get(word.slot).is_some_and(|entry| entry.sequence() == word.sequence) {
             true => self.touch_slot(word.slot, hash, context),
             // Replaced since: a hit all the same, but nothing that the order should hear of.
             false => self.stats.hits += 1,
@@ -189,8 +186,7 @@ impl Partition {
         }
     }
 
-    /// **Invariant.** No fill is open beside an entry. Ended by what leaves the entry where it is, such a fill would have
-    /// shown its reader something newer than those who come later are shown.
+    /// **Invariant.** No fill is open beside an entry, which may stay when the fill is ended: its reader saw something newer.
     pub(super) fn begin_fill(&mut self, key: &Key, id: u64, cache: &Cache) -> Begin {
         if self.is_held(key) && !mutation::on(Fault::FillWhileHeld) {
             return Begin::Held;
@@ -244,7 +240,7 @@ impl Partition {
     /// Ends the fill of a key that is removed or known to have changed.
     fn end_overtaken(&mut self, key: &Key) {
         if !mutation::on(Fault::FillSurvivesInvalidation) {
-            self.end_flight(key, None);
+            self.end_flight(key, None)
         }
     }
 
@@ -377,11 +373,11 @@ impl Partition {
     pub(super) fn invalidate(&mut self, key: &Key, version: Version) -> usize {
         self.end_overtaken(key);
         let Some(slot) = self.find(key.borrow()) else { return 0 };
-        let older = self.entries.get(slot).is_some_and(|entry| entry.record.version() < version);
-        if older {
-            self.tell_gone(key.borrow(), None);
+        if self.entries.get(slot).is_none_or(|entry| entry.record.version() >= version) {
+            return 0;
         }
-        if older { self.take(slot, Why::Invalidated) } else { 0 }
+        self.tell_gone(key.borrow(), None);
+        self.take(slot, Why::Invalidated)
     }
 
     pub(super) fn restamp(&mut self, key: &Key, shown: Version, stored: Version) {
@@ -431,8 +427,7 @@ impl Partition {
     }
 
     pub(super) fn pin(&mut self, key: KeyRef<'_>) -> bool {
-        let slot = self.find(key);
-        slot.map(|slot| self.pin_slot(slot)).is_some()
+        self.find(key).map(|slot| self.pin_slot(slot)).is_some()
     }
 
     pub(super) fn pin_slot(&mut self, slot: Slot) {
@@ -463,8 +458,7 @@ impl Partition {
 
     pub(super) fn explain(&self, key: KeyRef<'_>) -> Option<(Read, usize, String)> {
         let slot = self.find(key)?;
-        let entry = self.entries.get(slot)?;
-        Some((entry.record.read(), entry.charged(self.policy), self.order.explain(slot)))
+        self.entries.get(slot).map(|entry| (entry.record.read(), entry.charged(self.policy), self.order.explain(slot)))
     }
 
     /// What the policy says of a key that is not cached.
@@ -486,8 +480,8 @@ impl Partition {
         self.order.validate();
         self.entries.validate();
         assert_eq!(self.slots, self.entries.bound(), "slots that the order knows of");
-        let room = (SHRINKS_UNDER * 2 * self.index.len()).max(2 * CHUNK);
-        assert!(self.index.capacity() <= room, "{} places for {}", self.index.capacity(), self.index.len());
+        let (kept, places) = (self.index.len(), self.index.capacity());
+        assert!(places <= (SHRINKS_UNDER * 2 * kept).max(2 * CHUNK), "{places} places for {kept}");
         assert_eq!(self.index.len(), self.entries.iter().count(), "index and entries");
         for (slot, entry) in self.entries.iter() {
             let key = entry.record.key(entry.space());
