@@ -12,8 +12,10 @@ use crate::common::Connection;
 use crate::long::{Clock, slow_pattern};
 use crate::{MIB, Scene, bulk_request, connect};
 
-/// Each with how long it stays after it has sent what it sends, in ms.
-const ATTACKS: [(&str, fn() -> Vec<u8>, u64); 8] = [
+/// A name, what is sent, and how long the client stays after that, in ms.
+type Attack = (&'static str, fn() -> Vec<u8>, u64);
+
+const ATTACKS: [Attack; 8] = [
     ("reads nothing", reads_nothing, 200),
     ("never ends its request", never_ends, 200),
     ("vanishes in a transaction", || words(&["TXN BEGIN", "INCR a", "INCR b"]), 0),

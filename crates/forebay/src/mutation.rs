@@ -24,6 +24,8 @@ pub enum Fault {
     FillWhileHeld,
     /// A fill begins beside what is cached.
     FillBesideEntry,
+    /// What is cached may be older than what WATCH remembers.
+    WatchedUnshown,
     /// A pipelined read is served without locks although a commit of its connection is not published.
     PipelinedReadOvertakes,
     /// A key that turns out to be absent is not kept locked.

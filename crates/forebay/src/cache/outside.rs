@@ -20,6 +20,16 @@ impl Cache {
         Some(freed > 0)
     }
 
+    /// Drops what is cached of `key` and ends its fill, unless `version` is cached: who reads it next is shown nothing older.
+    pub fn keep_only(&self, key: &Key, version: Version) {
+        let mut partition = self.inner.partition(key.borrow());
+        if partition.peek(key.borrow()).is_none_or(|cached| cached.version != version) {
+            partition.tell_gone(key.borrow(), None);
+            let freed = partition.remove(key);
+            self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
+        }
+    }
+
     /// The value that is cached under the version `shown` has the version `stored`: its fills end. Nothing, if another
     /// is cached by now.
     pub fn restamp(&self, key: &Key, shown: Version, stored: Version) {

@@ -429,7 +429,8 @@ impl Engine {
     /// What WATCH remembers of `keys`, read together under shared locks. A version may be that of a commit that is not
     /// published yet, and a cached read would still show the value before it: so WATCH is not answered before the
     /// [`Committing`] is settled. Else a client could decide on the older value, and its EXEC find the newer version
-    /// unchanged.
+    /// unchanged. Where others write too, a fill that was ended may have read something newer than the one behind it,
+    /// which is cached: that is dropped.
     pub async fn watch(
         &self,
         keys: &[Key],
@@ -441,14 +442,19 @@ impl Engine {
         ordered.dedup();
         let locks = ordered.iter().map(|key| PlannedLock { key: key.clone(), mode: Mode::Shared, load: true });
         let plan = Plan { locks: locks.collect(), name: "WATCH", caller, ..Plan::default() };
-        let remember = |documents: &mut Documents| Ok(ordered.iter().map(|key| Watched::of(key, documents)).collect());
+        let remember = |documents: &mut Documents| {
+            let watched: Vec<Watched> = ordered.iter().map(|key| Watched::of(key, documents)).collect();
+            if !self.inner.store.caps().owned && !mutation::on(Fault::WatchedUnshown) {
+                watched.iter().for_each(|watched| self.inner.cache.keep_only(&watched.key, watched.version));
+            }
+            Ok(watched)
+        };
         match self.execute(&plan, context, &mut Ahead::default(), remember).await? {
             Executed::Done(watched, committing) => {
                 let absent = |watched: Watched| Watched {
                     absence: (!watched.present).then(|| self.inner.absences.watch(&watched.key)),
                     ..watched
                 };
-                let watched: Vec<Watched> = watched;
                 Ok((watched.into_iter().map(absent).collect(), committing))
             }
             Executed::WatchFailed => Err(TxnError::Conflict("a watched key has changed".into())),
