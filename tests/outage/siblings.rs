@@ -35,7 +35,7 @@ fn open(server: &Server, more: &[&str]) -> (String, Forebay) {
 fn leave(client: &mut Connection, commands: &[[String; 2]]) {
     let all = |client: &mut Connection| {
         let call = |[name, key]: &[String; 2]| matches!(client.call(&[name, key]), Reply::Integer(_));
-        commands.iter().map(call).fold(true, |all, one| all && one)
+        commands.iter().map(call).filter(|answered| !answered).count() == 0
     };
     let began = Instant::now();
     loop {
