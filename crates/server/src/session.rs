@@ -495,8 +495,6 @@ impl Drop for Session {
 /// value may follow its colon without a space, and some programs put one before the colon.
 fn is_of_http(name: &[u8]) -> bool {
     let (start, end) = name.split_at(name.len().min(4));
-    match start.eq_ignore_ascii_case(b"host") {
-        true => end.is_empty() || end.starts_with(b":"),
-        false => name.eq_ignore_ascii_case(b"post"),
-    }
+    let host = start.eq_ignore_ascii_case(b"host") && (end.is_empty() || end.starts_with(b":"));
+    host || name.eq_ignore_ascii_case(b"post")
 }

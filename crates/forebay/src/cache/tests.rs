@@ -1,8 +1,9 @@
 //! The cache over several partitions: where keys go, who makes room, what is charged.
 
+use futures_util::FutureExt;
+
 use super::*;
 use crate::policy::{POLICIES, choose};
-use crate::store::suite::block_on;
 use crate::value::Value;
 use crate::version::Version;
 
@@ -79,7 +80,7 @@ fn no_fill_is_open_beside_an_entry() {
     let Begin::Lead(fill) = cache.begin_fill(&key) else { panic!("nobody fills it") };
     assert!(fill.complete(&read, &Context::default(), AccessKind::Read));
     let Begin::Follow(told) = cache.begin_fill(&key) else { panic!("it is cached") };
-    assert_eq!(block_on(told.read()), Some(read));
+    assert_eq!(told.read().now_or_never().flatten(), Some(read));
     cache.remove(&key);
     assert!(matches!(cache.begin_fill(&key), Begin::Lead(_)));
 }
