@@ -163,9 +163,8 @@ impl Session {
         let now_ms = self.shared.engine.runtime().now_ms();
         self.client.active_ms.store(now_ms, Ordering::Relaxed);
         let (away, errors) = (self.shared.modes.is_away(), self.pending.errors_all());
-        let mut away_reads = 0;
+        let (mut away_reads, mut looked_ahead) = (0, false);
         let mut ahead = Ahead::default();
-        let mut looked_ahead = false;
         let mut found = LookedUp::new();
         self.begin_reads(batch);
         // When the request before the one at hand was done, if the clock was read then: it need not be read again.
@@ -221,12 +220,7 @@ impl Session {
                 }
             }
             let before = self.pending.errors_all();
-            match self.runs_aside(command, frame) {
-                true => self.run_aside(command, frame, &mut ahead).await,
-                false => self.run(command, frame, &mut ahead).await,
-            }
-            // It may have left for large documents.
-            self.shared.engine.runtime().come_back().await;
+            self.run_and_come_back(command, frame, &mut ahead).await;
             away_reads += u64::from(away_read && self.pending.errors_all() == before);
         }
         self.end_reads();

@@ -74,15 +74,19 @@ impl Turns {
 
 impl Session {
     /// Whether to run a request takes long however small its documents are: not on a thread that others wait for.
-    pub(super) fn runs_aside(&self, command: &Command, frame: Frame<'_>) -> bool {
+    fn runs_aside(&self, command: &Command, frame: Frame<'_>) -> bool {
         frame.len() > WIDE_ARGS
             || (command.name == "exec" && self.multi.queue.as_ref().is_some_and(Queue::is_wide))
             || (command.name == "txn" && self.open.held_bytes() > WIDE_BYTES)
     }
 
-    /// Runs one command, each step of which takes long.
-    pub(super) async fn run_aside(&mut self, command: &'static Command, frame: Frame<'_>, ahead: &mut Ahead) {
+    /// Runs one command, aside if each of its steps takes long. It may have left for large documents: it comes back.
+    pub(super) async fn run_and_come_back(&mut self, command: &'static Command, frame: Frame<'_>, ahead: &mut Ahead) {
         let runtime = self.shared.engine.runtime().clone();
-        runtime.in_long_steps(Box::pin(self.run(command, frame, ahead))).await;
+        match self.runs_aside(command, frame) {
+            true => runtime.in_long_steps(Box::pin(self.run(command, frame, ahead))).await,
+            false => self.run(command, frame, ahead).await,
+        }
+        runtime.come_back().await;
     }
 }
