@@ -74,7 +74,7 @@ impl Turns {
 
 impl Session {
     /// Whether to run a request takes long however small its documents are: not on a thread that others wait for.
-    fn runs_aside(&self, command: &Command, frame: Frame<'_>) -> bool {
+    pub(super) fn runs_aside(&self, command: &Command, frame: Frame<'_>) -> bool {
         frame.len() > WIDE_ARGS
             || (command.name == "exec" && self.multi.queue.as_ref().is_some_and(Queue::is_wide))
             || (command.name == "txn" && self.open.held_bytes() > WIDE_BYTES)
