@@ -19,7 +19,7 @@ const MEMORY: u64 = 16 * MIB;
 /// What is promised: 1.1 times the memory, and 64 MiB.
 const PROMISED: u64 = MEMORY + MEMORY / 10 + 64 * MIB;
 
-/// A request of many arguments is there twice while its buffer grows. At this memory, where a whole request is more than
+/// A request of many arguments is there twice while its buffer grows. Here, where a whole request is more than
 /// all of it, that breaks the promise.
 const GROWN: u64 = 17 * MIB;
 

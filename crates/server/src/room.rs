@@ -7,8 +7,8 @@
 //! One of them that waits for a lock of a client that waits here ends as any other wait for a lock does. Who sends
 //! nothing while others wait is sent away ([`Room::idle`]).
 //!
-//! **Bound.** Those that are not first have together [`Limits::others`], the first one request, and those that are being
-//! served no more than [`Limits::all`] with it.
+//! **Bound.** Those that are not first have together [`Limits::others`], the first one request, and those that are
+//! being served no more than [`Limits::all`] with it.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -124,7 +124,7 @@ impl Room {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ready if there is room for `bytes` of the unfinished request of `client`; else `waker` is told when to ask again.
+    /// Ready if there is room for `bytes` of the unfinished request of `client`; else `waker` is told when to ask.
     fn poll(
         &self,
         client: &Arc<Client>,

@@ -20,7 +20,7 @@ impl Cache {
         Some(freed > 0)
     }
 
-    /// Drops what is cached of `key` and ends its fill, unless `version` is cached: who reads it next is shown nothing older.
+    /// Drops what is cached of `key` and ends its fill, unless `version` is cached: nothing older is read from then on.
     pub fn keep_only(&self, key: &Key, version: Version) {
         let mut partition = self.inner.partition(key.borrow());
         if partition.peek(key.borrow()).is_none_or(|cached| cached.version != version) {

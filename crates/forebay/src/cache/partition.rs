@@ -186,7 +186,7 @@ impl Partition {
         }
     }
 
-    /// **Invariant.** No fill is open beside an entry, which may stay when the fill is ended: its reader saw something newer.
+    /// **Invariant.** No fill is open beside an entry: ended, it would have shown its reader more than the entry does.
     pub(super) fn begin_fill(&mut self, key: &Key, id: u64, cache: &Cache) -> Begin {
         if self.is_held(key) && !mutation::on(Fault::FillWhileHeld) {
             return Begin::Held;
