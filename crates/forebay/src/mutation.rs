@@ -118,7 +118,7 @@ pub enum Fault {
     LearnedUnasked,
     /// What was read of a document for which changes wait is not compared with what becomes of it.
     PendingReadsUnchecked,
-    /// What was shown of one document of a row is taken for changed by others when another of it is carried over.
+    /// When a write to one document of a row is applied, what was read of the row's others counts as changed by others.
     MovedByOurselves,
     /// A document that was deleted stays so while what waits behind that makes its row anew.
     MadeBesideUnseen,

@@ -1,11 +1,11 @@
 //! Room for large requests that are not complete. There is some for a few of them; the others wait: their sockets are
 //! not read until there is room.
 //!
-//! **Nobody waits for ever.** Who is first, by the moment at which its request became large, always has room for a
-//! whole request. Its turn ends when that is complete; but what it takes counts until it is served. Where requests that
-//! are being served leave too little room even for the first of the others, that one waits until one of them is done.
-//! One of them that waits for a lock of a client that waits here ends as any other wait for a lock does. Who sends
-//! nothing while others wait is sent away ([`Room::idle`]).
+//! **No client waits for ever.** The first client, by the moment at which its request became large, always has room for
+//! a whole request. Its turn ends when the request is complete; what it takes counts until it is served. Requests that
+//! are being served may leave too little room even for the first of the others: that one waits until one of them is
+//! done. A wait for a lock of a client that waits here ends as any other wait for a lock does. A client that sends
+//! nothing while others wait is closed ([`Room::idle`]). One that sends a byte now and then keeps its turn.
 //!
 //! **Bound.** Those that are not first have together [`Limits::others`], the first one request, and those that are
 //! being served no more than [`Limits::all`] with it.

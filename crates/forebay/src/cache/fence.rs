@@ -35,7 +35,7 @@ impl Fence {
 pub enum Begin {
     /// Read the store, then tell the fill.
     Lead(Fill),
-    /// Someone else is reading it, or has put it in meanwhile.
+    /// Another reader has begun a fill, or has already completed one.
     Follow(Follow),
     /// A commit on its way writes it: read the store, but put nothing in.
     Held,

@@ -240,7 +240,7 @@ impl Partition {
     /// Ends the fill of a key that is removed or known to have changed.
     fn end_overtaken(&mut self, key: &Key) {
         if !mutation::on(Fault::FillSurvivesInvalidation) {
-            self.end_flight(key, None)
+            self.end_flight(key, None);
         }
     }
 
