@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::last::LastReads;
 use super::{Committer, conflict};
 use crate::mutation::{self, Fault};
 use crate::read::{Read, record};
@@ -73,10 +74,10 @@ impl Committer {
         }
         match self.store.commit_now(&commit) {
             Some(CommitOutcome::Committed(changed)) => {
+                let changed = LastReads::of(changed);
                 let mut group = SmallVec::<[_; 1]>::with_capacity(commit.writes.len());
                 for Write { key, after, .. } in commit.writes {
-                    let actual = changed.iter().find(|(other, _)| *other == key).map(|(_, read)| read.clone());
-                    let read = actual.unwrap_or(Read { value: after, version });
+                    let read = changed.get(&key).cloned().unwrap_or(Read { value: after, version });
                     group.push((key, (!caching.uncached).then_some(read)));
                 }
                 match caching.vertices {
