@@ -85,6 +85,21 @@ fn each_step_of_a_future_is_done_there() {
     assert!(other);
 }
 
+/// Where threads can hand their tasks on, whoever works long needs no other place.
+#[test]
+fn a_task_of_several_threads_works_aside_where_it_is() {
+    let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let threads = threads.expect("there is room");
+    let runtime = forebay::runtime::tokio::runtime(threads.handle().clone());
+    let other = blocks_until_another_task_ran(&(threads, runtime), |begins, has_run| async move {
+        forebay::runtime::tokio::aside(|| {
+            let _ = begins.send(());
+            has_run.recv_timeout(PATIENCE).is_ok()
+        })
+    });
+    assert!(other);
+}
+
 /// A panic there is one of the task that left: no other task is held up or moved by it.
 #[test]
 fn a_panic_there_ends_its_task_alone() {
