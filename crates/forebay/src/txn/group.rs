@@ -1,9 +1,9 @@
 //! Group commit: from a transaction's buffered writes to their publication.
 //!
-//! With an *ordered* store a commit first gets its place in the commit order. From that moment its keys are *held*:
-//! its results stand beside their locks, the locks go on to whoever waits, and the store's flush is still to come. One
-//! loop takes all commits that have a place, gives them to the store as one group and publishes the group as a whole,
-//! groups in commit order. So the commits of many clients share one flush, also on one hot key.
+//! With an *ordered* store the results of a commit are put down beside its locks. Then it gets its place in the commit
+//! order, and the locks go on to whoever waits; the store's flush is still to come. One loop takes commits that have a
+//! place, gives them to the store as one group and publishes the group as a whole, groups in commit order. So the commits
+//! of many clients share one flush, also on one hot key. A wide commit is a group by itself.
 //!
 //! Who was handed a lock reads the result beside it and from then on *depends* on that commit: nothing that it computed
 //! is shown or committed unless the commit is published ([`Settled`]). A commit that fails takes with it exactly those
@@ -118,7 +118,9 @@ impl Committer {
         let refused = if ordered { queue.refuses() } else { queue.refuses_unordered() };
         if let Some(why) = refused {
             drop(queue);
-            self.take_back(&commit, &caching);
+            if !mutation::on(Fault::RefusedLeavesResults) {
+                self.take_back(&commit, &caching);
+            }
             self.locks.release(owner, &held);
             settle.tell(Settlement::Failed(Failure::Unavailable(why)));
             return settled;
@@ -398,10 +400,10 @@ impl Committer {
         let owned = self.store.caps().owned;
         let mut settled = Vec::with_capacity(group.len());
         for (mut placed, changed, ticket) in group {
-            let (version, changed) = (placed.commit.version, LastReads::of(changed));
+            let (version, changed) = (placed.commit.version, LastReads::told(changed));
             for write in mem::take(&mut placed.commit.writes) {
                 let Write { key, after, unseen, .. } = write;
-                let actual = changed.get(&key).cloned();
+                let actual = changed.as_ref().and_then(|changed| changed.get(&key)).cloned();
                 // Where others write too, only the store can say what came of it: without that the key leaves the
                 // cache.
                 let known = actual.or_else(|| (owned && !unseen).then_some(Read { value: after, version }));

@@ -24,18 +24,18 @@ impl LastReads {
         LastReads { reads: Vec::with_capacity(keys), index, hasher: foldhash::fast::RandomState::default() }
     }
 
-    /// What a store says of the documents of one commit.
-    pub(super) fn of(changed: Vec<(Key, Read)>) -> LastReads {
-        let mut last = LastReads::with_capacity(changed.len());
+    /// What a store has told of the documents of one commit; nearly always nothing.
+    pub(super) fn told(changed: Vec<(Key, Read)>) -> Option<LastReads> {
+        let mut last = (!changed.is_empty()).then(|| LastReads::with_capacity(changed.len()))?;
         for (key, read) in changed {
             last.set(key, Some(read));
         }
-        last
+        Some(last)
     }
 
     /// What is known of `key`.
     pub(super) fn get(&self, key: &Key) -> Option<&Read> {
-        if self.reads.is_empty() { None } else { self.reads[self.position(key, self.hash(key))?].1.as_ref() }
+        self.reads[self.position(key, self.hash(key))?].1.as_ref()
     }
 
     fn position(&self, key: &Key, hash: u64) -> Option<usize> {
