@@ -173,6 +173,54 @@ fn requests_of_a_million_keys() {
     server.stayed_below(PROMISED + 8 * MIB);
 }
 
+/// A server with as many strings of 4 MB, none of them in its memory all at once.
+fn with_long_strings(row: &'static str) -> Server {
+    let server = Server::start(row);
+    let mut connection = server.connect();
+    for number in 0..DOCUMENTS {
+        let len = connection.call(&["SETRANGE", &format!("b{number}"), "3999999", "x"]);
+        assert_eq!(len, Reply::Integer(4_000_000));
+    }
+    server.reset_peak();
+    server
+}
+
+fn of_all(name: &str) -> Vec<Vec<String>> {
+    (0..DOCUMENTS).map(|number| request(&[name, &format!("b{number}")])).collect()
+}
+
+/// However little is answered of them, they have to be read.
+#[test]
+fn requests_that_read_long_documents() {
+    let server = with_long_strings("STRLEN of long strings in a pipeline");
+    assert_eq!(server.connect().pipeline(&of_all("STRLEN")), vec![Reply::Integer(4_000_000); DOCUMENTS]);
+    server.stayed_below(PROMISED);
+
+    let server = with_long_strings("EXEC that reads long strings");
+    let script = [vec![request(&["MULTI"])], of_all("STRLEN"), vec![request(&["EXEC"])]].concat();
+    let replies = server.connect().pipeline(&script);
+    assert!(replies.last().is_some_and(|reply| says(reply, "LIMIT txn_bytes_max")), "{replies:?}");
+    server.stayed_below(PROMISED);
+
+    let server = with_long_strings("TXN that reads long strings");
+    let script = [vec![request(&["TXN", "BEGIN"])], of_all("STRLEN"), vec![request(&["TXN", "COMMIT"])]].concat();
+    let replies = server.connect().pipeline(&script);
+    let refused = replies.iter().filter(|reply| says(reply, "LIMIT txn_bytes_max")).count();
+    assert!((20..DOCUMENTS).contains(&refused), "{refused} of them: {replies:?}");
+    assert!(matches!(replies.last(), Some(Reply::Simple(_))), "what was read is of one moment: {replies:?}");
+    server.stayed_below(PROMISED);
+
+    let all = |name: &str| {
+        let names = (0..DOCUMENTS).map(|number| format!("b{number}"));
+        std::iter::once(name.to_owned()).chain(names).collect::<Vec<_>>()
+    };
+    let server = with_long_strings("EXISTS and MGET of long strings");
+    let replies = server.connect().pipeline(&[all("EXISTS"), all("MGET")]);
+    assert_eq!(replies[0], Reply::Integer(DOCUMENTS as i64), "in parts");
+    assert!(says(&replies[1], "LIMIT "), "{replies:?}");
+    server.stayed_below(PROMISED);
+}
+
 #[test]
 fn replies_that_nobody_reads() {
     let server = Server::start("replies that nobody reads");

@@ -422,6 +422,7 @@ impl Shared {
             modes.follow(gate, options.engine.runtime());
             given.restore(gate.given_ids(), options.engine.runtime().elapsed());
         }
+        let labels = Labels::beside(options.engine.cache().clone());
         Shared {
             engine: options.engine,
             gate: options.gate,
@@ -431,7 +432,7 @@ impl Shared {
             clients: Clients::default(),
             strangers: Strangers::default(),
             room: Default::default(),
-            labels: Labels::default(),
+            labels,
             graphs: Graphs::default(),
             figures: Figures::default(),
             threads: options.threads,

@@ -37,7 +37,9 @@ pub(super) fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, 
         let shared = |key: &Key| PlannedLock { key: key.clone(), mode: Mode::Shared, load: true };
         locks.extend(watched.iter().map(|watched| shared(&watched.key)));
         let (locks, caller) = (in_order(locks), session.waiting_client());
-        let mut plan = Plan { locks, watched, strict: session.strict, blind: false, name: "exec", caller };
+        let bytes_max = Some(session.shared.limits.txn_bytes_max);
+        let strict = session.strict;
+        let mut plan = Plan { locks, watched, strict, blind: false, name: "exec", caller, bytes_max };
         let context = session.context();
         let shared = session.shared.clone();
         let mut ahead = Ahead::default();
