@@ -2,16 +2,22 @@
 //! are refused before they hold much more than that.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use forebay::cache::{CacheOptions, Context};
+use forebay::mutation::{self, Fault};
 use forebay::policy::choose;
 use forebay::runtime::simulated::{Ended, Simulation};
 use forebay::store::Store;
+use forebay::store::delayed::{Delay, Delayed};
 use forebay::store::faulty::{Faults, Faulty};
 use forebay::store::memory::Memory;
-use forebay::txn::{Ahead, Engine, EngineOptions, Executed, Mode, Plan, PlannedLock, TxnError, TxnKind};
+use forebay::txn::{
+    Ahead, Documents, Engine, EngineOptions, Executed, Mode, Plan, PlannedLock, TxnError, TxnKind, TxnLimits,
+};
 use forebay::value::Data;
 use forebay::{Change, Key, Value};
+use futures_util::StreamExt;
 use proptest::prelude::*;
 
 fn key(number: usize) -> Key {
@@ -24,6 +30,18 @@ fn value(number: usize, len: usize) -> Value {
 
 fn locks(keys: std::ops::Range<usize>) -> Vec<PlannedLock> {
     keys.map(|number| PlannedLock { key: key(number), mode: Mode::Shared, load: true }).collect()
+}
+
+/// Puts documents of these lengths in.
+async fn put_all(engine: &Engine, lens: &[usize]) {
+    for (number, len) in lens.iter().enumerate() {
+        let lock = PlannedLock { key: key(number), mode: Mode::Exclusive, load: false };
+        let plan = Plan { locks: vec![lock], ..Plan::default() };
+        let put = |documents: &mut Documents| {
+            documents.change(key(number).borrow(), Change::Put(value(number, *len))).map_err(|_| ())
+        };
+        engine.execute(&plan, Context::default(), &mut Ahead::default(), put).await.expect("a sound store");
+    }
 }
 
 /// What is read of documents of these lengths within so many bytes; some of them fetched ahead, some cached.
@@ -45,13 +63,18 @@ async fn read(engine: &Engine, lens: &[usize], bytes_max: usize, interactive: bo
         return Ok(keys.iter().map(|key| len_of(documents.value(key.borrow()).expect("it is loaded"))).collect());
     }
     let plan = Plan { locks: locks(0..lens.len()), bytes_max: Some(bytes_max), ..Plan::default() };
-    let read = |documents: &mut forebay::txn::Documents| {
+    let read = |documents: &mut Documents| {
         Ok::<_, Vec<usize>>(keys.iter().map(|key| len_of(documents.value(key.borrow()).expect("loaded"))).collect())
     };
     match engine.execute(&plan, Context::default(), &mut ahead, read).await? {
         Executed::Done(lens, _) => Ok(lens),
         Executed::WatchFailed => unreachable!("nothing is watched"),
     }
+}
+
+fn cache(budget_bytes: usize) -> CacheOptions {
+    let choice = choose("s3-fifo").expect("it is in the table");
+    CacheOptions { budget_bytes, partitions: 1, policy: choice.policy, policy_values: choice.values }
 }
 
 fn len_of(value: Option<&Value>) -> usize {
@@ -75,18 +98,9 @@ proptest! {
         let runtime = simulation.runtime();
         let faults = Faults { portion_per_mille: 500, ..Faults::default() };
         let store: Arc<dyn Store> = Arc::new(Faulty::new(runtime.clone(), Arc::new(Memory::new()), faults, seed));
-        let choice = choose("s3-fifo").expect("it is in the table");
-        let (policy, policy_values) = (choice.policy, choice.values);
-        let cache = CacheOptions { budget_bytes: 100_000, partitions: 1, policy, policy_values };
-        let engine = Engine::new(EngineOptions::new(runtime, store, cache));
+        let engine = Engine::new(EngineOptions::new(runtime, store, cache(100_000)));
         let ended = simulation.run(async move {
-            for (number, len) in lens.iter().enumerate() {
-                let plan = Plan { locks: vec![PlannedLock { mode: Mode::Exclusive, ..locks(number..number + 1).remove(0) }], ..Plan::default() };
-                let put = |documents: &mut forebay::txn::Documents| {
-                    documents.change(key(number).borrow(), Change::Put(value(number, *len))).map_err(|_| ())
-                };
-                engine.execute(&plan, Context::default(), &mut Ahead::default(), put).await.expect("a sound store");
-            }
+            put_all(&engine, &lens).await;
             let all: usize = lens.iter().sum();
             match read(&engine, &lens, bytes_max, interactive).await {
                 Ok(read) => assert_eq!(read, lens),
@@ -103,4 +117,50 @@ proptest! {
         });
         prop_assert_eq!(ended, Ended::Done);
     }
+}
+
+/// Many who read the same keys, a few at a time, and have to wait for their turn; how that ended.
+fn many_readers(seed: u64) -> Ended {
+    let simulation = Simulation::new(seed);
+    let runtime = simulation.runtime();
+    let faults = Faults { portion_per_mille: 700, ..Faults::default() };
+    let far = Delay { fixed: Duration::from_micros(50), jitter: Duration::from_micros(500) };
+    let store = Arc::new(Delayed::new(runtime.clone(), Arc::new(Memory::new()), far));
+    let store = Arc::new(Faulty::new(runtime.clone(), store, faults, seed));
+    let limits = TxnLimits { turnless_bytes_max: 600, ..TxnLimits::default() };
+    // Next to nothing stays in the cache.
+    let engine = Engine::new(EngineOptions { limits, ..EngineOptions::new(runtime.clone(), store, cache(500)) });
+    simulation.run(async move {
+        put_all(&engine, &[100; 14]).await;
+        let (done, mut told) = futures_channel::mpsc::unbounded();
+        for reader in 0..6 {
+            let (engine, done) = (engine.clone(), done.clone());
+            runtime.spawn(async move {
+                for round in 0..6 {
+                    let first = (reader * 3 + round * 5) % 8;
+                    let plan = Plan { locks: locks(first..first + 6), ..Plan::default() };
+                    let read = |_: &mut Documents| Ok::<(), ()>(());
+                    engine
+                        .execute(&plan, Context::default(), &mut Ahead::default(), read)
+                        .await
+                        .expect("a sound store");
+                }
+                drop(done.unbounded_send(()));
+            });
+        }
+        for _ in 0..6 {
+            told.next().await;
+        }
+        assert_eq!(engine.locked_keys(), 0);
+    })
+}
+
+#[test]
+fn whoever_waits_for_its_turn_keeps_nobody_waiting() {
+    for seed in 0..60 {
+        assert_eq!(many_readers(seed), Ended::Done, "seed {seed}");
+    }
+    // The scenario would notice if one did.
+    let _fault = mutation::put_back(Some(Fault::TurnAwaitedWithFills));
+    assert!((0..200).any(|seed| many_readers(seed) == Ended::Stuck), "no seed finds open fills");
 }

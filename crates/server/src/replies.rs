@@ -40,8 +40,8 @@ pub fn is_large(reply: &Reply) -> bool {
     }
 }
 
-/// Appends `reply` to `out`; how many bytes it is. A large one has its memory made at once: while it grew there would be
-/// two of it.
+/// Appends `reply` to `out`; how many bytes it is. A large one has its memory made at once: while it grew there would
+/// be two of it.
 fn encode(reply: &Reply, protocol: Protocol, out: &mut BytesMut) -> usize {
     let before = out.len();
     let bytes_max = reply.encoded_bytes_max();
@@ -199,11 +199,13 @@ impl Replies {
     /// version of the commit is added to a simple reply: `OK` becomes `OK 1-8813`.
     pub fn push_after(&mut self, reply: Option<Reply>, committing: Committing, with_version: bool, protocol: Protocol) {
         let queue = self.own();
+        let mut worked = 0;
         let reply = match reply {
             Some(reply) if is_large(&reply) && !with_version => {
                 let mut encoded = BytesMut::new();
                 if queue.has_room(&reply) {
-                    queue.after_bytes += encode(&reply, protocol, &mut encoded);
+                    worked = encode(&reply, protocol, &mut encoded);
+                    queue.after_bytes += worked;
                 }
                 Some(Shown::Encoded(encoded))
             }
@@ -217,6 +219,7 @@ impl Replies {
             protocol,
             after: BytesMut::new(),
         });
+        self.worked += worked;
     }
 
     /// How the last write ended of which this is known.
@@ -298,7 +301,7 @@ impl Queue {
 
     /// Puts encoded replies, for which there is room, behind what is ready.
     fn show(&mut self, encoded: BytesMut) {
-        match self.ready.is_empty() {
+        match self.ready.is_empty() && encoded.len() > LARGE_BYTES {
             _ if self.overflown => {}
             true => self.ready = encoded,
             false => self.ready.extend_from_slice(&encoded),
@@ -364,5 +367,43 @@ impl Queue {
         }
         self.after_bytes = self.after_bytes.saturating_sub(waiting.after.len());
         self.show(waiting.after);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    /// A large reply behind a commit is encoded when it comes, and stands where it belongs.
+    #[test]
+    fn large_replies_stand_in_their_order() {
+        let large = Reply::Text("x".repeat(2 * LARGE_BYTES));
+        let list = Reply::Array(vec![Reply::Integer(7); 2 * LARGE_ITEMS]);
+        assert!(is_large(&large) && is_large(&list) && !is_large(&Reply::OK));
+        let all = [Reply::OK, large.clone(), Reply::Integer(1), list.clone(), large, list];
+        let (mut expected, mut replies) = (BytesMut::new(), Replies::new(usize::MAX));
+        for (number, reply) in all.iter().enumerate() {
+            reply.encode(Protocol::Resp2, &mut expected);
+            match number % 3 {
+                0 => replies.push_after(Some(reply.clone()), Committing::nothing(), false, Protocol::Resp2),
+                1 => replies.push(reply, Protocol::Resp2),
+                _ => replies.push_after(Some(reply.clone()), Committing::nothing(), false, Protocol::Resp2),
+            }
+        }
+        assert!(replies.settle().now_or_never().is_some());
+        assert!(*replies.ready_mut() == expected);
+        assert!(replies.is_turn() && !replies.is_turn());
+    }
+
+    #[test]
+    fn a_large_reply_without_room_ends_all() {
+        let mut replies = Replies::new(LARGE_BYTES);
+        let large = Reply::Text("x".repeat(2 * LARGE_BYTES));
+        replies.push_after(Some(large), Committing::nothing(), false, Protocol::Resp2);
+        replies.push(&Reply::OK, Protocol::Resp2);
+        assert!(replies.settle().now_or_never().is_some());
+        assert!(replies.overflown() && replies.ready_mut().is_empty());
     }
 }

@@ -31,9 +31,10 @@ struct Limits {
 }
 
 impl Limits {
-    /// Three quarters of `held_bytes_max` are for the first, and for MULTI and TXN.
+    /// A request that is served is there twice, as it came and as the document that it makes: so half of
+    /// `held_bytes_max` is for these and the first. What is left is for MULTI and TXN.
     fn of(limits: &ServerLimits) -> Limits {
-        Limits { all: limits.held_bytes_max, others: limits.held_bytes_max / 4 }
+        Limits { all: limits.held_bytes_max / 2, others: limits.held_bytes_max / 4 }
     }
 }
 

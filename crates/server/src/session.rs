@@ -175,9 +175,7 @@ impl Session {
                 break;
             }
             if self.replies.is_turn() {
-                // What is ready is written meanwhile.
-                self.replies.lend();
-                self.shared.engine.runtime().turn().await;
+                self.give_turn().await;
             }
             let began = ended.take();
             let frame = batch.frame(at);
@@ -219,11 +217,7 @@ impl Session {
             }
             if (!looked_ahead || ahead.is_used_up()) && batch.len() - at > 1 && self.multi.queue.is_none() {
                 looked_ahead = true;
-                let keys = self.missing_ahead(batch, at);
-                if keys.len() > 1 {
-                    self.replies.lend();
-                    ahead = self.shared.engine.fetch_ahead(&keys).await;
-                }
+                self.look_ahead(batch, at, &mut ahead).await;
             }
             let before = self.pending.errors_all();
             self.run_and_come_back(command, frame, &mut ahead).await;

@@ -157,8 +157,8 @@ pub trait Store: Send + Sync + 'static {
         0
     }
 
-    /// Reads `keys` in one round trip; the answers are in the order of `keys`. There is one at least, and none behind the
-    /// document that makes them more than `bytes_max` bytes ([`Value::size`]); [`portion`] has the contract.
+    /// Reads `keys` in one round trip; the answers are in the order of `keys`. There is one at least, and none behind
+    /// the document that makes them more than `bytes_max` bytes ([`Value::size`]); [`portion`] has the contract.
     fn get_within<'a>(&'a self, keys: &'a [Key], bytes_max: usize) -> BoxFuture<'a, Result<Vec<Read>, ReadError>>;
 
     /// All of `keys`, however large: for few keys. No store has another.

@@ -2,9 +2,9 @@
 //! clients would have read as much as each may hold, all at once. Those that hold little need no turn.
 //!
 //! **Nobody waits for ever.** Whoever waits for the turn holds locks, so whoever has it must never wait for a lock, nor
-//! for a fill that somebody who waits leads, nor for a room that such a one has. It does not: a command or script takes
-//! its turn when it has all its locks, and has begun no fill; one that has room for its commit needs no turn; and who is
-//! about to wait for that room gives the turn up with its documents (`locking/room.rs`).
+//! for a fill that one who waits leads, nor for a room that such a one has. It does not: a command or script takes its
+//! turn when it has all its locks, and has begun no fill; one that has room for its commit needs no turn; and one that
+//! is about to wait for that room gives the turn up with its documents (`locking/room.rs`).
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

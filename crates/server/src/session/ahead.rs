@@ -2,6 +2,7 @@
 //! what is cached of their keys, and has the store asked once for all that is not.
 
 use forebay::key::{Key, KeyRef};
+use forebay::txn::Ahead;
 use forebay_protocol::Batch;
 use smallvec::SmallVec;
 
@@ -93,9 +94,18 @@ impl Session {
         }
     }
 
+    /// Has fetched what the rest of the batch, from `start`, will miss.
+    pub(super) async fn look_ahead(&mut self, batch: &Batch, start: usize, ahead: &mut Ahead) {
+        let keys = self.missing_ahead(batch, start);
+        if keys.len() > 1 {
+            self.replies.lend();
+            *ahead = self.shared.engine.fetch_ahead(&keys).await;
+        }
+    }
+
     /// The keys that the rest of the batch, from `start`, will miss: of plain commands, up to the first that changes
     /// how others are to be read.
-    pub(super) fn missing_ahead(&self, batch: &Batch, start: usize) -> Vec<Key> {
+    fn missing_ahead(&self, batch: &Batch, start: usize) -> Vec<Key> {
         let mut keys: Vec<Key> = Vec::new();
         for at in start..batch.len() {
             let frame = batch.frame(at);

@@ -14,8 +14,8 @@ use crate::command::{Answer, Call, Command, Effect, Flag, Known, compare, txn_er
 const KEY_BYTES: usize = 1024;
 
 impl Session {
-    /// A plain command is a transaction of its own. An error if its documents are too large, all together, and it can be
-    /// served in parts.
+    /// A plain command is a transaction of its own. An error if its documents are too large, all together, and it can
+    /// be served in parts.
     pub(super) async fn run_alone(
         &mut self,
         locks: Vec<PlannedLock>,

@@ -143,8 +143,8 @@ impl Transaction {
     }
 
     /// Fetches missing keys, a portion at a time: leads the fills that nobody leads, then waits for those that others
-    /// lead. Gives back the keys whose leader gave up. All own fills are completed before the first wait, so no two wait
-    /// for each other; a fill whose portion is still to come is fenced as any other.
+    /// lead. Gives back the keys whose leader gave up, and those for which it has to wait for its turn. All own fills are
+    /// completed before the first wait, so no two wait for each other.
     async fn fetch(&mut self, missing: SmallVec<[Key; 4]>) -> Result<SmallVec<[Key; 4]>, TxnError> {
         let mut wanted: Vec<Key> = Vec::new();
         let mut fills: Vec<Option<Fill>> = Vec::new();
@@ -188,6 +188,10 @@ impl Transaction {
             left = rest;
             self.lend_for_documents();
             if !left.is_empty() && self.needs_turn() {
+                if mutation::on(Fault::TurnAwaitedWithFills) {
+                    self.turn = Some(self.inner.turn.take().await);
+                    continue;
+                }
                 again.extend(left.iter().cloned());
                 break;
             }
