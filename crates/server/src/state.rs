@@ -422,8 +422,8 @@ impl Shared {
             modes.follow(gate, options.engine.runtime());
             given.restore(gate.given_ids(), options.engine.runtime().elapsed());
         }
-        let labels = Labels::beside(options.engine.cache().clone());
         Shared {
+            labels: Labels::beside(options.engine.cache().clone()),
             engine: options.engine,
             gate: options.gate,
             table: Table::default(),
@@ -432,7 +432,6 @@ impl Shared {
             clients: Clients::default(),
             strangers: Strangers::default(),
             room: Default::default(),
-            labels,
             graphs: Graphs::default(),
             figures: Figures::default(),
             threads: options.threads,
