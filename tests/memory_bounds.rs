@@ -217,6 +217,26 @@ fn requests_that_read_long_documents() {
     server.stayed_below(PROMISED);
 }
 
+/// Each of them may hold 28 MB; one at a time does.
+#[test]
+fn scripts_that_read_long_documents_at_a_time() {
+    let server = with_long_strings("8 EXEC that read long strings at a time");
+    let address = server.forebay.address;
+    let reads = move |client: usize| {
+        let names = (0..7).map(|at| format!("b{}", (3 * client + at) % DOCUMENTS));
+        let lens: Vec<_> = names.map(|name| request(&["STRLEN", &name])).collect();
+        let script = [vec![request(&["MULTI"])], lens, vec![request(&["EXEC"])]].concat();
+        let mut connection = Connection::new(address);
+        (0..2).map(|_| connection.pipeline(&script).pop()).collect::<Vec<_>>()
+    };
+    let clients: Vec<_> = (0..CLIENTS).map(|client| std::thread::spawn(move || reads(client))).collect();
+    for client in clients {
+        let all = Some(Reply::Array(vec![Reply::Integer(4_000_000); 7]));
+        assert_eq!(client.join().expect("a client"), [all.clone(), all]);
+    }
+    server.stayed_below(PROMISED);
+}
+
 #[test]
 fn replies_that_nobody_reads() {
     let server = Server::start("replies that nobody reads");

@@ -40,7 +40,10 @@ async fn put_all(engine: &Engine, lens: &[usize]) {
         let put = |documents: &mut Documents| {
             documents.change(key(number).borrow(), Change::Put(value(number, *len))).map_err(|_| ())
         };
-        engine.execute(&plan, Context::default(), &mut Ahead::default(), put).await.expect("a sound store");
+        match engine.execute(&plan, Context::default(), &mut Ahead::default(), put).await {
+            Ok(Executed::Done((), committing)) => drop(committing.wait().await.expect("a sound store")),
+            _ => panic!("a sound store"),
+        }
     }
 }
 
