@@ -161,13 +161,9 @@ impl Session {
 
     /// Serves a batch in order. Afterwards its replies are in [`Session::replies`], some perhaps still to be settled.
     pub async fn serve(&mut self, batch: &Batch) {
-        let now_ms = self.shared.engine.runtime().now_ms();
-        self.client.active_ms.store(now_ms, Ordering::Relaxed);
         let (away, errors) = (self.shared.modes.is_away(), self.pending.errors_all());
-        let (mut away_reads, mut looked_ahead) = (0, false);
-        let mut ahead = Ahead::default();
-        let mut found = LookedUp::new();
-        self.begin_reads(batch);
+        let (mut away_reads, mut ahead, mut found) = (0, Ahead::default(), LookedUp::new());
+        self.begin_batch(batch);
         // When the request before the one at hand was done, if the clock was read then: it need not be read again.
         let mut ended = None;
         for at in 0..batch.len() {
@@ -190,7 +186,12 @@ impl Session {
                     break;
                 }
             }
-            let command = match self.accept(frame, found[at % LOOK_UP_FRAMES]) {
+            let found = found[at % LOOK_UP_FRAMES];
+            let accepted = match frame.len() > WIDE_ARGS {
+                true => self.accept_wide(frame, found).await,
+                false => self.accept(frame, found),
+            };
+            let command = match accepted {
                 Ok(Some(command)) => command,
                 Ok(None) => continue,
                 Err(error) => {
@@ -215,8 +216,7 @@ impl Session {
                 ended = Some(now);
                 continue;
             }
-            if (!looked_ahead || ahead.is_used_up()) && batch.len() - at > 1 && self.multi.queue.is_none() {
-                looked_ahead = true;
+            if ahead.is_used_up() && batch.len() - at > 1 && self.multi.queue.is_none() {
                 self.look_ahead(batch, at, &mut ahead).await;
             }
             let before = self.pending.errors_all();

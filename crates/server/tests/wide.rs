@@ -121,7 +121,7 @@ fn long_replies_give_others_their_turn() {
     });
     assert_eq!(ended, Ended::Done);
     let turns = turns.load(Ordering::Relaxed);
-    assert!(turns >= 8, "{turns} turns of others in 6.4 MB of replies");
+    assert!(turns >= 3, "{turns} turns of others in 6.4 MB of replies");
 }
 
 /// One client reads all keys while another changes the first and the last together; the first and the last value of

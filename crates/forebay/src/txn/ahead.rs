@@ -16,8 +16,8 @@ pub struct Ahead {
     /// In order, so that what is left of it ends in one order in every run of a seed.
     fetched: BTreeMap<Key, (Fill, Read)>,
     cost_us: u32,
-    /// There was more than is fetched at a time.
-    cut: bool,
+    /// There was no more than is fetched at a time.
+    whole: bool,
 }
 
 impl Ahead {
@@ -36,13 +36,13 @@ impl Ahead {
                 fills.push(fill);
             }
         }
-        let mut ahead = Ahead::default();
+        let mut ahead = Ahead::of_nothing();
         if wanted.is_empty() {
             return ahead;
         }
         let asked = inner.runtime.elapsed();
         let Ok(reads) = inner.store.get_within(&wanted, PORTION_BYTES_MAX).await else { return ahead };
-        ahead.cut = reads.len() < wanted.len();
+        ahead.whole = reads.len() == wanted.len();
         inner.committer.follow_incarnation();
         ahead.cost_us = (inner.runtime.elapsed() - asked).as_micros().min(u128::from(u32::MAX)) as u32;
         for ((key, fill), read) in wanted.into_iter().zip(fills).zip(reads) {
@@ -54,9 +54,14 @@ impl Ahead {
         ahead
     }
 
-    /// Whether all that was fetched is used up, and there was more: what comes next may be looked for.
+    /// Where there is nothing to be fetched.
+    pub fn of_nothing() -> Ahead {
+        Ahead { whole: true, ..Ahead::default() }
+    }
+
+    /// Whether all that was fetched is used up, and there may be more to fetch.
     pub fn is_used_up(&self) -> bool {
-        self.cut && self.fetched.is_empty()
+        !self.whole && self.fetched.is_empty()
     }
 
     /// What was fetched for `key`, which is locked now, if nothing was committed to it since before the fetch; it goes

@@ -37,6 +37,8 @@ pub struct Plan {
     pub name: &'static str,
     /// Who waits for the answer.
     pub caller: Option<Arc<Caller>>,
+    /// Of a script: its commands. Each may look through all documents.
+    pub bodies: usize,
     /// Bytes of documents behind which it loads no other; see [`TxnError::TooLarge`].
     pub bytes_max: Option<usize>,
 }
