@@ -73,6 +73,12 @@ impl Turns {
 }
 
 impl Session {
+    /// Gives others their turn between two requests. What is ready is written meanwhile.
+    pub(super) async fn give_turn(&mut self) {
+        self.replies.lend();
+        self.shared.engine.runtime().turn().await;
+    }
+
     /// Whether to run a request takes long however small its documents are: not on a thread that others wait for.
     pub(super) fn runs_aside(&self, command: &Command, frame: Frame<'_>) -> bool {
         frame.len() > WIDE_ARGS
