@@ -1,0 +1,261 @@
+//! The engine. HEAD
+
+mod budget;
+mod marks;
+mod order;
+mod prints;
+mod shard;
+mod slot;
+mod table;
+mod tags;
+#[cfg(test)]
+mod tests;
+#[cfg(all(test, not(feature = "loom")))]
+mod validate;
+
+use std::hash::{BuildHasher, Hasher as _};
+
+use foldhash::fast::SeedableRandomState;
+
+use crate::sync::spin_loop;
+
+use budget::Budget;
+use marks::touch;
+use prints::PRINTS_MAX;
+use shard::{Parts, Present, Shard};
+use slot::sealed::Words as _;
+pub use slot::{Plain, Words};
+use table::{Look, SLOTS, Table};
+
+/// The largest capacity, in entries: slots have numbers of 32 bits.
+pub const CAPACITY_MAX: usize = 1 << 31;
+
+/// Entries of a group when the cache is full, in the mean: the denser, the less memory, and the more entries are placed
+/// beyond their home.
+const LOAD: usize = 14;
+
+/// Entries of a shard, at least, before there is another: small shards would differ much in what falls to them.
+const SHARD_MIN: usize = 2048;
+
+/// Shards for each processor.
+const SHARDS_PER_CPU: usize = 4;
+
+/// Shards, at most.
+const SHARDS_MAX: usize = 1024;
+
+/// Looks at a group that a writer is inside of before the reader waits for the writer's lock: with more threads than
+/// processors the writer may not be running.
+const LOOKS_MAX: usize = if cfg!(feature = "loom") { 2 } else { 64 };
+
+/// A cache of keys and values that lie in the table itself ([`Plain`]), for any number of threads.
+///
+/// All memory is taken at the start. A hit takes no lock and writes nothing, once its entry is marked as hit often. What
+/// is evicted follows S3-FIFO.
+pub struct Inline<K: Plain, V: Plain> {
+    hasher: Hasher,
+    table: Table<K, V>,
+    /// Prints that a group keeps.
+    prints: usize,
+    shards: Box<[Shard]>,
+    budget: Budget,
+}
+
+/// A capacity for which there is no memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLarge {
+    /// What was asked for, in entries.
+    pub capacity: usize,
+}
+
+impl std::fmt::Display for TooLarge {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let TooLarge { capacity } = self;
+        if *capacity > CAPACITY_MAX {
+            write!(f, "a capacity of {capacity} entries is above the limit of {CAPACITY_MAX}")
+        } else {
+            write!(f, "there is no memory for {capacity} entries, which is taken at the start; ask for less")
+        }
+    }
+}
+
+impl std::error::Error for TooLarge {}
+
+/// Hashes keys by their words.
+struct Hasher(SeedableRandomState);
+
+impl Hasher {
+    #[inline(always)]
+    fn hash<K: Plain>(&self, words: K::Words) -> u64 {
+        let mut hasher = self.0.build_hasher();
+        words.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+impl<K: Plain, V: Plain> Inline<K, V> {
+    /// A cache of at most `capacity` entries; with 0 it stores nothing.
+    pub fn new(capacity: usize) -> Result<Inline<K, V>, TooLarge> {
+        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        Inline::with_shards(capacity, SHARDS_PER_CPU * cpus)
+    }
+
+    /// The same with about this many shards: writers of one shard wait for each other. It is rounded to a power of two,
+    /// and a small cache has fewer.
+    pub fn with_shards(capacity: usize, shards: usize) -> Result<Inline<K, V>, TooLarge> {
+        let useful = (capacity / SHARD_MIN).clamp(1, SHARDS_MAX);
+        let log2 = shards.clamp(1, useful).next_power_of_two().min(1 << useful.ilog2()).ilog2();
+        Inline::build(capacity, log2, Hasher(SeedableRandomState::random()))
+    }
+
+    fn build(capacity: usize, shards_log2: u32, hasher: Hasher) -> Result<Inline<K, V>, TooLarge> {
+        if capacity > CAPACITY_MAX {
+            return Err(TooLarge { capacity });
+        }
+        let share = capacity.div_ceil(1 << shards_log2);
+        // One entry more than the share finds room even in the smallest shard.
+        let table = Table::new((share + 1).div_ceil(LOAD), shards_log2).map_err(|_| TooLarge { capacity })?;
+        let budget = Budget::new(capacity, 1 << shards_log2);
+        let slots = table.slots_per_shard();
+        let shards = table.writers().map(|writer| Shard::new(writer, slots, share, budget.floor())).collect();
+        let prints = (share * 9 / 10).div_ceil(slots / SLOTS).min(PRINTS_MAX);
+        Ok(Inline { hasher, table, prints, shards, budget })
+    }
+
+    /// The value of a key, which counts as used.
+    #[inline]
+    pub fn get(&self, key: K) -> Option<V> {
+        let words = key.into_words();
+        self.get_hashed(self.hasher.hash::<K>(words), words)
+    }
+
+    #[inline(always)]
+    fn get_hashed(&self, hash: u64, key: K::Words) -> Option<V> {
+        match self.table.look(hash, key) {
+            Look::Hit(value, mark) => {
+                touch(mark);
+                Some(value)
+            }
+            Look::Absent => None,
+            Look::Disturbed => self.get_beside_writer(hash, key),
+        }
+    }
+
+    #[cold]
+    fn get_beside_writer(&self, hash: u64, key: K::Words) -> Option<V> {
+        let mut looks = 1;
+        loop {
+            match self.table.look(hash, key) {
+                Look::Hit(value, mark) => {
+                    touch(mark);
+                    return Some(value);
+                }
+                Look::Absent => return None,
+                Look::Disturbed => {}
+            }
+            looks += 1;
+            if looks % LOOKS_MAX == 0 {
+                drop(self.shard(hash).lock());
+            }
+            spin_loop();
+        }
+    }
+
+    /// The value of a key, which does not count as used.
+    pub fn peek(&self, key: K) -> Option<V> {
+        let words = key.into_words();
+        let hash = self.hasher.hash::<K>(words);
+        let mut looks = 0;
+        loop {
+            match self.table.look(hash, words) {
+                Look::Hit(value, _) => return Some(value),
+                Look::Absent => return None,
+                Look::Disturbed => {}
+            }
+            looks += 1;
+            if looks % LOOKS_MAX == 0 {
+                drop(self.shard(hash).lock());
+            }
+            spin_loop();
+        }
+    }
+
+    /// Whether a key is there; it does not count as used.
+    pub fn contains(&self, key: K) -> bool {
+        self.peek(key).is_some()
+    }
+
+    /// The value of a key; if there is none, what `make` answers is inserted. `make` runs without a lock: if another
+    /// thread inserts meanwhile, then that value is the answer.
+    #[inline]
+    pub fn get_or_insert_with(&self, key: K, make: impl FnOnce() -> V) -> V {
+        let words = key.into_words();
+        let hash = self.hasher.hash::<K>(words);
+        match self.get_hashed(hash, words) {
+            Some(value) => value,
+            None => {
+                let made = make();
+                self.put(hash, (words, made), Present::Kept).unwrap_or(made)
+            }
+        }
+    }
+
+    /// Inserts, or replaces the value; answers the value before.
+    pub fn insert(&self, key: K, value: V) -> Option<V> {
+        let words = key.into_words();
+        self.put(self.hasher.hash::<K>(words), (words, value), Present::Replaced)
+    }
+
+    #[inline(never)]
+    fn put(&self, hash: u64, entry: (K::Words, V), present: Present) -> Option<V> {
+        self.shard(hash).lock().put(self.parts(), hash, entry, present)
+    }
+
+    /// Removes a key; answers its value.
+    pub fn remove(&self, key: K) -> Option<V> {
+        let words = key.into_words();
+        let hash = self.hasher.hash::<K>(words);
+        self.shard(hash).lock().remove(self.parts(), hash, words)
+    }
+
+    /// Removes everything, one shard after the other: what is inserted meanwhile may stay.
+    pub fn clear(&self) {
+        for shard in &self.shards {
+            shard.lock().clear(self.parts());
+        }
+    }
+
+    /// Entries, each shard's at a moment of its own.
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len).sum()
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Entries, at most.
+    pub fn capacity(&self) -> usize {
+        self.budget.capacity()
+    }
+
+    /// Memory that it has taken, all of it at the start.
+    pub fn bytes(&self) -> usize {
+        let orders: usize = self.shards.iter().map(|shard| shard.lock().order.bytes()).sum();
+        self.table.bytes() + size_of_val(&*self.shards) + orders
+    }
+
+    fn shard(&self, hash: u64) -> &Shard {
+        &self.shards[self.table.shard_of(hash)]
+    }
+
+    fn parts(&self) -> Parts<'_, K, V> {
+        Parts { table: &self.table, budget: &self.budget, prints: self.prints, hasher: &self.hasher }
+    }
+}
+
+impl<K: Plain, V: Plain> std::fmt::Debug for Inline<K, V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inline").field("capacity", &self.capacity()).field("len", &self.len()).finish()
+    }
+}
