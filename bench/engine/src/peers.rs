@@ -81,14 +81,14 @@ fn build<P: Peer>(work: &Work) -> Option<Box<dyn Runner>> {
             let peer = P::fill(&work.warm, work.capacity);
             // Marked by hits, as all of them are after a while.
             for _ in 0..2 {
-                work.warm.iter().for_each(|&key| drop(std::hint::black_box(peer.get(key))));
+                work.warm.iter().for_each(|&key| _ = std::hint::black_box(peer.get(key)));
             }
             Some(Box::new(peer))
         }
         _ if !P::FORGETS => None,
         _ => {
             let peer = P::new(work.capacity);
-            work.warm.iter().for_each(|&key| drop(peer.get_or_insert(key)));
+            work.warm.iter().for_each(|&key| _ = peer.get_or_insert(key));
             peer.settle();
             Some(Box::new(peer))
         }

@@ -60,11 +60,8 @@ pub fn table(mode: Mode, threads: &[usize], rows: &[Row]) -> String {
             let (least, most) = row.range();
             text += &format!(" {:.1} ({least:.1} to {most:.1}) | {:.2} |", row.median(), row.median() / first.median());
         }
-        let hits: Vec<String> = threads
-            .iter()
-            .filter_map(|&count| of(name, count))
-            .map(|row| format!("{:.1}", 100.0 * row.hits))
-            .collect();
+        let hits: Vec<String> =
+            threads.iter().filter_map(|&count| of(name, count)).map(|row| format!("{:.1}", 100.0 * row.hits)).collect();
         text += &format!(" {} |\n", hits.join(" "));
     }
     text + "\n"

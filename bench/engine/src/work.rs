@@ -76,8 +76,11 @@ struct Zipf(Vec<f64>);
 
 impl Zipf {
     fn new(keys: usize, skew: f64) -> Zipf {
-        let mut sum = 0.0;
-        Zipf((1..=keys).map(|rank| (rank as f64).powf(-skew)).map(|weight| std::mem::replace(&mut sum, sum + weight) + weight).collect())
+        let add = |sum: &mut f64, rank: usize| {
+            *sum += (rank as f64).powf(-skew);
+            Some(*sum)
+        };
+        Zipf((1..=keys).scan(0.0, add).collect())
     }
 
     fn draw(&self, count: usize, seed: u64) -> Vec<u64> {

@@ -29,7 +29,7 @@ use crate::sync::{AtomicU8, AtomicU32, Ordering, fence};
 use super::marks::Slots;
 use super::prints::Prints;
 use super::slot::{Cells, Plain, Slot};
-use super::tags::{DEAD, FREE, Tags, tag_of};
+use super::tags::{DEAD, FREE, Lanes, Tags, tag_of};
 
 /// Of a group.
 #[cfg(not(feature = "loom"))]
@@ -49,6 +49,38 @@ struct Group<K: Plain, V: Plain> {
     passed: AtomicU32,
     prints: Prints,
     slots: [Slot<K, V>; SLOTS],
+}
+
+impl<K: Plain, V: Plain> Group<K, V> {
+    /// A slot by its place, which is that of a tag.
+    #[inline(always)]
+    fn slot(&self, lane: usize) -> &Slot<K, V> {
+        debug_assert!(lane < SLOTS);
+        // SAFETY: a lane is that of a tag in a set of them (`Lanes`) or what `split` leaves of a slot's number, and so
+        // below `SLOTS`.
+        unsafe { self.slots.get_unchecked(lane) }
+    }
+
+    #[inline(always)]
+    fn mark(&self, lane: usize) -> &AtomicU8 {
+        debug_assert!(lane < SLOTS);
+        // SAFETY: as above; there is a mark for each slot.
+        unsafe { self.marks.get_unchecked(lane) }
+    }
+
+    /// What a reader has that found its key in a slot, after it had seen this sequence.
+    #[inline(always)]
+    fn seen(&self, lane: usize, slot: &Slot<K, V>, sequence: u32) -> Look<'_, V> {
+        let words = slot.value.load();
+        if !on(Fault::ReaderFenceMissing) {
+            fence(Ordering::Acquire);
+        }
+        let quiet = if on(Fault::OddTakenForQuiet) { sequence } else { sequence & !1 };
+        if self.sequence.load(Ordering::Relaxed) != quiet && !on(Fault::SecondLookDropped) {
+            return Look::Disturbed;
+        }
+        Look::Hit(V::from_words(words), self.mark(lane))
+    }
 }
 
 #[cfg(not(feature = "loom"))]
@@ -138,32 +170,37 @@ impl<K: Plain, V: Plain> Table<K, V> {
     /// Looks for a key without a lock; see the module.
     #[inline(always)]
     pub fn look(&self, hash: u64, key: K::Words) -> Look<'_, V> {
-        let mut at = self.home(hash);
-        let mut groups_left = self.per_shard;
-        loop {
-            let group = self.group(at);
-            let seen = group.sequence.load(Ordering::Acquire);
-            let quiet = if on(Fault::OddTakenForQuiet) { seen } else { seen & !1 };
-            for lane in group.tags.equal_to(tag_of(hash)) {
-                let slot = &group.slots[lane];
-                if slot.key.load() != key {
-                    continue;
-                }
-                let words = slot.value.load();
-                if !on(Fault::ReaderFenceMissing) {
-                    fence(Ordering::Acquire);
-                }
-                if group.sequence.load(Ordering::Relaxed) != quiet && !on(Fault::SecondLookDropped) {
-                    return Look::Disturbed;
-                }
-                return Look::Hit(V::from_words(words), &group.marks[lane]);
+        let home = self.home(hash);
+        let group = self.group(home);
+        let seen = group.sequence.load(Ordering::Acquire);
+        let lanes = group.tags.equal_to(tag_of(hash));
+        // As a rule the first slot with the tag in the home group is the one.
+        if let Some(lane) = lanes.first() {
+            let slot = group.slot(lane);
+            if slot.key.load() == key {
+                return group.seen(lane, slot, seen);
             }
-            groups_left -= 1;
-            if group.passed.load(Ordering::Relaxed) == 0 || groups_left == 0 {
-                return Look::Absent;
+        }
+        self.look_on(home, (seen, lanes), hash, key)
+    }
+
+    /// Goes on from there.
+    #[inline(always)]
+    fn look_on(&self, home: usize, (mut seen, mut lanes): (u32, Lanes), hash: u64, key: K::Words) -> Look<'_, V> {
+        let mut at = home;
+        for _ in 0..self.per_shard {
+            let group = self.group(at);
+            if let Some(lane) = lanes.find(|&lane| group.slot(lane).key.load() == key) {
+                return group.seen(lane, group.slot(lane), seen);
+            }
+            if group.passed.load(Ordering::Relaxed) == 0 {
+                break;
             }
             at = self.after(at, hash);
+            seen = self.group(at).sequence.load(Ordering::Acquire);
+            lanes = self.group(at).tags.equal_to(tag_of(hash));
         }
+        Look::Absent
     }
 
     /// The groups that a search for this hash comes to, each once.
@@ -181,7 +218,7 @@ impl<K: Plain, V: Plain> Table<K, V> {
         for at in self.walk(hash) {
             let group = self.group(at);
             let mut lanes = group.tags.equal_to(tag_of(hash));
-            if let Some(lane) = lanes.find(|&lane| group.slots[lane].key.load() == key) {
+            if let Some(lane) = lanes.find(|&lane| group.slot(lane).key.load() == key) {
                 return Some((at * SLOTS + lane) as u32);
             }
             if group.passed.load(Ordering::Relaxed) == 0 {
@@ -199,12 +236,12 @@ impl<K: Plain, V: Plain> Table<K, V> {
             self.walk(hash).take_while(|&full| full != at).for_each(|full| self.count_passed(full, 1));
         }
         let group = self.group(at);
-        let slot = &group.slots[lane];
+        let slot = group.slot(lane);
         let inside = self.enter(at, writer);
-        group.marks[lane].store(0, Ordering::Relaxed);
+        group.mark(lane).store(0, Ordering::Relaxed);
         slot.key.store(key);
         slot.value.store(value.into_words());
-        group.tags.set(lane, tag_of(hash));
+        group.tags.set(lane, tag_of(hash) as u8);
         drop(inside);
         Some((at * SLOTS + lane) as u32)
     }
@@ -213,7 +250,7 @@ impl<K: Plain, V: Plain> Table<K, V> {
     pub fn set_value(&self, slot: u32, value: V, writer: &mut Writer) {
         let (at, lane) = split(slot);
         let _inside = self.enter(at, writer);
-        self.group(at).slots[lane].value.store(value.into_words());
+        self.group(at).slot(lane).value.store(value.into_words());
     }
 
     /// Removes the entry of a slot, whose key has this hash. The slot is free then or, if the order goes on naming it,
@@ -267,14 +304,14 @@ impl<K: Plain, V: Plain> Table<K, V> {
     /// The entry of a slot that has one. The shard's lock is held.
     pub fn entry(&self, slot: u32) -> (K::Words, V) {
         let (at, lane) = split(slot);
-        let slot = &self.group(at).slots[lane];
+        let slot = self.group(at).slot(lane);
         (slot.key.load(), V::from_words(slot.value.load()))
     }
 
     /// The mark of a slot.
     pub fn mark_of(&self, slot: u32) -> &AtomicU8 {
         let (at, lane) = split(slot);
-        &self.group(at).marks[lane]
+        self.group(at).mark(lane)
     }
 
     /// The prints of evicted keys whose home is that of this hash. The shard's lock is held.
@@ -323,7 +360,7 @@ impl<K: Plain, V: Plain> Slots for Table<K, V> {
     fn ahead(&self, slot: u32) {
         let (at, lane) = split(slot);
         prefetch(&self.group(at).tags);
-        prefetch(&self.group(at).slots[lane]);
+        prefetch(self.group(at).slot(lane));
     }
 }
 

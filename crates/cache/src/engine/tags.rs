@@ -3,6 +3,7 @@
 
 use crate::sync::{AtomicU64, Ordering};
 
+#[cfg(any(test, miri, feature = "loom", not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
 use super::table::SLOTS;
 
 /// Of a slot that holds nothing.
@@ -12,10 +13,10 @@ pub(super) const DEAD: u8 = 1;
 /// Set in the tags of entries, and in no other.
 const LIVE: u8 = 0x80;
 
-/// The tag of an entry whose key has this hash.
+/// The tag of an entry whose key has this hash: the lowest byte, the others do not matter.
 #[inline(always)]
-pub(super) fn tag_of(hash: u64) -> u8 {
-    hash as u8 | LIVE
+pub(super) fn tag_of(hash: u64) -> u32 {
+    hash as u32 | u32::from(LIVE)
 }
 
 /// Whether a slot with this tag holds an entry.
@@ -34,10 +35,10 @@ impl Tags {
         Tags([AtomicU64::new(0), AtomicU64::new(0)])
     }
 
-    /// The slots with this tag.
+    /// The slots with this tag, the lowest byte of what is given.
     #[inline(always)]
-    pub fn equal_to(&self, tag: u8) -> Lanes {
-        simd::equal_to(&self.0, tag)
+    pub fn equal_to(&self, tag: impl Into<u32>) -> Lanes {
+        simd::equal_to(&self.0, tag.into())
     }
 
     pub fn get(&self, lane: usize) -> u8 {
@@ -70,43 +71,54 @@ type Bits = u64;
 
 const STEP_LOG2: u32 = if Bits::BITS == 64 { 2 } else { 0 };
 
+impl Lanes {
+    /// The first, which stays.
+    #[inline(always)]
+    pub fn first(self) -> Option<usize> {
+        (self.0 != 0).then(|| (self.0.trailing_zeros() >> STEP_LOG2) as usize)
+    }
+}
+
 impl Iterator for Lanes {
     type Item = usize;
 
     #[inline(always)]
     fn next(&mut self) -> Option<usize> {
-        if self.0 == 0 {
-            return None;
-        }
-        let lane = self.0.trailing_zeros() >> STEP_LOG2;
+        let lane = self.first()?;
         self.0 &= self.0 - 1;
-        Some(lane as usize)
+        Some(lane)
     }
 }
 
 #[cfg(all(target_arch = "x86_64", not(miri), not(feature = "loom")))]
 mod simd {
     use std::arch::asm;
-    use std::arch::x86_64::{__m128i, _mm_cmpeq_epi8, _mm_movemask_epi8, _mm_set1_epi8};
 
     use super::{AtomicU64, Lanes};
 
     #[inline(always)]
-    pub(super) fn equal_to(words: &[AtomicU64; 2], tag: u8) -> Lanes {
-        // SAFETY: the address is that of 16 readable bytes, aligned to 16 by `Tags`. The instruction stands for two
+    pub(super) fn equal_to(words: &[AtomicU64; 2], tag: u32) -> Lanes {
+        let lanes: u32;
+        // SAFETY: the address is that of 16 readable bytes, aligned to 16 by `Tags`. The comparison stands for two
         // relaxed loads of the words, which may be stored to meanwhile: each half of an aligned load of 16 bytes is
-        // read at once on every x86-64. As assembly it is no data race; two loads and their union would take three
-        // instructions. SSE2 is part of every x86-64.
+        // read at once on every x86-64. As assembly it is no data race. All is SSE2, part of every x86-64; the tag is
+        // spread over the register from the lowest byte, whatever the others are.
         unsafe {
-            let tags: __m128i;
             asm!(
-                "movdqa {tags}, xmmword ptr [{words}]",
-                tags = out(xmm_reg) tags,
+                "movd {tags}, {tag:e}",
+                "punpcklbw {tags}, {tags}",
+                "pshuflw {tags}, {tags}, 0",
+                "punpcklqdq {tags}, {tags}",
+                "pcmpeqb {tags}, xmmword ptr [{words}]",
+                "pmovmskb {lanes:e}, {tags}",
+                tag = in(reg) tag,
                 words = in(reg) words,
+                tags = out(xmm_reg) _,
+                lanes = lateout(reg) lanes,
                 options(pure, readonly, nostack, preserves_flags)
             );
-            Lanes(_mm_movemask_epi8(_mm_cmpeq_epi8(tags, _mm_set1_epi8(tag as i8))) as u32)
         }
+        Lanes(lanes)
     }
 }
 
@@ -121,12 +133,12 @@ mod simd {
     use crate::sync::Ordering;
 
     #[inline(always)]
-    pub(super) fn equal_to(words: &[AtomicU64; 2], tag: u8) -> Lanes {
+    pub(super) fn equal_to(words: &[AtomicU64; 2], tag: u32) -> Lanes {
         let [low, high] = [words[0].load(Ordering::Relaxed), words[1].load(Ordering::Relaxed)];
         // SAFETY: NEON is part of every aarch64 that Rust's standard library runs on.
         let nibbles = unsafe {
             let tags = vreinterpretq_u8_u64(vcombine_u64(vcreate_u64(low), vcreate_u64(high)));
-            let equal = vceqq_u8(tags, vdupq_n_u8(tag));
+            let equal = vceqq_u8(tags, vdupq_n_u8(tag as u8));
             vget_lane_u64(vreinterpret_u64_u8(vshrn_n_u16::<4>(vreinterpretq_u16_u8(equal))), 0)
         };
         Lanes(nibbles & 0x1111_1111_1111_1111)
@@ -138,17 +150,17 @@ mod simd {
     use super::{AtomicU64, Lanes};
 
     #[inline(always)]
-    pub(super) fn equal_to(words: &[AtomicU64; 2], tag: u8) -> Lanes {
+    pub(super) fn equal_to(words: &[AtomicU64; 2], tag: u32) -> Lanes {
         super::portable(words, tag)
     }
 }
 
 /// Without vectors: exact, so that a free slot is never one that has an entry.
 #[cfg(any(test, miri, feature = "loom", not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
-fn portable(words: &[AtomicU64; 2], tag: u8) -> Lanes {
+fn portable(words: &[AtomicU64; 2], tag: u32) -> Lanes {
     const LOW_BITS: u64 = 0x7f7f_7f7f_7f7f_7f7f;
     let half = |word: &AtomicU64| {
-        let differs = word.load(Ordering::Relaxed) ^ u64::from_ne_bytes([tag; 8]);
+        let differs = word.load(Ordering::Relaxed) ^ u64::from_ne_bytes([tag as u8; 8]);
         // The top bit of each byte that is zero.
         let zero = !((differs & LOW_BITS) + LOW_BITS | differs | LOW_BITS);
         // They are gathered in the top byte.
@@ -178,7 +190,7 @@ mod tests {
             let tag = bytes[random.usize(..SLOTS)];
             let expected: Vec<usize> = (0..SLOTS).filter(|&lane| bytes[lane] == tag).collect();
             assert_eq!(tags.equal_to(tag).collect::<Vec<_>>(), expected);
-            assert_eq!(portable(&tags.0, tag).collect::<Vec<_>>(), expected);
+            assert_eq!(portable(&tags.0, tag.into()).collect::<Vec<_>>(), expected);
             assert_eq!(tags.equal_to(tag ^ 0x40).count(), bytes.iter().filter(|&&byte| byte == tag ^ 0x40).count());
         }
     }

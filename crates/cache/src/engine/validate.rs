@@ -16,6 +16,8 @@ where
     let (table, budget) = (&cache.table, &cache.budget);
     let credit: usize = guards.iter().map(|shard| shard.credit).sum();
     assert_eq!(credit + budget.rest(), budget.capacity(), "all credit is the capacity");
+    let entries: usize = guards.iter().map(|shard| shard.len).sum();
+    assert!(entries <= budget.capacity(), "the budget is exact");
     let mut passed = HashMap::new();
     let mut keys = HashSet::new();
     for (number, shard) in guards.iter().enumerate() {
@@ -35,7 +37,7 @@ where
             let hash = cache.hasher.hash::<K>(key);
             assert!(keys.insert(key), "{key:?} is there once");
             assert_eq!(table.shard_of(hash), number, "an entry is in its shard");
-            assert_eq!(table.tag(slot), tag_of(hash), "an entry has its tag");
+            assert_eq!(table.tag(slot), tag_of(hash) as u8, "an entry has its tag");
             assert_eq!(table.find(hash, key, &shard.writer), Some(slot), "{key:?} is found");
             for full in table.walk(hash).take_while(|&full| full != group) {
                 *passed.entry(full).or_insert(0) += 1;

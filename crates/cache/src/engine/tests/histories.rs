@@ -187,6 +187,37 @@ fn nothing_is_torn() {
     validate(&cache);
 }
 
+/// All locks are held while it looks: the budget and everything else is exact at any moment.
+#[test]
+fn all_is_sound_while_threads_are_at_work() {
+    let cache = seeded::<u64, Pair>(if cfg!(miri) { 60 } else { 3000 }, 2);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for seed in 0..3 {
+            let (cache, over) = (&cache, &over);
+            scope.spawn(move || {
+                let mut random = fastrand::Rng::with_seed(seed);
+                while !over.load(Ordering::Relaxed) {
+                    let key = random.u64(..5000);
+                    match random.u8(..8) {
+                        0..3 => drop(whole(cache.get(key))),
+                        3..6 => drop(cache.get_or_insert_with(key, || value(key))),
+                        6 => drop(cache.insert(key, value(seed))),
+                        _ => drop(cache.remove(key)),
+                    }
+                }
+            });
+        }
+        for _ in 0..if cfg!(miri) { 3 } else { 60 } {
+            validate(&cache);
+            std::thread::yield_now();
+        }
+        cache.clear();
+        over.store(true, Ordering::Relaxed);
+    });
+    validate(&cache);
+}
+
 #[test]
 fn a_history_without_order_is_found() {
     let event = |from, to, done| Event { key: 1, from, to, done };
