@@ -16,6 +16,9 @@ use peers::{CONTESTANTS, Contestant, Peer};
 use report::Row;
 use work::{Mode, Work};
 
+/// Sequences of requests that are not the same: of threads and rounds.
+const PARTS: usize = 16;
+
 /// Measures caches of u64 keys and values.
 #[derive(Parser)]
 struct Options {
@@ -57,8 +60,7 @@ fn main() -> std::io::Result<()> {
         .collect();
     let mut text = report::head(&options);
     for mode in modes {
-        let most = options.threads.iter().copied().max().unwrap_or(1);
-        let work = Work::new(mode, options.requests, most);
+        let work = Work::new(mode, options.requests, PARTS);
         let mut rows: Vec<Row> = Vec::new();
         let peers: Vec<(&Contestant, Box<dyn Runner>)> =
             chosen.iter().filter_map(|peer| Some((*peer, (peer.build)(&work)?))).collect();
@@ -67,7 +69,7 @@ fn main() -> std::io::Result<()> {
             let mut hits = vec![0.0; peers.len()];
             for round in 0..options.runs {
                 for (at, (peer, runner)) in peers.iter().enumerate() {
-                    let (rate, hit) = runner.run(&work, threads);
+                    let (rate, hit) = runner.run(&work, threads, round);
                     eprintln!("{mode:?} {threads} threads, round {round}: {} {rate:.2} Mops, {hit:.4} hits", peer.name);
                     rates[at].push(rate);
                     hits[at] += hit / options.runs as f64;
@@ -101,23 +103,23 @@ fn probe(options: &Options, name: &str) -> std::io::Result<()> {
     let Some(runner) = contestant.and_then(|peer| (peer.build)(&work)) else {
         return Err(std::io::Error::other(format!("no peer {name} in this mode")));
     };
-    println!("{name}: {:?}", runner.run(&work, 1));
+    println!("{name}: {:?}", runner.run(&work, 1, 0));
     Ok(())
 }
 
 /// A cache that is ready for a mode.
 pub trait Runner {
     /// Million requests per second over all threads, and the share of hits.
-    fn run(&self, work: &Work, threads: usize) -> (f64, f64);
+    fn run(&self, work: &Work, threads: usize, round: usize) -> (f64, f64);
 }
 
 impl<P: Peer> Runner for P {
-    fn run(&self, work: &Work, threads: usize) -> (f64, f64) {
+    fn run(&self, work: &Work, threads: usize, round: usize) -> (f64, f64) {
         let start = std::sync::Barrier::new(threads);
         let parts: Vec<(Instant, Instant, u64)> = std::thread::scope(|scope| {
             let handles: Vec<_> = (0..threads)
                 .map(|thread| {
-                    let (start, requests) = (&start, work.requests(thread));
+                    let (start, requests) = (&start, work.requests(round * threads + thread));
                     scope.spawn(move || {
                         start.wait();
                         let from = Instant::now();

@@ -360,7 +360,7 @@ impl Peer for stretto::Cache<u64, u64> {
     }
 
     fn settle(&self) {
-        self.wait().expect("its threads live");
+        let _ = self.wait();
     }
 
     fn len(&self) -> usize {

@@ -32,8 +32,10 @@ const WARM: usize = 4 << 20;
 /// Requests of a mode.
 pub struct Work {
     pub mode: Mode,
-    /// For each thread; it may be asked for a second half of the first's.
-    sequences: Vec<Vec<u64>>,
+    /// Requests of all rounds: a part of them is one thread's in one round, so that no cache learns a sequence by
+    /// heart.
+    requests: Vec<u64>,
+    length: usize,
     pub warm: Vec<u64>,
     pub capacity: usize,
 }
@@ -43,7 +45,7 @@ pub fn value(key: u64) -> u64 {
 }
 
 impl Work {
-    pub fn new(mode: Mode, requests: usize, threads: usize) -> Work {
+    pub fn new(mode: Mode, requests: usize, parts: usize) -> Work {
         let (keys, capacity) = match mode {
             Mode::Hit => (100_000, HIT_CAPACITY),
             Mode::GetOrInsert | Mode::Mixed => (1_000_000, CAPACITY),
@@ -54,16 +56,17 @@ impl Work {
             // What is probed counts instructions only.
             _ => zipf.draw(WARM.min(requests * 8), 99),
         };
-        let sequences = (0..threads as u64).map(|thread| zipf.draw(requests, thread + 1)).collect();
-        Work { mode, sequences, warm, capacity }
+        Work { mode, requests: zipf.draw(requests * parts, 1), length: requests, warm, capacity }
     }
 
-    pub fn requests(&self, thread: usize) -> &[u64] {
-        &self.sequences[thread]
+    /// What is asked in a part; parts are counted over threads and rounds.
+    pub fn requests(&self, part: usize) -> &[u64] {
+        let parts = self.requests.len() / self.length;
+        &self.requests[part % parts * self.length..][..self.length]
     }
 
     pub fn length(&self) -> usize {
-        self.sequences[0].len()
+        self.length
     }
 }
 

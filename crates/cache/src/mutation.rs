@@ -22,6 +22,18 @@ pub(crate) enum Fault {
 }
 
 #[cfg(test)]
+pub(crate) use switch::on;
+#[cfg(all(test, feature = "loom"))]
+pub(crate) use switch::put_back;
+
+/// No fault is ever on.
+#[cfg(not(test))]
+#[inline(always)]
+pub(crate) const fn on(_: Fault) -> bool {
+    false
+}
+
+#[cfg(test)]
 mod switch {
     use std::cell::Cell;
 
@@ -41,16 +53,4 @@ mod switch {
     pub(crate) fn put_back(fault: Option<Fault>) {
         PUT_BACK.set(fault);
     }
-}
-
-#[cfg(test)]
-pub(crate) use switch::on;
-#[cfg(all(test, feature = "loom"))]
-pub(crate) use switch::put_back;
-
-/// No fault is ever on.
-#[cfg(not(test))]
-#[inline(always)]
-pub(crate) const fn on(_: Fault) -> bool {
-    false
 }

@@ -31,11 +31,13 @@ impl Budget {
     }
 
     /// What no shard has.
+    #[cfg(all(test, not(feature = "loom")))]
     pub fn rest(&self) -> usize {
         self.rest.load(Ordering::Relaxed)
     }
 
-    /// What a shard has from the start and keeps: it is never without credit because of others, if there is any to share.
+    /// What a shard has from the start and keeps: it is never without credit because of others, if there is any to
+    /// share.
     pub fn floor(&self) -> usize {
         floor_of(self.capacity, self.shards)
     }

@@ -6,8 +6,8 @@
 //! authors' program does.
 //!
 //! Both queues are rings of slot numbers with room for all that may come: a step writes one word and moves no
-//! neighbour. A slot is named once, by one of them. One whose entry was removed stays named, as a dead one, until a ring
-//! comes to it or [`Order::sweep`] takes all out.
+//! neighbour. A slot is named once, by one of them. One whose entry was removed stays named, as a dead one, until a
+//! ring comes to it or [`Order::sweep`] takes all out.
 
 use super::marks::Slots;
 

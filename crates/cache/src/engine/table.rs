@@ -11,13 +11,14 @@
 //! the group's sequence odd, changes, makes it even again.
 //!
 //! * **A hit is of one moment.** A reader loads the sequence (acquire), tag, key and value, then the sequence again
-//!   behind an acquire fence, and believes what it read if both are the same even number. If it read a word of a writer
-//!   that was inside, then that word was stored behind the writer's release fence, which stands behind the odd sequence;
-//!   so the fences order the odd sequence before the reader's second look, which shows it or a later one. If it saw an
-//!   even sequence, then all that was written until then is visible: it was stored before, with release.
+//!   behind an acquire fence, and believes what it read if both are the same even number. If it read a word of a
+//!   writer that was inside, then that word was stored behind the writer's release fence, which stands behind the odd
+//!   sequence; so the fences order the odd sequence before the reader's second look, which shows it or a later one.
+//!   If it saw an even sequence, then all that was written until then is visible: it was stored before, with release.
 //! * **A miss needs no second look.** An entry that is there as long as the search takes has a tag and a key that
 //!   nobody stores to, and counts in `passed` of each group from its home on to its own; so the search finds it. An
-//!   entry does not move: what was absent where the search had been and is gone where it comes to was absent in between.
+//!   entry does not move: what was absent where the search had been and is gone where it comes to was absent in
+//!   between.
 //!
 //! The sequence has 32 bits: a reader would have to stand still between its two looks for exactly a multiple of 2^31
 //! changes of one group to be deceived.
@@ -144,12 +145,12 @@ impl<K: Plain, V: Plain> Table<K, V> {
     /// The shard of a key: that of its home, since both are the hash's top bits times a number.
     #[inline]
     pub fn shard_of(&self, hash: u64) -> usize {
-        ((hash >> 32) << self.shards_log2 >> 32) as usize
+        (((hash >> 32) << self.shards_log2) >> 32) as usize
     }
 
     #[inline(always)]
     pub fn home(&self, hash: u64) -> usize {
-        ((hash >> 32) * self.groups.len() as u64 >> 32) as usize
+        (((hash >> 32) * self.groups.len() as u64) >> 32) as usize
     }
 
     #[inline(always)]

@@ -162,7 +162,7 @@ fn portable(words: &[AtomicU64; 2], tag: u32) -> Lanes {
     let half = |word: &AtomicU64| {
         let differs = word.load(Ordering::Relaxed) ^ u64::from_ne_bytes([tag as u8; 8]);
         // The top bit of each byte that is zero.
-        let zero = !((differs & LOW_BITS) + LOW_BITS | differs | LOW_BITS);
+        let zero = !(((differs & LOW_BITS) + LOW_BITS) | differs | LOW_BITS);
         // They are gathered in the top byte.
         (zero >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56
     };

@@ -6,8 +6,8 @@ use super::super::Inline;
 use super::super::validate::{entries, validate};
 use super::model::seeded;
 
-/// S3-FIFO with two queues of keys and a map of marks. Of what it evicts it remembers what the engine remembers: a print
-/// of sixteen bits among the last of the key's home group.
+/// S3-FIFO with two queues of keys and a map of marks. Of what it evicts it remembers what the engine remembers: a
+/// print of sixteen bits among the last of the key's home group.
 struct Naive {
     capacity: usize,
     small_max: usize,
