@@ -8,8 +8,8 @@
 //! The write lock and the order are sharded, the look-up is not: a reader never learns which shard it is in, unless it
 //! has to wait. A shard is the top bits of a hash, and so a run of groups of the one table.
 //!
-//! After DeferredLRU (`docs/papers` will tell): what a hit says about its entry is deferred until a victim is looked
-//! for. There the entry is noted in a list, here it leaves a mark in a byte of its own, which saturates.
+//! After DeferredLRU: what a hit says about its entry is deferred until a victim is looked
+//! for. There the entry is noted in a list, here it leaves a mark in a byte beside its tag, which saturates.
 //!
 //! # Why the table looks like this
 //!
@@ -42,7 +42,7 @@
 //! | the home by itself, then a loop | 53.8 |
 //! | and the tags compared in one block of assembly, the hash's secret in the cache itself | 51.9 |
 //! | and the first slot by itself, all else in a function that is called | 58.7 |
-//! | and all else inlined behind it | 49.1 |
+//! | and all else inlined | 49.1 |
 //! | and nothing of it is kept for the path beside a writer, which hashes again: **what is here** | 46.2 |
 //!
 //! The last has .82 to .92 of hashbrown's throughput. A call on the way, however seldom, costs what it makes the
@@ -137,7 +137,7 @@ struct Hasher {
 }
 
 impl Hasher {
-    /// By chance: nobody can choose keys that collide.
+    /// By chance: no client can choose keys that collide.
     fn random() -> Hasher {
         let chance = std::hash::RandomState::new();
         Hasher { seed: chance.hash_one(0), shared: SharedSeed::from_u64(chance.hash_one(1)) }
@@ -158,7 +158,7 @@ impl<K: Plain, V: Plain> Inline<K, V> {
         Inline::with_shards(capacity, SHARDS_PER_CPU * cpus)
     }
 
-    /// The same with about this many shards: writers of one shard wait for each other. It is rounded to a power of two,
+    /// A cache with about this many shards: writers of one shard wait for each other. It is rounded to a power of two,
     /// and a small cache has fewer.
     pub fn with_shards(capacity: usize, shards: usize) -> Result<Inline<K, V>, TooLarge> {
         let useful = (capacity / SHARD_MIN).clamp(1, SHARDS_MAX);
@@ -285,7 +285,7 @@ impl<K: Plain, V: Plain> Inline<K, V> {
         }
     }
 
-    /// Entries, each shard's at a moment of its own.
+    /// Entries, counted shard after shard.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len).sum()
     }

@@ -1,6 +1,6 @@
 //! Ghosts: prints of the keys that were evicted without having been asked for again, kept by their home group.
 //!
-//! Sixteen bits of the hash beside the group that they were home to. A group keeps the last twelve of its own in the
+//! Sixteen bits of the hash beside the group that they were home to. A group keeps the last twelve of them in the
 //! room that its line of memory has left: nothing is allocated for ghosts, nothing is looked up elsewhere, and what is
 //! too old falls out at the end. One key in 5,000 or so is taken for a ghost that it is not.
 
@@ -12,7 +12,7 @@ const PER_WORD: usize = 4;
 /// Prints of a group, at most.
 pub(super) const PRINTS_MAX: usize = WORDS * PER_WORD;
 
-/// The youngest first; 0 is none. Only the shard's lock lets anybody ask: the words are atomic since the group is
+/// The youngest first; 0 is none. The shard's lock is held by all that ask: the words are atomic since the group is
 /// shared.
 #[repr(C)]
 pub(super) struct Prints([AtomicU64; WORDS]);

@@ -55,7 +55,7 @@ pub(super) mod sealed {
 
     /// How words are kept and hashed.
     pub trait Words {
-        /// The same number of atomic words.
+        /// As many atomic words.
         type Cells: super::Cells<Words = Self> + Send + Sync;
 
         /// Gives the words to `hasher`.

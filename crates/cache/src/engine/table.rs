@@ -16,7 +16,7 @@
 //!   sequence; so the fences order the odd sequence before the reader's second look, which shows it or a later one.
 //!   If it saw an even sequence, then all that was written until then is visible: it was stored before, with release.
 //! * **A miss needs no second look.** An entry that is there as long as the search takes has a tag and a key that
-//!   nobody stores to, and counts in `passed` of each group from its home on to its own; so the search finds it. An
+//!   no writer stores to, and counts in `passed` of each group from its home on to its own; so the search finds it. An
 //!   entry does not move: what was absent where the search had been and is gone where it comes to was absent in
 //!   between.
 //!
@@ -352,7 +352,7 @@ impl<K: Plain, V: Plain> Slots for Table<K, V> {
         let tags = &self.group(at).tags;
         let dead = tags.get(lane) == DEAD;
         if dead {
-            // No reader asks for this tag, nor for the one before: nobody has to be warned.
+            // No reader asks for this tag, nor for the one before: the sequence stays.
             tags.set(lane, FREE);
         }
         dead

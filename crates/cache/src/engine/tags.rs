@@ -25,7 +25,7 @@ pub(super) fn is_live(tag: u8) -> bool {
     tag & LIVE != 0
 }
 
-/// Sixteen tags in two words. Whoever stores holds the shard's lock, so that a change of one byte is a plain load and
+/// Sixteen tags in two words. A writer holds the shard's lock, so that a change of one byte is a plain load and
 /// a plain store of its word.
 #[repr(C, align(16))]
 pub(super) struct Tags([AtomicU64; 2]);

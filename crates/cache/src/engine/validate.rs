@@ -57,7 +57,7 @@ where
     }
 }
 
-/// All keys and values, each shard at a moment of its own.
+/// All keys and values, shard after shard.
 pub(super) fn entries<K: Plain, V: Plain>(cache: &Inline<K, V>) -> Vec<(K, V)> {
     let mut found = Vec::new();
     for shard in &cache.shards {

@@ -18,7 +18,7 @@ use crate::sync::Ordering;
 type Pair = (u64, u64);
 type Pairs = Table<u64, Pair>;
 
-/// Hashes with home 0 of a table with up to two groups, each with a tag of its own.
+/// Hashes with home 0 of a table with up to two groups, each with another tag.
 fn hash(key: u64) -> u64 {
     key
 }
@@ -163,7 +163,7 @@ fn all_hold() {
     }
 }
 
-/// The models that find a fault, each on a thread of its own: loom does not outlive a failure.
+/// The models that find a fault, each on another thread: loom does not outlive a failure.
 fn finders(fault: Fault) -> Vec<&'static str> {
     let finds = |model: fn()| {
         let run = move || {
