@@ -86,6 +86,8 @@ pub enum Fault {
     RestoredStoreDrained,
     /// What is buffered is carried over to a store that another owner had since.
     OwnerNotLookedAt,
+    /// What an operator decides to apply while nothing is carried over goes before what waits for its documents.
+    AppliedOutOfTurn,
     /// An owner that has lost its store to another goes on taking writes.
     FencedOwnerWrites,
     /// A document is overwritten as it was computed, in place of being changed (hole 8).

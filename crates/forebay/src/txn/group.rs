@@ -408,7 +408,7 @@ impl Committer {
         self.cache.release(placed.commit.writes.iter().map(|write| &write.key));
         self.cache.ended(&placed.caching.context, false);
         self.locks.settle(placed.commit.writes.iter().map(|write| (&write.key, placed.place)));
-        self.settle(vec![(placed, Settlement::Failed(failure))]);
+        self.settle(vec![(placed, Settlement::Failed(failure.seen_by(&*self.store)))]);
     }
 
     /// Makes a group visible as a whole, then lets locks and replies go.

@@ -20,7 +20,7 @@ use forebay::txn::{Ahead, Documents, Executed, Plan, TxnError};
 use forebay_protocol::{Frame, Reply};
 
 use super::{Session, in_order, planned};
-use crate::command::{Answer, Call, Command, Effect, Flag, Known, txn_error};
+use crate::command::{Answer, Call, Command, Effect, Flag, Known, refused};
 
 /// Rounds until all keys are locked.
 const ROUNDS_MAX: usize = 6;
@@ -131,7 +131,7 @@ impl Session {
             let known = Known::Documents(documents);
             Ok((body(&mut Call { frame, space, known, random: 0, uncompared: false }), hasher.finish()))
         };
-        let failed = |error: TxnError| txn_error(&error);
+        let failed = |error: TxnError| refused(&self.shared, &error);
         let engine = &self.shared.engine;
         let executed = engine.execute(&plan, self.context(), &mut Ahead::default(), read).await.map_err(failed)?;
         let Executed::Done((answer, fingerprint), committing) = executed else { return Err(Reply::NilArray) };
