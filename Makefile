@@ -38,11 +38,12 @@ test: setup ## install what is missing, then check everything
 # Tests of properties draw what they drew before, so that an unrelated change meets no new case; make nightly draws
 # others.
 # Many tests wait for servers, so there are more threads than cores.
+# The schedules name the whole workspace, so that what it depends on is not built again with fewer features.
 check: export PROPTEST_RNG_SEED ?= 1
 check: export RUST_TEST_THREADS ?= 4
 check: format lint deny ## fmt, clippy, dependencies and all tests; installs nothing
 	cargo test --locked --no-fail-fast $(PACKAGES)
-	cargo test --locked -p forebay --features shuttle --test schedules
+	cargo test --locked --workspace --features forebay/shuttle --test schedules
 
 format:
 	cargo fmt --all --check
