@@ -169,8 +169,16 @@ impl Store for Opened {
         })
     }
 
+    /// Whoever the owner is: what was sent may have arrived before.
     fn outcome(&self, id: TxnId) -> BoxFuture<'_, Result<Resolved, Unavailable>> {
-        Box::pin(async move { self.ask(|memory| memory.outcome(id)).await? })
+        Box::pin(async move {
+            let gone = || Err(Unavailable("the network is cut".to_owned()));
+            if !self.passes().await {
+                return gone();
+            }
+            let resolved = self.database.memory.outcome(id).await;
+            if self.passes().await { resolved } else { gone() }
+        })
     }
 
     fn ping(&self) -> BoxFuture<'_, Result<(), Unavailable>> {
@@ -257,22 +265,32 @@ async fn first(
     (gate.unwrap_or_else(|error| broken("the gate opens", error.to_string())), store)
 }
 
-/// A client of the first owner. Nothing is acknowledged once that one knows that it is none any more.
-async fn client(runtime: Runtime, gate: Gate, store: Arc<Opened>, number: u64) {
+/// A client of the first owner. Nothing is acknowledged once that one knows that it is none any more. What it is told of
+/// as not applied goes to `refused`.
+async fn client(runtime: Runtime, gate: Gate, store: Arc<Opened>, number: u64, refused: Arc<Mutex<Vec<Value>>>) {
     // What several clients mint must differ.
     let mint = Mint::behind(Version { incarnation: gate.incarnation(), sequence: number * 1_000 });
     for turn in 0..WRITES {
         runtime.sleep(Duration::from_micros(runtime.random() % 2_000)).await;
         let was_fenced = store.fenced().is_some();
         let written = 1 + runtime.random() as usize % 2;
-        let commit = put(&mint, &keys(number)[..written], &format!("first {number} {turn}"));
-        let outcome = gate.commit(&[commit]).await.pop();
+        let value = format!("first {number} {turn}");
+        let commit = put(&mint, &keys(number)[..written], &value);
+        let outcome = gate.commit(std::slice::from_ref(&commit)).await.pop();
         let kept = matches!(outcome, Some(CommitOutcome::Buffered(_))) && store.fenced().is_some();
         let late = was_fenced
             && outcome
                 .as_ref()
                 .is_some_and(|outcome| outcome.is_applied() || matches!(outcome, CommitOutcome::Buffered(_)));
         expect(!kept && !late, "a fenced owner acknowledges nothing", || format!("{outcome:?}"));
+        let not_applied = match outcome {
+            Some(CommitOutcome::Unavailable(_)) => true,
+            Some(CommitOutcome::Unknown(_)) => gate.outcome(commit.id).await == Ok(Resolved::NotApplied),
+            _ => false,
+        };
+        if not_applied {
+            refused.lock().unwrap_or_else(PoisonError::into_inner).push(Value::bytes(value.as_bytes()));
+        }
         let read = gate.get(&[key(number)]).await;
         expect(!was_fenced || read.is_err(), "a fenced owner shows nothing", || format!("{read:?}"));
     }
@@ -304,13 +322,13 @@ async fn two_owners(runtime: Runtime, mut random: SplitMix) -> bool {
     let database = Arc::new(Database { memory: Memory::new(), owners: Mutex::default() });
     let (network, disk) = (Arc::new(Network::default()), Lossy::new());
     let (gate, store) = first(&runtime, &database, &network, &disk).await;
-    let mut clients = Vec::new();
+    let (mut clients, refused) = (Vec::new(), Arc::new(Mutex::new(Vec::new())));
     for number in 0..CLIENTS {
         let (sender, done) = futures_channel::oneshot::channel();
         clients.push(done);
-        let (runtime, gate, store) = (runtime.clone(), gate.clone(), store.clone());
+        let (runtime, gate, store, refused) = (runtime.clone(), gate.clone(), store.clone(), refused.clone());
         runtime.clone().spawn(async move {
-            client(runtime, gate, store, number).await;
+            client(runtime, gate, store, number, refused).await;
             let _ = sender.send(());
         });
     }
@@ -344,6 +362,11 @@ async fn two_owners(runtime: Runtime, mut random: SplitMix) -> bool {
             runtime.sleep(Duration::from_micros(random.below(3_000_000))).await;
         }
         is_untouched(&database, "by a start").await;
+        let refused = refused.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let kept = tickets(&gate).into_iter().find(|ticket| refused.contains(&ticket.value));
+        expect(kept.is_none(), "what was answered as not applied is not kept", || {
+            format!("ticket {:?}", kept.map(|kept| kept.number))
+        });
         expect(waiting == 0 || gate.state().suspended.is_some(), "a start waits for an operator", || {
             format!("{:?}", gate.state())
         });
@@ -463,6 +486,7 @@ fn two_owners_of_one_database() {
 /// Each rule left out is noticed.
 #[test]
 fn the_gate_of_owners() {
-    let faults = [Fault::FencedOwnerWrites, Fault::OwnerNotLookedAt, Fault::AppliedOutOfTurn];
+    let faults = [Fault::FencedOwnerWrites, Fault::OwnerNotLookedAt, Fault::AppliedOutOfTurn, Fault::RefusedStaysKept];
     finds(&faults.map(|fault| (fault, SEEDS_OF_FAULTS)), run);
+    finds(&[(Fault::KeptDenied, 10 * SEEDS_OF_FAULTS)], run);
 }

@@ -2,6 +2,7 @@
 
 use super::Inner;
 use crate::error::Unavailable;
+use crate::mutation::{self, Fault};
 use crate::outage::journal::AppendError;
 use crate::outage::pending::Merged;
 use crate::outage::record::Record;
@@ -19,15 +20,15 @@ pub(super) struct Kept {
 }
 
 impl Inner {
-    /// Another owner has taken the store while the journal was told: has it forget that, before anybody hears of it. Then
-    /// nothing is left that an operator could have applied, and the client may be told so. Answers what is forgotten;
-    /// what has taken the place of something that was acknowledged stays.
+    /// Another owner has taken the store while the journal was told: has it forget that, before anybody hears of it.
+    /// Then nothing is left that an operator could have applied, and the client may be told so. Answers what is
+    /// forgotten; what has taken the place of something that was acknowledged stays.
     pub(super) async fn take_back(&self, kept: impl Iterator<Item = (u64, &Result<(), AppendError>)>) -> Vec<u64> {
         let (numbers, noted) = {
             let state = self.state();
             let free = kept.filter(|(number, appended)| appended.is_ok() && !state.buffer.replaces(*number));
             let numbers: Vec<u64> = free.map(|(number, _)| number).collect();
-            if numbers.is_empty() {
+            if numbers.is_empty() || mutation::on(Fault::RefusedStaysKept) {
                 return numbers;
             }
             let noted = self.note(&Record::Applied(numbers.clone()));
