@@ -10,6 +10,8 @@ mod blind;
 #[path = "outage/clock.rs"]
 mod clock;
 mod common;
+#[path = "outage/decided.rs"]
+mod decided;
 #[path = "outage/decoded.rs"]
 mod decoded;
 #[path = "outage/differential.rs"]
@@ -74,6 +76,8 @@ mod slow;
 mod state;
 #[path = "outage/tables.rs"]
 mod tables;
+#[path = "outage/takeover.rs"]
+mod takeover;
 #[path = "outage/warm.rs"]
 mod warm;
 #[path = "outage/write_back.rs"]

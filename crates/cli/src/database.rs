@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use forebay::runtime::files::{self, NAMED_FILE_BYTES_MAX};
 use forebay_drivers::postgres::address::Address;
-use forebay_drivers::postgres::{Known, Postgres, PostgresOptions};
+use forebay_drivers::postgres::{Known, Postgres, PostgresOptions, Ready};
 
 use crate::error::CommandError;
 use crate::settings::{Settings, StoreChoice};
 
-/// Opens the database that `settings` name, of which an earlier run has left `known`.
-pub async fn open(settings: &Settings, known: Known) -> Result<Postgres, CommandError> {
-    Ok(Postgres::open(PostgresOptions { known, ..options(settings)? }).await?)
+/// Finds out whether the database that `settings` name can be taken, of which an earlier run has left `known`.
+pub async fn prepare(settings: &Settings, known: Known) -> Result<Ready, CommandError> {
+    Ok(Ready::prepare(PostgresOptions { known, ..options(settings)? }).await?)
 }
 
-/// The same, of a program that serves already: the first connection gets no more time than any other.
+/// Opens the database for a program that serves already: the first connection gets no more time than any other.
 pub async fn open_again(settings: &Settings, known: Known) -> Result<Postgres, CommandError> {
     let options = options(settings)?;
     Ok(Postgres::open(PostgresOptions { known, first: options.timeout, ..options }).await?)

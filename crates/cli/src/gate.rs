@@ -12,17 +12,22 @@ use forebay::store::late::Late;
 use forebay::store::{Caps, Store};
 use forebay::tier::Tier;
 use forebay::version::OwnerId;
-use forebay_drivers::postgres::{self, Known, OpenError, Remembered};
+use forebay_drivers::postgres::{self, Known, OpenError, Ready, Remembered};
 use futures_util::future::BoxFuture;
 
 use crate::database;
 use crate::error::CommandError;
 use crate::settings::{Drain, Settings};
 
-/// The database that `settings` name, behind a gate.
-pub async fn open(settings: &Settings, runtime: &Runtime) -> Result<Gate, CommandError> {
+/// The database that `settings` name, behind a gate. It is taken when nothing else is left that may refuse the start:
+/// `last` is done just before that.
+pub async fn open<T>(
+    settings: &Settings,
+    runtime: &Runtime,
+    last: impl FnOnce() -> Result<T, CommandError>,
+) -> Result<(Gate, T), CommandError> {
     let was_there = settings.journal.exists();
-    let opened = open_behind(settings, runtime).await;
+    let opened = open_behind(settings, runtime, last).await;
     // Nothing was acknowledged, and the folder was made just now: nobody has anything in it.
     if opened.is_err() && !was_there && settings.journal.exists() {
         std::fs::remove_dir_all(&settings.journal).unwrap_or_else(|error| {
@@ -32,12 +37,21 @@ pub async fn open(settings: &Settings, runtime: &Runtime) -> Result<Gate, Comman
     opened
 }
 
-async fn open_behind(settings: &Settings, runtime: &Runtime) -> Result<Gate, CommandError> {
+async fn open_behind<T>(
+    settings: &Settings,
+    runtime: &Runtime,
+    last: impl FnOnce() -> Result<T, CommandError>,
+) -> Result<(Gate, T), CommandError> {
     let mapping = mapping(settings);
     let (journal, mut found) = open_journal(settings, runtime, &mapping).await?;
     own(&journal, &mut found, runtime).await?;
-    let (store, opens_late) = match open_store(settings, Left::of(&found)).await {
-        Ok(opened) => opened,
+    let taken = async {
+        let found = prepare_store(settings, Left::of(&found)).await?;
+        let last = last()?;
+        Ok((found.take().await?, last))
+    };
+    let ((store, opens_late), last) = match taken.await {
+        Ok(taken) => taken,
         Err(error) => {
             let _ = journal.close().await;
             return Err(error);
@@ -54,7 +68,24 @@ async fn open_behind(settings: &Settings, runtime: &Runtime) -> Result<Gate, Com
     };
     let gate = Gate::open(gate)?;
     gate.start_remembering();
-    Ok(gate)
+    Ok((gate, last))
+}
+
+/// What a start has found where the database should be.
+enum Prepared {
+    There(Box<Ready>),
+    /// It can't be reached yet.
+    Late(Arc<Late>),
+}
+
+impl Prepared {
+    /// The store, and whether it opens late.
+    async fn take(self) -> Result<(Arc<dyn Store>, bool), CommandError> {
+        match self {
+            Prepared::There(ready) => Ok((Arc::new(ready.take().await?), false)),
+            Prepared::Late(late) => Ok((late, true)),
+        }
+    }
 }
 
 /// Gives the journal the id under which it owns databases, if it has none. It is safe there before any database is
@@ -121,7 +152,8 @@ async fn open_journal(settings: &Settings, runtime: &Runtime, mapping: &str) -> 
     let folder = |error| CommandError::JournalFolder { folder: settings.journal.clone(), error };
     let opened = runtime.blocking(move || {
         let folder = RealFolder::new(&path)?;
-        Ok(Journal::open(own, Arc::new(folder), options))
+        // What can't be read refuses the start now, not when the database is taken.
+        Ok(Journal::open(own, Arc::new(folder), options).and_then(|(journal, found)| Ok((journal, found.read()?))))
     });
     let (journal, found) = opened.await.map_err(folder)??;
     if found.pending_count > 0 && found.description.mapping != mapping {
@@ -160,10 +192,10 @@ fn report(found: &Found) {
 }
 
 /// The database, or what stands for it until it can be reached.
-async fn open_store(settings: &Settings, left: Left) -> Result<(Arc<dyn Store>, bool), CommandError> {
+async fn prepare_store(settings: &Settings, left: Left) -> Result<Prepared, CommandError> {
     let Left { pending, known } = left;
-    let error = match database::open(settings, known.clone()).await {
-        Ok(database) => return Ok((Arc::new(database), false)),
+    let error = match database::prepare(settings, known.clone()).await {
+        Ok(ready) => return Ok(Prepared::There(Box::new(ready))),
         Err(error) => error,
     };
     if let (CommandError::Database(OpenError::Mapping(_)), 1..) = (&error, pending) {
@@ -206,7 +238,7 @@ async fn open_store(settings: &Settings, left: Left) -> Result<(Arc<dyn Store>, 
             }
         })
     };
-    Ok((Arc::new(Late::new(caps, name, error.to_string(), Box::new(open), catalogue)), true))
+    Ok(Prepared::Late(Arc::new(Late::new(caps, name, error.to_string(), Box::new(open), catalogue))))
 }
 
 fn never_reached(settings: &Settings, why: &CommandError) -> CommandError {

@@ -77,14 +77,22 @@ impl Node {
         }
         raise_descriptors(settings.server.clients_max as u64);
         if let Some(path) = &settings.graphs {
-            forebay_server::graphs::read_types(path).map_err(|error| CommandError::Usage(error.to_string()))?;
+            forebay_server::check_graphs(path, &settings.policy).map_err(CommandError::Usage)?;
         }
-        // What may refuse the start comes before the store, which is made if it is not there.
+        // What may refuse the start comes before the store, which is made if it is not there, or taken from its owner.
         let runtime = runtime::tokio::runtime(tokio::runtime::Handle::current());
         let (access, tls) = (open_access(settings)?, open_tls(settings, runtime.now_ms())?);
         let plain = settings.listen.map(Reserved::new).transpose()?;
         let http = settings.http.map(Reserved::http).transpose()?;
-        let (store, gate) = open_store(settings, &runtime).await?;
+        let listen = move || {
+            let tls = match tls {
+                Some((address, tls)) => Some((address.listening()?, tls)),
+                None => None,
+            };
+            let listening = |address: Option<Reserved>| address.map(Reserved::listening).transpose();
+            Ok((listening(plain)?, listening(http)?, tls))
+        };
+        let (store, gate, (plain, http, tls)) = open_store(settings, &runtime, listen).await?;
         let memory = usize::try_from(settings.memory).unwrap_or(usize::MAX);
         let cache = CacheOptions {
             budget_bytes: memory.saturating_sub(store.memory_bytes()),
@@ -254,28 +262,35 @@ fn open_tls(settings: &Settings, now_ms: u64) -> Result<Option<(Reserved, Arc<Tl
     Ok(Some((Reserved::new(address)?, Arc::new(Tls::open(files, now_ms)?))))
 }
 
-/// The store, and the gate that stands before it where it may go away.
-async fn open_store(
+/// The store, and the gate that stands before it where it may go away. `last` is done when nothing else is left that
+/// may refuse the start, just before a database is taken from its owner.
+async fn open_store<T>(
     settings: &Settings,
     runtime: &runtime::Runtime,
-) -> Result<(Arc<dyn Store>, Option<Gate>), CommandError> {
+    last: impl FnOnce() -> Result<T, CommandError>,
+) -> Result<(Arc<dyn Store>, Option<Gate>, T), CommandError> {
     let path = match &settings.store {
-        StoreChoice::Memory => return Ok((Arc::new(Memory::new()), None)),
+        StoreChoice::Memory => return Ok((Arc::new(Memory::new()), None, last()?)),
         StoreChoice::Embedded(path) => path,
         #[cfg(feature = "postgres")]
         StoreChoice::Postgres(_) => {
             return match settings.on_outage {
-                OnOutage::Refuse => Ok((Arc::new(crate::database::open(settings, Default::default()).await?), None)),
+                OnOutage::Refuse => {
+                    let ready = crate::database::prepare(settings, Default::default()).await?;
+                    let last = last()?;
+                    let taken = ready.take().await.map_err(CommandError::from)?;
+                    Ok((Arc::new(taken), None, last))
+                }
                 OnOutage::Buffer => {
-                    let gate = crate::gate::open(settings, runtime).await?;
-                    Ok((Arc::new(gate.clone()), Some(gate)))
+                    let (gate, last) = crate::gate::open(settings, runtime, last).await?;
+                    Ok((Arc::new(gate.clone()), Some(gate), last))
                 }
             };
         }
     };
     let page_cache_bytes = usize::try_from(page_cache_bytes(settings.memory)).unwrap_or(usize::MAX);
     let options = EmbeddedOptions { durability: settings.durability.flush(settings.sync_ms), page_cache_bytes };
-    Ok((Arc::new(Embedded::open(runtime.clone(), path, options)?), None))
+    Ok((Arc::new(Embedded::open(runtime.clone(), path, options)?), None, last()?))
 }
 
 /// Asks the machine for as many open files as `clients_max` clients may need. Getting fewer is not fatal: the listener

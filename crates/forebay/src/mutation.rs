@@ -90,6 +90,12 @@ pub enum Fault {
     RestoredStoreDrained,
     /// What is buffered is carried over to a store that another owner had since.
     OwnerNotLookedAt,
+    /// What an operator decides to apply while nothing is carried over goes before what waits for its documents.
+    AppliedOutOfTurn,
+    /// What is answered as not applied, since another owner has the store by then, stays in the journal.
+    RefusedStaysKept,
+    /// The store is asked what became of what is kept for an operator, and so is told never to apply it.
+    KeptDenied,
     /// An owner that has lost its store to another goes on taking writes.
     FencedOwnerWrites,
     /// A document is overwritten as it was computed, in place of being changed (hole 8).

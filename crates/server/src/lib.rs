@@ -44,5 +44,6 @@ pub use access::Access;
 pub use http::Http;
 pub use limits::ServerLimits;
 pub use listener::{Reserved, ServeError, Server};
+pub use reload::check_graphs;
 pub use session::Session;
 pub use state::{Client, ServerOptions, Shared};

@@ -51,9 +51,16 @@ const BACKLOG_MAX: u32 = 1024;
 /// behind, can wait until all addresses are there.
 #[derive(Debug)]
 pub struct Reserved {
-    socket: TcpSocket,
+    socket: Socket,
     address: SocketAddr,
     failed: fn(SocketAddr, std::io::Error) -> ServeError,
+}
+
+#[derive(Debug)]
+enum Socket {
+    Bound(TcpSocket),
+    /// Connections wait in it until they are accepted.
+    Listens(TcpListener),
 }
 
 impl Reserved {
@@ -76,16 +83,27 @@ impl Reserved {
             // Connections of an earlier life may linger.
             socket.set_reuseaddr(true)?;
             socket.bind(address)?;
-            Ok(socket)
+            Ok(Socket::Bound(socket))
         };
         let socket = bound().map_err(|error| failed(address, error))?;
         Ok(Reserved { socket, address, failed })
     }
 
+    /// Listens, and accepts nobody yet: two programs may have the same address reserved, and one may listen.
+    pub fn listening(self) -> Result<Reserved, ServeError> {
+        let failed = self.failed;
+        let (socket, address) = self.listen()?;
+        Ok(Reserved { socket: Socket::Listens(socket), address, failed })
+    }
+
     /// Listens; with the port that was chosen.
     pub(crate) fn listen(self) -> Result<(TcpListener, SocketAddr), ServeError> {
         let Reserved { socket, address, failed } = self;
-        let listened = socket.listen(BACKLOG_MAX).and_then(|socket| Ok((socket.local_addr()?, socket)));
+        let listened = match socket {
+            Socket::Bound(socket) => socket.listen(BACKLOG_MAX),
+            Socket::Listens(socket) => Ok(socket),
+        };
+        let listened = listened.and_then(|socket| Ok((socket.local_addr()?, socket)));
         listened.map(|(address, socket)| (socket, address)).map_err(|error| failed(address, error))
     }
 }

@@ -116,7 +116,7 @@ pub fn summary(state: Option<&GateState>) -> String {
         line.push_str(" | fenced: another forebay has the database; start this one again if it is to serve");
     }
     if state.suspended.is_some() {
-        line.push_str(" | suspended: compare, then CACHE DRAIN RESUME");
+        line.push_str(" | suspended: compare, then CACHE DRAIN RESUME, or CACHE QUARANTINE APPLY and DROP");
     }
     if state.closed.is_some() {
         line.push_str(" | the journal has failed: nothing more is buffered");
@@ -187,7 +187,8 @@ mod tests {
         let line = "mode failed since 00:00:12 | pending 41 writes 9.3 KiB | room 63.9 MiB = 4 h 10 m at this rate";
         assert_eq!(summary(Some(&state)), line);
         (state.amount.quarantined, state.suspended) = (2, Some("restored".to_owned()));
-        let more = " | 2 quarantined: see CACHE QUARANTINE LIST | suspended: compare, then CACHE DRAIN RESUME";
+        let more = " | 2 quarantined: see CACHE QUARANTINE LIST | suspended: compare, then CACHE DRAIN RESUME, \
+                    or CACHE QUARANTINE APPLY and DROP";
         assert_eq!(summary(Some(&state)), format!("{line}{more}"));
         state.closed = Some("removed".to_owned());
         let failed = " | the journal has failed: nothing more is buffered";

@@ -2,22 +2,39 @@
 
 use std::path::Path;
 
+use forebay::cache::{Cache, CacheOptions};
+use forebay::policy::Choice;
 use forebay_protocol::Reply;
 
 use crate::access::Source;
-use crate::graphs::{self, Registered, read_types};
+use crate::graphs::{self, Graphs, Registered, read_types};
+use crate::labels::Labels;
 use crate::state::Shared;
+
+/// A cache that is there for its policy alone.
+const CHECKED_BYTES: usize = 1 << 20;
+
+/// Whether the transaction types of a file or folder can be read by a server that knows none yet.
+pub fn check_graphs(path: &Path, choice: &Choice) -> Result<(), String> {
+    let (policy, policy_values) = (choice.policy, choice.values.clone());
+    let cache = CacheOptions { budget_bytes: CHECKED_BYTES, partitions: 1, policy, policy_values };
+    register(path, &Graphs::default(), &Labels::default(), &Cache::new(&cache)).map(drop)
+}
+
+fn register(path: &Path, graphs: &Graphs, labels: &Labels, cache: &Cache) -> Result<Registered, String> {
+    let types = read_types(path).map_err(|error| error.to_string())?;
+    graphs.register(types, graphs::Source::Operator, labels, cache).map_err(|refused| match refused {
+        Reply::Error(text) => format!("{}: {}", path.display(), String::from_utf8_lossy(&text)),
+        _ => format!("{}: refused", path.display()),
+    })
+}
 
 impl Shared {
     /// Reads transaction types from a file or folder, now and whenever files are read again.
     pub fn read_graphs(&self, path: &Path) -> Result<Registered, String> {
-        let types = read_types(path).map_err(|error| error.to_string())?;
-        let registered = self.graphs.register(types, graphs::Source::Operator, &self.labels, self.engine.cache());
+        let registered = register(path, &self.graphs, &self.labels, self.engine.cache());
         let _ = self.graphs_path.set(path.to_owned());
-        registered.map_err(|refused| match refused {
-            Reply::Error(text) => format!("{}: {}", path.display(), String::from_utf8_lossy(&text)),
-            _ => format!("{}: refused", path.display()),
-        })
+        registered
     }
 
     /// Reads the files again that say who may come in, and those of TLS. What can't be read stays as it is.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use forebay::error::Unavailable;
 use forebay::store::{Commit, CommitOutcome, ReadError, Resolved, Since};
 use forebay::{Change, Key, Read, TxnId};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::classify::{Failure, told};
 use super::session::Session;
@@ -23,6 +23,10 @@ pub(super) type Changed = Vec<(Key, Read)>;
 
 /// Time that each commit of a group adds to the timeout, so that a large group is not taken for a server that hangs.
 const TIME_PER_COMMIT: Duration = Duration::from_millis(2);
+
+/// How often an owner of before asks what became of commits, and the wait between.
+const OUTCOME_TRIES: u32 = 3;
+const OUTCOME_PAUSE: Duration = Duration::from_millis(20);
 
 /// Why a group was not committed as one.
 pub(super) struct Failed {
@@ -268,6 +272,9 @@ impl Inner {
             return Err(below_floor(*id));
         }
         let deadline = Instant::now() + self.timeout + TIME_PER_COMMIT * asked.len() as u32;
+        if self.identity.fenced().is_some() {
+            return timeout_at(deadline, self.outcomes_before(asked)).await.unwrap_or_else(|_| Err(self.no_answer()));
+        }
         let resolved = async {
             let _on_their_way = self.ids.begin(asked.iter().copied());
             let writer = self.pool.writer().await?;
@@ -294,6 +301,40 @@ impl Inner {
             asked.iter().map(resolve).collect()
         };
         timeout_at(deadline, resolved).await.unwrap_or_else(|_| Err(self.no_answer()))
+    }
+
+    /// The same once another owner has the database, over a connection that is for nothing else: what was sent may have
+    /// arrived before. That owner may have forgotten ids, so the floor counts that is there behind the insert. It ends
+    /// connections of ours that it finds, so one that breaks is not the last.
+    async fn outcomes_before(&self, asked: &[TxnId]) -> Result<Vec<Resolved>, String> {
+        let ids: Vec<Vec<u8>> = asked.iter().copied().map(ids::bytes).collect();
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let ask = async {
+                let session = self.pool.connect_unowned().await?;
+                let ask = async {
+                    session.client.execute(sql::TOMBSTONES, &[&ids]).await?;
+                    let floor = session.client.query_one("SELECT floor FROM forebay.meta", &[]).await?;
+                    Ok((floor.try_get::<_, Vec<u8>>(0)?, session.client.query(sql::KNOWN, &[&ids]).await?))
+                };
+                ask.await.map_err(|error: tokio_postgres::Error| told(&error))
+            };
+            match ask.await {
+                Ok((floor, rows)) => {
+                    let known: HashMap<TxnId, bool> = rows.iter().map(known_id).collect::<Result<_, _>>()?;
+                    let floor = ids::version(&floor);
+                    let resolve = |id: &TxnId| match known.get(id) {
+                        Some(true) => Ok(Resolved::Applied),
+                        Some(false) if floor.is_some_and(|floor| id.0 > floor) => Ok(Resolved::NotApplied),
+                        _ => Err(below_floor(*id)),
+                    };
+                    return asked.iter().map(resolve).collect();
+                }
+                Err(why) if tries == OUTCOME_TRIES => return Err(why),
+                Err(_) => sleep(OUTCOME_PAUSE).await,
+            }
+        }
     }
 
     /// The same of one.

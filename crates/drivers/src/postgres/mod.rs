@@ -3,8 +3,8 @@
 //! * [`address`] says where it is, `tls` how it is reached.
 //! * `pool`, `session`: a small fixed set of connections, reads pipelined on shared ones; `reading`: how one that waits
 //!   for a lock keeps nobody else waiting.
-//! * `open`, `owners`, `identity`, `keeper`: one forebay per database, in an incarnation of its own; who had it before;
-//!   what a new connection has to find there; what goes on behind.
+//! * `ready`, `open`, `owners`, `identity`, `keeper`: one forebay per database, in an incarnation of its own, taken in
+//!   the last step of an opening; who had it before; what a new connection has to find there; what goes on behind.
 //! * `documents`: the table that forebay owns, where no mapping names another.
 //! * [`mapping`] makes keys of rows of tables that exist already; `outside`: what others write to these, as triggers
 //!   note it; `decoding`: the same out of the server's log; [`setup`] and `install` prepare a database for it.
@@ -40,6 +40,7 @@ pub mod plain;
 mod pool;
 mod pooled;
 mod reading;
+mod ready;
 mod reload;
 mod session;
 mod settings;
@@ -76,10 +77,10 @@ pub use mapping::remembered::{Remembered, catalogue};
 pub use outside::OutsideBy;
 use outside::Watch;
 pub use owners::Known;
-use pool::{Plan, Pool};
+use pool::Pool;
 use reading::Locked;
+pub use ready::Ready;
 use session::Session;
-use tls::Tls;
 
 /// Time for what goes over a whole table: counting and clearing.
 const WHOLE_TABLE_TIME: Duration = Duration::from_secs(60);
@@ -163,55 +164,7 @@ impl Postgres {
     /// Opens the database, making forebay's schema if it is not there. To be called in the context of a tokio runtime,
     /// which has to live as long as the store.
     pub async fn open(options: PostgresOptions) -> Result<Postgres, OpenError> {
-        let PostgresOptions { address, password, timeout, first, readers, writers, mappings, outside, .. } = options;
-        let (outside_pause, known) = (options.outside_pause, options.known);
-        let tls = Tls::open(&address)?;
-        let config = |timeout| open::config_of(&address, password.as_deref(), timeout);
-        let (first, began) = (first.max(timeout), Instant::now());
-        let keeper = open::connect(&address, &config(first), &tls, "forebay opening", first).await?;
-        if began.elapsed() > timeout {
-            let (took_ms, store_timeout_ms) = (began.elapsed().as_millis(), timeout.as_millis());
-            tracing::warn!(
-                took_ms,
-                store_timeout_ms,
-                "PostgreSQL was slow to let us in: a call that takes so long fails"
-            );
-        }
-        let opening = async {
-            let keeper = open::settle(keeper, &address, &config(first), &tls, first).await?;
-            let opened = open::open(keeper, &address, &known).await?;
-            let rows = match mappings.is_empty() {
-                true => None,
-                false => Some(open::look_up(&opened.keeper.client, &address, &mappings, &known).await?),
-            };
-            open::warn_of_connections(&opened.keeper.client, &address, (readers, writers)).await?;
-            let outside = open::outside(&opened.keeper.client, &address, rows.as_ref(), outside).await?;
-            Ok((opened, rows.map(|rows| Arc::new(rows.seen_by(outside))), outside))
-        };
-        let (opened, rows, outside) = open::within(options.opening, &address, opening).await?;
-        let config = config(timeout);
-        let is_mapped = rows.is_some();
-        rows.iter().for_each(|rows| rows.unwatched.warn(outside));
-        let plan = Plan { readers, writers, rows, lock_wait: reading::lock_wait(timeout) };
-        let identity = Arc::new(Identity::new(&opened, &known, writers));
-        let inner = Arc::new(Inner {
-            pool: Pool::new(config, tls, identity.clone(), plan),
-            identity,
-            ids: Ids::new(opened.floor),
-            timeout,
-            name: format!("{} {}", opened.server, address.place()),
-            keeper_woken: Arc::new(Notify::new()),
-            clears: Clears::default(),
-            watch: Watch::new(outside, outside_pause),
-            counted: Counted::default(),
-            locked: Locked::default(),
-            place: opened.place,
-            another: opened.another,
-            is_mapped,
-            mappings,
-        });
-        tokio::spawn(keeper::keep(Arc::downgrade(&inner), opened.keeper));
-        Ok(Postgres { inner, tokio: Handle::current() })
+        Ready::prepare(options).await?.take().await
     }
 
     /// Runs `work` as a task, so that it goes on if the caller goes away.

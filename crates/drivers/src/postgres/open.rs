@@ -40,8 +40,24 @@ const TOLD: Duration = Duration::from_secs(3);
 /// Wait between two looks.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
+/// What the first connection of an opening is called.
+pub(super) const OPENING_NAME: &str = "forebay opening";
+
 /// The oldest server that has all that is used here: `pg_snapshot`, and `starts_with`.
 const SERVER_VERSION_MIN: i32 = 130_000;
+
+/// What opening has found, and nothing is changed yet: whoever owns the database goes on owning it.
+pub(super) struct Looked {
+    /// It holds the database's lock for as long as it lives.
+    pub(super) keeper: Session,
+    server: String,
+    place: Place,
+    another: bool,
+    meta: Meta,
+    owners: Owners,
+    /// It knows the newest commits that it had acknowledged.
+    there: bool,
+}
 
 /// What opening found.
 pub(super) struct Opened {
@@ -155,8 +171,9 @@ pub(super) async fn within<T>(
     timeout(most.saturating_sub(began.elapsed()), work).await.unwrap_or_else(|_| Err(hangs()))
 }
 
-/// Takes the database, of which an earlier opening has left `known`.
-pub(super) async fn open(keeper: Session, address: &Address, known: &Known) -> Result<Opened, OpenError> {
+/// Looks at the database, of which an earlier opening has left `known`, and takes its lock. An owner that is cut off
+/// from it loses nothing by that.
+pub(super) async fn look(keeper: Session, address: &Address, known: &Known) -> Result<Looked, OpenError> {
     let client = &keeper.client;
     let broken = |error: Error| failed(address, &error);
     let row = client.query_one("SELECT current_setting('server_version_num')::int, version()", &[]).await;
@@ -173,26 +190,38 @@ pub(super) async fn open(keeper: Session, address: &Address, known: &Known) -> R
     }
     lock(client, address).await?;
     schema(client, address).await?;
-    let Meta { format, floor, incarnation: found, run, has_owners } = meta(client, address).await?;
-    if format != sql::FORMAT {
-        return Err(OpenError::Format { place: address.place(), format });
+    let meta = meta(client, address).await?;
+    if meta.format != sql::FORMAT {
+        return Err(OpenError::Format { place: address.place(), format: meta.format });
     }
-    if !has_owners {
+    if !meta.has_owners {
         client.batch_execute(sql::OWNERS).await.map_err(|error| rights(address, &error))?;
     }
     let owners = Owners::read(client).await.map_err(|error| rights(address, &error))?;
-    let owner = known.owner.map_or_else(|| run.clone(), |owner| owner.to_string());
-    let own = Own { owner, run, journal: known.owner.is_some() };
-    owners.warn_of_the_last(&own, found, known);
     let newest: Vec<Vec<u8>> = known.acknowledged.iter().copied().map(ids::bytes).collect();
     let there = client.query_one(sql::NEWEST, &[&newest]).await.map_err(|error| rights(address, &error))?;
     let there: bool = there.try_get(0).map_err(broken)?;
+    warn_of_durability(client).await.map_err(broken)?;
+    let another = seen.is_some_and(|other| place.is_not(other));
+    Ok(Looked { keeper, server, place, another, meta, owners, there })
+}
+
+/// Takes the database that was `looked` at: from here on no owner of before commits anything. What may refuse the
+/// opening comes before: see [`Ready`](super::Ready).
+pub(super) async fn take(looked: Looked, address: &Address, known: &Known) -> Result<Opened, OpenError> {
+    let Looked { keeper, server, place, another, meta, owners, there } = looked;
+    let client = &keeper.client;
+    let broken = |error: Error| failed(address, &error);
+    let Meta { floor, incarnation: found, run, .. } = meta;
+    await_strangers(client, address).await?;
+    let owner = known.owner.map_or_else(|| run.clone(), |owner| owner.to_string());
+    let own = Own { owner, run, journal: known.owner.is_some() };
     // Versions and ids of what was lost are never given again.
     let raised = own.raise(client, known.minted.max(known.incarnation), None).await;
     let raised = raised.map_err(|error| rights(address, &error))?;
     let no_row = || OpenError::Failed { place: address.place(), why: "forebay.meta has no row".into() };
     let incarnation = raised.ok_or_else(no_row)?;
-    let another = seen.is_some_and(|other| place.is_not(other));
+    owners.warn_of_the_last(&own, found, known);
     let went_back = !there || another || found < known.incarnation;
     if went_back {
         tracing::error!(
@@ -209,7 +238,6 @@ pub(super) async fn open(keeper: Session, address: &Address, known: &Known) -> R
     end_earlier(client, address, incarnation).await?;
     let name = format!("SET application_name = 'forebay {incarnation}.keeper'");
     client.batch_execute(&name).await.map_err(broken)?;
-    warn_of_durability(client).await.map_err(broken)?;
     let (owned_since, earlier) = (owners.since(&own, found, known), owners.runs());
     Ok(Opened { keeper, incarnation, floor, own, earlier, owned_since, went_back, server, place, another })
 }
@@ -279,6 +307,21 @@ pub(super) fn rights(address: &Address, error: &Error) -> OpenError {
     match error.code().map(|code| code.code()) {
         Some("42501" | "3F000" | "42P01") => OpenError::Rights { place: address.place(), why: told(error) },
         _ => failed(address, error),
+    }
+}
+
+/// Waits for backends of earlier forebays that this role may not end. One that stays would refuse the opening when the
+/// database is taken already.
+async fn await_strangers(client: &Client, address: &Address) -> Result<(), OpenError> {
+    let until = Instant::now() + Duration::from_millis(TAKE_OVER_MS_MAX);
+    loop {
+        let rows = client.query(sql::EARLIER, &[&OPENING_NAME]).await.map_err(|error| failed(address, &error))?;
+        let Some(first) = rows.iter().find(|row| !row.get::<_, bool>(2)) else { return Ok(()) };
+        if Instant::now() >= until {
+            let (pid, role) = (first.get(0), first.get(1));
+            return Err(OpenError::Leftover { place: address.place(), pid, role });
+        }
+        sleep(LOOK_AGAIN).await;
     }
 }
 
@@ -363,8 +406,8 @@ pub(super) async fn look_up(
     found::look_up(client, mappings, remembered).await.map_err(broken)?.map_err(OpenError::Mapping)
 }
 
-/// How what others write is seen from now on. Where it is decoded, the slot is there, unless transactions are open that
-/// it has to wait for; where it is not, nothing is kept for it any more.
+/// How what others write is to be seen. Where it is decoded, the slot is there, unless transactions are open that it
+/// has to wait for.
 pub(super) async fn outside(
     client: &Client,
     address: &Address,
@@ -396,9 +439,16 @@ pub(super) async fn outside(
             }
         }
     };
-    if decodes {
-        return Ok(OutsideBy::Decoding);
-    }
+    Ok(match wanted {
+        _ if decodes => OutsideBy::Decoding,
+        OutsideBy::Off => OutsideBy::Off,
+        _ => OutsideBy::Triggers,
+    })
+}
+
+/// Where what others write is not decoded, nothing is kept for it any more. The slot may be that of the owner of
+/// before, so only once the database is taken.
+pub(super) async fn drop_slot(client: &Client) {
     match slot::remove(client).await {
         Ok(true) => {
             tracing::info!("the replication slot of an earlier forebay is dropped: what others write is not decoded")
@@ -406,5 +456,4 @@ pub(super) async fn outside(
         Ok(false) => {}
         Err(why) => tracing::warn!(why, "the replication slot of an earlier forebay is still there, and keeps the log"),
     }
-    Ok(if wanted == OutsideBy::Off { OutsideBy::Off } else { OutsideBy::Triggers })
 }

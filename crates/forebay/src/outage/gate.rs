@@ -15,12 +15,14 @@
 //! ([`Store::fenced`]): what was buffered stays in the journal, for an operator to decide.
 
 mod commits;
+mod journaled;
 mod memory;
 mod operator;
 #[cfg(feature = "testing")]
 mod print;
 mod reads;
 mod settings;
+mod suspended;
 mod watch;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -54,6 +56,7 @@ pub(in crate::outage) use reads::Asker;
 pub use settings::{GateSettings, GateState, OnConflict};
 
 pub use operator::{DropError, GivenUp};
+pub use suspended::ApplyError;
 
 /// Sequence numbers above the newest known one that are left out, since an earlier process may have given them out:
 /// more than any process commits.
@@ -161,21 +164,6 @@ impl Gate {
     /// What people are shown.
     pub fn state(&self) -> GateState {
         self.inner.look()
-    }
-
-    /// Has buffered transactions carried over although the store was found in an earlier state; false if nothing stood
-    /// in the way.
-    pub fn resume(&self) -> bool {
-        let mut state = self.inner.state();
-        let was = state.suspended.take().is_some();
-        self.inner.settle(&mut state);
-        if was && self.inner.store.is_another() {
-            self.inner.describe(&mut state);
-        } else if was {
-            let inner = self.inner.clone();
-            self.inner.runtime.spawn(async move { inner.remember().await });
-        }
-        was
     }
 
     /// Looks at what is buffered.
@@ -306,6 +294,14 @@ impl Inner {
         why.map(|why| Unavailable(why.to_owned()))
     }
 
+    /// Refuses to ask what became of what is kept here: that the store is told never to apply it would give it up, and
+    /// all that was merged into it.
+    fn check_unkept(&self, ids: &[TxnId]) -> Result<(), Unavailable> {
+        let state = self.state();
+        let kept = ids.iter().find(|id| state.buffer.has_id(**id) && !mutation::on(Fault::KeptDenied));
+        kept.map_or(Ok(()), |id| Err(Unavailable(format!("commit {id} is kept for an operator to decide"))))
+    }
+
     /// Why the store is not asked.
     fn away(&self, state: &State, what: &str) -> Unavailable {
         let since = self.runtime.elapsed().saturating_sub(state.since).as_secs();
@@ -350,11 +346,17 @@ impl Store for Gate {
     }
 
     fn outcome(&self, id: TxnId) -> BoxFuture<'_, Result<Resolved, Unavailable>> {
-        self.inner.store.outcome(id)
+        match self.inner.check_unkept(&[id]) {
+            Ok(()) => self.inner.store.outcome(id),
+            Err(kept) => Box::pin(std::future::ready(Err(kept))),
+        }
     }
 
     fn outcomes<'a>(&'a self, ids: &'a [TxnId]) -> BoxFuture<'a, Result<Vec<Resolved>, Unavailable>> {
-        self.inner.store.outcomes(ids)
+        match self.inner.check_unkept(ids) {
+            Ok(()) => self.inner.store.outcomes(ids),
+            Err(kept) => Box::pin(std::future::ready(Err(kept))),
+        }
     }
 
     fn given(&self) -> BoxFuture<'_, Result<Vec<(GivenId, Version)>, Unavailable>> {

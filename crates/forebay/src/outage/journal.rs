@@ -147,6 +147,15 @@ pub struct PendingRecords(Source);
 enum Source {
     File { file: Option<Arc<dyn DiskFile>>, name: String, marker: u64, live: std::vec::IntoIter<Live> },
     Bodies(std::vec::IntoIter<Vec<Vec<u8>>>),
+    Read(std::vec::IntoIter<Pending>),
+}
+
+impl Found {
+    /// The same with all that is pending in memory: nothing of it can fail to be read later.
+    pub fn read(self) -> Result<Found, OpenError> {
+        let pending = self.pending.collect::<Result<Vec<_>, _>>()?;
+        Ok(Found { pending: PendingRecords(Source::Read(pending.into_iter())), ..self })
+    }
 }
 
 impl Iterator for PendingRecords {
@@ -159,6 +168,7 @@ impl Iterator for PendingRecords {
                 Some(scan::read_live(file, name, *marker, &live.next()?))
             }
             Source::Bodies(bodies) => Some(tier::read_bodies(&bodies.next()?)),
+            Source::Read(pending) => pending.next().map(Ok),
         }
     }
 }

@@ -33,13 +33,14 @@ pub use crate::tier::Remembered;
 pub use disk::{DiskFile, FileIdentity, Folder, RealFolder};
 pub use fingerprint::Fingerprint;
 pub use gate::{
-    DropError, Gate, GateOptions, GateSettings, GateState, GivenUp, OnConflict, catalogue_of, incarnation_of,
-    seen_incarnation_of,
+    ApplyError, DropError, Gate, GateOptions, GateSettings, GateState, GivenUp, OnConflict, catalogue_of,
+    incarnation_of, seen_incarnation_of,
 };
 pub use journal::{AppendError, Cut, Found, Journal, JournalOptions, OpenError};
 pub use lanes::LaneRule;
 pub use mode::{BreakerSettings, Mode};
 pub use news::ModeChanges;
+pub use pending::{Drift, Meets};
 pub use record::{Buffered, Description, Dropped, Epoch, Loss, Pending, Record, Standing, Written};
 pub use state::Counts;
 pub use tickets::TicketState;

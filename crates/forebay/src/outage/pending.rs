@@ -14,6 +14,7 @@
 //! while something of it is on its way. Behind one that is quarantined, whatever writes one of its documents waits, or
 //! names one by a foreign key, or has read it. The bytes charged are the sum over entries and rows, at any time.
 
+mod alone;
 mod aside;
 mod by_key;
 mod charge;
@@ -34,6 +35,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use hashbrown::HashMap;
 
+pub use alone::{Drift, Meets};
 use by_key::ByKey;
 use charge::row_bytes;
 pub use drain::Applied;

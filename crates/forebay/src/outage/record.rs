@@ -60,7 +60,8 @@ pub struct Buffered {
 pub enum Record {
     /// A transaction was buffered. Its number is above all before.
     Buffered(Buffered),
-    /// These are in the store; ascending. Before the store may forget their ids, this has to be safe on disk
+    /// These are in the store, or were taken back before anybody was told of them; ascending. Before the store may
+    /// forget their ids, this has to be safe on disk
     /// ([`Journal::flush`](super::Journal::flush) where durability is not `always`).
     Applied(Vec<u64>),
     /// The store refuses this one; it waits for the operator.

@@ -113,6 +113,20 @@ fn slice(per_second_max: u64) -> usize {
     }
 }
 
+/// What an operator wants carried over while nothing is: one at a time, each by itself.
+fn next_ordered(state: &mut State, busy: bool, now: Duration) -> Step {
+    let State { ordered, buffer, .. } = &mut *state;
+    ordered.retain(|number| buffer.is_waiting(*number));
+    match if busy { None } else { buffer.next_alone(ordered) } {
+        Some(Work::Carry(batch)) => {
+            state.sets_out(now);
+            Step::Carry(batch)
+        }
+        Some(Work::Learn(keys)) => Step::Learn(keys),
+        _ => Step::Wait(None, state.next_change()),
+    }
+}
+
 impl Inner {
     fn next_step(self: &Arc<Inner>) -> Step {
         let mut state = self.state();
@@ -132,32 +146,28 @@ impl Inner {
             return Step::Probe(state.writes.pause());
         }
         self.notice_incarnation(&mut state);
-        if state.suspended.is_none()
-            && let Some((lane, asked)) = state.buffer.unnamed(&state.naming)
-        {
+        self.end_suspension_if_empty(&mut state);
+        let busy = state.carried >= self.settings.workers + usize::from(state.buffer.carries_slow());
+        if state.suspended.is_some() {
+            return next_ordered(&mut state, busy, now);
+        }
+        if let Some((lane, asked)) = state.buffer.unnamed(&state.naming) {
             state.naming.insert(lane);
             return Step::Name(lane, asked);
         }
         let wait = match self.not_before(&state, now) {
-            _ if state.suspended.is_some()
-                || state.carried >= self.settings.workers + usize::from(state.buffer.carries_slow()) =>
-            {
-                None
-            }
+            _ if busy => None,
             Some(wait) => Some(wait),
             None => {
                 let per_second_max = self.per_second_max(&state);
                 let batch_max = state.batch_max.min(self.settings.batch_max).min(slice(per_second_max)).max(1);
                 match self.next_work(&mut state, batch_max) {
                     Some(Work::Carry(batch)) => {
-                        state.carried += 1;
                         let count = batch.numbers.len() as u64;
                         if let Some(millionths) = (count * 1_000_000).checked_div(per_second_max) {
                             state.paced_until = now.max(state.paced_until) + Duration::from_micros(millionths);
                         }
-                        if let Some(write_back) = &mut state.write_back {
-                            write_back.sets_out(now);
-                        }
+                        state.sets_out(now);
                         return Step::Carry(batch);
                     }
                     Some(Work::Learn(keys)) => return Step::Learn(keys),
@@ -428,6 +438,7 @@ impl Inner {
         if let Some(write_back) = &mut state.write_back {
             write_back.is_over(changed_count, waiting, others, now);
         }
+        self.end_suspension_if_empty(&mut state);
         self.settle(&mut state);
     }
 

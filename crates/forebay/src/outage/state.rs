@@ -64,6 +64,8 @@ pub(super) struct State {
     pub(super) failed_until: Option<Duration>,
     /// Why nothing is carried over until an operator says so.
     pub(super) suspended: Option<String>,
+    /// What an operator has decided to carry over all the same.
+    pub(super) ordered: BTreeSet<u64>,
     /// What the journal was told of the store last, or was to be.
     pub(super) remembered: Option<Remembered>,
     /// It could not take that.
@@ -129,6 +131,7 @@ impl State {
             counts: Counts::default(),
             failed_until: None,
             suspended: None,
+            ordered: BTreeSet::new(),
             remembered: None,
             untold: false,
             undescribed: false,
@@ -162,6 +165,14 @@ impl State {
     pub(super) fn ticket(&self, ticket: u64) -> TicketState {
         self.tickets
             .state(ticket, &self.buffer, |number| self.decided.contains(&number) || self.verdicts.contains(&number))
+    }
+
+    /// A batch is on its way to the store.
+    pub(super) fn sets_out(&mut self, now: Duration) {
+        self.carried += 1;
+        if let Some(write_back) = &mut self.write_back {
+            write_back.sets_out(now);
+        }
     }
 
     /// Transactions that the journal holds.

@@ -23,6 +23,9 @@ pub enum TxnError {
     /// The store can't be asked. Nothing was changed.
     #[error("{0}")]
     StoreDown(String),
+    /// Another owner has the store. Nothing was changed.
+    #[error("{0}")]
+    NotOwner(String),
     /// The store can't be asked, and there is no room to keep what it should get. Nothing was changed.
     #[error("{0}")]
     BufferFull(String),
@@ -56,6 +59,7 @@ impl From<Failure> for TxnError {
             Failure::Conflict(why) => TxnError::Conflict(why),
             Failure::Refused(why) => TxnError::Refused(why),
             Failure::Unavailable(why) => TxnError::StoreDown(why),
+            Failure::NotOwner(why) => TxnError::NotOwner(why),
             Failure::BufferFull(why) => TxnError::BufferFull(why),
         }
     }

@@ -380,7 +380,7 @@ impl Committer {
     /// Takes back what was handed on of a commit that was not applied.
     fn fail(self: &Arc<Committer>, placed: Placed, failure: Failure) {
         self.take_back(&placed.commit, &placed.caching);
-        self.settle(vec![(placed, Settlement::Failed(failure))]);
+        self.settle(vec![(placed, Settlement::Failed(failure.seen_by(&*self.store)))]);
     }
 
     /// Makes a group visible as a whole, then lets locks and replies go.

@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 use smallvec::SmallVec;
 
 use crate::mutation::{self, Fault};
+use crate::store::Store;
 use crate::sync::{Mutex, MutexGuard};
 use crate::version::{TxnId, Version};
 
@@ -39,8 +40,20 @@ pub enum Failure {
     Refused(String),
     /// The store could not be asked.
     Unavailable(String),
+    /// Another owner has the store.
+    NotOwner(String),
     /// The store could not be asked, and there is no room to keep it.
     BufferFull(String),
+}
+
+impl Failure {
+    /// Where another owner has the store, whatever could not be asked is for that one.
+    pub(super) fn seen_by(self, store: &dyn Store) -> Failure {
+        match (self, store.fenced()) {
+            (Failure::Unavailable(_), Some(why)) => Failure::NotOwner(why.to_owned()),
+            (failure, _) => failure,
+        }
+    }
 }
 
 /// The side that waits and asks; cheap to clone.

@@ -1,5 +1,6 @@
 //! The outage's parts, each against a naive model of itself.
 
+mod alone;
 mod beside;
 mod buffer;
 mod compare;

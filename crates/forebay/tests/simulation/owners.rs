@@ -1,7 +1,9 @@
 //! Two owners of one database, one after the other: the first is cut off, buffers, and finds another owner when the
 //! network is whole again; or finds that out when it is started again. Its clients are at the gate itself, each with
-//! a document of its own, which the second owner writes too.
+//! a document of its own and that of the next one, which the second owner writes too. An operator lets what waits go,
+//! or decides about each ticket.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -11,7 +13,8 @@ use forebay::error::Unavailable;
 use forebay::mutation::Fault;
 use forebay::outage::lossy::Lossy;
 use forebay::outage::{
-    BreakerSettings, Description, Gate, GateOptions, GateSettings, Journal, JournalOptions, seen_incarnation_of,
+    BreakerSettings, Buffered, Description, Gate, GateOptions, GateSettings, GivenUp, Journal, JournalOptions, Mode,
+    TicketState, seen_incarnation_of,
 };
 use forebay::read::Read;
 use forebay::runtime::Runtime;
@@ -166,8 +169,16 @@ impl Store for Opened {
         })
     }
 
+    /// Whoever the owner is: what was sent may have arrived before.
     fn outcome(&self, id: TxnId) -> BoxFuture<'_, Result<Resolved, Unavailable>> {
-        Box::pin(async move { self.ask(|memory| memory.outcome(id)).await? })
+        Box::pin(async move {
+            let gone = || Err(Unavailable("the network is cut".to_owned()));
+            if !self.passes().await {
+                return gone();
+            }
+            let resolved = self.database.memory.outcome(id).await;
+            if self.passes().await { resolved } else { gone() }
+        })
     }
 
     fn ping(&self) -> BoxFuture<'_, Result<(), Unavailable>> {
@@ -216,10 +227,14 @@ fn key(client: u64) -> Key {
     Key::new(0, format!("k{client}").as_bytes())
 }
 
-fn put(mint: &Mint, client: u64, value: &str) -> Commit {
-    let value = Value::bytes(value.as_bytes());
-    let written = write(&key(client), None, vec![Change::Put(value)]);
-    Commit::new(TxnId(mint.next()), mint.next(), vec![written])
+/// The second document of a client, and the first of the next one: so what it writes of both waits for others.
+fn keys(client: u64) -> [Key; 2] {
+    [key(client), key((client + 1) % CLIENTS)]
+}
+
+fn put(mint: &Mint, keys: &[Key], value: &str) -> Commit {
+    let put = |key| write(key, None, vec![Change::Put(Value::bytes(value.as_bytes()))]);
+    Commit::new(TxnId(mint.next()), mint.next(), keys.iter().map(put).collect())
 }
 
 /// The first owner, started on what its journal has.
@@ -250,20 +265,32 @@ async fn first(
     (gate.unwrap_or_else(|error| broken("the gate opens", error.to_string())), store)
 }
 
-/// A client of the first owner. Nothing is acknowledged once that one knows that it is none any more.
-async fn client(runtime: Runtime, gate: Gate, store: Arc<Opened>, number: u64) {
+/// A client of the first owner. Nothing is acknowledged once that one knows that it is none any more. What it is told of
+/// as not applied goes to `refused`.
+async fn client(runtime: Runtime, gate: Gate, store: Arc<Opened>, number: u64, refused: Arc<Mutex<Vec<Value>>>) {
     // What several clients mint must differ.
     let mint = Mint::behind(Version { incarnation: gate.incarnation(), sequence: number * 1_000 });
     for turn in 0..WRITES {
         runtime.sleep(Duration::from_micros(runtime.random() % 2_000)).await;
         let was_fenced = store.fenced().is_some();
-        let outcome = gate.commit(&[put(&mint, number, &format!("first {turn}"))]).await.pop();
+        let written = 1 + runtime.random() as usize % 2;
+        let value = format!("first {number} {turn}");
+        let commit = put(&mint, &keys(number)[..written], &value);
+        let outcome = gate.commit(std::slice::from_ref(&commit)).await.pop();
         let kept = matches!(outcome, Some(CommitOutcome::Buffered(_))) && store.fenced().is_some();
         let late = was_fenced
             && outcome
                 .as_ref()
                 .is_some_and(|outcome| outcome.is_applied() || matches!(outcome, CommitOutcome::Buffered(_)));
         expect(!kept && !late, "a fenced owner acknowledges nothing", || format!("{outcome:?}"));
+        let not_applied = match outcome {
+            Some(CommitOutcome::Unavailable(_)) => true,
+            Some(CommitOutcome::Unknown(_)) => gate.outcome(commit.id).await == Ok(Resolved::NotApplied),
+            _ => false,
+        };
+        if not_applied {
+            refused.lock().unwrap_or_else(PoisonError::into_inner).push(Value::bytes(value.as_bytes()));
+        }
         let read = gate.get(&[key(number)]).await;
         expect(!was_fenced || read.is_err(), "a fenced owner shows nothing", || format!("{read:?}"));
     }
@@ -295,13 +322,13 @@ async fn two_owners(runtime: Runtime, mut random: SplitMix) -> bool {
     let database = Arc::new(Database { memory: Memory::new(), owners: Mutex::default() });
     let (network, disk) = (Arc::new(Network::default()), Lossy::new());
     let (gate, store) = first(&runtime, &database, &network, &disk).await;
-    let mut clients = Vec::new();
+    let (mut clients, refused) = (Vec::new(), Arc::new(Mutex::new(Vec::new())));
     for number in 0..CLIENTS {
         let (sender, done) = futures_channel::oneshot::channel();
         clients.push(done);
-        let (runtime, gate, store) = (runtime.clone(), gate.clone(), store.clone());
+        let (runtime, gate, store, refused) = (runtime.clone(), gate.clone(), store.clone(), refused.clone());
         runtime.clone().spawn(async move {
-            client(runtime, gate, store, number).await;
+            client(runtime, gate, store, number, refused).await;
             let _ = sender.send(());
         });
     }
@@ -312,7 +339,7 @@ async fn two_owners(runtime: Runtime, mut random: SplitMix) -> bool {
     let second = database.open(&runtime, &Arc::default(), 2, 0);
     let mint = Mint::new(second.incarnation());
     for number in 0..CLIENTS {
-        let outcome = second.commit(&[put(&mint, number, "second")]).await.pop();
+        let outcome = second.commit(&[put(&mint, &[key(number)], "second")]).await.pop();
         expect(outcome.as_ref().is_some_and(CommitOutcome::is_applied), "the second owner writes", || {
             format!("{outcome:?}")
         });
@@ -335,18 +362,118 @@ async fn two_owners(runtime: Runtime, mut random: SplitMix) -> bool {
             runtime.sleep(Duration::from_micros(random.below(3_000_000))).await;
         }
         is_untouched(&database, "by a start").await;
+        let refused = refused.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let kept = tickets(&gate).into_iter().find(|ticket| refused.contains(&ticket.value));
+        expect(kept.is_none(), "what was answered as not applied is not kept", || {
+            format!("ticket {:?}", kept.map(|kept| kept.number))
+        });
         expect(waiting == 0 || gate.state().suspended.is_some(), "a start waits for an operator", || {
             format!("{:?}", gate.state())
         });
     }
+    match random.below(2) == 0 {
+        true => resumes(&runtime, &database, &network, &disk, waiting).await,
+        false => decides(&runtime, &database, &network, &disk, random).await,
+    }
+    waiting > 0
+}
+
+/// The operator lets all of it go.
+async fn resumes(runtime: &Runtime, database: &Arc<Database>, network: &Arc<Network>, disk: &Lossy, waiting: usize) {
     disk.kill();
-    let (gate, _store) = first(&runtime, &database, &network, &disk).await;
+    let (gate, _store) = first(runtime, database, network, disk).await;
     let resumed = gate.resume();
     expect(resumed == (waiting > 0), "it is suspended where something waits", || format!("{:?}", gate.state()));
     runtime.sleep(NOTICED).await;
     let left = gate.state().amount.transactions;
     expect(left == 0, "an operator's word is enough", || format!("{:?}", gate.state()));
-    waiting > 0
+}
+
+/// One ticket: its number, its documents, and what it makes of them.
+struct Ticket {
+    number: u64,
+    keys: Vec<Key>,
+    value: Value,
+}
+
+fn tickets(gate: &Gate) -> Vec<Ticket> {
+    let ticket = |buffered: &Buffered| {
+        let Some(Change::Put(value)) = buffered.writes.first().and_then(|write| write.changes.first()) else {
+            broken("what waits is a document", format!("{buffered:?}"));
+        };
+        let keys = buffered.writes.iter().map(|write| write.key.clone()).collect();
+        Ticket { number: buffered.number, keys, value: value.clone() }
+    };
+    gate.with_buffer(|buffer| {
+        let numbers = buffer.numbers(None, 0, usize::MAX).into_iter();
+        numbers.filter_map(|number| buffer.buffered(number).map(ticket)).collect()
+    })
+}
+
+/// The operator decides about each ticket, in any order, and the process is killed in the middle. What was not decided
+/// stays, what is applied of a document is the beginning of its queue, and with the last ticket all is as ever.
+async fn decides(
+    runtime: &Runtime,
+    database: &Arc<Database>,
+    network: &Arc<Network>,
+    disk: &Lossy,
+    mut random: SplitMix,
+) {
+    disk.kill();
+    let (mut gate, mut store) = first(runtime, database, network, disk).await;
+    let mut waiting = tickets(&gate);
+    // By document the last ticket that the database has, and its value.
+    let mut applied: BTreeMap<Key, (u64, Value)> =
+        (0..CLIENTS).map(|number| (key(number), (0, Value::bytes(*b"second")))).collect();
+    while !waiting.is_empty() {
+        expect(gate.state().suspended.is_some(), "what waits waits for the operator", || format!("{:?}", gate.state()));
+        let Ticket { number, keys, value } = waiting.swap_remove(random.below(waiting.len() as u64) as usize);
+        let ahead =
+            waiting.iter().any(|other| other.number < number && other.keys.iter().any(|key| keys.contains(key)));
+        let drops = random.below(3) == 0;
+        let done = match drops {
+            true => matches!(gate.give_up(number, "drill").await, Ok(GivenUp::Dropped)),
+            false => {
+                let ordered = gate.apply_alone(number);
+                expect(ordered.is_ok() || ahead, "the first of its documents is applied", || format!("{ordered:?}"));
+                ordered.is_ok()
+            }
+        };
+        if done && !drops && random.below(4) > 0 {
+            let told = gate.wait_for(number, NOTICED).await;
+            expect(matches!(told, TicketState::Applied(_)), "what is applied alone is applied", || format!("{told:?}"));
+        } else if random.below(3) == 0 {
+            runtime.sleep(Duration::from_micros(random.below(1_500))).await;
+            disk.kill();
+            drop((gate, store));
+            (gate, store) = first(runtime, database, network, disk).await;
+        } else if done && !drops {
+            runtime.sleep(NOTICED).await;
+        }
+        let is_there = database.value(&keys[0]).await.as_ref() == Some(&value);
+        if is_there {
+            for key in &keys {
+                let before = applied.insert(key.clone(), (number, value.clone()));
+                expect(before.is_some_and(|(before, _)| before <= number), "what is applied begins its queue", || {
+                    format!("{number} behind a later one of {key}")
+                });
+            }
+        }
+        for (key, (last, expected)) in &applied {
+            let found = database.value(key).await;
+            expect(found.as_ref() == Some(expected), "what was not decided stays", || {
+                format!("{key} has {found:?} in place of {last} behind {number}")
+            });
+        }
+        waiting = tickets(&gate);
+    }
+    let state = gate.state();
+    let calm = state.suspended.is_none() && state.mode == Mode::Normal;
+    expect(calm, "with the last ticket all is as ever", || format!("{state:?}"));
+    let mint = Mint::behind(Version { incarnation: gate.incarnation(), sequence: 1_000_000 });
+    let outcome = gate.commit(&[put(&mint, &[key(0)], "third")]).await.pop();
+    expect(outcome.as_ref().is_some_and(CommitOutcome::is_applied), "it takes writes", || format!("{outcome:?}"));
+    drop(store);
 }
 
 #[test]
@@ -359,6 +486,7 @@ fn two_owners_of_one_database() {
 /// Each rule left out is noticed.
 #[test]
 fn the_gate_of_owners() {
-    let faults = [Fault::FencedOwnerWrites, Fault::OwnerNotLookedAt];
+    let faults = [Fault::FencedOwnerWrites, Fault::OwnerNotLookedAt, Fault::AppliedOutOfTurn, Fault::RefusedStaysKept];
     finds(&faults.map(|fault| (fault, SEEDS_OF_FAULTS)), run);
+    finds(&[(Fault::KeptDenied, 10 * SEEDS_OF_FAULTS)], run);
 }

@@ -46,6 +46,7 @@ pub use element_scan::compare;
 pub use markdown::markdown_table;
 
 use crate::session::Session;
+use crate::state::Shared;
 
 /// One command, declared once.
 pub struct Command {
@@ -362,9 +363,19 @@ pub fn txn_error(error: &TxnError) -> Reply {
         TxnError::Gone(why) => Reply::error(format!("TXCONFLICT {why}")),
         TxnError::BufferFull(why) => Reply::error(format!("BUFFERFULL {why}")),
         TxnError::StoreDown(why) => Reply::error(format!("STOREDOWN {why}")),
+        TxnError::NotOwner(why) => Reply::error(format!("NOTOWNER {why}")),
         TxnError::Unknown(id) => Reply::error(format!("TXUNKNOWN {id} the outcome is unknown, its keys stay locked")),
         TxnError::TooLarge(bytes_max) => Reply::error(format!("LIMIT txn_bytes_max {bytes_max}")),
         error => Reply::error(format!("ERR {error}")),
+    }
+}
+
+/// The same of one that asked the store itself: whatever failed there, nothing was changed, and where another owner has
+/// it that one is to be asked.
+pub fn refused(shared: &Shared, error: &TxnError) -> Reply {
+    match (error, shared.engine.store().fenced()) {
+        (TxnError::StoreDown(_), Some(why)) => txn_error(&TxnError::NotOwner(why.to_owned())),
+        _ => txn_error(error),
     }
 }
 

@@ -6,7 +6,7 @@ use forebay::key::{Key, KeyRef};
 use forebay_protocol::{Frame, Reply};
 
 use super::family::{Sub, SubRun, is};
-use super::{Flag, txn_error};
+use super::{Flag, refused};
 use crate::session::Session;
 
 /// Longest that CACHE SYNC waits.
@@ -85,7 +85,7 @@ async fn sync(session: &mut Session) -> Reply {
     }
     match session.shared.engine.sync(SYNC_MAX).await {
         Ok(()) => Reply::OK,
-        Err(error) => txn_error(&error),
+        Err(error) => refused(&session.shared, &error),
     }
 }
 

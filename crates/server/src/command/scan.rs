@@ -11,7 +11,7 @@ use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::BoxFuture;
 
 use super::family::{is, text};
-use super::{Command, Flag, Group, Keys, Run, txn_error};
+use super::{Command, Flag, Group, Keys, Run, refused};
 use crate::cursors::CURSORS_MAX;
 use crate::glob::{Glob, PATTERN_BYTES_MAX};
 use crate::session::{Session, Turns};
@@ -111,8 +111,8 @@ async fn answered(answer: impl Future<Output = Result<Reply, Reply>>) -> Reply {
     answer.await.unwrap_or_else(|error| error)
 }
 
-fn read_error(error: forebay::store::ReadError) -> Reply {
-    txn_error(&error.into())
+fn read_error(session: &Session, error: forebay::store::ReadError) -> Reply {
+    refused(&session.shared, &error.into())
 }
 
 /// What the connection has written before is seen: its commits are published first.
@@ -131,11 +131,12 @@ async fn page(
     turns.count(limit.min(PAGE_KEYS) * WORK_PER_KEY);
     turns.turn().await?;
     let engine = &session.shared.engine;
-    let mut keys = engine.store().scan(session.space, after, limit).await.map_err(read_error)?;
+    let mut keys =
+        engine.store().scan(session.space, after, limit).await.map_err(|error| read_error(session, error))?;
     let last = if ended(&keys, limit) { None } else { keys.last().cloned() };
     if engine.store().caps().owned {
         let now_ms = engine.runtime().now_ms();
-        let expired = engine.store().expired(now_ms, EXPIRED_MAX).await.map_err(read_error)?;
+        let expired = engine.store().expired(now_ms, EXPIRED_MAX).await.map_err(|error| read_error(session, error))?;
         if ended(&expired, EXPIRED_MAX) {
             let expired: BTreeSet<&Key> = expired.iter().collect();
             keys.retain(|key| !expired.contains(key));
@@ -158,7 +159,7 @@ async fn those(
     let (mut at, mut count) = (0, LOOK_KEYS_MIN);
     while at < keys.len() {
         let part = &keys[at..keys.len().min(at + count)];
-        let reads = session.shared.engine.store().get(part).await.map_err(read_error)?;
+        let reads = session.shared.engine.store().get(part).await.map_err(|error| read_error(session, error))?;
         let values = reads.iter().map(|read| read.value.as_ref());
         let bytes: usize = values.clone().flatten().map(Value::size).sum();
         found.extend(
@@ -329,7 +330,7 @@ async fn random_key(session: &mut Session) -> Result<Reply, Reply> {
 
 async fn size(session: &mut Session) -> Result<Reply, Reply> {
     own_writes(session).await;
-    let count = session.shared.engine.store().count(session.space).await.map_err(read_error)?;
+    let count = session.shared.engine.store().count(session.space).await.map_err(|error| read_error(session, error))?;
     Ok(Reply::Integer(count as i64))
 }
 
@@ -352,7 +353,7 @@ fn flush<'a>(session: &'a mut Session, frame: Frame<'a>, all: bool) -> BoxFuture
         let spaces: Vec<u8> = if all { (0..SPACES).collect() } else { vec![session.space] };
         match shared.engine.clear(&spaces, if all { "flushall" } else { "flushdb" }).await {
             Ok(()) => Reply::OK,
-            Err(error) => txn_error(&error),
+            Err(error) => refused(&shared, &error),
         }
     })
 }

@@ -8,7 +8,7 @@ use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::{BoxFuture, Either, select};
 
 use super::family::{self, Sub, SubRun, is, map, text};
-use super::{Command, Flag, Group, Keys, Run, outage, txn_error};
+use super::{Command, Flag, Group, Keys, Run, outage, refused};
 use crate::metrics::View;
 use crate::session::Session;
 
@@ -198,7 +198,7 @@ fn usage<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply>
             Some(read) => Some(read),
             None => match engine.store().get(std::slice::from_ref(&key)).await {
                 Ok(mut reads) => reads.pop(),
-                Err(error) => return txn_error(&error.into()),
+                Err(error) => return refused(&session.shared, &error.into()),
             },
         };
         let now_ms = engine.runtime().now_ms();

@@ -19,7 +19,7 @@ use futures_util::future::BoxFuture;
 use lock::{lock, txn_keys};
 use types::types;
 
-use super::{Command, Flag, Group, Keys, Run, family, txn_error};
+use super::{Command, Flag, Group, Keys, Run, family, refused};
 use crate::given::{Begun, Claim, Ended};
 use crate::session::{Queue, Session};
 use crate::state::Shared;
@@ -134,7 +134,7 @@ fn watch<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply>
                 session.committing = Some((committing, false));
                 Reply::OK
             }
-            Err(error) => txn_error(&error),
+            Err(error) => refused(&session.shared, &error),
         }
     })
 }
@@ -231,7 +231,7 @@ async fn claim(session: &mut Session, id: u128) -> Result<Claim, Reply> {
         let ended = match shared.given.begin(&user, id, runtime.elapsed()) {
             Begun::New(claim) => match &loaded {
                 Ok(()) => return Ok(claim),
-                Err(Unavailable(why)) => return Err(Reply::error(format!("STOREDOWN {why}"))),
+                Err(Unavailable(why)) => return Err(refused(&shared, &TxnError::StoreDown(why.clone()))),
             },
             Begun::Open => return Err(Reply::error("TXCONFLICT the transaction with this id is not over, retry")),
             Begun::Ended(ended) => ended,
@@ -243,7 +243,7 @@ async fn claim(session: &mut Session, id: u128) -> Result<Claim, Reply> {
                 let resolved = match shared.engine.store().outcome(unknown).await {
                     Ok(Resolved::Applied) => Some(Ended::Committed(unknown.0)),
                     Ok(Resolved::NotApplied) => None,
-                    Err(_) => return Err(txn_error(&TxnError::Unknown(unknown))),
+                    Err(_) => return Err(refused(&shared, &TxnError::Unknown(unknown))),
                 };
                 shared.given.resolve(&user, id, resolved, runtime.elapsed());
                 continue;
@@ -329,7 +329,7 @@ async fn commit(session: &mut Session) -> Reply {
             if wrote {
                 session.replies.note_failed(&error);
             }
-            txn_error(&error)
+            refused(&session.shared, &error)
         }
     }
 }

@@ -9,7 +9,7 @@ use forebay_protocol::Frame;
 use smallvec::SmallVec;
 
 use super::{Session, WIDE_ARGS};
-use crate::command::{Call, Command, Effect, Known, txn_error};
+use crate::command::{Call, Command, Effect, Known, refused};
 
 /// Bytes of arguments above which a command takes locks: all others wait while one is served at once.
 const ARGS_BYTES_MAX: usize = 64 << 10;
@@ -117,7 +117,8 @@ impl Session {
             }
             Err(error) => {
                 self.replies.note_failed(&error);
-                self.answer(&txn_error(&error));
+                let refusal = refused(&self.shared, &error);
+                self.answer(&refusal);
             }
         }
         Some(now)

@@ -23,7 +23,8 @@ impl Session {
             return None;
         }
         let key = Key::new(self.space, frame.arg(1));
-        let gate = self.shared.gate.as_ref()?;
+        let fenced = self.shared.engine.store().fenced().is_some();
+        let gate = self.shared.gate.as_ref().filter(|_| !fenced)?;
         let names = frame.args().skip(2).take(if one { 1 } else { usize::MAX });
         let fields = gate.buffered_fields(&key, names)?.into_iter();
         let mut replies = fields.map(|value| value.map_or(Reply::Nil, Reply::Bulk));

@@ -8,7 +8,7 @@ use forebay::value::Kind;
 use forebay_protocol::{Frame, Reply};
 
 use super::{ARG_BYTES_COUNTED, Session, Turns, WIDE_ARGS, any_unseen, in_order, not_seen, tell_nothing};
-use crate::command::{Answer, Call, Command, Effect, Flag, Known, compare, txn_error};
+use crate::command::{Answer, Call, Command, Effect, Flag, Known, compare, refused, txn_error};
 
 /// What a key takes while a command or script that locks it runs: its lock, its document, its write.
 const KEY_BYTES: usize = 1024;
@@ -68,7 +68,7 @@ impl Session {
                 if command.effect(frame) != Some(Effect::Read) {
                     self.replies.note_failed(&error);
                 }
-                self.buffered_fields(command, frame, &error).unwrap_or_else(|| txn_error(&error))
+                self.buffered_fields(command, frame, &error).unwrap_or_else(|| refused(&self.shared, &error))
             }
         })
     }
@@ -163,7 +163,7 @@ impl Session {
                 return Err(txn_error(&error));
             }
             self.open.abort(&error.to_string(), &self.shared);
-            return Err(txn_error(&error));
+            return Err(refused(&self.shared, &error));
         }
         Ok(())
     }

@@ -21,7 +21,7 @@ use forebay::txn::{Ahead, Documents, Executed, Plan, TxnError};
 use forebay_protocol::{Frame, Reply};
 
 use super::{Session, in_order, planned};
-use crate::command::{Answer, Call, Command, Effect, Flag, Known, txn_error};
+use crate::command::{Answer, Call, Command, Effect, Flag, Known, refused};
 
 /// Rounds until all keys are locked.
 const ROUNDS_MAX: usize = 6;
@@ -84,7 +84,7 @@ impl Session {
         }
         let locks = self.locks_of(command, Effect::Read, frame).into_vec();
         let answer = self.run_alone(locks, command, body, frame, &mut Ahead::default()).await;
-        answer.unwrap_or_else(|error| txn_error(&error))
+        answer.unwrap_or_else(|error| refused(&self.shared, &error))
     }
 
     /// Reads all slices once; the answer of all, and the fingerprint of what was seen. It does not hang on where one
@@ -107,7 +107,7 @@ impl Session {
                     keys = (end - begin).div_ceil(2);
                     continue;
                 }
-                sliced => sliced.map_err(|error| txn_error(&error))?,
+                sliced => sliced.map_err(|error| refused(&self.shared, &error))?,
             };
             seen.iter().for_each(|key| key.hash(&mut hasher));
             (begin, keys) = (end, (keys + keys.div_ceil(8)).min(LOOK_KEYS_MAX));

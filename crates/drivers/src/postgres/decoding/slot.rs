@@ -113,6 +113,8 @@ async fn readable(client: &Client, name: &str) -> Result<(), NotMade> {
     let peek = "SELECT count(*) FROM pg_logical_slot_peek_changes($1::text, '0/1', 1)";
     match client.query_one(peek, &[&name]).await {
         Ok(_) => Ok(()),
+        // The owner of before reads it: then it can be read.
+        Err(error) if error.code().map(|code| code.code()) == Some("55006") => Ok(()),
         Err(error) => Err(not_made(&error)),
     }
 }

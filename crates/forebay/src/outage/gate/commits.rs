@@ -7,17 +7,18 @@ use futures_channel::oneshot;
 use futures_util::future::{Either, join_all, select};
 
 use super::Inner;
+use super::journaled::Kept;
 use crate::change::Change;
 use crate::error::Unavailable;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
-use crate::outage::journal::{self, AppendError};
+use crate::outage::journal;
 use crate::outage::lanes::Ties;
 use crate::outage::mode::Mode;
-use crate::outage::pending::{Full, Merged, Untaken};
+use crate::outage::pending::{Full, Untaken};
 use crate::outage::record::Record;
 use crate::outage::state::State;
-use crate::store::{Buffering, Commit, CommitOutcome, Priority, Write};
+use crate::store::{Commit, CommitOutcome, Priority, Write};
 use crate::tier::Appending;
 
 /// With so few transactions left at all, they will be gone before it matters: a write that has to queue waits for the
@@ -354,9 +355,15 @@ impl Inner {
             true => vec![Ok(()); places.len()],
             false => join_all(appends).await,
         };
+        let fenced = self.fenced();
+        let taken_back = match &fenced {
+            Some(_) => self.take_back(places.iter().map(|(_, number)| *number).zip(&appended)).await,
+            None => Vec::new(),
+        };
         let mut state = self.state();
         for ((at, number), appended) in places.into_iter().zip(appended) {
-            outcomes[at] = Some(self.buffered(&mut state, &group[at], number, unknown(at), appended));
+            let kept = Kept { number, sent: unknown(at), taken_back: taken_back.contains(&number), appended };
+            outcomes[at] = Some(self.kept(&mut state, &group[at], kept, fenced.as_ref()));
         }
         self.settle(&mut state);
         outcomes.into_iter().flatten().collect()
@@ -384,51 +391,6 @@ impl Inner {
         let Full { needed, room } = full;
         let most = self.settings.bytes_max;
         format!("{needed} bytes are needed, {room} are left of --outage-bytes-max {most}; {helps}, or raise it")
-    }
-
-    fn buffered(
-        &self,
-        state: &mut State,
-        commit: &Commit,
-        number: u64,
-        sent: bool,
-        appended: Result<(), AppendError>,
-    ) -> CommitOutcome {
-        match appended {
-            Ok(()) => {
-                if let Some(old) = state.buffer.written(number, &commit.writes) {
-                    state.tickets.merged(old, number);
-                    state.counts.merged += 1;
-                }
-                state.counts.buffered += 1;
-                // It is in the journal, so an operator may yet have it applied.
-                if let Some(Unavailable(why)) = self.fenced() {
-                    return CommitOutcome::Unknown(why);
-                }
-                // Unless it was computed with what has been given up.
-                let left = state.buffer.left_by(commit.version);
-                let known = |write: &Write| match state.buffer.merged(&write.key) {
-                    Merged::Known(read) if read.version == left => Some((write.key.clone(), read)),
-                    _ => None,
-                };
-                let reads = commit.writes.iter().filter_map(known).collect();
-                CommitOutcome::Buffered(Buffering { ticket: number, reads })
-            }
-            Err(error) => {
-                state.buffer.withdraw(number);
-                let why = error.to_string();
-                if !matches!(error, AppendError::Full { .. } | AppendError::NoSpace { .. }) {
-                    tracing::error!(id = %commit.id, why, "a write could not be buffered");
-                }
-                match error {
-                    AppendError::Unknown { .. } => CommitOutcome::Unknown(why),
-                    _ if sent => CommitOutcome::Unknown(why),
-                    AppendError::Full { .. } | AppendError::NoSpace { .. } => CommitOutcome::Full(why),
-                    AppendError::TooLarge { .. } => CommitOutcome::Refused(why),
-                    _ => CommitOutcome::Unavailable(why),
-                }
-            }
-        }
     }
 
     /// What a strict client is told in place of having its commit buffered.

@@ -193,9 +193,13 @@ impl Inner {
                   these writes were buffered"
                 .to_owned(),
         };
-        let why =
-            format!("{found}: compare it with CACHE PENDING, then CACHE DRAIN RESUME carries over what is buffered");
+        let why = format!(
+            "{found}: compare it with CACHE PENDING and CACHE QUARANTINE SHOW, then CACHE DRAIN RESUME carries over \
+             what is buffered, or CACHE QUARANTINE APPLY and DROP decide about each ticket"
+        );
         tracing::error!(why);
         state.suspended = Some(why);
+        // What was decided was decided about the store as it was.
+        state.ordered.clear();
     }
 }

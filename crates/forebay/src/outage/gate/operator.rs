@@ -24,6 +24,8 @@ pub enum GivenUp {
     Landed(Version),
     /// It is not quarantined, or something else is being decided about it.
     NotQuarantined,
+    /// It waits, and something of its documents is on its way to the store: again soon.
+    Moving,
 }
 
 /// Why a transaction can't be given up.
@@ -93,6 +95,9 @@ impl Gate {
                         if anyway {
                             state.buffer.uncheck(number);
                         }
+                        if anyway && state.suspended.is_some() {
+                            state.ordered.insert(number);
+                        }
                     }
                     Err(error) => tracing::error!(number, %error, "a buffered transaction can't be tried again"),
                 }
@@ -122,7 +127,10 @@ impl Inner {
             let mut state = self.state();
             let standing = state.buffer.standing(number);
             // While nothing is carried over, an operator decides about what waits as well.
-            if standing == Some(Standing::Waiting) && state.suspended.is_some() && state.carried == 0 {
+            if standing == Some(Standing::Waiting) && state.suspended.is_some() {
+                if !state.buffer.is_still(number) {
+                    return Ok(GivenUp::Moving);
+                }
                 state.buffer.quarantine(number, "an operator is giving it up".to_owned());
             }
             let quarantined = matches!(state.buffer.standing(number), Some(Standing::Quarantined(_)));
@@ -177,6 +185,7 @@ impl Inner {
                 GivenUp::Dropped
             }
         };
+        self.end_suspension_if_empty(&mut state);
         self.settle(&mut state);
         Ok(ended)
     }

@@ -119,7 +119,7 @@ impl Buffer {
         (!unknown.is_empty()).then_some(Work::Learn(unknown))
     }
 
-    fn set_out(&mut self, numbers: Vec<u64>, commits: Vec<Commit>, lanes: Vec<Lane>) -> Batch {
+    pub(super) fn set_out(&mut self, numbers: Vec<u64>, commits: Vec<Commit>, lanes: Vec<Lane>) -> Batch {
         for number in &numbers {
             if let Some(entry) = self.entries.get_mut(number) {
                 entry.stage = Stage::Carried;
@@ -188,7 +188,7 @@ impl Buffer {
     }
 
     /// The commits of `numbers`, each with its documents as they are behind it; the key of one that is not known.
-    fn build(&self, numbers: &[u64]) -> Result<Vec<Commit>, Key> {
+    pub(super) fn build(&self, numbers: &[u64]) -> Result<Vec<Commit>, Key> {
         // What they hold behind those before; none if that is not known.
         let mut values: HashMap<&Key, Option<Option<Value>>, foldhash::quality::RandomState> = HashMap::default();
         let mut commits = Vec::with_capacity(numbers.len());

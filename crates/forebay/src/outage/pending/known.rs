@@ -107,7 +107,7 @@ impl Buffer {
 
     /// What waits for a document and is in the journal, in order, with what each makes of it; with nothing those that
     /// take it along with another which they delete.
-    fn story<'a>(&'a self, key: &'a Key) -> impl Iterator<Item = (&'a Entry, Option<&'a Written>)> {
+    pub(super) fn story<'a>(&'a self, key: &'a Key) -> impl Iterator<Item = (&'a Entry, Option<&'a Written>)> {
         let queue = self.rows.get(key).into_iter().flat_map(|row| &row.queue);
         let mut numbers: Vec<u64> = queue.chain(self.tied.taking(key)).copied().collect();
         numbers.sort_unstable();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Amount, Buffer, Entry};
+use super::{Amount, Buffer, Entry, Stage};
 use crate::key::Key;
 use crate::outage::lanes::{Lane, Ties};
 use crate::outage::record::Buffered;
@@ -13,6 +13,17 @@ impl Buffer {
     /// The oldest id that may still be sent: the store must not forget it, nor any behind it.
     pub fn oldest_id(&self) -> Option<TxnId> {
         self.ids.first().copied()
+    }
+
+    /// Whether a transaction with this id is here.
+    pub(in crate::outage) fn has_id(&self, id: TxnId) -> bool {
+        self.ids.contains(&id)
+    }
+
+    /// Whether transaction `number`, which is on its way to the journal, takes the place of another there.
+    pub(in crate::outage) fn replaces(&self, number: u64) -> bool {
+        let stage = self.entries.get(&number).map(|entry| &entry.stage);
+        matches!(stage, Some(Stage::Writing { replaces: Some(_) }))
     }
 
     /// When the oldest transaction was buffered, ms since the Unix epoch.

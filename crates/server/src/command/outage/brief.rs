@@ -1,9 +1,10 @@
-//! A buffered transaction in a few words: its documents, and the kind and size of what happens to them, never the
-//! contents.
+//! A buffered transaction in a few words: its documents, and the kind and size of what happens to them, and of what the
+//! store holds in their place; never the contents.
 
 use forebay::change::Change;
 use forebay::key::Key;
-use forebay::outage::{Buffered, Standing, Written};
+use forebay::outage::{Buffered, Drift, Meets, Standing, Written};
+use forebay::store::ReadError;
 use forebay::value::Value;
 use forebay_protocol::Reply;
 
@@ -12,7 +13,7 @@ use crate::command::family::text;
 use crate::outage::size;
 
 /// Documents that are shown of one transaction, and changes of one document.
-const SHOWN_DOCUMENTS_MAX: usize = 16;
+pub(super) const SHOWN_DOCUMENTS_MAX: usize = 16;
 const SHOWN_CHANGES_MAX: usize = 8;
 /// Bytes of a key that are shown.
 const SHOWN_KEY_BYTES_MAX: usize = 256;
@@ -41,13 +42,28 @@ impl Brief {
     }
 
     pub(super) fn shown(self, standing: &Standing, now_ms: u64) -> Reply {
+        Reply::Map(self.pairs(standing, now_ms))
+    }
+
+    /// The same with what it meets in the store, or why that is not known.
+    pub(super) fn shown_with(self, standing: &Standing, now_ms: u64, meets: &Result<Vec<Meets>, ReadError>) -> Reply {
+        let mut pairs = self.pairs(standing, now_ms);
+        let store = match meets {
+            Ok(meets) => Reply::Map(meets.iter().map(|meets| (text(brief_key(&meets.key)), met(meets))).collect()),
+            Err(error) => text(error.to_string()),
+        };
+        pairs.push((text("store"), store));
+        Reply::Map(pairs)
+    }
+
+    fn pairs(self, standing: &Standing, now_ms: u64) -> Vec<(Reply, Reply)> {
         let (state, reason) = match standing {
             Standing::Waiting => ("waiting", Reply::Nil),
             Standing::Quarantined(why) => ("quarantined", text(why.as_str())),
             Standing::Behind(other) => ("behind", text(format!("it waits for what becomes of {other}"))),
         };
         let list = |changes: Vec<String>| Reply::Array(changes.into_iter().map(text).collect());
-        Reply::Map(vec![
+        vec![
             (text("ticket"), count(self.number)),
             (text("state"), text(state)),
             (text("reason"), reason),
@@ -57,8 +73,31 @@ impl Brief {
                 text("writes"),
                 Reply::Map(self.writes.into_iter().map(|(key, changes)| (text(key), list(changes))).collect()),
             ),
-        ])
+        ]
     }
+}
+
+/// What the store holds of a document, what it will hold, and whether somebody has changed it.
+fn met(meets: &Meets) -> Reply {
+    let since = match meets.drift {
+        Drift::Nothing => "as it was",
+        Drift::Changed => "changed since",
+        Drift::ByAnotherOwner => "changed since by another owner",
+        Drift::NotByAnotherOwner => "not changed since by another owner",
+        Drift::Applied => "this ticket is in it",
+        Drift::Unknown => "not known",
+    };
+    let then =
+        meets.then.as_ref().map_or_else(|| "the changes do not fit".to_owned(), |then| brief_value(then.as_ref()));
+    Reply::Map(vec![
+        (text("now"), text(brief_value(meets.now.as_ref()))),
+        (text("then"), text(then)),
+        (text("since"), text(since)),
+    ])
+}
+
+fn brief_value(value: Option<&Value>) -> String {
+    value.map_or_else(|| "nothing".to_owned(), |value| format!("{} {}", value.kind().name(), size(value.size())))
 }
 
 fn brief_key(key: &Key) -> String {
@@ -83,9 +122,8 @@ fn brief_changes(changes: &[Change]) -> Vec<String> {
 
 /// Kind and size: what values hold is for those who may read them.
 fn brief_change(change: &Change) -> String {
-    let put = |value: &Value| format!("put {} {}", value.kind().name(), size(value.size()));
     match change {
-        Change::Put(value) => put(value),
+        Change::Put(value) => format!("put {}", brief_value(Some(value))),
         Change::Delete => "delete".to_owned(),
         Change::ExpireAt(at_ms) => format!("expire at {at_ms} ms"),
         Change::Persist => "persist".to_owned(),

@@ -1,13 +1,15 @@
-//! CACHE QUARANTINE: what an operator decides about buffered transactions that are set aside.
+//! CACHE QUARANTINE: what an operator decides about buffered transactions that are set aside, and while nothing is
+//! carried over about those that wait.
 
 use forebay::outage::pending::Buffer;
-use forebay::outage::{DropError, GivenUp, Standing, TicketState};
+use forebay::outage::{ApplyError, DropError, Gate, GivenUp, Standing, TicketState};
+use forebay::txn::TxnError;
 use forebay_protocol::{Frame, Reply, errors};
 
-use super::brief::Brief;
+use super::brief::{Brief, SHOWN_DOCUMENTS_MAX};
 use super::{Page, gate, number, ticket};
 use crate::command::family::{Sub, SubRun, is};
-use crate::command::{Flag, txn_error};
+use crate::command::{Flag, refused};
 use crate::session::Session;
 
 /// Bytes of the reason for which a transaction is given up, or applied.
@@ -16,8 +18,8 @@ const REASON_BYTES_MAX: usize = 1024;
 pub(in crate::command) const QUARANTINE: Sub = Sub {
     name: "quarantine",
     syntax: "LIST [COUNT n] [AFTER ticket] | SHOW ticket | RETRY ticket|ALL | APPLY ticket reason | DROP ticket reason",
-    summary: "Transactions that the store refuses, or that read what has changed: shows them, has them tried again, \
-              applies one whatever it read, or gives one up for good",
+    summary: "Transactions that the store refuses, that read what has changed, or that wait while nothing is carried \
+              over: shows them, has them tried again, applies one whatever it read, or gives one up for good",
     arity: -3,
     flags: &[Flag::Admin],
     run: SubRun::Engine(|session, frame| {
@@ -39,7 +41,7 @@ async fn quarantine(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Re
                 tried => Ok(number(tried)),
             }
         }
-        (action, 4) if is(action, "show") => shown(session, ticket(frame.arg(3))?),
+        (action, 4) if is(action, "show") => shown(session, ticket(frame.arg(3))?).await,
         (action, 5) if is(action, "apply") => {
             let (ticket, reason) = (ticket(frame.arg(3))?, reason(frame.arg(4))?);
             apply_anyway(session, ticket)?;
@@ -70,13 +72,16 @@ async fn given_up(session: &Session, ticket: u64, reason: &str) -> Result<(), Re
     let keys = gate.with_buffer(written);
     let reason = reason.to_owned();
     let work = async move { gate.give_up(ticket, &reason).await };
-    match session.shared.engine.alone_with(&keys, work).await.map_err(|error| txn_error(&error))? {
+    match session.shared.engine.alone_with(&keys, work).await.map_err(|error| refused(&session.shared, &error))? {
         Ok(GivenUp::Dropped) => Ok(()),
         Ok(GivenUp::NotQuarantined) => Err(not_quarantined(ticket)),
+        Ok(GivenUp::Moving) => Err(Reply::error(format!(
+            "TXCONFLICT ticket {ticket}, or one ahead of it, is on its way to the store, retry"
+        ))),
         Ok(GivenUp::Landed(version)) => {
             Err(Reply::error(format!("ERR ticket {ticket} is in the store after all: APPLIED {version}")))
         }
-        Err(DropError::Away(why)) => Err(Reply::error(format!("STOREDOWN {why}"))),
+        Err(DropError::Away(why)) => Err(refused(&session.shared, &TxnError::StoreDown(why.to_string()))),
         Err(error) => Err(Reply::error(format!("ERR {error}"))),
     }
 }
@@ -109,23 +114,40 @@ fn quarantined(session: &Session, page: &Page) -> Result<Reply, Reply> {
     Ok(page.shown(found, all, now_ms))
 }
 
-/// One of them, or what waits behind it.
-fn shown(session: &Session, ticket: u64) -> Result<Reply, Reply> {
+/// One of them, what waits behind it, or what waits while nothing is carried over; and what it meets in the store.
+async fn shown(session: &Session, ticket: u64) -> Result<Reply, Reply> {
     let now_ms = session.shared.engine.runtime().now_ms();
     let look = |buffer: &Buffer| Some((Brief::of(buffer.buffered(ticket)?), buffer.standing(ticket)?));
-    let found = gate(session)?.with_buffer(look);
-    found.map(|(brief, standing)| brief.shown(&standing, now_ms)).ok_or_else(|| not_quarantined(ticket))
+    let gate = gate(session)?;
+    let (brief, standing) = gate.with_buffer(look).ok_or_else(|| not_quarantined(ticket))?;
+    let meets = gate.meets(ticket, SHOWN_DOCUMENTS_MAX).await;
+    Ok(brief.shown_with(&standing, now_ms, &meets))
 }
 
-/// Only what it had read stands in its way: what the store refuses it would refuse again.
+/// Only what it had read stands in its way, or that nothing is carried over: what the store refuses it would refuse
+/// again.
 fn apply_anyway(session: &Session, ticket: u64) -> Result<(), Reply> {
     let gate = gate(session)?;
+    if let Some(why) = session.shared.engine.store().fenced() {
+        return Err(Reply::error(format!("NOTOWNER {why}")));
+    }
     match gate.ticket(ticket) {
         TicketState::Conflict(_) if gate.apply_anyway(ticket) => Ok(()),
         TicketState::Quarantined(_) => {
             let why = "is refused by the store, whatever it had read; mend the cause, then RETRY it, or DROP it";
             Err(Reply::error(format!("ERR ticket {ticket} {why}")))
         }
+        TicketState::Pending => apply_alone(gate, ticket),
         _ => Err(not_quarantined(ticket)),
     }
+}
+
+/// One that waits while nothing is carried over.
+fn apply_alone(gate: &Gate, ticket: u64) -> Result<(), Reply> {
+    gate.apply_alone(ticket).map_err(|error| match error {
+        ApplyError::Behind(ahead) => Reply::error(format!(
+            "ERR ticket {ticket} goes behind ticket {ahead}, which has to do with its keys: APPLY or DROP that first"
+        )),
+        _ => not_quarantined(ticket),
+    })
 }

@@ -6,7 +6,7 @@ use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::BoxFuture;
 use smallvec::SmallVec;
 
-use crate::command::{Call, Effect, Known, Run, compare, txn_error};
+use crate::command::{Call, Effect, Known, Run, compare, refused};
 use crate::session::{Queue, Session, Turns, any_unseen, in_order, not_seen, tell_nothing};
 
 pub(super) fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, Reply> {
@@ -63,7 +63,7 @@ pub(super) fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, 
                 if plan.locks.iter().any(|lock| lock.mode == Mode::Exclusive) {
                     session.replies.note_failed(&error);
                 }
-                txn_error(&error)
+                refused(&session.shared, &error)
             }
         }
     })
@@ -104,7 +104,7 @@ fn exec_at_once(session: &mut Session, queue: &Queue) -> Option<Done> {
     });
     let context = session.context();
     let done = shared.engine.execute_at_once(&wanted, &context, |documents| run_each(session, queue, documents))?;
-    Some(done.map_or_else(|error| (txn_error(&error), Vec::new()), |(done, _)| done))
+    Some(done.map_or_else(|error| (refused(&shared, &error), Vec::new()), |(done, _)| done))
 }
 
 /// Runs the queued commands on `documents`; the first that fails undoes all. What takes long is done aside.

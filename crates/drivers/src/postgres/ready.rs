@@ -1,0 +1,125 @@
+//! Opening in two steps. All that may refuse an opening comes first, and takes nothing from the owner that is there: a
+//! start that fails leaves that one as it is. Then the database is taken.
+//!
+//! What can still fail behind the raised incarnation: the connection, and a backend of an earlier forebay that does not
+//! end although it may be ended. It is ended behind the raised incarnation alone, since it could come again before.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_postgres::Config;
+
+use super::address::Address;
+use super::clear::Clears;
+use super::figures::Counted;
+use super::identity::Identity;
+use super::ids::Ids;
+use super::mapping::Mapping;
+use super::mapping::rows::Rows;
+use super::open::{self, Looked};
+use super::outside::{OutsideBy, Watch};
+use super::pool::{Plan, Pool};
+use super::reading::{self, Locked};
+use super::tls::Tls;
+use super::{Inner, Known, OpenError, Postgres, PostgresOptions, keeper};
+
+/// A database that can be taken; who owned it before still does.
+pub struct Ready {
+    address: Address,
+    config: Config,
+    tls: Tls,
+    timeout: Duration,
+    opening: Duration,
+    readers: usize,
+    writers: usize,
+    mappings: Vec<Mapping>,
+    known: Known,
+    outside: OutsideBy,
+    outside_pause: Duration,
+    looked: Looked,
+    rows: Option<Arc<Rows>>,
+}
+
+impl Ready {
+    /// Finds out all that may stand in the way, and holds the database's lock from now on.
+    pub async fn prepare(options: PostgresOptions) -> Result<Ready, OpenError> {
+        let PostgresOptions { address, password, timeout, first, opening, readers, writers, mappings, .. } = options;
+        let (outside, outside_pause, known) = (options.outside, options.outside_pause, options.known);
+        let tls = Tls::open(&address)?;
+        let config = |timeout| open::config_of(&address, password.as_deref(), timeout);
+        let (first, began) = (first.max(timeout), Instant::now());
+        let keeper = open::connect(&address, &config(first), &tls, open::OPENING_NAME, first).await?;
+        if began.elapsed() > timeout {
+            let (took_ms, store_timeout_ms) = (began.elapsed().as_millis(), timeout.as_millis());
+            tracing::warn!(
+                took_ms,
+                store_timeout_ms,
+                "PostgreSQL was slow to let us in: a call that takes so long fails"
+            );
+        }
+        let looking = async {
+            let keeper = open::settle(keeper, &address, &config(first), &tls, first).await?;
+            let looked = open::look(keeper, &address, &known).await?;
+            let client = &looked.keeper.client;
+            let rows = match mappings.is_empty() {
+                true => None,
+                false => Some(open::look_up(client, &address, &mappings, &known).await?),
+            };
+            open::warn_of_connections(client, &address, (readers, writers)).await?;
+            let outside = open::outside(client, &address, rows.as_ref(), outside).await?;
+            Ok((looked, rows.map(|rows| Arc::new(rows.seen_by(outside))), outside))
+        };
+        let (looked, rows, outside) = open::within(opening, &address, looking).await?;
+        let config = config(timeout);
+        Ok(Ready {
+            address,
+            config,
+            tls,
+            timeout,
+            opening,
+            readers,
+            writers,
+            mappings,
+            known,
+            outside,
+            outside_pause,
+            looked,
+            rows,
+        })
+    }
+
+    /// Takes the database.
+    pub async fn take(self) -> Result<Postgres, OpenError> {
+        let Ready { address, config, tls, timeout, readers, writers, mappings, known, outside, rows, .. } = self;
+        let taking = open::take(self.looked, &address, &known);
+        let opened = open::within(self.opening, &address, taking).await?;
+        if outside != OutsideBy::Decoding {
+            open::drop_slot(&opened.keeper.client).await;
+        }
+        let is_mapped = rows.is_some();
+        rows.iter().for_each(|rows| rows.unwatched.warn(outside));
+        let plan = Plan { readers, writers, rows, lock_wait: reading::lock_wait(timeout) };
+        let identity = Arc::new(Identity::new(&opened, &known, writers));
+        let inner = Arc::new(Inner {
+            pool: Pool::new(config, tls, identity.clone(), plan),
+            identity,
+            ids: Ids::new(opened.floor),
+            timeout,
+            name: format!("{} {}", opened.server, address.place()),
+            keeper_woken: Arc::new(Notify::new()),
+            clears: Clears::default(),
+            watch: Watch::new(outside, self.outside_pause),
+            counted: Counted::default(),
+            locked: Locked::default(),
+            place: opened.place,
+            another: opened.another,
+            is_mapped,
+            mappings,
+        });
+        tokio::spawn(keeper::keep(Arc::downgrade(&inner), opened.keeper));
+        Ok(Postgres { inner, tokio: Handle::current() })
+    }
+}

@@ -1,0 +1,125 @@
+//! One transaction by itself, while nothing else is carried over: an operator has decided about it, and wants to know
+//! before what it would meet in the store.
+//!
+//! **Invariant.** It goes to the store only when nothing earlier waits for a document that it writes, was shown, names
+//! or takes along. So of each document what is applied is the beginning of its queue, whatever the order of decisions.
+
+use std::collections::BTreeSet;
+
+use super::{Buffer, Stage, Work};
+use crate::change::{Change, apply_all};
+use crate::key::Key;
+use crate::mutation::{self, Fault};
+use crate::read::Read;
+use crate::value::Value;
+use crate::version::TxnId;
+
+/// How a document stands to what a buffered transaction was made to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drift {
+    /// The store has it as it was.
+    Nothing,
+    /// Somebody has changed it.
+    Changed,
+    /// A later owner of the store has written it.
+    ByAnotherOwner,
+    /// No later owner has written it; what it was before is not known.
+    NotByAnotherOwner,
+    /// The store has this transaction's write already.
+    Applied,
+    /// What it was before is not known.
+    Unknown,
+}
+
+/// What a buffered transaction meets in the store of one document.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Meets {
+    /// Which.
+    pub key: Key,
+    /// What the store holds.
+    pub now: Option<Value>,
+    /// What it will hold, if what waits before is applied first; none if the changes do not fit.
+    pub then: Option<Option<Value>>,
+    /// Whether somebody has changed it.
+    pub drift: Drift,
+}
+
+impl Buffer {
+    /// The earliest transaction behind which `number` has to go to the store: it writes, or takes along, what this one
+    /// writes, was shown, names or takes along itself, or names what this one deletes.
+    pub fn ahead_of(&self, number: u64) -> Option<u64> {
+        let entry = self.entries.get(&number).filter(|_| !mutation::on(Fault::AppliedOutOfTurn))?;
+        let (buffered, ties) = (&entry.buffered, &entry.ties);
+        let written = buffered.writes.iter().map(|write| &write.key);
+        let shown = buffered.shown.iter().map(|(key, _)| key);
+        let keys = written.chain(shown).chain(&ties.follows).chain(&ties.takes_along);
+        let queued = |key: &Key| self.rows.get(key).and_then(|row| row.queue.front().copied());
+        let taken = |key: &Key| self.tied.taking(key).next().copied();
+        let before = keys.flat_map(|key| [queued(key), taken(key)]).flatten();
+        let deleted = buffered.writes.iter().filter(|write| write.changes.contains(&Change::Delete));
+        let naming = deleted.filter_map(|write| self.tied.naming(&write.key).next().copied());
+        before.chain(naming).filter(|other| *other < number).min()
+    }
+
+    /// Whether transaction `number` waits for the store alone, or is on its way to it.
+    pub(in crate::outage) fn is_waiting(&self, number: u64) -> bool {
+        self.entries.get(&number).is_some_and(|entry| matches!(entry.stage, Stage::Waiting | Stage::Carried))
+    }
+
+    /// Whether nothing that has to do with the documents of transaction `number` is on its way to the store: these lie
+    /// in its lanes.
+    pub(in crate::outage) fn is_still(&self, number: u64) -> bool {
+        let lanes = self.entries.get(&number).map(|entry| &entry.ties.lanes);
+        !lanes.into_iter().flatten().any(|lane| self.lanes.get(lane).is_some_and(|state| state.busy))
+    }
+
+    /// Hands out the first of `numbers` that can go to the store now, alone.
+    pub fn next_alone(&mut self, numbers: &BTreeSet<u64>) -> Option<Work> {
+        for number in numbers {
+            let Some(entry) = self.entries.get(number).filter(|entry| entry.stage == Stage::Waiting) else { continue };
+            let lanes = entry.ties.lanes.to_vec();
+            let slow = self.slow_carried && entry.slow.is_slow();
+            if slow || !self.is_still(*number) || self.ahead_of(*number).is_some() {
+                continue;
+            }
+            return Some(match self.build(&[*number]) {
+                Ok(commits) => {
+                    self.slow_carried |= commits.iter().any(|commit| commit.patience > 1);
+                    Work::Carry(self.set_out(vec![*number], commits, lanes))
+                }
+                Err(key) => Work::Learn(vec![key]),
+            });
+        }
+        None
+    }
+
+    /// What transaction `number` meets of the document of `key`, which is `read` in the store with those `applied`.
+    pub fn meets(&self, number: u64, key: &Key, read: &Read, applied: &[TxnId]) -> Option<Meets> {
+        let entry = self.entries.get(&number)?;
+        let mut then = Some(read.value.clone());
+        for (other, written) in self.story(key).take_while(|(other, _)| other.buffered.number <= number) {
+            then = match written {
+                _ if applied.contains(&other.buffered.id) => then,
+                None => Some(None),
+                Some(written) => then.and_then(|mut value| {
+                    let fits = apply_all(&mut value, &written.changes).is_ok();
+                    fits.then_some(value)
+                }),
+            };
+        }
+        let checked = entry.buffered.checks.iter().find(|(checked, _)| checked == key).map(|(_, version)| *version);
+        let base = checked.or_else(|| self.rows.get(key).and_then(|row| row.image.base));
+        let later = read.version.incarnation > entry.buffered.version.incarnation;
+        // The version of an absence says when that was found out, not since when it is so.
+        let dated = self.owned && read.value.is_some();
+        let drift = match base {
+            _ if applied.contains(&entry.buffered.id) => Drift::Applied,
+            Some(base) if base == read.version => Drift::Nothing,
+            _ if dated && later => Drift::ByAnotherOwner,
+            Some(_) if dated || !self.owned => Drift::Changed,
+            None if dated => Drift::NotByAnotherOwner,
+            _ => Drift::Unknown,
+        };
+        Some(Meets { key: key.clone(), now: read.value.clone(), then, drift })
+    }
+}

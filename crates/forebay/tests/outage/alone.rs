@@ -1,0 +1,121 @@
+//! Transactions that an operator decides about one by one: who has to go first, and what each meets in the store.
+
+use std::collections::BTreeSet;
+
+use forebay::change::Change;
+use forebay::outage::lanes::{Lane, Ties};
+use forebay::outage::pending::{Buffer, Work};
+use forebay::outage::{Drift, Meets};
+use forebay::store::{Caps, Commit, Write};
+use forebay::{Key, Read, TxnId, Value, Version};
+
+fn key(name: &str) -> Key {
+    Key::new(0, name.as_bytes())
+}
+
+fn version(incarnation: u64, sequence: u64) -> Version {
+    Version { incarnation, sequence }
+}
+
+fn read(text: &str, version: Version) -> Read {
+    Read { value: Some(Value::bytes(text.as_bytes())), version }
+}
+
+/// All in one lane.
+fn ties(follows: &[&str], takes_along: &[&str]) -> Ties {
+    let keys = |names: &[&str]| names.iter().map(|name| key(name)).collect();
+    let lanes = [Lane::Together(1)].into_iter().collect();
+    Ties { lanes, follows: keys(follows), takes_along: keys(takes_along), ..Ties::default() }
+}
+
+struct World {
+    buffer: Buffer,
+    sequence: u64,
+}
+
+impl World {
+    fn new(owned: bool) -> World {
+        World { buffer: Buffer::new(1 << 20, Caps { ordered: false, owned, applies: true }, 1), sequence: 0 }
+    }
+
+    /// One change of `name`, which was `read` before, is buffered in incarnation 5 and journaled.
+    fn take(&mut self, name: &str, change: Change, ties: Ties, read: Option<Version>) -> u64 {
+        self.sequence += 1;
+        let version = version(5, self.sequence);
+        let writes = vec![Write { key: key(name), changes: vec![change].into(), after: None, unseen: true }];
+        let mut commit = Commit::new(TxnId(version), version, writes);
+        commit.checks.extend(read.map(|version| (key(name), version)));
+        let (number, _) = self.buffer.take(&commit, ties, false, None, 0).expect("there is room");
+        self.buffer.written(number, &commit.writes);
+        self.buffer.validate();
+        number
+    }
+
+    fn meets(&self, number: u64, name: &str, read: &Read) -> Meets {
+        self.buffer.meets(number, &key(name), read, &[]).expect("it is there")
+    }
+}
+
+fn append(text: &str) -> Change {
+    Change::Append(text.as_bytes().to_vec().into())
+}
+
+#[test]
+fn what_has_to_do_with_its_documents_goes_first() {
+    let mut world = World::new(false);
+    let row = world.take("row", append("1"), ties(&["beside"], &[]), None);
+    let other = world.take("other", append("1"), ties(&[], &[]), None);
+    let beside = world.take("beside", append("1"), ties(&["row"], &[]), None);
+    let delete = world.take("row", Change::Delete, ties(&["beside"], &["beside"]), None);
+    let again = world.take("beside", append("2"), ties(&["row"], &[]), None);
+    let child = world.take("child", append("1"), ties(&["parent"], &[]), None);
+    let parent = world.take("parent", Change::Delete, ties(&[], &[]), None);
+    let ahead: Vec<Option<u64>> =
+        [row, other, beside, delete, again, child, parent].map(|number| world.buffer.ahead_of(number)).to_vec();
+    assert_eq!(ahead, [None, None, Some(row), Some(row), Some(row), None, Some(child)]);
+    // Alone, whatever waits before it in its lane; and nothing of that lane beside it.
+    let both = BTreeSet::from([other, again, child]);
+    let Some(Work::Carry(batch)) = world.buffer.next_alone(&both) else { panic!("it goes") };
+    assert_eq!(batch.numbers, [other]);
+    assert!(world.buffer.next_alone(&both).is_none());
+    world.buffer.applied(&batch, &[Vec::new()]);
+    world.buffer.finish(batch, false);
+    world.buffer.validate();
+    let Some(Work::Carry(batch)) = world.buffer.next_alone(&both) else { panic!("it goes") };
+    assert_eq!(batch.numbers, [child]);
+    world.buffer.finish(batch, true);
+    world.buffer.validate();
+    assert_eq!(world.buffer.ahead_of(parent), Some(child), "it was not answered");
+}
+
+#[test]
+fn what_it_meets_is_compared_with_what_it_was_made_to() {
+    let mut own = World::new(true);
+    let known = own.take("k", append("+"), ties(&[], &[]), Some(version(5, 0)));
+    let second = own.take("k", append("-"), ties(&[], &[]), None);
+    let unseen = own.take("u", append("+"), ties(&[], &[]), None);
+    let drifts = |number, name: &str| {
+        let absent = Read { value: None, version: version(9, 0) };
+        let reads = [read("a", version(5, 0)), read("b", version(4, 7)), read("c", version(6, 1)), absent];
+        reads.map(|read| own.meets(number, name, &read).drift)
+    };
+    assert_eq!(drifts(known, "k"), [Drift::Nothing, Drift::Changed, Drift::ByAnotherOwner, Drift::Unknown]);
+    let unknown = [Drift::NotByAnotherOwner, Drift::NotByAnotherOwner, Drift::ByAnotherOwner, Drift::Unknown];
+    assert_eq!(drifts(unseen, "u"), unknown);
+    let now = read("a", version(5, 0));
+    let then = |number, applied: &[TxnId]| {
+        let meets = own.buffer.meets(number, &key("k"), &now, applied).expect("it is there");
+        (meets.then.expect("it fits").expect("it is there"), meets.drift)
+    };
+    let text = |text: &str| Value::bytes(text.as_bytes());
+    assert_eq!(then(known, &[]), (text("a+"), Drift::Nothing));
+    assert_eq!(then(second, &[]).0, text("a+-"));
+    let first = [TxnId(version(5, 1))];
+    assert_eq!((then(known, &first), then(second, &first).0), ((text("a"), Drift::Applied), text("a-")));
+    // Of rows only the version says something.
+    let mut rows = World::new(false);
+    let known = rows.take("r", append("+"), ties(&[], &[]), Some(version(0, 4)));
+    let unseen = rows.take("u", append("+"), ties(&[], &[]), None);
+    let of = |number, name: &str| [4, 6].map(|at| rows.meets(number, name, &read("a", version(0, at))).drift);
+    assert_eq!([of(known, "r"), of(unseen, "u")], [[Drift::Nothing, Drift::Changed], [Drift::Unknown; 2]]);
+}
