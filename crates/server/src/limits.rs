@@ -22,8 +22,8 @@ pub struct ServerLimits {
     /// Bytes that unfinished requests, MULTI and TXN hold, over all clients. Requests above 64 KiB wait for room in it;
     /// past it a connection that holds more than that is closed when its MULTI or TXN grows.
     pub held_bytes_max: usize,
-    /// Bytes that a client sends in a second of a request that is not complete and larger than 64 KiB, while others wait
-    /// for room; a slower one is closed.
+    /// Bytes that a client sends in a second of a request that is not complete and larger than 64 KiB, while others
+    /// wait for room; a slower one is closed.
     pub large_request_bytes_per_s_min: usize,
     /// Bytes that connections which have to authenticate hold, all together; past it the one that holds most is closed.
     pub stranger_bytes_max: usize,

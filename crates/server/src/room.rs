@@ -314,8 +314,8 @@ impl Place {
         }
     }
 
-    /// What came was counted: so many bytes of a large request that is unfinished, or `None`. Behind one that was served
-    /// that is another, whose turn is its own.
+    /// What came was counted: so many bytes of a large request that is unfinished, or `None`. Behind one that was
+    /// served that is another, whose turn is its own.
     pub fn settle(&mut self, received: Option<usize>) {
         match received.filter(|_| !self.served) {
             Some(received) if self.asked => {
@@ -440,7 +440,8 @@ mod tests {
         assert!(scene.slow().is_empty(), "it waits for its answer");
     }
 
-    /// Runs for so many seconds in which `client` sends so many bytes each, and others wait; how long it keeps its room.
+    /// Runs for so many seconds in which `client` sends so many bytes each, and others wait; how long it keeps its
+    /// room.
     fn lasts(scene: &mut Scene, client: usize, seconds: u64, per_s: usize) -> u64 {
         let received = |scene: &Scene| scene.room.lock().holders[&(client as u64)].received;
         for second in 0..seconds {

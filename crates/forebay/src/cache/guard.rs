@@ -1,6 +1,6 @@
-//! A partition's mutex. To drop a large document takes as long as it has elements, so none is dropped while the mutex is
-//! held: what a partition gives up is kept until then ([`GivenUp`]), and a very large document is dropped by whatever the
-//! cache was told of ([`Cache::drop_large_with`](super::Cache::drop_large_with)).
+//! A partition's mutex. To drop a large document takes as long as it has elements, so none is dropped while the mutex
+//! is held: what a partition gives up is kept until then ([`GivenUp`]). A very large document is dropped by whatever
+//! the cache was told of ([`Cache::drop_large_with`](super::Cache::drop_large_with)).
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{OnceLock, PoisonError};

@@ -2,8 +2,8 @@
 //!
 //! With an *ordered* store the results of a commit are put down beside its locks. Then it gets its place in the commit
 //! order, and the locks go on to whoever waits; the store's flush is still to come. One loop takes commits that have a
-//! place, gives them to the store as one group and publishes the group as a whole, groups in commit order. So the commits
-//! of many clients share one flush, also on one hot key. A wide commit is a group by itself.
+//! place, gives them to the store as one group and publishes the group as a whole, groups in commit order. So the
+//! commits of many clients share one flush, also on one hot key. A wide commit is a group by itself.
 //!
 //! Who was handed a lock reads the result beside it and from then on *depends* on that commit: nothing that it computed
 //! is shown or committed unless the commit is published ([`Settled`]). A commit that fails takes with it exactly those
