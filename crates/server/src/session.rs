@@ -186,12 +186,7 @@ impl Session {
                     break;
                 }
             }
-            let found = found[at % LOOK_UP_FRAMES];
-            let accepted = match frame.len() > WIDE_ARGS {
-                true => self.accept_wide(frame, found).await,
-                false => self.accept(frame, found),
-            };
-            let command = match accepted {
+            let command = match self.accept_aside(frame, found[at % LOOK_UP_FRAMES]).await {
                 Ok(Some(command)) => command,
                 Ok(None) => continue,
                 Err(error) => {
