@@ -15,8 +15,8 @@ use crate::txn::settled::Settlement;
 const FETCHED_KEYS_MAX: usize = 1024;
 
 impl Transaction {
-    /// Loads the keys that are not loaded yet, all locked. Whoever has to wait for its turn to hold many gives up what it
-    /// has, which nobody has seen, and begins anew.
+    /// Loads the keys that are not loaded yet, all locked. A transaction that has to wait for its turn to hold many
+    /// gives up what it has, which nobody has seen, and loads all again.
     pub(super) async fn load<'a>(
         &mut self,
         keys: impl Iterator<Item = &'a Key> + Clone,
@@ -33,8 +33,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Loads them from the results beside their locks, from the cache, and the rest from the store, in one round trip if
-    /// it is not much, but for what was fetched ahead. False if it has to wait for its turn.
+    /// Loads them from the results beside their locks, from the cache, and the rest from the store, in one round trip
+    /// if it is not much, but for what was fetched ahead. False if it has to wait for its turn.
     async fn load_in_turn<'a>(
         &mut self,
         keys: impl Iterator<Item = &'a Key> + Clone,
@@ -161,8 +161,8 @@ impl Transaction {
     }
 
     /// Fetches missing keys, a portion at a time: leads the fills that nobody leads, then waits for those that others
-    /// lead. Gives back the keys whose leader gave up, and those for which it has to wait for its turn. All own fills are
-    /// completed before the first wait, so no two wait for each other.
+    /// lead. Gives back the keys whose leader gave up, and those for which it has to wait for its turn. All own fills
+    /// are completed before the first wait, so no two wait for each other.
     async fn fetch(&mut self, missing: SmallVec<[Key; 4]>) -> Result<SmallVec<[Key; 4]>, TxnError> {
         let mut wanted: Vec<Key> = Vec::new();
         let mut fills: Vec<Option<Fill>> = Vec::new();
