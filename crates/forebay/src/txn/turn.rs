@@ -1,5 +1,6 @@
 //! Whose turn it is to hold many documents: one plain command or script at a time. Without it, as many as there are
-//! clients would have read as much as each may hold, all at once. Those that hold little need no turn.
+//! clients would have read as much as each may hold, all at once. Those that hold little need no turn; those that wait
+//! hold nothing.
 //!
 //! **Nobody waits for ever.** Whoever waits for the turn holds locks, so whoever has it must never wait for a lock, nor
 //! for a fill that one who waits leads, nor for a room that such a one has. It does not: a command or script takes its

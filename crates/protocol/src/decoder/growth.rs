@@ -1,5 +1,5 @@
-//! How a connection's buffer grows. An announced length reserves nothing. [`Decoder::reserve`] grows the buffer with what
-//! has arrived, and asks for no more than the request may still be. A buffer that grows is there twice while it is
+//! How a connection's buffer grows. An announced length reserves nothing. [`Decoder::reserve`] grows the buffer with
+//! what has arrived, and asks for no more than the request may still be. A buffer that grows is there twice while it is
 //! copied, and the old one stays with the allocator for a time: so a large one grows fourfold, and an allocation that
 //! nobody has written to takes no memory. What is resident is at most five quarters of what has arrived.
 

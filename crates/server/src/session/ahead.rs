@@ -69,7 +69,8 @@ impl Session {
         }
     }
 
-    /// The client has spoken. A batch of reads only counts as one transaction of one level, for who follows transactions.
+    /// The client has spoken. A batch of reads only counts as one transaction of one level, for policies that follow
+    /// transactions.
     pub(super) fn begin_batch(&mut self, batch: &Batch) {
         let now_ms = self.shared.engine.runtime().now_ms();
         self.client.active_ms.store(now_ms, Ordering::Relaxed);

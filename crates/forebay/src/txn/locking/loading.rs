@@ -15,13 +15,31 @@ use crate::txn::settled::Settlement;
 const FETCHED_KEYS_MAX: usize = 1024;
 
 impl Transaction {
-    /// Loads the keys that are not loaded yet, all locked: from the results beside their locks, from the cache, and the
-    /// rest from the store, in one round trip if it is not much, but for what was fetched ahead.
+    /// Loads the keys that are not loaded yet, all locked. A transaction that has to wait for its turn to hold many
+    /// gives up what it has, which nobody has seen, and loads all again.
     pub(super) async fn load<'a>(
         &mut self,
         keys: impl Iterator<Item = &'a Key> + Clone,
         ahead: &mut Ahead,
     ) -> Result<(), TxnError> {
+        while !self.load_in_turn(keys.clone(), ahead).await? {
+            debug_assert!(!self.documents.changed(), "only what is loaded can be given up");
+            self.documents = self.inner.documents();
+            self.lent = None;
+            self.depends.clear();
+            self.turn = Some(self.inner.turn.take().await);
+            self.documents.set_now(self.inner.runtime.now_ms());
+        }
+        Ok(())
+    }
+
+    /// Loads them from the results beside their locks, from the cache, and the rest from the store, in one round trip
+    /// if it is not much, but for what was fetched ahead. False if it has to wait for its turn.
+    async fn load_in_turn<'a>(
+        &mut self,
+        keys: impl Iterator<Item = &'a Key> + Clone,
+        ahead: &mut Ahead,
+    ) -> Result<bool, TxnError> {
         self.inner.settle_overdue(keys.clone()).await?;
         self.inner.settle_doubts(keys.clone()).await;
         let mut missing: SmallVec<[Key; 4]> = SmallVec::new();
@@ -49,7 +67,7 @@ impl Transaction {
         let mut later = missing.drain(missing.len().min(FETCHED_KEYS_MAX)..).collect::<Vec<Key>>();
         while !missing.is_empty() {
             if self.needs_turn() {
-                self.turn = Some(self.inner.turn.take().await);
+                return Ok(false);
             }
             let asked = self.blind.then(|| missing.clone());
             missing = match (self.fetch(missing).await, asked) {
@@ -67,7 +85,7 @@ impl Transaction {
             let absent = self.documents.reads().filter(|(_, _, present)| !present).map(|(key, ..)| key.clone());
             self.inner.locks.release(self.owner, &absent.collect::<Vec<_>>());
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Loads what is cached of a record, which a command changes without having to know it: the text of a record names
@@ -143,8 +161,8 @@ impl Transaction {
     }
 
     /// Fetches missing keys, a portion at a time: leads the fills that nobody leads, then waits for those that others
-    /// lead. Gives back the keys whose leader gave up, and those for which it has to wait for its turn. All own fills are
-    /// completed before the first wait, so no two wait for each other.
+    /// lead. Gives back the keys whose leader gave up, and those for which it has to wait for its turn. All own fills
+    /// are completed before the first wait, so no two wait for each other.
     async fn fetch(&mut self, missing: SmallVec<[Key; 4]>) -> Result<SmallVec<[Key; 4]>, TxnError> {
         let mut wanted: Vec<Key> = Vec::new();
         let mut fills: Vec<Option<Fill>> = Vec::new();
