@@ -265,8 +265,8 @@ async fn first(
     (gate.unwrap_or_else(|error| broken("the gate opens", error.to_string())), store)
 }
 
-/// A client of the first owner. Nothing is acknowledged once that one knows that it is none any more. What it is told of
-/// as not applied goes to `refused`.
+/// A client of the first owner. Nothing is acknowledged once that one knows that it is none any more. What is answered as
+/// not applied goes to `refused`.
 async fn client(runtime: Runtime, gate: Gate, store: Arc<Opened>, number: u64, refused: Arc<Mutex<Vec<Value>>>) {
     // What several clients mint must differ.
     let mint = Mint::behind(Version { incarnation: gate.incarnation(), sequence: number * 1_000 });
@@ -432,7 +432,13 @@ async fn decides(
             waiting.iter().any(|other| other.number < number && other.keys.iter().any(|key| keys.contains(key)));
         let drops = random.below(3) == 0;
         let done = match drops {
-            true => matches!(gate.give_up(number, "drill").await, Ok(GivenUp::Dropped)),
+            true => {
+                // What can't be given up waits as before.
+                network.cut.store(random.below(4) == 0, Ordering::SeqCst);
+                let gone = gate.give_up(number, "drill").await;
+                network.cut.store(false, Ordering::SeqCst);
+                matches!(gone, Ok(GivenUp::Dropped))
+            }
             false => {
                 let ordered = gate.apply_alone(number);
                 expect(ordered.is_ok() || ahead, "the first of its documents is applied", || format!("{ordered:?}"));

@@ -123,11 +123,11 @@ impl Gate {
 
 impl Inner {
     async fn give_up(self: Arc<Inner>, number: u64, reason: &str) -> Result<GivenUp, DropError> {
-        let (id, version, sent, given) = {
+        let (id, version, sent, given, waited) = {
             let mut state = self.state();
-            let standing = state.buffer.standing(number);
             // While nothing is carried over, an operator decides about what waits as well.
-            if standing == Some(Standing::Waiting) && state.suspended.is_some() {
+            let waited = state.suspended.is_some() && state.buffer.standing(number) == Some(Standing::Waiting);
+            if waited {
                 if !state.buffer.is_still(number) {
                     return Ok(GivenUp::Moving);
                 }
@@ -140,7 +140,7 @@ impl Inner {
             if !quarantined || !state.decided.insert(number) {
                 return Ok(GivenUp::NotQuarantined);
             }
-            (id, version, sent, given)
+            (id, version, sent, given, waited)
         };
         let landed = match sent && !mutation::on(Fault::DroppedWithoutTombstone) {
             true => self.has_landed(id).await,
@@ -152,24 +152,26 @@ impl Inner {
                     true => Record::Applied(vec![number]),
                     false => Record::Dropped(Dropped { number, reason: reason.to_owned(), given }),
                 };
-                let noted = self.note(&record);
-                // Before anything is written in its place: a restart must not bring it back.
-                match noted.await {
-                    Ok(()) => self.journal.flush().await.map(|()| landed).map_err(DropError::from),
-                    Err(error) => Err(error.into()),
-                }
+                self.note_safely(&record).await.map(|()| landed).map_err(DropError::from)
             }
             Err(ref away) => Err(away.clone().into()),
         };
         let mut state = self.state();
         state.decided.remove(&number);
         state.tickets.wake(number);
-        let Some(keys) = (match noted? {
-            true => state.buffer.landed(number),
-            false => state.buffer.give_up(number),
-        }) else {
-            return Ok(GivenUp::NotQuarantined);
+        let gone = match noted {
+            Ok(true) => state.buffer.landed(number),
+            Ok(false) => state.buffer.give_up(number),
+            Err(error) => {
+                // The journal knows nothing of that: it waits as before.
+                if waited && matches!(error, DropError::Away(_)) {
+                    state.buffer.retry(number);
+                    self.settle(&mut state);
+                }
+                return Err(error);
+            }
         };
+        let Some(keys) = gone else { return Ok(GivenUp::NotQuarantined) };
         state.invalidate(keys);
         let ended = match landed {
             Ok(true) => {
@@ -188,6 +190,12 @@ impl Inner {
         self.end_suspension_if_empty(&mut state);
         self.settle(&mut state);
         Ok(ended)
+    }
+
+    /// Has the journal keep `record` before anything is written in its place: a restart must not bring that back.
+    async fn note_safely(&self, record: &Record) -> Result<(), AppendError> {
+        self.note(record).await?;
+        self.journal.flush().await
     }
 
     /// Whether the commit `id`, which the store may have seen, is in it; if not, it never will be: a late arrival finds
