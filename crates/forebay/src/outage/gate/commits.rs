@@ -17,6 +17,7 @@ use crate::outage::mode::Mode;
 use crate::outage::pending::{Full, Merged, Untaken};
 use crate::outage::record::Record;
 use crate::outage::state::State;
+use crate::read::Read;
 use crate::store::{Buffering, Commit, CommitOutcome, Priority, Write};
 use crate::tier::Appending;
 
@@ -405,9 +406,10 @@ impl Inner {
                 if let Some(Unavailable(why)) = self.fenced() {
                     return CommitOutcome::Unknown(why);
                 }
-                // Unless it was computed with what has been given up.
+                // Unless it was computed with what has been given up, or another document may have made its row.
                 let left = state.buffer.left_by(commit.version);
                 let known = |write: &Write| match state.buffer.merged(&write.key) {
+                    Merged::Known(Read { value: None, .. }) if self.made_beside(state, &write.key) => None,
                     Merged::Known(read) if read.version == left => Some((write.key.clone(), read)),
                     _ => None,
                 };
