@@ -38,6 +38,8 @@ pub enum Fault {
     AcknowledgedBeforeFsync,
     /// A lock is passed on before the commit has its place in the queue.
     LockBeforePlace,
+    /// A commit that gets no place leaves its results beside its locks, and its keys held.
+    RefusedLeavesResults,
     /// A commit on its way ends with the connection that waits for it.
     CommitDiesWithConnection,
     /// A removal, a clearing or an invalidation leaves the open fills of its keys open.

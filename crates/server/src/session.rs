@@ -186,7 +186,12 @@ impl Session {
                     break;
                 }
             }
-            let command = match self.accept(frame, found[at % LOOK_UP_FRAMES]) {
+            let found = found[at % LOOK_UP_FRAMES];
+            let accepted = match frame.len() > WIDE_ARGS {
+                true => self.accept_wide(frame, found).await,
+                false => self.accept(frame, found),
+            };
+            let command = match accepted {
                 Ok(Some(command)) => command,
                 Ok(None) => continue,
                 Err(error) => {

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 
 use forebay::change::{Change, apply};
+use forebay::runtime::tokio::aside;
 use forebay::store::{Commit, ReadError, Write};
 use forebay::value::codec::{decode_value, encode_value};
 use forebay::{Key, Read, Value};
@@ -71,10 +72,19 @@ impl From<ReadError> for GetError {
     }
 }
 
+/// Bytes of documents above which to encode or decode them takes long.
+const LARGE_BYTES: usize = 256 << 10;
+
+/// Does `work` where the thread's other tasks do not wait for it, if it is `long`.
+fn aside_if<T>(long: bool, work: impl FnOnce() -> T) -> T {
+    if long { aside(work) } else { work() }
+}
+
 pub(super) fn decode(key: &Key, version: &[u8], value: &[u8]) -> Result<Read, ReadError> {
     let damaged = |why: String| ReadError::Damaged { key: key.clone(), why };
     let version = ids::version(version).ok_or_else(|| damaged("its version has another length than 16".into()))?;
-    let value = decode_value(value).map_err(|error| damaged(error.to_string()))?;
+    let decoded = aside_if(value.len() > LARGE_BYTES, || decode_value(value));
+    let value = decoded.map_err(|error| damaged(error.to_string()))?;
     Ok(Read { value: Some(value), version })
 }
 
@@ -236,7 +246,9 @@ async fn put(
     for target in targets.iter().filter(|target| target.becomes.is_none()) {
         identity.deleting(target.key, group[target.last].version);
     }
-    let Arrays { removed, spaces, names, versions, expiries, values } = Arrays::of(group, targets);
+    let bytes = targets.iter().filter_map(|target| target.becomes.as_ref()).map(Value::size).sum::<usize>();
+    let Arrays { removed, spaces, names, versions, expiries, values } =
+        aside_if(bytes > LARGE_BYTES, || Arrays::of(group, targets));
     let mut parameters: Vec<&(dyn ToSql + Sync)> =
         vec![&ids, &removed.0, &removed.1, &spaces, &names, &versions, &expiries, &values];
     let statement = match checks.places.is_empty() {

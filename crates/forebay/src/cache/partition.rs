@@ -8,6 +8,7 @@ use hashbrown::HashTable;
 
 use super::entry::Entry;
 use super::fence::{Begin, Fence, Fill, Flight, Follow};
+use super::guard::GivenUp;
 use super::slab::{CHUNK, Slab};
 use super::slot::prefetch_record;
 use super::{Cache, CacheStats, Context, Look, Watcher};
@@ -49,6 +50,8 @@ pub(super) struct Partition {
     stats: CacheStats,
     /// Who is told of accesses; nobody, as a rule.
     pub(super) watchers: Vec<Arc<dyn Watcher>>,
+    /// What is dropped when the mutex is not held any more.
+    pub(super) given_up: GivenUp,
 }
 
 impl Partition {
@@ -66,6 +69,7 @@ impl Partition {
             policy_bytes: 0,
             stats: CacheStats::default(),
             watchers: Vec::new(),
+            given_up: GivenUp::default(),
         }
     }
 
@@ -290,7 +294,9 @@ impl Partition {
         let sequence = self.next_sequence;
         if let Some((slot, _)) = access.slot {
             if let Some(entry) = self.entries.get_mut(slot) {
-                let resized = entry.charged(self.policy) != access.size as usize;
+                let before = entry.charged(self.policy);
+                let resized = before != access.size as usize;
+                self.given_up.keep(&entry.record, before);
                 entry.replace(key, read, sequence);
                 if marked {
                     entry.set_marked(true);
@@ -347,7 +353,9 @@ impl Partition {
         }
         self.order.removed(slot, hash, why);
         self.shrink();
-        entry.charged(self.policy)
+        let charged = entry.charged(self.policy);
+        self.given_up.keep(&entry.record, charged);
+        charged
     }
 
     /// Makes tables smaller that many small entries have left behind. Each step is short: entries give back a chunk at

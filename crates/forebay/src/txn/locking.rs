@@ -12,7 +12,7 @@ mod waiting;
 use std::sync::Arc;
 
 use held::Held;
-pub use room::LARGE_BYTES;
+pub use room::{LARGE_BYTES, take_long};
 use smallvec::SmallVec;
 pub(super) use waiting::Patience;
 
@@ -448,6 +448,11 @@ impl Transaction {
 impl Drop for Transaction {
     fn drop(&mut self) {
         self.tell_end(false);
+        if self.documents.held_bytes() > LARGE_BYTES {
+            // It may have the last of them.
+            let documents = std::mem::replace(&mut self.documents, self.inner.documents());
+            self.inner.runtime.drop_elsewhere(documents);
+        }
         if !self.handed_over {
             self.inner.locks.release(self.owner, &self.held.keys);
         }

@@ -48,7 +48,7 @@ pub use compare::Compared;
 pub use documents::{DocumentError, Documents};
 pub use group::GROUP_COMMITS_MAX;
 pub use limits::TxnLimits;
-pub use locking::{Committing, LARGE_BYTES, Transaction, TxnKind};
+pub use locking::{Committing, LARGE_BYTES, Transaction, TxnKind, take_long};
 pub use mode::Mode;
 pub use plan::{OnWrite, Plan, PlannedLock, Wanted, Watched};
 pub use published::Published;
@@ -159,6 +159,8 @@ impl Engine {
     pub fn new(options: EngineOptions) -> Engine {
         let EngineOptions { runtime, store, cache, limits, on_write, unwatched_after, history } = options;
         let (cache, at_once) = (Cache::new(&cache), store.commits_now());
+        let drops = runtime.clone();
+        cache.drop_large_with(move |given_up| drops.drop_elsewhere(given_up));
         let locks = Arc::new(Locks::default());
         let newest = Version { incarnation: store.incarnation(), sequence: store.minted() };
         let mint = Arc::new(Mint::behind(newest));

@@ -35,6 +35,8 @@ pub struct Plan {
     pub name: &'static str,
     /// Who waits for the answer.
     pub caller: Option<Arc<Caller>>,
+    /// Of a script: its commands. Each may look through all documents.
+    pub bodies: usize,
 }
 
 /// One key of a plan.

@@ -5,7 +5,7 @@ use forebay::key::{Key, KeyRef};
 use forebay_protocol::Batch;
 use smallvec::SmallVec;
 
-use super::Session;
+use super::{Session, WIDE_ARGS};
 use crate::command::{Command, Effect, Flag};
 
 /// Keys that one look ahead fetches together.
@@ -42,7 +42,7 @@ impl Session {
         let mut written = SmallVec::<[KeyRef<'_>; PREFETCH_KEYS_MAX]>::new();
         for (at, (_, command)) in (start..end).zip(found.iter()).filter_map(|(at, found)| Some((at, found.as_ref()?))) {
             let frame = batch.frame(at);
-            if !command.arity_fits(frame.len()) {
+            if !command.arity_fits(frame.len()) || frame.len() > WIDE_ARGS {
                 continue;
             }
             let Some(effect) = command.effect(frame) else { continue };
@@ -94,19 +94,22 @@ impl Session {
     }
 
     /// The keys that the rest of the batch, from `start`, will miss: of plain commands, up to the first that changes
-    /// how others are to be read.
+    /// how others are to be read. Wide ones ask for themselves.
     pub(super) fn missing_ahead(&self, batch: &Batch, start: usize) -> Vec<Key> {
         let mut keys: Vec<Key> = Vec::new();
         for at in start..batch.len() {
             let frame = batch.frame(at);
             let Some((number, command)) = self.shared.table.find_numbered(frame.arg(0)) else { continue };
-            let refused =
-                || self.identity.is_guarded(&self.shared.access) && self.denied(number, command, frame).is_some();
+            let wide = frame.len() > WIDE_ARGS;
+            let refused = || {
+                !wide && self.identity.is_guarded(&self.shared.access) && self.denied(number, command, frame).is_some()
+            };
             if !command.arity_fits(frame.len()) || refused() {
                 continue;
             }
             match command.effect(frame) {
                 Some(Effect::Blind) => {}
+                Some(_) if wide => {}
                 Some(Effect::Read | Effect::ReadWrite) => {
                     command.each_key(frame, self.space, &mut |key| {
                         if keys.len() < LOOK_AHEAD_KEYS_MAX {

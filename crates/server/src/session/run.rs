@@ -107,7 +107,7 @@ impl Session {
             self.open.note_writer(self.pending.number());
         }
         let Some(transaction) = self.open.transaction() else { return Reply::error("ERR no transaction is open") };
-        transaction.leave_with_large().await;
+        transaction.leave_with_large(1).await;
         let documents = transaction.documents_mut();
         let unseen = any_unseen(command, frame, space, documents);
         if unseen

@@ -80,6 +80,19 @@ impl Session {
             || (command.name == "txn" && self.open.held_bytes() > WIDE_BYTES)
     }
 
+    /// As [`Session::accept`], for a request with so many arguments that to walk through them takes long.
+    pub(super) async fn accept_wide(
+        &mut self,
+        frame: Frame<'_>,
+        found: Option<(usize, &'static Command)>,
+    ) -> Result<Option<&'static Command>, Reply> {
+        let runtime = self.shared.engine.runtime().clone();
+        runtime.leave().await;
+        let accepted = runtime.aside(|| self.accept(frame, found));
+        runtime.come_back().await;
+        accepted
+    }
+
     /// Runs one command, aside if each of its steps takes long. It may have left for large documents: it comes back.
     pub(super) async fn run_and_come_back(&mut self, command: &'static Command, frame: Frame<'_>, ahead: &mut Ahead) {
         let runtime = self.shared.engine.runtime().clone();
