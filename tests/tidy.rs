@@ -4,7 +4,8 @@
 //! * `rooms`: who may know whom, for crates and for the modules of the library; written into docs/architecture.md.
 //! * `source`: lengths, ASCII, `unsafe`, tokio, what must not be left behind, panics.
 //! * `manifests`: lints and documented dependencies.
-//! * `documents`: generated parts are checked where they are made, links lead somewhere, no machine is named.
+//! * `documents`: generated parts are checked where they are made, links lead somewhere, no machine is named, words are
+//!   plain.
 
 #[path = "tidy/documents.rs"]
 mod documents;
@@ -92,4 +93,5 @@ fn documents_are_sound() {
     none(documents::generated(&tree));
     none(documents::links(&tree));
     none(documents::places(&tree));
+    none(documents::words(&tree));
 }

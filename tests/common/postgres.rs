@@ -83,6 +83,44 @@ fn must(program: &str, arguments: &[&str]) -> Output {
     output
 }
 
+fn initialize(data: &str) {
+    must("initdb", &["-A", "trust", "-U", USER, "--no-sync", "-E", "UTF8", "--locale=C", "-D", data]);
+}
+
+/// Copies a folder of `base`, with owners and modes.
+fn copy(from: &str, to: &str, base: &Path) {
+    let status = Command::new("cp").args(["-a", from, to]).current_dir(base).status();
+    assert!(status.expect("cp runs").success(), "{from} can't be copied to {to}");
+}
+
+/// An empty cluster, made once for all tests: to copy one takes a third of the time. None outside of tests.
+fn template() -> Option<PathBuf> {
+    let kept = Path::new(option_env!("CARGO_TARGET_TMPDIR")?);
+    let version = programs().parent()?.file_name()?.to_str()?.to_owned();
+    let template = kept.join(format!("postgresql-{version}"));
+    if !template.exists() {
+        let folder = temporary();
+        let data = folder.path().join("data").display().to_string();
+        initialize(&data);
+        // In one step, whoever else makes one: then that is as good.
+        let own = tempfile::tempdir_in(kept).expect("a temporary folder");
+        copy(&data, &own.path().join("data").display().to_string(), Path::new("/"));
+        if let Err(error) = std::fs::rename(own.path().join("data"), &template) {
+            assert!(template.exists(), "{}: {error}", template.display());
+        }
+    }
+    Some(template)
+}
+
+/// A folder that PostgreSQL may write to.
+fn temporary() -> tempfile::TempDir {
+    let folder = tempfile::Builder::new().prefix("forebay-postgres").tempdir().expect("a temporary folder");
+    if let Some((user, group)) = user() {
+        chown(folder.path(), Some(user), Some(group)).expect("root may give a folder away");
+    }
+    folder
+}
+
 /// User and group of PostgreSQL's package, if this is root.
 pub fn user() -> Option<(u32, u32)> {
     let id = |arguments: &[&str]| {
@@ -117,14 +155,14 @@ impl Server {
     }
 
     fn start_with(settings: &'static str, environment: &[(String, String)]) -> Server {
-        let folder = tempfile::Builder::new().prefix("forebay-postgres").tempdir().expect("a temporary folder");
-        if let Some((user, group)) = user() {
-            chown(folder.path(), Some(user), Some(group)).expect("root may give a folder away");
-        }
+        let folder = temporary();
         let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
         let environment = environment.to_vec();
         let server = Server { folder, port, databases: AtomicUsize::new(0), settings, environment };
-        must("initdb", &["-A", "trust", "-U", USER, "--no-sync", "-E", "UTF8", "--locale=C", "-D", &server.data()]);
+        match template() {
+            Some(template) => copy(&template.display().to_string(), &server.data(), Path::new("/")),
+            None => initialize(&server.data()),
+        }
         server.start_again();
         server
     }
@@ -169,19 +207,13 @@ impl Server {
 
     /// Copies the files of a stopped one, for [`Server::restore`].
     pub fn back_up(&self) {
-        self.copy("data", "backup");
+        copy("data", "backup", self.folder.path());
     }
 
     /// Puts the files of the backup in the place of a stopped one's.
     pub fn restore(&self) {
         std::fs::remove_dir_all(self.data()).expect("the folder can be removed");
-        self.copy("backup", "data");
-    }
-
-    /// With owners and modes.
-    fn copy(&self, from: &str, to: &str) {
-        let status = Command::new("cp").args(["-a", from, to]).current_dir(self.folder.path()).status();
-        assert!(status.expect("cp runs").success(), "{from} can't be copied to {to}");
+        copy("backup", "data", self.folder.path());
     }
 
     /// Has a standby follow it from now on, on a port of its own, until [`Server::stop_standby`].

@@ -6,6 +6,7 @@ use forebay_protocol::Reply;
 
 use crate::common::Connection;
 use crate::common::process::forebay_command;
+use crate::lanes::away;
 use crate::postgres::{Server, Stop};
 use crate::proxy::Proxy;
 use crate::state::{calm, figure, mode, said};
@@ -76,4 +77,36 @@ fn a_large_write_over_a_slow_network_is_no_outage() {
     let length = "SELECT octet_length(value) > 14000000 FROM forebay.documents
         WHERE convert_from(name, 'UTF8') = 'large'";
     assert_eq!(server.sql(&database, length), "t");
+}
+
+/// In an outage a large write takes room by its size. What finds none is told what it needs; small ones go on, and all
+/// that was acknowledged arrives.
+#[test]
+fn large_writes_in_an_outage_leave_room_for_small_ones() {
+    let server = Server::start();
+    let database = server.database();
+    let forebay = start(&server, &database, &[]);
+    let mut client = Connection::new(forebay.address);
+    away(&mut client, true);
+    let (large, mut kept, mut room) = ("x".repeat(LARGE), 0, figure(&mut client, "room_bytes"));
+    let refused = loop {
+        let reply = client.call(&["SET", &format!("large{kept}"), &large]);
+        if reply != ok() {
+            break said(&reply);
+        }
+        kept += 1;
+        let left = figure(&mut client, "room_bytes");
+        assert!(room - left < 2 * LARGE as i64 + (1 << 20), "{left} left of {room}");
+        room = left;
+    };
+    assert!(refused.starts_with("BUFFERFULL") && refused.contains("bytes are needed"), "{refused}");
+    assert!(kept >= 2, "{kept} were kept of 64 MiB");
+    for number in 0..100 {
+        assert_eq!(client.call(&["SET", &format!("small{number}"), "1"]), ok());
+    }
+    away(&mut client, false);
+    calm(forebay.address);
+    let there = "SELECT count(*) FROM forebay.documents WHERE convert_from(name, 'UTF8') ~ ";
+    assert_eq!(server.sql(&database, &format!("{there} '^large'")), kept.to_string());
+    assert_eq!(server.sql(&database, &format!("{there} '^small'")), "100");
 }

@@ -108,6 +108,50 @@ fn names_folder(line: &str, folder: &str) -> bool {
     })
 }
 
+/// Words that no document has: they hide what does something, or when.
+const WORDS: &[&str] =
+    &["nobody", "somebody", "whoever", "anew", "of its own", "behind it", "carried over", "carries over", "carry over"];
+
+/// Words that no sentence begins with.
+const BEGINNINGS: &[&str] = &[". the same ", ": the same ", "| the same "];
+
+/// Places in documents with one of [`WORDS`], or of [`BEGINNINGS`] with a capital letter.
+pub fn words(tree: &Tree) -> Vec<String> {
+    let mut breaches = Vec::new();
+    for file in tree.files.iter().filter(|file| file.path.ends_with(".md") && !file.path.starts_with("testdata/")) {
+        // In one line, since a phrase may go on in the next: what each line begins at, and its number.
+        let (mut text, mut lines) = (String::new(), Vec::new());
+        for (at, line) in outside_fences(&file.text) {
+            lines.push((text.len(), at));
+            text.push_str(line.trim());
+            text.push(' ');
+        }
+        let lower = text.to_ascii_lowercase();
+        let words = WORDS.iter().flat_map(|word| alone(&lower, word).map(move |at| (at, *word)));
+        let capital = |(at, start): &(usize, &str)| text[*at..at + start.len()].contains('T');
+        let begun = BEGINNINGS.iter().flat_map(|start| lower.match_indices(start)).filter(capital);
+        for (at, word) in words.chain(begun) {
+            let line = lines.iter().rev().find(|(start, _)| *start <= at).map_or(0, |(_, line)| *line);
+            breaches.push(format!("{}:{line}: {word}", file.path));
+        }
+    }
+    breaches
+}
+
+/// Where `word` stands in `text` by itself.
+fn alone<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
+    let letter = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '-' || c == '_');
+    let found = text.match_indices(word).map(|(at, _)| at);
+    found.filter(move |at| !letter(text[..*at].chars().next_back()) && !letter(text[at + word.len()..].chars().next()))
+}
+
+#[test]
+fn a_word_that_no_document_has_is_found() {
+    let found = |text: &str| words(&Tree::of(&[("docs/a.md", text)])).len();
+    assert_eq!(found("Nobody writes.\n\nAll is carried\nover, and anew. The same holds there.\n"), 4);
+    assert_eq!(found("The renewed one keeps the same order.\n```\nnobody\n```\n"), 0);
+}
+
 #[test]
 fn a_generated_part_that_nobody_checks_is_found() {
     let document = ("docs/a.md", "# A\n<!-- a: generated -->\n| |\n<!-- /a -->\n");

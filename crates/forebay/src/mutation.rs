@@ -132,6 +132,10 @@ pub enum Fault {
     MovedByOurselves,
     /// A document that was deleted stays so while what waits behind that makes its row anew.
     MadeBesideUnseen,
+    /// A document that was deleted stays so when what waits for it then only unsets fields of a row that another made.
+    UnsetTakenForGone,
+    /// A list that is deleted takes the other documents of its row along.
+    ListTakesRowAlong,
     /// Each document is carried over by itself, whatever joins it with others.
     DrainedByDocument,
     /// What was acknowledged and cannot be read yet is shown by a flush, for which its readers wait.

@@ -201,7 +201,7 @@ const METRICS: &[Metric] = &[
     }),
     gauge(
         "forebay_outage_unnoted_transactions",
-        "Carried over, and not noted for want of room on the journal's disk",
+        "Applied, and not noted for want of room on the journal's disk",
         |view| view.outage(|state| state.unnoted),
     ),
     Metric {
@@ -218,13 +218,13 @@ const METRICS: &[Metric] = &[
         "Cached documents not yet compared with a store that was away",
         |view| view.shared.engine.compared().left as f64,
     ),
-    gauge("forebay_outage_suspended", "1 if nothing is carried over until an operator says so", |view| {
+    gauge("forebay_outage_suspended", "1 if no buffered write is applied until an operator says so", |view| {
         view.outage(|state| usize::from(state.suspended.is_some()))
     }),
     gauge("forebay_store_fenced", "1 if another forebay has taken the database over: nothing is served", |view| {
         f64::from(u8::from(view.shared.engine.store().fenced().is_some()))
     }),
-    gauge("forebay_outage_journal_failed", "1 if nothing more is buffered until forebay is started anew", |view| {
+    gauge("forebay_outage_journal_failed", "1 if nothing more is buffered until forebay is restarted", |view| {
         view.outage(|state| usize::from(state.closed.is_some()))
     }),
     gauge("forebay_outage_losses", "Losses of acknowledged writes that the journal has found in itself", |view| {

@@ -30,7 +30,7 @@ impl Form<Vec<Mapping>> for Maps {
     const VALUE: &'static str = "KEY -> TABLE(COLUMN)";
 
     fn choices() -> String {
-        "'user:{id} -> users(id)', behind it, where wanted, '.COLUMN as list' for a column that is an array, \
+        "'user:{id} -> users(id)', then, where wanted, '.COLUMN as list' for a column that is an array, \
          fields(COLUMN, ..), readonly(COLUMN, ..), version(column|side|none), \
          delete=refuse|row|invalidate; or off"
             .into()

@@ -160,6 +160,13 @@ struct Inner {
     mappings: Vec<Mapping>,
 }
 
+impl Drop for Inner {
+    /// The keeper ends at once, and gives up the database's lock: the next opening waits for that.
+    fn drop(&mut self) {
+        self.keeper_woken.notify_one();
+    }
+}
+
 impl Postgres {
     /// Opens the database, making forebay's schema if it is not there. To be called in the context of a tokio runtime,
     /// which has to live as long as the store.

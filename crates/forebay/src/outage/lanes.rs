@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use crate::change::Change;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
-use crate::store::Store;
+use crate::store::{Form, Store};
 
 /// Lanes over which independent documents are spread.
 pub const HASH_LANES: u16 = 64;
@@ -63,7 +63,9 @@ impl LaneRule {
     ) -> Ties {
         let keys = written.clone().map(|(key, _)| key);
         let lanes = self.lanes(store, keys.clone().chain(read));
-        let deleting = written.clone().filter(|(_, changes)| changes.contains(&Change::Delete));
+        // Of a list the column is emptied, and its row stays.
+        let row_goes = |key: &Key| store.form(key) != Form::List || mutation::on(Fault::ListTakesRowAlong);
+        let deleting = written.clone().filter(|(key, changes)| changes.contains(&Change::Delete) && row_goes(key));
         let takes_along = deleting.flat_map(|(key, _)| store.beside(key)).collect();
         let own = |key: &Key| keys.clone().any(|own| own == key);
         let around = |(at, key): (usize, &'a Key)| store.beside(key).into_iter().map(move |other| (at, other));

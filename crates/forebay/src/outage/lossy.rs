@@ -49,6 +49,8 @@ struct State {
     reserves_not: bool,
     /// Nor does it tell what is free.
     hides_free: bool,
+    /// Writes that found no room.
+    refused: u64,
 }
 
 /// The folder; clones are the same one.
@@ -191,6 +193,11 @@ impl Lossy {
     /// Has it tell what is free, or not.
     pub fn tells_free(&self, tells: bool) {
         self.state().hides_free = !tells;
+    }
+
+    /// Writes so far that found no room.
+    pub fn refused(&self) -> u64 {
+        self.state().refused
     }
 
     /// Bytes that all files together take, with what they have taken ahead.
@@ -342,7 +349,11 @@ impl DiskFile for Opened {
         pending.apply(&mut inode.seen);
         inode.pending.push(pending);
         failed?;
-        if written == data.len() { Ok(()) } else { Err(io::ErrorKind::StorageFull.into()) }
+        if written == data.len() {
+            return Ok(());
+        }
+        state.refused += 1;
+        Err(io::ErrorKind::StorageFull.into())
     }
 
     fn reserve(&self, bytes: u64) -> io::Result<()> {

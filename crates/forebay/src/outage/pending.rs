@@ -420,6 +420,14 @@ impl Buffer {
         last(other) >= last(key)
     }
 
+    /// Whether the last that waits for `key` only unsets fields. Where other documents share the row it does not say
+    /// whether there is one: it was made to what could not be read, and leaves a row that one of them makes.
+    pub fn only_unsets(&self, key: &Key) -> bool {
+        let last = self.rows.get(key).and_then(|row| self.entries.get(row.queue.back()?));
+        let written = last.and_then(|entry| entry.buffered.writes.iter().find(|write| write.key == *key));
+        written.is_some_and(|write| write.changes.iter().all(|change| matches!(change, Change::UnsetField(_))))
+    }
+
     fn only_writing(&self, row: &Row) -> bool {
         row.queue.iter().all(|number| self.is_writing(number))
     }

@@ -28,7 +28,7 @@ pub static LIFE: Policy = Policy {
     entry_bytes: size_of::<Entry>() + size_of::<Slot>(),
     parameters: &[Parameter {
         name: "window",
-        summary: "accesses, for each entry, after which a level that nobody asked for goes before others",
+        summary: "accesses, for each entry, after which a level without a request goes before others",
         default: 10.0,
         range: (0.01, 1.0e6),
     }],

@@ -132,9 +132,18 @@ impl Simulation {
 
     /// The same, but stops dead once so many steps were made in all.
     pub fn run_to_step(&self, steps_max: u64, main: impl Future<Output = ()> + Send + 'static) -> Ended {
+        self.run_until(|steps| steps >= steps_max, main)
+    }
+
+    /// The same, but stops dead as soon as `stops` says so, which is asked before each step with the steps so far.
+    pub fn run_until(
+        &self,
+        mut stops: impl FnMut(u64) -> bool,
+        main: impl Future<Output = ()> + Send + 'static,
+    ) -> Ended {
         let main = self.world.spawn(Box::pin(main));
         loop {
-            if self.steps() >= steps_max {
+            if stops(self.steps()) {
                 return Ended::Stopped;
             }
             let Some(id) = self.world.choose() else { return Ended::Stuck };

@@ -31,14 +31,14 @@ pub enum AppendError {
         bytes: u64,
     },
     /// The journal failed before. Surely not written.
-    #[error("the journal is closed: {why}; nothing is buffered until that is mended and forebay started anew")]
+    #[error("the journal is closed: {why}; nothing is buffered until that is mended and forebay is restarted")]
     Closed {
         /// What happened.
         why: String,
     },
     /// Somebody has removed the journal: no start will ever find what is in it. Surely not written.
     #[error(
-        "the journal {file} was removed while forebay runs, so nothing more is buffered until forebay is started anew; \
+        "the journal {file} was removed while forebay runs, so nothing more is buffered until forebay is restarted; \
          what is buffered is in memory alone: let it be carried over first (CACHE STATE)"
     )]
     Removed {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use forebay::Key;
 use forebay::read::Read;
 use forebay::runtime::Runtime;
-use forebay::store::{Caps, Commit, CommitOutcome, Form, ReadError, Store};
+use forebay::store::{Caps, Commit, CommitOutcome, Form, Outside, ReadError, Store};
 use futures_util::future::BoxFuture;
 
 /// What hangs takes so long.
@@ -56,6 +56,14 @@ impl Store for Detached {
 
     fn form(&self, key: &Key) -> Form {
         self.store.form(key)
+    }
+
+    fn beside(&self, key: &Key) -> Vec<Key> {
+        self.store.beside(key)
+    }
+
+    fn outside(&self) -> BoxFuture<'_, Option<Outside>> {
+        self.store.outside()
     }
 
     forebay::rest_of_store!(store);

@@ -23,6 +23,7 @@ mod regressions;
 mod rows;
 mod seeds;
 mod shared;
+mod siblings;
 #[path = "../naive/table.rs"]
 mod table;
 mod unordered;

@@ -37,7 +37,7 @@ pub fn run(seed: u64, random: &mut SplitMix, past: &mut Past) {
     let (lives, applies) = (1 + random.below(3), random.below(2) == 0);
     for life in 0..lives {
         let last = life + 1 == lives;
-        let crash_at = if last { u64::MAX } else { random.below(CRASH_STEPS_MAX) };
+        let mut crash = Crash::draw(random, last, &journal);
         let seed = seed.wrapping_mul(5).wrapping_add(life);
         let simulation = Simulation::new(seed);
         let runtime = simulation.runtime();
@@ -52,7 +52,7 @@ pub fn run(seed: u64, random: &mut SplitMix, past: &mut Past) {
         let engine = engine(&runtime, Arc::new(gate.clone()), random, history.clone());
         let (clients, drained) = (work(engine.clone(), seed, past.book.clone(), None, random.draw()), gate.clone());
         let behind = demanding.clone();
-        let ended = simulation.run_to_step(crash_at, async move {
+        let ended = simulation.run_until(|steps| crash.is_due(steps), async move {
             clients.await;
             drain(&runtime, &drained, &behind).await;
         });
@@ -79,7 +79,7 @@ pub fn run(seed: u64, random: &mut SplitMix, past: &mut Past) {
         drop((engine, gate, simulation));
         enter(past, &history);
         past.book.pages().marks.crashes += 1;
-        crash(&journal, random);
+        crash.happens(random);
     }
     // The last life ended before it could be crashed, or this is not reached.
     broken("progress", "the last life did not end");
@@ -192,12 +192,41 @@ fn full_now_and_then(runtime: &Runtime, journal: &Lossy, random: &mut SplitMix) 
     });
 }
 
-/// The machine stops: of what its journal had not synced some survives.
-fn crash(journal: &Lossy, random: &mut SplitMix) {
-    let survivors = [0, 50, 100][random.below(3) as usize];
-    journal.crash(|length| match random.below(100) < survivors {
-        true if random.below(100) < 20 => Some(random.below(length as u64 + 1) as usize),
-        true => Some(length),
-        false => None,
-    });
+/// When the machine stops.
+struct Crash {
+    journal: Lossy,
+    /// At this step.
+    at: u64,
+    /// Or so many steps after the journal's disk had no room for a write; then what is not in it matters.
+    behind_refusal: Option<u64>,
+    refused: u64,
+}
+
+impl Crash {
+    fn draw(random: &mut SplitMix, never: bool, journal: &Lossy) -> Crash {
+        let at = random.below(CRASH_STEPS_MAX);
+        let most = [4, 40, 250][random.below(3) as usize];
+        let behind = random.below(most);
+        let behind_refusal = (random.below(2) == 0 && !never).then_some(behind);
+        // One that waits for a refusal comes in any case, later.
+        let at = if never { u64::MAX } else { at + if behind_refusal.is_some() { 2 * CRASH_STEPS_MAX } else { 0 } };
+        Crash { journal: journal.clone(), at, behind_refusal, refused: journal.refused() }
+    }
+
+    fn is_due(&mut self, steps: u64) -> bool {
+        if let Some(behind) = self.behind_refusal.filter(|_| self.journal.refused() > self.refused) {
+            (self.at, self.behind_refusal) = (self.at.min(steps + behind), None);
+        }
+        steps >= self.at
+    }
+
+    /// Of what the journal had not synced some survives.
+    fn happens(&self, random: &mut SplitMix) {
+        let survivors = [0, 50, 100][random.below(3) as usize];
+        self.journal.crash(|length| match random.below(100) < survivors {
+            true if random.below(100) < 20 => Some(random.below(length as u64 + 1) as usize),
+            true => Some(length),
+            false => None,
+        });
+    }
 }

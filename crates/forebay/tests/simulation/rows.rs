@@ -31,8 +31,8 @@ const CLIENTS: u64 = 4;
 const WRITES: u64 = 25;
 
 /// One of so many seeds is run here, and one of so many of those twice.
-const SEEDS_PER_RUN: u64 = 10;
-const SEEDS_PER_REPEATED: u64 = 8;
+pub const SEEDS_PER_RUN: u64 = 10;
+pub const SEEDS_PER_REPEATED: u64 = 8;
 
 /// Longest time that a drain takes after the last client has ended.
 const DRAIN_MAX: Duration = Duration::from_secs(60);
@@ -132,7 +132,7 @@ impl Store for Table {
     forebay::rest_of_store!(memory);
 }
 
-fn gate(runtime: &Runtime, store: Arc<dyn Store>, random: &mut SplitMix) -> Gate {
+pub fn gate(runtime: &Runtime, store: Arc<dyn Store>, random: &mut SplitMix) -> Gate {
     let options = JournalOptions {
         durability: Durability::Always,
         bytes_max: 1 << 20,
@@ -158,7 +158,7 @@ fn gate(runtime: &Runtime, store: Arc<dyn Store>, random: &mut SplitMix) -> Gate
 }
 
 /// A store that is slow, away now and then, and loses answers.
-fn away(runtime: &Runtime, table: &Arc<Table>, random: &mut SplitMix) -> Arc<dyn Store> {
+pub fn away(runtime: &Runtime, table: Arc<dyn Store>, random: &mut SplitMix) -> Arc<dyn Store> {
     let rate = [0, 20, 60][random.below(3) as usize];
     let outages = (0..1 + random.below(3)).map(|_| {
         let from = Duration::from_micros(random.below(40_000));
@@ -173,7 +173,7 @@ fn away(runtime: &Runtime, table: &Arc<Table>, random: &mut SplitMix) -> Arc<dyn
         unknown_partial_per_mille: rate,
         outcome_per_mille: rate,
     };
-    let store = Arc::new(Detached { runtime: runtime.clone(), store: slow(runtime, table.clone(), random) });
+    let store = Arc::new(Detached { runtime: runtime.clone(), store: slow(runtime, table, random) });
     Arc::new(Faulty::new(runtime.clone(), store, faults, random.draw()))
 }
 
@@ -219,11 +219,23 @@ async fn client(runtime: Runtime, gate: Gate, number: u64, mut random: SplitMix)
     row
 }
 
+/// Waits until all is carried over; nothing is set aside.
+pub async fn drained(runtime: &Runtime, gate: &Gate) {
+    let began = runtime.elapsed();
+    while gate.state().amount.transactions > 0 || gate.state().mode != Mode::Normal {
+        let state = gate.state();
+        let aside = gate.with_buffer(|buffer| buffer.quarantine_list());
+        expect(aside.is_empty(), "nothing is set aside", || format!("{aside:?}"));
+        expect(runtime.elapsed() - began < DRAIN_MAX, "all is carried over", || format!("{state:?}"));
+        runtime.sleep(Duration::from_millis(1)).await;
+    }
+}
+
 /// How much was buffered, and how much of that became part of something else; and the hash of the events.
 fn run(seed: u64) -> (u64, u64, u64) {
     let (simulation, mut random) = (Simulation::new(seed), SplitMix::new(seed ^ 0x0520));
     let (runtime, table) = (simulation.runtime(), Arc::new(Table::new()));
-    let gate = gate(&runtime, away(&runtime, &table, &mut random), &mut random);
+    let gate = gate(&runtime, away(&runtime, table.clone(), &mut random), &mut random);
     let behind = gate.clone();
     let ended = simulation.run(async move {
         let clients = (0..CLIENTS).map(|number| {
@@ -238,13 +250,7 @@ fn run(seed: u64) -> (u64, u64, u64) {
         for client in clients.collect::<Vec<_>>() {
             rows.push(client.await.unwrap_or_else(|_| broken("progress", "a client ended in the middle")));
         }
-        let began = runtime.elapsed();
-        while gate.state().amount.transactions > 0 || gate.state().mode != Mode::Normal {
-            let state = gate.state();
-            expect(state.amount.quarantined == 0, "nothing is set aside", || format!("{state:?}"));
-            expect(runtime.elapsed() - began < DRAIN_MAX, "all is carried over", || format!("{state:?}"));
-            runtime.sleep(Duration::from_millis(1)).await;
-        }
+        drained(&runtime, &gate).await;
         for (number, row) in rows.into_iter().enumerate() {
             let stored = table.row(&key(number as u64));
             expect(stored == row, "a row is what its commands make of it", || format!("{stored:?}, and not {row:?}"));

@@ -92,7 +92,7 @@ impl Findings {
             ("appends that are there twice", &self.repeated, self.elements),
             ("appends out of their writer's order", &self.disordered, self.elements),
             ("refused appends that are there", &self.revived, self.refused),
-            ("elements that nobody appended", &self.foreign, self.elements),
+            ("elements that were never appended", &self.foreign, self.elements),
         ]
     }
 
@@ -204,8 +204,8 @@ mod tests {
         assert!(broken(&["1:1", "1:2", "1:1"], &["1:4"]).contains("there twice, the first: 1:1 in list 0"));
         assert!(broken(&["1:2", "1:1"], &["1:4"]).contains("order, the first: 1:1 in list 0 behind 1:2"));
         assert!(broken(&["1:1", "2:1", "1:2"], &["1:4"]).contains("refused appends that are there, the first: 2:1"));
-        assert!(broken(whole, &["1:4", "9:9"]).contains("nobody appended, the first: 9:9"));
-        assert!(broken(whole, &["1:4", "x"]).contains("nobody appended"));
+        assert!(broken(whole, &["1:4", "9:9"]).contains("never appended, the first: 9:9"));
+        assert!(broken(whole, &["1:4", "x"]).contains("never appended"));
         // In the wrong list it is lost here and foreign there.
         let moved = judge(&sent, &lists(&[(0, &["1:1"]), (1, &["1:2", "1:4"])]));
         assert_eq!((moved.lost.count, moved.foreign.count), (1, 1));

@@ -7,6 +7,7 @@ use crate::outage::journal::AppendError;
 use crate::outage::pending::Merged;
 use crate::outage::record::Record;
 use crate::outage::state::State;
+use crate::read::Read;
 use crate::store::{Buffering, Commit, CommitOutcome, Write};
 
 /// What has become of a transaction that the journal was told of.
@@ -66,9 +67,10 @@ impl Inner {
                 if let Some(Unavailable(why)) = fenced {
                     return CommitOutcome::Unknown(why.clone());
                 }
-                // Unless it was computed with what has been given up.
+                // Unless it was computed with what has been given up, or another document may have made its row.
                 let left = state.buffer.left_by(commit.version);
                 let known = |write: &Write| match state.buffer.merged(&write.key) {
+                    Merged::Known(Read { value: None, .. }) if self.made_beside(state, &write.key) => None,
                     Merged::Known(read) if read.version == left => Some((write.key.clone(), read)),
                     _ => None,
                 };

@@ -156,10 +156,12 @@ impl Inner {
         Ok(Partly { reads, wanted, away })
     }
 
-    /// Whether the last that waits for the place of `key` writes another document of it.
-    fn made_beside(&self, state: &State, key: &Key) -> bool {
-        !mutation::on(Fault::MadeBesideUnseen)
-            && self.store.beside(key).iter().any(|other| state.buffer.is_written_after(other, key))
+    /// Whether another document of the place of `key` may have made that, where what waits for `key` leaves nothing.
+    pub(super) fn made_beside(&self, state: &State, key: &Key) -> bool {
+        let beside = self.store.beside(key);
+        let unset = || state.buffer.only_unsets(key) && !mutation::on(Fault::UnsetTakenForGone);
+        let later = || beside.iter().any(|other| state.buffer.is_written_after(other, key));
+        !beside.is_empty() && !mutation::on(Fault::MadeBesideUnseen) && (unset() || later())
     }
 
     /// `key` can't be read before what is buffered is in the store.
