@@ -433,7 +433,8 @@ fn run(seed: u64) -> (Counted, u64) {
     });
     expect(ended == Ended::Done, "progress", || format!("{ended:?}"));
     let (engine, gate) = behind;
-    (engine.validate(), gate.validate());
+    engine.validate();
+    gate.validate();
     let mut counted = *counted.lock().unwrap_or_else(PoisonError::into_inner);
     let counts = gate.state().counts;
     (counted.buffered, counted.merged) = (counts.buffered, counts.merged);
