@@ -22,6 +22,8 @@ pub enum Fault {
     PublishedKeyByKey,
     /// A fill begins while its key is held by a commit on its way.
     FillWhileHeld,
+    /// Whoever waits for its turn to hold many documents has fills open, which the one whose turn it is may wait for.
+    TurnAwaitedWithFills,
     /// A fill begins beside what is cached.
     FillBesideEntry,
     /// What is cached may be older than what WATCH remembers.

@@ -333,7 +333,8 @@ impl<W: Wire> Connection<W> {
 
     /// Counts what the server holds of this client's requests; past the limit of all the connection is closed.
     fn hold(&mut self) -> io::Result<()> {
-        if self.held > INPUT_BYTES_MAX && self.input.len() < HELD_BYTES_MIN {
+        let large = self.held > INPUT_BYTES_MAX || self.input.capacity() > INPUT_BYTES_MAX;
+        if large && self.input.len() < HELD_BYTES_MIN {
             // What is left is a piece of the large request's memory, and keeps all of it.
             self.input = BytesMut::from(&self.input[..]);
         }

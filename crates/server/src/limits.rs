@@ -27,7 +27,7 @@ pub struct ServerLimits {
     pub large_request_bytes_per_s_min: usize,
     /// Bytes that connections which have to authenticate hold, all together; past it the one that holds most is closed.
     pub stranger_bytes_max: usize,
-    /// Bytes that one interactive transaction or EXEC has read, and what it has made of that.
+    /// Bytes that one command, interactive transaction or EXEC reads, and what it makes of that. One document passes.
     pub txn_bytes_max: usize,
     /// Keys that one command or EXEC locks; each takes about 1 KiB while that runs.
     pub locked_keys_max: usize,

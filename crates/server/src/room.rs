@@ -41,10 +41,11 @@ struct Limits {
 }
 
 impl Limits {
-    /// Three quarters of `held_bytes_max` are for the first, and for MULTI and TXN.
+    /// A request that is served is there twice, as it came and as the document that it makes: so half of
+    /// `held_bytes_max` is for these and the first. What is left is for MULTI and TXN.
     fn of(limits: &ServerLimits) -> Limits {
-        let (all, per_s_min) = (limits.held_bytes_max, limits.large_request_bytes_per_s_min);
-        Limits { all, others: all / 4, per_s_min }
+        let (held, per_s_min) = (limits.held_bytes_max, limits.large_request_bytes_per_s_min);
+        Limits { all: held / 2, others: held / 4, per_s_min }
     }
 }
 

@@ -6,12 +6,13 @@ use std::collections::HashMap;
 
 use forebay::change::{Change, apply};
 use forebay::runtime::tokio::aside;
+use forebay::store::portion::Portion;
 use forebay::store::{Commit, ReadError, Write};
 use forebay::value::codec::{decode_value, encode_value};
-use forebay::{Key, Read, Value};
+use forebay::{Key, Read, Value, Version};
 use futures_util::future::{join, join5};
-use tokio_postgres::Error;
 use tokio_postgres::types::ToSql;
+use tokio_postgres::{Error, Row};
 
 use super::classify::{self, Failure, told};
 use super::commit::{Changed, Failed};
@@ -21,22 +22,38 @@ use super::ids;
 use super::session::Session;
 use super::sql::Prepared;
 
-/// Reads `keys` in one round trip.
-pub(super) async fn get(session: &Session, identity: &Identity, keys: &[Key]) -> Result<Vec<Read>, GetError> {
-    let mut reads: Vec<Read> = keys.iter().map(|key| Read { value: None, version: identity.absence(key) }).collect();
-    if let [key] = keys {
+/// Reads `keys` in one round trip, as far as they are within `bytes_max`.
+pub(super) async fn get(
+    session: &Session,
+    identity: &Identity,
+    keys: &[Key],
+    bytes_max: usize,
+) -> Result<Vec<Read>, GetError> {
+    // Before the question: a document that is deleted behind it has a later one.
+    let absences: Vec<Version> = keys.iter().map(|key| identity.absence(key)).collect();
+    let read = |key: &Key, absence: Version, row: &Row| match row.try_get::<_, Option<&[u8]>>(1)? {
+        Some(value) => Ok(decode(key, row.try_get(0)?, value)?),
+        None => Ok::<_, GetError>(Read { value: None, version: absence }),
+    };
+    if let ([key], [absence]) = (keys, &*absences) {
         let parameters = [&i16::from(key.space()) as &(dyn ToSql + Sync), &key.name()];
         let found = session.client.query_opt(session.statement(Prepared::GetOne), &parameters).await?;
-        if let Some(row) = found {
-            reads[0] = decode(key, row.try_get(0)?, row.try_get(1)?)?;
-        }
-        return Ok(reads);
+        let found = found.map(|row| read(key, *absence, &row));
+        return Ok(vec![found.unwrap_or(Ok(Read { value: None, version: *absence }))?]);
     }
     let spaces: Vec<i16> = keys.iter().map(|key| i16::from(key.space())).collect();
     let names: Vec<&[u8]> = keys.iter().map(Key::name).collect();
-    for row in session.client.query(session.statement(Prepared::Get), &[&spaces, &names]).await? {
-        let at = row.try_get::<_, i64>(0)? as usize - 1;
-        reads[at] = decode(&keys[at], row.try_get(1)?, row.try_get(2)?)?;
+    let within = i64::try_from(bytes_max).unwrap_or(i64::MAX);
+    let rows = session.client.query(session.statement(Prepared::Get), &[&spaces, &names, &within]).await?;
+    // A document is more in memory than in the table.
+    let (mut reads, mut portion) = (Vec::with_capacity(rows.len()), Portion::new(bytes_max));
+    for ((key, absence), row) in keys.iter().zip(absences).zip(rows) {
+        if !portion.goes_on() {
+            break;
+        }
+        let read = read(key, absence, &row)?;
+        portion.count(&read);
+        reads.push(read);
     }
     Ok(reads)
 }

@@ -295,13 +295,12 @@ impl Partition {
         if let Some((slot, _)) = access.slot {
             if let Some(entry) = self.entries.get_mut(slot) {
                 let before = entry.charged(self.policy);
-                let resized = before != access.size as usize;
                 self.given_up.keep(&entry.record, before);
                 entry.replace(key, read, sequence);
                 if marked {
                     entry.set_marked(true);
                 }
-                if resized {
+                if before != access.size as usize {
                     self.order.resized(slot, access.size);
                 }
                 match self.policy.hits {
@@ -462,16 +461,6 @@ impl Partition {
                 self.pins.shrink_to((2 * self.pins.len()).max(FENCES_KEPT / 2));
             }
         }
-    }
-
-    pub(super) fn explain(&self, key: KeyRef<'_>) -> Option<(Read, usize, String)> {
-        let slot = self.find(key)?;
-        self.entries.get(slot).map(|entry| (entry.record.read(), entry.charged(self.policy), self.order.explain(slot)))
-    }
-
-    /// What the policy says of a key that is not cached.
-    pub(super) fn explain_absent(&self, key: KeyRef<'_>) -> Option<String> {
-        self.order.explain_absent(key.hash64())
     }
 
     pub(super) fn add_to(&self, stats: &mut CacheStats) {

@@ -1,5 +1,6 @@
 //! What operators see of a cache.
 
+use super::partition::Partition;
 use super::{Cache, CacheStats};
 use crate::key::KeyRef;
 use crate::read::Read;
@@ -36,5 +37,17 @@ impl Cache {
         if let Some(meter) = self.meter() {
             meter.reset();
         }
+    }
+}
+
+impl Partition {
+    fn explain(&self, key: KeyRef<'_>) -> Option<(Read, usize, String)> {
+        let slot = self.slot(key.hash64(), key)?;
+        self.entries.get(slot).map(|entry| (entry.record.read(), entry.charged(self.policy), self.order.explain(slot)))
+    }
+
+    /// What the policy says of a key that is not cached.
+    fn explain_absent(&self, key: KeyRef<'_>) -> Option<String> {
+        self.order.explain_absent(key.hash64())
     }
 }

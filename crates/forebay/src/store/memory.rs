@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 use super::applied::{AppliedIds, Known};
 use super::given::GivenIds;
+use super::portion::Portion;
 use super::tombstones::Tombstones;
 use super::{Caps, Commit, CommitOutcome, GivenId, Read, ReadError, ReadWithIds, Resolved, Store};
 use crate::error::Unavailable;
@@ -218,9 +219,9 @@ impl Store for Memory {
         INCARNATION
     }
 
-    fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
+    fn get_within<'a>(&'a self, keys: &'a [Key], bytes_max: usize) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
         let state = self.shared();
-        let reads = keys.iter().map(|key| state.read(key)).collect();
+        let reads = Portion::new(bytes_max).front(keys.iter().map(|key| state.read(key)));
         Box::pin(ready(Ok(reads)))
     }
 

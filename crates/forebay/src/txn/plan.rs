@@ -5,6 +5,8 @@ use std::sync::Arc;
 use super::absences::WatchedAbsence;
 use super::caller::Caller;
 use super::documents::Documents;
+#[cfg(doc)]
+use super::error::TxnError;
 use super::mode::Mode;
 use crate::key::{Key, KeyRef};
 use crate::mutation::{self, Fault};
@@ -37,6 +39,8 @@ pub struct Plan {
     pub caller: Option<Arc<Caller>>,
     /// Of a script: its commands. Each may look through all documents.
     pub bodies: usize,
+    /// Bytes of documents behind which it loads no other; see [`TxnError::TooLarge`].
+    pub bytes_max: Option<usize>,
 }
 
 /// One key of a plan.

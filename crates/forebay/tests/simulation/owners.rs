@@ -148,8 +148,8 @@ impl Store for Opened {
         self.incarnation
     }
 
-    fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
-        Box::pin(async move { self.ask(|memory| memory.get(keys)).await? })
+    fn get_within<'a>(&'a self, keys: &'a [Key], bytes_max: usize) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
+        Box::pin(async move { self.ask(|memory| memory.get_within(keys, bytes_max)).await? })
     }
 
     fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>> {

@@ -64,6 +64,8 @@ impl Transaction {
     async fn wait_for_room(&mut self, plan: &Plan, ahead: &mut Ahead) -> Result<bool, TxnError> {
         let footprint = self.documents.footprint();
         self.documents = self.inner.documents();
+        // With the documents goes what it had for them.
+        (self.turn, self.lent) = (None, None);
         // What it has read is not shown: what it reads then is.
         self.depends.clear();
         self.room = Some(self.inner.committer.admit(footprint).await);
