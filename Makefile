@@ -46,6 +46,7 @@ check: export RUST_TEST_THREADS ?= 4
 check: format lint deny ## fmt, clippy, dependencies and all tests; installs nothing
 	cargo test --locked --no-fail-fast $(TESTED) $(PACKAGES)
 	cargo test --locked $(TESTED) --workspace --features forebay/shuttle --test schedules
+	cargo test --locked -p forebay-cache --features loom --lib models
 
 format:
 	cargo fmt --all --check

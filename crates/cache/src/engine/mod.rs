@@ -45,8 +45,9 @@
 //! | and all else inlined | 49.1 |
 //! | and nothing of it is kept for the path beside a writer, which hashes again: **what is here** | 46.2 |
 //!
-//! The last has .82 to .92 of hashbrown's throughput. A call on the way, however seldom, costs what it makes the
-//! compiler keep; the goal was 48 instructions and .77.
+//! In two runs of short slices the last had .75 and .83 of hashbrown's throughput, in longer rounds on a busy machine
+//! .61 (`docs/benchmarks.md`). The goals are 48 instructions and .77. A call on the way, however seldom, costs what
+//! it makes the compiler keep.
 
 mod budget;
 mod marks;
