@@ -133,6 +133,9 @@ pub enum Fault {
     /// A transaction has the version checked under which it read a document, though a write to another document of the
     /// row waits before it, and will move that version on.
     CheckedBeforeMove,
+    /// What is cached of a document gets the version that its write has left, though a write to another document of the
+    /// row has moved that on in the same batch.
+    RestampedBeforeMove,
     /// A document that was deleted stays so while what waits behind that makes its row anew.
     MadeBesideUnseen,
     /// A document that was deleted stays so when what waits for it then only unsets fields of a row that another made.
