@@ -19,7 +19,7 @@ FUZZ_TARGETS := decoder commands store_file traces trace_tools mappings users jo
 SOAK_SECONDS ?= 1800
 
 .PHONY: help setup setup-run run build dist budgets test check format lint deny docs nightly forever fuzz soak bench \
-	bench-full bench-sim setup-bench doc clean figure figures
+	bench-full bench-sim bench-engine setup-bench doc clean figure figures
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -124,6 +124,10 @@ bench-full: setup-bench ## all of them, also 1 KiB, two threads, an hour of chur
 bench-sim: setup-bench ## the simulator beside libCacheSim, on the traces in FOREBAY_TRACES
 	cargo build --profile dist --locked -p forebay-bench-sim
 	target/dist/sim --markdown target/bench-sim.md
+
+bench-engine: setup-run ## the engine beside other caches for Rust, compiled in: half an hour
+	cargo build --profile dist --locked --manifest-path bench/engine/Cargo.toml --target-dir target
+	target/dist/engine --markdown target/bench-engine.md
 
 BENCH_BUILD = cargo build --profile dist --locked -p forebay-cli -p forebay-bench
 

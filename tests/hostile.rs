@@ -15,6 +15,8 @@ mod pipelines;
 mod postgres;
 #[path = "hostile/siege.rs"]
 mod siege;
+#[path = "hostile/trickle.rs"]
+mod trickle;
 #[path = "hostile/wide.rs"]
 mod wide;
 

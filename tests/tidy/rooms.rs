@@ -24,6 +24,7 @@ const fn room(name: &'static str, may_use: &'static [&'static str]) -> Room {
 /// Crates, by folder. A crate begins where the set of dependencies changes, and nowhere else.
 const CRATES: &[Room] = &[
     room("forebay", &[]),
+    room("cache", &[]),
     room("protocol", &[]),
     room("trace", &["forebay"]),
     room("drivers", &["forebay"]),

@@ -15,7 +15,7 @@ const FILE_LINES_MAX: usize = 800;
 const FILE_LINES_AIM: usize = 500;
 
 /// Files beyond the aim, with the lines that they may have. May only shrink.
-const LONG_FILES: &[(&str, usize)] = &[("crates/protocol/src/decoder.rs", 516)];
+const LONG_FILES: &[(&str, usize)] = &[];
 
 /// No function is longer, from `fn` to its closing brace.
 const FUNCTION_LINES_MAX: usize = 70;
@@ -24,8 +24,14 @@ const FUNCTION_LINES_MAX: usize = 70;
 const LINE_COLUMNS_MAX: usize = 120;
 
 /// Where `unsafe` may stand, and nowhere else.
-const UNSAFE_ALLOWED: &[&str] =
-    &["crates/forebay/src/cache/table.rs", "crates/forebay/src/cache/slot.rs", "bindings/c/"];
+const UNSAFE_ALLOWED: &[&str] = &[
+    "crates/forebay/src/cache/table.rs",
+    "crates/forebay/src/cache/slot.rs",
+    "crates/cache/src/engine/table.rs",
+    "crates/cache/src/engine/tags.rs",
+    "bench/engine/src/memory.rs",
+    "bindings/c/",
+];
 
 /// Where tokio may be named: everything else runs on any `Runtime`.
 const TOKIO_ALLOWED: &[&str] = &[

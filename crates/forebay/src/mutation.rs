@@ -22,6 +22,8 @@ pub enum Fault {
     PublishedKeyByKey,
     /// A fill begins while its key is held by a commit on its way.
     FillWhileHeld,
+    /// Whoever waits for its turn to hold many documents has fills open, which the one whose turn it is may wait for.
+    TurnAwaitedWithFills,
     /// A fill begins beside what is cached.
     FillBesideEntry,
     /// What is cached may be older than what WATCH remembers.
@@ -38,6 +40,8 @@ pub enum Fault {
     AcknowledgedBeforeFsync,
     /// A lock is passed on before the commit has its place in the queue.
     LockBeforePlace,
+    /// A commit that gets no place leaves its results beside its locks, and its keys held.
+    RefusedLeavesResults,
     /// A commit on its way ends with the connection that waits for it.
     CommitDiesWithConnection,
     /// A removal, a clearing or an invalidation leaves the open fills of its keys open.

@@ -110,9 +110,9 @@ impl Store for Wild {
         answer
     }
 
-    fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
+    fn get_within<'a>(&'a self, keys: &'a [Key], bytes_max: usize) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
         let memory = self.memory();
-        Box::pin(async move { memory.get(keys).await })
+        Box::pin(async move { memory.get_within(keys, bytes_max).await })
     }
 
     fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>> {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use forebay::cache::{CacheOptions, Context};
 use forebay::policy::choose;
 use forebay::runtime::Runtime;
+use forebay::store::embedded::{Embedded, EmbeddedOptions};
 use forebay::store::memory::Memory;
 use forebay::txn::{Ahead, Documents, Engine, EngineOptions, Executed, LARGE_BYTES, Mode, Plan, PlannedLock};
 use forebay::{Change, Data, Key, Value};
@@ -84,6 +85,21 @@ fn each_step_of_a_future_is_done_there() {
     assert!(other);
 }
 
+/// Where threads can hand their tasks on, whoever works long needs no other place.
+#[test]
+fn a_task_of_several_threads_works_aside_where_it_is() {
+    let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let threads = threads.expect("there is room");
+    let runtime = forebay::runtime::tokio::runtime(threads.handle().clone());
+    let other = blocks_until_another_task_ran(&(threads, runtime), |begins, has_run| async move {
+        forebay::runtime::tokio::aside(|| {
+            let _ = begins.send(());
+            has_run.recv_timeout(PATIENCE).is_ok()
+        })
+    });
+    assert!(other);
+}
+
 /// A panic there is one of the task that left: no other task is held up or moved by it.
 #[test]
 fn a_panic_there_ends_its_task_alone() {
@@ -142,4 +158,51 @@ fn a_command_on_a_large_document_holds_up_no_other() {
         done.is_ok() && ran.load(Ordering::SeqCst)
     });
     assert!(other, "another task has its turn while the command works");
+}
+
+/// More wide transactions than the runtime has threads, which wait for one another's locks and for a store that needs
+/// threads of its own: a step that waits gives its thread back, so all end.
+#[test]
+fn wide_transactions_that_wait_for_one_another_leave_threads_to_the_store() {
+    const TRANSACTIONS: i64 = 12;
+    let mut threads = tokio::runtime::Builder::new_multi_thread();
+    let threads = threads.worker_threads(2).max_blocking_threads(2).enable_all().build().expect("there is room");
+    let runtime = forebay::runtime::tokio::runtime(threads.handle().clone());
+    let folder = tempfile::tempdir().expect("there is a folder for temporary files");
+    let file = folder.path().join("store.redb");
+    let store = Embedded::open(runtime.clone(), file, EmbeddedOptions::default()).expect("it opens");
+    let choice = choose("s3-fifo").expect("it is in the table");
+    // Nothing stays cached, so each asks the store.
+    let cache =
+        CacheOptions { budget_bytes: 4 << 10, partitions: 1, policy: choice.policy, policy_values: choice.values };
+    let engine = Engine::new(EngineOptions::new(runtime.clone(), Arc::new(store), cache));
+    let keys: Arc<[Key]> = (0..600).map(|number| Key::new(0, format!("k{number:03}").as_bytes())).collect();
+    let transaction = |_| {
+        let (engine, keys, runtime) = (engine.clone(), keys.clone(), runtime.clone());
+        threads.spawn(async move {
+            let lock = |key: &Key| PlannedLock { key: key.clone(), mode: Mode::Exclusive, load: true };
+            let plan = Plan { locks: keys.iter().map(lock).collect(), ..Plan::default() };
+            let add = |documents: &mut Documents| {
+                let one = || Change::AddInteger { field: None, delta: 1 };
+                keys.iter().try_for_each(|key| documents.change(key.borrow(), one())).map_err(|_| ())
+            };
+            let steps = async {
+                match engine.execute_locked(&plan, Context::default(), &mut Ahead::default(), add).await {
+                    Ok(Executed::Done((), committing)) => committing.wait().await.is_ok(),
+                    _ => false,
+                }
+            };
+            runtime.in_long_steps(Box::pin(steps)).await
+        })
+    };
+    let transactions: Vec<_> = (0..TRANSACTIONS).map(transaction).collect();
+    threads.block_on(async {
+        for transaction in transactions {
+            let ended = tokio::time::timeout(PATIENCE, transaction).await.expect("all end");
+            assert!(ended.expect("none panics"));
+        }
+    });
+    let reads = threads.block_on(engine.store().get(&keys)).expect("it can be read");
+    let counted = Value::bytes(TRANSACTIONS.to_string().into_bytes());
+    assert!(reads.iter().all(|read| read.value.as_ref() == Some(&counted)), "each was done once");
 }

@@ -92,6 +92,7 @@ fn metered(runtime: &Runtime, store: Arc<dyn Store>) -> Arc<dyn Store> {
 fn faulty(runtime: &Runtime, store: Arc<dyn Store>) -> Arc<dyn Store> {
     let faults = Faults {
         read_per_mille: 150,
+        portion_per_mille: 300,
         unavailable_per_mille: 150,
         unknown_applied_per_mille: 150,
         unknown_partial_per_mille: 250,

@@ -18,12 +18,13 @@
 //! not depend on how the bytes were cut either, so limits are checked by position, not by what happens to be buffered
 //! (Redis lets an inline request of any size pass if its end arrives in the same read; here it is refused).
 //!
-//! **Memory follows the bytes.** An announced length reserves nothing. [`Decoder::reserve`] grows the buffer with what
-//! has arrived, at most doubling it, and asks for no more than a large argument still lacks.
+//! **Memory follows the bytes.** An announced length reserves nothing ([`growth`]).
 //!
 //! # What Redis lets pass
 //! After a bulk's bytes, and after the CR of a length line, Redis skips what should be CR LF or LF without looking; so
 //! do we. A length is `0` or has no leading zero and no `+`. `*0`, `*-7` and empty lines are no requests.
+
+mod growth;
 
 use crate::inline;
 pub use crate::integer::parse_integer;
@@ -38,9 +39,6 @@ const LENGTH_LINE_BYTES_MAX: usize = 64 * 1024;
 /// What a client that has not given its password may send (CVE-2021-32675), as in Redis.
 const UNAUTHENTICATED_ARGS_MAX: u32 = 10;
 const UNAUTHENTICATED_BULK_BYTES_MAX: u32 = 16 * 1024;
-/// Free space that [`Decoder::reserve`] makes for an ordinary read, and the least it is content with.
-const READ_BYTES: usize = 16 * 1024;
-const READ_BYTES_MIN: usize = 4 * 1024;
 
 /// What the bytes from the start of a request on amount to.
 enum Scan {
@@ -171,30 +169,6 @@ impl Decoder {
             _ => batch.bytes = buffer.split_to(start).freeze(),
         }
         Ok(batch.len())
-    }
-
-    /// Makes room in `buffer` for the next read: 16 KiB, or, in the middle of a large argument, as much as has arrived
-    /// already but no more than is missing. So memory is at most twice what the client really sent, and all the
-    /// copying that growth causes is O(n). An empty buffer goes back to its start, which is in the processor's cache.
-    pub fn reserve(&self, buffer: &mut BytesMut) {
-        let wanted = self.wanted(buffer);
-        let spare = buffer.capacity() - buffer.len();
-        if wanted > READ_BYTES {
-            buffer.reserve(wanted);
-        } else if spare < READ_BYTES_MIN || buffer.is_empty() {
-            buffer.reserve(READ_BYTES);
-        }
-    }
-
-    /// Bytes of a large argument that the next read is for, at most as many as have arrived.
-    fn wanted(&self, buffer: &BytesMut) -> usize {
-        let missing = self.bulk.map_or(0, |length| (self.position + length as usize + 2).saturating_sub(buffer.len()));
-        missing.min(buffer.len())
-    }
-
-    /// Bytes that the request in progress takes behind [`Decoder::reserve`] and a read that fills what that has made.
-    pub fn bytes_behind_read(&self, buffer: &BytesMut) -> usize {
-        self.memory_bytes() + buffer.len() + self.wanted(buffer).max(READ_BYTES)
     }
 
     fn scan(&mut self, bytes: &mut [u8]) -> Result<Scan, ProtocolError> {
@@ -337,6 +311,7 @@ impl Decoder {
 
 #[cfg(test)]
 mod tests {
+    use super::growth::READ_BYTES;
     use super::*;
 
     type Requests = Vec<Vec<Vec<u8>>>;

@@ -249,7 +249,7 @@ impl<W: Wire> Connection<W> {
                     self.session.expire(self.shared.engine.runtime().elapsed());
                     self.send_stranger_away()?;
                     if !read {
-                        self.place.send_idle_away();
+                        self.place.send_slow_away();
                     }
                 }
                 () = self.place.wait(bytes), if !read => {}
@@ -333,7 +333,8 @@ impl<W: Wire> Connection<W> {
 
     /// Counts what the server holds of this client's requests; past the limit of all the connection is closed.
     fn hold(&mut self) -> io::Result<()> {
-        if self.held > INPUT_BYTES_MAX && self.input.len() < HELD_BYTES_MIN {
+        let large = self.held > INPUT_BYTES_MAX || self.input.capacity() > INPUT_BYTES_MAX;
+        if large && self.input.len() < HELD_BYTES_MIN {
             // What is left is a piece of the large request's memory, and keeps all of it.
             self.input = BytesMut::from(&self.input[..]);
         }
@@ -343,7 +344,7 @@ impl<W: Wire> Connection<W> {
             return self.hold_as_stranger(held.max(self.input.capacity()) + self.counted);
         }
         self.forget_stranger();
-        self.place.settle(self.input.len() > HELD_BYTES_MIN);
+        self.place.settle(Some(self.input.len()).filter(|bytes| *bytes > HELD_BYTES_MIN));
         // What is unfinished waits for room before it is read.
         let grows = kept > std::mem::replace(&mut self.kept, kept) && held > HELD_BYTES_MIN;
         self.count_held(if held > HELD_BYTES_MIN { held } else { 0 });

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use forebay::cache::Cache;
 use forebay::hint::{HintMeaning, HintSet};
 use forebay_protocol::Reply;
 
@@ -30,8 +31,10 @@ pub const HINT_SETS_MAX: usize = 65_536;
 /// Values of one hint type.
 pub const HINT_VALUES_MAX: usize = 16_384;
 
-/// Bytes of all schemas and hint sets of one server.
+/// Bytes of all schemas and hint sets of one server, if its memory is large: else a share of that.
 pub const HINT_BYTES_MAX: usize = 16 << 20;
+const HINT_BYTES_MIN: usize = 1 << 20;
+const HINT_SHARE: usize = 16;
 
 /// All names of a server.
 #[derive(Default)]
@@ -41,6 +44,8 @@ pub struct Labels {
     hints: Mutex<HintNames>,
     /// Hint schemas and sets that were refused because a limit was met.
     hints_refused: AtomicU64,
+    /// It makes way for the names.
+    cache: Option<Cache>,
 }
 
 /// A hint schema: names of the hint types for which its sets have values (CLIC, section 2). Its name is the name space
@@ -72,6 +77,8 @@ struct HintNames {
     /// By schema and type: its values.
     values: hashbrown::HashMap<(u32, usize), Values, foldhash::quality::RandomState>,
     bytes: usize,
+    /// `None`: [`HINT_BYTES_MAX`].
+    bytes_max: Option<usize>,
 }
 
 /// A vertex: the number of its transaction type, 0 for none, its own, from 1 within the type, and its name.
@@ -95,10 +102,32 @@ struct Names {
 }
 
 impl Labels {
+    /// None yet; what they take is taken from `cache`.
+    pub fn beside(cache: Cache) -> Labels {
+        let labels = Labels { cache: Some(cache), ..Labels::default() };
+        let share = labels.cache.as_ref().map_or(0, |cache| cache.stats().budget_bytes as usize / HINT_SHARE);
+        lock(&labels.hints).bytes_max = Some(share.clamp(HINT_BYTES_MIN, HINT_BYTES_MAX));
+        labels
+    }
+
+    /// The cache makes way for new names.
+    fn lend(&self, bytes: usize) {
+        if let Some(cache) = self.cache.as_ref().filter(|_| bytes > 0) {
+            cache.lend(bytes);
+        }
+    }
+
+    /// Names are gone.
+    fn give_back(&self, bytes: usize) {
+        if let Some(cache) = self.cache.as_ref().filter(|_| bytes > 0) {
+            cache.give_back(bytes);
+        }
+    }
+
     /// The number of a transaction type that has a graph, from 1. It stays.
     pub fn graphed_type(&self, name: &[u8]) -> Result<u16, Reply> {
         let mut types = lock(&self.types);
-        let number = types.number(name)?.ok_or_else(|| limit("txn_types_max", TXN_TYPES_MAX))?;
+        let number = self.number_of(&mut types, name)?.ok_or_else(|| limit("txn_types_max", TXN_TYPES_MAX))?;
         types.used[usize::from(number) - 1] = None;
         Ok(number)
     }
@@ -107,7 +136,7 @@ impl Labels {
     /// goes that was asked for longest ago, unless `kept` says that none may, because somebody writes them down.
     pub fn txn_type(&self, name: &[u8], kept: impl FnOnce() -> bool) -> Result<u16, Reply> {
         let mut types = lock(&self.types);
-        if let Some(number) = types.number(name)? {
+        if let Some(number) = self.number_of(&mut types, name)? {
             return Ok(number);
         }
         let used = types.used.iter().enumerate().filter_map(|(at, used)| Some(((*used)?, at)));
@@ -115,14 +144,25 @@ impl Labels {
         let Some(at) = oldest else { return Ok(0) };
         let number = at as u16 + 1;
         let before = std::mem::replace(&mut types.names[at], name.into());
+        self.lend(name_bytes(name));
+        self.give_back(name_bytes(&before));
         types.numbers.remove(&before);
         types.numbers.insert(name.into(), number);
         types.used[at] = Some(types.asked);
         // Its vertices were those of the other.
         let mut vertices = lock(&self.vertices);
         if vertices.types.remove(&number).is_some() {
-            vertices.list.retain(|(of, ..)| *of != number);
+            let gone = |(of, ..): &VertexLabel| *of == number;
+            self.give_back(vertices.list.iter().filter(|label| gone(label)).map(|label| name_bytes(&label.2)).sum());
+            vertices.list.retain(|label| !gone(label));
         }
+        Ok(number)
+    }
+
+    fn number_of(&self, types: &mut Names, name: &[u8]) -> Result<Option<u16>, Reply> {
+        let before = types.names.len();
+        let number = types.number(name)?;
+        self.lend((types.names.len() - before) * name_bytes(name));
         Ok(number)
     }
 
@@ -142,6 +182,7 @@ impl Labels {
         let number = names.len() as u16 + 1;
         names.insert(name.into(), number);
         vertices.list.push((txn_type, number, name.into()));
+        self.lend(name_bytes(name));
         Ok(number)
     }
 
@@ -181,7 +222,9 @@ impl Labels {
         if hints.schemas.len() >= HINT_SCHEMAS_MAX {
             return Err(limit("hint_schemas_max", HINT_SCHEMAS_MAX));
         }
-        hints.take_bytes(name.len() + types.iter().map(|name| name.len() + LABEL_OVERHEAD_BYTES).sum::<usize>())?;
+        let bytes = name.len() + types.iter().map(|name| name.len() + LABEL_OVERHEAD_BYTES).sum::<usize>();
+        hints.take_bytes(bytes)?;
+        self.lend(bytes);
         hints.schemas.push(Schema { name: name.into(), types });
         Ok(hints.schemas.len() as u32)
     }
@@ -221,7 +264,9 @@ impl Labels {
             return Err(limit("hint_values_max", HINT_VALUES_MAX));
         }
         // Kept three times: in the list, in the index, and as values.
-        hints.take_bytes(3 * values.values.iter().map(|value| value.len() + LABEL_OVERHEAD_BYTES).sum::<usize>())?;
+        let bytes = 3 * values.values.iter().map(|value| value.len() + LABEL_OVERHEAD_BYTES).sum::<usize>();
+        hints.take_bytes(bytes)?;
+        self.lend(bytes);
         for (at, value) in values.values.iter().enumerate() {
             hints.values.entry((schema, at)).or_default().insert(value.clone());
         }
@@ -273,10 +318,16 @@ impl Labels {
 /// What a label costs beside its bytes.
 const LABEL_OVERHEAD_BYTES: usize = 32;
 
+/// What a name takes that stands in a list and in an index.
+fn name_bytes(name: &[u8]) -> usize {
+    2 * (name.len() + LABEL_OVERHEAD_BYTES)
+}
+
 impl HintNames {
     fn take_bytes(&mut self, bytes: usize) -> Result<(), Reply> {
-        if self.bytes + bytes > HINT_BYTES_MAX {
-            return Err(limit("hint_bytes_max", HINT_BYTES_MAX));
+        let bytes_max = self.bytes_max.unwrap_or(HINT_BYTES_MAX);
+        if self.bytes + bytes > bytes_max {
+            return Err(limit("hint_bytes_max", bytes_max));
         }
         self.bytes += bytes;
         Ok(())

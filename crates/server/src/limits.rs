@@ -22,9 +22,12 @@ pub struct ServerLimits {
     /// Bytes that unfinished requests, MULTI and TXN hold, over all clients. Requests above 64 KiB wait for room in it;
     /// past it a connection that holds more than that is closed when its MULTI or TXN grows.
     pub held_bytes_max: usize,
+    /// Bytes that a client sends in a second of a request that is not complete and larger than 64 KiB, while others wait
+    /// for room; a slower one is closed.
+    pub large_request_bytes_per_s_min: usize,
     /// Bytes that connections which have to authenticate hold, all together; past it the one that holds most is closed.
     pub stranger_bytes_max: usize,
-    /// Bytes that one interactive transaction or EXEC has read, and what it has made of that.
+    /// Bytes that one command, interactive transaction or EXEC reads, and what it makes of that. One document passes.
     pub txn_bytes_max: usize,
     /// Keys that one command or EXEC locks; each takes about 1 KiB while that runs.
     pub locked_keys_max: usize,
@@ -57,6 +60,7 @@ impl Default for ServerLimits {
             client_reply_bytes_max: 256 << 20,
             replies_bytes_max: 1 << 30,
             held_bytes_max: 1 << 30,
+            large_request_bytes_per_s_min: 128 << 10,
             stranger_bytes_max: 16 << 20,
             txn_bytes_max: 256 << 20,
             locked_keys_max: 1 << 20,

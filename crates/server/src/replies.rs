@@ -18,12 +18,48 @@ use forebay_protocol::{Protocol, Reply};
 
 use crate::command::txn_error;
 
+/// Bytes of replies after which it is others' turn.
+const TURN_BYTES: usize = 512 << 10;
+
+/// Items of a reply, or bytes of one that has few, above which to encode it takes long.
+const LARGE_ITEMS: usize = 1024;
+const LARGE_BYTES: usize = 256 << 10;
+
+/// Whether to encode a reply takes long.
+pub fn is_large(reply: &Reply) -> bool {
+    let bytes = |items: &[Reply]| items.iter().map(Reply::encoded_bytes_max).sum::<usize>();
+    match reply {
+        Reply::Array(items) | Reply::Set(items) | Reply::Push(items) => {
+            items.len() > LARGE_ITEMS || bytes(items) > LARGE_BYTES
+        }
+        Reply::Map(pairs) | Reply::Pairs(pairs) => {
+            let bytes = || pairs.iter().map(|(key, value)| key.encoded_bytes_max() + value.encoded_bytes_max());
+            pairs.len() > LARGE_ITEMS || bytes().sum::<usize>() > LARGE_BYTES
+        }
+        reply => reply.encoded_bytes_max() > LARGE_BYTES,
+    }
+}
+
+/// Appends `reply` to `out`; how many bytes it is. A large one has its memory made at once: while it grew there would
+/// be two of it.
+fn encode(reply: &Reply, protocol: Protocol, out: &mut BytesMut) -> usize {
+    let before = out.len();
+    let bytes_max = reply.encoded_bytes_max();
+    if bytes_max > LARGE_BYTES {
+        out.reserve(bytes_max);
+    }
+    reply.encode(protocol, out);
+    out.len() - before
+}
+
 /// The replies of one connection that have not been given to its socket.
 pub struct Replies {
     /// Empty while they are lent.
     own: Queue,
     outlet: Outlet,
     lent: bool,
+    /// Bytes that were encoded since others had their turn.
+    worked: usize,
 }
 
 /// Where replies are while the session that they belong to waits.
@@ -61,11 +97,18 @@ pub enum LastWrite {
     Failed,
 }
 
+/// A reply that is shown once its commit is settled.
+enum Shown {
+    Reply(Reply),
+    /// A large one: whoever settles it polls sockets, and has no time to encode it.
+    Encoded(BytesMut),
+}
+
 struct Waiting {
     /// Whether it tells how the last write ended: no later one has.
     counts: bool,
     /// `None`: the client wants no reply, but its next command must know that the commit is on its way.
-    reply: Option<Reply>,
+    reply: Option<Shown>,
     committing: Committing,
     /// Whether the reply is to be completed with the version of the commit.
     with_version: bool,
@@ -80,7 +123,7 @@ impl Replies {
     /// hold before the reply is written down. The connection is to be closed then.
     pub fn new(bytes_max: usize) -> Replies {
         let outlet = Outlet(Arc::new(Mutex::new(Queue::new(bytes_max))));
-        Replies { own: Queue::new(bytes_max), outlet, lent: false }
+        Replies { own: Queue::new(bytes_max), outlet, lent: false, worked: 0 }
     }
 
     /// Where the replies are while the session waits.
@@ -134,20 +177,41 @@ impl Replies {
         if !queue.has_room(reply) {
             return;
         }
-        match queue.waiting.back_mut() {
+        let bytes = match queue.waiting.back_mut() {
             Some(waiting) => {
-                let before = waiting.after.len();
-                reply.encode(protocol, &mut waiting.after);
-                queue.after_bytes += waiting.after.len() - before;
+                let bytes = encode(reply, protocol, &mut waiting.after);
+                queue.after_bytes += bytes;
+                bytes
             }
-            None => reply.encode(protocol, &mut queue.ready),
-        }
+            None => encode(reply, protocol, &mut queue.ready),
+        };
+        self.worked += bytes;
+    }
+
+    /// Whether so much was encoded that it is others' turn, which is given now.
+    pub fn is_turn(&mut self) -> bool {
+        let is_turn = self.worked > TURN_BYTES;
+        self.worked = if is_turn { 0 } else { self.worked };
+        is_turn
     }
 
     /// Adds a reply that is shown once `committing` is settled, or an error in its place. With `with_version`, the
     /// version of the commit is added to a simple reply: `OK` becomes `OK 1-8813`.
     pub fn push_after(&mut self, reply: Option<Reply>, committing: Committing, with_version: bool, protocol: Protocol) {
-        self.own().waiting.push_back(Waiting {
+        let queue = self.own();
+        let mut worked = 0;
+        let reply = match reply {
+            Some(reply) if is_large(&reply) && !with_version => {
+                let mut encoded = BytesMut::new();
+                if queue.has_room(&reply) {
+                    worked = encode(&reply, protocol, &mut encoded);
+                    queue.after_bytes += worked;
+                }
+                Some(Shown::Encoded(encoded))
+            }
+            reply => reply.map(Shown::Reply),
+        };
+        queue.waiting.push_back(Waiting {
             counts: true,
             reply,
             committing,
@@ -155,6 +219,7 @@ impl Replies {
             protocol,
             after: BytesMut::new(),
         });
+        self.worked += worked;
     }
 
     /// How the last write ended of which this is known.
@@ -234,6 +299,15 @@ impl Queue {
         !self.overflown
     }
 
+    /// Puts encoded replies, for which there is room, behind what is ready.
+    fn show(&mut self, encoded: BytesMut) {
+        match self.ready.is_empty() && encoded.len() > LARGE_BYTES {
+            _ if self.overflown => {}
+            true => self.ready = encoded,
+            false => self.ready.extend_from_slice(&encoded),
+        }
+    }
+
     fn note(&mut self, outcome: &Result<Option<Landed>, TxnError>) {
         self.last_write = match outcome {
             Ok(Some(Landed { ticket: Some(ticket), .. })) => LastWrite::Buffered(*ticket),
@@ -268,22 +342,68 @@ impl Queue {
         if waiting.counts {
             self.note(&outcome);
         }
-        if let Some(reply) = waiting.reply {
-            let reply = match outcome {
-                Ok(Some(Landed { ticket: Some(ticket), .. })) if waiting.with_version => {
-                    Reply::Simple(format!("BUFFERED {ticket}").into())
-                }
-                Ok(Some(landed)) if waiting.with_version => Reply::Simple(format!("OK {}", landed.version).into()),
-                Ok(_) => reply,
-                Err(error) => txn_error(&error),
-            };
-            if self.has_room(&reply) {
-                reply.encode(waiting.protocol, &mut self.ready);
+        if let Some(Shown::Encoded(encoded)) = &waiting.reply {
+            self.after_bytes = self.after_bytes.saturating_sub(encoded.len());
+        }
+        let reply = match (waiting.reply, outcome) {
+            (None, _) => None,
+            (Some(_), Err(error)) => Some(txn_error(&error)),
+            (Some(_), Ok(Some(Landed { ticket: Some(ticket), .. }))) if waiting.with_version => {
+                Some(Reply::Simple(format!("BUFFERED {ticket}").into()))
             }
+            (Some(_), Ok(Some(landed))) if waiting.with_version => {
+                Some(Reply::Simple(format!("OK {}", landed.version).into()))
+            }
+            (Some(Shown::Reply(reply)), Ok(_)) => Some(reply),
+            (Some(Shown::Encoded(encoded)), Ok(_)) => {
+                self.show(encoded);
+                None
+            }
+        };
+        if let Some(reply) = reply
+            && self.has_room(&reply)
+        {
+            reply.encode(waiting.protocol, &mut self.ready);
         }
         self.after_bytes = self.after_bytes.saturating_sub(waiting.after.len());
-        if !self.overflown {
-            self.ready.extend_from_slice(&waiting.after);
+        self.show(waiting.after);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    /// A large reply behind a commit is encoded when it comes, and stands where it belongs.
+    #[test]
+    fn large_replies_stand_in_their_order() {
+        let large = Reply::Text("x".repeat(2 * LARGE_BYTES));
+        let list = Reply::Array(vec![Reply::Integer(7); 2 * LARGE_ITEMS]);
+        assert!(is_large(&large) && is_large(&list) && !is_large(&Reply::OK));
+        let all = [Reply::OK, large.clone(), Reply::Integer(1), list.clone(), large, list];
+        let (mut expected, mut replies) = (BytesMut::new(), Replies::new(usize::MAX));
+        for (number, reply) in all.iter().enumerate() {
+            reply.encode(Protocol::Resp2, &mut expected);
+            match number % 3 {
+                0 => replies.push_after(Some(reply.clone()), Committing::nothing(), false, Protocol::Resp2),
+                1 => replies.push(reply, Protocol::Resp2),
+                _ => replies.push_after(Some(reply.clone()), Committing::nothing(), false, Protocol::Resp2),
+            }
         }
+        assert!(replies.settle().now_or_never().is_some());
+        assert!(*replies.ready_mut() == expected);
+        assert!(replies.is_turn() && !replies.is_turn());
+    }
+
+    #[test]
+    fn a_large_reply_without_room_ends_all() {
+        let mut replies = Replies::new(LARGE_BYTES);
+        let large = Reply::Text("x".repeat(2 * LARGE_BYTES));
+        replies.push_after(Some(large), Committing::nothing(), false, Protocol::Resp2);
+        replies.push(&Reply::OK, Protocol::Resp2);
+        assert!(replies.settle().now_or_never().is_some());
+        assert!(replies.overflown() && replies.ready_mut().is_empty());
     }
 }

@@ -5,7 +5,9 @@
 //! a whole request. Its turn ends when the request is complete; what it takes counts until it is served. Requests that
 //! are being served may leave too little room even for the first of the others: that one waits until one of them is
 //! done. A wait for a lock of a client that waits here ends as any other wait for a lock does. A client that sends
-//! nothing while others wait is closed ([`Room::idle`]). One that sends a byte now and then keeps its turn.
+//! nothing while others wait is closed, and so is one that is slow ([`Room::slow`]): it has to send
+//! `large_request_bytes_per_s_min`, and a [`ROOM_S_MAX`]th of its room, in a second. So what it needs to keep its room
+//! grows with the room, and a request of 256 MiB is complete after at most six minutes.
 //!
 //! **Bound.** Those that are not first have together [`Limits::others`], the first one request, and those that are
 //! being served no more than [`Limits::all`] with it.
@@ -21,6 +23,12 @@ use crate::state::{Client, Shared};
 /// A client that sends nothing for so long is sent away if others wait for the room that it has.
 pub const IDLE_WAIT: Duration = Duration::from_secs(2);
 
+/// Over so long a time it is judged whether a client is slow, while others wait.
+const PACE_WAIT: Duration = Duration::from_secs(4);
+
+/// A client that has room sends as much as it has room for in so many seconds, while others wait.
+const ROOM_S_MAX: usize = 60;
+
 /// Bytes that large requests may take.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
@@ -28,12 +36,16 @@ struct Limits {
     all: usize,
     /// Those that are not complete, but for the first of them.
     others: usize,
+    /// What a client sends in a second, at least.
+    per_s_min: usize,
 }
 
 impl Limits {
-    /// Three quarters of `held_bytes_max` are for the first, and for MULTI and TXN.
+    /// A request that is served is there twice, as it came and as the document that it makes: so half of
+    /// `held_bytes_max` is for these and the first. What is left is for MULTI and TXN.
     fn of(limits: &ServerLimits) -> Limits {
-        Limits { all: limits.held_bytes_max, others: limits.held_bytes_max / 4 }
+        let (held, per_s_min) = (limits.held_bytes_max, limits.large_request_bytes_per_s_min);
+        Limits { all: held / 2, others: held / 4, per_s_min }
     }
 }
 
@@ -57,6 +69,8 @@ struct State {
     /// Bytes of all, and of those that are complete.
     bytes: usize,
     served_bytes: usize,
+    /// When one of those that wait last looked for who is slow.
+    looked: Duration,
 }
 
 struct Holder {
@@ -64,8 +78,41 @@ struct Holder {
     bytes: usize,
     /// When it last sent something.
     heard: Duration,
+    /// What it has sent.
+    received: usize,
+    /// A moment, and what it had sent by then: its pace is that since.
+    pace: (Duration, usize),
+    /// It was told to wait: until it has room nothing is read from it.
+    held_up: bool,
     /// For how many bytes it waits.
     waits: Option<(usize, Waker)>,
+}
+
+impl Holder {
+    fn new(client: Arc<Client>, now: Duration) -> Holder {
+        Holder { client, bytes: 0, heard: now, received: 0, pace: (now, 0), held_up: false, waits: None }
+    }
+
+    /// Its pace counts from `now`.
+    fn begin_pace(&mut self, now: Duration) {
+        self.pace = (now, self.received);
+    }
+
+    /// Whether it does not send as it has to.
+    fn is_slow(&mut self, now: Duration, per_s_min: usize) -> bool {
+        if self.held_up {
+            return false;
+        }
+        let (since, before) = self.pace;
+        let (time, idle) = (now.saturating_sub(since), now.saturating_sub(self.heard) >= IDLE_WAIT);
+        if time < PACE_WAIT {
+            return idle;
+        }
+        let least = per_s_min.max(self.bytes / ROOM_S_MAX).saturating_mul(time.as_secs() as usize);
+        let slow = self.received.saturating_sub(before) < least;
+        self.begin_pace(now);
+        idle || slow
+    }
 }
 
 impl State {
@@ -81,7 +128,7 @@ impl State {
         self.next_turn += 1;
         self.turns.insert(client.id, turn);
         self.unfinished.insert(turn);
-        self.holders.insert(turn, Holder { client: client.clone(), bytes: 0, heard: now, waits: None });
+        self.holders.insert(turn, Holder::new(client.clone(), now));
         turn
     }
 
@@ -143,12 +190,16 @@ impl Room {
             return Poll::Ready(());
         };
         if !has_room {
+            holder.held_up = true;
             holder.waits = waker.map(|waker| (bytes, waker.clone()));
             waiting.extend(waker.map(|_| (bytes, turn)));
             return Poll::Pending;
         }
         let before = std::mem::replace(&mut holder.bytes, bytes);
         holder.heard = now;
+        if std::mem::take(&mut holder.held_up) {
+            holder.begin_pace(now);
+        }
         state.bytes = state.bytes + bytes - before;
         // What is left may do for another.
         let woken = state.wake();
@@ -157,12 +208,12 @@ impl Room {
         Poll::Ready(())
     }
 
-    /// The client has sent something within the room that it has.
-    fn heard(&self, client: &Client, now: Duration) {
+    /// The client has sent so many bytes of its unfinished request by now, within the room that it has.
+    fn heard(&self, client: &Client, received: usize, now: Duration) {
         let mut state = self.lock();
         let turn = state.turns.get(&client.id).copied();
         if let Some(holder) = turn.and_then(|turn| state.holders.get_mut(&turn)) {
-            holder.heard = now;
+            (holder.heard, holder.received) = (now, received);
         }
     }
 
@@ -187,15 +238,27 @@ impl Room {
         woken.for_each(Waker::wake);
     }
 
-    /// Who has room and has not used it for [`IDLE_WAIT`], if others wait.
-    fn idle(&self, now: Duration) -> Vec<Arc<Client>> {
-        let state = self.lock();
+    /// Who has room and does not use it while others wait. Those that wait ask every [`IDLE_WAIT`].
+    fn slow(&self, now: Duration, limits: Limits) -> Vec<Arc<Client>> {
+        let state = &mut *self.lock();
         if state.waiting.is_empty() {
             return Vec::new();
         }
-        let unfinished = state.unfinished.iter().filter_map(|turn| state.holders.get(turn));
-        let idle = |holder: &&Holder| holder.waits.is_none() && now.saturating_sub(holder.heard) >= IDLE_WAIT;
-        unfinished.filter(idle).map(|holder| holder.client.clone()).collect()
+        let nobody_waited = now.saturating_sub(std::mem::replace(&mut state.looked, now)) > PACE_WAIT;
+        let mut slow = Vec::new();
+        for turn in &state.unfinished {
+            let Some(holder) = state.holders.get_mut(turn) else {
+                debug_assert!(false, "who has a turn is there");
+                continue;
+            };
+            if nobody_waited {
+                holder.begin_pace(now);
+            }
+            if holder.is_slow(now, limits.per_s_min) {
+                slow.push(holder.client.clone());
+            }
+        }
+        slow
     }
 
     /// What all have room for now.
@@ -251,13 +314,15 @@ impl Place {
         }
     }
 
-    /// What came was counted; whether a large request is still unfinished. Behind one that was served that is another,
-    /// whose turn is its own.
-    pub fn settle(&mut self, large: bool) {
-        match large && !self.served {
-            true if self.asked => self.shared.room.heard(&self.client, self.shared.engine.runtime().elapsed()),
-            true => {}
-            false => self.leave(),
+    /// What came was counted: so many bytes of a large request that is unfinished, or `None`. Behind one that was served
+    /// that is another, whose turn is its own.
+    pub fn settle(&mut self, received: Option<usize>) {
+        match received.filter(|_| !self.served) {
+            Some(received) if self.asked => {
+                self.shared.room.heard(&self.client, received, self.shared.engine.runtime().elapsed());
+            }
+            Some(_) => {}
+            None => self.leave(),
         }
     }
 
@@ -270,14 +335,13 @@ impl Place {
     }
 
     /// Others wait, this one among them: who has room and does not use it is sent away.
-    pub fn send_idle_away(&self) {
-        for other in self.shared.room.idle(self.shared.engine.runtime().elapsed()) {
+    pub fn send_slow_away(&self) {
+        let (shared, now) = (&self.shared, self.shared.engine.runtime().elapsed());
+        for other in shared.room.slow(now, Limits::of(&shared.limits)) {
             let (client, address) = (other.id, &other.address);
-            tracing::warn!(
-                client,
-                address,
-                "closing a client that does not go on with a large request: held_bytes_max"
-            );
+            let why = "closing a client that sends a large request slowly: held_bytes_max, \
+                       large_request_bytes_per_s_min";
+            tracing::warn!(client, address, "{why}");
             other.kill();
         }
     }
@@ -294,7 +358,7 @@ mod tests {
     use super::*;
     use crate::state::Clients;
 
-    const LIMITS: Limits = Limits { all: 100, others: 40 };
+    const LIMITS: Limits = Limits { all: 100, others: 40, per_s_min: 5 };
 
     struct Scene {
         room: Room,
@@ -312,6 +376,15 @@ mod tests {
         /// Whether `client` gets room for so many bytes; if not it waits.
         fn grows(&self, client: usize, bytes: usize) -> bool {
             self.room.poll(&self.clients[client], bytes, LIMITS, self.now, Some(Waker::noop())).is_ready()
+        }
+    }
+
+    impl Scene {
+        /// Who is slow.
+        fn slow(&self) -> Vec<usize> {
+            let slow = self.room.slow(self.now, LIMITS);
+            let of = |client: Arc<Client>| self.clients.iter().position(|other| other.id == client.id);
+            slow.into_iter().filter_map(of).collect()
         }
     }
 
@@ -360,11 +433,65 @@ mod tests {
         let mut scene = Scene::new(3);
         assert!(scene.grows(0, 90) && scene.grows(1, 40));
         scene.now = IDLE_WAIT;
-        assert!(scene.room.idle(scene.now).is_empty(), "nobody waits");
+        assert!(scene.slow().is_empty(), "nobody waits");
         assert!(scene.grows(1, 40) && !scene.grows(2, 20));
-        let idle = scene.room.idle(scene.now);
-        assert_eq!(idle.iter().map(|client| client.id).collect::<Vec<_>>(), [scene.clients[0].id]);
+        assert_eq!(scene.slow(), [0]);
         scene.room.complete(&scene.clients[0]);
-        assert!(scene.room.idle(scene.now).is_empty(), "it waits for its answer");
+        assert!(scene.slow().is_empty(), "it waits for its answer");
+    }
+
+    /// Runs for so many seconds in which `client` sends so many bytes each, and others wait; how long it keeps its room.
+    fn lasts(scene: &mut Scene, client: usize, seconds: u64, per_s: usize) -> u64 {
+        let received = |scene: &Scene| scene.room.lock().holders[&(client as u64)].received;
+        for second in 0..seconds {
+            scene.now += Duration::from_secs(1);
+            let received = received(scene) + per_s;
+            scene.room.heard(&scene.clients[client], received, scene.now);
+            if scene.now.as_secs().is_multiple_of(2) && scene.slow().contains(&client) {
+                return second + 1;
+            }
+        }
+        seconds
+    }
+
+    #[test]
+    fn who_is_slow_goes_if_others_wait() {
+        for (per_s, wanted) in [(5, 1000), (4, 6)] {
+            let mut scene = Scene::new(2);
+            assert!(scene.grows(0, 100));
+            assert_eq!(lasts(&mut scene, 0, 100, 0), 100, "nobody waits");
+            assert!(!scene.grows(1, 50));
+            // The first look finds that nobody waited before: what was before does not count.
+            assert_eq!(lasts(&mut scene, 0, 1000, per_s), wanted, "{per_s} bytes a second");
+        }
+    }
+
+    /// What is enough for a small request is not for a large one.
+    #[test]
+    fn who_has_much_room_has_to_send_more() {
+        for (bytes, goes) in [(300, false), (600, true)] {
+            let mut scene = Scene::new(2);
+            assert!(scene.grows(0, bytes) && !scene.grows(1, 50));
+            assert_eq!(lasts(&mut scene, 0, 100, 7) < 100, goes, "{bytes}");
+        }
+    }
+
+    /// A client that is not read from can't send.
+    #[test]
+    fn who_was_held_up_has_time_again() {
+        let mut scene = Scene::new(3);
+        assert!(scene.grows(0, 100) && scene.grows(1, 20) && !scene.grows(1, 50) && !scene.grows(2, 50));
+        for _ in 0..10 {
+            scene.now += IDLE_WAIT;
+            assert_eq!(scene.slow(), [0]);
+        }
+        scene.room.complete(&scene.clients[0]);
+        scene.room.leave(&scene.clients[0]);
+        scene.now += IDLE_WAIT;
+        assert!(!scene.grows(2, 50) && scene.slow().is_empty(), "it was held up, and has not looked yet");
+        assert!(scene.grows(1, 50) && !scene.grows(2, 50));
+        assert!(scene.slow().is_empty(), "it has just got room");
+        scene.now += IDLE_WAIT;
+        assert_eq!(scene.slow(), [1]);
     }
 }

@@ -8,6 +8,7 @@
 //! Knows no socket and no clock of its own: it runs on any [`forebay::runtime::Runtime`].
 
 mod ahead;
+mod answers;
 mod at_once;
 mod attend;
 mod blind;
@@ -39,10 +40,10 @@ pub use open::{Deadline, Open};
 pub use planned::{in_order, planned};
 pub use turns::Turns;
 
-use crate::command::{Command, Effect, Flag, Run, document_error, txn_error};
+use crate::command::{Command, Effect, Flag, Run, document_error};
 use crate::monitor::Monitor;
 use crate::outage::Notice;
-use crate::replies::Replies;
+use crate::replies::{Replies, is_large};
 use crate::state::{Client, Shared};
 use crate::tally::Pending;
 use ahead::{LOOK_UP_FRAMES, LookedUp};
@@ -160,18 +161,17 @@ impl Session {
 
     /// Serves a batch in order. Afterwards its replies are in [`Session::replies`], some perhaps still to be settled.
     pub async fn serve(&mut self, batch: &Batch) {
-        let now_ms = self.shared.engine.runtime().now_ms();
-        self.client.active_ms.store(now_ms, Ordering::Relaxed);
         let (away, errors) = (self.shared.modes.is_away(), self.pending.errors_all());
-        let (mut away_reads, mut looked_ahead) = (0, false);
-        let mut ahead = Ahead::default();
-        let mut found = LookedUp::new();
-        self.begin_reads(batch);
+        let (mut away_reads, mut ahead, mut found) = (0, Ahead::default(), LookedUp::new());
+        self.begin_batch(batch);
         // When the request before the one at hand was done, if the clock was read then: it need not be read again.
         let mut ended = None;
         for at in 0..batch.len() {
             if self.closing || self.replies.overflown() {
                 break;
+            }
+            if self.replies.is_turn() {
+                self.give_turn().await;
             }
             let began = ended.take();
             let frame = batch.frame(at);
@@ -186,7 +186,7 @@ impl Session {
                     break;
                 }
             }
-            let command = match self.accept(frame, found[at % LOOK_UP_FRAMES]) {
+            let command = match self.accept_aside(frame, found[at % LOOK_UP_FRAMES]).await {
                 Ok(Some(command)) => command,
                 Ok(None) => continue,
                 Err(error) => {
@@ -211,13 +211,8 @@ impl Session {
                 ended = Some(now);
                 continue;
             }
-            if !looked_ahead && batch.len() - at > 1 && self.multi.queue.is_none() {
-                looked_ahead = true;
-                let keys = self.missing_ahead(batch, at);
-                if keys.len() > 1 {
-                    self.replies.lend();
-                    ahead = self.shared.engine.fetch_ahead(&keys).await;
-                }
+            if ahead.is_used_up() && batch.len() - at > 1 && self.multi.queue.is_none() {
+                self.look_ahead(batch, at, &mut ahead).await;
             }
             let before = self.pending.errors_all();
             self.run_and_come_back(command, frame, &mut ahead).await;
@@ -362,16 +357,21 @@ impl Session {
                 let locks = self.locks_of(command, effect, frame);
                 match self.open.is_open() {
                     true => self.run_in_open(&locks, command, body, frame, ahead).await,
-                    false => self.run_alone(locks.into_vec(), command, body, frame, ahead).await,
+                    false => match self.run_alone(locks.into_vec(), command, body, frame, ahead).await {
+                        Ok(reply) => reply,
+                        Err(_) => self.run_wide(command, body, frame).await,
+                    },
                 }
             }
         };
         self.hints.used();
         self.time(command, frame, began);
-        match self.committing.take() {
-            Some((committing, with_version)) => self.answer_after(reply, committing, with_version),
-            None => self.answer(&reply),
+        if is_large(&reply) {
+            let runtime = self.shared.engine.runtime().clone();
+            runtime.leave().await;
+            return runtime.aside(|| self.answer_as_done(reply));
         }
+        self.answer_as_done(reply);
     }
 
     /// What the policy is told with the reads of the next command.
@@ -383,48 +383,6 @@ impl Session {
     /// A random number for a command that chooses at random.
     pub fn random_for(&self, command: &Command) -> u64 {
         if command.is(Flag::Random) { self.shared.engine.runtime().random() } else { 0 }
-    }
-
-    /// Answers the request at hand, at once.
-    pub fn answer(&mut self, reply: &Reply) {
-        if self.wants_reply(reply) {
-            self.replies.push(reply, self.protocol);
-        }
-    }
-
-    fn answer_after(&mut self, reply: Reply, committing: Committing, with_version: bool) {
-        if committing.settled() && !with_version {
-            // What was settled at once may still have failed.
-            let wrote = committing.id().is_some();
-            let outcome = futures_util::FutureExt::now_or_never(committing.wait());
-            if let (true, Some(outcome)) = (wrote, &outcome) {
-                self.replies.note(outcome);
-            }
-            return match outcome {
-                Some(Err(error)) => self.answer(&txn_error(&error)),
-                _ => self.answer(&reply),
-            };
-        }
-        let reply = self.wants_reply(&reply).then_some(reply);
-        self.replies.push_after(reply, committing, with_version, self.protocol);
-    }
-
-    fn wants_reply(&mut self, reply: &Reply) -> bool {
-        if reply.is_error() {
-            self.pending.error();
-        }
-        match self.reply_mode {
-            ReplyMode::On => true,
-            ReplyMode::Off => false,
-            ReplyMode::SkipNext => {
-                self.reply_mode = ReplyMode::Skip;
-                false
-            }
-            ReplyMode::Skip => {
-                self.reply_mode = ReplyMode::On;
-                false
-            }
-        }
     }
 
     /// Bytes that the client makes the server hold beside its unfinished request: what MULTI has queued, what WATCH

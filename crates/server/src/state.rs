@@ -423,6 +423,7 @@ impl Shared {
             given.restore(gate.given_ids(), options.engine.runtime().elapsed());
         }
         Shared {
+            labels: Labels::beside(options.engine.cache().clone()),
             engine: options.engine,
             gate: options.gate,
             table: Table::default(),
@@ -431,7 +432,6 @@ impl Shared {
             clients: Clients::default(),
             strangers: Strangers::default(),
             room: Default::default(),
-            labels: Labels::default(),
             graphs: Graphs::default(),
             figures: Figures::default(),
             threads: options.threads,

@@ -74,6 +74,56 @@ async fn what_documents_grow_to_counts() {
     peer.check(&[("EXISTS e f g", ":0|")]).await;
 }
 
+#[tokio::test]
+async fn what_is_read_counts_before_all_of_it_is() {
+    let shared = server(|options| options.limits.txn_bytes_max = 3_000_000);
+    let mut peer = Peer::new(&shared);
+    for name in ["a", "b", "c", "d", "e"] {
+        assert_eq!(peer.say(&format!("SETRANGE {name} 1000000 x")).await, ":1000001|");
+    }
+    let limit = "LIMIT txn_bytes_max 3000000|";
+    assert_eq!(peer.say("DEL a b c d e").await, format!("-{limit}"));
+    assert_eq!(peer.say("EXISTS a b c d e").await, ":5|");
+    let said = peer.say("TXN BEGIN\nEXISTS a b c d e\nSTRLEN a\nTXN COMMIT").await;
+    assert!(said.starts_with(&format!("+OK|-{limit}:1000001|+OK")), "it holds what it held before: {said}");
+    let said = peer.say("WATCH a b c d e\nMULTI\nSTRLEN a\nEXEC").await;
+    assert!(said.ends_with(&format!("-{limit}")), "EXEC reads what is watched: {said}");
+    assert!(peer.say("MULTI\nDEL a b c d e\nEXEC").await.contains(limit));
+    peer.check(&[("DEL a b", ":2|"), ("DEL c d", ":2|"), ("EXISTS a b c d e", ":1|")]).await;
+    assert_eq!(shared.engine.locked_keys(), 0);
+}
+
+/// A pipeline of long replies: others have their turn in the middle of it.
+#[test]
+fn long_replies_give_others_their_turn() {
+    let simulation = Simulation::new(1);
+    let runtime = simulation.runtime();
+    let policy = choose("s3-fifo").expect("a policy");
+    let cache =
+        CacheOptions { budget_bytes: 4 << 20, partitions: 1, policy: policy.policy, policy_values: policy.values };
+    let engine = Engine::new(EngineOptions::new(runtime.clone(), Arc::new(Memory::new()), cache));
+    let shared = Arc::new(Shared::new(ServerOptions::new(engine)));
+    let client = shared.clients.add("client".into(), "server".into(), 0, 10).expect("room");
+    let mut session = Session::new(shared.clone(), client);
+    let (over, turns) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (ends, counted) = (over.clone(), turns.clone());
+    let ended = simulation.run(async move {
+        say(&mut session, "SETRANGE k 99999 x").await;
+        runtime.spawn(async move {
+            while !ends.load(Ordering::Relaxed) {
+                counted.fetch_add(1, Ordering::Relaxed);
+                yield_now().await;
+            }
+        });
+        let answer = say(&mut session, &["GET k"; 64].join("\n")).await;
+        assert!(answer.len() > 6_400_000, "{} bytes", answer.len());
+        over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(ended, Ended::Done);
+    let turns = turns.load(Ordering::Relaxed);
+    assert!(turns >= 3, "{turns} turns of others in 6.4 MB of replies");
+}
+
 /// One client reads all keys while another changes the first and the last together; the first and the last value of
 /// each answer.
 fn reads_beside_writes(seed: u64) -> Vec<(String, String)> {

@@ -117,8 +117,11 @@ pub static SETTINGS: &[Setting] = &[
     setting!(Limits, "held-bytes-max", Bytes, server.held_bytes_max,
         "Unfinished requests, MULTI and TXN of all clients; a large request waits to be read until there is room, \
          past it a client whose MULTI or TXN grows is closed"),
+    setting!(Limits, "large-request-bytes-per-s-min", Bytes, server.large_request_bytes_per_s_min,
+        "What a client sends in a second of an unfinished request above 64 KiB while others wait for its room, and at \
+         least a sixtieth of the room that it has; a slower one is closed"),
     setting!(Limits, "txn-bytes-max", Bytes, server.txn_bytes_max,
-        "What one TXN or EXEC has read, and what it has made of it; past it a command is refused"),
+        "What one command, TXN or EXEC reads, and what it makes of it; past it a command is refused"),
     setting!(Limits, "locked-keys-max", Count, server.locked_keys_max,
         "Keys that one command or EXEC locks; past it that is refused"),
     setting!(Limits, "multi-commands-max", Count, server.multi_commands_max, "Commands queued in one MULTI"),

@@ -235,7 +235,7 @@ impl Inner {
             let (keys, written) = (&keys, &written);
             async move {
                 let Some(rows) = session.rows() else { return Ok((Vec::new(), BTreeSet::new())) };
-                let reads = rows.get(&session, &self.identity, keys).await?;
+                let reads = rows.get(&session, &self.identity, keys, usize::MAX).await?;
                 // In this order: what was read before nobody had written them.
                 Ok((reads, rows.untouched(&session, written).await?))
             }

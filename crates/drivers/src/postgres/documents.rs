@@ -5,12 +5,14 @@
 use std::collections::HashMap;
 
 use forebay::change::{Change, apply};
+use forebay::runtime::tokio::aside;
+use forebay::store::portion::Portion;
 use forebay::store::{Commit, ReadError, Write};
 use forebay::value::codec::{decode_value, encode_value};
-use forebay::{Key, Read, Value};
+use forebay::{Key, Read, Value, Version};
 use futures_util::future::{join, join5};
-use tokio_postgres::Error;
 use tokio_postgres::types::ToSql;
+use tokio_postgres::{Error, Row};
 
 use super::classify::{self, Failure, told};
 use super::commit::{Changed, Failed};
@@ -20,22 +22,38 @@ use super::ids;
 use super::session::Session;
 use super::sql::Prepared;
 
-/// Reads `keys` in one round trip.
-pub(super) async fn get(session: &Session, identity: &Identity, keys: &[Key]) -> Result<Vec<Read>, GetError> {
-    let mut reads: Vec<Read> = keys.iter().map(|key| Read { value: None, version: identity.absence(key) }).collect();
-    if let [key] = keys {
+/// Reads `keys` in one round trip, as far as they are within `bytes_max`.
+pub(super) async fn get(
+    session: &Session,
+    identity: &Identity,
+    keys: &[Key],
+    bytes_max: usize,
+) -> Result<Vec<Read>, GetError> {
+    // Before the question: a document that is deleted behind it has a later one.
+    let absences: Vec<Version> = keys.iter().map(|key| identity.absence(key)).collect();
+    let read = |key: &Key, absence: Version, row: &Row| match row.try_get::<_, Option<&[u8]>>(1)? {
+        Some(value) => Ok(decode(key, row.try_get(0)?, value)?),
+        None => Ok::<_, GetError>(Read { value: None, version: absence }),
+    };
+    if let ([key], [absence]) = (keys, &*absences) {
         let parameters = [&i16::from(key.space()) as &(dyn ToSql + Sync), &key.name()];
         let found = session.client.query_opt(session.statement(Prepared::GetOne), &parameters).await?;
-        if let Some(row) = found {
-            reads[0] = decode(key, row.try_get(0)?, row.try_get(1)?)?;
-        }
-        return Ok(reads);
+        let found = found.map(|row| read(key, *absence, &row));
+        return Ok(vec![found.unwrap_or(Ok(Read { value: None, version: *absence }))?]);
     }
     let spaces: Vec<i16> = keys.iter().map(|key| i16::from(key.space())).collect();
     let names: Vec<&[u8]> = keys.iter().map(Key::name).collect();
-    for row in session.client.query(session.statement(Prepared::Get), &[&spaces, &names]).await? {
-        let at = row.try_get::<_, i64>(0)? as usize - 1;
-        reads[at] = decode(&keys[at], row.try_get(1)?, row.try_get(2)?)?;
+    let within = i64::try_from(bytes_max).unwrap_or(i64::MAX);
+    let rows = session.client.query(session.statement(Prepared::Get), &[&spaces, &names, &within]).await?;
+    // A document is more in memory than in the table.
+    let (mut reads, mut portion) = (Vec::with_capacity(rows.len()), Portion::new(bytes_max));
+    for ((key, absence), row) in keys.iter().zip(absences).zip(rows) {
+        if !portion.goes_on() {
+            break;
+        }
+        let read = read(key, absence, &row)?;
+        portion.count(&read);
+        reads.push(read);
     }
     Ok(reads)
 }
@@ -71,10 +89,19 @@ impl From<ReadError> for GetError {
     }
 }
 
+/// Bytes of documents above which to encode or decode them takes long.
+const LARGE_BYTES: usize = 256 << 10;
+
+/// Does `work` where the thread's other tasks do not wait for it, if it is `long`.
+fn aside_if<T>(long: bool, work: impl FnOnce() -> T) -> T {
+    if long { aside(work) } else { work() }
+}
+
 pub(super) fn decode(key: &Key, version: &[u8], value: &[u8]) -> Result<Read, ReadError> {
     let damaged = |why: String| ReadError::Damaged { key: key.clone(), why };
     let version = ids::version(version).ok_or_else(|| damaged("its version has another length than 16".into()))?;
-    let value = decode_value(value).map_err(|error| damaged(error.to_string()))?;
+    let decoded = aside_if(value.len() > LARGE_BYTES, || decode_value(value));
+    let value = decoded.map_err(|error| damaged(error.to_string()))?;
     Ok(Read { value: Some(value), version })
 }
 
@@ -236,7 +263,9 @@ async fn put(
     for target in targets.iter().filter(|target| target.becomes.is_none()) {
         identity.deleting(target.key, group[target.last].version);
     }
-    let Arrays { removed, spaces, names, versions, expiries, values } = Arrays::of(group, targets);
+    let bytes = targets.iter().filter_map(|target| target.becomes.as_ref()).map(Value::size).sum::<usize>();
+    let Arrays { removed, spaces, names, versions, expiries, values } =
+        aside_if(bytes > LARGE_BYTES, || Arrays::of(group, targets));
     let mut parameters: Vec<&(dyn ToSql + Sync)> =
         vec![&ids, &removed.0, &removed.1, &spaces, &names, &versions, &expiries, &values];
     let statement = match checks.places.is_empty() {

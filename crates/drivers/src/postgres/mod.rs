@@ -214,7 +214,7 @@ impl Store for Postgres {
         self.inner.identity.incarnation()
     }
 
-    fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
+    fn get_within<'a>(&'a self, keys: &'a [Key], bytes_max: usize) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
         let keys = keys.to_vec();
         let read = self.run(|inner| async move {
             if keys.is_empty() {
@@ -223,13 +223,13 @@ impl Store for Postgres {
             let (identity, keys) = (&*inner.identity, &keys);
             let ask = |session: Arc<Session>| async move {
                 match session.rows() {
-                    Some(rows) => rows.get(&session, identity, keys).await,
-                    None => documents::get(&session, identity, keys).await,
+                    Some(rows) => rows.get(&session, identity, keys, bytes_max).await,
+                    None => documents::get(&session, identity, keys, bytes_max).await,
                 }
             };
             let began = Instant::now();
             let read = inner.read(inner.timeout, &inner.tables_of(keys.iter()), ask).await;
-            inner.counted.read(began.elapsed(), keys.len(), read.is_ok());
+            inner.counted.read(began.elapsed(), read.as_ref().map_or(keys.len(), Vec::len), read.is_ok());
             read
         });
         Box::pin(async move { read.await.map_err(unavailable)? })
@@ -402,7 +402,7 @@ impl Store for Postgres {
                     return rows.check(&session, checks).await;
                 }
                 let keys: Vec<Key> = checks.iter().map(|(key, _)| key.clone()).collect();
-                let reads = documents::get(&session, identity, &keys).await?;
+                let reads = documents::get(&session, identity, &keys, usize::MAX).await?;
                 let current = checks.iter().zip(&reads).map(|((_, version), read)| *version == read.version);
                 Ok(keys.iter().zip(current).filter(|(_, current)| !current).map(|(key, _)| key.clone()).collect())
             };

@@ -33,6 +33,8 @@ pub(super) struct Session {
     of_shapes: Mutex<HashMap<(usize, Serves, Shape), Statement>>,
     /// By the number of the mapped table that they read.
     with_ids: Mutex<HashMap<usize, Statement>>,
+    /// The same of those that read rows up to a number of bytes.
+    within: Mutex<HashMap<usize, Statement>>,
     broken: AtomicBool,
     given_up: Notify,
     task: AbortHandle,
@@ -85,9 +87,9 @@ impl Session {
             }
         };
         let (statements, broken, task) = (Statements::default(), AtomicBool::new(false), task.abort_handle());
-        let (of_shapes, with_ids, given_up) = (Mutex::default(), Mutex::default(), Notify::new());
-        let settings = Settings::default();
-        Ok(Session { client, name, settings, statements, rows: None, of_shapes, with_ids, broken, given_up, task })
+        let (of_shapes, with_ids, within) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let (settings, given_up, rows) = (Settings::default(), Notify::new(), None);
+        Ok(Session { client, name, settings, statements, rows, of_shapes, with_ids, within, broken, given_up, task })
     }
 
     /// Sets what a session of this kind has. Not before it is known that the backend is ours alone: a pooler would lend
@@ -169,7 +171,25 @@ impl Session {
         table: usize,
         text: impl FnOnce() -> String,
     ) -> Result<Statement, Error> {
-        let known = || self.with_ids.lock().unwrap_or_else(PoisonError::into_inner);
+        self.prepared_of(&self.with_ids, table, text).await
+    }
+
+    /// The same of the one that reads rows up to a number of bytes.
+    pub(super) async fn statement_within(
+        &self,
+        table: usize,
+        text: impl FnOnce() -> String,
+    ) -> Result<Statement, Error> {
+        self.prepared_of(&self.within, table, text).await
+    }
+
+    async fn prepared_of(
+        &self,
+        statements: &Mutex<HashMap<usize, Statement>>,
+        table: usize,
+        text: impl FnOnce() -> String,
+    ) -> Result<Statement, Error> {
+        let known = || statements.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(statement) = known().get(&table) {
             return Ok(statement.clone());
         }

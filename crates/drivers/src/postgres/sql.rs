@@ -176,7 +176,7 @@ FROM forebay.meta";
 pub(super) enum Prepared {
     /// One document.
     GetOne,
-    /// Several, with their places from 1.
+    /// Several, each key one row, up to a number of bytes.
     Get,
     /// One, and which of the ids are applied.
     GetWithIds,
@@ -198,9 +198,7 @@ pub(super) const READING: usize = 3;
 
 pub(super) const PREPARED: [&str; 8] = [
     "SELECT version, value FROM forebay.documents WHERE space = $1::smallint AND name = $2::bytea",
-    "SELECT k.place, d.version, d.value
-        FROM unnest($1::smallint[], $2::bytea[]) WITH ORDINALITY AS k(space, name, place)
-        JOIN forebay.documents d ON d.space = k.space AND d.name = k.name",
+    GET,
     GET_WITH_IDS,
     "WITH entered AS (INSERT INTO forebay.applied (id, applied)
         SELECT id, (SELECT forebay.owned()) FROM unnest($1::bytea[]) AS id),
@@ -226,6 +224,16 @@ pub(super) const PREPARED: [&str; 8] = [
         JOIN forebay.documents d ON d.space = k.space AND d.name = k.name FOR UPDATE OF d",
     "SELECT forebay.require($1::smallint[], $2::bytea[], $3::bytea[])",
 ];
+
+/// Documents in the order in which they were asked for, up to the one that makes them more than `$3` bytes. A length is
+/// told without reading the value.
+const GET: &str = "\
+SELECT version, value FROM (
+    SELECT k.place, d.version, d.value, sum(octet_length(d.value)) OVER (ORDER BY k.place
+        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
+    FROM unnest($1::smallint[], $2::bytea[]) WITH ORDINALITY AS k(space, name, place)
+    LEFT JOIN forebay.documents d ON d.space = k.space AND d.name = k.name) AS counted
+WHERE coalesce(bytes_before, 0) <= $3::bigint ORDER BY place";
 
 /// One document, and beside it those of the ids `$3` whose commits are applied: these have no second column.
 const GET_WITH_IDS: &str = "\

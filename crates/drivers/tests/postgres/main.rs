@@ -14,6 +14,7 @@ mod one_row;
 mod opening;
 mod owners;
 mod pooler;
+mod portions;
 #[path = "../../../../tests/common/proxy.rs"]
 mod proxy;
 mod remembered;

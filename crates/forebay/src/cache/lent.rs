@@ -2,7 +2,7 @@
 //! their clients, requests that are not complete. They come and go, and are bounded by limits of their own; that
 //! entries make way for them keeps the whole within the memory that was given.
 
-use super::{AccessKind, Cache, Context, forced, lock};
+use super::{AccessKind, Cache, Context, forced};
 use crate::sync::Ordering;
 
 /// Entries of one partition that are evicted before the next has its turn.
@@ -45,7 +45,7 @@ impl Cache {
             if self.fits(0) || stuck == partitions.len() {
                 return;
             }
-            let mut partition = lock(&partitions[(start + step) % partitions.len()]);
+            let mut partition = partitions[(start + step) % partitions.len()].lock(&self.inner.dropping);
             let access = forced(&partition.access(0, None, &Context::default(), AccessKind::Read, 0));
             stuck += 1;
             for _ in 0..EVICTED_IN_A_ROW {

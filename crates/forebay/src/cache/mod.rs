@@ -19,6 +19,7 @@
 mod budget;
 mod entry;
 mod fence;
+mod guard;
 mod lent;
 mod likeness;
 mod options;
@@ -33,10 +34,11 @@ mod tests;
 mod transactions;
 mod watch;
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 pub use budget::{ENTRY_OVERHEAD_BYTES, charge};
 pub use fence::{Begin, Fill, Follow};
+pub use guard::GivenUp;
 pub use lent::{LENT_UNNOTICED_BYTES, Lent};
 pub use likeness::document_charged;
 pub use options::{CacheOptions, Context, Look};
@@ -52,8 +54,9 @@ use crate::key::{Key, KeyRef};
 use crate::mutation::{self, Fault};
 use crate::policy::{Access, Learned, Policy, Settings, Slot, Unit};
 use crate::read::Read;
-use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
+use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 use crate::version::Version;
+use guard::{Dropping, Guard, Guarded};
 use partition::Partition;
 use smallvec::SmallVec;
 use transactions::Following;
@@ -68,7 +71,8 @@ pub struct Cache {
 }
 
 struct Inner {
-    partitions: Box<[Mutex<Partition>]>,
+    partitions: Box<[Guarded]>,
+    dropping: Dropping,
     budget_bytes: usize,
     used_bytes: AtomicUsize,
     lent_bytes: AtomicUsize,
@@ -103,11 +107,12 @@ impl Cache {
         let learned = (options.policy.learned)(&settings);
         let partition = |_| {
             let order = (options.policy.order)(&settings, learned.clone());
-            Mutex::new(Partition::new(options.policy, order))
+            Guarded::new(Partition::new(options.policy, order))
         };
         let cache = Cache {
             inner: Arc::new(Inner {
                 partitions: (0..partitions).map(partition).collect(),
+                dropping: Dropping::default(),
                 budget_bytes: options.budget_bytes,
                 used_bytes: AtomicUsize::new(0),
                 lent_bytes: AtomicUsize::new(0),
@@ -122,6 +127,12 @@ impl Cache {
         cache.charge_learned();
         cache.follow_policy();
         cache
+    }
+
+    /// Has very large documents that the cache gives up dropped by `drops`, which must not do that on a thread that
+    /// others wait for. The first that is named stays.
+    pub fn drop_large_with(&self, drops: impl Fn(GivenUp) + Send + Sync + 'static) {
+        self.inner.dropping.set(Box::new(drops));
     }
 
     /// The policy that decides.
@@ -273,9 +284,7 @@ impl Cache {
 
     /// Ends all fills: what they read may be out of date. What is cached stays.
     pub fn end_fills(&self) {
-        for partition in &self.inner.partitions {
-            lock(partition).end_fills(&|_| true);
-        }
+        self.inner.all().for_each(|mut partition| partition.end_fills(&|_| true));
     }
 
     /// How many partitions there are.
@@ -285,13 +294,13 @@ impl Cache {
 
     /// The keys that are cached in one partition; `None` beyond the last.
     pub fn keys_of(&self, partition: usize) -> Option<Vec<Key>> {
-        Some(lock(self.inner.partitions.get(partition)?).keys())
+        Some(self.inner.partitions.get(partition)?.lock(&self.inner.dropping).keys())
     }
 
     /// Drops the entries of all keys for which `of` is true, and ends their fills. A partition changes as a whole.
     pub fn clear(&self, of: impl Fn(KeyRef<'_>) -> bool) {
-        for partition in &self.inner.partitions {
-            let freed = lock(partition).clear(&of);
+        for mut partition in self.inner.all() {
+            let freed = partition.clear(&of);
             self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
         }
     }
@@ -301,7 +310,7 @@ impl Cache {
     pub fn reset(&self) {
         // With all of them at a stand, so that nothing of before is taught any more, and the new orders begin as those
         // of a new cache. Nobody who holds one waits for another.
-        let mut partitions: Vec<_> = self.inner.partitions.iter().map(lock).collect();
+        let mut partitions: Vec<_> = self.inner.all().collect();
         // An order that loses its entries teaches what became of them: all of that is forgotten, so it comes first.
         let freed: usize = partitions.iter_mut().map(|partition| partition.clear(&|_| true)).sum();
         self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
@@ -345,7 +354,7 @@ impl Cache {
 
     /// Panics if the structure contradicts itself; for tests and fuzzing.
     pub fn validate(&self) {
-        let used: usize = self.inner.partitions.iter().map(|partition| lock(partition).validate()).sum();
+        let used: usize = self.inner.all().map(|partition| partition.validate()).sum();
         let used = used + self.inner.learned_bytes.load(Ordering::Relaxed);
         assert_eq!(used, self.inner.used_bytes.load(Ordering::Relaxed), "bytes charged");
         // A policy whose own metadata passes the budget leaves no room for any entry.
@@ -441,7 +450,7 @@ impl Cache {
         for step in 1..self.inner.partitions.len() {
             // Only a lock that is free: two partitions making room in each other must not wait for each other.
             let other = &self.inner.partitions[(start + step) % self.inner.partitions.len()];
-            let Ok(mut other) = other.try_lock() else { continue };
+            let Some(mut other) = other.try_lock(&self.inner.dropping) else { continue };
             while !fits() {
                 let Some(freed) = other.evict(&forced) else { break };
                 self.inner.used_bytes.fetch_sub(freed, Ordering::Relaxed);
@@ -458,21 +467,21 @@ impl Inner {
         ((((hash >> 16) & 0xffff_ffff) * self.partitions.len() as u64) >> 32) as usize
     }
 
-    fn partition(&self, key: KeyRef<'_>) -> MutexGuard<'_, Partition> {
+    /// All partitions, one after the other.
+    fn all(&self) -> impl Iterator<Item = Guard<'_>> {
+        self.partitions.iter().map(|partition| partition.lock(&self.dropping))
+    }
+
+    fn partition(&self, key: KeyRef<'_>) -> Guard<'_> {
         self.partition_of(key.hash64())
     }
 
-    fn partition_of(&self, hash: u64) -> MutexGuard<'_, Partition> {
-        lock(&self.partitions[self.index(hash)])
+    fn partition_of(&self, hash: u64) -> Guard<'_> {
+        self.partitions[self.index(hash)].lock(&self.dropping)
     }
 }
 
 /// As a need of room that no newcomer has: a policy must name a victim if it can.
 fn forced(access: &Access) -> Access {
     Access { slot: access.slot.or(Some((Slot::MAX, 0))), ..*access }
-}
-
-/// Locks a partition. A panic under the lock is a bug in a policy; the partition is used as it is.
-fn lock(partition: &Mutex<Partition>) -> MutexGuard<'_, Partition> {
-    partition.lock().unwrap_or_else(PoisonError::into_inner)
 }

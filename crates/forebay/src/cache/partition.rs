@@ -8,6 +8,7 @@ use hashbrown::HashTable;
 
 use super::entry::Entry;
 use super::fence::{Begin, Fence, Fill, Flight, Follow};
+use super::guard::GivenUp;
 use super::slab::{CHUNK, Slab};
 use super::slot::prefetch_record;
 use super::{Cache, CacheStats, Context, Look, Watcher};
@@ -49,6 +50,8 @@ pub(super) struct Partition {
     stats: CacheStats,
     /// Who is told of accesses; nobody, as a rule.
     pub(super) watchers: Vec<Arc<dyn Watcher>>,
+    /// What is dropped when the mutex is not held any more.
+    pub(super) given_up: GivenUp,
 }
 
 impl Partition {
@@ -66,6 +69,7 @@ impl Partition {
             policy_bytes: 0,
             stats: CacheStats::default(),
             watchers: Vec::new(),
+            given_up: GivenUp::default(),
         }
     }
 
@@ -290,12 +294,13 @@ impl Partition {
         let sequence = self.next_sequence;
         if let Some((slot, _)) = access.slot {
             if let Some(entry) = self.entries.get_mut(slot) {
-                let resized = entry.charged(self.policy) != access.size as usize;
+                let before = entry.charged(self.policy);
+                self.given_up.keep(&entry.record, before);
                 entry.replace(key, read, sequence);
                 if marked {
                     entry.set_marked(true);
                 }
-                if resized {
+                if before != access.size as usize {
                     self.order.resized(slot, access.size);
                 }
                 match self.policy.hits {
@@ -347,7 +352,9 @@ impl Partition {
         }
         self.order.removed(slot, hash, why);
         self.shrink();
-        entry.charged(self.policy)
+        let charged = entry.charged(self.policy);
+        self.given_up.keep(&entry.record, charged);
+        charged
     }
 
     /// Makes tables smaller that many small entries have left behind. Each step is short: entries give back a chunk at
@@ -454,16 +461,6 @@ impl Partition {
                 self.pins.shrink_to((2 * self.pins.len()).max(FENCES_KEPT / 2));
             }
         }
-    }
-
-    pub(super) fn explain(&self, key: KeyRef<'_>) -> Option<(Read, usize, String)> {
-        let slot = self.find(key)?;
-        self.entries.get(slot).map(|entry| (entry.record.read(), entry.charged(self.policy), self.order.explain(slot)))
-    }
-
-    /// What the policy says of a key that is not cached.
-    pub(super) fn explain_absent(&self, key: KeyRef<'_>) -> Option<String> {
-        self.order.explain_absent(key.hash64())
     }
 
     pub(super) fn add_to(&self, stats: &mut CacheStats) {

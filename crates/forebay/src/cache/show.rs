@@ -1,6 +1,7 @@
 //! What operators see of a cache.
 
-use super::{Cache, CacheStats, lock};
+use super::partition::Partition;
+use super::{Cache, CacheStats};
 use crate::key::KeyRef;
 use crate::read::Read;
 use crate::sync::Ordering;
@@ -24,9 +25,7 @@ impl Cache {
     /// Figures over all partitions.
     pub fn stats(&self) -> CacheStats {
         let mut stats = CacheStats::default();
-        for partition in &self.inner.partitions {
-            lock(partition).add_to(&mut stats);
-        }
+        self.inner.all().for_each(|partition| partition.add_to(&mut stats));
         stats.used_bytes = self.inner.used_bytes.load(Ordering::Relaxed) as u64;
         stats.budget_bytes = self.inner.budget_bytes as u64;
         stats
@@ -34,11 +33,21 @@ impl Cache {
 
     /// Sets the counted figures back to zero.
     pub fn reset_stats(&self) {
-        for partition in &self.inner.partitions {
-            lock(partition).reset_stats();
-        }
+        self.inner.all().for_each(|mut partition| partition.reset_stats());
         if let Some(meter) = self.meter() {
             meter.reset();
         }
+    }
+}
+
+impl Partition {
+    fn explain(&self, key: KeyRef<'_>) -> Option<(Read, usize, String)> {
+        let slot = self.slot(key.hash64(), key)?;
+        self.entries.get(slot).map(|entry| (entry.record.read(), entry.charged(self.policy), self.order.explain(slot)))
+    }
+
+    /// What the policy says of a key that is not cached.
+    fn explain_absent(&self, key: KeyRef<'_>) -> Option<String> {
+        self.order.explain_absent(key.hash64())
     }
 }

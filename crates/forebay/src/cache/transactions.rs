@@ -6,7 +6,7 @@
 use std::sync::{Arc, OnceLock, PoisonError};
 
 use super::partition::Partition;
-use super::{AccessKind, Accessed, Cache, Context, ENTRY_OVERHEAD_BYTES, Watcher, forced, lock};
+use super::{AccessKind, Accessed, Cache, Context, ENTRY_OVERHEAD_BYTES, Watcher, forced};
 use crate::error::there;
 use crate::hint::HintSet;
 use crate::key::KeyRef;
@@ -78,9 +78,7 @@ impl Cache {
     pub fn watch(&self, watcher: Arc<dyn Watcher>) {
         self.watchers().push(watcher.clone());
         self.inner.following.count.fetch_add(1, Ordering::Relaxed);
-        for partition in &self.inner.partitions {
-            lock(partition).add_watcher(watcher.clone());
-        }
+        self.inner.all().for_each(|mut partition| partition.add_watcher(watcher.clone()));
     }
 
     /// Has it told no more.
@@ -91,9 +89,7 @@ impl Cache {
         let removed = before - watchers.len();
         drop(watchers);
         self.inner.following.count.fetch_sub(removed, Ordering::Relaxed);
-        for partition in &self.inner.partitions {
-            lock(partition).remove_watcher(watcher);
-        }
+        self.inner.all().for_each(|mut partition| partition.remove_watcher(watcher));
     }
 
     fn watchers(&self) -> crate::sync::MutexGuard<'_, Vec<Arc<dyn Watcher>>> {
@@ -117,7 +113,7 @@ impl Cache {
             inner.learned.asked_by(context.txn, &mut |hash| told |= 1 << (inner.index(hash) % PARTITIONS_TOLD_MAX));
             for (at, partition) in inner.partitions.iter().enumerate() {
                 if told >> (at % PARTITIONS_TOLD_MAX) & 1 == 1 || wide && told != 0 {
-                    lock(partition).ended(context.txn, committed);
+                    partition.lock(&inner.dropping).ended(context.txn, committed);
                 }
             }
             self.make_room_for_learned(context.txn);
@@ -145,8 +141,7 @@ impl Cache {
 
     /// Bytes that the policy takes, for entries and beyond.
     pub fn metadata_bytes(&self) -> usize {
-        let of = |partition: &crate::sync::Mutex<Partition>| lock(partition).metadata_bytes();
-        self.inner.partitions.iter().map(of).sum::<usize>() + self.inner.learned.bytes()
+        self.inner.all().map(|partition| partition.metadata_bytes()).sum::<usize>() + self.inner.learned.bytes()
     }
 
     /// A read was answered that no fill stands for: beside a commit on its way, or by another's fetch.

@@ -333,12 +333,12 @@ impl Store for Gate {
         }
     }
 
-    fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
-        Box::pin(self.inner.get(keys, Asker::Client))
+    fn get_within<'a>(&'a self, keys: &'a [Key], bytes_max: usize) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
+        Box::pin(self.inner.get(keys, bytes_max, Asker::Client))
     }
 
-    fn peek<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
-        Box::pin(self.inner.get(keys, Asker::Ourselves))
+    fn peek<'a>(&'a self, keys: &'a [Key], bytes_max: usize) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
+        Box::pin(self.inner.get(keys, bytes_max, Asker::Ourselves))
     }
 
     fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>> {

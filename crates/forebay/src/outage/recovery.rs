@@ -22,6 +22,7 @@ use crate::error::Unavailable;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::read::Read;
+use crate::store::portion::{PORTION_BYTES_MAX, read_each};
 use crate::store::{CommitOutcome, ReadError};
 use crate::value::{Data, Value};
 use crate::version::TxnId;
@@ -259,7 +260,9 @@ impl Inner {
 
     async fn learn(self: &Arc<Inner>, keys: Vec<Key>) {
         let away = self.state().next_outage();
-        let Ok(reads) = self.ask_to_get(&keys, away, Asker::Ourselves).await else { return };
+        // What this answer does not tell of is asked for next.
+        let asked = self.ask_to_get(&keys, PORTION_BYTES_MAX, away, Asker::Ourselves);
+        let Ok(reads) = asked.await else { return };
         let mut state = self.state();
         for (key, read) in keys.iter().zip(&reads) {
             if !state.buffer.learn(key, read)
@@ -297,14 +300,14 @@ impl Inner {
             let mut state = self.state();
             (state.buffer.sent(batch), state.next_outage())
         };
-        let Some(id) = sent else { return self.ask_to_get(keys, away, Asker::Ourselves).await.map(Some) };
+        let Some(id) = sent else { return self.ask_to_get(keys, usize::MAX, away, Asker::Ourselves).await.map(Some) };
         let asked: Vec<(Key, Vec<TxnId>)> = keys.iter().map(|key| (key.clone(), vec![id])).collect();
         match self.ask_to_read(self.store.get_with_ids(&asked), away, Asker::Ourselves).await? {
             Some(reads) if reads.iter().any(|(_, applied)| !applied.is_empty()) => Ok(None),
             Some(reads) => Ok(Some(reads.into_iter().map(|(read, _)| read).collect())),
             None => {
                 let away = self.state().next_outage();
-                self.ask_to_get(keys, away, Asker::Ourselves).await.map(Some)
+                self.ask_to_get(keys, usize::MAX, away, Asker::Ourselves).await.map(Some)
             }
         }
     }
@@ -313,8 +316,10 @@ impl Inner {
     /// answer that says nothing of the store: their table may be locked, and all else goes on.
     async fn name(&self, lane: Lane, asked: Vec<(u64, Vec<Key>)>) {
         let keys: Vec<Key> = asked.iter().flat_map(|(_, keys)| keys).cloned().collect();
-        let reads = match self.store.get(&keys).await {
-            Ok(reads) => Some(reads),
+        let mut named = Vec::new();
+        let read = read_each(&*self.store, &keys, |key, read| named.push(self.named_by(key, read))).await;
+        let named = match read {
+            Ok(()) => Some(named),
             Err(ReadError::Unavailable(_) | ReadError::Locked(_)) => {
                 self.runtime.sleep(LEARN_PAUSE).await;
                 None
@@ -324,12 +329,10 @@ impl Inner {
         };
         let mut state = self.state();
         state.naming.remove(&lane);
-        if let Some(reads) = reads {
-            let mut reads = reads.into_iter();
+        if let Some(named) = named {
+            let mut named = named.into_iter();
             for (number, keys) in asked {
-                let names = keys.iter().zip(reads.by_ref()).flat_map(|(key, read)| self.named_by(key, read));
-                let names = names.collect();
-                state.buffer.name(number, names);
+                state.buffer.name(number, named.by_ref().take(keys.len()).flatten().collect());
             }
         }
         self.settle(&mut state);

@@ -136,6 +136,11 @@ impl Runtime {
         done
     }
 
+    /// Drops `what`, which takes long, where it holds up no task; at some moment.
+    pub fn drop_elsewhere<T: Send + 'static>(&self, what: T) {
+        drop(self.0.blocking(Box::new(move || drop(what))));
+    }
+
     /// Runs `work`, which may block, where it holds up no task.
     ///
     /// # Panics

@@ -111,6 +111,15 @@ struct Tokio {
     drawn: std::sync::atomic::AtomicU64,
 }
 
+/// As [`Runtime::aside`], for a task of tokio's that has no handle.
+pub fn aside<T>(work: impl FnOnce() -> T) -> T {
+    // The only flavor whose threads can hand their tasks on.
+    match Handle::try_current().map(|handle| handle.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
+    }
+}
+
 /// The runtime of the tokio runtime that `handle` names.
 pub fn runtime(handle: Handle) -> Runtime {
     Runtime::new(Tokio {
@@ -171,11 +180,7 @@ impl Backend for Tokio {
     }
 
     fn aside(&self, work: &mut dyn FnMut()) {
-        // The only flavor whose threads can hand their tasks on.
-        match Handle::try_current().map(|handle| handle.runtime_flavor()) {
-            Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
-            _ => work(),
-        }
+        aside(work);
     }
 
     fn blocking(&self, work: Box<dyn FnOnce() + Send>) -> BoxFuture<'static, ()> {

@@ -34,6 +34,11 @@ impl Commit {
         let (checks, given) = (Vec::new(), Vec::new());
         Commit { id, version, checks, writes, strict: false, priority: Priority::Normal, given, patience: 1 }
     }
+
+    /// The keys that it writes, each with the version that it gives.
+    pub(crate) fn results(&self) -> impl Iterator<Item = (&Key, Version)> {
+        self.writes.iter().map(|write| (&write.key, self.version))
+    }
 }
 
 /// How much it matters that a commit is in the store at once (TARDIS, section 2.5); for the outage's gate alone.

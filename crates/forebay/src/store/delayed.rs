@@ -57,8 +57,8 @@ impl Delayed {
 impl Store for Delayed {
     figures_of_inner!();
 
-    fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
-        Box::pin(self.behind(async { self.inner.get(keys).await }))
+    fn get_within<'a>(&'a self, keys: &'a [Key], bytes_max: usize) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
+        Box::pin(self.behind(async move { self.inner.get_within(keys, bytes_max).await }))
     }
 
     fn get_with_ids<'a>(

@@ -18,6 +18,8 @@ use crate::version::{TxnId, Version};
 pub struct Faults {
     /// Reads, scans and counts that fail.
     pub read_per_mille: u16,
+    /// Reads of several documents that end early.
+    pub portion_per_mille: u16,
     /// Groups, clears and flushes that fail before anything is applied.
     pub unavailable_per_mille: u16,
     /// Groups that are applied, but answer `Unknown`.
@@ -101,10 +103,13 @@ impl Faulty {
 impl Store for Faulty {
     figures_of_inner!();
 
-    fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
+    fn get_within<'a>(&'a self, keys: &'a [Key], bytes_max: usize) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
         Box::pin(async move {
             self.check(self.faults.read_per_mille)?;
-            self.inner.get(keys).await
+            let portion = u64::from(self.faults.portion_per_mille);
+            let early = portion > 0 && keys.len() > 1 && bytes_max < usize::MAX && self.drawn() % 1000 < portion;
+            let bytes_max = if early { self.drawn() as usize % 64 } else { bytes_max };
+            self.inner.get_within(keys, bytes_max).await
         })
     }
 

@@ -139,8 +139,8 @@ impl Store for Late {
         self.opened.get().map_or(0, |store| store.incarnation())
     }
 
-    fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
-        Box::pin(async move { self.inner()?.get(keys).await })
+    fn get_within<'a>(&'a self, keys: &'a [Key], bytes_max: usize) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
+        Box::pin(async move { self.inner()?.get_within(keys, bytes_max).await })
     }
 
     fn get_with_ids<'a>(

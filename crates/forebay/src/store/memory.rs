@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 use super::applied::{AppliedIds, Known};
 use super::given::GivenIds;
+use super::portion::Portion;
 use super::tombstones::Tombstones;
 use super::{Caps, Commit, CommitOutcome, GivenId, Read, ReadError, ReadWithIds, Resolved, Store};
 use crate::error::Unavailable;
@@ -48,7 +49,12 @@ struct State {
     applied: AppliedIds,
     given: GivenIds,
     group: u64,
+    /// Large documents that are not there any more: dropped when the lock is given up.
+    given_up: Vec<Read>,
 }
+
+/// Bytes above which a document is not dropped under the lock.
+const LATER_BYTES_MIN: usize = 4 << 10;
 
 impl Memory {
     /// An empty store.
@@ -63,6 +69,7 @@ impl Memory {
             applied: AppliedIds::new(AppliedIds::LOWEST),
             given: GivenIds::default(),
             group: 0,
+            given_up: Vec::new(),
         };
         Memory { state: RwLock::new(state) }
     }
@@ -73,6 +80,17 @@ impl Memory {
 
     fn exclusive(&self) -> RwLockWriteGuard<'_, State> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a group of commits.
+    fn make<T>(&self, apply: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.exclusive();
+        state.group += 1;
+        let made = apply(&mut state);
+        let given_up = std::mem::take(&mut state.given_up);
+        drop(state);
+        drop(given_up);
+        made
     }
 }
 
@@ -91,6 +109,11 @@ impl Default for Memory {
 /// By what [`State::documents`] knows a key.
 fn hash(hasher: &foldhash::fast::RandomState, key: KeyRef<'_>) -> u64 {
     if mutation::on(Fault::KnownHash) { key.hash64() } else { hasher.hash_one(key) }
+}
+
+/// What a record holds, if to drop it may take long.
+fn large(record: &Record) -> Option<Read> {
+    (record.charged_bytes() > LATER_BYTES_MIN).then(|| record.read())
 }
 
 impl Document {
@@ -126,6 +149,7 @@ impl State {
                 match self.documents.find_mut(hash_here, same) {
                     Some(document) => {
                         let expired_at_ms = document.record.expires_at_ms();
+                        self.given_up.extend(large(&document.record));
                         document.record.replace(key, &read);
                         expired_at_ms
                     }
@@ -144,6 +168,7 @@ impl State {
                 self.tombstones.insert(key.clone(), version, self.group);
                 let old = self.documents.find_entry(hash_here, same).ok().map(|found| found.remove().0);
                 *count -= u64::from(old.is_some());
+                self.given_up.extend(old.as_ref().and_then(|document| large(&document.record)));
                 self.order.remove(key);
                 old.and_then(|document| document.record.expires_at_ms())
             }
@@ -194,9 +219,9 @@ impl Store for Memory {
         INCARNATION
     }
 
-    fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
+    fn get_within<'a>(&'a self, keys: &'a [Key], bytes_max: usize) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
         let state = self.shared();
-        let reads = keys.iter().map(|key| state.read(key)).collect();
+        let reads = Portion::new(bytes_max).front(keys.iter().map(|key| state.read(key)));
         Box::pin(ready(Ok(reads)))
     }
 
@@ -211,9 +236,7 @@ impl Store for Memory {
     }
 
     fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>> {
-        let mut state = self.exclusive();
-        state.group += 1;
-        let outcomes = super::in_order(group, |commit| state.apply(commit));
+        let outcomes = self.make(|state| super::in_order(group, |commit| state.apply(commit)));
         Box::pin(ready(outcomes))
     }
 
@@ -232,9 +255,7 @@ impl Store for Memory {
     }
 
     fn commit_now(&self, commit: &Commit) -> Option<CommitOutcome> {
-        let mut state = self.exclusive();
-        state.group += 1;
-        Some(state.apply(commit))
+        Some(self.make(|state| state.apply(commit)))
     }
 
     fn outcome(&self, id: TxnId) -> BoxFuture<'_, Result<Resolved, Unavailable>> {

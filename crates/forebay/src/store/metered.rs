@@ -146,11 +146,11 @@ impl Metered {
         result
     }
 
-    async fn counted_get(&self, keys: &[Key]) -> Result<Vec<Read>, ReadError> {
+    async fn counted_get(&self, keys: &[Key], bytes_max: usize) -> Result<Vec<Read>, ReadError> {
         let began = self.runtime.elapsed();
         add(&self.counters.reads, 1);
-        add(&self.counters.keys_read, keys.len());
-        let result = self.counted(self.inner.get(keys)).await;
+        let result = self.counted(self.inner.get_within(keys, bytes_max)).await;
+        add(&self.counters.keys_read, result.as_ref().map_or(keys.len(), Vec::len));
         self.counters.read_latency.add(self.runtime.elapsed().saturating_sub(began));
         if let Ok(reads) = &result {
             let sizes = reads.iter().filter_map(|read| read.value.as_ref()).map(|value| value.size());
@@ -181,8 +181,8 @@ impl Metered {
 impl Store for Metered {
     figures_of_inner!();
 
-    fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
-        Box::pin(self.counted_get(keys))
+    fn get_within<'a>(&'a self, keys: &'a [Key], bytes_max: usize) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
+        Box::pin(self.counted_get(keys, bytes_max))
     }
 
     fn get_with_ids<'a>(

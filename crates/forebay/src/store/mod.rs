@@ -32,6 +32,7 @@ mod applied;
 mod commit;
 mod given;
 mod outcome;
+pub mod portion;
 pub mod tombstones;
 
 use std::sync::Arc;
@@ -156,13 +157,19 @@ pub trait Store: Send + Sync + 'static {
         0
     }
 
-    /// Reads `keys` in one round trip; the answers are in the order of `keys`.
-    fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>>;
+    /// Reads `keys` in one round trip; the answers are in the order of `keys`. There is one at least, and none behind
+    /// the document that makes them more than `bytes_max` bytes ([`Value::size`]); [`portion`] has the contract.
+    fn get_within<'a>(&'a self, keys: &'a [Key], bytes_max: usize) -> BoxFuture<'a, Result<Vec<Read>, ReadError>>;
 
-    /// The same for nobody who waits: the cache looks whether what it has is what the store holds. At the outage's gate
-    /// it is not counted, and fails where it would have to wait.
-    fn peek<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
-        self.get(keys)
+    /// All of `keys`, however large: for few keys. No store has another.
+    fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
+        self.get_within(keys, usize::MAX)
+    }
+
+    /// As [`Store::get_within`], for nobody who waits: the cache looks whether what it has is what the store holds. At
+    /// the outage's gate it is not counted, and fails where it would have to wait.
+    fn peek<'a>(&'a self, keys: &'a [Key], bytes_max: usize) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
+        self.get_within(keys, bytes_max)
     }
 
     /// Reads documents that commits wait for, each with those of their ids whose commits were applied by the moment of

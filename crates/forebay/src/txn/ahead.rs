@@ -1,6 +1,6 @@
 //! Look-ahead over a pipelined batch: what its commands will miss is fetched in one store round trip before the first
-//! of them runs. What was fetched waits in open fills: cache and policy see it when its command runs, in command order,
-//! and if a commit ends the fill meanwhile the command reads the store again.
+//! of them runs, as far as it is not much. What was fetched waits in open fills: cache and policy see it when its command
+//! runs, in command order, and if a commit ends the fill meanwhile the command reads the store again.
 
 use std::collections::BTreeMap;
 
@@ -8,6 +8,7 @@ use super::Inner;
 use crate::cache::{AccessKind, Begin, Context, Fill};
 use crate::key::Key;
 use crate::read::Read;
+use crate::store::portion::PORTION_BYTES_MAX;
 
 /// Documents that were fetched before their commands run.
 #[derive(Default)]
@@ -15,11 +16,14 @@ pub struct Ahead {
     /// In order, so that what is left of it ends in one order in every run of a seed.
     fetched: BTreeMap<Key, (Fill, Read)>,
     cost_us: u32,
+    /// There was no more than is fetched at a time.
+    whole: bool,
 }
 
 impl Ahead {
-    /// Fetches those of `keys` that are not cached and that nobody fetches. A store that fails here fails again for
-    /// the command, which then answers for it.
+    /// Fetches those of `keys` that are not cached and that nobody fetches, from the first on and a portion at most:
+    /// what was fetched is held until its command runs. A store that fails here fails again for the command, which then
+    /// answers for it.
     pub(super) async fn fetch(inner: &Inner, keys: &[Key]) -> Ahead {
         let mut wanted = Vec::new();
         let mut fills = Vec::new();
@@ -32,12 +36,13 @@ impl Ahead {
                 fills.push(fill);
             }
         }
-        let mut ahead = Ahead::default();
+        let mut ahead = Ahead::of_nothing();
         if wanted.is_empty() {
             return ahead;
         }
         let asked = inner.runtime.elapsed();
-        let Ok(reads) = inner.store.get(&wanted).await else { return ahead };
+        let Ok(reads) = inner.store.get_within(&wanted, PORTION_BYTES_MAX).await else { return ahead };
+        ahead.whole = reads.len() == wanted.len();
         inner.committer.follow_incarnation();
         ahead.cost_us = (inner.runtime.elapsed() - asked).as_micros().min(u128::from(u32::MAX)) as u32;
         for ((key, fill), read) in wanted.into_iter().zip(fills).zip(reads) {
@@ -47,6 +52,16 @@ impl Ahead {
             }
         }
         ahead
+    }
+
+    /// Where there is nothing to be fetched.
+    pub fn of_nothing() -> Ahead {
+        Ahead { whole: true, ..Ahead::default() }
+    }
+
+    /// Whether all that was fetched is used up, and there may be more to fetch.
+    pub fn is_used_up(&self) -> bool {
+        !self.whole && self.fetched.is_empty()
     }
 
     /// What was fetched for `key`, which is locked now, if nothing was committed to it since before the fetch; it goes

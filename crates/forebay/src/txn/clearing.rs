@@ -10,6 +10,8 @@ use super::{Engine, TxnError};
 use crate::error::Unavailable;
 use crate::key::{Key, SPACES};
 use crate::mutation;
+use crate::read::Read;
+use crate::store::portion::read_each;
 use crate::version::Version;
 
 /// Watched keys that a clearing asks for together.
@@ -61,9 +63,10 @@ impl Engine {
     async fn watched_and_absent(&self, spaces: &[u8]) -> Vec<(Key, Version)> {
         let mut absent = Vec::new();
         for keys in self.inner.absences.of(spaces).chunks(WATCHED_READ_AT_ONCE) {
-            let reads = self.inner.store.get(keys).await.unwrap_or_default();
-            let gone = keys.iter().zip(reads).filter(|(_, read)| read.value.is_none());
-            absent.extend(gone.map(|(key, read)| (key.clone(), read.version)));
+            let note = |key: &Key, read: Read| {
+                absent.extend(read.value.is_none().then(|| (key.clone(), read.version)));
+            };
+            let _ = read_each(&*self.inner.store, keys, note).await;
         }
         absent
     }

@@ -19,6 +19,7 @@ use crate::mutation::{self, Fault};
 use crate::read::Read;
 use crate::runtime::Runtime;
 use crate::store::ReadError;
+use crate::store::portion::PORTION_BYTES_MAX;
 use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 
 /// Documents that are asked for at once.
@@ -154,27 +155,40 @@ impl Inner {
     }
 
     async fn compare_some(&self, keys: &[Key], one_by_one: bool) -> Answer {
-        match self.store.peek(keys).await {
+        let (mut left, mut dropped) = (keys, 0);
+        while !left.is_empty() {
+            match self.compare_portion(left, one_by_one).await {
+                Ok((compared, gone)) => (left, dropped) = (&left[compared..], dropped + gone),
+                Err(away) => return away,
+            }
+        }
+        Answer::Dropped(dropped)
+    }
+
+    /// Compares so many of `keys`, from the first on, as the store answers for together: how many, and how many of
+    /// these were dropped.
+    async fn compare_portion(&self, keys: &[Key], one_by_one: bool) -> Result<(usize, usize), Answer> {
+        match self.store.peek(keys, PORTION_BYTES_MAX).await {
             Ok(reads) => {
                 let differs = |(key, read): &(&Key, &Read)| self.cache.compare(key, read);
-                Answer::Dropped(keys.iter().zip(&reads).filter(differs).count())
+                Ok((reads.len().clamp(1, keys.len()), keys.iter().zip(&reads).filter(differs).count()))
             }
-            Err(ReadError::Unavailable(_)) if !one_by_one => Answer::Away,
+            Err(ReadError::Unavailable(_)) if !one_by_one => Err(Answer::Away),
             // One of them can't be read: whoever wants it is told.
             Err(_) => {
                 let mut dropped = 0;
                 for key in keys {
-                    let read = self.store.peek(std::slice::from_ref(key)).await;
+                    let read = self.store.peek(std::slice::from_ref(key), usize::MAX).await;
                     match read.as_deref() {
                         Ok([read]) => dropped += usize::from(self.cache.compare(key, read)),
-                        Err(ReadError::Unavailable(_)) if self.store.ping().await.is_err() => return Answer::Away,
+                        Err(ReadError::Unavailable(_)) if self.store.ping().await.is_err() => return Err(Answer::Away),
                         _ => {
                             self.cache.remove(key);
                             dropped += 1;
                         }
                     }
                 }
-                Answer::Dropped(dropped)
+                Ok((keys.len(), dropped))
             }
         }
     }

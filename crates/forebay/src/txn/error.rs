@@ -32,6 +32,9 @@ pub enum TxnError {
     /// The store refuses the change, or has no place for what was asked for. Nothing was changed.
     #[error("the store refuses it: {0}")]
     Refused(String),
+    /// What it reads takes more than so many bytes, which it may hold. Nothing was changed.
+    #[error("it reads more than {0} bytes")]
+    TooLarge(usize),
     /// What the store holds can't be understood. Nothing was changed.
     #[error("{0}")]
     Damaged(String),

@@ -1,9 +1,9 @@
 //! Group commit: from a transaction's buffered writes to their publication.
 //!
-//! With an *ordered* store a commit first gets its place in the commit order. From that moment its keys are *held*:
-//! its results stand beside their locks, the locks go on to whoever waits, and the store's flush is still to come. One
-//! loop takes all commits that have a place, gives them to the store as one group and publishes the group as a whole,
-//! groups in commit order. So the commits of many clients share one flush, also on one hot key.
+//! With an *ordered* store the results of a commit are put down beside its locks. Then it gets its place in the commit
+//! order, and the locks go on to whoever waits; the store's flush is still to come. One loop takes commits that have a
+//! place, gives them to the store as one group and publishes the group as a whole, groups in commit order. So the commits
+//! of many clients share one flush, also on one hot key. A wide commit is a group by itself.
 //!
 //! Who was handed a lock reads the result beside it and from then on *depends* on that commit: nothing that it computed
 //! is shown or committed unless the commit is published ([`Settled`]). A commit that fails takes with it exactly those
@@ -22,9 +22,10 @@
 
 mod last;
 mod now;
+mod queue;
 mod room;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::mem;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -42,14 +43,12 @@ use crate::read::Read;
 use crate::runtime::{self, Runtime};
 use crate::store::{Commit, CommitOutcome, Footprint, Resolved, Store, Write};
 use crate::sync::{Mutex, MutexGuard};
-use crate::version::{Mint, TxnId};
+use crate::version::{Mint, TxnId, Version};
 use last::LastReads;
 pub(super) use now::Now;
+pub use queue::GROUP_COMMITS_MAX;
+use queue::Queue;
 pub(super) use room::Admitted;
-use room::Room;
-
-/// Commits that one flush of the store may carry; to publish more writes than that takes long.
-pub const GROUP_COMMITS_MAX: usize = 1024;
 
 /// Waits between two questions to a store that can't say what became of a commit.
 const RESOLVE_PAUSES: [Duration; 4] =
@@ -82,46 +81,6 @@ pub(super) struct Committer {
     queue: Mutex<Queue>,
 }
 
-struct Queue {
-    placed: VecDeque<Placed>,
-    room: Room,
-    next_place: u64,
-    /// The loop is at work, or about to be.
-    running: bool,
-    /// Commits that are not settled, by place.
-    unsettled: BTreeMap<u64, Settled>,
-    /// By place: commits of which the store can't say what became, and why; new ones are refused with that. With a
-    /// store that is not ordered there may be several, and one that is cleared up says nothing about the others.
-    unknown: BTreeMap<u64, String>,
-    /// Why no commit is taken until the server is started again: a bug showed that leaves one half done.
-    broken: Option<String>,
-}
-
-impl Queue {
-    fn new(placed_bytes_max: usize) -> Queue {
-        Queue {
-            placed: VecDeque::new(),
-            room: Room::new(placed_bytes_max),
-            next_place: 0,
-            running: false,
-            unsettled: BTreeMap::new(),
-            unknown: BTreeMap::new(),
-            broken: None,
-        }
-    }
-
-    /// Why no commit is taken now.
-    fn refuses(&self) -> Option<String> {
-        self.broken.as_ref().or(self.unknown.values().next()).cloned()
-    }
-
-    /// The same for a store that is not ordered: there a commit whose outcome is unknown keeps its locks, so it is in
-    /// the way of nobody else. (One of a strict client must not keep all others' writes from being buffered.)
-    fn refuses_unordered(&self) -> Option<String> {
-        self.broken.clone()
-    }
-}
-
 impl Committer {
     pub(super) fn new(
         runtime: Runtime,
@@ -139,56 +98,72 @@ impl Committer {
     }
 
     /// Takes a commit over, locks included. The answer is to be awaited before anything of it is shown.
+    ///
+    /// **Invariant.** Results stand beside the locks before the commit has a place, and locks go on behind that. Until
+    /// it has one nobody sees the results, since all its keys are locked. So what takes as long as the commit is wide
+    /// needs no lock of the queue, and those that come meanwhile do not wait for it.
     pub(super) fn submit(self: &Arc<Committer>, submission: Submission) -> Settled {
         let (settle, settled) = settled::pair();
         let ordered = self.store.caps().ordered;
+        let Submission { owner, held, commit, depends, caching, room } = submission;
+        self.cache.hold(commit.writes.iter().map(|write| &write.key));
+        if ordered {
+            self.put_down(&commit, &settled);
+        }
+        if mutation::on(Fault::LockBeforePlace) {
+            self.locks.release(owner, &held);
+        }
+        mutation::meanwhile();
         let mut queue = self.queue();
         let refused = if ordered { queue.refuses() } else { queue.refuses_unordered() };
         if let Some(why) = refused {
-            let failed = Settlement::Failed(Failure::Unavailable(why));
             drop(queue);
-            self.cache.ended(&submission.caching.context, false);
-            self.locks.release(submission.owner, &submission.held);
-            settle.tell(failed);
+            if !mutation::on(Fault::RefusedLeavesResults) {
+                self.take_back(&commit, &caching);
+            }
+            self.locks.release(owner, &held);
+            settle.tell(Settlement::Failed(Failure::Unavailable(why)));
             return settled;
         }
         let place = queue.next_place;
         queue.next_place += 1;
         queue.unsettled.insert(place, settled.clone());
-        self.cache.hold(submission.commit.writes.iter().map(|write| &write.key));
-        let Submission { owner, held, commit, depends, caching, room } = submission;
         let room = room.map_or_else(Footprint::default, Admitted::hand_over);
-        if mutation::on(Fault::CacheBeforeStore) {
-            let early = |write: &crate::store::Write| Read { value: write.after.clone(), version: commit.version };
-            let early = commit.writes.iter().map(|write| (write.key.clone(), Some(early(write))));
-            self.cache.publish(&early.collect::<Vec<_>>(), &[]);
-        }
         if !ordered {
             drop(queue);
             let placed = Placed { commit, place, depends, settle, locked: Some((owner, held)), caching, room };
             self.drive(vec![placed]);
             return settled;
         }
-        let pending = |write: &Write| {
-            let read = Read { value: write.after.clone(), version: commit.version };
-            (write.key.clone(), Pending { read, settled: settled.clone(), place })
-        };
-        let count = if mutation::on(Fault::LockWithoutResult) { 0 } else { commit.writes.len() };
-        let mut results = commit.writes.iter().take(count).map(pending);
-        if mutation::on(Fault::LockBeforePlace) {
-            drop(queue);
-            self.locks.hand_over(owner, &held, &mut results);
-            queue = self.queue();
-        }
-        // Under the queue's lock: places rise in the order in which locks are handed on.
-        self.locks.hand_over(owner, &held, results);
         queue.placed.push_back(Placed { commit, place, depends, settle, locked: None, caching, room });
         let idle = !mem::replace(&mut queue.running, true);
         drop(queue);
+        mutation::interleave();
+        self.locks.release(owner, &held);
         if idle {
             self.next_group();
         }
         settled
+    }
+
+    /// Puts the results of a commit down beside its locks.
+    fn put_down(&self, commit: &Commit, settled: &Settled) {
+        let read = |write: &Write| Read { value: write.after.clone(), version: commit.version };
+        if mutation::on(Fault::CacheBeforeStore) {
+            let early = commit.writes.iter().map(|write| (write.key.clone(), Some(read(write))));
+            self.cache.publish(&early.collect::<Vec<_>>(), &[]);
+        }
+        let count = if mutation::on(Fault::LockWithoutResult) { 0 } else { commit.writes.len() };
+        for write in &commit.writes[..count] {
+            self.locks.put_down(&write.key, Pending { read: read(write), settled: settled.clone() });
+        }
+    }
+
+    /// Takes back what was put down and held of a commit that was not applied.
+    fn take_back(&self, commit: &Commit, caching: &Caching) {
+        self.cache.release(commit.writes.iter().map(|write| &write.key));
+        self.cache.ended(&caching.context, false);
+        self.locks.settle(commit.results());
     }
 
     /// The commits that are on their way now.
@@ -209,12 +184,11 @@ impl Committer {
         loop {
             let group: Vec<Placed> = {
                 let mut queue = self.queue();
-                let count = queue.placed.len().min(GROUP_COMMITS_MAX);
-                if count == 0 {
+                if queue.placed.is_empty() {
                     queue.running = false;
                     return;
                 }
-                queue.placed.drain(..count).collect()
+                queue.take_group()
             };
             if !self.drive(group) {
                 return;
@@ -222,15 +196,15 @@ impl Committer {
         }
     }
 
-    /// Commits and publishes a group: here if the store answers at once, else in a task of its own, which also goes on
-    /// with the loop. True if it is done.
+    /// Commits and publishes a group: here if the store answers at once and the group is not wide, else in a task of
+    /// its own, which also goes on with the loop. True if it is done.
     fn drive(self: &Arc<Committer>, group: Vec<Placed>) -> bool {
         let again = group.first().is_some_and(|placed| placed.locked.is_none());
         let client = mutation::on(Fault::CommitDiesWithConnection).then(|| group[0].settle.client()).flatten();
         let wide = group.iter().map(|placed| placed.commit.writes.len()).sum::<usize>() > GROUP_COMMITS_MAX;
         let committer = self.clone();
         let mut work: BoxFuture<'static, ()> = Box::pin(async move { committer.commit(group).await });
-        if (&mut work).now_or_never().is_some() {
+        if !wide && (&mut work).now_or_never().is_some() {
             return true;
         }
         let committer = self.clone();
@@ -258,8 +232,8 @@ impl Committer {
             return;
         }
         if mutation::on(Fault::PendingDroppedEarly) {
-            let results = group.iter().flat_map(|p| p.commit.writes.iter().map(|write| (&write.key, p.place)));
-            self.locks.settle(results);
+            let commits = group.iter().map(|placed| &placed.commit);
+            self.locks.settle(commits.flat_map(Commit::results));
         }
         let (commits, rest): (Vec<Commit>, Vec<Rest>) = group.into_iter().map(Rest::split).unzip();
         let commits = Arc::new(commits);
@@ -405,9 +379,7 @@ impl Committer {
 
     /// Takes back what was handed on of a commit that was not applied.
     fn fail(self: &Arc<Committer>, placed: Placed, failure: Failure) {
-        self.cache.release(placed.commit.writes.iter().map(|write| &write.key));
-        self.cache.ended(&placed.caching.context, false);
-        self.locks.settle(placed.commit.writes.iter().map(|write| (&write.key, placed.place)));
+        self.take_back(&placed.commit, &placed.caching);
         self.settle(vec![(placed, Settlement::Failed(failure.seen_by(&*self.store)))]);
     }
 
@@ -423,15 +395,15 @@ impl Committer {
         }
         let mut last = LastReads::with_capacity(hashes.len());
         let mut contexts = Vec::with_capacity(hashes.len());
-        // For each write where its key stands in `last`, and its place.
-        let mut results: Vec<(usize, u64)> = Vec::with_capacity(hashes.len());
+        // For each write where its key stands in `last`, and its version.
+        let mut results: Vec<(usize, Version)> = Vec::with_capacity(hashes.len());
         let owned = self.store.caps().owned;
         let mut settled = Vec::with_capacity(group.len());
         for (mut placed, changed, ticket) in group {
-            let version = placed.commit.version;
+            let (version, changed) = (placed.commit.version, LastReads::told(changed));
             for write in mem::take(&mut placed.commit.writes) {
                 let Write { key, after, unseen, .. } = write;
-                let actual = changed.iter().find(|(changed, _)| *changed == key).map(|(_, read)| read.clone());
+                let actual = changed.as_ref().and_then(|changed| changed.get(&key)).cloned();
                 // Where others write too, only the store can say what came of it: without that the key leaves the
                 // cache.
                 let known = actual.or_else(|| (owned && !unseen).then_some(Read { value: after, version }));
@@ -442,7 +414,7 @@ impl Committer {
                     Some(context) => *context = written,
                     None => contexts.push(written),
                 }
-                results.push((at, placed.place));
+                results.push((at, version));
             }
             settled.push((placed, Settlement::Published(Landed { version, ticket })));
         }
@@ -468,7 +440,7 @@ impl Committer {
         if !current(&*self.store) {
             last.iter().for_each(|(key, _)| self.cache.remove(key));
         }
-        self.locks.settle(results.iter().map(|(at, place)| (&last[*at].0, *place)));
+        self.locks.settle(results.iter().map(|(at, version)| (&last[*at].0, *version)));
         self.settle(settled);
     }
 

@@ -16,6 +16,9 @@ pub struct TxnLimits {
     pub txn_idle_ms_max: u64,
     /// An interactive transaction older than this is rolled back, in ms.
     pub txn_ms_max: u64,
+    /// Bytes of documents above which a plain command or a script waits for its turn before it loads more, while
+    /// another has it.
+    pub turnless_bytes_max: usize,
     /// Bytes of commits on their way to the store; past it commits wait, but for one that is larger by itself.
     pub placed_bytes_max: u64,
 }
@@ -29,6 +32,7 @@ impl Default for TxnLimits {
             retries_max: 8,
             txn_idle_ms_max: 5000,
             txn_ms_max: 60_000,
+            turnless_bytes_max: 2 << 20,
             placed_bytes_max: 16 << 20,
         }
     }

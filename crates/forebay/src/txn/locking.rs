@@ -12,7 +12,7 @@ mod waiting;
 use std::sync::Arc;
 
 use held::Held;
-pub use room::LARGE_BYTES;
+pub use room::{LARGE_BYTES, take_long};
 use smallvec::SmallVec;
 pub(super) use waiting::Patience;
 
@@ -26,8 +26,8 @@ use super::mode::Mode;
 use super::placed::Vertices;
 use super::settled::{Landed, Settled, Settlement};
 use super::yielding::Tenure;
-use super::{Inner, OnWrite, Plan, PlannedLock, TxnError, Watched};
-use crate::cache::Context;
+use super::{Inner, OnWrite, Plan, PlannedLock, TxnError, Watched, turn};
+use crate::cache::{Context, Lent};
 use crate::change::Change;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
@@ -87,6 +87,12 @@ pub struct Transaction {
     given: Option<GivenId>,
     /// Room for its commit, once it has some.
     room: Option<Admitted>,
+    /// Bytes of documents behind which it loads no other.
+    bytes_max: usize,
+    /// What the cache makes way with for the documents, of a transaction that nobody else counts.
+    lent: Option<Lent>,
+    /// Its turn to hold many documents, once it has taken it.
+    turn: Option<turn::Held>,
     /// What others see of it, if it is interactive and yields to them.
     tenure: Option<Arc<Tenure>>,
     /// How it waits.
@@ -225,6 +231,9 @@ impl Transaction {
             blind: false,
             given: None,
             room: None,
+            bytes_max: usize::MAX,
+            lent: None,
+            turn: None,
             tenure,
             patience: Patience::default(),
         }
@@ -275,6 +284,11 @@ impl Transaction {
         self.given = Some(given);
     }
 
+    /// Has it load no other document once those that it holds are more than so many bytes.
+    pub fn set_bytes_max(&mut self, bytes_max: usize) {
+        self.bytes_max = bytes_max;
+    }
+
     /// Has the next commands change unseen what they can't load.
     pub fn set_blind(&mut self, blind: bool) {
         self.blind = blind;
@@ -289,6 +303,7 @@ impl Transaction {
     /// dropped.
     pub(super) async fn prepare(&mut self, plan: &Plan, ahead: &mut Ahead) -> Result<bool, TxnError> {
         (self.strict, self.blind) = (plan.strict, plan.blind);
+        self.bytes_max = plan.bytes_max.unwrap_or(usize::MAX);
         if plan.locks.len() > MANY_KEYS {
             self.held.reserve(plan.locks.len());
             self.documents.reserve(plan.locks.len());
@@ -313,7 +328,8 @@ impl Transaction {
     }
 
     /// Locks and loads `locks` for one command of an interactive transaction: a key to be written is locked for update,
-    /// so that others may go on reading it until the commit. After an error the transaction is to be dropped.
+    /// so that others may go on reading it until the commit. After an error the transaction is to be dropped, but for
+    /// [`TxnError::TooLarge`]: then it holds what it held before, and more locks.
     pub async fn prepare_command(&mut self, locks: &[PlannedLock], ahead: &mut Ahead) -> Result<(), TxnError> {
         self.note_vertices(locks);
         for (n, lock) in locks.iter().enumerate() {
@@ -321,7 +337,12 @@ impl Transaction {
             self.lock(&lock.key, mode).await?;
             self.turn_after(n).await;
         }
-        self.load(locks.iter().filter(|lock| lock.load).map(|lock| &lock.key), ahead).await?;
+        let before = self.documents.loaded_so_far();
+        let loaded = self.load(locks.iter().filter(|lock| lock.load).map(|lock| &lock.key), ahead).await;
+        if let Err(TxnError::TooLarge(_)) = loaded {
+            self.documents.unload(before);
+        }
+        loaded?;
         // What was read is of one moment only if all locks were held to the end.
         self.stands()
     }
@@ -448,6 +469,11 @@ impl Transaction {
 impl Drop for Transaction {
     fn drop(&mut self) {
         self.tell_end(false);
+        if self.documents.held_bytes() > LARGE_BYTES {
+            // It may have the last of them.
+            let documents = std::mem::replace(&mut self.documents, self.inner.documents());
+            self.inner.runtime.drop_elsewhere(documents);
+        }
         if !self.handed_over {
             self.inner.locks.release(self.owner, &self.held.keys);
         }

@@ -41,6 +41,7 @@ use crate::key::{Key, KeyRef, SPACES};
 use crate::mutation::{self, Fault};
 use crate::read::Read;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
+use crate::version::Version;
 
 /// Names one transaction to the lock table.
 pub type Owner = u64;
@@ -57,12 +58,10 @@ const SHRINK_KEYS_MIN: usize = 64;
 /// A result that was handed on with its lock: committed, but not published yet.
 #[derive(Clone, Debug)]
 pub struct Pending {
-    /// The document as that commit leaves it.
+    /// The document as that commit leaves it. Its version is the commit's, and no other's.
     pub read: Read,
     /// Tells when, and whether, it is published.
     pub settled: Settled,
-    /// Its commit's place in the commit order.
-    pub place: u64,
 }
 
 /// Why a lock was not given.
@@ -413,14 +412,10 @@ impl Locks {
         self.shard(hash).find(hash, key.borrow()).and_then(|lock| lock.pending.last().cloned())
     }
 
-    /// Puts down the results of a commit that has its place, and hands all the owner's locks on. All results stand
-    /// beside their locks before the first lock goes.
-    pub fn hand_over(&self, owner: Owner, held: &[Key], results: impl Iterator<Item = (Key, Pending)>) {
-        for (key, pending) in results {
-            let hash = self.hash(key.borrow());
-            self.shard(hash).lock_of(hash, &key).pending.push(pending);
-        }
-        self.release(owner, held);
+    /// Puts a result of a commit down beside the lock of `key`, which its owner holds: whoever gets that next finds it.
+    pub fn put_down(&self, key: &Key, result: Pending) {
+        let hash = self.hash(key.borrow());
+        self.shard(hash).lock_of(hash, key).pending.push(result);
     }
 
     /// Gives up the locks of `owner` on the keys `held`.
@@ -431,11 +426,12 @@ impl Locks {
         }
     }
 
-    /// The results of the commits at `places` are published, or will never be: they no longer stand beside the locks.
-    pub fn settle<'a>(&self, results: impl Iterator<Item = (&'a Key, u64)>) {
-        for (key, place) in results {
+    /// The results of the commits with these versions are published, or will never be: they no longer stand beside the
+    /// locks.
+    pub fn settle<'a>(&self, results: impl Iterator<Item = (&'a Key, Version)>) {
+        for (key, version) in results {
             let hash = self.hash(key.borrow());
-            let drop_result = |lock: &mut Lock| lock.pending.retain(|pending| pending.place != place);
+            let drop_result = |lock: &mut Lock| lock.pending.retain(|pending| pending.read.version != version);
             self.shard(hash).serve(hash, key.borrow(), drop_result);
         }
     }

@@ -33,7 +33,9 @@ mod reload;
 mod settled;
 mod space;
 mod sync;
+mod turn;
 mod unwatched;
+mod watching;
 mod yielding;
 
 use std::sync::Arc;
@@ -48,7 +50,7 @@ pub use compare::Compared;
 pub use documents::{DocumentError, Documents};
 pub use group::GROUP_COMMITS_MAX;
 pub use limits::TxnLimits;
-pub use locking::{Committing, LARGE_BYTES, Transaction, TxnKind};
+pub use locking::{Committing, LARGE_BYTES, Transaction, TxnKind, take_long};
 pub use mode::Mode;
 pub use plan::{OnWrite, Plan, PlannedLock, Wanted, Watched};
 pub use published::Published;
@@ -136,6 +138,7 @@ struct Inner {
     absences: Arc<Absences>,
     /// The interactive transactions that yield to others.
     yielding: Yielding,
+    turn: turn::Turn,
     next_owner: AtomicU64,
     /// The store commits without a wait.
     at_once: bool,
@@ -159,6 +162,8 @@ impl Engine {
     pub fn new(options: EngineOptions) -> Engine {
         let EngineOptions { runtime, store, cache, limits, on_write, unwatched_after, history } = options;
         let (cache, at_once) = (Cache::new(&cache), store.commits_now());
+        let drops = runtime.clone();
+        cache.drop_large_with(move |given_up| drops.drop_elsewhere(given_up));
         let locks = Arc::new(Locks::default());
         let newest = Version { incarnation: store.incarnation(), sequence: store.minted() };
         let mint = Arc::new(Mint::behind(newest));
@@ -177,6 +182,7 @@ impl Engine {
             on_write,
             absences: Arc::default(),
             yielding: Yielding::default(),
+            turn: turn::Turn::default(),
             next_owner: AtomicU64::new(1),
             at_once,
             fronted,
@@ -424,41 +430,6 @@ impl Engine {
     /// Reads `keys` that are not cached in one store round trip, before the commands that need them run.
     pub async fn fetch_ahead(&self, keys: &[Key]) -> Ahead {
         Ahead::fetch(&self.inner, keys).await
-    }
-
-    /// What WATCH remembers of `keys`, read together under shared locks. A version may be that of a commit that is not
-    /// published yet, and a cached read would still show the value before it: so WATCH is not answered before the
-    /// [`Committing`] is settled. Else a client could decide on the older value, and its EXEC find the newer version
-    /// unchanged. Where others write too, a fill that was ended may have read something newer than the one behind it,
-    /// which is cached: that is dropped.
-    pub async fn watch(
-        &self,
-        keys: &[Key],
-        context: Context,
-        caller: Option<Arc<Caller>>,
-    ) -> Result<(Vec<Watched>, Committing), TxnError> {
-        let mut ordered = keys.to_vec();
-        ordered.sort_unstable();
-        ordered.dedup();
-        let locks = ordered.iter().map(|key| PlannedLock { key: key.clone(), mode: Mode::Shared, load: true });
-        let plan = Plan { locks: locks.collect(), name: "WATCH", caller, ..Plan::default() };
-        let remember = |documents: &mut Documents| {
-            let watched: Vec<Watched> = ordered.iter().map(|key| Watched::of(key, documents)).collect();
-            if !self.inner.store.caps().owned && !mutation::on(Fault::WatchedUnshown) {
-                watched.iter().for_each(|watched| self.inner.cache.keep_only(&watched.key, watched.version));
-            }
-            Ok(watched)
-        };
-        match self.execute(&plan, context, &mut Ahead::default(), remember).await? {
-            Executed::Done(watched, committing) => {
-                let absent = |watched: Watched| Watched {
-                    absence: (!watched.present).then(|| self.inner.absences.watch(&watched.key)),
-                    ..watched
-                };
-                Ok((watched.into_iter().map(absent).collect(), committing))
-            }
-            Executed::WatchFailed => Err(TxnError::Conflict("a watched key has changed".into())),
-        }
     }
 
     /// Has `work` done while nobody else reads or writes `keys`, and then forgets what is cached of them. Goes on to

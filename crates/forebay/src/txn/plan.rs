@@ -5,6 +5,8 @@ use std::sync::Arc;
 use super::absences::WatchedAbsence;
 use super::caller::Caller;
 use super::documents::Documents;
+#[cfg(doc)]
+use super::error::TxnError;
 use super::mode::Mode;
 use crate::key::{Key, KeyRef};
 use crate::mutation::{self, Fault};
@@ -35,6 +37,10 @@ pub struct Plan {
     pub name: &'static str,
     /// Who waits for the answer.
     pub caller: Option<Arc<Caller>>,
+    /// Of a script: its commands. Each may look through all documents.
+    pub bodies: usize,
+    /// Bytes of documents behind which it loads no other; see [`TxnError::TooLarge`].
+    pub bytes_max: Option<usize>,
 }
 
 /// One key of a plan.

@@ -71,9 +71,9 @@ impl Store for Shared {
         1
     }
 
-    fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
+    fn get_within<'a>(&'a self, keys: &'a [Key], bytes_max: usize) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
         self.reads.fetch_add(keys.len(), Ordering::SeqCst);
-        self.inner.get(keys)
+        self.inner.get_within(keys, bytes_max)
     }
 
     fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>> {

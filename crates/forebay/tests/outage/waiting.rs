@@ -63,12 +63,12 @@ fn looks_of_the_cache_are_not_counted() {
         let row = [Key::new(0, b"row:x")];
         assert!(matches!(commit(&gate, put(1, "list:x")).await, CommitOutcome::Buffered(_)));
         let began = runtime.elapsed();
-        assert!(gate.peek(&row).await.is_err());
-        assert_eq!(gate.peek(&[Key::new(0, b"list:x")]).await.map(|reads| reads.len()), Ok(1));
+        assert!(gate.peek(&row, usize::MAX).await.is_err());
+        assert_eq!(gate.peek(&[Key::new(0, b"list:x")], usize::MAX).await.map(|reads| reads.len()), Ok(1));
         assert_eq!((runtime.elapsed() - began, gate.state().counts.applied), (Duration::ZERO, 0));
         gate.fail_for(Duration::from_secs(10));
         let keys = [Key::new(0, b"y")];
-        assert!(gate.peek(&keys).await.is_err() && gate.peek(&row).await.is_err());
+        assert!(gate.peek(&keys, usize::MAX).await.is_err() && gate.peek(&row, usize::MAX).await.is_err());
         let counts = gate.state().counts;
         assert_eq!((counts.reads_refused, counts.reads_merged), (0, 0));
         assert!(gate.get(&keys).await.is_err() && gate.get(&row).await.is_err());

@@ -296,9 +296,9 @@ impl Store for Database {
         self.state().incarnation
     }
 
-    fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
+    fn get_within<'a>(&'a self, keys: &'a [Key], bytes_max: usize) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
         match self.is_up() {
-            true => self.memory.get(keys),
+            true => self.memory.get_within(keys, bytes_max),
             false => Box::pin(std::future::ready(Err(Unavailable("down".into()).into()))),
         }
     }

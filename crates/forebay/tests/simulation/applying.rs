@@ -62,8 +62,8 @@ impl Store for Applying {
         self.inner.incarnation()
     }
 
-    fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
-        self.inner.get(keys)
+    fn get_within<'a>(&'a self, keys: &'a [Key], bytes_max: usize) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
+        self.inner.get_within(keys, bytes_max)
     }
 
     fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>> {

@@ -22,6 +22,7 @@ const GATE: &[Expected] = &[
     (Fault::FillSurvivesInvalidation, Scenario::Sound, 500),
     (Fault::WatchIgnored, Scenario::Sound, 200),
     (Fault::OrphanCommitted, Scenario::Faulty, 200),
+    (Fault::RefusedLeavesResults, Scenario::Faulty, 200),
     (Fault::PendingShown, Scenario::Sound, 200),
     (Fault::RoomKeptByFailed, Scenario::Faulty, 200),
     (Fault::AppliedIdsIgnored, Scenario::Outage, 500),

@@ -161,6 +161,7 @@ fn away(runtime: &Runtime, store: Arc<dyn Store>, random: &mut SplitMix) -> (Arc
     let rate = [0, 20, 60][random.below(3) as usize];
     let faults = Faults {
         read_per_mille: rate,
+        portion_per_mille: 300,
         unavailable_per_mille: rate,
         unknown_applied_per_mille: rate,
         unknown_partial_per_mille: rate,

@@ -108,8 +108,8 @@ impl Store for Table {
         1
     }
 
-    fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
-        self.memory.get(keys)
+    fn get_within<'a>(&'a self, keys: &'a [Key], bytes_max: usize) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
+        self.memory.get_within(keys, bytes_max)
     }
 
     fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>> {
@@ -167,6 +167,7 @@ fn away(runtime: &Runtime, table: &Arc<Table>, random: &mut SplitMix) -> Arc<dyn
     let faults = Faults {
         outages: outages.collect(),
         read_per_mille: rate,
+        portion_per_mille: 300,
         unavailable_per_mille: rate,
         unknown_applied_per_mille: rate,
         unknown_partial_per_mille: rate,

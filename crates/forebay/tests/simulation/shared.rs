@@ -143,10 +143,10 @@ impl Store for Shared {
         1
     }
 
-    fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
+    fn get_within<'a>(&'a self, keys: &'a [Key], bytes_max: usize) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
         Box::pin(async move {
             self.takes(400).await;
-            let reads = self.memory.get(keys).await;
+            let reads = self.memory.get_within(keys, bytes_max).await;
             self.takes(400).await;
             reads
         })

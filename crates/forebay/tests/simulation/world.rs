@@ -132,6 +132,7 @@ fn behind(runtime: &Runtime, store: Arc<dyn Store>, random: &mut SplitMix, fault
     };
     let faults = Faults {
         read_per_mille: 20,
+        portion_per_mille: 300,
         unavailable_per_mille: 30,
         unknown_applied_per_mille: 30,
         unknown_partial_per_mille: 30,
@@ -250,6 +251,8 @@ pub fn engine(runtime: &Runtime, store: Arc<dyn Store>, random: &mut SplitMix, h
             txn_idle_ms_max: 40,
             // From room for one commit to room for all.
             placed_bytes_max: 1 << (6 + random.below(12)),
+            // Documents here are small: all of them, some, or none wait for their turn.
+            turnless_bytes_max: 1 << (6 + random.below(8)),
             ..TxnLimits::default()
         },
         on_write: OnWrite::default(),

@@ -365,6 +365,7 @@ pub fn txn_error(error: &TxnError) -> Reply {
         TxnError::StoreDown(why) => Reply::error(format!("STOREDOWN {why}")),
         TxnError::NotOwner(why) => Reply::error(format!("NOTOWNER {why}")),
         TxnError::Unknown(id) => Reply::error(format!("TXUNKNOWN {id} the outcome is unknown, its keys stay locked")),
+        TxnError::TooLarge(bytes_max) => Reply::error(format!("LIMIT txn_bytes_max {bytes_max}")),
         error => Reply::error(format!("ERR {error}")),
     }
 }

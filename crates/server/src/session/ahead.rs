@@ -1,11 +1,14 @@
 //! What a session does for the requests behind the one at hand: it looks their commands up, has the processor fetch
 //! what is cached of their keys, and has the store asked once for all that is not.
 
+use std::sync::atomic::Ordering;
+
 use forebay::key::{Key, KeyRef};
+use forebay::txn::Ahead;
 use forebay_protocol::Batch;
 use smallvec::SmallVec;
 
-use super::Session;
+use super::{Session, WIDE_ARGS};
 use crate::command::{Command, Effect, Flag};
 
 /// Keys that one look ahead fetches together.
@@ -42,7 +45,7 @@ impl Session {
         let mut written = SmallVec::<[KeyRef<'_>; PREFETCH_KEYS_MAX]>::new();
         for (at, (_, command)) in (start..end).zip(found.iter()).filter_map(|(at, found)| Some((at, found.as_ref()?))) {
             let frame = batch.frame(at);
-            if !command.arity_fits(frame.len()) {
+            if !command.arity_fits(frame.len()) || frame.len() > WIDE_ARGS {
                 continue;
             }
             let Some(effect) = command.effect(frame) else { continue };
@@ -66,8 +69,10 @@ impl Session {
         }
     }
 
-    /// A batch of reads only counts as one transaction of one level, for who follows transactions.
-    pub(super) fn begin_reads(&mut self, batch: &Batch) {
+    /// The client has spoken. A batch of reads only counts as one transaction of one level, for who follows transactions.
+    pub(super) fn begin_batch(&mut self, batch: &Batch) {
+        let now_ms = self.shared.engine.runtime().now_ms();
+        self.client.active_ms.store(now_ms, Ordering::Relaxed);
         let alone = batch.len() < 2 || self.open.is_open() || self.multi.queue.is_some();
         if alone || !self.shared.engine.cache().follows_transactions() {
             return;
@@ -93,20 +98,35 @@ impl Session {
         }
     }
 
+    /// Has fetched what the rest of the batch, from `start`, will miss.
+    pub(super) async fn look_ahead(&mut self, batch: &Batch, start: usize, ahead: &mut Ahead) {
+        let keys = self.missing_ahead(batch, start);
+        *ahead = match keys.len() > 1 {
+            true => {
+                self.replies.lend();
+                self.shared.engine.fetch_ahead(&keys).await
+            }
+            false => Ahead::of_nothing(),
+        };
+    }
+
     /// The keys that the rest of the batch, from `start`, will miss: of plain commands, up to the first that changes
-    /// how others are to be read.
-    pub(super) fn missing_ahead(&self, batch: &Batch, start: usize) -> Vec<Key> {
+    /// how others are to be read. Wide ones ask for themselves.
+    fn missing_ahead(&self, batch: &Batch, start: usize) -> Vec<Key> {
         let mut keys: Vec<Key> = Vec::new();
         for at in start..batch.len() {
             let frame = batch.frame(at);
             let Some((number, command)) = self.shared.table.find_numbered(frame.arg(0)) else { continue };
-            let refused =
-                || self.identity.is_guarded(&self.shared.access) && self.denied(number, command, frame).is_some();
+            let wide = frame.len() > WIDE_ARGS;
+            let refused = || {
+                !wide && self.identity.is_guarded(&self.shared.access) && self.denied(number, command, frame).is_some()
+            };
             if !command.arity_fits(frame.len()) || refused() {
                 continue;
             }
             match command.effect(frame) {
                 Some(Effect::Blind) => {}
+                Some(_) if wide => {}
                 Some(Effect::Read | Effect::ReadWrite) => {
                     command.each_key(frame, self.space, &mut |key| {
                         if keys.len() < LOOK_AHEAD_KEYS_MAX {

@@ -8,7 +8,7 @@ use forebay::txn::{LARGE_BYTES, Landed, Wanted};
 use forebay_protocol::Frame;
 use smallvec::SmallVec;
 
-use super::Session;
+use super::{Session, WIDE_ARGS};
 use crate::command::{Call, Command, Effect, Known, refused};
 
 /// Bytes of arguments above which a command takes locks: all others wait while one is served at once.
@@ -83,7 +83,7 @@ impl Session {
         began: Option<Duration>,
     ) -> Option<Duration> {
         let body = command.body()?;
-        let large = frame.args_bytes() > ARGS_BYTES_MAX;
+        let large = frame.len() > WIDE_ARGS || frame.args_bytes() > ARGS_BYTES_MAX;
         if large || self.open.is_open() || !self.shared.engine.commits_at_once() {
             return None;
         }

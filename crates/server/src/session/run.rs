@@ -8,13 +8,14 @@ use forebay::value::Kind;
 use forebay_protocol::{Frame, Reply};
 
 use super::{ARG_BYTES_COUNTED, Session, Turns, WIDE_ARGS, any_unseen, in_order, not_seen, tell_nothing};
-use crate::command::{Answer, Call, Command, Effect, Known, compare, refused};
+use crate::command::{Answer, Call, Command, Effect, Flag, Known, compare, refused};
 
 /// What a key takes while a command or script that locks it runs: its lock, its document, its write.
 const KEY_BYTES: usize = 1024;
 
 impl Session {
-    /// A plain command is a transaction of its own.
+    /// A plain command is a transaction of its own. An error if its documents are too large, all together, and it can
+    /// be served in parts.
     pub(super) async fn run_alone(
         &mut self,
         locks: Vec<PlannedLock>,
@@ -22,16 +23,17 @@ impl Session {
         body: fn(&mut Call<'_>) -> Answer,
         frame: Frame<'_>,
         ahead: &mut Ahead,
-    ) -> Reply {
+    ) -> Result<Reply, TxnError> {
         let _lent = match self.lend_to(locks.len()) {
             Ok(lent) => lent,
-            Err(refused) => return refused,
+            Err(refused) => return Ok(refused),
         };
         let mut plan = Plan {
             locks: in_order(locks),
             strict: self.strict,
             name: command.name,
             caller: self.waiting_client(),
+            bytes_max: Some(self.shared.limits.txn_bytes_max),
             ..Plan::default()
         };
         let (space, random) = (self.space, self.random_for(command));
@@ -52,7 +54,7 @@ impl Session {
                 executed => break executed,
             }
         };
-        match executed {
+        Ok(match executed {
             Ok(Executed::Done(reply, committing)) => {
                 self.committing = Some((committing, false));
                 match uncompared {
@@ -61,13 +63,14 @@ impl Session {
                 }
             }
             Ok(Executed::WatchFailed) => Reply::NilArray,
+            Err(error @ TxnError::TooLarge(_)) if command.is(Flag::InParts) => return Err(error),
             Err(error) => {
                 if command.effect(frame) != Some(Effect::Read) {
                     self.replies.note_failed(&error);
                 }
                 self.buffered_fields(command, frame, &error).unwrap_or_else(|| refused(&self.shared, &error))
             }
-        }
+        })
     }
 
     /// Why a command or script that locks so many keys is refused: it would take too much memory.
@@ -107,7 +110,7 @@ impl Session {
             self.open.note_writer(self.pending.number());
         }
         let Some(transaction) = self.open.transaction() else { return Reply::error("ERR no transaction is open") };
-        transaction.leave_with_large().await;
+        transaction.leave_with_large(1).await;
         let documents = transaction.documents_mut();
         let unseen = any_unseen(command, frame, space, documents);
         if unseen
@@ -147,13 +150,18 @@ impl Session {
         ahead: &mut Ahead,
     ) -> Result<(), Reply> {
         let hints = self.context().hints;
+        let bytes_max = self.shared.limits.txn_bytes_max;
         let held = self.open.hold(frame.len() * ARG_BYTES_COUNTED);
         self.within_txn_bytes(held)?;
         let no_transaction = || Reply::error("ERR no transaction is open");
         let transaction = self.open.transaction().ok_or_else(no_transaction)?;
         transaction.context_mut().hints = hints;
         transaction.set_blind(blind);
+        transaction.set_bytes_max(bytes_max);
         if let Err(error) = transaction.prepare_command(locks, ahead).await {
+            if matches!(error, TxnError::TooLarge(_)) {
+                return Err(refused(&self.shared, &error));
+            }
             self.open.abort(&error.to_string(), &self.shared);
             return Err(refused(&self.shared, &error));
         }

@@ -73,11 +73,34 @@ impl Turns {
 }
 
 impl Session {
+    /// Gives others their turn between two requests. What is ready is written meanwhile.
+    pub(super) async fn give_turn(&mut self) {
+        self.replies.lend();
+        self.shared.engine.runtime().turn().await;
+    }
+
     /// Whether to run a request takes long however small its documents are: not on a thread that others wait for.
     pub(super) fn runs_aside(&self, command: &Command, frame: Frame<'_>) -> bool {
         frame.len() > WIDE_ARGS
             || (command.name == "exec" && self.multi.queue.as_ref().is_some_and(Queue::is_wide))
             || (command.name == "txn" && self.open.held_bytes() > WIDE_BYTES)
+    }
+
+    /// As [`Session::accept`], aside if to walk through the arguments takes long.
+    #[inline]
+    pub(super) async fn accept_aside(
+        &mut self,
+        frame: Frame<'_>,
+        found: Option<(usize, &'static Command)>,
+    ) -> Result<Option<&'static Command>, Reply> {
+        if frame.len() <= WIDE_ARGS {
+            return self.accept(frame, found);
+        }
+        let runtime = self.shared.engine.runtime().clone();
+        runtime.leave().await;
+        let accepted = runtime.aside(|| self.accept(frame, found));
+        runtime.come_back().await;
+        accepted
     }
 
     /// Runs one command, aside if each of its steps takes long. It may have left for large documents: it comes back.

@@ -2,8 +2,8 @@
 //! their turn, and all the same at one moment.
 //!
 //! Each slice is a transaction of its own, with its locks and its wait for publication. What it saw of each key, its
-//! version and whether it was there, goes into a fingerprint of the slice. All slices are read over and over until one
-//! round sees what the round before saw. Versions are never used again, and a document that has expired does not come
+//! version and whether it was there, goes into the fingerprint of the round. All slices are read over and over until
+//! one round sees what the round before saw. Versions are never used again, and a document that has expired does not come
 //! back without a new one: so no key has changed from the end of the first of these two rounds to the begin of the
 //! second, and the answer is that of any moment between them.
 //!
@@ -12,6 +12,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use forebay::Version;
 use forebay::cache::LOOK_KEYS_MAX;
 use forebay::key::KeyRef;
 use forebay::mutation::{self, Fault};
@@ -24,6 +25,9 @@ use crate::command::{Answer, Call, Command, Effect, Flag, Known, refused};
 
 /// Rounds until all keys are locked.
 const ROUNDS_MAX: usize = 6;
+
+/// Of each key of a slice its version, and whether it was there.
+type Seen = Vec<(Option<Version>, bool)>;
 
 /// What the slices have answered so far, as one answer.
 #[derive(Default)]
@@ -67,37 +71,47 @@ impl Session {
         body: fn(&mut Call<'_>) -> Answer,
         frame: Frame<'_>,
     ) -> Reply {
-        let mut before = Vec::new();
+        let mut before = None;
         for _ in 0..ROUNDS_MAX {
-            let mut seen = Vec::with_capacity(before.len());
-            match self.round(command, body, frame, &mut seen).await {
-                Ok(reply) if seen == before || mutation::on(Fault::WideReadOnce) => return reply,
-                Ok(_) => before = seen,
+            match self.round(command, body, frame).await {
+                Ok((reply, seen)) if before == Some(seen) || mutation::on(Fault::WideReadOnce) => return reply,
+                Ok((_, seen)) => before = Some(seen),
                 Err(reply) => return reply,
             }
         }
-        if let Some(refused) = self.too_wide(frame.len()) {
-            return refused;
+        if let Some(too_wide) = self.too_wide(frame.len()) {
+            return too_wide;
         }
         let locks = self.locks_of(command, Effect::Read, frame).into_vec();
-        self.run_alone(locks, command, body, frame, &mut Ahead::default()).await
+        let answer = self.run_alone(locks, command, body, frame, &mut Ahead::default()).await;
+        answer.unwrap_or_else(|error| refused(&self.shared, &error))
     }
 
-    /// Reads all slices once; the answer of all, and into `seen` the fingerprint of each.
+    /// Reads all slices once; the answer of all, and the fingerprint of what was seen. It does not hang on where one
+    /// slice ends: those whose documents are large have fewer keys.
     async fn round(
         &mut self,
         command: &'static Command,
         body: fn(&mut Call<'_>) -> Answer,
         frame: Frame<'_>,
-        seen: &mut Vec<u64>,
-    ) -> Result<Reply, Reply> {
-        let mut spans = Vec::new();
+    ) -> Result<(Reply, u64), Reply> {
+        let (mut spans, mut hasher) = (Vec::new(), DefaultHasher::new());
         let (mut joined, mut bytes) = (Joined::default(), 0);
         let bytes_max = self.shared.limits.client_reply_bytes_max;
-        for begin in (1..frame.len()).step_by(LOOK_KEYS_MAX) {
-            let end = frame.len().min(begin + LOOK_KEYS_MAX);
-            let (part, fingerprint) = self.slice(command.name, body, frame.part(begin..end, &mut spans)).await?;
-            seen.push(fingerprint);
+        let (mut begin, mut keys) = (1, LOOK_KEYS_MAX);
+        while begin < frame.len() {
+            let end = frame.len().min(begin + keys);
+            let sliced = self.slice(command.name, body, frame.part(begin..end, &mut spans)).await;
+            let (part, seen) = match sliced {
+                Err(TxnError::TooLarge(_)) if end - begin > 1 => {
+                    keys = (end - begin).div_ceil(2);
+                    continue;
+                }
+                sliced => sliced.map_err(|error| refused(&self.shared, &error))?,
+            };
+            seen.iter().for_each(|key| key.hash(&mut hasher));
+            (begin, keys) = (end, (keys + keys.div_ceil(8)).min(LOOK_KEYS_MAX));
+            let part = part?;
             // As it waits to be written, and as it is written: whichever is more.
             let listed = if let Reply::Array(list) = &part { size_of_val(list.as_slice()) } else { 0 };
             bytes += part.encoded_bytes_max().max(listed);
@@ -107,7 +121,7 @@ impl Session {
             joined.add(part);
             yield_now().await;
         }
-        Ok(joined.reply())
+        Ok((joined.reply(), hasher.finish()))
     }
 
     /// One slice, published.
@@ -116,26 +130,24 @@ impl Session {
         name: &'static str,
         body: fn(&mut Call<'_>) -> Answer,
         frame: Frame<'_>,
-    ) -> Result<(Reply, u64), Reply> {
+    ) -> Result<(Answer, Seen), TxnError> {
         let space = self.space;
         let keys = || frame.args().skip(1).map(move |name| KeyRef { space, name });
         let locks = in_order(keys().map(|key| planned(key, Effect::Read)).collect());
         let caller = self.waiting_client();
-        let plan = Plan { locks, strict: self.strict, name, caller, ..Plan::default() };
+        let bytes_max = Some(self.shared.limits.txn_bytes_max);
+        let plan = Plan { locks, strict: self.strict, name, caller, bytes_max, ..Plan::default() };
         let read = |documents: &mut Documents| {
-            let mut hasher = DefaultHasher::new();
-            for key in keys() {
-                let present = documents.value(key).is_ok_and(|value| value.is_some());
-                (documents.version(key), present).hash(&mut hasher);
-            }
+            let present = |key| documents.value(key).is_ok_and(|value| value.is_some());
+            let seen = keys().map(|key| (documents.version(key), present(key))).collect();
             let known = Known::Documents(documents);
-            Ok((body(&mut Call { frame, space, known, random: 0, uncompared: false }), hasher.finish()))
+            Ok((body(&mut Call { frame, space, known, random: 0, uncompared: false }), seen))
         };
-        let failed = |error: TxnError| refused(&self.shared, &error);
         let engine = &self.shared.engine;
-        let executed = engine.execute(&plan, self.context(), &mut Ahead::default(), read).await.map_err(failed)?;
-        let Executed::Done((answer, fingerprint), committing) = executed else { return Err(Reply::NilArray) };
-        committing.wait().await.map_err(failed)?;
-        Ok((answer?, fingerprint))
+        match engine.execute(&plan, self.context(), &mut Ahead::default(), read).await? {
+            Executed::Done(read, committing) => committing.wait().await.map(|_| read),
+            // It watches nothing.
+            Executed::WatchFailed => Ok((Err(Reply::NilArray), Seen::new())),
+        }
     }
 }

@@ -28,6 +28,7 @@ mod lists;
 mod many;
 mod one;
 pub(super) mod pattern;
+mod reading;
 pub(super) mod remembered;
 pub(super) mod rows;
 pub(super) mod shared;

@@ -8,7 +8,6 @@ use forebay::key::KeyRef;
 use forebay::store::{Commit, Form, NAMES_BYTES_MAX, ReadError};
 use forebay::value::{Blob, Data, Hash, List, Value};
 use forebay::{Key, Read, Version};
-use futures_util::future::try_join_all;
 use tokio_postgres::SimpleQueryMessage;
 use tokio_postgres::error::DbError;
 
@@ -113,48 +112,6 @@ impl Rows {
     pub(in crate::postgres) fn lane(&self, key: &Key) -> Option<u32> {
         let table = &self.tables[self.place(key).ok()?.table];
         (!table.independent).then_some(table.joined)
-    }
-
-    /// Reads `keys`, one statement per table, all in one round trip.
-    pub(in crate::postgres) async fn get(
-        &self,
-        session: &Session,
-        identity: &Identity,
-        keys: &[Key],
-    ) -> Result<Vec<Read>, GetError> {
-        let mut by_table: BTreeMap<usize, (Vec<usize>, Vec<Vec<&str>>)> = BTreeMap::new();
-        for (at, key) in keys.iter().enumerate() {
-            let place = self.place(key).map_err(|why| ReadError::Refused { key: key.clone(), why })?;
-            let columns = self.tables[place.table].key.len();
-            let (places, parts) =
-                by_table.entry(place.table).or_insert_with(|| (Vec::new(), vec![Vec::new(); columns]));
-            places.push(at);
-            parts.iter_mut().zip(place.parts).for_each(|(column, part)| column.push(part));
-        }
-        let asked = by_table.iter().map(|(table, (_, parts))| async move {
-            let parameters: Vec<&(dyn tokio_postgres::types::ToSql + Sync)> =
-                parts.iter().map(|column| column as &(dyn tokio_postgres::types::ToSql + Sync)).collect();
-            let answer = match session.statement_of_table(*table) {
-                Some(statement) => session.client.query(statement, &parameters).await,
-                None => session.client.query(&self.tables[*table].select(), &parameters).await,
-            };
-            answer.map_err(|error| match classify::is_locked(&error) {
-                true => GetError::Locked(self.tables[*table].oid, error),
-                false => GetError::Database(error),
-            })
-        });
-        let answers = try_join_all(asked).await?;
-        let mut reads: Vec<Option<Read>> = vec![None; keys.len()];
-        for ((table, (places, _)), rows) in by_table.iter().zip(answers) {
-            for row in rows {
-                let place = place_of(&row).and_then(|place| places.get(place.checked_sub(1)?).copied());
-                let Some(at) = place else { continue };
-                reads[at] = Some(self.decode(*table, &keys[at], &row, identity, None)?);
-            }
-        }
-        let missing = |key: &Key| ReadError::Damaged { key: key.clone(), why: "the server left it out".into() };
-        let complete = reads.into_iter().zip(keys).map(|(read, key)| read.ok_or_else(|| missing(key).into()));
-        complete.collect()
     }
 
     /// What a row says of `key`; the very value that was `computed`, if it is that.

@@ -138,17 +138,22 @@ impl Table {
         self.fields.iter().map(|column| self.read_column(column)).collect()
     }
 
-    fn read(&self, keys: &str) -> String {
+    fn read(&self, keys: &str, more: &str) -> String {
         let columns = self.read_columns().join(", ");
         let (version, absence, join) = (self.version(), self.absence(), self.join());
-        format!("SELECT '=' || k.place, {version}, {absence}, {columns} FROM {keys} {join}")
+        format!("SELECT '=' || k.place, {version}, {absence}, {columns}{more} FROM {keys} {join}")
     }
 
     /// Reads keys given as one array of texts per column; places are from 1.
     pub(in crate::postgres) fn select(&self) -> String {
+        self.select_with("")
+    }
+
+    /// The same, with `more` columns behind the others.
+    pub(super) fn select_with(&self, more: &str) -> String {
         let arrays: Vec<String> = (1..=self.key.len()).map(|at| format!("${at}::text[]")).collect();
         let names = self.names_of_parts();
-        self.read(&format!("unnest({}) WITH ORDINALITY AS k({names}place)", arrays.join(", ")))
+        self.read(&format!("unnest({}) WITH ORDINALITY AS k({names}place)", arrays.join(", ")), more)
     }
 
     /// The keys `k`: their parts, their places and the versions that they should have.
@@ -168,7 +173,7 @@ impl Table {
 
     /// Reads what `rows` are now.
     pub(in crate::postgres) fn read_back(&self, rows: &[Row<'_>]) -> Result<String, String> {
-        Ok(self.read(&self.keys(rows)?))
+        Ok(self.read(&self.keys(rows)?, ""))
     }
 
     /// Fails, with the places, unless `rows` have their versions.

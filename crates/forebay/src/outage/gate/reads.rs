@@ -15,6 +15,7 @@ use crate::outage::pending::{Merged, Story};
 use crate::outage::state::State;
 use crate::read::Read;
 use crate::store::ReadError;
+use crate::store::portion::Portion;
 use crate::value::Blob;
 use crate::version::{TxnId, Version};
 
@@ -87,7 +88,7 @@ impl Gate {
 
 impl Inner {
     /// A store that is there is given some time to take what is buffered where that is in the way.
-    pub(super) async fn get(&self, keys: &[Key], asker: Asker) -> Result<Vec<Read>, ReadError> {
+    pub(super) async fn get(&self, keys: &[Key], bytes_max: usize, asker: Asker) -> Result<Vec<Read>, ReadError> {
         if let Some(fenced) = self.fenced() {
             return Err(fenced.into());
         }
@@ -107,7 +108,7 @@ impl Inner {
         };
         drop(hurry);
         if let Some(away) = merged.away {
-            let mut found = self.ask_to_get(&merged.wanted, away, asker).await?;
+            let mut found = self.ask_to_get(&merged.wanted, bytes_max, away, asker).await?;
             if mutation::on(Fault::QueueMergedWhole) {
                 let (state, wanted) = (self.state(), merged.wanted.iter());
                 wanted
@@ -117,7 +118,8 @@ impl Inner {
             let missing = merged.reads.iter_mut().filter(|read| read.is_none());
             missing.zip(found).for_each(|(read, found)| *read = Some(found));
         }
-        Ok(merged.reads.into_iter().flatten().collect())
+        // What is buffered is there already; the answer ends all the same where the store's did, or the bound is.
+        Ok(Portion::new(bytes_max).front(merged.reads.into_iter().map_while(|read| read)))
     }
 
     fn merged(&self, keys: &[Key], asker: Asker) -> Result<Partly, Waits> {
@@ -227,10 +229,11 @@ impl Inner {
     pub(in crate::outage) async fn ask_to_get(
         &self,
         keys: &[Key],
+        bytes_max: usize,
         away: oneshot::Receiver<()>,
         asker: Asker,
     ) -> Result<Vec<Read>, ReadError> {
-        self.ask_to_read(self.store.get(keys), away, asker).await
+        self.ask_to_read(self.store.get_within(keys, bytes_max), away, asker).await
     }
 
     /// The same of any `call` that reads.

@@ -84,7 +84,7 @@ impl Gate {
             None => {
                 let keys: Vec<Key> = asked.iter().map(|(key, _)| key.clone()).collect();
                 let away = inner.state().next_outage();
-                let reads = inner.ask_to_get(&keys, away, Asker::Ourselves).await?;
+                let reads = inner.ask_to_get(&keys, usize::MAX, away, Asker::Ourselves).await?;
                 reads.into_iter().map(|read| (read, Vec::new())).collect()
             }
         };

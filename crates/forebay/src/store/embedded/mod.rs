@@ -225,9 +225,9 @@ impl Store for Embedded {
         self.engine.incarnation()
     }
 
-    fn get<'a>(&'a self, keys: &'a [Key]) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
+    fn get_within<'a>(&'a self, keys: &'a [Key], bytes_max: usize) -> BoxFuture<'a, Result<Vec<Read>, ReadError>> {
         let keys = keys.to_vec();
-        Box::pin(self.blocking(move |engine| engine.get(&keys)))
+        Box::pin(self.blocking(move |engine| engine.get(&keys, bytes_max)))
     }
 
     fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>> {

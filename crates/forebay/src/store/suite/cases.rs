@@ -22,6 +22,7 @@ pub(super) const CASES: &[Case] = &[
     ("answers end where names are long", long_names),
     ("expired documents are found, earliest first", expired),
     ("large documents of every type", large_documents),
+    ("a read ends within its bytes, and goes on", portions),
     ("ids from clients", ids_from_clients),
     ("a list serves as a queue", queue),
     ("documents change type and size", type_and_size),
@@ -351,6 +352,38 @@ fn large_documents(bench: &mut Bench) {
     bench.commit(keys.iter().map(delete).collect());
     assert!(bench.get(&keys).iter().all(|read| read.value.is_none()));
     assert_eq!(bench.count(0), 0);
+}
+
+/// Documents of all sizes, absent ones among them, under bounds of all sizes.
+fn portions(bench: &mut Bench) {
+    let mut random = 17_u64;
+    let mut drawn = |below: u64| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) % below
+    };
+    let keys: Vec<Key> = (0..40).map(|n| key(&format!("p{n:02}"))).collect();
+    for key in keys.iter().filter(|key| !key.name().ends_with(b"3")) {
+        let letters = drawn(4);
+        let value = text(&"x".repeat(10_usize.pow(letters as u32) * (1 + drawn(9) as usize)));
+        bench.commit(vec![put(key, value)]);
+    }
+    let whole = bench.get(&keys);
+    let size = |read: &Read| read.value.as_ref().map_or(0, Value::size);
+    for _ in 0..30 {
+        let bytes_max = drawn(60_000) as usize >> drawn(16);
+        let mut reads: Vec<Read> = Vec::new();
+        while reads.len() < keys.len() {
+            let left = &keys[reads.len()..];
+            let portion = insist(|| block_on(bench.store().get_within(left, bytes_max)));
+            assert!((1..=left.len()).contains(&portion.len()), "{} of {}", portion.len(), left.len());
+            let before: usize = portion[..portion.len() - 1].iter().map(size).sum();
+            assert!(before <= bytes_max, "it went on behind {before} bytes of {bytes_max}");
+            reads.extend(portion);
+        }
+        let values = |reads: &[Read]| reads.iter().map(|read| read.value.clone()).collect::<Vec<_>>();
+        assert_eq!(values(&reads), values(&whole));
+    }
+    assert_eq!(block_on(bench.store().get_within(&[], 0)).map(|reads| reads.len()).unwrap_or_default(), 0);
 }
 
 fn whole(value: &Option<Value>) -> Value {

@@ -19,6 +19,22 @@ impl Documents {
         self.held_bytes
     }
 
+    /// How many there are, for [`Documents::unload`].
+    pub(in crate::txn) fn loaded_so_far(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Forgets those that were loaded since there were so many: nobody has seen or changed them.
+    pub(in crate::txn) fn unload(&mut self, before: usize) {
+        for document in self.list.drain(before.min(self.list.len())..) {
+            debug_assert!(document.changes.is_empty(), "{} was changed", document.key);
+            self.held_bytes -= document.counted_bytes;
+            if let Some(index) = &mut self.index {
+                index.remove(&document.key);
+            }
+        }
+    }
+
     /// Counts anew what the document at `at` takes.
     pub(super) fn weigh(&mut self, at: usize) {
         let document = &mut self.list[at];

@@ -24,6 +24,24 @@ impl LastReads {
         LastReads { reads: Vec::with_capacity(keys), index, hasher: foldhash::fast::RandomState::default() }
     }
 
+    /// What a store has told of the documents of one commit; nearly always nothing.
+    pub(super) fn told(changed: Vec<(Key, Read)>) -> Option<LastReads> {
+        let mut last = (!changed.is_empty()).then(|| LastReads::with_capacity(changed.len()))?;
+        for (key, read) in changed {
+            last.set(key, Some(read));
+        }
+        Some(last)
+    }
+
+    /// What is known of `key`.
+    pub(super) fn get(&self, key: &Key) -> Option<&Read> {
+        self.reads[self.position(key, self.hash(key))?].1.as_ref()
+    }
+
+    fn position(&self, key: &Key, hash: u64) -> Option<usize> {
+        self.index.find(hash, |(_, at)| self.reads[*at].0 == *key).map(|(_, at)| *at)
+    }
+
     fn hash(&self, key: &Key) -> u64 {
         if mutation::on(Fault::KnownHash) { key.borrow().hash64() } else { self.hasher.hash_one(key) }
     }
@@ -31,8 +49,7 @@ impl LastReads {
     /// Takes the place of what came of `key` before; where the key stands.
     pub(super) fn set(&mut self, key: Key, read: Option<Read>) -> usize {
         let hash = self.hash(&key);
-        let known = self.index.find(hash, |(_, at)| self.reads[*at].0 == key).map(|(_, at)| *at);
-        let at = known.unwrap_or(self.reads.len());
+        let at = self.position(&key, hash).unwrap_or(self.reads.len());
         match self.reads.get_mut(at) {
             Some((_, overtaken)) => *overtaken = read,
             None => {
@@ -50,8 +67,7 @@ impl LastReads {
 
     /// The same for a key of which nothing is here yet.
     pub(super) fn set_if_new(&mut self, key: Key, read: Option<Read>) {
-        let hash = self.hash(&key);
-        if self.index.find(hash, |(_, at)| self.reads[*at].0 == key).is_none() {
+        if self.position(&key, self.hash(&key)).is_none() {
             self.set(key, read);
         }
     }
@@ -85,8 +101,10 @@ mod tests {
                     Some(entry) => entry.1 = read(sequence),
                     None => model.push((key.clone(), read(sequence))),
                 }
-                prop_assert_eq!(last.set(key, read(sequence)), at);
+                prop_assert_eq!(last.set(key.clone(), read(sequence)), at);
+                prop_assert_eq!(last.get(&key).cloned(), read(sequence));
             }
+            prop_assert_eq!(last.get(&Key::new(0, b"another")), None);
             prop_assert_eq!(last.into_reads(), model);
         }
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::last::LastReads;
 use super::{Committer, conflict};
 use crate::mutation::{self, Fault};
 use crate::read::{Read, record};
@@ -64,7 +65,7 @@ impl Committer {
     }
 
     /// As [`Committer::commit_now`], for who has asked whether the committer is idle. Takes no lock of the committer's:
-    /// its caller may hold the lock table's, which is taken under the committer's elsewhere.
+    /// its caller may hold the lock table's.
     pub(in crate::txn) fn apply_now(&self, mut commit: Commit, caching: &Caching) -> Now {
         let version = commit.version;
         for Write { key, after, .. } in &mut commit.writes {
@@ -73,9 +74,10 @@ impl Committer {
         }
         match self.store.commit_now(&commit) {
             Some(CommitOutcome::Committed(changed)) => {
+                let changed = LastReads::told(changed);
                 let mut group = SmallVec::<[_; 1]>::with_capacity(commit.writes.len());
                 for Write { key, after, .. } in commit.writes {
-                    let actual = changed.iter().find(|(other, _)| *other == key).map(|(_, read)| read.clone());
+                    let actual = changed.as_ref().and_then(|changed| changed.get(&key)).cloned();
                     let read = actual.unwrap_or(Read { value: after, version });
                     group.push((key, (!caching.uncached).then_some(read)));
                 }

@@ -2,10 +2,11 @@
 
 use smallvec::{SmallVec, smallvec};
 
-use super::{Transaction, TxnError};
+use super::{LARGE_BYTES, Transaction, TxnError, TxnKind};
 use crate::cache::{AccessKind, Begin, Context, Fill, Follow, Look};
 use crate::key::Key;
 use crate::mutation::{self, Fault};
+use crate::store::portion::PORTION_BYTES_MAX;
 use crate::txn::ahead::Ahead;
 use crate::txn::locks::Pending;
 use crate::txn::settled::Settlement;
@@ -15,7 +16,7 @@ const FETCHED_KEYS_MAX: usize = 1024;
 
 impl Transaction {
     /// Loads the keys that are not loaded yet, all locked: from the results beside their locks, from the cache, and the
-    /// rest in one store round trip, but for what was fetched ahead.
+    /// rest from the store, in one round trip if it is not much, but for what was fetched ahead.
     pub(super) async fn load<'a>(
         &mut self,
         keys: impl Iterator<Item = &'a Key> + Clone,
@@ -30,6 +31,7 @@ impl Transaction {
             if self.documents.loaded(key.borrow()) {
                 continue;
             }
+            self.has_room_for_more()?;
             if let Some(pending) = self.inner.locks.pending(key) {
                 self.load_pending(key, pending)?;
                 continue;
@@ -46,6 +48,9 @@ impl Transaction {
         // A great many not all together: what is kept of each while it is fetched is more than the document of many.
         let mut later = missing.drain(missing.len().min(FETCHED_KEYS_MAX)..).collect::<Vec<Key>>();
         while !missing.is_empty() {
+            if self.needs_turn() {
+                self.turn = Some(self.inner.turn.take().await);
+            }
             let asked = self.blind.then(|| missing.clone());
             missing = match (self.fetch(missing).await, asked) {
                 (Err(TxnError::StoreDown(_)), Some(asked)) => {
@@ -114,8 +119,32 @@ impl Transaction {
         Ok(())
     }
 
-    /// Fetches missing keys: leads the fills that nobody leads, then waits for those that others lead. Gives back the
-    /// keys whose leader gave up. All own fills are completed before the first wait, so no two wait for each other.
+    /// An error if what it has loaded leaves no room for another document. The first always has room.
+    fn has_room_for_more(&self) -> Result<(), TxnError> {
+        match self.documents.held_bytes() > self.bytes_max {
+            true => Err(TxnError::TooLarge(self.bytes_max)),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether it has to wait for its turn (`txn/turn.rs`) before it loads more.
+    fn needs_turn(&self) -> bool {
+        let holds_much = self.documents.held_bytes() > self.inner.limits.turnless_bytes_max;
+        holds_much && self.kind == TxnKind::Plain && self.turn.is_none() && self.room.is_none()
+    }
+
+    /// Has the cache make way for what it holds. What an interactive transaction holds its connection counts.
+    fn lend_for_documents(&mut self) {
+        let held = self.documents.held_bytes();
+        if self.kind == TxnKind::Plain && held > LARGE_BYTES {
+            self.lent = None;
+            self.lent = Some(self.inner.cache.lend_while(held));
+        }
+    }
+
+    /// Fetches missing keys, a portion at a time: leads the fills that nobody leads, then waits for those that others
+    /// lead. Gives back the keys whose leader gave up, and those for which it has to wait for its turn. All own fills are
+    /// completed before the first wait, so no two wait for each other.
     async fn fetch(&mut self, missing: SmallVec<[Key; 4]>) -> Result<SmallVec<[Key; 4]>, TxnError> {
         let mut wanted: Vec<Key> = Vec::new();
         let mut fills: Vec<Option<Fill>> = Vec::new();
@@ -131,9 +160,12 @@ impl Transaction {
             }
             wanted.push(key);
         }
-        if !wanted.is_empty() {
+        let (mut left, mut fills, mut again) = (wanted.as_slice(), fills.into_iter(), SmallVec::new());
+        while !left.is_empty() {
+            self.has_room_for_more()?;
+            let bytes_max = PORTION_BYTES_MAX.min(self.bytes_max - self.documents.held_bytes());
             let asked = self.inner.runtime.elapsed();
-            let reads = self.inner.store.get(&wanted).await?;
+            let reads = self.inner.store.get_within(left, bytes_max).await?;
             // Reading may have reopened a store that lost something: what is cached, and was read, may be lost too.
             self.inner.committer.follow_incarnation();
             if self.inner.mint.incarnation() != self.incarnation && !mutation::on(Fault::VersionFenceOff) {
@@ -141,17 +173,33 @@ impl Transaction {
             }
             let cost_us = (self.inner.runtime.elapsed() - asked).as_micros().min(u128::from(u32::MAX)) as u32;
             let context = Context { cost_us, ..self.context };
-            for ((key, fill), read) in wanted.into_iter().zip(fills).zip(reads) {
-                self.inner.was_current(&key, asked);
+            let Some((told, rest)) = left.split_at_checked(reads.len()).filter(|_| !reads.is_empty()) else {
+                debug_assert!(false, "{} answers to {} questions", reads.len(), left.len());
+                return Err(TxnError::StoreDown("the store gave no answer".into()));
+            };
+            for ((key, fill), read) in told.iter().zip(fills.by_ref()).zip(reads) {
+                self.inner.was_current(key, asked);
                 match fill {
                     Some(fill) => drop(fill.complete(&read, &context, AccessKind::Read)),
                     None => self.inner.cache.read_beside(key.borrow(), &read, &context),
                 }
-                self.documents.load(key, read);
+                self.documents.load(key.clone(), read);
+            }
+            left = rest;
+            self.lend_for_documents();
+            if !left.is_empty() && self.needs_turn() {
+                if mutation::on(Fault::TurnAwaitedWithFills) {
+                    self.turn = Some(self.inner.turn.take().await);
+                    continue;
+                }
+                again.extend(left.iter().cloned());
+                break;
             }
         }
-        let mut again = SmallVec::new();
+        // Whoever waits for its turn leads no fill: others would wait for it.
+        drop(fills);
         for (key, follow) in follows {
+            self.has_room_for_more()?;
             match follow.read().await {
                 Some(read) => {
                     self.inner.cache.read_beside(key.borrow(), &read, &self.context);

@@ -7,6 +7,14 @@ use crate::txn::ahead::Ahead;
 /// Bytes of documents above which to work on them takes long.
 pub const LARGE_BYTES: usize = 512 << 10;
 
+/// The same, for all that look through them, one after the other.
+const LOOKED_THROUGH_BYTES: usize = 4 * LARGE_BYTES;
+
+/// Whether it takes long to run so many commands on documents of so many bytes.
+pub fn take_long(documents_bytes: usize, commands: usize) -> bool {
+    documents_bytes > LARGE_BYTES || documents_bytes.saturating_mul(commands) > LOOKED_THROUGH_BYTES
+}
+
 impl Transaction {
     /// Runs `body` on what `plan` says, so that there is room for the commit of what it has made; `None` if a watched
     /// key has changed.
@@ -19,7 +27,7 @@ impl Transaction {
         if !self.prepare(plan, ahead).await? {
             return Ok(None);
         }
-        self.leave_with_large().await;
+        self.leave_with_large(plan.bodies).await;
         let answer = body(self.documents_mut());
         if answer.is_err() || self.has_room() {
             return Ok(Some(answer));
@@ -34,8 +42,8 @@ impl Transaction {
 
     /// To work on large documents takes long: it is done where no other task waits for it. Its task comes back when its
     /// command is answered.
-    pub async fn leave_with_large(&self) {
-        if self.documents.held_bytes() > LARGE_BYTES {
+    pub async fn leave_with_large(&self, commands: usize) {
+        if take_long(self.documents.held_bytes(), commands) {
             self.inner.runtime.leave().await;
         }
     }
@@ -56,6 +64,8 @@ impl Transaction {
     async fn wait_for_room(&mut self, plan: &Plan, ahead: &mut Ahead) -> Result<bool, TxnError> {
         let footprint = self.documents.footprint();
         self.documents = self.inner.documents();
+        // With the documents goes what it had for them.
+        (self.turn, self.lent) = (None, None);
         // What it has read is not shown: what it reads then is.
         self.depends.clear();
         self.room = Some(self.inner.committer.admit(footprint).await);

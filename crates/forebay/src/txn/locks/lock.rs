@@ -268,6 +268,6 @@ impl Lock {
         }
         let behind = self.queue.values().skip(1).find(|waiter| self.held_by(waiter.owner).is_some());
         assert!(behind.is_none(), "{name}: an upgrade waits behind others");
-        assert!(self.pending.is_sorted_by_key(|pending| pending.place), "{name}: results in commit order");
+        assert!(self.pending.is_sorted_by_key(|pending| pending.read.version), "{name}: results in commit order");
     }
 }

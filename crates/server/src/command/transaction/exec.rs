@@ -1,7 +1,7 @@
 //! EXEC: the queued commands as one transaction.
 
 use forebay::key::{Key, KeyRef};
-use forebay::txn::{Ahead, Documents, Executed, LARGE_BYTES, Mode, Plan, PlannedLock, TxnError, Wanted};
+use forebay::txn::{Ahead, Documents, Executed, Mode, Plan, PlannedLock, TxnError, Wanted, take_long};
 use forebay_protocol::{Frame, Reply, errors};
 use futures_util::future::BoxFuture;
 use smallvec::SmallVec;
@@ -37,7 +37,9 @@ pub(super) fn exec<'a>(session: &'a mut Session, _: Frame<'a>) -> BoxFuture<'a, 
         let shared = |key: &Key| PlannedLock { key: key.clone(), mode: Mode::Shared, load: true };
         locks.extend(watched.iter().map(|watched| shared(&watched.key)));
         let (locks, caller) = (in_order(locks), session.waiting_client());
-        let mut plan = Plan { locks, watched, strict: session.strict, blind: false, name: "exec", caller };
+        let bytes_max = Some(session.shared.limits.txn_bytes_max);
+        let (strict, bodies) = (session.strict, queue.commands.len());
+        let mut plan = Plan { locks, watched, strict, blind: false, name: "exec", caller, bodies, bytes_max };
         let context = session.context();
         let shared = session.shared.clone();
         let mut ahead = Ahead::default();
@@ -101,13 +103,13 @@ fn exec_at_once(session: &mut Session, queue: &Queue) -> Option<Done> {
         next.key == kept.key
     });
     let context = session.context();
-    let done = shared.engine.execute_at_once(&wanted, &context, |documents| run_queue(session, queue, documents))?;
+    let done = shared.engine.execute_at_once(&wanted, &context, |documents| run_each(session, queue, documents))?;
     Some(done.map_or_else(|error| (refused(&shared, &error), Vec::new()), |(done, _)| done))
 }
 
 /// Runs the queued commands on `documents`; the first that fails undoes all. What takes long is done aside.
 fn run_queue(session: &mut Session, queue: &Queue, documents: &mut Documents) -> Result<Done, Done> {
-    match documents.held_bytes() > LARGE_BYTES {
+    match take_long(documents.held_bytes(), queue.commands.len()) {
         true => session.shared.engine.runtime().clone().aside(|| run_each(session, queue, documents)),
         false => run_each(session, queue, documents),
     }
@@ -179,7 +181,7 @@ async fn exec_published(session: &mut Session, queue: &Queue) -> Option<Done> {
     keys.sort_unstable();
     keys.dedup();
     let mut documents = session.shared.engine.read_published(&keys, &session.context())?;
-    if documents.held_bytes() > LARGE_BYTES {
+    if take_long(documents.held_bytes(), queue.commands.len()) {
         session.shared.engine.runtime().clone().leave().await;
     }
     Some(run_queue(session, queue, &mut documents).unwrap_or_else(|error| error))

@@ -11,6 +11,7 @@ use super::{Engine, SNAPSHOTS_MAX};
 use crate::error::Unavailable;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
+use crate::store::portion::Portion;
 use crate::store::{Read, ReadError};
 use crate::version::Version;
 
@@ -68,15 +69,15 @@ impl Engine {
         }
     }
 
-    pub fn get(&self, keys: &[Key]) -> Result<Vec<Read>, ReadError> {
+    pub fn get(&self, keys: &[Key], bytes_max: usize) -> Result<Vec<Read>, ReadError> {
         for _ in 0..SNAPSHOTS_MAX {
-            if let Some(reads) = self.read(|snapshot| self.get_from(snapshot, keys))? {
+            if let Some(reads) = self.read(|snapshot| self.get_from(snapshot, keys, bytes_max))? {
                 return Ok(reads);
             }
         }
         let mut no_group_meanwhile = locked(&self.writer);
         self.show_with(&mut no_group_meanwhile);
-        let result = self.read_open(self.database(), |snapshot| self.get_from(snapshot, keys));
+        let result = self.read_open(self.database(), |snapshot| self.get_from(snapshot, keys, bytes_max));
         drop(no_group_meanwhile);
         let unreadable =
             |why: &dyn std::fmt::Display| Unavailable(format!("the store {} can't be read: {why}", self.name));
@@ -84,16 +85,21 @@ impl Engine {
     }
 
     /// `None` if a group has overtaken the snapshot and touched the versions of absent keys that it needs.
-    fn get_from(&self, snapshot: &mut Snapshot, keys: &[Key]) -> Result<Option<Vec<Read>>, Failure> {
+    fn get_from(&self, snapshot: &mut Snapshot, keys: &[Key], bytes_max: usize) -> Result<Option<Vec<Read>>, Failure> {
         let mut reads = Vec::with_capacity(keys.len());
-        let mut absent = Vec::new();
+        let (mut absent, mut portion) = (Vec::new(), Portion::new(bytes_max));
         for (at, key) in keys.iter().enumerate() {
-            match snapshot.document(key)? {
-                Some((value, version)) => reads.push(Read { value: Some(value), version }),
+            let read = match snapshot.document(key)? {
+                Some((value, version)) => Read { value: Some(value), version },
                 None => {
                     absent.push(at);
-                    reads.push(Read { value: None, version: Version::ZERO });
+                    Read { value: None, version: Version::ZERO }
                 }
+            };
+            portion.count(&read);
+            reads.push(read);
+            if !portion.goes_on() {
+                break;
             }
         }
         if absent.is_empty() {

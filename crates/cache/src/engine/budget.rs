@@ -1,0 +1,102 @@
+//! The budget of the whole cache, in entries, which is never exceeded.
+//!
+//! An entry needs credit. A shard keeps credit, takes more from the rest in steps so that the common word is not
+//! written per miss, and gives back what it does not need. All credit that there is, in shards and in the rest, is the
+//! capacity; a shard never has more entries than credit. So no count has to be corrected afterwards, and one shard's
+//! entries may use what the others do not.
+
+use crate::sync::{AtomicUsize, Ordering};
+
+/// Credit that moves at once, at most.
+const STEP_MAX: usize = 64;
+
+/// See the module.
+pub(super) struct Budget {
+    /// What no shard has.
+    rest: AtomicUsize,
+    capacity: usize,
+    shards: usize,
+    step: usize,
+}
+
+impl Budget {
+    pub fn new(capacity: usize, shards: usize) -> Budget {
+        let floors = shards * floor_of(capacity, shards);
+        let step = (capacity / (16 * shards)).clamp(1, STEP_MAX);
+        Budget { rest: AtomicUsize::new(capacity - floors), capacity, shards, step }
+    }
+
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// What no shard has.
+    #[cfg(all(test, not(feature = "loom")))]
+    pub fn rest(&self) -> usize {
+        self.rest.load(Ordering::Relaxed)
+    }
+
+    /// What a shard has from the start and keeps: it is never without credit because of others, if there is any to
+    /// share.
+    pub fn floor(&self) -> usize {
+        floor_of(self.capacity, self.shards)
+    }
+
+    /// Takes a step of what is left, at most `most`; 0: there is nothing. The less is left, the smaller the step: what
+    /// is left at the end goes to those that need it.
+    pub fn take(&self, most: usize) -> usize {
+        let mut rest = self.rest.load(Ordering::Relaxed);
+        loop {
+            let taken = (rest / (2 * self.shards)).clamp(1, self.step).min(rest).min(most);
+            if taken == 0 {
+                return 0;
+            }
+            let next = rest - taken;
+            match self.rest.compare_exchange_weak(rest, next, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return taken,
+                Err(now) => rest = now,
+            }
+        }
+    }
+
+    /// Credit beyond the entries that a shard keeps for those to come.
+    pub fn spare_max(&self) -> usize {
+        2 * self.step
+    }
+
+    pub fn give_back(&self, credit: usize) {
+        let before = self.rest.fetch_add(credit, Ordering::Relaxed);
+        debug_assert!(before + credit <= self.capacity, "credit that was never there comes back");
+    }
+}
+
+/// Half of a shard's share.
+fn floor_of(capacity: usize, shards: usize) -> usize {
+    if shards == 1 { capacity } else { capacity / (2 * shards) }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_credit_is_the_capacity() {
+        for (capacity, shards) in [(0, 1), (1, 1), (7, 1), (100, 4), (100_000, 8), (1 << 20, 16)] {
+            let budget = Budget::new(capacity, shards);
+            let mut taken = 0;
+            loop {
+                let step = budget.take(usize::MAX);
+                taken += step;
+                assert!(step <= budget.step);
+                assert_eq!(taken + budget.rest() + shards * budget.floor(), capacity);
+                if step == 0 {
+                    break;
+                }
+            }
+            assert_eq!(budget.rest(), 0, "nothing is left lying");
+            budget.give_back(taken);
+            assert_eq!(budget.rest() + shards * budget.floor(), capacity);
+            assert_eq!(budget.take(0), 0);
+        }
+    }
+}

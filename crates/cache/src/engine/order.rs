@@ -1,0 +1,168 @@
+//! The order of eviction of one shard: S3-FIFO's, over marks.
+//!
+//! Newcomers pass through a small queue. At its end those that were hit twice go to the main queue, the others are
+//! evicted and leave a print (`prints.rs`). A newcomer whose print is found goes to the main queue at once, where each
+//! hit is worth another round. As long as there is room, what the small queue can't hold goes to the main one: so the
+//! authors' program does.
+//!
+//! Both queues are rings of slot numbers with room for all that may come: a step writes one word and moves no
+//! neighbour. A slot is named once, by one of them. One whose entry was removed stays named, as a dead one, until a
+//! ring comes to it or [`Order::sweep`] takes all out.
+
+use super::marks::Slots;
+
+/// Hits in the small queue that lead to the main one.
+const PROMOTE: u8 = 2;
+
+/// Slots from the end of a ring whose memory is asked for.
+const AHEAD: usize = 8;
+
+/// A queue with fixed room.
+pub(super) struct Ring {
+    slots: Box<[u32]>,
+    first: usize,
+    len: usize,
+}
+
+impl Ring {
+    fn new(room: usize) -> Ring {
+        Ring { slots: vec![0; room].into_boxed_slice(), first: 0, len: 0 }
+    }
+
+    fn at(&self, from_first: usize) -> usize {
+        let at = self.first + from_first;
+        if at >= self.slots.len() { at - self.slots.len() } else { at }
+    }
+
+    fn push(&mut self, slot: u32) {
+        debug_assert!(self.len < self.slots.len(), "the ring has room for all");
+        let at = self.at(self.len);
+        if let Some(place) = self.slots.get_mut(at) {
+            *place = slot;
+            self.len += 1;
+        }
+    }
+
+    fn pop(&mut self, slots: &impl Slots) -> Option<u32> {
+        if self.len == 0 {
+            return None;
+        }
+        if self.len > AHEAD {
+            slots.ahead(self.slots[self.at(AHEAD)]);
+        }
+        let slot = self.slots[self.first];
+        self.first = self.at(1);
+        self.len -= 1;
+        Some(slot)
+    }
+
+    /// Takes dead slots out.
+    fn sweep(&mut self, slots: &impl Slots) {
+        for _ in 0..self.len {
+            if let Some(slot) = self.pop(slots)
+                && !slots.bury(slot)
+            {
+                self.push(slot);
+            }
+        }
+    }
+
+    /// From the oldest on.
+    #[cfg(all(test, not(feature = "loom")))]
+    pub fn iter(&self) -> impl Iterator<Item = u32> {
+        (0..self.len).map(|from_first| self.slots[self.at(from_first)])
+    }
+}
+
+/// An entry that has to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Victim {
+    pub slot: u32,
+    /// It was in the small queue: its print is kept.
+    pub leaves_print: bool,
+}
+
+/// See the module.
+pub(super) struct Order {
+    small: Ring,
+    main: Ring,
+    small_max: usize,
+    /// Slots that are named and have no entry.
+    dead: usize,
+}
+
+impl Order {
+    /// For a shard with `slots` slots, of which `entries` are its share.
+    pub fn new(slots: usize, entries: usize) -> Order {
+        let small_max = (entries / 10).max(1);
+        Order { small: Ring::new(small_max + 1), main: Ring::new(slots), small_max, dead: 0 }
+    }
+
+    /// Names a newcomer's slot. `returns`: its print was found; `fills`: nothing was evicted for it.
+    pub fn push(&mut self, slot: u32, returns: bool, fills: bool) {
+        let small_is_full = self.small.len > self.small_max || (fills && self.small.len == self.small_max);
+        let ring = if returns || small_is_full { &mut self.main } else { &mut self.small };
+        ring.push(slot);
+    }
+
+    /// The entry to evict, which is no longer named; `None`: there is no entry.
+    pub fn victim(&mut self, slots: &impl Slots) -> Option<Victim> {
+        // A mark is worth one round at most three times. Readers that go on marking must not keep it going for ever.
+        let mut rounds_left = 4 * self.main.len;
+        loop {
+            let from_small = self.small.len > self.small_max || self.main.len == 0;
+            let ring = if from_small { &mut self.small } else { &mut self.main };
+            let slot = ring.pop(slots)?;
+            if self.dead > 0 && slots.bury(slot) {
+                self.dead -= 1;
+                continue;
+            }
+            let mark = slots.mark(slot);
+            if from_small && mark >= PROMOTE {
+                slots.set_mark(slot, 0);
+            } else if !from_small && mark > 0 && rounds_left > 0 {
+                rounds_left -= 1;
+                slots.set_mark(slot, mark - 1);
+            } else {
+                return Some(Victim { slot, leaves_print: from_small });
+            }
+            self.main.push(slot);
+        }
+    }
+
+    /// A named slot has lost its entry.
+    pub fn died(&mut self) {
+        self.dead += 1;
+    }
+
+    pub fn dead(&self) -> usize {
+        self.dead
+    }
+
+    /// Takes all dead slots out, in one go through the rings.
+    pub fn sweep(&mut self, slots: &impl Slots) {
+        self.small.sweep(slots);
+        self.main.sweep(slots);
+        self.dead = 0;
+    }
+
+    /// Names nothing any more.
+    pub fn clear(&mut self) {
+        (self.small.len, self.main.len, self.dead) = (0, 0, 0);
+    }
+
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.small.slots) + size_of_val(&*self.main.slots)
+    }
+
+    /// The small queue and the main one.
+    #[cfg(all(test, not(feature = "loom")))]
+    pub fn rings(&self) -> [&Ring; 2] {
+        [&self.small, &self.main]
+    }
+
+    #[cfg(all(test, not(feature = "loom")))]
+    pub fn small_max(&self) -> usize {
+        self.small_max
+    }
+}

@@ -1,0 +1,10 @@
+//! Tests of the engine as a whole.
+
+#[cfg(not(feature = "loom"))]
+mod histories;
+#[cfg(not(feature = "loom"))]
+mod model;
+#[cfg(feature = "loom")]
+mod models;
+#[cfg(not(feature = "loom"))]
+mod naive;

@@ -1,0 +1,56 @@
+//! Faults that tests put back on purpose, one for each rule of the table's protocol: the models are worth their time
+//! only while they find every one of them (`gate` in `engine/tests/models.rs`). Outside of tests no fault is ever on,
+//! and the compiler drops what asks.
+
+/// A rule of the table left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// A writer leaves the sequence even while it is inside a group.
+    SequenceStaysEven,
+    /// A writer does not order its odd sequence before what it writes.
+    WriterFenceMissing,
+    /// A reader does not order what it read before its second look at the sequence.
+    ReaderFenceMissing,
+    /// A reader does not look at the sequence again.
+    SecondLookDropped,
+    /// A reader takes an odd sequence for a quiet group.
+    OddTakenForQuiet,
+    /// A writer does not publish what it wrote when it makes the sequence even.
+    LeavesUnpublished,
+    /// A group is not told of a key that is placed beyond it.
+    PassedNotCounted,
+}
+
+#[cfg(test)]
+pub(crate) use switch::on;
+#[cfg(all(test, feature = "loom"))]
+pub(crate) use switch::put_back;
+
+/// No fault is ever on.
+#[cfg(not(test))]
+#[inline(always)]
+pub(crate) const fn on(_: Fault) -> bool {
+    false
+}
+
+#[cfg(test)]
+mod switch {
+    use std::cell::Cell;
+
+    use super::Fault;
+
+    thread_local! {
+        static PUT_BACK: Cell<Option<Fault>> = const { Cell::new(None) };
+    }
+
+    /// Whether `fault` is put back for this thread.
+    pub(crate) fn on(fault: Fault) -> bool {
+        PUT_BACK.get() == Some(fault)
+    }
+
+    /// Puts `fault` back for this thread, and so for the model that it runs; `None` ends it.
+    #[cfg(feature = "loom")]
+    pub(crate) fn put_back(fault: Option<Fault>) {
+        PUT_BACK.set(fault);
+    }
+}

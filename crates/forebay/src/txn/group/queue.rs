@@ -1,0 +1,65 @@
+//! The commits that have a place, and why none may get one.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::room::Room;
+use crate::txn::placed::Placed;
+use crate::txn::settled::Settled;
+
+/// Commits that one flush of the store may carry; to publish more writes than that takes long.
+pub const GROUP_COMMITS_MAX: usize = 1024;
+
+/// Writes of such commits, all together. A wider commit goes by itself: those before it are not to wait for it.
+const GROUP_WRITES_MAX: usize = 4096;
+
+/// See the module.
+pub(super) struct Queue {
+    pub(super) placed: VecDeque<Placed>,
+    pub(super) room: Room,
+    pub(super) next_place: u64,
+    /// The loop is at work, or about to be.
+    pub(super) running: bool,
+    /// Commits that are not settled, by place.
+    pub(super) unsettled: BTreeMap<u64, Settled>,
+    /// By place: commits of which the store can't say what became, and why; new ones are refused with that. With a
+    /// store that is not ordered there may be several, and one that is cleared up says nothing about the others.
+    pub(super) unknown: BTreeMap<u64, String>,
+    /// Why no commit is taken until the server is started again: a bug showed that leaves one half done.
+    pub(super) broken: Option<String>,
+}
+
+impl Queue {
+    pub(super) fn new(placed_bytes_max: usize) -> Queue {
+        Queue {
+            placed: VecDeque::new(),
+            room: Room::new(placed_bytes_max),
+            next_place: 0,
+            running: false,
+            unsettled: BTreeMap::new(),
+            unknown: BTreeMap::new(),
+            broken: None,
+        }
+    }
+
+    /// The commits that go to the store next, all together: one at least.
+    pub(super) fn take_group(&mut self) -> Vec<Placed> {
+        let mut writes = 0;
+        let fits = |placed: &&Placed| {
+            writes += placed.commit.writes.len();
+            writes <= GROUP_WRITES_MAX
+        };
+        let count = self.placed.iter().take(GROUP_COMMITS_MAX).take_while(fits).count();
+        self.placed.drain(..count.max(1).min(self.placed.len())).collect()
+    }
+
+    /// Why no commit is taken now.
+    pub(super) fn refuses(&self) -> Option<String> {
+        self.broken.as_ref().or(self.unknown.values().next()).cloned()
+    }
+
+    /// The same for a store that is not ordered: there a commit whose outcome is unknown keeps its locks, so it is in
+    /// the way of nobody else. (One of a strict client must not keep all others' writes from being buffered.)
+    pub(super) fn refuses_unordered(&self) -> Option<String> {
+        self.broken.clone()
+    }
+}

@@ -1,0 +1,111 @@
+//! A wide transaction does not hold up the others: they get their places beside it, and do not go to the store with it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use forebay::cache::{CacheOptions, Context};
+use forebay::mutation;
+use forebay::policy::choose;
+use forebay::runtime::Runtime;
+use forebay::runtime::simulated::{Ended, Simulation};
+use forebay::store::delayed::{Delay, Delayed};
+use forebay::store::memory::Memory;
+use forebay::txn::{Ahead, Committing, Engine, EngineOptions, Executed, Mode, Plan, PlannedLock};
+use forebay::{Change, Key, Value};
+use futures_util::FutureExt;
+
+/// More than any group has.
+const WIDE: usize = 5_000;
+
+/// How long a group is on its way.
+const AWAY: Duration = Duration::from_millis(5);
+
+/// An engine over a store that is away.
+fn engine(runtime: &Runtime) -> Engine {
+    let delay = Delay { fixed: AWAY, jitter: Duration::ZERO };
+    let store = Arc::new(Delayed::new(runtime.clone(), Arc::new(Memory::new()), delay));
+    let choice = choose("lru").expect("it is in the table");
+    let cache =
+        CacheOptions { budget_bytes: 8 << 20, partitions: 2, policy: choice.policy, policy_values: choice.values };
+    Engine::new(EngineOptions::new(runtime.clone(), store, cache))
+}
+
+fn keys(name: &str, count: usize) -> Vec<Key> {
+    (0..count).map(|number| Key::new(0, format!("{name}:{number:05}").as_bytes())).collect()
+}
+
+/// Sets `keys`, unseen; what is left is to wait for the commit.
+async fn set(engine: &Engine, keys: Vec<Key>) -> Committing {
+    let lock = |key: &Key| PlannedLock { key: key.clone(), mode: Mode::Exclusive, load: false };
+    let plan = Plan { locks: keys.iter().map(lock).collect(), ..Plan::default() };
+    let mut ahead = Ahead::default();
+    let executed = engine.execute(&plan, Context::default(), &mut ahead, |documents| {
+        let put = |key: &Key| documents.change(key.borrow(), Change::Put(Value::bytes(*b"x")));
+        keys.iter().try_for_each(put).map_err(|error| panic!("{error}"))
+    });
+    match executed.await {
+        Ok(Executed::Done((), committing)) => committing,
+        _ => panic!("nobody is in the way"),
+    }
+}
+
+#[test]
+fn others_get_their_places_while_the_results_of_a_wide_commit_are_put_down_and_its_locks_go() {
+    let simulation = Simulation::new(1);
+    let runtime = simulation.runtime();
+    let ended = simulation.run(async move {
+        let engine = engine(&runtime);
+        let (others, placed) = (engine.clone(), Arc::new(Mutex::new(Vec::new())));
+        let meanwhile = placed.clone();
+        let place_another = move || {
+            // Not within the one that is being placed.
+            let Ok(mut placed) = meanwhile.try_lock() else { return };
+            let key = Key::new(0, format!("other:{}", placed.len()).as_bytes());
+            // Without a wait: it needs no lock that anybody holds.
+            placed.push(set(&others, vec![key]).now_or_never().expect("it has its place at once"));
+        };
+        mutation::do_meanwhile(place_another.clone());
+        mutation::interleave_with(Some(Box::new(place_another)));
+        let committing = set(&engine, keys("wide", WIDE)).await;
+        mutation::interleave_with(None);
+        let placed = std::mem::take(&mut *placed.lock().expect("nobody panics with it"));
+        assert_eq!(placed.len(), 2, "before the wide commit has its place, and before its locks have gone");
+        for committing in placed.into_iter().chain([committing]) {
+            assert!(committing.wait().await.is_ok_and(|landed| landed.is_some()));
+        }
+        assert_eq!(engine.store().count(0).await, Ok(WIDE as u64 + 2));
+        assert_eq!(engine.locked_keys(), 0, "its locks have gone, and its results with them");
+    });
+    assert_eq!(ended, Ended::Done);
+}
+
+#[test]
+fn what_was_placed_before_a_wide_commit_does_not_go_with_it() {
+    let simulation = Simulation::new(1);
+    let runtime = simulation.runtime();
+    let ended = simulation.run(async move {
+        let (engine, began, answered) = (engine(&runtime), runtime.elapsed(), Arc::new(AtomicUsize::new(0)));
+        let mut all = vec![set(&engine, keys("first", 1)).await];
+        for number in 0..3 {
+            all.push(set(&engine, keys(&format!("before:{number}"), 1)).await);
+        }
+        all.push(set(&engine, keys("wide", WIDE)).await);
+        for number in 0..3 {
+            all.push(set(&engine, keys(&format!("behind:{number}"), 1)).await);
+        }
+        let groups = [1, 2, 2, 2, 3, 4, 4, 4];
+        for (committing, group) in all.into_iter().zip(groups) {
+            let (answered, clock) = (answered.clone(), runtime.clone());
+            runtime.spawn(async move {
+                assert!(committing.wait().await.is_ok_and(|landed| landed.is_some()));
+                assert_eq!(clock.elapsed().saturating_sub(began).div_duration_f64(AWAY).round() as usize, group);
+                answered.fetch_add(1, Ordering::Relaxed);
+            });
+        }
+        while answered.load(Ordering::Relaxed) < groups.len() {
+            runtime.sleep(Duration::from_millis(1)).await;
+        }
+    });
+    assert_eq!(ended, Ended::Done);
+}

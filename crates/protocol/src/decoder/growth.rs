@@ -1,0 +1,58 @@
+//! How a connection's buffer grows. An announced length reserves nothing. [`Decoder::reserve`] grows the buffer with what
+//! has arrived, and asks for no more than the request may still be. A buffer that grows is there twice while it is
+//! copied, and the old one stays with the allocator for a time: so a large one grows fourfold, and an allocation that
+//! nobody has written to takes no memory. What is resident is at most five quarters of what has arrived.
+
+use bytes::BytesMut;
+
+use super::Decoder;
+
+/// Free space that [`Decoder::reserve`] makes for an ordinary read, and the least it is content with.
+pub(super) const READ_BYTES: usize = 16 * 1024;
+const READ_BYTES_MIN: usize = 4 * 1024;
+/// A buffer that holds more than this is large, and grows by so many times what it holds.
+const LARGE_BYTES: usize = 256 * 1024;
+const GROWTH: usize = 3;
+
+impl Decoder {
+    /// Makes room in `buffer` for the next read: 16 KiB, or, in the middle of a large argument, as much as has arrived
+    /// already but no more than is missing; three times as much where that is a lot. All the copying that growth causes
+    /// is O(n). An empty buffer goes back to its start, which is in the processor's cache.
+    pub fn reserve(&self, buffer: &mut BytesMut) {
+        let wanted = self.wanted(buffer);
+        let spare = buffer.capacity() - buffer.len();
+        if buffer.len() > LARGE_BYTES && spare < wanted.max(READ_BYTES_MIN) {
+            buffer.reserve(self.growth(buffer, wanted));
+        } else if wanted > READ_BYTES {
+            buffer.reserve(wanted);
+        } else if spare < READ_BYTES_MIN || buffer.is_empty() {
+            buffer.reserve(READ_BYTES);
+        }
+    }
+
+    /// Bytes of a large argument that the next read is for, at most as many as have arrived.
+    fn wanted(&self, buffer: &BytesMut) -> usize {
+        let missing = self.bulk.map_or(0, |length| (self.position + length as usize + 2).saturating_sub(buffer.len()));
+        missing.min(buffer.len())
+    }
+
+    /// By how much a large `buffer` grows.
+    fn growth(&self, buffer: &BytesMut, wanted: usize) -> usize {
+        let missing = self.bulk.map_or(0, |length| (self.position + length as usize + 2).saturating_sub(buffer.len()));
+        let whole = match self.args_left {
+            1 => missing,
+            _ => (self.limits.request_bytes_max as usize).saturating_sub(buffer.len()),
+        };
+        whole.min(GROWTH * buffer.len()).max(wanted).max(READ_BYTES)
+    }
+
+    /// Bytes that the request in progress takes behind [`Decoder::reserve`] and a read that fills what that has made.
+    pub fn bytes_behind_read(&self, buffer: &BytesMut) -> usize {
+        let (wanted, spare) = (self.wanted(buffer), buffer.capacity() - buffer.len());
+        let more = match buffer.len() > LARGE_BYTES && spare < wanted.max(READ_BYTES_MIN) {
+            true => self.growth(buffer, wanted),
+            false => spare.max(wanted).max(READ_BYTES),
+        };
+        self.memory_bytes() + buffer.len() + more
+    }
+}
