@@ -265,8 +265,8 @@ async fn first(
     (gate.unwrap_or_else(|error| broken("the gate opens", error.to_string())), store)
 }
 
-/// A client of the first owner. Nothing is acknowledged once that one knows that it is none any more. What is answered as
-/// not applied goes to `refused`.
+/// A client of the first owner. Nothing is acknowledged once that one knows that it is none any more. What is answered
+/// as not applied goes to `refused`.
 async fn client(runtime: Runtime, gate: Gate, store: Arc<Opened>, number: u64, refused: Arc<Mutex<Vec<Value>>>) {
     // What several clients mint must differ.
     let mint = Mint::behind(Version { incarnation: gate.incarnation(), sequence: number * 1_000 });

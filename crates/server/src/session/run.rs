@@ -8,7 +8,7 @@ use forebay::value::Kind;
 use forebay_protocol::{Frame, Reply};
 
 use super::{ARG_BYTES_COUNTED, Session, Turns, WIDE_ARGS, any_unseen, in_order, not_seen, tell_nothing};
-use crate::command::{Answer, Call, Command, Effect, Flag, Known, compare, refused, txn_error};
+use crate::command::{Answer, Call, Command, Effect, Flag, Known, compare, refused};
 
 /// What a key takes while a command or script that locks it runs: its lock, its document, its write.
 const KEY_BYTES: usize = 1024;
@@ -160,7 +160,7 @@ impl Session {
         transaction.set_bytes_max(bytes_max);
         if let Err(error) = transaction.prepare_command(locks, ahead).await {
             if matches!(error, TxnError::TooLarge(_)) {
-                return Err(txn_error(&error));
+                return Err(refused(&self.shared, &error));
             }
             self.open.abort(&error.to_string(), &self.shared);
             return Err(refused(&self.shared, &error));

@@ -79,8 +79,8 @@ impl Session {
                 Err(reply) => return reply,
             }
         }
-        if let Some(refused) = self.too_wide(frame.len()) {
-            return refused;
+        if let Some(too_wide) = self.too_wide(frame.len()) {
+            return too_wide;
         }
         let locks = self.locks_of(command, Effect::Read, frame).into_vec();
         let answer = self.run_alone(locks, command, body, frame, &mut Ahead::default()).await;
