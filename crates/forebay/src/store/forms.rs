@@ -172,8 +172,7 @@ fn comes(changes: &[Change]) -> Option<&Blob> {
     })
 }
 
-/// The changes of a list that make its row, and leave nothing in it. Not a pop: that would be one that a client was told
-/// of.
+/// The changes of a list that make its row, and leave nothing in it. Not a pop: a client was told what that took.
 fn made_and_emptied(element: Blob) -> Vec<Change> {
     let push = Change::Push(End::Right, element.clone());
     vec![Change::Delete, push, Change::RemoveEqual { count: 0, element }]

@@ -332,7 +332,7 @@ fn what_our_own_write_will_move_on_is_read_again() {
     assert_eq!(read_before_a_move(), Ok(false), "it counts as changed by others");
 }
 
-/// Both documents of a row are written in one batch: what is cached of the first has the version of the second, or none.
+/// Both documents of a row are written in one batch: what is cached of the first has the second's version, or none.
 fn stale_versions() -> usize {
     let mut world = World::new(1);
     world.database.stamps = false;

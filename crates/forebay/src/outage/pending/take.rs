@@ -91,8 +91,8 @@ impl Buffer {
     }
 
     /// A document with a queue was read from it, so its version is not the store's: keeps what was shown of it in place
-    /// of that. Answers what is shown otherwise by now, if anything is; and what was shown before another document of its
-    /// place was written, which waits yet, and will move its version on: nothing is kept by which to know it again.
+    /// of that. Answers what is shown otherwise by now, if anything is; and what was shown of a document whose
+    /// version another one of its place, which waits, will move on: nothing is kept by which to know it again.
     fn take_checks(&self, buffered: &mut Buffered) -> Result<(), Vec<Key>> {
         let mut overtaken = Vec::new();
         let writes = ByKey::new(&buffered.writes);
