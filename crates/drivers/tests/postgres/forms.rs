@@ -133,6 +133,45 @@ fn a_merge_is_taken_and_comes_to_the_same() {
     assert!(joined > 30, "{joined} were joined");
 }
 
+/// The same of a list: a push makes its row, and a deletion leaves it.
+#[test]
+fn a_merge_of_lists_comes_to_the_same() {
+    let tables = "CREATE TABLE lists (id integer PRIMARY KEY, list text[], hidden text DEFAULT 'new')";
+    let world = World::new(tables, &["list:{id} -> lists(id).list as list"]);
+    let (store, mint) = world.open();
+    let push = || Change::Push(End::Right, blob("v"));
+    let remove = |element| Change::RemoveEqual { count: 0, element: blob(element) };
+    let emptied = || Form::List.join(vec![push()], vec![Change::Delete], false, 256).expect("one list");
+    let ways = [
+        vec![push()],
+        vec![Change::Delete],
+        vec![remove("v")],
+        vec![remove("a")],
+        vec![Change::Delete, push()],
+        emptied(),
+    ];
+    let mut id = 0;
+    for first in &ways {
+        for second in &ways {
+            for present in [false, true] {
+                id += 1;
+                let (apart, together) = (id, id + 1_000);
+                world.sql(&format!(
+                    "INSERT INTO lists SELECT id, '{{a}}', 'was' FROM unnest(ARRAY[{apart}, {together}]) AS id
+                        WHERE {present}"
+                ));
+                let both = Form::List.join(first.clone(), second.clone(), false, 256).expect("one list");
+                for (id, changes) in [(apart, first), (apart, second), (together, &both)] {
+                    let name = format!("list:{id}");
+                    assert!(taken(&store, &mint, &name, read(&store, &name), changes), "{changes:?}");
+                }
+                let row = |id: usize| world.sql(&format!("SELECT list, hidden FROM lists WHERE id = {id}"));
+                assert_eq!(row(together), row(apart), "{first:?}, {second:?} of {present}: {both:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_document_takes_everything() {
     let (server, runtime) = (Server::start(), tokio_runtime());
