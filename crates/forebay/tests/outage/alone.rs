@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use forebay::change::Change;
 use forebay::outage::lanes::{Lane, Ties};
 use forebay::outage::pending::{Buffer, Work};
-use forebay::outage::{Drift, Meets};
+use forebay::outage::{Drift, Meets, Pending, Standing};
 use forebay::store::{Caps, Commit, Write};
 use forebay::{Key, Read, TxnId, Value, Version};
 
@@ -29,20 +29,28 @@ fn ties(follows: &[&str], takes_along: &[&str]) -> Ties {
 }
 
 struct World {
+    owned: bool,
     buffer: Buffer,
     sequence: u64,
 }
 
 impl World {
     fn new(owned: bool) -> World {
-        World { buffer: Buffer::new(1 << 20, Caps { ordered: false, owned, applies: true }, 1), sequence: 0 }
+        let caps = Caps { ordered: false, owned, applies: true };
+        World { owned, buffer: Buffer::new(1 << 20, caps, 1), sequence: 0 }
     }
 
     /// One change of `name`, which was `read` before, is buffered in incarnation 5 and journaled.
     fn take(&mut self, name: &str, change: Change, ties: Ties, read: Option<Version>) -> u64 {
+        self.take_as(name, change, ties, read, None)
+    }
+
+    /// The same, where it is known what `after` it the document is.
+    fn take_as(&mut self, name: &str, change: Change, ties: Ties, read: Option<Version>, after: Option<&str>) -> u64 {
         self.sequence += 1;
         let version = version(5, self.sequence);
-        let writes = vec![Write { key: key(name), changes: vec![change].into(), after: None, unseen: true }];
+        let (after, unseen) = (after.map(|text| Value::bytes(text.as_bytes())), after.is_none());
+        let writes = vec![Write { key: key(name), changes: vec![change].into(), after, unseen }];
         let mut commit = Commit::new(TxnId(version), version, writes);
         commit.checks.extend(read.map(|version| (key(name), version)));
         let (number, _) = self.buffer.take(&commit, ties, false, None, 0).expect("there is room");
@@ -51,8 +59,36 @@ impl World {
         number
     }
 
+    /// The store has `read`, and compares versions as it does when a transaction is applied: a table of its own has no
+    /// incarnations.
     fn meets(&self, number: u64, name: &str, read: &Read) -> Meets {
-        self.buffer.meets(number, &key(name), read, &[]).expect("it is there")
+        self.meets_with(number, name, read, &[])
+    }
+
+    fn meets_with(&self, number: u64, name: &str, read: &Read, applied: &[TxnId]) -> Meets {
+        let same = |version: Version| match self.owned {
+            true => version == read.version,
+            false => version.sequence == read.version.sequence,
+        };
+        let current = self.buffer.made_to(&key(name)).map(|version| (version, same(version)));
+        let read = (read.clone(), applied.to_vec());
+        self.buffer.meets(number, &key(name), &read, current).expect("it is there")
+    }
+
+    fn drift(&self, number: u64, name: &str, read: &Read) -> Drift {
+        self.meets(number, name, read).drift
+    }
+
+    /// The same from its journal, as the next start finds it.
+    fn restored(&self) -> World {
+        let mut world = World { sequence: self.sequence, ..World::new(self.owned) };
+        for number in self.buffer.numbers(None, 0, usize::MAX) {
+            let buffered = self.buffer.buffered(number).expect("it is there").clone();
+            let found = Pending { buffered, standing: Standing::Waiting, merged: false };
+            world.buffer.restore(found, ties(&[], &[]));
+        }
+        world.buffer.validate();
+        world
     }
 }
 
@@ -104,7 +140,7 @@ fn what_it_meets_is_compared_with_what_it_was_made_to() {
     assert_eq!(drifts(unseen, "u"), unknown);
     let now = read("a", version(5, 0));
     let then = |number, applied: &[TxnId]| {
-        let meets = own.buffer.meets(number, &key("k"), &now, applied).expect("it is there");
+        let meets = own.meets_with(number, "k", &now, applied);
         (meets.then.expect("it fits").expect("it is there"), meets.drift)
     };
     let text = |text: &str| Value::bytes(text.as_bytes());
@@ -118,4 +154,48 @@ fn what_it_meets_is_compared_with_what_it_was_made_to() {
     let unseen = rows.take("u", append("+"), ties(&[], &[]), None);
     let of = |number, name: &str| [4, 6].map(|at| rows.meets(number, name, &read("a", version(0, at))).drift);
     assert_eq!([of(known, "r"), of(unseen, "u")], [[Drift::Nothing, Drift::Changed], [Drift::Unknown; 2]]);
+}
+
+/// What a row was read under in one start, the store says under the incarnation of the next; and what a document of our
+/// own was made to is not noted where it was not checked.
+#[test]
+fn a_restart_does_not_make_the_untouched_changed() {
+    let take = |world: &mut World, name: &str, read| world.take_as(name, append("+"), ties(&[], &[]), read, Some("a+"));
+    let mut rows = World::new(false);
+    let row = take(&mut rows, "row", Some(version(5, 4)));
+    let unread = take(&mut rows, "unread", None);
+    let second = rows.take("row", append("-"), ties(&[], &[]), None);
+    let (stood, changed) = (read("a", version(7, 4)), read("b", version(7, 6)));
+    for world in [&rows, &rows.restored(), &rows.restored().restored()] {
+        let of = |number, name: &str| [&stood, &changed].map(|read| world.drift(number, name, read));
+        assert_eq!(of(row, "row"), [Drift::Nothing, Drift::Changed]);
+        assert_eq!(of(second, "row"), [Drift::Nothing, Drift::Changed]);
+        assert_eq!(of(unread, "unread"), [Drift::Unknown; 2]);
+        // The store has the first already, and so another version: that says nothing of others.
+        let met = world.meets_with(second, "row", &changed, &[TxnId(version(5, 1))]);
+        assert_eq!(met.drift, Drift::Unknown);
+    }
+    let mut own = World::new(true);
+    let checked = take(&mut own, "checked", Some(version(4, 9)));
+    let unread = take(&mut own, "unread", None);
+    let [stood, changed, taken_over] = [version(4, 9), version(5, 0), version(6, 1)].map(|version| read("a", version));
+    for world in [&own, &own.restored()] {
+        let of = |number, name: &str| [&stood, &changed, &taken_over].map(|read| world.drift(number, name, read));
+        assert_eq!(of(checked, "checked"), [Drift::Nothing, Drift::Changed, Drift::ByAnotherOwner]);
+        let unknown = Drift::NotByAnotherOwner;
+        assert_eq!(of(unread, "unread"), [unknown, unknown, Drift::ByAnotherOwner]);
+    }
+}
+
+/// Who reads a document while nothing is carried over does not hide what has become of it.
+#[test]
+fn what_was_learned_since_is_not_what_it_was_made_to() {
+    let mut rows = World::new(false);
+    let number = rows.take_as("row", append("+"), ties(&[], &[]), Some(version(5, 4)), Some("a+"));
+    let mut rows = rows.restored();
+    let now = read("b", version(7, 6));
+    rows.buffer.suspect(std::iter::once(&key("row")));
+    let story = rows.buffer.story_of(&key("row"));
+    assert!(rows.buffer.learn_behind(&key("row"), &now, &story, &[]));
+    assert_eq!(rows.drift(number, "row", &now), Drift::Changed);
 }

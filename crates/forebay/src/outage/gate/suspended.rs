@@ -88,11 +88,25 @@ impl Gate {
                 reads.into_iter().map(|read| (read, Vec::new())).collect()
             }
         };
+        let (known, away) = {
+            let mut state = inner.state();
+            let keys = asked.iter().map(|(key, _)| key);
+            let known = keys.filter_map(|key| state.buffer.made_to(key).map(|version| (key.clone(), version)));
+            (known.collect::<Vec<_>>(), state.next_outage())
+        };
+        // After the read: what changes between the two is told as changed.
+        let stale = match known.is_empty() {
+            true => Vec::new(),
+            false => inner.ask_to_read(inner.store.check(&known), away, Asker::Ourselves).await?,
+        };
+        let current = |key: &Key| {
+            let version = known.iter().find(|(known, _)| known == key).map(|(_, version)| *version);
+            version.map(|version| (version, !stale.contains(key)))
+        };
         let state = inner.state();
-        let meets = asked.iter().zip(&reads).map(|((key, _), (read, applied))| {
-            // None: it is gone meanwhile.
-            state.buffer.meets(number, key, read, applied)
-        });
+        // None: it is gone meanwhile.
+        let meets =
+            asked.iter().zip(&reads).map(|((key, _), read)| state.buffer.meets(number, key, read, current(key)));
         Ok(meets.flatten().collect())
     }
 }
