@@ -1,13 +1,18 @@
 //! Transactions that an operator decides about one by one: who has to go first, and what each meets in the store.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use forebay::change::Change;
 use forebay::outage::lanes::{Lane, Ties};
 use forebay::outage::pending::{Buffer, Work};
-use forebay::outage::{Drift, Meets, Pending, Standing};
-use forebay::store::{Caps, Commit, Write};
+use forebay::outage::{ApplyError, Drift, Meets, Mode, Pending, Standing, TicketState};
+use forebay::store::{Caps, Commit, CommitOutcome, Write};
+use forebay::tier::memory::Memory;
 use forebay::{Key, Read, TxnId, Value, Version};
+
+use crate::gate::{Database, commit, open_as, open_in, put, simulated};
 
 fn key(name: &str) -> Key {
     Key::new(0, name.as_bytes())
@@ -198,4 +203,39 @@ fn what_was_learned_since_is_not_what_it_was_made_to() {
     let story = rows.buffer.story_of(&key("row"));
     assert!(rows.buffer.learn_behind(&key("row"), &now, &story, &[]));
     assert_eq!(rows.drift(number, "row", &now), Drift::Changed);
+}
+
+/// A start that does not reach the store has nothing to compare with. What is ordered then would be forgotten when the
+/// store is there, since the suspension is declared anew.
+#[test]
+fn nothing_is_ordered_before_the_store_was_reached() {
+    simulated(|runtime| async move {
+        let (memory, database) = (Memory::new(1 << 20), Database::new(&runtime, true));
+        let gate = open_in(&memory, &runtime, &database);
+        database.inner.set_down(true);
+        let CommitOutcome::Buffered(kept) = commit(&gate, put(2, "a")).await else { panic!("it is kept") };
+        drop(gate);
+        database.inner.set_down(false);
+        database.went_back.store(true, Ordering::SeqCst);
+        let gate = open_in(&memory, &runtime, &database);
+        gate.start_remembering();
+        runtime.sleep(Duration::from_secs(2)).await;
+        assert!(gate.state().suspended.is_some());
+        drop(gate);
+        database.inner.set_down(true);
+        database.incarnation.store(0, Ordering::SeqCst);
+        let gate = open_as(&memory, &runtime, &database, true);
+        assert!(gate.state().suspended.is_some(), "the journal says so");
+        assert_eq!(gate.apply_alone(kept.ticket), Err(ApplyError::NotReached));
+        runtime.sleep(Duration::from_secs(2)).await;
+        assert_eq!(gate.apply_alone(kept.ticket), Err(ApplyError::NotReached));
+        database.incarnation.store(4, Ordering::SeqCst);
+        database.inner.set_down(false);
+        runtime.sleep(Duration::from_secs(2)).await;
+        assert_eq!(gate.ticket(kept.ticket), TicketState::Pending);
+        assert_eq!(gate.apply_alone(kept.ticket), Ok(()));
+        runtime.sleep(Duration::from_secs(2)).await;
+        assert!(matches!(gate.ticket(kept.ticket), TicketState::Applied(_)));
+        assert_eq!((gate.state().suspended, gate.state().mode), (None, Mode::Normal));
+    });
 }
