@@ -130,10 +130,18 @@ pub enum Fault {
     PendingReadsUnchecked,
     /// When a write to one document of a row is applied, what was read of the row's others counts as changed by others.
     MovedByOurselves,
+    /// A transaction has the version checked under which it read a document, though a write to another document of the
+    /// row waits before it, and will move that version on.
+    CheckedBeforeMove,
+    /// What is cached of a document gets the version that its write has left, though a write to another document of the
+    /// row has moved that on in the same batch.
+    RestampedBeforeMove,
     /// A document that was deleted stays so while what waits behind that makes its row anew.
     MadeBesideUnseen,
     /// A document that was deleted stays so when what waits for it then only unsets fields of a row that another made.
     UnsetTakenForGone,
+    /// A list that was pushed to and is deleted, in one merge, is only deleted: the row that the push made is missing.
+    EmptiedListUnmade,
     /// A list that is deleted takes the other documents of its row along.
     ListTakesRowAlong,
     /// Each document is carried over by itself, whatever joins it with others.

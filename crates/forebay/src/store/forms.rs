@@ -4,11 +4,13 @@
 //! that nobody has sent, and that no store may refuse.
 //!
 //! **Invariant.** A merge never turns a deletion and an insertion into an update. Behind a deletion a row is a new one:
-//! columns that no command set have their defaults, those outside the mapping too.
+//! columns that no command set have their defaults, those outside the mapping too. Nor does it forget that a row was
+//! made: an element that comes to a list makes its row, which stays when the list is emptied, and may be seen as other
+//! documents.
 
 use std::sync::Arc;
 
-use crate::change::{Change, compact, compact_fields, join_unseen};
+use crate::change::{Change, End, compact, compact_fields, join_unseen};
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::store::Commit;
@@ -94,6 +96,8 @@ impl Form {
     /// `there`: the row is surely there before `old`. Fields are gathered of at most `fields_max` changes.
     pub fn join(&self, old: Vec<Change>, new: Vec<Change>, there: bool, fields_max: usize) -> Option<Vec<Change>> {
         let compacted = |all: Vec<Change>| if all.len() <= fields_max { compact_fields(all) } else { compact(all) };
+        let unmade = *self == Form::List && !mutation::on(Fault::EmptiedListUnmade);
+        let came = if unmade { comes(&old).cloned() } else { None };
         let joined = match self {
             _ if self.stands_alone(&new) => new,
             Form::Row(row) if !mutation::on(Fault::MergedUntaken) => {
@@ -108,6 +112,11 @@ impl Form {
                 all.pop().into_iter().chain(changed).collect()
             }
             _ => compacted(join_unseen(old, new)),
+        };
+        let joined = match came {
+            // What came is left out only where nothing remains of the list, whatever it was.
+            Some(element) if comes(&joined).is_none() => made_and_emptied(element),
+            _ => joined,
         };
         (self.takes(&joined) || mutation::on(Fault::MergedUntaken)).then_some(joined)
     }
@@ -152,6 +161,21 @@ impl RowForm {
 fn behind_deletion(changes: &[Change]) -> &[Change] {
     let at = changes.iter().rposition(|change| *change == Change::Delete).map_or(0, |at| at + 1);
     &changes[at..]
+}
+
+/// An element that comes to a list by `changes`.
+fn comes(changes: &[Change]) -> Option<&Blob> {
+    changes.iter().rev().find_map(|change| match change {
+        Change::Push(_, element) => Some(element),
+        Change::Put(Value { data: Data::List(list), .. }) => list.iter().next(),
+        _ => None,
+    })
+}
+
+/// The changes of a list that make its row, and leave nothing in it. Not a pop: a client was told what that took.
+fn made_and_emptied(element: Blob) -> Vec<Change> {
+    let push = Change::Push(End::Right, element.clone());
+    vec![Change::Delete, push, Change::RemoveEqual { count: 0, element }]
 }
 
 fn field_of(change: &Change) -> Option<&Blob> {

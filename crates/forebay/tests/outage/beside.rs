@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use forebay::change::{Change, End, apply_all};
 use forebay::mutation::{self, Fault};
 use forebay::outage::lanes::{Lane, Ties};
-use forebay::outage::pending::{Batch, Buffer, Merged, Work};
+use forebay::outage::pending::{Batch, Buffer, Merged, Untaken, Work};
 use forebay::store::{Caps, Commit, CommitOutcome, Store, Write};
 use forebay::value::Data;
 use forebay::{Blob, Key, Read, TxnId, Value, Version};
@@ -275,4 +275,85 @@ fn a_deleted_document_is_not_known_while_its_row_may_be_made_anew() {
     deleted(true, false);
     let _on = mutation::put_back(Some(Fault::MadeBesideUnseen));
     deleted(true, true);
+}
+
+/// A transaction writes the document of `name`, and has read another.
+fn write(world: &mut World, name: &str, read: Option<(&str, Version)>) -> Result<(), Untaken> {
+    world.sequence += 1;
+    let (sequence, change) = (world.sequence, set("f", world.sequence));
+    let mut after = world.read(name).and_then(|read| read.value);
+    let unseen = after.is_none();
+    apply_all(&mut after, std::slice::from_ref(&change)).expect("it fits");
+    let version = Version { incarnation: 1, sequence: sequence << 8 };
+    let write = Write { key: key(name), changes: vec![change].into(), after, unseen };
+    let mut commit = Commit::new(TxnId(version), version, vec![write]);
+    commit.checks = read.map(|(name, version)| (key(name), version)).into_iter().collect();
+    let beside: Vec<Key> = sibling(name).map(key).into_iter().collect();
+    let ties = Ties {
+        lanes: [Lane::Together(1)].into_iter().collect(),
+        beside: beside.iter().map(|key| (0, key.clone())).collect(),
+        follows: beside,
+        takes_along: Vec::new(),
+    };
+    let (number, _) = world.buffer.take(&commit, ties, false, None, 0)?;
+    world.buffer.written(number, &commit.writes);
+    Ok(())
+}
+
+/// What a transaction has read is in the store, and a write to another document of the row waits before it, which will
+/// give that another version: it is to read it again. Answers what it would be taken for otherwise.
+fn read_before_a_move() -> Result<bool, Untaken> {
+    let mut world = World::new(1);
+    world.database.stamps = false;
+    let carry = |world: &mut World| {
+        let Some(Work::Carry(batch)) = world.buffer.next_work(1) else { panic!("there is something to carry") };
+        let (number, stale) = (batch.numbers[0], world.database.commit(&batch.commits[0]).err());
+        let told: Vec<(Key, Read)> =
+            batch.commits[0].writes.iter().map(|write| (write.key.clone(), world.database.get(&write.key))).collect();
+        if stale.is_none() {
+            world.buffer.applied(&batch, &[told]);
+        }
+        world.buffer.finish(batch, false);
+        stale.is_none_or(|keys| world.buffer.overtaken(number, &keys))
+    };
+    write(&mut world, "left", None)?;
+    write(&mut world, "right", None)?;
+    let shown = world.read("left").expect("it is known").version;
+    assert!(carry(&mut world));
+    write(&mut world, "other", Some(("left", shown)))?;
+    assert!(carry(&mut world));
+    Ok(carry(&mut world))
+}
+
+#[test]
+fn what_our_own_write_will_move_on_is_read_again() {
+    assert_eq!(read_before_a_move(), Err(Untaken::Overtaken(vec![key("left")])));
+    let _on = mutation::put_back(Some(Fault::CheckedBeforeMove));
+    assert_eq!(read_before_a_move(), Ok(false), "it counts as changed by others");
+}
+
+/// Both documents of a row are written in one batch: what is cached of the first has the second's version, or none.
+fn stale_versions() -> usize {
+    let mut world = World::new(1);
+    world.database.stamps = false;
+    write(&mut world, "left", None).expect("it is taken");
+    write(&mut world, "right", None).expect("it is taken");
+    let Some(Work::Carry(batch)) = world.buffer.next_work(2) else { panic!("there is something to carry") };
+    let changed = batch.commits.iter().map(|commit| {
+        world.database.commit(commit).expect("nobody else writes");
+        vec![(commit.writes[0].key.clone(), world.database.get(&commit.writes[0].key))]
+    });
+    let changed: Vec<Vec<(Key, Read)>> = changed.collect();
+    assert_eq!(changed.len(), 2);
+    let applied = world.buffer.applied(&batch, &changed);
+    world.buffer.finish(batch, false);
+    let stale = |(key, _, stored): &&(Key, Version, Version)| world.database.get(key).version != *stored;
+    applied.restamped.iter().filter(stale).count()
+}
+
+#[test]
+fn what_is_cached_has_the_version_behind_the_whole_batch() {
+    assert_eq!(stale_versions(), 0);
+    let _on = mutation::put_back(Some(Fault::RestampedBeforeMove));
+    assert_eq!(stale_versions(), 1);
 }

@@ -1,7 +1,7 @@
 //! What becomes one buffered transaction is what a document of its form takes, and comes to the same: rows of a table
 //! with defaults, carried over as the buffer hands them out, against each command by itself.
 
-use forebay::change::{Change, apply_all};
+use forebay::change::{Change, End, apply_all};
 use forebay::mutation::{self, Fault};
 use forebay::outage::lanes::{Lane, Ties};
 use forebay::outage::pending::{Buffer, Merged, Work};
@@ -127,7 +127,7 @@ fn a_row_keeps_its_key() {
 
 #[test]
 fn a_list_is_put_as_a_whole_and_a_row_is_not() {
-    let push = Change::Push(forebay::change::End::Right, blob("a"));
+    let push = Change::Push(End::Right, blob("a"));
     let list = Form::List.join(vec![Change::Delete], vec![push], false, 256).expect("one list");
     assert!(matches!(list.as_slice(), [Change::Put(_)]) && Form::List.takes(&list) && !form().takes(&list));
     let set = Change::SetField(blob("number"), blob("3"));
@@ -135,4 +135,47 @@ fn a_list_is_put_as_a_whole_and_a_row_is_not() {
     assert_eq!(row, [Change::Delete, set.clone()]);
     let remade = form().join(row, vec![Change::Delete], false, 256);
     assert_eq!(remade, Some(vec![Change::Delete]));
+}
+
+/// Each two of the ways to change a list: they come to the same list, and what pushes makes the row.
+#[test]
+fn a_list_that_is_emptied_has_made_its_row() {
+    let push = || Change::Push(End::Right, blob("a"));
+    let whole = |change: &[Change]| {
+        let mut list = None;
+        apply_all(&mut list, change).expect("they fit");
+        vec![list.map_or(Change::Delete, Change::Put)]
+    };
+    let remove = || Change::RemoveEqual { count: 0, element: blob("a") };
+    let emptied = || Form::List.join(vec![push()], vec![Change::Delete], false, 256).expect("one list");
+    let ways = [
+        vec![push()],
+        vec![Change::Delete],
+        whole(&[push(), push()]),
+        vec![Change::Pop(End::Left)],
+        vec![remove()],
+        emptied(),
+    ];
+    let makes = |changes: &[Change]| changes.iter().any(|change| matches!(change, Change::Push(..) | Change::Put(_)));
+    let wrong = || {
+        let pairs = ways.iter().flat_map(|old| ways.iter().map(move |new| (old, new)));
+        let is_wrong = |(old, new): &(&Vec<Change>, &Vec<Change>)| {
+            let joined = Form::List.join(old.to_vec(), new.to_vec(), false, 256).expect("lists are joined");
+            let apart: Vec<Change> = old.iter().chain(*new).cloned().collect();
+            let comes = [None, Some([push(), push()])].iter().all(|before| {
+                let (mut one, mut other) = (None, None);
+                for (list, changes) in [(&mut one, &joined), (&mut other, &apart)] {
+                    apply_all(list, before.as_ref().map_or(&[][..], |before| before)).expect("they fit");
+                    apply_all(list, changes).expect("they fit");
+                }
+                one == other
+            });
+            !comes || makes(&joined) != makes(&apart) || !Form::List.takes(&joined)
+        };
+        pairs.filter(is_wrong).count()
+    };
+    assert_eq!(wrong(), 0);
+    assert_eq!(Form::List.join(emptied(), vec![Change::Delete], false, 256), Some(emptied()), "it does not grow");
+    let _on = mutation::put_back(Some(Fault::EmptiedListUnmade));
+    assert!(wrong() > 0);
 }

@@ -199,7 +199,9 @@ impl Inner {
             let deletes = |write: &&Write| write.changes.contains(&Change::Delete);
             let deleted = commit.writes.iter().filter(deletes).map(|write| &write.key);
             let unnoted = state.unnoted.holds(&lanes, written());
-            if unnoted || state.buffer.must_queue(&lanes, written().chain(read), deleted) {
+            // Sent now, and perhaps lost, it would come again behind what moves that on.
+            let moved = commit.checks.iter().any(|(key, _)| state.buffer.is_moved_before(key, u64::MAX));
+            if unnoted || moved || state.buffer.must_queue(&lanes, written().chain(read), deleted) {
                 waiting = waiting.max(Some(state.buffer.waiting_in(&ties.lanes)));
             }
         }

@@ -318,6 +318,14 @@ impl Buffer {
         }
         // Behind all of the batch: its checks were made before any of it was.
         moved.iter().for_each(|moved| self.move_beside(moved));
+        if !moved.is_empty() && !mutation::on(Fault::RestampedBeforeMove) {
+            // What one of them left another behind it may have moved on: to a version that is known, or not.
+            restamped.retain_mut(|(key, shown, stored)| {
+                let now = self.stored_version(key, *shown);
+                *stored = now.unwrap_or(*stored);
+                now.is_some()
+            });
+        }
         Applied { emptied, restamped, beside: moved.into_iter().map(|moved| moved.key).collect() }
     }
 

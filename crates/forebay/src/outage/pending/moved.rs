@@ -75,7 +75,7 @@ impl Buffer {
     }
 
     /// Whether one before `number` that goes to the store by itself will move `key` on.
-    pub(super) fn is_moved_before(&self, key: &Key, number: u64) -> bool {
+    pub(in crate::outage) fn is_moved_before(&self, key: &Key, number: u64) -> bool {
         let moves = |other: &u64| {
             let entry = self.entries.get(other).filter(|entry| !entry.stage.is_stuck());
             entry.is_some_and(|entry| entry.ties.beside.iter().any(|(_, beside)| beside == key))

@@ -91,20 +91,23 @@ impl Buffer {
     }
 
     /// A document with a queue was read from it, so its version is not the store's: keeps what was shown of it in place
-    /// of that. Answers what is shown otherwise by now, if anything is.
+    /// of that. Answers what is shown otherwise by now, if anything is; and what was shown of a document whose
+    /// version another one of its place, which waits, will move on: nothing is kept by which to know it again.
     fn take_checks(&self, buffered: &mut Buffered) -> Result<(), Vec<Key>> {
         let mut overtaken = Vec::new();
         let writes = ByKey::new(&buffered.writes);
         for (key, version) in std::mem::take(&mut buffered.checks) {
+            let written = writes.get(&key);
             let Some(row) = self.rows.get(&key) else {
-                match self.stored_version(&key, version) {
+                let merges = written.is_some_and(|written| !takes(written));
+                let moves = !merges && self.is_moved_before(&key, buffered.number);
+                match self.stored_version(&key, version).filter(|_| !moves || mutation::on(Fault::CheckedBeforeMove)) {
                     Some(version) => buffered.checks.push((key, version)),
                     None if buffered.sent => buffered.checks.push((key, version)),
                     None => overtaken.push(key),
                 }
                 continue;
             };
-            let written = writes.get(&key);
             match self.shown(row, version) {
                 _ if self.owned || mutation::on(Fault::PendingReadsUnchecked) => {}
                 // It may be in the store: only that can say.
