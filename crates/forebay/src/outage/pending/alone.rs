@@ -109,8 +109,8 @@ impl Buffer {
     }
 
     /// What transaction `number` meets of the document of `key`, which is `read` in the store with those `applied`.
-    /// Then the store was asked whether it has the document under the version that it was [`Buffer::made_to`]: `current`
-    /// is that one and the answer, since only the store can compare versions.
+    /// Then the store was asked whether it has the document under the version that it was [`Buffer::made_to`]:
+    /// `current` is that one and the answer, since only the store can compare versions.
     pub fn meets(
         &self,
         number: u64,

@@ -148,8 +148,8 @@ fn not_applied(ticket: u64, error: ApplyError) -> Reply {
             "ERR ticket {ticket} goes behind ticket {ahead}, which has to do with its keys: APPLY or DROP that first"
         )),
         ApplyError::NotReached => Reply::error(format!(
-            "STOREDOWN the database was not reached since the start, so ticket {ticket} can't be compared with it: again \
-             when it is"
+            "STOREDOWN the database was not reached since the start, so ticket {ticket} can't be compared with it: \
+             again when it is"
         )),
         _ => not_quarantined(ticket),
     }
