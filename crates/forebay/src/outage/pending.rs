@@ -376,7 +376,7 @@ impl Buffer {
                 continue;
             }
             if let Some(stored) = stored {
-                (row.stored, row.image.base) = (stored.at(at).map(Option::<&Value>::cloned), stored.version_at(at));
+                row.left_as(stored.at(at).map(Option::<&Value>::cloned), stored.version_at(at));
             }
             row.recharge(&write.key);
             self.bytes += row.bytes;
@@ -384,7 +384,7 @@ impl Buffer {
         for key in taken_along(&entry).filter(|_| stored.is_some()) {
             if let Some(row) = self.rows.get_mut(key) {
                 self.bytes -= row.bytes;
-                (row.stored, row.image.base) = (None, None);
+                row.left_as(None, None);
                 row.recharge(key);
                 self.bytes += row.bytes;
             }

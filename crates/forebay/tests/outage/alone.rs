@@ -1,13 +1,18 @@
 //! Transactions that an operator decides about one by one: who has to go first, and what each meets in the store.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use forebay::change::Change;
 use forebay::outage::lanes::{Lane, Ties};
 use forebay::outage::pending::{Buffer, Work};
-use forebay::outage::{Drift, Meets};
-use forebay::store::{Caps, Commit, Write};
+use forebay::outage::{ApplyError, Drift, Meets, Mode, Pending, Standing, TicketState};
+use forebay::store::{Caps, Commit, CommitOutcome, Write};
+use forebay::tier::memory::Memory;
 use forebay::{Key, Read, TxnId, Value, Version};
+
+use crate::gate::{Database, commit, open_as, open_in, put, simulated};
 
 fn key(name: &str) -> Key {
     Key::new(0, name.as_bytes())
@@ -29,20 +34,28 @@ fn ties(follows: &[&str], takes_along: &[&str]) -> Ties {
 }
 
 struct World {
+    owned: bool,
     buffer: Buffer,
     sequence: u64,
 }
 
 impl World {
     fn new(owned: bool) -> World {
-        World { buffer: Buffer::new(1 << 20, Caps { ordered: false, owned, applies: true }, 1), sequence: 0 }
+        let caps = Caps { ordered: false, owned, applies: true };
+        World { owned, buffer: Buffer::new(1 << 20, caps, 1), sequence: 0 }
     }
 
     /// One change of `name`, which was `read` before, is buffered in incarnation 5 and journaled.
     fn take(&mut self, name: &str, change: Change, ties: Ties, read: Option<Version>) -> u64 {
+        self.take_as(name, change, ties, read, None)
+    }
+
+    /// The same, where it is known what `after` it the document is.
+    fn take_as(&mut self, name: &str, change: Change, ties: Ties, read: Option<Version>, after: Option<&str>) -> u64 {
         self.sequence += 1;
         let version = version(5, self.sequence);
-        let writes = vec![Write { key: key(name), changes: vec![change].into(), after: None, unseen: true }];
+        let (after, unseen) = (after.map(|text| Value::bytes(text.as_bytes())), after.is_none());
+        let writes = vec![Write { key: key(name), changes: vec![change].into(), after, unseen }];
         let mut commit = Commit::new(TxnId(version), version, writes);
         commit.checks.extend(read.map(|version| (key(name), version)));
         let (number, _) = self.buffer.take(&commit, ties, false, None, 0).expect("there is room");
@@ -51,8 +64,36 @@ impl World {
         number
     }
 
+    /// The store has `read`, and compares versions as it does when a transaction is applied: a table of its own has no
+    /// incarnations.
     fn meets(&self, number: u64, name: &str, read: &Read) -> Meets {
-        self.buffer.meets(number, &key(name), read, &[]).expect("it is there")
+        self.meets_with(number, name, read, &[])
+    }
+
+    fn meets_with(&self, number: u64, name: &str, read: &Read, applied: &[TxnId]) -> Meets {
+        let same = |version: Version| match self.owned {
+            true => version == read.version,
+            false => version.sequence == read.version.sequence,
+        };
+        let current = self.buffer.made_to(&key(name)).map(|version| (version, same(version)));
+        let read = (read.clone(), applied.to_vec());
+        self.buffer.meets(number, &key(name), &read, current).expect("it is there")
+    }
+
+    fn drift(&self, number: u64, name: &str, read: &Read) -> Drift {
+        self.meets(number, name, read).drift
+    }
+
+    /// The same from its journal, as the next start finds it.
+    fn restored(&self) -> World {
+        let mut world = World { sequence: self.sequence, ..World::new(self.owned) };
+        for number in self.buffer.numbers(None, 0, usize::MAX) {
+            let buffered = self.buffer.buffered(number).expect("it is there").clone();
+            let found = Pending { buffered, standing: Standing::Waiting, merged: false };
+            world.buffer.restore(found, ties(&[], &[]));
+        }
+        world.buffer.validate();
+        world
     }
 }
 
@@ -104,7 +145,7 @@ fn what_it_meets_is_compared_with_what_it_was_made_to() {
     assert_eq!(drifts(unseen, "u"), unknown);
     let now = read("a", version(5, 0));
     let then = |number, applied: &[TxnId]| {
-        let meets = own.buffer.meets(number, &key("k"), &now, applied).expect("it is there");
+        let meets = own.meets_with(number, "k", &now, applied);
         (meets.then.expect("it fits").expect("it is there"), meets.drift)
     };
     let text = |text: &str| Value::bytes(text.as_bytes());
@@ -118,4 +159,83 @@ fn what_it_meets_is_compared_with_what_it_was_made_to() {
     let unseen = rows.take("u", append("+"), ties(&[], &[]), None);
     let of = |number, name: &str| [4, 6].map(|at| rows.meets(number, name, &read("a", version(0, at))).drift);
     assert_eq!([of(known, "r"), of(unseen, "u")], [[Drift::Nothing, Drift::Changed], [Drift::Unknown; 2]]);
+}
+
+/// What a row was read under in one start, the store says under the incarnation of the next; and what a document of our
+/// own was made to is not noted where it was not checked.
+#[test]
+fn a_restart_does_not_make_the_untouched_changed() {
+    let take = |world: &mut World, name: &str, read| world.take_as(name, append("+"), ties(&[], &[]), read, Some("a+"));
+    let mut rows = World::new(false);
+    let row = take(&mut rows, "row", Some(version(5, 4)));
+    let unread = take(&mut rows, "unread", None);
+    let second = rows.take("row", append("-"), ties(&[], &[]), None);
+    let (stood, changed) = (read("a", version(7, 4)), read("b", version(7, 6)));
+    for world in [&rows, &rows.restored(), &rows.restored().restored()] {
+        let of = |number, name: &str| [&stood, &changed].map(|read| world.drift(number, name, read));
+        assert_eq!(of(row, "row"), [Drift::Nothing, Drift::Changed]);
+        assert_eq!(of(second, "row"), [Drift::Nothing, Drift::Changed]);
+        assert_eq!(of(unread, "unread"), [Drift::Unknown; 2]);
+        // The store has the first already, and so another version: that says nothing of others.
+        let met = world.meets_with(second, "row", &changed, &[TxnId(version(5, 1))]);
+        assert_eq!(met.drift, Drift::Unknown);
+    }
+    let mut own = World::new(true);
+    let checked = take(&mut own, "checked", Some(version(4, 9)));
+    let unread = take(&mut own, "unread", None);
+    let [stood, changed, taken_over] = [version(4, 9), version(5, 0), version(6, 1)].map(|version| read("a", version));
+    for world in [&own, &own.restored()] {
+        let of = |number, name: &str| [&stood, &changed, &taken_over].map(|read| world.drift(number, name, read));
+        assert_eq!(of(checked, "checked"), [Drift::Nothing, Drift::Changed, Drift::ByAnotherOwner]);
+        let unknown = Drift::NotByAnotherOwner;
+        assert_eq!(of(unread, "unread"), [unknown, unknown, Drift::ByAnotherOwner]);
+    }
+}
+
+/// Who reads a document while nothing is carried over does not hide what has become of it.
+#[test]
+fn what_was_learned_since_is_not_what_it_was_made_to() {
+    let mut rows = World::new(false);
+    let number = rows.take_as("row", append("+"), ties(&[], &[]), Some(version(5, 4)), Some("a+"));
+    let mut rows = rows.restored();
+    let now = read("b", version(7, 6));
+    rows.buffer.suspect(std::iter::once(&key("row")));
+    let story = rows.buffer.story_of(&key("row"));
+    assert!(rows.buffer.learn_behind(&key("row"), &now, &story, &[]));
+    assert_eq!(rows.drift(number, "row", &now), Drift::Changed);
+}
+
+/// A start that does not reach the store has nothing to compare with. What is ordered then would be forgotten when the
+/// store is there, since the suspension is declared anew.
+#[test]
+fn nothing_is_ordered_before_the_store_was_reached() {
+    simulated(|runtime| async move {
+        let (memory, database) = (Memory::new(1 << 20), Database::new(&runtime, true));
+        let gate = open_in(&memory, &runtime, &database);
+        database.inner.set_down(true);
+        let CommitOutcome::Buffered(kept) = commit(&gate, put(2, "a")).await else { panic!("it is kept") };
+        drop(gate);
+        database.inner.set_down(false);
+        database.went_back.store(true, Ordering::SeqCst);
+        let gate = open_in(&memory, &runtime, &database);
+        gate.start_remembering();
+        runtime.sleep(Duration::from_secs(2)).await;
+        assert!(gate.state().suspended.is_some());
+        drop(gate);
+        database.inner.set_down(true);
+        database.incarnation.store(0, Ordering::SeqCst);
+        let gate = open_as(&memory, &runtime, &database, true);
+        assert!(gate.state().suspended.is_some(), "the journal says so");
+        assert_eq!(gate.apply_alone(kept.ticket), Err(ApplyError::NotReached));
+        runtime.sleep(Duration::from_secs(2)).await;
+        assert_eq!(gate.apply_alone(kept.ticket), Err(ApplyError::NotReached));
+        database.incarnation.store(4, Ordering::SeqCst);
+        database.inner.set_down(false);
+        runtime.sleep(Duration::from_secs(2)).await;
+        assert_eq!(gate.ticket(kept.ticket), TicketState::Pending);
+        assert_eq!(gate.apply_alone(kept.ticket), Ok(()));
+        runtime.sleep(Duration::from_secs(2)).await;
+        assert!(matches!(gate.ticket(kept.ticket), TicketState::Applied(_)));
+        assert_eq!((gate.state().suspended, gate.state().mode), (None, Mode::Normal));
+    });
 }

@@ -34,7 +34,7 @@ pub struct Database {
     /// What it is about to say of others.
     others: (UnboundedSender<Outside>, AsyncMutex<UnboundedReceiver<Outside>>),
     /// It was opened in an earlier state than was known.
-    went_back: AtomicBool,
+    pub went_back: AtomicBool,
 }
 
 impl Database {
@@ -113,11 +113,16 @@ pub fn open(runtime: &Runtime, owned: bool, change: impl FnOnce(&mut GateSetting
 
 /// A gate over what `memory` keeps.
 pub fn open_in(memory: &Memory, runtime: &Runtime, database: &Arc<Database>) -> Gate {
+    open_as(memory, runtime, database, false)
+}
+
+/// The same; if it `opens_late`, of a store that could not be reached yet.
+pub fn open_as(memory: &Memory, runtime: &Runtime, database: &Arc<Database>, opens_late: bool) -> Gate {
     let (journal, kept) = memory.open(Description::default());
     let breaker = BreakerSettings { failures_to_open: 1, successes_to_close: 1, pause_ms: 5, pause_ms_max: 20 };
     let settings = GateSettings { breaker, ..GateSettings::default() };
     let (runtime, store, found) = (runtime.clone(), database.clone(), Found::in_tier(kept));
-    let (mapping, opens_late) = (String::new(), false);
+    let mapping = String::new();
     Gate::open(GateOptions { runtime, store, journal, found, settings, mapping, opens_late }).expect("it opens")
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_channel::oneshot;
 use thiserror::Error;
 
-use super::{Gate, Inner};
+use super::{ApplyError, Gate, Inner};
 use crate::error::Unavailable;
 use crate::mutation::{self, Fault};
 use crate::outage::journal::AppendError;
@@ -61,10 +61,16 @@ impl Gate {
         self.try_again(number, false)
     }
 
-    /// Has a quarantined transaction tried again whatever others have done to what it had read; whether it is one. A
-    /// restart before it is carried over finds it as it was.
-    pub fn apply_anyway(&self, number: u64) -> bool {
-        self.try_again(Some(number), true) > 0
+    /// Has a quarantined transaction tried again whatever others have done to what it had read. A restart before it is
+    /// carried over finds it as it was.
+    pub fn apply_anyway(&self, number: u64) -> Result<(), ApplyError> {
+        if self.inner.state().opens_late {
+            return Err(ApplyError::NotReached);
+        }
+        match self.try_again(Some(number), true) {
+            0 => Err(ApplyError::NotWaiting),
+            _ => Ok(()),
+        }
     }
 
     fn try_again(&self, number: Option<u64>, anyway: bool) -> usize {

@@ -3,7 +3,8 @@
 //! ([`Gate::give_up`]), and with the last it is over.
 //!
 //! What was ordered is not journaled: a start before it is carried over finds what it was, and waits for the operator
-//! again. If it had reached the store by then, its id says so when it is sent again.
+//! again. If it had reached the store by then, its id says so when it is sent again. So nothing is ordered before the
+//! store was reached since the start: what is found then is to be decided about, and nothing that was said before.
 
 use std::sync::Arc;
 
@@ -17,13 +18,16 @@ use crate::outage::state::State;
 use crate::store::ReadError;
 use crate::version::TxnId;
 
-/// Why a transaction can't be carried over by itself.
+/// Why a transaction can't be carried over as it is.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ApplyError {
     /// All that waits is carried over anyway.
     #[error("what waits is carried over by itself")]
     NotSuspended,
+    /// With the first answer since the start an operator has to decide anew, since nothing could be compared before.
+    #[error("the database was not reached since the start")]
+    NotReached,
     /// It is not here, or does not wait for the store.
     #[error("it does not wait for the store")]
     NotWaiting,
@@ -48,6 +52,9 @@ impl Gate {
     /// Nothing else is.
     pub fn apply_alone(&self, number: u64) -> Result<(), ApplyError> {
         let mut state = self.inner.state();
+        if state.opens_late {
+            return Err(ApplyError::NotReached);
+        }
         if state.suspended.is_none() {
             return Err(ApplyError::NotSuspended);
         }
@@ -88,11 +95,25 @@ impl Gate {
                 reads.into_iter().map(|read| (read, Vec::new())).collect()
             }
         };
+        let (known, away) = {
+            let mut state = inner.state();
+            let keys = asked.iter().map(|(key, _)| key);
+            let known = keys.filter_map(|key| state.buffer.made_to(key).map(|version| (key.clone(), version)));
+            (known.collect::<Vec<_>>(), state.next_outage())
+        };
+        // After the read: what changes between the two is told as changed.
+        let stale = match known.is_empty() {
+            true => Vec::new(),
+            false => inner.ask_to_read(inner.store.check(&known), away, Asker::Ourselves).await?,
+        };
+        let current = |key: &Key| {
+            let version = known.iter().find(|(known, _)| known == key).map(|(_, version)| *version);
+            version.map(|version| (version, !stale.contains(key)))
+        };
         let state = inner.state();
-        let meets = asked.iter().zip(&reads).map(|((key, _), (read, applied))| {
-            // None: it is gone meanwhile.
-            state.buffer.meets(number, key, read, applied)
-        });
+        // None: it is gone meanwhile.
+        let meets =
+            asked.iter().zip(&reads).map(|((key, _), read)| state.buffer.meets(number, key, read, current(key)));
         Ok(meets.flatten().collect())
     }
 }

@@ -10,11 +10,11 @@ use super::{Buffer, Stage, Work};
 use crate::change::{Change, apply_all};
 use crate::key::Key;
 use crate::mutation::{self, Fault};
-use crate::read::Read;
+use crate::store::ReadWithIds;
 use crate::value::Value;
-use crate::version::TxnId;
+use crate::version::Version;
 
-/// How a document stands to what a buffered transaction was made to.
+/// How a document stands to what a buffered transaction was made to, or those that wait before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drift {
     /// The store has it as it was.
@@ -93,8 +93,31 @@ impl Buffer {
         None
     }
 
+    /// The version in the store of what the first that waits for `key` was made to, if that is known: for who asks the
+    /// store whether it has that yet.
+    pub fn made_to(&self, key: &Key) -> Option<Version> {
+        self.rows.get(key).and_then(|row| row.image.made_to)
+    }
+
+    /// Others may have written these before the version was told under which the store has them.
+    pub(super) fn forget_made_to<'a>(&mut self, keys: impl Iterator<Item = &'a Key>) {
+        for key in keys {
+            if let Some(row) = self.rows.get_mut(key) {
+                row.image.made_to = None;
+            }
+        }
+    }
+
     /// What transaction `number` meets of the document of `key`, which is `read` in the store with those `applied`.
-    pub fn meets(&self, number: u64, key: &Key, read: &Read, applied: &[TxnId]) -> Option<Meets> {
+    /// Then the store was asked whether it has the document under the version that it was [`Buffer::made_to`]:
+    /// `current` is that one and the answer, since only the store can compare versions.
+    pub fn meets(
+        &self,
+        number: u64,
+        key: &Key,
+        (read, applied): &ReadWithIds,
+        current: Option<(Version, bool)>,
+    ) -> Option<Meets> {
         let entry = self.entries.get(&number)?;
         let mut then = Some(read.value.clone());
         for (other, written) in self.story(key).take_while(|(other, _)| other.buffered.number <= number) {
@@ -107,17 +130,19 @@ impl Buffer {
                 }),
             };
         }
-        let checked = entry.buffered.checks.iter().find(|(checked, _)| checked == key).map(|(_, version)| *version);
-        let base = checked.or_else(|| self.rows.get(key).and_then(|row| row.image.base));
+        // Something was applied meanwhile: that was about another.
+        let current = current.filter(|(version, _)| self.made_to(key) == Some(*version)).map(|(_, current)| current);
         let later = read.version.incarnation > entry.buffered.version.incarnation;
         // The version of an absence says when that was found out, not since when it is so.
         let dated = self.owned && read.value.is_some();
-        let drift = match base {
+        // Else it is another since what waits here is in it.
+        let by_others = applied.is_empty() && (dated || !self.owned);
+        let drift = match current {
             _ if applied.contains(&entry.buffered.id) => Drift::Applied,
-            Some(base) if base == read.version => Drift::Nothing,
+            Some(true) => Drift::Nothing,
             _ if dated && later => Drift::ByAnotherOwner,
-            Some(_) if dated || !self.owned => Drift::Changed,
-            None if dated => Drift::NotByAnotherOwner,
+            Some(false) if by_others => Drift::Changed,
+            _ if dated => Drift::NotByAnotherOwner,
             _ => Drift::Unknown,
         };
         Some(Meets { key: key.clone(), now: read.value.clone(), then, drift })

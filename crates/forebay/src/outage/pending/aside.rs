@@ -194,7 +194,7 @@ impl Buffer {
         for key in &keys {
             if let Some(row) = self.rows.get_mut(key) {
                 self.bytes -= row.bytes;
-                (row.stored, row.image.base) = (None, None);
+                row.left_as(None, None);
                 row.recharge(key);
                 self.bytes += row.bytes;
             }

@@ -296,6 +296,11 @@ impl Buffer {
                 self.suspect(untold.map(|at| &commit.writes[at].key));
             }
             emptied.extend(self.remove(*number, Some(&stored)));
+            if let Some(untouched) = batch.repeated.get(number) {
+                self.forget_made_to(
+                    commit.writes.iter().map(|write| &write.key).filter(|key| !untouched.contains(key)),
+                );
+            }
         }
         // Once each: all that waits for it is made to it anew.
         let mut told: Vec<&Key> = changed.iter().flatten().map(|(key, _)| key).collect();

@@ -22,6 +22,14 @@ impl Entry {
     }
 }
 
+/// The version in the store of what `buffered`, the first of the document of `key`, was made to, if that was noted.
+fn made_to(buffered: &Buffered, key: &Key, known: Option<&Read>) -> Option<Version> {
+    let checked = buffered.checks.iter().find(|(checked, _)| checked == key).map(|(_, version)| *version);
+    // Where it is not known, what is known goes by the version that its own transaction leaves.
+    let noted = known.map(|read| read.version).filter(|version| *version != buffered.version);
+    noted.or(checked).filter(|version| !is_edition(*version))
+}
+
 impl Buffer {
     /// The store says that it holds `read` for `key`: with what waits behind it, the document is known again. False if
     /// that can't be said, since the store may have seen something that waits.
@@ -191,6 +199,7 @@ impl Buffer {
             if row.queue.is_empty() {
                 self.bytes += row.bytes;
                 row.image.base = known.map(|read| read.version).filter(|base| !is_edition(*base));
+                row.image.made_to = made_to(&buffered, &write.key, known);
             }
             row.queue.push_back(number);
             self.bytes -= row.bytes;

@@ -88,6 +88,9 @@ pub(super) struct Image {
     pub(super) suspected: Option<u64>,
     /// The suspicions of which was known when the store was asked for it last.
     pub(super) learned: u64,
+    /// The version in the store of what the first of the queue was made to, whatever was learned of the document since.
+    /// Only who compares asks for it; none where that is not known, or is not so any more by our own hand.
+    pub(super) made_to: Option<Version>,
 }
 
 /// Without what only counts: two that differ in that behave alike.
@@ -110,6 +113,11 @@ impl Row {
     /// What is shown is the latest; nothing where that is not known.
     pub(super) fn show_latest(&mut self) {
         self.image.shown = self.latest.clone().map(|value| (self.version, Shown::Document(value)));
+    }
+
+    /// What was the first of its queue is applied: the store has it like this, under this version.
+    pub(super) fn left_as(&mut self, stored: Option<Option<Value>>, version: Option<Version>) {
+        (self.stored, self.image.base, self.image.made_to) = (stored, version, version);
     }
 
     /// The latest is not known any more. Of what was shown enough is kept to know it again.

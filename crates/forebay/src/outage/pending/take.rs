@@ -2,7 +2,7 @@
 
 use super::by_key::ByKey;
 use super::charge::{entry_bytes, row_bytes};
-use super::seen::{Shown, takes};
+use super::seen::{Shown, is_edition, takes};
 use super::{Buffer, Entry, Full, Row, Stage, another, stands_alone};
 use crate::change::Change;
 use crate::key::Key;
@@ -126,7 +126,7 @@ impl Buffer {
         let row = self.rows.entry(write.key.compact()).or_insert_with_key(Row::new);
         if row.queue.is_empty() {
             self.bytes += row.bytes;
-            row.image.base = base;
+            (row.image.base, row.image.made_to) = (base, base.filter(|base| !is_edition(*base)));
         }
         row.queue.push_back(number);
         let known = !self.owned && !write.unseen;

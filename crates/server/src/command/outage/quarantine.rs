@@ -2,7 +2,7 @@
 //! carried over about those that wait.
 
 use forebay::outage::pending::Buffer;
-use forebay::outage::{ApplyError, DropError, Gate, GivenUp, Standing, TicketState};
+use forebay::outage::{ApplyError, DropError, GivenUp, Standing, TicketState};
 use forebay::txn::TxnError;
 use forebay_protocol::{Frame, Reply, errors};
 
@@ -132,22 +132,25 @@ fn apply_anyway(session: &Session, ticket: u64) -> Result<(), Reply> {
         return Err(Reply::error(format!("NOTOWNER {why}")));
     }
     match gate.ticket(ticket) {
-        TicketState::Conflict(_) if gate.apply_anyway(ticket) => Ok(()),
+        TicketState::Conflict(_) => gate.apply_anyway(ticket).map_err(|error| not_applied(ticket, error)),
         TicketState::Quarantined(_) => {
             let why = "is refused by the store, whatever it had read; mend the cause, then RETRY it, or DROP it";
             Err(Reply::error(format!("ERR ticket {ticket} {why}")))
         }
-        TicketState::Pending => apply_alone(gate, ticket),
+        TicketState::Pending => gate.apply_alone(ticket).map_err(|error| not_applied(ticket, error)),
         _ => Err(not_quarantined(ticket)),
     }
 }
 
-/// One that waits while nothing is carried over.
-fn apply_alone(gate: &Gate, ticket: u64) -> Result<(), Reply> {
-    gate.apply_alone(ticket).map_err(|error| match error {
+fn not_applied(ticket: u64, error: ApplyError) -> Reply {
+    match error {
         ApplyError::Behind(ahead) => Reply::error(format!(
             "ERR ticket {ticket} goes behind ticket {ahead}, which has to do with its keys: APPLY or DROP that first"
         )),
+        ApplyError::NotReached => Reply::error(format!(
+            "STOREDOWN the database was not reached since the start, so ticket {ticket} can't be compared with it: \
+             again when it is"
+        )),
         _ => not_quarantined(ticket),
-    })
+    }
 }
