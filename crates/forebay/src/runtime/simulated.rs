@@ -2,7 +2,8 @@
 //! seed is one run: nothing here asks the machine for anything.
 //!
 //! Time stands still while any task can run, then jumps to the earliest timer; so an hour of waiting costs nothing,
-//! and a run in which no task can ever run again ends at once with [`Ended::Stuck`].
+//! and a run in which no task can ever run again ends at once with [`Ended::Stuck`]. So does one that goes on for three
+//! hours: what looks again and again for what never comes would go on for ever.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -20,6 +21,9 @@ pub const START_MS: u64 = 1_700_000_000_000;
 /// Longest time that blocking work takes in virtual time, in microseconds.
 const BLOCKING_US_MAX: u64 = 300;
 
+/// Virtual time after which a run is stuck, in microseconds.
+const RUN_US_MAX: u64 = 3 * 3600 * 1_000_000;
+
 /// A simulated world; drop it to end all its tasks.
 pub struct Simulation {
     world: Arc<World>,
@@ -30,7 +34,7 @@ pub struct Simulation {
 pub enum Ended {
     /// The main future is done.
     Done,
-    /// No task can run and no timer is set, but the main future is not done.
+    /// No task can run and no timer is set, or three hours are over, but the main future is not done.
     Stuck,
     /// It was stopped dead, as by a crash.
     Stopped,
@@ -42,6 +46,8 @@ struct World {
 
 struct State {
     now_us: u64,
+    /// Until when the run may last.
+    until_us: u64,
     random: SplitMix,
     next_id: u64,
     tasks: BTreeMap<u64, Option<BoxFuture<'static, ()>>>,
@@ -94,6 +100,7 @@ impl Simulation {
     pub fn new(seed: u64) -> Simulation {
         let state = State {
             now_us: 0,
+            until_us: 0,
             random: SplitMix::new(seed),
             next_id: 0,
             tasks: BTreeMap::new(),
@@ -142,6 +149,10 @@ impl Simulation {
         main: impl Future<Output = ()> + Send + 'static,
     ) -> Ended {
         let main = self.world.spawn(Box::pin(main));
+        {
+            let mut state = self.world.lock();
+            state.until_us = state.now_us + RUN_US_MAX;
+        }
         loop {
             if stops(self.steps()) {
                 return Ended::Stopped;
@@ -202,7 +213,7 @@ impl World {
                 let index = (state.draw() % bound) as usize;
                 return Some(state.ready.swap_remove(index));
             }
-            let ((at, _), waker) = state.timers.pop_first()?;
+            let ((at, _), waker) = state.timers.pop_first().filter(|((at, _), _)| *at <= state.until_us)?;
             state.now_us = state.now_us.max(at);
             drop(state);
             waker.wake();
