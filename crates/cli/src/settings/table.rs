@@ -122,6 +122,8 @@ pub static SETTINGS: &[Setting] = &[
          least a sixtieth of the room that it has; a slower one is closed"),
     setting!(Limits, "txn-bytes-max", Bytes, server.txn_bytes_max,
         "What one command, TXN or EXEC reads, and what it makes of it; past it a command is refused"),
+    setting!(Limits, "turnless-bytes-max", Bytes, txn.turnless_bytes_max,
+        "Documents that a plain command or EXEC loads while others do so, too; to load more it waits for its turn"),
     setting!(Limits, "locked-keys-max", Count, server.locked_keys_max,
         "Keys that one command or EXEC locks; past it that is refused"),
     setting!(Limits, "multi-commands-max", Count, server.multi_commands_max, "Commands queued in one MULTI"),
