@@ -82,6 +82,11 @@ pub(super) struct Victim {
     pub leaves_print: bool,
 }
 
+/// A tenth.
+fn small_max(entries: usize) -> usize {
+    (entries / 10).max(1)
+}
+
 /// See the module.
 pub(super) struct Order {
     small: Ring,
@@ -94,8 +99,15 @@ pub(super) struct Order {
 impl Order {
     /// For a shard with `slots` slots, of which `entries` are its share.
     pub fn new(slots: usize, entries: usize) -> Order {
-        let small_max = (entries / 10).max(1);
+        let small_max = small_max(entries);
         Order { small: Ring::new(small_max + 1), main: Ring::new(slots), small_max, dead: 0 }
+    }
+
+    /// The shard's share is another now, and not larger than it was at the start. A small queue that is too long is
+    /// what victims come from first.
+    pub fn set_share(&mut self, entries: usize) {
+        self.small_max = small_max(entries);
+        debug_assert!(self.small_max < self.small.slots.len(), "the ring has room for the largest share");
     }
 
     /// Names a newcomer's slot. `returns`: its print was found; `fills`: nothing was evicted for it.
@@ -162,7 +174,7 @@ impl Order {
     }
 
     #[cfg(all(test, not(feature = "loom")))]
-    pub fn small_max(&self) -> usize {
-        self.small_max
+    pub fn small_room(&self) -> usize {
+        self.small.slots.len()
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use super::super::Inline;
+use super::super::table::SLOTS;
 use super::super::validate::{entries, validate};
 use super::model::seeded;
 
@@ -11,6 +12,8 @@ use super::model::seeded;
 struct Naive {
     capacity: usize,
     small_max: usize,
+    /// That a group keeps.
+    prints: usize,
     small: VecDeque<u64>,
     main: VecDeque<u64>,
     marks: HashMap<u64, u8>,
@@ -18,11 +21,12 @@ struct Naive {
 }
 
 impl Naive {
-    fn new(capacity: usize) -> Naive {
+    fn new(capacity: usize, groups: usize) -> Naive {
         let (small, main) = (VecDeque::new(), VecDeque::new());
         Naive {
             capacity,
             small_max: (capacity / 10).max(1),
+            prints: (capacity * 9 / 10).div_ceil(groups).min(12),
             small,
             main,
             marks: HashMap::new(),
@@ -70,7 +74,7 @@ impl Naive {
                 let (home, print) = place(key, cache);
                 let ghosts = self.ghosts.entry(home).or_default();
                 ghosts.push_front(print);
-                ghosts.truncate(cache.prints);
+                ghosts.truncate(self.prints);
                 return;
             }
             let key = self.main.pop_front().expect("asked before");
@@ -105,7 +109,7 @@ fn evicts_the_same() {
     for (seed, capacity) in [1, 2, 9, 30, 200, 1500].into_iter().enumerate() {
         let mut random = fastrand::Rng::with_seed(seed as u64);
         let cache = seeded::<u64, u64>(capacity, 0);
-        let mut naive = Naive::new(capacity);
+        let mut naive = Naive::new(capacity, cache.table.slots_per_shard() / SLOTS);
         for request in 0..requests {
             // A scan now and then.
             let scan = request / 1000 % 4 == 3;
