@@ -5,7 +5,6 @@ use crate::sync::{Mutex, MutexGuard};
 use super::budget::Budget;
 use super::marks::touch;
 use super::order::Order;
-use super::prints::PRINTS_MAX;
 use super::slot::Plain;
 use super::table::{SLOTS, Table, Writer};
 
@@ -22,7 +21,7 @@ pub(super) struct Guarded {
     pub credit: usize,
     /// Entries that it may ever have: some of its slots stay free, or searches for one would be long.
     pub credit_max: usize,
-    /// Prints that a group keeps.
+    /// Prints that a group keeps of either queue, at most.
     prints: usize,
 }
 
@@ -36,9 +35,9 @@ pub(super) enum Present {
 /// Entries that a smaller capacity evicts under one hold of a shard's lock.
 const SHRINK_STEP: usize = 64;
 
-/// Prints that a group keeps: nine for ten entries.
+/// Prints that a group keeps of either queue, as far as it has the room: nine for ten entries.
 fn prints(share: usize, slots: usize) -> usize {
-    (share * 9 / 10).div_ceil(slots / SLOTS).min(PRINTS_MAX)
+    (share * 9 / 10).div_ceil(slots / SLOTS)
 }
 
 impl Shard {
@@ -85,7 +84,8 @@ impl Guarded {
             touch(parts.table.mark_of(slot));
             return Ok(Some(old));
         }
-        let returns = parts.table.prints(hash).take(hash);
+        let ghost = parts.table.prints(hash).take(hash);
+        let returns = ghost.is_some_and(|ghost| self.order.learn(ghost, hash));
         let fills = self.has_room(parts.budget);
         if !fills && !self.evict(parts) {
             return Err(NoCredit);
@@ -130,9 +130,7 @@ impl Guarded {
         let hash = parts.hasher.hash::<K>(key);
         parts.table.remove(victim.slot, hash, false, &mut self.writer);
         self.len -= 1;
-        if victim.leaves_print {
-            parts.table.prints(hash).push(hash, self.prints);
-        }
+        parts.table.prints(hash).push(hash, victim.from, self.prints);
         true
     }
 

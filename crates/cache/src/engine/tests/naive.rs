@@ -7,17 +7,21 @@ use super::super::table::SLOTS;
 use super::super::validate::{entries, validate};
 use super::model::seeded;
 
-/// S3-FIFO with two queues of keys and a map of marks. Of what it evicts it remembers what the engine remembers: a
-/// print of sixteen bits among the last of the key's home group.
+/// Those of the small queue and of the main one, the youngest first.
+type Ghosts = [VecDeque<u16>; 2];
+
+/// S3-FIFO with two queues of keys and a map of marks, and ARC's rule for the length of the first. Of what it evicts it
+/// remembers what the engine remembers: a print of sixteen bits among the last of the key's home group.
 struct Naive {
     capacity: usize,
     small_max: usize,
-    /// That a group keeps.
-    prints: usize,
+    groups: usize,
+    /// That a group keeps, of each queue.
+    kept: [usize; 2],
     small: VecDeque<u64>,
     main: VecDeque<u64>,
     marks: HashMap<u64, u8>,
-    ghosts: HashMap<usize, VecDeque<u16>>,
+    ghosts: HashMap<usize, Ghosts>,
 }
 
 impl Naive {
@@ -26,7 +30,8 @@ impl Naive {
         Naive {
             capacity,
             small_max: (capacity / 10).max(1),
-            prints: (capacity * 9 / 10).div_ceil(groups).min(12),
+            groups,
+            kept: [8, 4].map(|room| (capacity * 9 / 10).div_ceil(groups).min(room)),
             small,
             main,
             marks: HashMap::new(),
@@ -40,25 +45,44 @@ impl Naive {
             *mark = (*mark + 1).min(3);
             return true;
         }
-        let (home, print) = place(key, cache);
-        let ghosts = self.ghosts.entry(home).or_default();
-        let ghost = ghosts.iter().position(|&ghost| ghost == print);
-        if let Some(at) = ghost {
-            // Its place stays empty, and is passed on like the others.
-            ghosts[at] = 0;
-        }
+        let returns = self.learn(key, cache);
         let room = self.marks.len() < self.capacity;
         if !room {
             self.evict(cache);
         }
         self.marks.insert(key, 0);
-        let to_main = ghost.is_some() || (room && self.small.len() >= self.small_max);
+        let to_main = returns || (room && self.small.len() >= self.small_max) || self.small.len() > self.small_max;
         if to_main {
             self.main.push_back(key)
         } else {
             self.small.push_back(key)
         }
         false
+    }
+
+    /// Whether the small queue gave the key up not long ago.
+    fn learn(&mut self, key: u64, cache: &Inline<u64, u64>) -> bool {
+        let (home, print) = place(key, cache);
+        let ghosts = self.ghosts.entry(home).or_default();
+        let Some(queue) = ghosts.iter().position(|ghosts| ghosts.contains(&print)) else { return false };
+        let younger = ghosts[queue].iter().position(|&ghost| ghost == print).expect("it is there");
+        // Its place stays empty, and goes on like the others.
+        ghosts[queue][younger] = 0;
+        let part = cache.hasher.hash::<u64>([key]) % 65536;
+        let age = (younger as f64 + part as f64 / 65536.0) * self.groups as f64;
+        if age.floor() as usize <= self.small_max {
+            let least = (self.capacity / 100).max(1);
+            let most = (self.capacity * 3 / 10).max(least);
+            self.small_max = if queue == 0 { self.small_max + 1 } else { self.small_max - 1 }.clamp(least, most);
+        }
+        queue == 0
+    }
+
+    fn remember(&mut self, key: u64, queue: usize, cache: &Inline<u64, u64>) {
+        let (home, print) = place(key, cache);
+        let ghosts = &mut self.ghosts.entry(home).or_default()[queue];
+        ghosts.push_front(print);
+        ghosts.truncate(self.kept[queue]);
     }
 
     fn evict(&mut self, cache: &Inline<u64, u64>) {
@@ -71,16 +95,14 @@ impl Naive {
                     continue;
                 }
                 self.marks.remove(&key);
-                let (home, print) = place(key, cache);
-                let ghosts = self.ghosts.entry(home).or_default();
-                ghosts.push_front(print);
-                ghosts.truncate(self.prints);
+                self.remember(key, 0, cache);
                 return;
             }
             let key = self.main.pop_front().expect("asked before");
             match self.marks[&key] {
                 0 => {
                     self.marks.remove(&key);
+                    self.remember(key, 1, cache);
                     return;
                 }
                 mark => {
