@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 HIT_MAX=${HIT_MAX:-48}
-MISS_MAX=${MISS_MAX:-400}
+MISS_MAX=${MISS_MAX:-760}
 
 if ! command -v valgrind >/dev/null || [ "$(uname -m)" != x86_64 ]; then
 	echo 'instructions: NOT COUNTED: there is no valgrind, or this is no x86-64'

@@ -6,6 +6,7 @@
 mod memory;
 mod peers;
 mod report;
+mod sharing;
 mod traces;
 mod work;
 
@@ -20,6 +21,10 @@ use work::{Mode, Work};
 /// A peer that serves less, in million requests per second, is asked an eighth of the requests, or replays a trace
 /// once: all of the others' time would be spent on it.
 const SLOW: f64 = 5.0;
+
+/// Threads and rounds for traces, at most: there are many of them.
+const TRACE_THREADS: usize = 2;
+const TRACE_RUNS: usize = 3;
 
 /// Measures caches of u64 keys and values.
 #[derive(Parser)]
@@ -57,6 +62,9 @@ pub struct Options {
     /// Leaves out the memory per entry.
     #[arg(long)]
     no_memory: bool,
+    /// Only whether two threads disturb each other.
+    #[arg(long)]
+    sharing: bool,
     /// The tables go to this file, too.
     #[arg(long)]
     markdown: Option<std::path::PathBuf>,
@@ -76,12 +84,17 @@ fn main() -> std::io::Result<()> {
         .filter(|peer| options.only.is_empty() || options.only.iter().any(|name| name == peer.name))
         .collect();
     let mut text = report::head(&options);
+    if options.sharing {
+        let rates = chosen.iter().map(|peer| (peer.name, (peer.sharing)(options.requests)));
+        println!("{text}{}", report::sharing(&rates.collect::<Vec<_>>()));
+        return Ok(());
+    }
     for mode in modes {
         let works = Work::all(mode, &options);
         let rows: Vec<(&str, Vec<Row>)> =
             works.iter().map(|work| (work.title.as_str(), measure(work, &chosen, &options))).collect();
         text += &match mode {
-            Mode::Traces => report::traces(&options.threads, &rows),
+            Mode::Traces => report::traces(&options.threads_for(mode), &rows),
             _ => rows.iter().map(|(title, rows)| report::table(title, &options.threads, rows)).collect(),
         };
     }
@@ -96,15 +109,23 @@ fn main() -> std::io::Result<()> {
     Ok(())
 }
 
+impl Options {
+    fn threads_for(&self, mode: Mode) -> Vec<usize> {
+        let most = if mode == Mode::Traces { TRACE_THREADS } else { usize::MAX };
+        self.threads.iter().copied().filter(|&threads| threads <= most).collect()
+    }
+}
+
 /// All peers in turn, round after round.
 fn measure(work: &Work, chosen: &[&Contestant], options: &Options) -> Vec<Row> {
     let mut peers: Vec<(&Contestant, Box<dyn Runner>)> =
         chosen.iter().filter_map(|peer| Some((*peer, (peer.build)(work)?))).collect();
     let mut slow = vec![false; peers.len()];
     let mut rows = Vec::new();
-    for &threads in &options.threads {
+    let runs = if work.mode == Mode::Traces { options.runs.min(TRACE_RUNS) } else { options.runs };
+    for threads in options.threads_for(work.mode) {
         let mut of_peers: Vec<Row> = peers.iter().map(|(peer, _)| Row::new(peer.name, threads)).collect();
-        for round in 0..options.runs {
+        for round in 0..runs {
             let parts = work.parts(threads, round);
             for (at, (peer, runner)) in peers.iter_mut().enumerate() {
                 let recorded = work.mode == Mode::Traces;

@@ -104,6 +104,19 @@ pub fn traces(threads: &[usize], works: &[(&str, Vec<Row>)]) -> String {
     text
 }
 
+/// Hits of one thread, beside another one.
+pub fn sharing(rows: &[(&str, Vec<f64>)]) -> String {
+    let mut text = "**Hits of one thread** (Mops, the best of five) **beside one that ..**\n\n".to_owned();
+    text += "| | computes | hits the same | replaces others | inserts |\n|---|---|---|---|---|\n";
+    for (name, rates) in rows {
+        text += &format!("| {name} |");
+        rates.iter().for_each(|rate| text += &format!(" {rate:.1} ({:.2}) |", rate / rates[0]));
+        text += &" - |".repeat(crate::sharing::ALL.len() - rates.len());
+        text.push('\n');
+    }
+    text + "\n"
+}
+
 /// Bytes per entry.
 pub fn memory(rows: &[(&str, (usize, usize))]) -> String {
     let mut text = "**Memory** (u64 to u64, capacity 1,000,000, as many inserted)\n\n".to_owned();

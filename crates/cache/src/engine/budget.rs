@@ -63,13 +63,15 @@ impl Budget {
 
     /// Takes a step of what is left, at most `most`; 0: there is nothing. The less is left, the smaller the step: what
     /// is left at the end goes to those that need it.
+    #[inline]
     pub fn take(&self, most: usize) -> usize {
         let mut rest = self.rest.load(Ordering::Relaxed);
         loop {
-            let taken = (rest / (2 * self.shards)).clamp(1, self.step).min(rest).min(most);
-            if taken == 0 {
+            // As a rule there is nothing: a miss of a full cache is spared the division.
+            if rest == 0 || most == 0 {
                 return 0;
             }
+            let taken = (rest / (2 * self.shards)).clamp(1, self.step).min(rest).min(most);
             let next = rest - taken;
             match self.rest.compare_exchange_weak(rest, next, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return taken,

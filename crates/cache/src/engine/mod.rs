@@ -3,6 +3,7 @@
 //! ```text
 //! get     -> table.rs: tags (tags.rs), key and value (slot.rs), the sequence again -> marks.rs
 //! insert  -> shard.rs, under its lock: budget.rs, order.rs (a victim, by its marks), prints.rs (ghosts), table.rs
+//! start   -> table.rs takes all memory that there will be, on large pages (pages.rs)
 //! ```
 //!
 //! The write lock and the order are sharded, the look-up is not: a reader never learns which shard it is in, unless it
@@ -330,6 +331,9 @@ impl<K: Plain, V: Plain> Inline<K, V> {
     /// Has another shard give up the credit of an entry. Where others take it again and again, the entry stays out.
     #[cold]
     fn put_without_credit(&self, hash: u64, entry: (K::Words, V), present: Present) -> Option<V> {
+        if self.capacity() == 0 {
+            return None;
+        }
         for shard in &self.shards {
             if shard.lock().yield_credit(self.parts())
                 && let Ok(put) = self.shard(hash).lock().put(self.parts(), hash, entry, present)

@@ -38,11 +38,13 @@ impl Ring {
         Ring { slots: vec![0; room].into_boxed_slice(), first: 0, len: 0 }
     }
 
+    #[inline]
     fn at(&self, from_first: usize) -> usize {
         let at = self.first + from_first;
         if at >= self.slots.len() { at - self.slots.len() } else { at }
     }
 
+    #[inline]
     fn push(&mut self, slot: u32) {
         debug_assert!(self.len < self.slots.len(), "the ring has room for all");
         let at = self.at(self.len);
@@ -90,10 +92,10 @@ pub(super) struct Victim {
     pub from: Queue,
 }
 
-/// What the small queue may have of so many entries: from a hundredth to three tenths.
+/// What the small queue may have of so many entries: from a hundredth to half of them.
 fn small_range(entries: usize) -> std::ops::RangeInclusive<usize> {
     let least = (entries / 100).max(1);
-    least..=(entries * 3 / 10).max(least)
+    least..=(entries / 2).max(least)
 }
 
 /// See the module.
@@ -146,6 +148,7 @@ impl Order {
 
     /// Names a newcomer's slot. `returns`: `learn` said that it goes to the main queue; `fills`: nothing was evicted for
     /// it.
+    #[inline]
     pub fn push(&mut self, slot: u32, returns: bool, fills: bool) {
         let small_is_full = self.small.len > self.small_max || (fills && self.small.len == self.small_max);
         let ring = if returns || small_is_full { &mut self.main } else { &mut self.small };
@@ -209,7 +212,52 @@ impl Order {
     }
 
     #[cfg(all(test, not(feature = "loom")))]
+    pub fn length_is_in_range(&self) -> bool {
+        self.small_range.contains(&self.small_max)
+    }
+
+    #[cfg(all(test, not(feature = "loom")))]
     pub fn small_room(&self) -> usize {
         self.small.slots.len()
+    }
+}
+
+#[cfg(all(test, not(feature = "loom")))]
+mod tests {
+    use super::*;
+
+    /// 1,000 entries, a group for each ten.
+    fn order() -> Order {
+        Order::new(100 * SLOTS, 1000)
+    }
+
+    #[test]
+    fn a_recent_ghost_of_either_queue_says_which_lacks_room() {
+        let mut order = order();
+        assert_eq!(order.small_max, 100);
+        let ghost = |from| Ghost { from, younger: 0 };
+        for _ in 0..2000 {
+            assert!(order.learn(ghost(Queue::Small), 7), "it goes to the main queue");
+        }
+        assert_eq!(order.small_max, 500);
+        for _ in 0..2000 {
+            assert!(!order.learn(ghost(Queue::Main), 7), "it passes through the small queue again");
+        }
+        assert_eq!(order.small_max, 10);
+        order.set_share(100);
+        assert!(order.length_is_in_range());
+    }
+
+    /// One younger ghost of the group stands for 100 evictions, and up to 100 more.
+    #[test]
+    fn an_old_ghost_says_nothing() {
+        for from in [Queue::Small, Queue::Main] {
+            let mut order = order();
+            order.learn(Ghost { from, younger: 1 }, 0xffff);
+            order.learn(Ghost { from, younger: 2 }, 0);
+            assert_eq!(order.small_max, 100);
+            order.learn(Ghost { from, younger: 1 }, 0);
+            assert_ne!(order.small_max, 100);
+        }
     }
 }

@@ -50,6 +50,7 @@ impl Shard {
     }
 
     /// A panic under the lock can't come from a caller's code, of which none runs there.
+    #[inline]
     pub fn lock(&self) -> MutexGuard<'_, Guarded> {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
@@ -116,6 +117,7 @@ impl Guarded {
     }
 
     /// Whether there is credit for another entry; takes some if there is any.
+    #[inline]
     fn has_room(&mut self, budget: &Budget) -> bool {
         if self.len == self.credit {
             self.credit += budget.take(self.credit_max - self.credit);

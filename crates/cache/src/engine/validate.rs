@@ -50,6 +50,7 @@ where
         let taken = slots.filter(|&slot| is_live(table.tag(slot as u32)) || table.tag(slot as u32) == DEAD).count();
         assert_eq!(taken, named.len(), "what is not free is named");
         assert!(shard.order.rings()[0].iter().count() <= shard.order.small_room(), "the small queue is small");
+        assert!(shard.order.length_is_in_range(), "the small queue keeps within its range");
         for at in table.groups_of(&shard.writer) {
             assert_eq!(table.sequence(at) & 1, 0, "no writer is inside");
             let expected = passed.get(&at).copied().unwrap_or(0);

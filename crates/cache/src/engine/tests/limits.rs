@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::super::marks::{MARK_MAX, Slots as _};
 use super::super::validate::validate;
 use super::super::{Inline, NoRoom, Plain};
 use super::model::seeded;
@@ -21,7 +22,7 @@ impl Plain for Fickle {
     fn into_words(self) -> [u64; 1] {
         let calls = CALLS.get();
         CALLS.set(calls + 1);
-        [self.0 ^ calls % 3]
+        [self.0 ^ (calls % 3)]
     }
 
     fn from_words(words: [u64; 1]) -> Fickle {
@@ -122,4 +123,26 @@ fn a_capacity_changes_while_threads_are_at_work() {
         over.store(true, Ordering::Relaxed);
     });
     validate(&cache);
+}
+
+/// A hit of what is hit often writes nothing: no line of memory goes from one processor to another for it.
+#[test]
+fn a_hit_of_what_is_hit_often_writes_nothing() {
+    let cache = seeded::<u64, u64>(100, 0);
+    (0..100).for_each(|key| _ = cache.insert(key, key));
+    let hit_all = || (0..100).for_each(|key| assert_eq!(cache.get(key), Some(key)));
+    let written = || {
+        let slots = 0..cache.table.slots_per_shard() as u32;
+        let marks: Vec<u8> = slots.map(|slot| cache.table.mark(slot)).collect();
+        let groups = cache.table.groups_of(&cache.shards[0].lock().writer);
+        (marks, groups.map(|at| cache.table.sequence(at)).collect::<Vec<_>>())
+    };
+    for _ in 0..MARK_MAX {
+        let before = written();
+        hit_all();
+        assert!(before != written(), "a mark was left");
+    }
+    let before = written();
+    hit_all();
+    assert!(before == written());
 }
