@@ -18,8 +18,8 @@ FUZZ_TARGETS := decoder commands store_file traces trace_tools mappings users jo
 # Of `make soak`.
 SOAK_SECONDS ?= 1800
 
-.PHONY: help setup setup-run run build dist budgets test check format lint deny docs nightly sanitize forever fuzz soak \
-	bench bench-full bench-sim bench-engine setup-bench doc clean figure figures
+.PHONY: help setup setup-run run build dist budgets test check format lint deny docs nightly sanitize forever fuzz \
+	soak bench bench-full bench-sim bench-engine setup-bench doc clean figure figures
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

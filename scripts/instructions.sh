@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Instructions of a hit and of a miss of the engine, and whether they are above what has been reached (callgrind). A run
-# with twice the requests takes more; drawing the requests is the same loop in both kinds, and counted by itself.
+# Instructions of a hit and of a miss of the engine (callgrind), and whether they are above what has been reached. They
+# are what a run with twice the requests takes more in the function that asks.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 HIT_MAX=${HIT_MAX:-48}
-MISS_MAX=${MISS_MAX:-760}
+MISS_MAX=${MISS_MAX:-720}
 
 if ! command -v valgrind >/dev/null || [ "$(uname -m)" != x86_64 ]; then
 	echo 'instructions: NOT COUNTED: there is no valgrind, or this is no x86-64'
@@ -17,8 +17,9 @@ trap 'rm -rf "$folder"' EXIT
 
 # The instructions of the function `$2` and all that it calls, for `$3` requests of the kind `$1`.
 count() {
-	valgrind --tool=callgrind --callgrind-out-file="$folder/out" --collect-atstart=no --toggle-collect="instructions::$2*" \
-		target/release/examples/instructions "$1" "$3" >"$folder/log" 2>&1 || { cat "$folder/log"; return 1; }
+	valgrind --tool=callgrind --callgrind-out-file="$folder/out" --collect-atstart=no \
+		--toggle-collect="instructions::$2*" target/release/examples/instructions "$1" "$3" \
+		>"$folder/log" 2>&1 || { cat "$folder/log"; return 1; }
 	awk '/^summary:|^totals:/ {print $2; exit}' "$folder/out"
 }
 

@@ -1,7 +1,7 @@
 //! What `scripts/instructions.sh` counts the instructions of: `instructions hit 200000`.
 //!
-//! A hit is one of 100,000 keys, few of which are asked for often, all marked as hit often before. A miss evicts, as all
-//! misses after the start do.
+//! A hit is one of 100,000 keys, few of which are asked for often, all marked as hit often before. A miss evicts, as
+//! all misses after the start do.
 
 use std::process::ExitCode;
 

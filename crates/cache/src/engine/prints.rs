@@ -3,8 +3,8 @@
 //! Twelve bits of the hash beside the group that they were home to. A group keeps, in the room that its line of memory
 //! has left, the last eleven that the small queue gave up and the last four of the main one: nothing is allocated for
 //! ghosts, nothing is looked up elsewhere, and what is too old falls out at the end. One key in 300 or so is taken for
-//! a ghost that it is not. Sixteen bits left room for eight and four, which cost up to two points of hit ratio in traces
-//! with long loops.
+//! a ghost that it is not. Sixteen bits left room for eight and four, which cost up to two points of hit ratio in
+//! traces with long loops.
 //!
 //! The younger ghosts of a group tell a ghost's age, about: there were as many evictions for each group.
 

@@ -64,7 +64,8 @@ pub(super) struct Parts<'c, K: Plain, V: Plain> {
     pub hasher: &'c super::Hasher,
 }
 
-/// All credit is that of other shards, and the shard has none: so it can be where there is less than one entry for each.
+/// All credit is that of other shards, and the shard has none: so it can be where there is less than one entry for
+/// each.
 pub(super) struct NoCredit;
 
 impl Guarded {
