@@ -78,7 +78,7 @@ fn a_capacity_above_the_room_is_refused() {
 /// A smaller capacity holds when the call returns; a larger one is all of use.
 #[test]
 fn a_capacity_changes_while_it_is_full() {
-    let (room, shards_log2) = if cfg!(miri) { (100, 1) } else { (20_000, 3) };
+    let (room, shards_log2) = if cfg!(miri) { (30, 1) } else { (20_000, 3) };
     let cache = seeded::<u64, u64>(room, shards_log2);
     let fill = || (0..2 * room as u64).for_each(|key| _ = cache.insert(key, key));
     for capacity in [room, room / 2, 1, 0, room / 3, room / 3 + 1, room] {
