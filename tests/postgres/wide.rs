@@ -25,8 +25,9 @@ fn small_writes_are_committed_beside_wide_ones() {
     let server = Server::start();
     let database = server.database();
     // A wide commit waits for the lock without being taken for an outage.
-    let patient = ["--memory", "16MiB", "--store-timeout-ms", "60000"];
-    let forebay = Forebay::start(&server.url(&database), &patient);
+    let patient = [["--store-timeout-ms", "30000"], ["--lock-wait-ms-min", "31000"], ["--lock-wait-ms-max", "32000"]];
+    let options = [&["--memory", "16MiB"][..], patient.as_flattened()].concat();
+    let forebay = Forebay::start(&server.url(&database), &options);
     let mut client = Connection::new(forebay.address);
     let first: Vec<String> = (0..WIDE).map(|number| format!("wide{number}:0")).collect();
     let pairs = first.iter().flat_map(|key| [key.as_str(), "before"]);
