@@ -5,11 +5,12 @@
 //! A commit is admitted before it takes its place. Small commits and the others wait in two lines, each first come,
 //! first served, so that a small one does not wait for the room of a wide one. An eighth of the room is for small
 //! commits alone. While a large one waits, small ones take no more than that eighth, so none of the two lines keeps the
-//! other waiting for ever. A commit that is larger than what is left is admitted when no other large one is on its way.
+//! other waiting for ever. A commit that is larger than what is left is admitted when no other large one is on its
+//! way.
 //!
-//! **Wide commits**, as `group.rs` calls those that go to the store alone, are few at a time: one over a store that takes
-//! one group after the other, so that what is placed meanwhile waits for one of them at most; and so many over any other
-//! that connections are left. One that waits has no place, so small ones that overtake it need no argument.
+//! **Wide commits**, as `group.rs` calls those that go to the store alone, are few at a time: one over a store that
+//! takes one group after the other, so that what is placed meanwhile waits for one of them at most; and so many over any
+//! other that connections are left. One that waits has no place, so small ones that overtake it need no argument.
 //!
 //! **A long byte string counts once.** Commits that are on their way and change one share its chunks ([`Footprint`]):
 //! each was made to the result of the one before. For a key's lock comes with the result of the commit that is on its
