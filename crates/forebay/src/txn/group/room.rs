@@ -1,29 +1,31 @@
 //! Room for commits on their way: bytes of those that are placed, or about to be, bounded by
-//! [`crate::txn::TxnLimits::placed_bytes_max`]. Without it a pipeline of short commands that make long documents has
-//! all of them in memory at once, since each command goes on as soon as the one before has its place.
+//! [`crate::txn::TxnLimits::placed_bytes_max`]. Without it a pipeline of short commands that make long documents
+//! has all of them in memory at once, since each command goes on as soon as the one before has its place.
 //!
 //! A commit is admitted before it takes its place. Small commits and the others wait in two lines, each first come,
 //! first served, so that a small one does not wait for the room of a wide one. An eighth of the room is for small
-//! commits alone. While a large one waits, small ones take no more than that eighth, so none of the two lines keeps the
-//! other waiting for ever. A commit that is larger than what is left is admitted when no other large one is on its
-//! way.
+//! commits alone. While a large one waits, small ones take no more than that eighth, so none of the two lines keeps
+//! the other waiting for ever. A commit that is larger than what is left is admitted when no other large one is on
+//! its way.
 //!
 //! **Wide commits**, as `group.rs` calls those that go to the store alone, are few at a time: one over a store that
-//! takes one group after the other, so that what is placed meanwhile waits for one of them at most; and so many over any
-//! other that connections are left. One that waits has no place, so small ones that overtake it need no argument.
+//! takes one group after the other, so that what is placed meanwhile waits for one of them at most; and so many
+//! over any other that connections are left. One that waits has no place, so small ones that overtake it need no
+//! argument.
 //!
-//! **A long byte string counts once.** Commits that are on their way and change one share its chunks ([`Footprint`]):
-//! each was made to the result of the one before. For a key's lock comes with the result of the commit that is on its
-//! way to it, and is kept until its owner has room. So all of them together hold the longest of the string's states,
-//! which counts as long as there is one of them, and what each has copied, which counts as its own.
+//! **A long byte string counts once.** Commits that are on their way and change one share its chunks
+//! ([`Footprint`]): each was made to the result of the one before. For a key's lock comes with the result of the
+//! commit that is on its way to it, and is kept until its owner has room. So all of them together hold the longest
+//! of the string's states, which counts as long as there is one of them, and what each has copied, which counts as
+//! its own.
 //!
 //! **Nobody waits for ever.** Who waits for room may hold locks, key spaces and fills' answers, so whoever has room
 //! must never wait for these. It does not: room is asked for when all locks of the commit are held, and between the
-//! answer and the place there is nothing to wait for but the store's reads. What is placed is the committer's, which
-//! takes no lock and no space, asks for no room, and gives the room back whatever becomes of the commit. A commit whose
-//! outcome the store can't tell gives it back when its client is told so. While commits are refused everyone is
-//! admitted, to be refused. So: as long as somebody waits, somebody has room ([`Room::validate`]), and will give it
-//! back.
+//! answer and the place there is nothing to wait for but the store's reads. What is placed is the committer's,
+//! which takes no lock and no space, asks for no room, and gives the room back whatever becomes of the commit. A
+//! commit whose outcome the store can't tell gives it back when its client is told so. While commits are refused
+//! everyone is admitted, to be refused. So: as long as somebody waits, somebody has room ([`Room::validate`]), and
+//! will give it back.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
