@@ -42,10 +42,12 @@ impl Target<'_> {
     }
 }
 
+type Guard<'a> = AccessGuard<'a, &'static [u8]>;
+
 /// A walk through the rows.
 struct Walk<'a> {
     rows: Range<'a, &'static [u8], &'static [u8]>,
-    next: Option<(AccessGuard<'a, &'static [u8]>, AccessGuard<'a, &'static [u8]>)>,
+    next: Option<(Guard<'a>, Guard<'a>)>,
 }
 
 impl<'a> Walk<'a> {
