@@ -1,6 +1,8 @@
 //! Clients that are broken or mean harm, against the real binary: memory stays bounded, others are served meanwhile,
 //! and the log says why each was refused.
 
+#[path = "hostile/beside.rs"]
+mod beside;
 mod common;
 #[path = "hostile/foreign.rs"]
 mod foreign;

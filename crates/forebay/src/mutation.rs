@@ -58,6 +58,12 @@ pub enum Fault {
     WideReadOnce,
     /// A commit that failed does not give its room back.
     RoomKeptByFailed,
+    /// A small commit waits for room in one line with wide ones.
+    RoomInOneLine,
+    /// Rows of a wide commit go in together although rows of others stand between them.
+    RunsOverOthers,
+    /// As many wide commits are placed as there are bytes for.
+    WideTogether,
     /// A reply that shows a pending result does not wait for its publication.
     PendingShown,
     /// What is applied of a document's queue takes all of the queue with it (hole 1 of the paper's protocol).

@@ -104,7 +104,7 @@ pub static SETTINGS: &[Setting] = &[
     setting!(Limits, "retries-max", CountOrZero, txn.retries_max,
         "Times that a command or a MULTI is run again after a conflict"),
     setting!(Limits, "placed-bytes-max", Bytes, txn.placed_bytes_max,
-        "Commits on their way to the store; past it commits wait, and one that is larger by itself goes alone"),
+        "Commits on their way to the store; past it commits wait; one that is larger goes beside small ones only"),
     setting!(Limits, "pipeline-frames-max", Count, server.pipeline_frames_max,
         "Requests of one connection that run before others get their turn"),
     setting!(Limits, "client-reply-bytes-max", Bytes, server.client_reply_bytes_max,
