@@ -98,6 +98,10 @@ pub enum Fault {
     OwnerNotLookedAt,
     /// What an operator decides to apply while nothing is carried over goes before what waits for its documents.
     AppliedOutOfTurn,
+    /// What an operator has decided to apply is not in the journal when he is told so.
+    OrderForgotten,
+    /// An operator is told that what waits is carried over before the journal knows of it.
+    ResumeForgotten,
     /// What is answered as not applied, since another owner has the store by then, stays in the journal.
     RefusedStaysKept,
     /// The store is asked what became of what is kept for an operator, and so is told never to apply it.
