@@ -2,13 +2,13 @@
 //! announces reserves nothing. A client whose next step has no room is not read from until there is.
 //!
 //! **The parts.** The *first* is the client whose request has been large for longest. It alone may take as much as a
-//! whole request. The *others* share [`Limits::others`]. Three quarters of that are the *lane*, which one of them uses at
-//! a time.
+//! whole request. The *others* share [`Limits::others`]. Three quarters of that are the *lane*, which one of them uses
+//! at a time.
 //!
 //! **Each request ends.** No grant to another takes from what the first may take, so the first goes on until its
-//! request is complete. Then the next in age is first. Requests that are being served may leave too little room even for
-//! the first; that one waits until one of them is done. A request that is served waits for no room. A wait for a lock of
-//! a client that waits here ends as any other wait for a lock does.
+//! request is complete. Then the next in age is first. Requests that are being served may leave too little room even
+//! for the first; that one waits until one of them is done. A request that is served waits for no room. A wait for a
+//! lock of a client that waits here ends as any other wait for a lock does.
 //!
 //! **A small request does not wait for large ones.** A request that fits into the lane by what is known of its size may
 //! have the lane's turn. A turn ends after [`LANE_TURN`] if another request wants it. Requests that had fewer turns

@@ -13,8 +13,8 @@ use crate::crowd::LOOK_WAIT;
 use crate::replies::is_large;
 
 impl Session {
-    /// Before a request: waits until the client has read, if too much waits for it, and gives others their turn. Whether
-    /// the request is to be served.
+    /// Before a request: waits until the client has read, if too much waits for it, and gives others their turn.
+    /// Whether the request is to be served.
     #[inline]
     pub(super) async fn may_go_on(&mut self) -> bool {
         if self.waits_for_reader() {

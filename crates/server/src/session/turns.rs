@@ -113,8 +113,8 @@ impl Session {
         self.granted = 0;
     }
 
-    /// Whether the reply of a command is forgotten since it has no room: what it holds of documents goes with it. In TXN
-    /// its documents are kept in any case.
+    /// Whether the reply of a command is forgotten since it has no room: what it holds of documents goes with it. In
+    /// TXN its documents are kept in any case.
     pub(super) fn forgets(&mut self, command: &Command, frame: Frame<'_>) -> bool {
         let reads = command.effect(frame) == Some(Effect::Read) && !self.open.is_open();
         if reads {
