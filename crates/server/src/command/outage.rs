@@ -1,5 +1,6 @@
-//! CACHE, as far as it is about a store that goes away: what is buffered, what became of it, and what a client wants
-//! of its own writes. Where nothing is ever buffered all of it answers so: there is nothing, and the mode is normal.
+//! CACHE, as far as it is about a store that goes away: what is buffered, what became of it, and what a client wants of
+//! the writes that it made. Where nothing is ever buffered all of it answers so: there is nothing, and the mode is
+//! normal.
 
 mod brief;
 mod quarantine;
