@@ -311,6 +311,7 @@ impl<W: Wire> Connection<W> {
         }
         if written > 0 {
             self.session.open.replies_written();
+            self.client.taken.fetch_add(written as u64, Ordering::Relaxed);
             self.shared.figures.bytes_out.fetch_add(written as u64, Ordering::Relaxed);
         }
         let grows = left > self.counted;

@@ -60,6 +60,8 @@ pub struct Replies {
     lent: bool,
     /// Bytes that were encoded since others had their turn.
     worked: usize,
+    /// How much the client had taken of all its replies when it was waited for in vain.
+    pub unread_at: Option<u64>,
 }
 
 /// Where replies are while the session that they belong to waits.
@@ -123,7 +125,7 @@ impl Replies {
     /// hold before the reply is written down. The connection is to be closed then.
     pub fn new(bytes_max: usize) -> Replies {
         let outlet = Outlet(Arc::new(Mutex::new(Queue::new(bytes_max))));
-        Replies { own: Queue::new(bytes_max), outlet, lent: false, worked: 0 }
+        Replies { own: Queue::new(bytes_max), outlet, lent: false, worked: 0, unread_at: None }
     }
 
     /// Where the replies are while the session waits.
@@ -258,6 +260,11 @@ impl Replies {
         }
         self.lend();
         std::future::poll_fn(|context| self.outlet.lock().poll_settled(context)).await;
+    }
+
+    /// How many bytes of replies are ready.
+    pub fn ready_bytes(&self) -> usize {
+        self.look(|queue| queue.ready.len())
     }
 
     /// Bytes of replies that are ready.

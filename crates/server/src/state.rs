@@ -230,6 +230,8 @@ pub struct Client {
     pub command: AtomicUsize,
     /// Its password waits for its check, or is checked.
     pub checked: AtomicBool,
+    /// Bytes of replies that its socket has taken.
+    pub taken: AtomicU64,
     /// It has to authenticate, as far as is known.
     stranger: AtomicBool,
     /// It is a stranger and has sent no request.
@@ -375,6 +377,7 @@ impl Clients {
             names: Mutex::default(),
             command: AtomicUsize::new(usize::MAX),
             checked: AtomicBool::new(false),
+            taken: AtomicU64::new(0),
             stranger: AtomicBool::new(false),
             silent: AtomicBool::new(false),
             killed: AtomicBool::new(false),

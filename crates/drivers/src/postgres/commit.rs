@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::classify::{Failure, told};
 use super::session::Session;
 use super::wire::time_to_send;
-use super::{Inner, documents, ids, no_answer_in, sql};
+use super::{Inner, documents, ids, large, no_answer_in, sql};
 
 /// What became of the documents that one commit wrote, where it is not as computed.
 pub(super) type Changed = Vec<(Key, Read)>;
@@ -176,10 +176,8 @@ impl Inner {
     /// Whatever happens before its message is handed to a connection is `Unavailable`; from then on it is what
     /// [`classify`] says, or `Unknown` if no answer comes in time.
     async fn commit_once(&self, group: &[Commit], time: Duration) -> Result<Vec<Changed>, Failed> {
-        let _room = match self.is_mapped {
-            true => None,
-            false => self.room.take(group).await,
-        };
+        let bytes = if self.is_mapped { large::written_by(group) } else { large::read_by(group) };
+        let _room = self.room.take(bytes).await;
         let deadline = Instant::now() + time;
         let _on_their_way = self.ids.begin(group.iter().map(|commit| commit.id));
         if let Some(at) = group.iter().position(|commit| self.ids.is_forgotten(commit.id)) {
@@ -213,7 +211,10 @@ impl Inner {
                 if let Some(newest) = group.iter().map(|commit| commit.id).max() {
                     self.identity.acknowledge(newest);
                 }
-                writer.give_back();
+                match self.is_mapped && large::rows_of(group) > large::GROWN_BYTES {
+                    true => writer.let_go(),
+                    false => writer.give_back(),
+                }
             }
             Err(failed) if failed.failure.spares_connection() => writer.give_back(),
             Err(failed) => {

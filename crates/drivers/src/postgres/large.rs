@@ -1,4 +1,5 @@
-//! Large documents of the generic table, which go to the server and come from it a piece at a time.
+//! Large documents. Those of the generic table go to the server and come from it a piece at a time; rows go and come
+//! whole, and few at a time.
 //!
 //! What is sent as a parameter is in memory four times: encoded, in the message, in the connection's buffer, and in what
 //! these have grown out of; what is received as one row is there three times. And connections keep the buffers that they
@@ -28,7 +29,13 @@ use super::sql::{LARGE_BYTES, Prepared};
 /// Units in which room is counted.
 const UNIT_BYTES: usize = 1 << 10;
 
-/// Room for documents that commits read before they change them: it takes what one of the largest size does.
+/// What the rows of a commit take, as a multiple: their texts, the message, the connection's buffer, and the answer.
+const ROW_COPIES: usize = 4;
+
+/// Bytes of rows from which on a connection is not used again: it keeps the buffers that it has grown.
+pub(super) const GROWN_BYTES: usize = 1 << 20;
+
+/// Room for what commits take in memory beside their documents: as much as one of the largest size.
 pub(super) struct Room(Semaphore);
 
 impl Default for Room {
@@ -38,21 +45,37 @@ impl Default for Room {
 }
 
 impl Room {
-    /// Waits for room for the large documents of `group` that are read before they are changed. To be called by what has
-    /// no connection and no time limit yet: whoever has room needs nothing of those that wait.
-    pub(super) async fn take(&self, group: &[Commit]) -> Option<SemaphorePermit<'_>> {
-        let is_read = |write: &&Write| !write.unseen && !is_blind(&write.changes);
-        let sizes = group
-            .iter()
-            .flat_map(|commit| commit.writes.iter().filter(is_read))
-            .filter_map(|write| write.after.as_ref());
-        let bytes: usize = sizes.map(Value::size).filter(|bytes| *bytes > LARGE_BYTES).sum();
-        let units = bytes.min(DOCUMENT_BYTES_MAX) / UNIT_BYTES;
-        match units {
+    /// Waits for room for so many bytes, or for all of it. To be called by what has no connection and no time limit
+    /// yet: whoever has room needs nothing of those that wait.
+    pub(super) async fn take(&self, bytes: usize) -> Option<SemaphorePermit<'_>> {
+        match bytes.min(DOCUMENT_BYTES_MAX) / UNIT_BYTES {
             0 => None,
             units => self.0.acquire_many(units as u32).await.ok(),
         }
     }
+}
+
+/// What the large documents of `group` take that are read before they are changed.
+pub(super) fn read_by(group: &[Commit]) -> usize {
+    let is_read = |write: &&Write| !write.unseen && !is_blind(&write.changes);
+    let writes = group.iter().flat_map(|commit| &commit.writes).filter(is_read);
+    let sizes = writes.filter_map(|write| write.after.as_ref()).map(Value::size);
+    sizes.filter(|bytes| *bytes > LARGE_BYTES).sum()
+}
+
+/// Bytes of the rows of `group`, if they are large.
+pub(super) fn rows_of(group: &[Commit]) -> usize {
+    let bytes = |write: &Write| {
+        let changes: usize = write.changes.iter().map(Change::memory_bytes).sum();
+        changes.max(write.after.as_ref().map_or(0, Value::size))
+    };
+    let bytes: usize = group.iter().flat_map(|commit| &commit.writes).map(bytes).sum();
+    if bytes > LARGE_BYTES { bytes } else { 0 }
+}
+
+/// What they take while they are written.
+pub(super) fn written_by(group: &[Commit]) -> usize {
+    rows_of(group).saturating_mul(ROW_COPIES)
 }
 
 /// Whether it does not matter what was there before `changes`.

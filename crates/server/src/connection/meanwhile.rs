@@ -4,6 +4,7 @@
 use std::io::{self, ErrorKind};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, BytesMut};
@@ -71,6 +72,7 @@ impl<W: Wire> Meanwhile<'_, W> {
                 Ok(count) => {
                     ready.advance(count);
                     self.written += count;
+                    self.client.taken.fetch_add(count as u64, Ordering::Relaxed);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => match self.wire.poll_writable(context) {
                     Poll::Ready(writable) => writable?,

@@ -4,6 +4,8 @@
 //! sockets, so it is what is bounded, not time.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use forebay::txn::Ahead;
 use forebay_protocol::{Frame, Reply};
@@ -18,6 +20,13 @@ const WORK_PER_TURN: usize = 1 << 17;
 
 /// Work for a client that has sent all that it will: it may wait for its answer, or be gone.
 const WORK_AFTER_END_MAX: usize = 64 << 20;
+
+/// Of `replies-bytes-max` one client that reads has so many a part waiting.
+const READERS: usize = 16;
+
+/// How long a client that reads is waited for: until it has read nothing for so many looks.
+const LOOK_PAUSE: Duration = Duration::from_millis(5);
+const LOOKS_MAX: usize = 200;
 
 /// The turns of one command.
 pub struct Turns {
@@ -73,10 +82,28 @@ impl Turns {
 }
 
 impl Session {
-    /// Gives others their turn between two requests. What is ready is written meanwhile.
+    /// Gives others their turn between two requests. What is ready is written meanwhile: a client that reads its
+    /// replies has few of them waiting, for no more are made before it has read. One that sends all of a pipeline
+    /// before it reads is waited for once.
     pub(super) async fn give_turn(&mut self) {
         self.replies.lend();
-        self.shared.engine.runtime().turn().await;
+        let runtime = self.shared.engine.runtime().clone();
+        runtime.turn().await;
+        let bytes_max = self.shared.limits.replies_bytes_max / READERS;
+        let mut taken = self.client.taken.load(Ordering::Relaxed);
+        if self.replies.ready_bytes() <= bytes_max || self.replies.unread_at == Some(taken) {
+            return;
+        }
+        let mut looks = 0;
+        while self.replies.ready_bytes() > bytes_max && !self.client.is_killed() && !self.shared.stopping.is_set() {
+            if looks == LOOKS_MAX {
+                self.replies.unread_at = Some(taken);
+                return;
+            }
+            runtime.sleep(LOOK_PAUSE).await;
+            let before = std::mem::replace(&mut taken, self.client.taken.load(Ordering::Relaxed));
+            looks = if taken > before { 0 } else { looks + 1 };
+        }
     }
 
     /// Whether to run a request takes long however small its documents are: not on a thread that others wait for.
