@@ -15,6 +15,9 @@ const AT_ONCE: usize = CLIENTS / 2;
 const ELEMENTS: usize = 60_000;
 const ADDED: usize = 5_000;
 
+/// The machine may be busy.
+const PATIENT: [&str; 6] = ["--store-timeout-ms", "5000", "--lock-wait-ms-min", "10000", "--lock-wait-ms-max", "20000"];
+
 const LONG: usize = 4_000_000;
 
 fn exec(server: &Server, commands: Vec<Vec<String>>) {
@@ -51,7 +54,7 @@ fn grows(name: &str, key: &str, connection: &mut Connection) {
 #[test]
 fn what_commits_write_over_postgres() {
     let cluster = postgres::Server::start();
-    let server = Server::over("PostgreSQL", &cluster.url(&cluster.database()), &["--store-timeout-ms", "20000"]);
+    let server = Server::over("PostgreSQL", &cluster.url(&cluster.database()), &PATIENT);
     let long = "x".repeat(LONG);
     let row = |row: &'static str, work: &dyn Fn(&Server)| {
         let server = server.again(row);
@@ -88,7 +91,7 @@ fn what_commits_write_over_postgres() {
 
 #[test]
 fn what_an_outage_leaves_for_postgres() {
-    for drain in ["merged", "serial"] {
+    for drain in ["lanes", "serial"] {
         let cluster = postgres::Server::start();
         let url = cluster.url(&cluster.database());
         let server = Server::over("what an outage leaves", &url, &["--drain", drain]);
@@ -114,7 +117,7 @@ fn rows_of_a_megabyte() {
     let cluster = postgres::Server::start();
     let database = cluster.database();
     cluster.sql(&database, "CREATE TABLE pages (id integer PRIMARY KEY, body text)");
-    let map = ["--map", "page:{id} -> pages(id)", "--store-timeout-ms", "20000"];
+    let map = [&PATIENT[..], &["--map", "page:{id} -> pages(id)"]].concat();
     let server = Server::over("4 clients that write rows of 1 MB", &cluster.url(&database), &map);
     server.reset_peak();
     let body = "x".repeat(1_000_000);

@@ -16,6 +16,7 @@ use forebay::store::{Commit, ReadError, Write};
 use forebay::value::DOCUMENT_BYTES_MAX;
 use forebay::value::pieces::{Decoder, PIECE_BYTES, Pieces, encoded_bytes};
 use forebay::{Key, Read, TxnId, Value, Version};
+use futures_util::future::join;
 use futures_util::{SinkExt, TryStreamExt};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_postgres::types::ToSql;
@@ -139,8 +140,12 @@ pub(super) async fn put(
     rows: impl Iterator<Item = Row<'_>>,
 ) -> Result<(), Error> {
     let parameters: [&(dyn ToSql + Sync); 2] = [&removed.0, &removed.1];
-    session.client.execute(session.statement(Prepared::Remove), &parameters).await?;
-    let sink: CopyInSink<Cursor<Vec<u8>>> = session.client.copy_in(session.statement(Prepared::Add)).await?;
+    let (client, remove, add) =
+        (&session.client, session.statement(Prepared::Remove), session.statement(Prepared::Add));
+    // Sent together; behind an error nothing is executed.
+    let (removed, sink) = join(client.execute(remove, &parameters), client.copy_in(add)).await;
+    removed?;
+    let sink: CopyInSink<Cursor<Vec<u8>>> = sink?;
     let mut sink = pin!(sink);
     let mut piece = HEADER.to_vec();
     for row in rows {
