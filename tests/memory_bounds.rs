@@ -92,15 +92,6 @@ impl Server {
     }
 }
 
-/// Waits until `is`, for as long as memory may take to go back.
-fn until(mut is: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is() {
-        assert!(began.elapsed() < PATIENCE, "it does not come to that");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
 fn request(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }

@@ -291,10 +291,7 @@ impl Client {
     pub async fn killed(&self) {
         std::future::poll_fn(|context| {
             self.waker.register(context.waker());
-            match self.is_killed() {
-                true => std::task::Poll::Ready(()),
-                false => std::task::Poll::Pending,
-            }
+            if self.is_killed() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
         })
         .await;
     }
