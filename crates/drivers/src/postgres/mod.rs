@@ -5,7 +5,7 @@
 //!   for a lock keeps nobody else waiting.
 //! * `ready`, `open`, `owners`, `identity`, `keeper`: one forebay per database, in an incarnation of its own, taken in
 //!   the last step of an opening; who had it before; what a new connection has to find there; what goes on behind.
-//! * `documents`: the table that forebay owns, where no mapping names another.
+//! * `documents`: the table that forebay owns, where no mapping names another; `large`: its large documents.
 //! * [`mapping`] makes keys of rows of tables that exist already; `outside`: what others write to these, as triggers
 //!   note it; `decoding`: the same out of the server's log; [`setup`] and `install` prepare a database for it.
 //! * `commit`, `ids`, `classify`: a commit is one message and one transaction, whose id is entered by a plain INSERT;
@@ -15,8 +15,8 @@
 //! * [`plain`]: a connection as any other program has it.
 //!
 //! All waiting for the server is bounded by one timeout, connecting and handshakes included, as long as the server does
-//! not acknowledge, meanwhile, what it is sent of something large (`wire`); what is large has the time to be sent. A
-//! call runs in a task of its own: a caller that goes away changes nothing.
+//! not acknowledge, meanwhile, what it is sent of something large, or sends something large (`wire`); what is large has
+//! the time to be sent. A call runs in a task of its own: a caller that goes away changes nothing.
 
 pub mod address;
 mod classify;
@@ -31,6 +31,7 @@ mod identity;
 mod ids;
 mod install;
 mod keeper;
+mod large;
 mod listing;
 pub mod mapping;
 mod open;
@@ -145,6 +146,7 @@ struct Inner {
     identity: Arc<Identity>,
     ids: Ids,
     timeout: Duration,
+    room: large::Room,
     name: String,
     keeper_woken: Arc<Notify>,
     clears: Clears,
