@@ -2,9 +2,14 @@
 //! against a fresh server with `--memory 16MiB`, a debug build, whose pages of code are 8 MiB more than a release's.
 
 mod common;
+#[path = "memory_bounds/over_postgres.rs"]
+mod over_postgres;
+#[path = "common/postgres.rs"]
+mod postgres;
 
 use std::io::Write;
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use common::Connection;
@@ -32,17 +37,29 @@ const CLIENTS: usize = 8;
 const KEYS: usize = 40_000;
 
 struct Server {
-    forebay: Forebay,
+    forebay: Arc<Forebay>,
     row: &'static str,
     before: u64,
 }
 
 impl Server {
     fn start(row: &'static str) -> Server {
-        let forebay = Forebay::start("embedded", &["--memory", "16MiB", "--durability", "never"]);
-        assert!(forebay.log().contains("more_mib="), "the start says that floors break the promise");
+        let server = Server::over(row, "embedded", &["--durability", "never"]);
+        assert!(server.forebay.log().contains("more_mib="), "the start says that floors break the promise");
+        server
+    }
+
+    fn over(row: &'static str, store: &str, arguments: &[&str]) -> Server {
+        let forebay = Arc::new(Forebay::start(store, &[&["--memory", "16MiB"], arguments].concat()));
         let before = forebay.resident_bytes();
         Server { forebay, row, before }
+    }
+
+    /// The same server, for another row.
+    fn again(&self, row: &'static str) -> Server {
+        let server = Server { forebay: self.forebay.clone(), row, before: self.forebay.resident_bytes() };
+        server.reset_peak();
+        server
     }
 
     fn connect(&self) -> Connection {

@@ -8,6 +8,7 @@ mod either;
 mod hash;
 mod list;
 mod map;
+pub mod pieces;
 mod set;
 
 use std::sync::Arc;

@@ -4,6 +4,7 @@ mod naive;
 
 use forebay::change::codec::{decode_change, encode_change};
 use forebay::value::codec::{decode_value, encode_value};
+use forebay::value::pieces::{Decoder, Pieces, encoded_bytes};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
@@ -39,6 +40,32 @@ proptest! {
         let mut bytes = Vec::new();
         encode_change(&change, &mut bytes);
         prop_assert_eq!(decode_change(&bytes), Ok(change));
+    }
+
+    /// Whatever pieces it comes in: the same bytes, the same document, and the same is refused.
+    #[test]
+    fn a_value_goes_in_pieces(
+        value in naive::value(),
+        edits in prop::collection::vec((any::<Index>(), any::<u8>()), 0..3),
+        cut in prop::option::of(any::<Index>()),
+        piece in 1..40usize,
+    ) {
+        let (mut bytes, mut pieced) = (Vec::new(), Vec::new());
+        encode_value(&value, &mut bytes);
+        let (mut pieces, mut piece_of_it) = (Pieces::of(&value), Vec::new());
+        while pieces.fill(&mut piece_of_it) {
+            pieced.append(&mut piece_of_it);
+        }
+        prop_assert_eq!(&pieced, &bytes);
+        prop_assert_eq!(encoded_bytes(&value), bytes.len());
+        for (at, byte) in edits {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        bytes.truncate(cut.map_or(bytes.len(), |cut| cut.index(bytes.len())));
+        let mut decoder = Decoder::new(bytes.len());
+        let fed = bytes.chunks(piece).try_for_each(|piece| decoder.feed(piece));
+        prop_assert_eq!(fed.and_then(|()| decoder.end()).ok(), decode_value(&bytes).ok());
     }
 
     #[test]

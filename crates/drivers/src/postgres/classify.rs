@@ -1,9 +1,9 @@
 //! What an error says about the commit that it answers. The one rule that must never bend: [`Failure::Unavailable`],
 //! [`Failure::Conflict`] and [`Failure::Refused`] mean *surely not applied*.
 //!
-//! A commit is one message to the server, one transaction. An error of severity ERROR in its answer has aborted that
-//! transaction. Anything else (FATAL, a closed socket, no answer in time) may come after the commit was made: the
-//! connection ends with it, and whether the commit stands is [`Failure::Unknown`] until its id is asked for.
+//! A commit is one transaction of the server, and mostly one message. An error of severity ERROR in its answer has
+//! aborted that transaction. Anything else (FATAL, a closed socket, no answer in time) may come after the commit was
+//! made: the connection ends with it, and whether the commit stands is [`Failure::Unknown`] until its id is asked for.
 
 use std::error::Error as _;
 

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay::error::Unavailable;
-use forebay::store::{Commit, CommitOutcome, ReadError, Resolved, Since};
-use forebay::{Change, Key, Read, TxnId};
+use forebay::store::{Commit, CommitOutcome, ReadError, Resolved, Since, Write};
+use forebay::{Change, Key, Read, TxnId, Value};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::classify::{Failure, told};
 use super::session::Session;
 use super::wire::time_to_send;
-use super::{Inner, documents, ids, no_answer_in, sql};
+use super::{Inner, documents, ids, large, no_answer_in, sql};
 
 /// What became of the documents that one commit wrote, where it is not as computed.
 pub(super) type Changed = Vec<(Key, Read)>;
@@ -72,6 +72,9 @@ impl<'a> Group<'a> {
     /// checks are made before all changes.
     fn part(&self) -> &'a [Commit] {
         let rest = &self.commits[self.outcomes.len()..];
+        if rest.len() == 1 {
+            return rest;
+        }
         let (mut ids, mut written) = (HashSet::new(), HashSet::new());
         let mut fits = |commit: &'a Commit| {
             let checked = commit.checks.iter().any(|(key, _)| written.contains(key));
@@ -115,7 +118,6 @@ impl Inner {
             let part = group.part();
             let first = &part[0];
             let time = self.time_for(part);
-            let deadline = Instant::now() + time;
             match group.known.get(&first.id) {
                 Some(true) => {
                     let repeated = group.repeated();
@@ -140,7 +142,7 @@ impl Inner {
                 Failure::Unavailable(why) | Failure::NotOwned(why) => {
                     return group.stop(CommitOutcome::Unavailable(why));
                 }
-                Failure::Repeated => match self.known(part, deadline).await {
+                Failure::Repeated => match self.known(part, time).await {
                     Ok(known) if known.is_empty() => {
                         return group.stop(CommitOutcome::Refused(below_floor(first.id)));
                     }
@@ -164,8 +166,12 @@ impl Inner {
     /// How long one transaction of these commits may take: a large one is to be sent first.
     fn time_for(&self, part: &[Commit]) -> Duration {
         let patience = part.iter().map(|commit| commit.patience).max().unwrap_or(1);
-        let changes = part.iter().flat_map(|commit| commit.writes.iter().flat_map(|write| &write.changes));
-        let sending = time_to_send(changes.map(Change::memory_bytes).sum());
+        // A change of a few bytes may have all of its document sent.
+        let bytes = |write: &Write| {
+            let changes: usize = write.changes.iter().map(Change::memory_bytes).sum();
+            changes.max(write.after.as_ref().map_or(0, Value::size))
+        };
+        let sending = time_to_send(part.iter().flat_map(|commit| &commit.writes).map(bytes).sum());
         self.timeout * patience.max(1) + TIME_PER_COMMIT * (part.len() as u32 - 1) + sending
     }
 
@@ -173,6 +179,8 @@ impl Inner {
     /// Whatever happens before its message is handed to a connection is `Unavailable`; from then on it is what
     /// [`classify`] says, or `Unknown` if no answer comes in time.
     async fn commit_once(&self, group: &[Commit], time: Duration) -> Result<Vec<Changed>, Failed> {
+        let bytes = if self.is_mapped { large::written_by(group) } else { large::read_by(group) };
+        let _room = self.room.take(bytes).await;
         let deadline = Instant::now() + time;
         let _on_their_way = self.ids.begin(group.iter().map(|commit| commit.id));
         if let Some(at) = group.iter().position(|commit| self.ids.is_forgotten(commit.id)) {
@@ -206,7 +214,10 @@ impl Inner {
                 if let Some(newest) = group.iter().map(|commit| commit.id).max() {
                     self.identity.acknowledge(newest);
                 }
-                writer.give_back();
+                match self.is_mapped && large::rows_of(group) > large::GROWN_BYTES {
+                    true => writer.let_go(),
+                    false => writer.give_back(),
+                }
             }
             Err(failed) if failed.failure.spares_connection() => writer.give_back(),
             Err(failed) => {
@@ -254,12 +265,12 @@ impl Inner {
     }
 
     /// Which of the commits are in the table, and whether as applied or as refused.
-    async fn known(&self, commits: &[Commit], deadline: Instant) -> Result<Vec<(TxnId, bool)>, String> {
+    async fn known(&self, commits: &[Commit], time: Duration) -> Result<Vec<(TxnId, bool)>, String> {
         let ids: Vec<Vec<u8>> = commits.iter().map(|commit| ids::bytes(commit.id)).collect();
-        let (time, ask) = (deadline.saturating_duration_since(Instant::now()), |session: Arc<Session>| {
+        let ask = |session: Arc<Session>| {
             let ids = &ids;
             async move { Ok(session.client.query(sql::KNOWN, &[ids]).await?) }
-        });
+        };
         let rows = self.read(time, &[], ask).await.map_err(|error| error.to_string())?;
         rows.iter().map(known_id).collect()
     }

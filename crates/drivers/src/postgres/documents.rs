@@ -3,13 +3,14 @@
 //! while, over a document that nobody knew whole, or that somebody has written since.
 
 use std::collections::HashMap;
+use std::pin::pin;
 
 use forebay::change::{Change, apply};
-use forebay::runtime::tokio::aside;
 use forebay::store::portion::Portion;
 use forebay::store::{Commit, ReadError, Write};
 use forebay::value::codec::{decode_value, encode_value};
 use forebay::{Key, Read, Value, Version};
+use futures_util::TryStreamExt;
 use futures_util::future::{join, join5};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Error, Row};
@@ -19,8 +20,9 @@ use super::commit::{Changed, Failed};
 use super::given;
 use super::identity::Identity;
 use super::ids;
+use super::large;
 use super::session::Session;
-use super::sql::Prepared;
+use super::sql::{LARGE_BYTES, Prepared};
 
 /// Reads `keys` in one round trip, as far as they are within `bytes_max`.
 pub(super) async fn get(
@@ -31,15 +33,13 @@ pub(super) async fn get(
 ) -> Result<Vec<Read>, GetError> {
     // Before the question: a document that is deleted behind it has a later one.
     let absences: Vec<Version> = keys.iter().map(|key| identity.absence(key)).collect();
-    let read = |key: &Key, absence: Version, row: &Row| match row.try_get::<_, Option<&[u8]>>(1)? {
-        Some(value) => Ok(decode(key, row.try_get(0)?, value)?),
-        None => Ok::<_, GetError>(Read { value: None, version: absence }),
-    };
     if let ([key], [absence]) = (keys, &*absences) {
         let parameters = [&i16::from(key.space()) as &(dyn ToSql + Sync), &key.name()];
         let found = session.client.query_opt(session.statement(Prepared::GetOne), &parameters).await?;
-        let found = found.map(|row| read(key, *absence, &row));
-        return Ok(vec![found.unwrap_or(Ok(Read { value: None, version: *absence }))?]);
+        return Ok(vec![match found {
+            Some(row) => read(session, key, *absence, row).await?,
+            None => Read { value: None, version: *absence },
+        }]);
     }
     let spaces: Vec<i16> = keys.iter().map(|key| i16::from(key.space())).collect();
     let names: Vec<&[u8]> = keys.iter().map(Key::name).collect();
@@ -51,11 +51,20 @@ pub(super) async fn get(
         if !portion.goes_on() {
             break;
         }
-        let read = read(key, absence, &row)?;
+        let read = read(session, key, absence, row).await?;
         portion.count(&read);
         reads.push(read);
     }
     Ok(reads)
+}
+
+/// What `row` says of `key`: its version, none if it is absent, and its value, none if it is large.
+async fn read(session: &Session, key: &Key, absence: Version, row: Row) -> Result<Read, GetError> {
+    let Some(version) = row.try_get::<_, Option<&[u8]>>(0)? else { return Ok(Read { value: None, version: absence }) };
+    match row.try_get::<_, Option<&[u8]>>(1)? {
+        Some(value) => Ok(decode(key, version, value)?),
+        None => Ok(large::get(session, key, absence, &[]).await?.0),
+    }
 }
 
 /// Why documents could not be read.
@@ -89,19 +98,10 @@ impl From<ReadError> for GetError {
     }
 }
 
-/// Bytes of documents above which to encode or decode them takes long.
-const LARGE_BYTES: usize = 256 << 10;
-
-/// Does `work` where the thread's other tasks do not wait for it, if it is `long`.
-fn aside_if<T>(long: bool, work: impl FnOnce() -> T) -> T {
-    if long { aside(work) } else { work() }
-}
-
-pub(super) fn decode(key: &Key, version: &[u8], value: &[u8]) -> Result<Read, ReadError> {
+fn decode(key: &Key, version: &[u8], value: &[u8]) -> Result<Read, ReadError> {
     let damaged = |why: String| ReadError::Damaged { key: key.clone(), why };
     let version = ids::version(version).ok_or_else(|| damaged("its version has another length than 16".into()))?;
-    let decoded = aside_if(value.len() > LARGE_BYTES, || decode_value(value));
-    let value = decoded.map_err(|error| damaged(error.to_string()))?;
+    let value = decode_value(value).map_err(|error| damaged(error.to_string()))?;
     Ok(Read { value: Some(value), version })
 }
 
@@ -124,11 +124,13 @@ impl<'a> Target<'a> {
         let mut targets: Vec<Target<'a>> = Vec::new();
         for (member, commit) in group.iter().enumerate() {
             for write in &commit.writes {
-                let at = *index.entry(&write.key).or_insert_with(|| {
+                let mut add = || {
                     let changes = Vec::with_capacity(write.changes.len());
                     targets.push(Target { key: &write.key, last: member, write, changes, becomes: None });
                     targets.len() - 1
-                });
+                };
+                // One commit has each key once.
+                let at = if group.len() == 1 { add() } else { *index.entry(&write.key).or_insert_with(add) };
                 (targets[at].last, targets[at].write) = (member, write);
                 targets[at].changes.extend(write.changes.iter().map(|change| (member, change)));
             }
@@ -139,10 +141,11 @@ impl<'a> Target<'a> {
 
     /// Whether it does not matter what was there.
     fn is_blind(&self) -> bool {
-        matches!(self.changes.first(), Some((_, Change::Put(_) | Change::Delete)))
+        self.changes.first().is_some_and(|(_, change)| large::is_blind(std::slice::from_ref(*change)))
     }
 
-    /// Makes the changes to what was there. A change that does not fit is told with its commit.
+    /// Makes the changes to what was there. A change that does not fit is told with its commit. What comes to the same
+    /// as was computed is that: of a large document there are not two.
     fn apply(&mut self, before: Option<Value>) -> Result<(), Failed> {
         self.becomes = before;
         for (member, change) in &self.changes {
@@ -150,6 +153,9 @@ impl<'a> Target<'a> {
                 failure: Failure::Refused(format!("{}: {error}", self.key)),
                 member: Some(*member),
             })?;
+        }
+        if self.becomes == self.write.after {
+            self.becomes.clone_from(&self.write.after);
         }
         Ok(())
     }
@@ -226,8 +232,11 @@ pub(super) async fn commit(session: &Session, identity: &Identity, group: &[Comm
     let ids: Vec<Vec<u8>> = group.iter().map(|commit| ids::bytes(commit.id)).collect();
     let mut targets = Target::all(group);
     let checks = Checks::of(identity, group);
-    if targets.iter().all(Target::is_blind) && !given::any(group) {
+    let blind = targets.iter().all(Target::is_blind) && !given::any(group);
+    if blind {
         targets.iter_mut().try_for_each(|target| target.apply(None))?;
+    }
+    if blind && !are_large(&targets) {
         put(session, identity, group, &ids, &targets, &checks).await.map_err(|error| checks.failed(&error))?;
     } else {
         let done = read_and_put(session, identity, group, &ids, &mut targets, &checks).await;
@@ -252,6 +261,34 @@ pub(super) async fn commit(session: &Session, identity: &Identity, group: &[Comm
     Ok(changed)
 }
 
+/// Whether what is written is sent in pieces.
+fn are_large(targets: &[Target<'_>]) -> bool {
+    targets.iter().filter_map(|target| target.becomes.as_ref()).map(Value::size).sum::<usize>() > LARGE_BYTES
+}
+
+/// Writes `targets` in an open transaction: a piece at a time.
+async fn put_large(
+    session: &Session,
+    identity: &Identity,
+    group: &[Commit],
+    targets: &[Target<'_>],
+) -> Result<(), Error> {
+    note_deleted(identity, group, targets);
+    let spaces: Vec<i16> = targets.iter().map(|target| i16::from(target.key.space())).collect();
+    let names: Vec<&[u8]> = targets.iter().map(|target| target.key.name()).collect();
+    let rows = targets.iter().filter_map(|target| {
+        let version = group[target.last].version;
+        target.becomes.as_ref().map(|value| large::Row { key: target.key, version, value })
+    });
+    large::put(session, (&spaces, &names), rows).await
+}
+
+fn note_deleted(identity: &Identity, group: &[Commit], targets: &[Target<'_>]) {
+    for target in targets.iter().filter(|target| target.becomes.is_none()) {
+        identity.deleting(target.key, group[target.last].version);
+    }
+}
+
 async fn put(
     session: &Session,
     identity: &Identity,
@@ -260,12 +297,8 @@ async fn put(
     targets: &[Target<'_>],
     checks: &Checks<'_>,
 ) -> Result<(), Error> {
-    for target in targets.iter().filter(|target| target.becomes.is_none()) {
-        identity.deleting(target.key, group[target.last].version);
-    }
-    let bytes = targets.iter().filter_map(|target| target.becomes.as_ref()).map(Value::size).sum::<usize>();
-    let Arrays { removed, spaces, names, versions, expiries, values } =
-        aside_if(bytes > LARGE_BYTES, || Arrays::of(group, targets));
+    note_deleted(identity, group, targets);
+    let Arrays { removed, spaces, names, versions, expiries, values } = Arrays::of(group, targets);
     let mut parameters: Vec<&(dyn ToSql + Sync)> =
         vec![&ids, &removed.0, &removed.1, &spaces, &names, &versions, &expiries, &values];
     let statement = match checks.places.is_empty() {
@@ -278,7 +311,7 @@ async fn put(
     session.client.execute(session.statement(statement), &parameters).await.map(|_| ())
 }
 
-/// In two messages: what is to be changed is locked and read, then written.
+/// In two messages: what is to be changed is locked and read, then written; in more where documents are large.
 async fn read_and_put(
     session: &Session,
     identity: &Identity,
@@ -288,11 +321,7 @@ async fn read_and_put(
     checks: &Checks<'_>,
 ) -> Result<(), Failed> {
     let client = &session.client;
-    let wanted: Vec<usize> = (0..targets.len()).filter(|at| !targets[*at].is_blind()).collect();
-    let spaces: Vec<i16> = wanted.iter().map(|at| i16::from(targets[*at].key.space())).collect();
-    let names: Vec<&[u8]> = wanted.iter().map(|at| targets[*at].key.name()).collect();
     let enter: [&(dyn ToSql + Sync); 1] = [&ids];
-    let lock: [&(dyn ToSql + Sync); 2] = [&spaces, &names];
     let require: [&(dyn ToSql + Sync); 3] = [&checks.spaces, &checks.names, &checks.versions];
     let required = async {
         match checks.places.is_empty() {
@@ -301,37 +330,77 @@ async fn read_and_put(
         }
     };
     // Sent together; behind an error nothing is executed.
-    let (begun, entered, noted, rows, required) = join5(
+    let (begun, entered, noted, read, required) = join5(
         client.batch_execute("BEGIN"),
         client.execute(session.statement(Prepared::Enter), &enter),
         given::note(session, group),
-        client.query(session.statement(Prepared::Lock), &lock),
+        lock_and_apply(session, targets),
         required,
     )
     .await;
     begun.and(entered.map(|_| ())).and(noted).map_err(|error| Failed::from(unsent(classify::of_commit(&error))))?;
-    let rows = rows.map_err(|error| Failed::from(unsent(classify::of_commit(&error))))?;
+    let applied = read?;
     required.map_err(|error| checks.failed(&error))?;
-    let mut before: Vec<Option<Value>> = vec![None; wanted.len()];
-    for row in &rows {
-        let refused = |why: String| Failed::from(Failure::Refused(why));
-        let place: i64 = row.try_get(0).map_err(|error| refused(told(&error)))?;
-        let key = targets[wanted[place as usize - 1]].key;
-        let stored = row.try_get(1).and_then(|version| Ok((version, row.try_get(2)?)));
-        let (version, value) = stored.map_err(|error| refused(told(&error)))?;
-        before[place as usize - 1] = decode(key, version, value).map_err(|error| refused(error.to_string()))?.value;
+    for at in applied? {
+        let target = &mut targets[at];
+        let before = large::get(session, target.key, Version::ZERO, &[]).await.map_err(|error| match error {
+            GetError::Database(error) | GetError::Locked(_, error) => Failed::from(unsent(classify::of_commit(&error))),
+            GetError::Read(error) => Failed::from(Failure::Refused(error.to_string())),
+        })?;
+        target.apply(before.0.value)?;
     }
-    for target in targets.iter_mut().filter(|target| target.is_blind()) {
-        target.apply(None)?;
-    }
-    for (at, before) in wanted.into_iter().zip(before) {
-        targets[at].apply(before)?;
+    if are_large(targets) {
+        let put = put_large(session, identity, group, targets).await;
+        put.map_err(|error| Failed::from(unsent(classify::of_commit(&error))))?;
+        return client.batch_execute("COMMIT").await.map_err(|error| Failed::from(classify::of_commit(&error)));
     }
     let nothing = Checks::default();
     let (put, committed) =
         join(put(session, identity, group, &[], targets, &nothing), client.batch_execute("COMMIT")).await;
     put.map_err(|error| Failed::from(classify::of_commit(&error)))?;
     committed.map_err(|error| Failed::from(classify::of_commit(&error)))
+}
+
+/// Locks those of `targets` that are changed, and makes the changes, one after the other: whether they fit, and the
+/// places of those that are still to be read, for they are large.
+async fn lock_and_apply(session: &Session, targets: &mut [Target<'_>]) -> Result<Result<Vec<usize>, Failed>, Failed> {
+    let wanted: Vec<usize> = (0..targets.len()).filter(|at| !targets[*at].is_blind()).collect();
+    let spaces: Vec<i16> = wanted.iter().map(|at| i16::from(targets[*at].key.space())).collect();
+    let names: Vec<&[u8]> = wanted.iter().map(|at| targets[*at].key.name()).collect();
+    let lock: [&(dyn ToSql + Sync); 2] = [&spaces, &names];
+    let failed = |error: Error| Failed::from(unsent(classify::of_commit(&error)));
+    let rows = session.client.query_raw(session.statement(Prepared::Lock), lock).await.map_err(failed)?;
+    let mut rows = pin!(rows);
+    let (mut large, mut absent) = (Vec::new(), vec![true; wanted.len()]);
+    // All rows are taken: what was asked behind them is answered behind them.
+    let mut applied = Ok(());
+    while let Some(row) = rows.try_next().await.map_err(failed)? {
+        let mut apply = || {
+            let refused = |why: String| Failed::from(Failure::Refused(why));
+            let place = row.try_get::<_, i64>(0).map_err(|error| refused(told(&error)))? as usize - 1;
+            let target = &mut targets[wanted[place]];
+            absent[place] = false;
+            let stored = row.try_get(1).and_then(|version| Ok((version, row.try_get::<_, Option<&[u8]>>(2)?)));
+            let (version, value) = stored.map_err(|error| refused(told(&error)))?;
+            let Some(value) = value else {
+                large.push(wanted[place]);
+                return Ok(());
+            };
+            let before = decode(target.key, version, value).map_err(|error| refused(error.to_string()))?;
+            target.apply(before.value)
+        };
+        if applied.is_ok() {
+            applied = apply();
+        }
+    }
+    let absent = wanted.iter().zip(absent).filter(|(_, absent)| *absent).map(|(at, _)| *at);
+    for at in absent {
+        applied = applied.and_then(|()| targets[at].apply(None));
+    }
+    for blind in targets.iter_mut().filter(|target| target.is_blind()) {
+        applied = applied.and_then(|()| blind.apply(None));
+    }
+    Ok(applied.map(|()| large))
 }
 
 /// Before COMMIT is sent a transaction whose connection ends is surely not applied.

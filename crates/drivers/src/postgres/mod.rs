@@ -5,7 +5,7 @@
 //!   for a lock keeps nobody else waiting.
 //! * `ready`, `open`, `owners`, `identity`, `keeper`: one forebay per database, in an incarnation of its own, taken in
 //!   the last step of an opening; who had it before; what a new connection has to find there; what goes on behind.
-//! * `documents`: the table that forebay owns, where no mapping names another.
+//! * `documents`: the table that forebay owns, where no mapping names another; `large`: its large documents.
 //! * [`mapping`] makes keys of rows of tables that exist already; `outside`: what others write to these, as triggers
 //!   note it; `decoding`: the same out of the server's log; [`setup`] and `install` prepare a database for it.
 //! * `commit`, `ids`, `classify`: a commit is one message and one transaction, whose id is entered by a plain INSERT;
@@ -15,8 +15,8 @@
 //! * [`plain`]: a connection as any other program has it.
 //!
 //! All waiting for the server is bounded by one timeout, connecting and handshakes included, as long as the server does
-//! not acknowledge, meanwhile, what it is sent of something large (`wire`); what is large has the time to be sent. A
-//! call runs in a task of its own: a caller that goes away changes nothing.
+//! not acknowledge, meanwhile, what it is sent of something large, or sends something large (`wire`); what is large has
+//! the time to be sent. A call runs in a task of its own: a caller that goes away changes nothing.
 
 pub mod address;
 mod classify;
@@ -31,6 +31,7 @@ mod identity;
 mod ids;
 mod install;
 mod keeper;
+mod large;
 mod listing;
 pub mod mapping;
 mod open;
@@ -57,8 +58,10 @@ use std::time::Duration;
 use forebay::change::Change;
 use forebay::error::Unavailable;
 use forebay::key::KeyRef;
+use forebay::runtime::tokio::in_long_steps;
 use forebay::store::figures::StoreFigures;
 use forebay::store::{Caps, Commit, CommitOutcome, Form, GivenId, Outside, ReadError, ReadWithIds, Resolved, Store};
+use forebay::txn::GROUP_COMMITS_MAX;
 use forebay::{Key, Read, TxnId, Value, Version};
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
@@ -143,6 +146,7 @@ struct Inner {
     identity: Arc<Identity>,
     ids: Ids,
     timeout: Duration,
+    room: large::Room,
     name: String,
     keeper_woken: Arc<Notify>,
     clears: Clears,
@@ -263,11 +267,16 @@ impl Store for Postgres {
 
     fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>> {
         let (count, group) = (group.len(), group.to_vec());
-        let committed = self.run(|inner| async move {
-            let began = Instant::now();
-            let outcomes = inner.commit(&group).await;
-            inner.counted.group(began.elapsed(), &outcomes);
-            outcomes
+        let wide = group.iter().map(|commit| commit.writes.len()).sum::<usize>() > GROUP_COMMITS_MAX;
+        let committed = self.run(move |inner| async move {
+            let work = async move {
+                let began = Instant::now();
+                let outcomes = inner.commit(&group).await;
+                inner.counted.group(began.elapsed(), &outcomes);
+                outcomes
+            };
+            // To sort and encode thousands of documents takes long.
+            if wide { in_long_steps(Box::pin(work)).await } else { work.await }
         });
         Box::pin(async move { committed.await.unwrap_or_else(|why| vec![CommitOutcome::Unknown(why); count]) })
     }

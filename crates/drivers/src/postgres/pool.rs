@@ -268,6 +268,11 @@ impl Writer<'_> {
     pub(super) fn give_back(mut self) {
         self.idle_again = true;
     }
+
+    /// The same, and nobody is to use it: it is closed.
+    pub(super) fn let_go(mut self) {
+        self.session = None;
+    }
 }
 
 /// Not given back, it is closed: it failed, or whoever used it did not wait for the answer.

@@ -109,6 +109,7 @@ impl Ready {
             ids: Ids::new(opened.floor),
             timeout,
             name: format!("{} {}", opened.server, address.place()),
+            room: Default::default(),
             keeper_woken: Arc::new(Notify::new()),
             clears: Clears::default(),
             watch: Watch::new(outside, self.outside_pause),

@@ -204,6 +204,11 @@ impl Session {
         self.given_up.notify_waiters();
     }
 
+    /// Marks it as not to be used for anything new: what is on its way is answered.
+    pub(super) fn retire(&self) {
+        self.broken.store(true, Ordering::SeqCst);
+    }
+
     /// Done when it is given up.
     pub(super) async fn given_up(&self) {
         let mut told = pin!(self.given_up.notified());

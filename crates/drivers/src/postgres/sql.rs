@@ -178,7 +178,7 @@ pub(super) enum Prepared {
     GetOne,
     /// Several, each key one row, up to a number of bytes.
     Get,
-    /// One, and which of the ids are applied.
+    /// One in pieces, and which of the ids are applied.
     GetWithIds,
     /// A group of commits.
     Commit,
@@ -190,14 +190,24 @@ pub(super) enum Prepared {
     Lock,
     /// Fails unless versions are still current.
     Require,
+    /// Removes documents.
+    Remove,
+    /// Adds documents, as a stream.
+    Add,
 }
 
 /// The first so many of them read, and a session for reads prepares no others: while a table takes no writes (an index
 /// is made), even to prepare one has to wait.
 pub(super) const READING: usize = 3;
 
-pub(super) const PREPARED: [&str; 8] = [
-    "SELECT version, value FROM forebay.documents WHERE space = $1::smallint AND name = $2::bytea",
+/// Bytes of a document from which on a statement that reads several, or one of any size, leaves its value out: it is
+/// read by [`Prepared::GetWithIds`], in pieces of [`PIECE_BYTES`](forebay::value::pieces::PIECE_BYTES). 256 KiB, as in
+/// the statements.
+pub(super) const LARGE_BYTES: usize = 256 << 10;
+
+pub(super) const PREPARED: [&str; 10] = [
+    "SELECT version, CASE WHEN octet_length(value) <= 262144 THEN value END
+        FROM forebay.documents WHERE space = $1::smallint AND name = $2::bytea",
     GET,
     GET_WITH_IDS,
     "WITH entered AS (INSERT INTO forebay.applied (id, applied)
@@ -219,26 +229,33 @@ pub(super) const PREPARED: [&str; 8] = [
             expires_at_ms = excluded.expires_at_ms, value = excluded.value)
     SELECT 1 FROM forebay.require($9::smallint[], $10::bytea[], $11::bytea[])",
     "INSERT INTO forebay.applied (id, applied) SELECT id, (SELECT forebay.owned()) FROM unnest($1::bytea[]) AS id",
-    "SELECT k.place, d.version, d.value
+    "SELECT k.place, d.version, CASE WHEN octet_length(d.value) <= 262144 THEN d.value END
         FROM unnest($1::smallint[], $2::bytea[]) WITH ORDINALITY AS k(space, name, place)
         JOIN forebay.documents d ON d.space = k.space AND d.name = k.name FOR UPDATE OF d",
     "SELECT forebay.require($1::smallint[], $2::bytea[], $3::bytea[])",
+    "DELETE FROM forebay.documents d USING unnest($1::smallint[], $2::bytea[]) AS k(space, name)
+        WHERE d.space = k.space AND d.name = k.name",
+    "COPY forebay.documents (space, name, version, expires_at_ms, value) FROM STDIN (FORMAT binary)",
 ];
 
 /// Documents in the order in which they were asked for, up to the one that makes them more than `$3` bytes. A length is
 /// told without reading the value.
 const GET: &str = "\
-SELECT version, value FROM (
+SELECT version, CASE WHEN octet_length(value) <= 262144 THEN value END FROM (
     SELECT k.place, d.version, d.value, sum(octet_length(d.value)) OVER (ORDER BY k.place
         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS bytes_before
     FROM unnest($1::smallint[], $2::bytea[]) WITH ORDINALITY AS k(space, name, place)
     LEFT JOIN forebay.documents d ON d.space = k.space AND d.name = k.name) AS counted
 WHERE coalesce(bytes_before, 0) <= $3::bigint ORDER BY place";
 
-/// One document, and beside it those of the ids `$3` whose commits are applied: these have no second column.
+/// One document in pieces, each with the length of all, and beside it those of the ids `$3` whose commits are applied:
+/// these have the first column only. The value is made whole once, by `||`, and not for each piece.
 const GET_WITH_IDS: &str = "\
-SELECT version, value FROM forebay.documents WHERE space = $1::smallint AND name = $2::bytea
-UNION ALL SELECT id, NULL FROM forebay.applied WHERE applied AND id = ANY($3::bytea[])";
+SELECT d.version, octet_length(d.value), substring(d.value FROM 65536 * n + 1 FOR 65536)
+FROM (SELECT version, value || ''::bytea AS value FROM forebay.documents
+        WHERE space = $1::smallint AND name = $2::bytea OFFSET 0) AS d,
+    LATERAL generate_series(0, (octet_length(d.value) - 1) / 65536) AS n
+UNION ALL SELECT id, NULL, NULL FROM forebay.applied WHERE applied AND id = ANY($3::bytea[])";
 
 /// Ids that are in the table, and whether each stands for a commit (`true`) or for its refusal.
 pub(super) const KNOWN: &str = "SELECT id, applied FROM forebay.applied WHERE id = ANY($1::bytea[])";

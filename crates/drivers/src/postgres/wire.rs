@@ -2,7 +2,8 @@
 //!
 //! A commit of many megabytes may take longer to send than a call may take, and what others ask meanwhile waits for the
 //! same network. That is no outage as long as bytes are acknowledged. The system's buffer for sending is kept small, so
-//! that what it has taken beyond that, since the server was heard last, has been acknowledged by the server.
+//! that what it has taken beyond that, since the server was heard last, has been acknowledged by the server. Neither is
+//! it one while an answer of many megabytes comes in.
 
 use std::io;
 use std::net::SocketAddr;
@@ -27,6 +28,9 @@ const UNPROVEN_BYTES: u64 = 4 * BUFFER_BYTES as u64;
 /// What the client's own way sets where nothing else is asked for; the system's default.
 const KEEPALIVES_IDLE: Duration = Duration::from_secs(2 * 60 * 60);
 
+/// Bytes of answers to one question that are a large answer.
+const ANSWER_BYTES: u64 = 256 << 10;
+
 /// Bytes that a large commit is given a second for.
 const BYTES_PER_SECOND: u64 = 1 << 20;
 
@@ -35,7 +39,7 @@ pub(super) fn time_to_send(bytes: usize) -> Duration {
     Duration::from_millis(bytes as u64 * 1000 / BYTES_PER_SECOND)
 }
 
-/// When the server of some connections last acknowledged a part of something large.
+/// When the server of some connections last acknowledged, or sent, a part of something large.
 pub(super) struct Progress {
     began: Instant,
     /// Milliseconds after that, and one; 0: never.
@@ -59,7 +63,7 @@ impl Progress {
     }
 
     /// What `work` answers by `deadline`; later, as long as the server acknowledges, within each `time`, something of
-    /// what it is sent. An error if it does not.
+    /// what it is sent, or sends more of a large answer. An error if it does not.
     pub(super) async fn within<T>(
         &self,
         mut deadline: Instant,
@@ -82,6 +86,8 @@ pub(super) struct Wire {
     tcp: TcpStream,
     /// Bytes taken since something was read.
     taken: u64,
+    /// Bytes read since something was taken.
+    read: u64,
     progress: Arc<Progress>,
 }
 
@@ -98,7 +104,7 @@ pub(super) async fn connect(config: &Config, progress: &Arc<Progress>) -> Option
     let port = config.get_ports().first().copied().unwrap_or(5432);
     let time = config.get_connect_timeout().copied().unwrap_or(Duration::MAX);
     let tcp = timeout(time, reach(host, port, config.get_keepalives())).await.ok()?.ok()?;
-    Some((Wire { tcp, taken: 0, progress: progress.clone() }, host.clone()))
+    Some((Wire { tcp, taken: 0, read: 0, progress: progress.clone() }, host.clone()))
 }
 
 async fn reach(host: &str, port: u16, keepalives: bool) -> io::Result<TcpStream> {
@@ -128,8 +134,12 @@ impl AsyncRead for Wire {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.tcp).poll_read(context, buffer);
-        if buffer.filled().len() > before {
-            self.taken = 0;
+        let count = (buffer.filled().len() - before) as u64;
+        if count > 0 {
+            (self.taken, self.read) = (0, self.read + count);
+            if self.read > ANSWER_BYTES {
+                self.progress.is_made();
+            }
         }
         polled
     }
@@ -139,7 +149,7 @@ impl AsyncWrite for Wire {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.tcp).poll_write(context, bytes);
         if let Poll::Ready(Ok(count)) = &polled {
-            self.taken += *count as u64;
+            (self.taken, self.read) = (self.taken + *count as u64, 0);
             if self.taken > UNPROVEN_BYTES {
                 self.progress.is_made();
             }
@@ -158,7 +168,7 @@ impl AsyncWrite for Wire {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::AsyncWriteExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
     use super::*;
@@ -170,7 +180,7 @@ mod tests {
         let tcp = reach_one(listener.local_addr().unwrap(), true).await.unwrap();
         let (server, _) = listener.accept().await.unwrap();
         let progress = Arc::new(Progress::default());
-        let mut wire = Wire { tcp, taken: 0, progress: progress.clone() };
+        let mut wire = Wire { tcp, taken: 0, read: 0, progress: progress.clone() };
         wire.write_all(&[0; UNPROVEN_BYTES as usize / 2]).await.unwrap();
         assert!(!progress.was_made_within(Duration::from_secs(100)));
         let sending = tokio::spawn(async move { wire.write_all(&vec![0; 32 << 20]).await });
@@ -180,5 +190,25 @@ mod tests {
             let _ = server.try_read(&mut read);
         }
         sending.abort();
+    }
+
+    /// What comes behind a question is progress once it is much.
+    #[tokio::test]
+    async fn a_large_answer_is_progress() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let tcp = reach_one(listener.local_addr().unwrap(), true).await.unwrap();
+        let (mut server, _) = listener.accept().await.unwrap();
+        let progress = Arc::new(Progress::default());
+        let mut wire = Wire { tcp, taken: 0, read: 0, progress: progress.clone() };
+        let mut answer = vec![0; ANSWER_BYTES as usize];
+        for _ in 0..3 {
+            wire.write_all(b"?").await.unwrap();
+            server.write_all(&answer).await.unwrap();
+            wire.read_exact(&mut answer).await.unwrap();
+            assert!(!progress.was_made_within(Duration::from_secs(100)), "each is the answer to another question");
+        }
+        server.write_all(b"!").await.unwrap();
+        wire.read_exact(&mut answer[..1]).await.unwrap();
+        assert!(progress.was_made_within(Duration::from_secs(100)));
     }
 }

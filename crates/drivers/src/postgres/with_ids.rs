@@ -3,18 +3,18 @@
 use std::collections::{BTreeMap, HashSet};
 
 use forebay::store::{ReadError, ReadWithIds};
-use forebay::{Key, Read, TxnId};
+use forebay::{Key, TxnId};
 use futures_util::future::try_join_all;
 use tokio_postgres::types::ToSql;
 
 use super::classify;
-use super::documents::{self, GetError};
+use super::documents::GetError;
 use super::identity::Identity;
 use super::ids;
+use super::large;
 use super::mapping::catalogue::Table;
 use super::mapping::rows::{Rows, place_of, unhex};
 use super::session::Session;
-use super::sql::Prepared;
 
 /// Before an id, in the first column: the place of a row begins otherwise.
 const ID: char = '+';
@@ -33,21 +33,9 @@ pub(super) async fn documents(
     identity: &Identity,
     asked: &[(Key, Vec<TxnId>)],
 ) -> Result<Vec<ReadWithIds>, GetError> {
-    let statement = session.statement(Prepared::GetWithIds);
     let read = |(key, ids): &(Key, Vec<TxnId>)| {
-        let (key, ids, statement) = (key.clone(), bytes(ids), statement.clone());
-        async move {
-            let (space, name) = (i16::from(key.space()), key.name());
-            let answer = session.client.query(&statement, &[&space, &name, &ids]).await?;
-            let (mut read, mut applied) = (Read { value: None, version: identity.absence(&key) }, Vec::new());
-            for row in answer {
-                match row.try_get::<_, Option<&[u8]>>(1)? {
-                    Some(value) => read = documents::decode(&key, row.try_get(0)?, value)?,
-                    None => applied.push(TxnId(ids::version(row.try_get(0)?).ok_or_else(|| damaged(&key))?)),
-                }
-            }
-            Ok((read, applied))
-        }
+        let (key, ids, absence) = (key.clone(), bytes(ids), identity.absence(key));
+        async move { large::get(session, &key, absence, &ids).await }
     };
     try_join_all(asked.iter().map(read)).await
 }

@@ -7,6 +7,7 @@ mod decoding_faults;
 mod faults;
 mod forms;
 mod groups;
+mod large;
 mod lists;
 mod locked;
 mod mapping;

@@ -26,6 +26,40 @@ const LIST: u8 = 2;
 const SET: u8 = 3;
 const EXPIRES: u8 = 0x80;
 
+/// What a document is, as its encoding says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tag {
+    Bytes,
+    Hash,
+    List,
+    Set,
+}
+
+impl Tag {
+    /// What `byte` says, and whether the document expires.
+    pub(super) fn of(byte: u8) -> Result<(Tag, bool), CodecError> {
+        let tag = match byte & !EXPIRES {
+            BYTES => Tag::Bytes,
+            HASH => Tag::Hash,
+            LIST => Tag::List,
+            SET => Tag::Set,
+            tag => return Err(CodecError::UnknownTag { what: "kind of document", tag }),
+        };
+        Ok((tag, byte & EXPIRES != 0))
+    }
+}
+
+/// The byte that says what `value` is, and whether it expires.
+pub(super) fn tag_of(value: &Value) -> u8 {
+    let kind = match &value.data {
+        Data::Bytes(_) => BYTES,
+        Data::Hash(_) => HASH,
+        Data::List(_) => LIST,
+        Data::Set(_) => SET,
+    };
+    value.expires_at_ms.map_or(kind, |_| kind | EXPIRES)
+}
+
 /// Why bytes are not an encoded document or change.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
@@ -74,18 +108,9 @@ pub fn decode_value(bytes: &[u8]) -> Result<Value, CodecError> {
 }
 
 pub(crate) fn write_body(value: &Value, out: &mut Vec<u8>) {
-    let kind = match &value.data {
-        Data::Bytes(_) => BYTES,
-        Data::Hash(_) => HASH,
-        Data::List(_) => LIST,
-        Data::Set(_) => SET,
-    };
-    match value.expires_at_ms {
-        None => out.push(kind),
-        Some(at_ms) => {
-            out.push(kind | EXPIRES);
-            out.extend_from_slice(&at_ms.to_le_bytes());
-        }
+    out.push(tag_of(value));
+    if let Some(at_ms) = value.expires_at_ms {
+        out.extend_from_slice(&at_ms.to_le_bytes());
     }
     match &value.data {
         Data::Bytes(bytes) => {
@@ -199,11 +224,11 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn body(&mut self) -> Result<Value, CodecError> {
-        let tag = self.byte()?;
-        let expires_at_ms = if tag & EXPIRES != 0 { Some(self.fixed()?) } else { None };
-        let data = match tag & !EXPIRES {
-            BYTES => Data::Bytes(self.slice()?.into()),
-            HASH => {
+        let (tag, expires) = Tag::of(self.byte()?)?;
+        let expires_at_ms = if expires { Some(self.fixed()?) } else { None };
+        let data = match tag {
+            Tag::Bytes => Data::Bytes(self.slice()?.into()),
+            Tag::Hash => {
                 let count = self.count(2)?;
                 let mut fields: Vec<(Blob, Blob)> = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -213,12 +238,12 @@ impl<'a> Reader<'a> {
                 }
                 Data::Hash(fields.into_iter().collect())
             }
-            LIST => {
+            Tag::List => {
                 let count = self.count(1)?;
                 let elements: Result<Vec<Blob>, CodecError> = (0..count).map(|_| self.string()).collect();
                 Data::List(elements?.into_iter().collect())
             }
-            SET => {
+            Tag::Set => {
                 let count = self.count(1)?;
                 let mut members: Vec<Blob> = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -228,7 +253,6 @@ impl<'a> Reader<'a> {
                 }
                 Data::Set(members.into_iter().collect())
             }
-            kind => return Err(CodecError::UnknownTag { what: "kind of document", tag: kind }),
         };
         Ok(Value { data, expires_at_ms })
     }

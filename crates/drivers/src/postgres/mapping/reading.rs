@@ -14,6 +14,7 @@ use super::rows::{Rows, place_of};
 use crate::postgres::classify;
 use crate::postgres::documents::GetError;
 use crate::postgres::identity::Identity;
+use crate::postgres::large::GROWN_BYTES;
 use crate::postgres::session::Session;
 
 /// Of one table what is asked: places in the answer, and the parts of the keys, column by column.
@@ -46,6 +47,9 @@ impl Rows {
             })
         });
         let answers = try_join_all(asked).await?;
+        if answers.iter().flatten().map(Row::raw_size_bytes).max().is_some_and(|bytes| bytes > GROWN_BYTES) {
+            session.retire();
+        }
         let mut rows: Vec<Option<(usize, Row)>> = keys.iter().map(|_| None).collect();
         // How far each table has answered.
         let mut told = keys.len();
