@@ -1,17 +1,17 @@
 //! The order of eviction of one shard: S3-FIFO's, over marks, with a small queue that finds its length.
 //!
 //! Newcomers pass through a small queue. At its end those that were hit twice go to the main queue, the others are
-//! evicted. A newcomer that the small queue gave up not long ago (`prints.rs`) goes to the main queue at once, where
-//! each hit is worth another round. As long as there is room, what the small queue can't hold goes to the main one: so
+//! evicted. A newcomer that the small queue gave up not long ago (`prints.rs`) goes to the main queue at once. There
+//! each hit is worth another round. As long as there is room, the main queue takes what the small one can't hold: so
 //! the authors' program does.
 //!
-//! How long the small queue has to be differs by the workload: a hundredth of the entries is best where few keys are
-//! asked for often for ever, or where scans come by, a tenth and more where keys are asked for a few times and then
-//! never again. So it learns as ARC does, from ghosts of either queue that are no older than the small queue is long:
-//! one of the small queue makes it longer by one entry, one of the main queue makes it shorter. With a fixed tenth hit
-//! ratios were lower by .9 points in the mean (`docs/benchmarks.md`).
+//! How long the small queue has to be differs by the workload. A hundredth of the entries is best where few keys are
+//! asked for often for ever, or where scans come by. A tenth and more is best where keys are asked for a few times and
+//! then never again. So it learns as ARC does, from ghosts that are no older than the small queue is long. One of the
+//! small queue makes it longer by one entry, one of the main queue makes it shorter. With a fixed tenth hit ratios were
+//! lower by .9 points in the mean (`docs/benchmarks.md`).
 //!
-//! Both queues are rings of slot numbers with room for all that may come: a step writes one word and moves no
+//! Both queues are rings of slot numbers with room for all that may come. A step writes one word and moves no
 //! neighbour. A slot is named once, by one of them. One whose entry was removed stays named, as a dead one, until a
 //! ring comes to it or [`Order::sweep`] takes all out.
 

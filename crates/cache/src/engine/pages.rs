@@ -1,7 +1,7 @@
 //! Memory for a table, on large pages where the system has them.
 //!
-//! A table is read at places that have nothing to do with each other. With pages of 4 KiB the processor forgets where
-//! a page lies before it is asked for it again; so a large table begins where a page of 2 MiB can, and asks for such.
+//! A table is read at places that have nothing to do with each other. With pages of 4 KiB the processor forgets where a
+//! page lies before it is asked for it again. So a large table begins where a page of 2 MiB can, and asks for such.
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc, dealloc};

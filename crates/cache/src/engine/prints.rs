@@ -1,10 +1,10 @@
 //! Ghosts: prints of the keys that were evicted, kept by their home group.
 //!
-//! Twelve bits of the hash beside the group that they were home to. A group keeps, in the room that its line of memory
-//! has left, the last eleven that the small queue gave up and the last four of the main one: nothing is allocated for
-//! ghosts, nothing is looked up elsewhere, and what is too old falls out at the end. One key in 300 or so is taken for
-//! a ghost that it is not. Sixteen bits left room for eight and four, which cost up to two points of hit ratio in
-//! traces with long loops.
+//! A print is twelve bits of the hash beside the group that the key was home to. A group keeps the last eleven that the
+//! small queue gave up, and the last four of the main one. They lie in the room that the group's line of memory has
+//! left, so nothing is allocated for ghosts and nothing is looked up elsewhere. What is too old falls out at the end.
+//! One key in 300 or so is taken for a ghost that it is not. Sixteen bits left room for eight and four. That cost up to
+//! two points of hit ratio in traces with long loops.
 //!
 //! The younger ghosts of a group tell a ghost's age, about: there were as many evictions for each group.
 
