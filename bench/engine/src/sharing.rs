@@ -1,4 +1,4 @@
-//! Whether one thread's work slows another one's down: what two threads write of the same memory shows as a ratio below
+//! Whether one thread's work slows another one's down. What two threads write of the same memory shows as a ratio below
 //! that of a map that both only read.
 
 use std::sync::atomic::{AtomicBool, Ordering};
