@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use forebay_protocol::Reply;
 
 use crate::common::Connection;
-use crate::{MIB, Scene, bulk_request};
+use crate::{MIB, Scene, bulk_request, until};
 
 const STEP: Duration = Duration::from_millis(50);
 
@@ -94,5 +94,18 @@ fn slow_readers_get_all_of_their_replies() {
         reader.join().expect("it was not closed");
     }
     assert!(!scene.forebay.log().contains("does not read its replies"), "{}", scene.forebay.log());
+    scene.others_are_served("");
+}
+
+/// A client that writes all of its pipeline before it reads, and never reads, is closed in the end.
+#[test]
+fn a_client_that_never_reads_is_closed() {
+    let scene = Scene::new(&["--client-reply-bytes-max", "2MiB"]);
+    let mut connection = Connection::new(scene.address());
+    assert_eq!(connection.call(&["SET", "some", &"v".repeat(1 << 20)]), Reply::Simple("OK".into()));
+    let mut stream = scene.connect();
+    stream.write_all(&bulk_request(&["GET", "some"]).repeat(30)).expect("it is read");
+    let why = "closing a client that does not read its replies: client_reply_bytes_max";
+    until("it is closed", || scene.forebay.log().contains(why));
     scene.others_are_served("");
 }

@@ -44,7 +44,7 @@ struct State {
 struct Holder {
     client: Arc<Client>,
     bytes: usize,
-    /// A moment, and what it has taken since.
+    /// A moment, and what it has taken since: less than [`STALL_BYTES`].
     since: Duration,
     taken: usize,
 }
@@ -73,13 +73,12 @@ impl Crowd {
         let none_waited = now.saturating_sub(std::mem::replace(&mut state.looked, now)) > STALL_WAIT;
         let mut stalled = Vec::new();
         for (id, holder) in &mut state.holders {
-            let passed = now.saturating_sub(holder.since) >= STALL_WAIT;
-            if passed && !none_waited && holder.taken < STALL_BYTES {
-                let is_meant = only.is_none_or(|only| only == *id) && holder.bytes > share;
-                stalled.extend(is_meant.then(|| holder.client.clone()));
-            } else if passed {
+            if none_waited {
                 (holder.since, holder.taken) = (now, 0);
             }
+            let passed = now.saturating_sub(holder.since) >= STALL_WAIT;
+            let is_meant = only.is_none_or(|only| only == *id) && holder.bytes > share;
+            stalled.extend((passed && is_meant).then(|| holder.client.clone()));
         }
         stalled
     }
@@ -94,6 +93,9 @@ impl State {
                 let holder = self.holders.entry(client.id).or_insert_with(new);
                 holder.taken += holder.bytes.saturating_sub(bytes);
                 holder.bytes = bytes;
+                if holder.taken >= STALL_BYTES {
+                    (holder.since, holder.taken) = (now, 0);
+                }
             }
         }
     }

@@ -163,6 +163,12 @@ fn behind_deletion(changes: &[Change]) -> &[Change] {
     &changes[at..]
 }
 
+/// What a deletion behind `changes` of a list comes to in one transaction, if an element comes by them: that has made
+/// the row, which stays.
+pub fn emptied(changes: &[Change]) -> Option<Vec<Change>> {
+    comes(changes).filter(|_| !mutation::on(Fault::EmptiedListUnmade)).cloned().map(made_and_emptied)
+}
+
 /// An element that comes to a list by `changes`.
 fn comes(changes: &[Change]) -> Option<&Blob> {
     changes.iter().rev().find_map(|change| match change {

@@ -311,6 +311,10 @@ impl Documents {
             document.current.take_if(|_| before);
             return Err(error.into());
         }
+        // A row that was there before stays without that.
+        let deletes = change == Change::Delete && document.base.as_ref().is_none_or(|base| base.value.is_none());
+        let fronted = self.fronted.as_ref().filter(|_| deletes);
+        let left = fronted.and_then(|fronted| fronted.emptied(&document.key, &document.changes));
         document.changes.extend(made);
         document.changes_bytes +=
             document.changes[earlier..].iter().chain([&change]).map(Change::memory_bytes).sum::<usize>();
@@ -327,7 +331,13 @@ impl Documents {
         if blind || earlier == 0 {
             document.turn = self.turns;
         }
-        document.changes.push(change);
+        match left {
+            Some(left) => {
+                document.changes_bytes = left.iter().map(Change::memory_bytes).sum();
+                document.changes.extend(left);
+            }
+            None => document.changes.push(change),
+        }
         self.weigh(at);
         Ok(())
     }

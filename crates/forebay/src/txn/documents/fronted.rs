@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::DocumentError;
 use crate::change::Change;
 use crate::key::{Key, KeyRef};
-use crate::store::forms::{OnDelete, RowForm};
+use crate::store::forms::{self, OnDelete, RowForm};
 use crate::store::{Form, Store};
 use crate::value::{Data, Value};
 
@@ -32,6 +32,11 @@ impl Fronted {
             }
             _ => None,
         }
+    }
+
+    /// What is written in place of `changes` and the deletion behind them, if that is more than the deletion.
+    pub(super) fn emptied(&self, key: &Key, changes: &[Change]) -> Option<Vec<Change>> {
+        if self.0.form(key) == Form::List { forms::emptied(changes) } else { None }
     }
 
     /// What comes of it that `key` is deleted.
