@@ -18,8 +18,8 @@ FUZZ_TARGETS := decoder commands store_file traces trace_tools mappings users jo
 # Of `make soak`.
 SOAK_SECONDS ?= 1800
 
-.PHONY: help setup setup-run run build dist budgets test check format lint deny docs nightly forever fuzz soak bench \
-	bench-full bench-sim bench-engine setup-bench doc clean figure figures
+.PHONY: help setup setup-run run build dist budgets test check format lint deny docs nightly sanitize forever fuzz \
+	soak bench bench-full bench-sim bench-engine setup-bench doc clean figure figures
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,7 @@ check: format lint deny ## fmt, clippy, dependencies and all tests; installs not
 	cargo test --locked --no-fail-fast $(TESTED) $(PACKAGES)
 	cargo test --locked $(TESTED) --workspace --features forebay/shuttle --test schedules
 	cargo test --locked -p forebay-cache --features loom --lib models
+	scripts/instructions.sh
 
 format:
 	cargo fmt --all --check
@@ -69,7 +70,18 @@ dist: setup-run ## the released binary, target/dist/forebay, with its symbols ap
 budgets: setup-run ## what `make run` and the released binary may cost: minutes of building, bytes
 	scripts/budgets.sh
 
-nightly: setup deny budgets fuzz soak ## the long tests too: hours of them, optimised; make fuzz, make soak
+# Undefined behaviour, weak memory and data races in the engine, by a compiler that has the tools.
+SANITIZE_TOOLCHAIN ?= nightly
+SANITIZE_TARGET = $(shell rustc -vV | sed -n 's/^host: //p')
+sanitize: setup-run ## the engine's tests under Miri, then under ThreadSanitizer
+	@rustup toolchain list | grep -q '^$(SANITIZE_TOOLCHAIN)' || \
+		rustup toolchain install $(SANITIZE_TOOLCHAIN) --profile minimal
+	rustup component add --toolchain $(SANITIZE_TOOLCHAIN) miri rust-src
+	MIRIFLAGS=-Zmiri-disable-isolation cargo +$(SANITIZE_TOOLCHAIN) miri test -p forebay-cache --lib --test allocations
+	RUSTFLAGS=-Zsanitizer=thread cargo +$(SANITIZE_TOOLCHAIN) test -Zbuild-std --target $(SANITIZE_TARGET) \
+		--target-dir target/sanitize -p forebay-cache --lib
+
+nightly: setup deny budgets sanitize fuzz soak ## the long tests too: hours of them, optimised; make fuzz, make soak
 	FOREBAY_NIGHTLY=1 FOREBAY_SEEDS=10000 FOREBAY_FUZZ_MS=60000 \
 		cargo test --release --locked $(PACKAGES) -- --include-ignored
 
@@ -128,7 +140,7 @@ bench-sim: setup-bench ## the simulator beside libCacheSim, on the traces in FOR
 	cargo build --profile dist --locked -p forebay-bench-sim
 	target/dist/sim --markdown target/bench-sim.md
 
-bench-engine: setup-run ## the engine beside other caches for Rust, compiled in: half an hour
+bench-engine: setup-run ## the engine beside other caches for Rust, compiled in; traces: FOREBAY_TRACES=folder
 	cargo build --profile dist --locked --manifest-path bench/engine/Cargo.toml --target-dir target
 	target/dist/engine --markdown target/bench-engine.md
 

@@ -6,6 +6,8 @@
 mod memory;
 mod peers;
 mod report;
+mod sharing;
+mod traces;
 mod work;
 
 use std::time::Instant;
@@ -16,12 +18,17 @@ use peers::{CONTESTANTS, Contestant, Peer};
 use report::Row;
 use work::{Mode, Work};
 
-/// Sequences of requests that are not the same: of threads and rounds.
-const PARTS: usize = 16;
+/// A peer that serves less, in million requests per second, is asked an eighth of the requests, or replays a trace
+/// once: all of the others' time would be spent on it.
+const SLOW: f64 = 5.0;
+
+/// Threads and rounds for traces, at most: there are many of them.
+const TRACE_THREADS: usize = 2;
+const TRACE_RUNS: usize = 3;
 
 /// Measures caches of u64 keys and values.
 #[derive(Parser)]
-struct Options {
+pub struct Options {
     /// Rounds of all peers; the table shows medians.
     #[arg(long, default_value_t = 7)]
     runs: usize,
@@ -37,9 +44,27 @@ struct Options {
     /// Requests of each thread in a round.
     #[arg(long, default_value_t = 1 << 20)]
     requests: usize,
+    /// Entries of caches that evict, but for traces.
+    #[arg(long, default_value_t = 100_000)]
+    capacity: usize,
+    /// Of the drawn requests.
+    #[arg(long, default_value_t = 0.9)]
+    skew: f64,
+    /// The folder of traces; below it, too.
+    #[arg(long, env = "FOREBAY_TRACES")]
+    traces: Option<std::path::PathBuf>,
+    /// Traces by name, with commas: that of the file up to the first dot.
+    #[arg(long, value_delimiter = ',')]
+    only_traces: Vec<String>,
+    /// Requests of a trace, at most.
+    #[arg(long, default_value_t = 1_000_000)]
+    trace_requests: usize,
     /// Leaves out the memory per entry.
     #[arg(long)]
     no_memory: bool,
+    /// Only whether two threads disturb each other.
+    #[arg(long)]
+    sharing: bool,
     /// The tables go to this file, too.
     #[arg(long)]
     markdown: Option<std::path::PathBuf>,
@@ -59,30 +84,19 @@ fn main() -> std::io::Result<()> {
         .filter(|peer| options.only.is_empty() || options.only.iter().any(|name| name == peer.name))
         .collect();
     let mut text = report::head(&options);
+    if options.sharing {
+        let rates = chosen.iter().map(|peer| (peer.name, (peer.sharing)(options.requests)));
+        println!("{text}{}", report::sharing(&rates.collect::<Vec<_>>()));
+        return Ok(());
+    }
     for mode in modes {
-        let work = Work::new(mode, options.requests, PARTS);
-        let mut rows: Vec<Row> = Vec::new();
-        let peers: Vec<(&Contestant, Box<dyn Runner>)> =
-            chosen.iter().filter_map(|peer| Some((*peer, (peer.build)(&work)?))).collect();
-        for &threads in &options.threads {
-            let mut rates = vec![Vec::new(); peers.len()];
-            let mut hits = vec![0.0; peers.len()];
-            for round in 0..options.runs {
-                for (at, (peer, runner)) in peers.iter().enumerate() {
-                    let (rate, hit) = runner.run(&work, threads, round);
-                    eprintln!("{mode:?} {threads} threads, round {round}: {} {rate:.2} Mops, {hit:.4} hits", peer.name);
-                    rates[at].push(rate);
-                    hits[at] += hit / options.runs as f64;
-                }
-            }
-            rows.extend(rates.into_iter().zip(hits).zip(&peers).map(|((rates, hits), (peer, _))| Row {
-                name: peer.name,
-                threads,
-                rates,
-                hits,
-            }));
-        }
-        text += &report::table(mode, &options.threads, &rows);
+        let works = Work::all(mode, &options);
+        let rows: Vec<(&str, Vec<Row>)> =
+            works.iter().map(|work| (work.title.as_str(), measure(work, &chosen, &options))).collect();
+        text += &match mode {
+            Mode::Traces => report::traces(&options.threads_for(mode), &rows),
+            _ => rows.iter().map(|(title, rows)| report::table(title, &options.threads, rows)).collect(),
+        };
     }
     if !options.no_memory {
         text += &report::memory(&chosen.iter().map(|peer| (peer.name, (peer.memory)())).collect::<Vec<_>>());
@@ -95,37 +109,81 @@ fn main() -> std::io::Result<()> {
     Ok(())
 }
 
+impl Options {
+    fn threads_for(&self, mode: Mode) -> Vec<usize> {
+        let most = if mode == Mode::Traces { TRACE_THREADS } else { usize::MAX };
+        self.threads.iter().copied().filter(|&threads| threads <= most).collect()
+    }
+}
+
+/// All peers in turn, round after round.
+fn measure(work: &Work, chosen: &[&Contestant], options: &Options) -> Vec<Row> {
+    let mut peers: Vec<(&Contestant, Box<dyn Runner>)> =
+        chosen.iter().filter_map(|peer| Some((*peer, (peer.build)(work)?))).collect();
+    let mut slow = vec![false; peers.len()];
+    let mut rows = Vec::new();
+    let runs = if work.mode == Mode::Traces { options.runs.min(TRACE_RUNS) } else { options.runs };
+    for threads in options.threads_for(work.mode) {
+        let mut of_peers: Vec<Row> = peers.iter().map(|(peer, _)| Row::new(peer.name, threads)).collect();
+        for round in 0..runs {
+            let parts = work.parts(threads, round);
+            for (at, (peer, runner)) in peers.iter_mut().enumerate() {
+                let recorded = work.mode == Mode::Traces;
+                if recorded && slow[at] && round > 0 {
+                    continue;
+                }
+                if let Some(empty) = recorded.then(|| (peer.build)(work)).flatten() {
+                    *runner = empty;
+                }
+                let share = if slow[at] && !recorded { 8 } else { 1 };
+                let parts: Vec<&[u64]> = parts.iter().map(|part| &part[..part.len() / share]).collect();
+                let (rate, hit) = runner.run(work.mode, &parts);
+                slow[at] |= rate < SLOW;
+                eprintln!(
+                    "{}, {threads} threads, round {round}: {} {rate:.2} Mops, {hit:.4} hits",
+                    work.title, peer.name
+                );
+                of_peers[at].add(rate, hit);
+            }
+        }
+        rows.extend(of_peers);
+    }
+    rows
+}
+
 /// The instructions of a request are what a run with twice the requests takes more.
 fn probe(options: &Options, name: &str) -> std::io::Result<()> {
     let mode = options.modes.first().copied().unwrap_or(Mode::Hit);
-    let work = Work::new(mode, options.requests, 1);
     let contestant = CONTESTANTS.iter().find(|peer| peer.name == name);
-    let Some(runner) = contestant.and_then(|peer| (peer.build)(&work)) else {
-        return Err(std::io::Error::other(format!("no peer {name} in this mode")));
-    };
-    println!("{name}: {:?}", runner.run(&work, 1, 0));
+    for work in Work::all(mode, options) {
+        let Some(runner) = contestant.and_then(|peer| (peer.build)(&work)) else {
+            return Err(std::io::Error::other(format!("no peer {name} in this mode")));
+        };
+        println!("{name}: {:?}", runner.run(mode, &[&work.parts(1, 0)[0]]));
+    }
     Ok(())
 }
 
 /// A cache that is ready for a mode.
 pub trait Runner {
-    /// Million requests per second over all threads, and the share of hits.
-    fn run(&self, work: &Work, threads: usize, round: usize) -> (f64, f64);
+    /// Million requests per second over all threads, of which each asks a part, and the share of hits.
+    fn run(&self, mode: Mode, parts: &[&[u64]]) -> (f64, f64);
 }
 
 impl<P: Peer> Runner for P {
-    fn run(&self, work: &Work, threads: usize, round: usize) -> (f64, f64) {
-        let start = std::sync::Barrier::new(threads);
-        let parts: Vec<(Instant, Instant, u64)> = std::thread::scope(|scope| {
-            let handles: Vec<_> = (0..threads)
-                .map(|thread| {
-                    let (start, requests) = (&start, work.requests(round * threads + thread));
+    fn run(&self, mode: Mode, parts: &[&[u64]]) -> (f64, f64) {
+        let start = std::sync::Barrier::new(parts.len());
+        let done: Vec<(Instant, Instant, u64)> = std::thread::scope(|scope| {
+            let handles: Vec<_> = parts
+                .iter()
+                .map(|requests| {
+                    let start = &start;
                     scope.spawn(move || {
                         start.wait();
                         let from = Instant::now();
-                        let hits = match work.mode {
+                        let hits = match mode {
                             Mode::Hit => hit(self, requests),
-                            Mode::GetOrInsert => get_or_insert(self, requests),
+                            Mode::GetOrInsert | Mode::Traces => get_or_insert(self, requests),
                             Mode::Mixed => mixed(self, requests),
                         };
                         (from, Instant::now(), hits)
@@ -134,10 +192,10 @@ impl<P: Peer> Runner for P {
                 .collect();
             handles.into_iter().map(|handle| handle.join().expect("a worker does not panic")).collect()
         });
-        let from = parts.iter().map(|part| part.0).min().expect("there is a thread");
-        let to = parts.iter().map(|part| part.1).max().expect("there is a thread");
-        let hits: u64 = parts.iter().map(|part| part.2).sum();
-        let total = work.length() * threads;
+        let from = done.iter().map(|part| part.0).min().expect("there is a thread");
+        let to = done.iter().map(|part| part.1).max().expect("there is a thread");
+        let hits: u64 = done.iter().map(|part| part.2).sum();
+        let total: usize = parts.iter().map(|part| part.len()).sum();
         (total as f64 / (to - from).as_secs_f64() / 1e6, hits as f64 / total as f64)
     }
 }

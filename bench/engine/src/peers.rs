@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::Runner;
 use crate::memory::allocated;
+use crate::sharing::{self, Beside};
 use crate::work::{Mode, Work, scattered, value};
 
 /// The hasher of those that take one: what hashbrown uses.
@@ -52,10 +53,12 @@ pub struct Contestant {
     pub build: fn(&Work) -> Option<Box<dyn Runner>>,
     /// Entries and bytes after 1,000,000 inserts into a capacity of as many.
     pub memory: fn() -> (usize, usize),
+    /// Million hits per second of one thread beside another one, for each of `sharing::ALL` that it can do.
+    pub sharing: fn(usize) -> Vec<f64>,
 }
 
 const fn contestant<P: Peer>(name: &'static str) -> Contestant {
-    Contestant { name, build: build::<P>, memory: memory::<P> }
+    Contestant { name, build: build::<P>, memory: memory::<P>, sharing: sharing::<P> }
 }
 
 /// The first is what the others are compared with.
@@ -93,6 +96,12 @@ fn build<P: Peer>(work: &Work) -> Option<Box<dyn Runner>> {
             Some(Box::new(peer))
         }
     }
+}
+
+fn sharing<P: Peer>(requests: usize) -> Vec<f64> {
+    let reads = [Beside::Computes, Beside::HitsTheSame];
+    let beside = sharing::ALL.into_iter().filter(|beside| P::FORGETS || reads.contains(beside));
+    beside.map(|beside| sharing::rate(&sharing::ready::<P>(), beside, requests)).collect()
 }
 
 fn memory<P: Peer>() -> (usize, usize) {

@@ -1,26 +1,39 @@
 //! The tables.
 
 use crate::Options;
-use crate::work::Mode;
 
 /// What a peer did with so many threads.
 pub struct Row {
     pub name: &'static str,
     pub threads: usize,
-    pub rates: Vec<f64>,
-    pub hits: f64,
+    rates: Vec<f64>,
+    hits: Vec<f64>,
 }
 
 impl Row {
+    pub fn new(name: &'static str, threads: usize) -> Row {
+        Row { name, threads, rates: Vec::new(), hits: Vec::new() }
+    }
+
+    /// A round.
+    pub fn add(&mut self, rate: f64, hit: f64) {
+        self.rates.push(rate);
+        self.hits.push(hit);
+    }
+
     fn median(&self) -> f64 {
         let mut rates = self.rates.clone();
         rates.sort_by(f64::total_cmp);
-        rates[rates.len() / 2]
+        rates.get(rates.len() / 2).copied().unwrap_or(0.0)
     }
 
     fn range(&self) -> (f64, f64) {
         let least = self.rates.iter().copied().fold(f64::MAX, f64::min);
         (least, self.rates.iter().copied().fold(0.0, f64::max))
+    }
+
+    fn hit_percent(&self) -> f64 {
+        100.0 * self.hits.iter().sum::<f64>() / self.hits.len().max(1) as f64
     }
 }
 
@@ -40,8 +53,8 @@ pub fn foot() -> String {
 }
 
 /// Million requests per second over all threads: median, range, and the ratio to the first peer of the same run.
-pub fn table(mode: Mode, threads: &[usize], rows: &[Row]) -> String {
-    let mut text = format!("**{}** (Mops over all threads)\n\n| |", mode.title());
+pub fn table(title: &str, threads: &[usize], rows: &[Row]) -> String {
+    let mut text = format!("**{title}** (Mops over all threads)\n\n| |");
     threads.iter().for_each(|count| text += &format!(" {count} threads | ratio |"));
     text += " hit % |\n|---|";
     threads.iter().for_each(|_| text += "---|---|");
@@ -60,9 +73,46 @@ pub fn table(mode: Mode, threads: &[usize], rows: &[Row]) -> String {
             let (least, most) = row.range();
             text += &format!(" {:.1} ({least:.1} to {most:.1}) | {:.2} |", row.median(), row.median() / first.median());
         }
-        let hits: Vec<String> =
-            threads.iter().filter_map(|&count| of(name, count)).map(|row| format!("{:.1}", 100.0 * row.hits)).collect();
+        let hits: Vec<String> = threads
+            .iter()
+            .filter_map(|&count| of(name, count))
+            .map(|row| format!("{:.1}", row.hit_percent()))
+            .collect();
         text += &format!(" {} |\n", hits.join(" "));
+    }
+    text + "\n"
+}
+
+/// A row for each trace, a column for each peer: hits with one thread, then throughput for each number of threads.
+pub fn traces(threads: &[usize], works: &[(&str, Vec<Row>)]) -> String {
+    let Some((_, first)) = works.first() else { return String::new() };
+    let least = threads.iter().copied().min().unwrap_or(1);
+    let names: Vec<&str> = first.iter().filter(|row| row.threads == least).map(|row| row.name).collect();
+    let table = |title: String, threads: usize, of: fn(&Row) -> f64| {
+        let mut text = format!("**{title}**\n\n| | {} |\n|---|{}\n", names.join(" | "), "---|".repeat(names.len()));
+        for (trace, rows) in works {
+            text += &format!("| {trace} |");
+            rows.iter().filter(|row| row.threads == threads).for_each(|row| text += &format!(" {:.1} |", of(row)));
+            text.push('\n');
+        }
+        text + "\n"
+    };
+    let mut text = table(format!("Traces: hit % of the caches from empty, {least} thread"), least, Row::hit_percent);
+    for &count in threads {
+        text += &table(format!("Traces: get or insert, {count} threads, Mops over all threads"), count, Row::median);
+    }
+    text
+}
+
+/// Hits of one thread, beside another one.
+pub fn sharing(rows: &[(&str, Vec<f64>)]) -> String {
+    let mut text = "**Hits of one thread** (Mops, the best of five) **beside one that ..**\n\n".to_owned();
+    text += "| | computes | hits the same | replaces others | inserts |\n|---|---|---|---|---|\n";
+    for (name, rates) in rows {
+        text += &format!("| {name} |");
+        rates.iter().for_each(|rate| text += &format!(" {rate:.1} ({:.2}) |", rate / rates[0]));
+        text += &" - |".repeat(crate::sharing::ALL.len() - rates.len());
+        text.push('\n');
     }
     text + "\n"
 }

@@ -2,26 +2,18 @@
 
 use clap::ValueEnum;
 
-/// See `Work::new`.
+use crate::Options;
+use crate::traces;
+
+/// See `Work::all`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
     Hit,
     GetOrInsert,
     Mixed,
+    /// Each trace in a folder, from an empty cache, with room for a tenth of its keys.
+    Traces,
 }
-
-impl Mode {
-    pub fn title(self) -> &'static str {
-        match self {
-            Mode::Hit => "100 % hits: 100,000 keys, Zipf 0.9",
-            Mode::GetOrInsert => "Get or insert: Zipf 0.9 over 1,000,000 keys, 100,000 entries",
-            Mode::Mixed => "90 % get, 10 % insert: Zipf 0.9 over 1,000,000 keys, 100,000 entries",
-        }
-    }
-}
-
-/// Entries of a cache that is to evict.
-pub const CAPACITY: usize = 100_000;
 
 /// Room for 100,000 entries and, for caches whose parts fill unevenly, some more: so all of them answer only hits.
 pub const HIT_CAPACITY: usize = 110_000;
@@ -29,15 +21,23 @@ pub const HIT_CAPACITY: usize = 110_000;
 /// Requests before a cache that evicts is measured.
 const WARM: usize = 4 << 20;
 
-/// Requests of a mode.
+/// Requests that one thread asks in a row of a trace that several share.
+const RUN: usize = 256;
+
+/// Requests of a mode, or of one trace.
 pub struct Work {
     pub mode: Mode,
-    /// Requests of all rounds: a part of them is one thread's in one round, so that no cache learns a sequence by
-    /// heart.
-    requests: Vec<u64>,
-    length: usize,
+    pub title: String,
+    source: Source,
     pub warm: Vec<u64>,
     pub capacity: usize,
+}
+
+enum Source {
+    /// Of each thread in a round, so many.
+    Drawn(Zipf, usize),
+    /// Of all threads together.
+    Recorded(Vec<u64>),
 }
 
 pub fn value(key: u64) -> u64 {
@@ -45,28 +45,48 @@ pub fn value(key: u64) -> u64 {
 }
 
 impl Work {
-    pub fn new(mode: Mode, requests: usize, parts: usize) -> Work {
-        let (keys, capacity) = match mode {
-            Mode::Hit => (100_000, HIT_CAPACITY),
-            Mode::GetOrInsert | Mode::Mixed => (1_000_000, CAPACITY),
+    /// One, but for traces one each.
+    pub fn all(mode: Mode, options: &Options) -> Vec<Work> {
+        let (requests, capacity, skew) = (options.requests, options.capacity, options.skew);
+        let drawn = |keys: usize, capacity: usize, title: String, warm: fn(&Zipf, usize, usize) -> Vec<u64>| {
+            let zipf = Zipf::new(keys, skew);
+            let warm = warm(&zipf, keys, requests);
+            vec![Work { mode, title, source: Source::Drawn(zipf, requests), warm, capacity }]
         };
-        let zipf = Zipf::new(keys, 0.9);
-        let warm = match mode {
-            Mode::Hit => (0..keys as u64).map(scattered).collect(),
-            // What is probed counts instructions only.
-            _ => zipf.draw(WARM.min(requests * 8), 99),
-        };
-        Work { mode, requests: zipf.draw(requests * parts, 1), length: requests, warm, capacity }
+        // What is probed counts instructions only.
+        let asked = |zipf: &Zipf, _, requests: usize| zipf.draw(WARM.min(requests * 8), 99);
+        let of_million = format!("Zipf {skew} over 1,000,000 keys, {capacity} entries");
+        match mode {
+            Mode::Hit => {
+                drawn(100_000, HIT_CAPACITY, format!("100 % hits: 100,000 keys, Zipf {skew}"), |_, keys, _| {
+                    (0..keys as u64).map(scattered).collect()
+                })
+            }
+            Mode::GetOrInsert => drawn(1_000_000, capacity, format!("Get or insert: {of_million}"), asked),
+            Mode::Mixed => drawn(1_000_000, capacity, format!("90 % get, 10 % insert: {of_million}"), asked),
+            Mode::Traces => traces::all(options).into_iter().map(Work::recorded).collect(),
+        }
     }
 
-    /// What is asked in a part; parts are counted over threads and rounds.
-    pub fn requests(&self, part: usize) -> &[u64] {
-        let parts = self.requests.len() / self.length;
-        &self.requests[part % parts * self.length..][..self.length]
+    fn recorded(trace: traces::Trace) -> Work {
+        let capacity = (trace.keys / 10).max(1);
+        let title = format!("{} ({} requests, {} keys)", trace.name, trace.requests.len(), trace.keys);
+        let source = Source::Recorded(trace.requests);
+        Work { mode: Mode::Traces, title, source, warm: Vec::new(), capacity }
     }
 
-    pub fn length(&self) -> usize {
-        self.length
+    /// What each thread asks in a round: drawn anew for each number of threads and round, so that no cache learns
+    /// a sequence by heart.
+    pub fn parts(&self, threads: usize, round: usize) -> Vec<Vec<u64>> {
+        match &self.source {
+            Source::Drawn(zipf, length) => {
+                let seed = |thread| 1 + (round * 64 + threads) as u64 * 64 + thread as u64;
+                (0..threads).map(|thread| zipf.draw(*length, seed(thread))).collect()
+            }
+            Source::Recorded(all) => (0..threads)
+                .map(|thread| all.chunks(RUN).skip(thread).step_by(threads).flatten().copied().collect())
+                .collect(),
+        }
     }
 }
 
@@ -75,7 +95,12 @@ pub fn scattered(rank: u64) -> u64 {
     rank.wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-struct Zipf(Vec<f64>);
+/// Sums of the weights of ranks, and where to look for a sum: the first rank for each of as many parts as there are
+/// ranks.
+struct Zipf {
+    sums: Vec<f64>,
+    starts: Vec<u32>,
+}
 
 impl Zipf {
     fn new(keys: usize, skew: f64) -> Zipf {
@@ -83,12 +108,16 @@ impl Zipf {
             *sum += (rank as f64).powf(-skew);
             Some(*sum)
         };
-        Zipf((1..=keys).scan(0.0, add).collect())
+        let sums: Vec<f64> = (1..=keys).scan(0.0, add).collect();
+        let all = sums[keys - 1];
+        let first = |part: usize| sums.partition_point(|&sum| sum < all * part as f64 / keys as f64) as u32;
+        let starts = (0..=keys).map(first).collect();
+        Zipf { sums, starts }
     }
 
     fn draw(&self, count: usize, seed: u64) -> Vec<u64> {
         let mut state = seed.wrapping_mul(0x2545_F491_4F6C_DD1D) | 1;
-        let all = self.0.last().copied().unwrap_or(1.0);
+        let (keys, all) = (self.sums.len(), self.sums[self.sums.len() - 1]);
         let mut random = || {
             state ^= state << 13;
             state ^= state >> 7;
@@ -97,8 +126,12 @@ impl Zipf {
         };
         (0..count)
             .map(|_| {
-                let point = random() * all;
-                scattered(self.0.partition_point(|&sum| sum < point) as u64)
+                let point = random();
+                let part = (point * keys as f64) as usize;
+                let (from, to) = (self.starts[part] as usize, self.starts[part + 1] as usize + 1);
+                let to = to.min(keys);
+                let rank = from + self.sums[from..to].partition_point(|&sum| sum < point * all);
+                scattered(rank.min(keys - 1) as u64)
             })
             .collect()
     }

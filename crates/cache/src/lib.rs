@@ -18,4 +18,4 @@ mod engine;
 mod mutation;
 mod sync;
 
-pub use engine::{CAPACITY_MAX, Inline, Plain, TooLarge, Words};
+pub use engine::{CAPACITY_MAX, Inline, NoRoom, Plain, TooLarge, Words};

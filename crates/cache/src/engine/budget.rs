@@ -14,7 +14,7 @@ const STEP_MAX: usize = 64;
 pub(super) struct Budget {
     /// What no shard has.
     rest: AtomicUsize,
-    capacity: usize,
+    capacity: AtomicUsize,
     shards: usize,
     step: usize,
 }
@@ -23,11 +23,30 @@ impl Budget {
     pub fn new(capacity: usize, shards: usize) -> Budget {
         let floors = shards * floor_of(capacity, shards);
         let step = (capacity / (16 * shards)).clamp(1, STEP_MAX);
-        Budget { rest: AtomicUsize::new(capacity - floors), capacity, shards, step }
+        Budget { rest: AtomicUsize::new(capacity - floors), capacity: AtomicUsize::new(capacity), shards, step }
     }
 
     pub fn capacity(&self) -> usize {
-        self.capacity
+        self.capacity.load(Ordering::Relaxed)
+    }
+
+    /// There is more to share. One thread at a time changes the capacity.
+    pub fn grow(&self, by: usize) {
+        self.capacity.store(self.capacity() + by, Ordering::Relaxed);
+        self.rest.fetch_add(by, Ordering::Relaxed);
+    }
+
+    /// Takes of the rest what is there, at most `most`, and out of the capacity; answers how much that was.
+    pub fn shrink_rest(&self, most: usize) -> usize {
+        let take = |rest: usize| Some(rest - rest.min(most));
+        let before = self.rest.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).unwrap_or(0);
+        self.shrink(before.min(most));
+        before.min(most)
+    }
+
+    /// Credit that a shard had is no longer there.
+    pub fn shrink(&self, by: usize) {
+        self.capacity.store(self.capacity() - by, Ordering::Relaxed);
     }
 
     /// What no shard has.
@@ -39,18 +58,20 @@ impl Budget {
     /// What a shard has from the start and keeps: it is never without credit because of others, if there is any to
     /// share.
     pub fn floor(&self) -> usize {
-        floor_of(self.capacity, self.shards)
+        floor_of(self.capacity(), self.shards)
     }
 
     /// Takes a step of what is left, at most `most`; 0: there is nothing. The less is left, the smaller the step: what
     /// is left at the end goes to those that need it.
+    #[inline]
     pub fn take(&self, most: usize) -> usize {
         let mut rest = self.rest.load(Ordering::Relaxed);
         loop {
-            let taken = (rest / (2 * self.shards)).clamp(1, self.step).min(rest).min(most);
-            if taken == 0 {
+            // As a rule there is nothing: a miss of a full cache is spared the division.
+            if rest == 0 || most == 0 {
                 return 0;
             }
+            let taken = (rest / (2 * self.shards)).clamp(1, self.step).min(rest).min(most);
             let next = rest - taken;
             match self.rest.compare_exchange_weak(rest, next, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return taken,
@@ -66,12 +87,12 @@ impl Budget {
 
     pub fn give_back(&self, credit: usize) {
         let before = self.rest.fetch_add(credit, Ordering::Relaxed);
-        debug_assert!(before + credit <= self.capacity, "credit that was never there comes back");
+        debug_assert!(before + credit <= self.capacity(), "credit that was never there comes back");
     }
 }
 
 /// Half of a shard's share.
-fn floor_of(capacity: usize, shards: usize) -> usize {
+pub(super) fn floor_of(capacity: usize, shards: usize) -> usize {
     if shards == 1 { capacity } else { capacity / (2 * shards) }
 }
 

@@ -3,6 +3,7 @@
 //! ```text
 //! get     -> table.rs: tags (tags.rs), key and value (slot.rs), the sequence again -> marks.rs
 //! insert  -> shard.rs, under its lock: budget.rs, order.rs (a victim, by its marks), prints.rs (ghosts), table.rs
+//! start   -> table.rs takes all memory that there will be, on large pages (pages.rs)
 //! ```
 //!
 //! The write lock and the order are sharded, the look-up is not: a reader never learns which shard it is in, unless it
@@ -52,6 +53,7 @@
 mod budget;
 mod marks;
 mod order;
+mod pages;
 mod prints;
 mod shard;
 mod slot;
@@ -67,15 +69,14 @@ use std::hash::{BuildHasher, Hasher as _};
 use foldhash::SharedSeed;
 use foldhash::fast::FoldHasher;
 
-use crate::sync::spin_loop;
+use crate::sync::{Mutex, MutexGuard, spin_loop};
 
-use budget::Budget;
+use budget::{Budget, floor_of};
 use marks::touch;
-use prints::PRINTS_MAX;
-use shard::{Parts, Present, Shard};
+use shard::{NoCredit, Parts, Present, Shard};
 use slot::sealed::Words as _;
 pub use slot::{Plain, Words};
-use table::{Look, SLOTS, Table};
+use table::{Look, Table};
 
 /// The largest capacity, in entries: slots have numbers of 32 bits.
 pub const CAPACITY_MAX: usize = 1 << 31;
@@ -105,10 +106,10 @@ const LOOKS_MAX: usize = if cfg!(feature = "loom") { 2 } else { 64 };
 pub struct Inline<K: Plain, V: Plain> {
     hasher: Hasher,
     table: Table<K, V>,
-    /// Prints that a group keeps.
-    prints: usize,
     shards: Box<[Shard]>,
     budget: Budget,
+    /// Entries that there is memory for, and the lock of the thread that changes the capacity.
+    room: Mutex<usize>,
 }
 
 /// A capacity for which there is no memory.
@@ -130,6 +131,24 @@ impl std::fmt::Display for TooLarge {
 }
 
 impl std::error::Error for TooLarge {}
+
+/// A capacity above the room that a cache was made with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoRoom {
+    /// What was asked for, in entries.
+    pub capacity: usize,
+    /// What there is memory for, in entries.
+    pub room: usize,
+}
+
+impl std::fmt::Display for NoRoom {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let NoRoom { capacity, room } = self;
+        write!(f, "a capacity of {capacity} entries is above the cache's room for {room}, which is set at the start")
+    }
+}
+
+impl std::error::Error for NoRoom {}
 
 /// Hashes keys by their words.
 struct Hasher {
@@ -167,6 +186,15 @@ impl<K: Plain, V: Plain> Inline<K, V> {
         Inline::build(capacity, log2, Hasher::random())
     }
 
+    /// A cache of at most `capacity` entries with memory for `room`, which is no less: `set_capacity` may raise the
+    /// capacity up to there.
+    pub fn with_room(capacity: usize, room: usize) -> Result<Inline<K, V>, TooLarge> {
+        let cache = Inline::new(room.max(capacity))?;
+        let fits = cache.set_capacity(capacity);
+        debug_assert!(fits.is_ok(), "the room is no less");
+        Ok(cache)
+    }
+
     fn build(capacity: usize, shards_log2: u32, hasher: Hasher) -> Result<Inline<K, V>, TooLarge> {
         if capacity > CAPACITY_MAX {
             return Err(TooLarge { capacity });
@@ -177,8 +205,35 @@ impl<K: Plain, V: Plain> Inline<K, V> {
         let budget = Budget::new(capacity, 1 << shards_log2);
         let slots = table.slots_per_shard();
         let shards = table.writers().map(|writer| Shard::new(writer, slots, share, budget.floor())).collect();
-        let prints = (share * 9 / 10).div_ceil(slots / SLOTS).min(PRINTS_MAX);
-        Ok(Inline { hasher, table, prints, shards, budget })
+        Ok(Inline { hasher, table, shards, budget, room: Mutex::new(capacity) })
+    }
+
+    /// Changes the capacity while the cache is in use, up to the room that there is memory for. A smaller one evicts
+    /// at once, in small steps between which others go on; when it returns, there are no more entries than that.
+    pub fn set_capacity(&self, capacity: usize) -> Result<(), NoRoom> {
+        let room = self.lock_capacity();
+        if capacity > *room {
+            return Err(NoRoom { capacity, room: *room });
+        }
+        let (share, slots) = (capacity.div_ceil(self.shards.len()), self.table.slots_per_shard());
+        for shard in &self.shards {
+            shard.lock().set_share(share, slots);
+        }
+        self.budget.grow(capacity.saturating_sub(self.budget.capacity()));
+        let floor = floor_of(capacity, self.shards.len());
+        // The floors are no more than the capacity: what is above it is in the rest, or some shard's beyond its floor.
+        while self.budget.capacity() > capacity {
+            self.budget.shrink_rest(self.budget.capacity() - capacity);
+            for shard in &self.shards {
+                let most = self.budget.capacity() - capacity;
+                shard.lock().shrink(self.parts(), floor, most);
+            }
+        }
+        Ok(())
+    }
+
+    fn lock_capacity(&self) -> MutexGuard<'_, usize> {
+        self.room.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// The value of a key, which counts as used.
@@ -269,7 +324,24 @@ impl<K: Plain, V: Plain> Inline<K, V> {
 
     #[inline(never)]
     fn put(&self, hash: u64, entry: (K::Words, V), present: Present) -> Option<V> {
-        self.shard(hash).lock().put(self.parts(), hash, entry, present)
+        let put = self.shard(hash).lock().put(self.parts(), hash, entry, present);
+        put.unwrap_or_else(|NoCredit| self.put_without_credit(hash, entry, present))
+    }
+
+    /// Has another shard give up the credit of an entry. Where others take it again and again, the entry stays out.
+    #[cold]
+    fn put_without_credit(&self, hash: u64, entry: (K::Words, V), present: Present) -> Option<V> {
+        if self.capacity() == 0 {
+            return None;
+        }
+        for shard in &self.shards {
+            if shard.lock().yield_credit(self.parts())
+                && let Ok(put) = self.shard(hash).lock().put(self.parts(), hash, entry, present)
+            {
+                return put;
+            }
+        }
+        None
     }
 
     /// Removes a key; answers its value.
@@ -312,7 +384,7 @@ impl<K: Plain, V: Plain> Inline<K, V> {
     }
 
     fn parts(&self) -> Parts<'_, K, V> {
-        Parts { table: &self.table, budget: &self.budget, prints: self.prints, hasher: &self.hasher }
+        Parts { table: &self.table, budget: &self.budget, hasher: &self.hasher }
     }
 }
 

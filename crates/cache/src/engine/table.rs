@@ -28,6 +28,7 @@ use crate::mutation::{Fault, on};
 use crate::sync::{AtomicU8, AtomicU32, Ordering, fence};
 
 use super::marks::Slots;
+use super::pages::{OutOfMemory, Pages};
 use super::prints::Prints;
 use super::slot::{Cells, Plain, Slot};
 use super::tags::{DEAD, FREE, Lanes, Tags, tag_of};
@@ -89,7 +90,7 @@ const _: () = assert!(std::mem::offset_of!(Group<u64, u64>, slots) == 64, "all a
 
 /// See the module.
 pub(super) struct Table<K: Plain, V: Plain> {
-    groups: Box<[Group<K, V>]>,
+    groups: Pages<Group<K, V>>,
     /// Groups of a shard.
     per_shard: usize,
     /// Shards are the top bits of a hash.
@@ -110,23 +111,17 @@ pub(super) enum Look<'t, V> {
     Disturbed,
 }
 
-/// The memory for a table is not to be had.
-pub(super) struct OutOfMemory;
-
 impl<K: Plain, V: Plain> Table<K, V> {
     pub fn new(per_shard: usize, shards_log2: u32) -> Result<Table<K, V>, OutOfMemory> {
-        let mut groups = Vec::new();
-        let count = per_shard << shards_log2;
-        groups.try_reserve_exact(count).map_err(|_| OutOfMemory)?;
-        groups.resize_with(count, || Group {
+        let groups = Pages::new(per_shard << shards_log2, || Group {
             tags: Tags::new(),
             marks: std::array::from_fn(|_| AtomicU8::new(0)),
             sequence: AtomicU32::new(0),
             passed: AtomicU32::new(0),
             prints: Prints::new(),
             slots: std::array::from_fn(|_| Slot::new()),
-        });
-        Ok(Table { groups: groups.into_boxed_slice(), per_shard, shards_log2 })
+        })?;
+        Ok(Table { groups, per_shard, shards_log2 })
     }
 
     /// One for each shard, to be kept under its lock.

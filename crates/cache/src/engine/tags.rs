@@ -41,11 +41,13 @@ impl Tags {
         simd::equal_to(&self.0, tag.into())
     }
 
+    #[inline]
     pub fn get(&self, lane: usize) -> u8 {
         (self.0[lane / 8].load(Ordering::Relaxed) >> (lane % 8 * 8)) as u8
     }
 
     /// The shard's lock is held.
+    #[inline]
     pub fn set(&self, lane: usize, tag: u8) {
         let (word, shift) = (&self.0[lane / 8], lane % 8 * 8);
         let others = word.load(Ordering::Relaxed) & !(0xff << shift);

@@ -12,6 +12,7 @@ pub(super) fn validate<K: Plain, V: Plain>(cache: &Inline<K, V>)
 where
     K::Words: std::hash::Hash + std::fmt::Debug,
 {
+    let _resizing = cache.lock_capacity();
     let guards: Vec<_> = cache.shards.iter().map(|shard| shard.lock()).collect();
     let (table, budget) = (&cache.table, &cache.budget);
     let credit: usize = guards.iter().map(|shard| shard.credit).sum();
@@ -48,7 +49,8 @@ where
         let slots = table.groups_of(&shard.writer).flat_map(|at| at * SLOTS..(at + 1) * SLOTS);
         let taken = slots.filter(|&slot| is_live(table.tag(slot as u32)) || table.tag(slot as u32) == DEAD).count();
         assert_eq!(taken, named.len(), "what is not free is named");
-        assert!(shard.order.rings()[0].iter().count() <= shard.order.small_max() + 1, "the small queue is small");
+        assert!(shard.order.rings()[0].iter().count() <= shard.order.small_room(), "the small queue is small");
+        assert!(shard.order.length_is_in_range(), "the small queue keeps within its range");
         for at in table.groups_of(&shard.writer) {
             assert_eq!(table.sequence(at) & 1, 0, "no writer is inside");
             let expected = passed.get(&at).copied().unwrap_or(0);

@@ -3,6 +3,8 @@
 #[cfg(not(feature = "loom"))]
 mod histories;
 #[cfg(not(feature = "loom"))]
+mod limits;
+#[cfg(not(feature = "loom"))]
 mod model;
 #[cfg(feature = "loom")]
 mod models;

@@ -6,7 +6,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::super::validate::{entries, validate};
-use super::super::{Hasher, Inline, Plain, TooLarge};
+use super::super::{Hasher, Inline, NoRoom, Plain, TooLarge};
 use foldhash::SharedSeed;
 
 /// Hashes are those of any other run.
@@ -23,6 +23,7 @@ enum Step {
     Fill(u16, u64),
     Remove(u16),
     Clear,
+    Resize(usize),
 }
 
 fn step(keys: u16) -> impl Strategy<Value = Step> {
@@ -33,6 +34,7 @@ fn step(keys: u16) -> impl Strategy<Value = Step> {
         6 => (key.clone(), any::<u64>()).prop_map(|(key, value)| Step::Insert(key, value)),
         6 => (key.clone(), any::<u64>()).prop_map(|(key, value)| Step::Fill(key, value)),
         4 => key.prop_map(Step::Remove),
+        1 => (0..200usize).prop_map(Step::Resize),
         1 => (0..20u8).prop_map(|chance| if chance == 0 { Step::Clear } else { Step::Get(0) }),
     ]
 }
@@ -48,8 +50,9 @@ fn run<K: Plain + PartialEq, V: Plain + PartialEq + std::fmt::Debug>(
     K::Words: std::hash::Hash + std::fmt::Debug,
 {
     let mut map: HashMap<u16, u64> = HashMap::new();
-    let stores = cache.capacity() > 0;
+    let room = cache.capacity();
     for step in steps {
+        let stores = cache.capacity() > 0;
         match *step {
             Step::Get(key) | Step::Peek(key) => {
                 let expected = map.get(&key).map(|&value| value_of(value));
@@ -76,6 +79,13 @@ fn run<K: Plain + PartialEq, V: Plain + PartialEq + std::fmt::Debug>(
                 assert_eq!(cache.remove(key_of(key)), there);
                 map.remove(&key);
                 assert!(!cache.contains(key_of(key)));
+            }
+            Step::Resize(capacity) if capacity > room => {
+                assert_eq!(cache.set_capacity(capacity), Err(NoRoom { capacity, room }));
+            }
+            Step::Resize(capacity) => {
+                assert_eq!(cache.set_capacity(capacity), Ok(()));
+                assert_eq!(cache.capacity(), capacity);
             }
             Step::Clear => {
                 cache.clear();

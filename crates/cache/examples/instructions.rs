@@ -1,0 +1,56 @@
+//! What `scripts/instructions.sh` counts the instructions of: `instructions hit 200000`.
+//!
+//! A hit is one of 100,000 keys, few of which are asked for often, all marked as hit often before. A miss evicts, as
+//! all misses after the start do.
+
+use std::process::ExitCode;
+
+use forebay_cache::Inline;
+
+const KEYS: u64 = 100_000;
+
+/// Keys that are not beside each other.
+fn scattered(rank: u64) -> u64 {
+    rank.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+fn draw(count: usize) -> Vec<u64> {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let share = (state >> 11) as f64 / (1u64 << 53) as f64;
+        scattered((share * share * share * KEYS as f64) as u64)
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+#[inline(never)]
+fn hits(cache: &Inline<u64, u64>, requests: &[u64]) -> u64 {
+    requests.iter().map(|&key| cache.get(key).unwrap_or_default()).fold(0, u64::wrapping_add)
+}
+
+#[inline(never)]
+fn misses(cache: &Inline<u64, u64>, requests: &[u64]) -> u64 {
+    let fresh = (0u64..).map(|rank| scattered(1 << 40 | rank));
+    requests.iter().zip(fresh).map(|(_, key)| cache.get_or_insert_with(key, || key)).fold(0, u64::wrapping_add)
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().collect();
+    let (Some(kind), Some(count)) = (arguments.get(1), arguments.get(2).and_then(|count| count.parse().ok())) else {
+        eprintln!("usage: instructions hit|miss COUNT");
+        return ExitCode::FAILURE;
+    };
+    let room = if kind == "miss" { KEYS } else { KEYS + KEYS / 10 };
+    let Ok(cache) = Inline::with_shards(room as usize, 8) else { return ExitCode::FAILURE };
+    for rank in 0..KEYS {
+        cache.insert(scattered(rank), rank);
+        (0..if kind == "miss" { 0 } else { 4 }).for_each(|_| _ = cache.get(scattered(rank)));
+    }
+    let requests = draw(count);
+    let answer = if kind == "miss" { misses(&cache, &requests) } else { hits(&cache, &requests) };
+    println!("{}", std::hint::black_box(answer));
+    ExitCode::SUCCESS
+}
