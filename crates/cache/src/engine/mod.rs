@@ -5,6 +5,8 @@
 //! insert  -> shard.rs, under its lock: budget.rs, order.rs (a victim, by its marks), prints.rs (ghosts), table.rs
 //! ```
 //!
+//! That is the cache of what lies in the table itself. What lies apart is in `pointers.rs`, whose head shows its parts.
+//!
 //! The write lock and the order are sharded, the look-up is not: a reader never learns which shard it is in, unless it
 //! has to wait. A shard is the top bits of a hash, and so a run of groups of the one table.
 //!
@@ -49,11 +51,17 @@
 //! .61 (`docs/benchmarks.md`). The goals are 48 instructions and .77. A call on the way, however seldom, costs what
 //! it makes the compiler keep.
 
+mod boxed;
 mod budget;
 mod marks;
 mod order;
+mod pointers;
 mod prints;
+mod queues;
+mod reclaim;
+mod segment;
 mod shard;
+mod slab;
 mod slot;
 mod table;
 mod tags;
@@ -69,10 +77,14 @@ use foldhash::fast::FoldHasher;
 
 use crate::sync::spin_loop;
 
+pub use boxed::Seen;
 use budget::Budget;
 use marks::touch;
+pub use pointers::{Found, Pointers, Put};
 use prints::PRINTS_MAX;
-use shard::{Parts, Present, Shard};
+pub use reclaim::Guard;
+pub use shard::Present;
+use shard::{Parts, Shard};
 use slot::sealed::Words as _;
 pub use slot::{Plain, Words};
 use table::{Look, SLOTS, Table};

@@ -8,3 +8,4 @@ mod model;
 mod models;
 #[cfg(not(feature = "loom"))]
 mod naive;
+mod pointers;
