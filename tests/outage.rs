@@ -3,6 +3,8 @@
 
 #[path = "outage/altered.rs"]
 mod altered;
+#[path = "outage/answered.rs"]
+mod answered;
 #[path = "outage/appends.rs"]
 mod appends;
 #[path = "outage/blind.rs"]

@@ -7,6 +7,8 @@ mod deletions;
 mod outside;
 #[path = "common/postgres.rs"]
 mod postgres;
+#[path = "postgres/wide.rs"]
+mod wide;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

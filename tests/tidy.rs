@@ -6,6 +6,7 @@
 //! * `manifests`: lints and documented dependencies.
 //! * `documents`: generated parts are checked where they are made, links lead somewhere, no machine is named, words are
 //!   plain.
+//! * `sentences`: documents and the heads of modules say one fact in a sentence.
 
 #[path = "tidy/documents.rs"]
 mod documents;
@@ -13,6 +14,8 @@ mod documents;
 mod manifests;
 #[path = "tidy/rooms.rs"]
 mod rooms;
+#[path = "tidy/sentences.rs"]
+mod sentences;
 #[path = "tidy/source.rs"]
 mod source;
 #[path = "tidy/tree.rs"]
@@ -94,4 +97,13 @@ fn documents_are_sound() {
     none(documents::links(&tree));
     none(documents::places(&tree));
     none(documents::words(&tree));
+}
+
+#[test]
+fn sentences_are_short() {
+    let tree = Tree::read();
+    let most = [sentences::IN_DOCUMENTS_MAX, sentences::IN_HEADS_MAX, sentences::WORDS_IN_HEADS_MAX];
+    sentences::at_most("long sentences in documents", &sentences::in_documents(&tree), most[0]);
+    sentences::at_most("long sentences in heads of modules", &sentences::in_heads(&tree), most[1]);
+    sentences::at_most("words in heads of modules that say too little", &sentences::words_in_heads(&tree), most[2]);
 }

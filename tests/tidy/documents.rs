@@ -58,7 +58,7 @@ pub fn links(tree: &Tree) -> Vec<String> {
 }
 
 /// Lines with their numbers, without those in code fences.
-fn outside_fences(text: &str) -> impl Iterator<Item = (usize, &str)> {
+pub fn outside_fences(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut fenced = false;
     text.lines().enumerate().filter_map(move |(at, line)| {
         let fence = line.trim_start().starts_with("```");
@@ -117,23 +117,27 @@ const BEGINNINGS: &[&str] = &[". the same ", ": the same ", "| the same "];
 
 /// Places in documents with one of [`WORDS`], or of [`BEGINNINGS`] with a capital letter.
 pub fn words(tree: &Tree) -> Vec<String> {
+    let files = tree.files.iter().filter(|file| file.path.ends_with(".md") && !file.path.starts_with("testdata/"));
+    files.flat_map(|file| words_of(&file.path, &file.text)).collect()
+}
+
+/// The same in the text of one file.
+pub fn words_of(path: &str, of: &str) -> Vec<String> {
     let mut breaches = Vec::new();
-    for file in tree.files.iter().filter(|file| file.path.ends_with(".md") && !file.path.starts_with("testdata/")) {
-        // In one line, since a phrase may go on in the next: what each line begins at, and its number.
-        let (mut text, mut lines) = (String::new(), Vec::new());
-        for (at, line) in outside_fences(&file.text) {
-            lines.push((text.len(), at));
-            text.push_str(line.trim());
-            text.push(' ');
-        }
-        let lower = text.to_ascii_lowercase();
-        let words = WORDS.iter().flat_map(|word| alone(&lower, word).map(move |at| (at, *word)));
-        let capital = |(at, start): &(usize, &str)| text[*at..at + start.len()].contains('T');
-        let begun = BEGINNINGS.iter().flat_map(|start| lower.match_indices(start)).filter(capital);
-        for (at, word) in words.chain(begun) {
-            let line = lines.iter().rev().find(|(start, _)| *start <= at).map_or(0, |(_, line)| *line);
-            breaches.push(format!("{}:{line}: {word}", file.path));
-        }
+    // In one line, since a phrase may go on in the next: what each line begins at, and its number.
+    let (mut text, mut lines) = (String::new(), Vec::new());
+    for (at, line) in outside_fences(of) {
+        lines.push((text.len(), at));
+        text.push_str(line.trim());
+        text.push(' ');
+    }
+    let lower = text.to_ascii_lowercase();
+    let words = WORDS.iter().flat_map(|word| alone(&lower, word).map(move |at| (at, *word)));
+    let capital = |(at, start): &(usize, &str)| text[*at..at + start.len()].contains('T');
+    let begun = BEGINNINGS.iter().flat_map(|start| lower.match_indices(start)).filter(capital);
+    for (at, word) in words.chain(begun) {
+        let line = lines.iter().rev().find(|(start, _)| *start <= at).map_or(0, |(_, line)| *line);
+        breaches.push(format!("{path}:{line}: {word}"));
     }
     breaches
 }

@@ -58,6 +58,12 @@ pub enum Fault {
     WideReadOnce,
     /// A commit that failed does not give its room back.
     RoomKeptByFailed,
+    /// A small commit waits for room in one line with wide ones.
+    RoomInOneLine,
+    /// Rows of a wide commit go in together although rows of others stand between them.
+    RunsOverOthers,
+    /// As many wide commits are placed as there are bytes for.
+    WideTogether,
     /// A reply that shows a pending result does not wait for its publication.
     PendingShown,
     /// What is applied of a document's queue takes all of the queue with it (hole 1 of the paper's protocol).
@@ -92,6 +98,10 @@ pub enum Fault {
     OwnerNotLookedAt,
     /// What an operator decides to apply while nothing is carried over goes before what waits for its documents.
     AppliedOutOfTurn,
+    /// What an operator has decided to apply is not in the journal when he is told so.
+    OrderForgotten,
+    /// An operator is told that what waits is carried over before the journal knows of it.
+    ResumeForgotten,
     /// What is answered as not applied, since another owner has the store by then, stays in the journal.
     RefusedStaysKept,
     /// The store is asked what became of what is kept for an operator, and so is told never to apply it.

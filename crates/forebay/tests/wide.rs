@@ -5,15 +5,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use forebay::cache::{CacheOptions, Context};
-use forebay::mutation;
+use forebay::mutation::{self, Fault};
 use forebay::policy::choose;
 use forebay::runtime::Runtime;
 use forebay::runtime::simulated::{Ended, Simulation};
 use forebay::store::delayed::{Delay, Delayed};
 use forebay::store::memory::Memory;
-use forebay::txn::{Ahead, Committing, Engine, EngineOptions, Executed, Mode, Plan, PlannedLock};
+use forebay::txn::{Ahead, Committing, Engine, EngineOptions, Executed, Mode, Plan, PlannedLock, TxnLimits};
 use forebay::{Change, Key, Value};
 use futures_util::FutureExt;
+use futures_util::future::join;
 
 /// More than any group has.
 const WIDE: usize = 5_000;
@@ -23,12 +24,17 @@ const AWAY: Duration = Duration::from_millis(5);
 
 /// An engine over a store that is away.
 fn engine(runtime: &Runtime) -> Engine {
+    engine_with(runtime, TxnLimits::default())
+}
+
+/// The same with these limits.
+fn engine_with(runtime: &Runtime, limits: TxnLimits) -> Engine {
     let delay = Delay { fixed: AWAY, jitter: Duration::ZERO };
     let store = Arc::new(Delayed::new(runtime.clone(), Arc::new(Memory::new()), delay));
     let choice = choose("lru").expect("it is in the table");
     let cache =
         CacheOptions { budget_bytes: 8 << 20, partitions: 2, policy: choice.policy, policy_values: choice.values };
-    Engine::new(EngineOptions::new(runtime.clone(), store, cache))
+    Engine::new(EngineOptions { limits, ..EngineOptions::new(runtime.clone(), store, cache) })
 }
 
 fn keys(name: &str, count: usize) -> Vec<Key> {
@@ -108,4 +114,76 @@ fn what_was_placed_before_a_wide_commit_does_not_go_with_it() {
         }
     });
     assert_eq!(ended, Ended::Done);
+}
+
+/// Whether a small commit gets its place at once while a wide one has all the room, and another waits for it.
+fn small_is_placed_beside_wide(fault: Option<Fault>) -> bool {
+    let placed = Arc::new(Mutex::new(None));
+    let (simulation, told) = (Simulation::new(1), placed.clone());
+    let runtime = simulation.runtime();
+    let ended = simulation.run(async move {
+        let _fault = mutation::put_back(fault);
+        let engine = engine_with(&runtime, TxnLimits { placed_bytes_max: 1 << 16, ..TxnLimits::default() });
+        let first = set(&engine, keys("first", WIDE)).await;
+        let mut second = Box::pin(set(&engine, keys("second", WIDE)));
+        assert!((&mut second).now_or_never().is_none(), "one wide commit has all the room");
+        let mut small = Box::pin(set(&engine, keys("small", 1)));
+        let at_once = (&mut small).now_or_never();
+        *told.lock().expect("nobody panics with it") = Some(at_once.is_some());
+        let (small, second) = match at_once {
+            Some(committing) => (committing, second.await),
+            None => join(small, second).await,
+        };
+        for committing in [first, small, second] {
+            assert!(committing.wait().await.is_ok_and(|landed| landed.is_some()));
+        }
+        assert_eq!(engine.store().count(0).await, Ok(2 * WIDE as u64 + 1));
+    });
+    assert_eq!(ended, Ended::Done);
+    let placed = *placed.lock().expect("nobody panics with it");
+    placed.expect("it came that far")
+}
+
+#[test]
+fn a_small_commit_does_not_wait_for_the_room_of_a_wide_one() {
+    assert!(small_is_placed_beside_wide(None));
+    assert!(!small_is_placed_beside_wide(Some(Fault::RoomInOneLine)), "in one line it waits");
+}
+
+/// With which group a small commit goes that comes while one wide commit is on its way and another wants to be.
+fn group_of_small_beside_wide(fault: Option<Fault>) -> u64 {
+    let told = Arc::new(AtomicUsize::new(0));
+    let (simulation, group) = (Simulation::new(1), told.clone());
+    let runtime = simulation.runtime();
+    let ended = simulation.run(async move {
+        let _fault = mutation::put_back(fault);
+        let (engine, began) = (engine(&runtime), runtime.elapsed());
+        let first = set(&engine, keys("first", WIDE)).await;
+        let (other, second) = (engine.clone(), Arc::new(Mutex::new(None)));
+        let placed = second.clone();
+        runtime.spawn(async move {
+            let committing = set(&other, keys("second", WIDE)).await;
+            *placed.lock().expect("nobody panics with it") = Some(committing);
+        });
+        runtime.sleep(AWAY / 5).await;
+        let small = set(&engine, keys("small", 1)).await;
+        assert!(small.wait().await.is_ok_and(|landed| landed.is_some()));
+        let groups = runtime.elapsed().saturating_sub(began).div_duration_f64(AWAY).round();
+        group.store(groups as usize, Ordering::Relaxed);
+        assert!(first.settled());
+        while second.lock().expect("nobody panics with it").is_none() {
+            runtime.sleep(AWAY).await;
+        }
+        let second = second.lock().expect("nobody panics with it").take();
+        assert!(second.expect("it is placed").wait().await.is_ok_and(|landed| landed.is_some()));
+        assert_eq!(engine.store().count(0).await, Ok(2 * WIDE as u64 + 1));
+    });
+    assert_eq!(ended, Ended::Done);
+    told.load(Ordering::Relaxed) as u64
+}
+
+#[test]
+fn a_small_commit_waits_for_one_wide_commit_at_most() {
+    assert_eq!(group_of_small_beside_wide(None), 2);
+    assert_eq!(group_of_small_beside_wide(Some(Fault::WideTogether)), 3, "else for as many as there are");
 }

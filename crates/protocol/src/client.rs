@@ -3,8 +3,8 @@
 //! Both protocols are understood at once, since the first byte of each reply names its kind. Attributes are read and
 //! dropped. Streamed strings and aggregates (`$?`, `*?`), which no server sends, are refused by name.
 //!
-//! The decoder consumes each complete element at once and keeps the unfinished aggregates on a stack of its own, never
-//! on the thread's, so that a reply that arrives byte by byte costs O(n), and a nested one cannot overflow anything.
+//! The decoder consumes each complete element at once and keeps the unfinished aggregates on a stack, which is not the
+//! thread's. So a reply that arrives byte by byte costs O(n), and a nested one cannot overflow anything.
 
 use crate::decoder::parse_integer;
 use crate::reply::{Reply, write_bulk, write_header};

@@ -1,10 +1,10 @@
 //! One connection: bytes in, bytes out.
 //!
 //! It goes on reading while replies wait to be written: many clients write a whole pipeline before they read, and would
-//! hang otherwise. What waits is bounded by `client_reply_bytes_max`, and over all clients by `replies_bytes_max`; past
-//! either the connection is closed and logged, as Redis does, but past that of all only one that takes more than its
-//! share. Strangers may have little waiting, in and out. A deep pipeline is served in slices, so that others get
-//! their turn. The bytes travel on a [`Wire`]: a socket, or TLS over one.
+//! hang otherwise. What waits is bounded by `client_reply_bytes_max`, and over all clients by `replies_bytes_max`. Past
+//! them the session serves nothing more until its client has read (`crowd.rs`); a client that reads nothing then is
+//! closed and logged. Strangers may have little waiting, in and out. A deep pipeline is served in slices, so that
+//! others get their turn. The bytes travel on a [`Wire`]: a socket, or TLS over one.
 
 mod meanwhile;
 #[cfg(test)]
@@ -20,7 +20,7 @@ use std::time::Duration;
 use bytes::{Buf, BytesMut};
 use forebay_protocol::{Batch, Decoder, Reply};
 
-use crate::room::{IDLE_WAIT, Place};
+use crate::room::{Claim, LANE_TURN, Place};
 use crate::session::Session;
 use crate::state::{Client, Shared};
 use meanwhile::Meanwhile;
@@ -31,6 +31,10 @@ const HELD_BYTES_MIN: usize = 64 << 10;
 
 /// Bytes of input that may wait unparsed behind a slice that runs.
 const INPUT_BYTES_MAX: usize = 1 << 20;
+
+/// A large request takes room in steps of so many bytes.
+const STEP_BYTES_MIN: usize = 64 << 10;
+const STEP_BYTES_MAX: usize = 256 << 10;
 
 /// Bytes of replies that may wait for a client that has to authenticate: there is no use in more of them.
 const STRANGER_REPLY_BYTES_MAX: usize = 16 << 10;
@@ -44,7 +48,7 @@ pub(crate) async fn serve(wire: impl Wire, shared: Arc<Shared>, client: Arc<Clie
     if let Err(error) = connection.run().await {
         tracing::debug!(client = connection.client.id, %error, "connection ended");
     }
-    connection.count_waiting(0);
+    connection.session.counted.settle(0);
     connection.count_held(0);
     connection.forget_stranger();
 }
@@ -54,8 +58,6 @@ struct Connection<W> {
     decoder: Decoder,
     input: BytesMut,
     session: Session,
-    /// Bytes of waiting replies that are counted in the server's figures.
-    counted: usize,
     /// Bytes of requests that are counted in the server's figures.
     held: usize,
     /// Those of them that MULTI, WATCH and TXN keep.
@@ -79,7 +81,6 @@ impl<W: Wire> Connection<W> {
             decoder: Decoder::new(shared.limits.request),
             input: BytesMut::new(),
             session: Session::new(shared.clone(), client.clone()),
-            counted: 0,
             held: 0,
             kept: 0,
             held_as_stranger: 0,
@@ -158,10 +159,10 @@ impl<W: Wire> Connection<W> {
     async fn serve_batch(&mut self, batch: &Batch, stranger: bool) -> io::Result<bool> {
         let Connection { wire, decoder, input, session, client, ended, .. } = self;
         let (read, written) = (0, 0);
-        let caller = session.caller.clone();
+        let (caller, counted) = (session.caller.clone(), session.counted.clone());
         let ended_before = *ended;
         let mut meanwhile =
-            Meanwhile { wire, decoder, input, client, caller, stranger, ended: ended_before, read, written };
+            Meanwhile { wire, decoder, input, client, counted, caller, stranger, ended: ended_before, read, written };
         meanwhile.serve(session, batch).await?;
         let Meanwhile { ended: over, read, written, .. } = meanwhile;
         *ended = over;
@@ -207,13 +208,14 @@ impl<W: Wire> Connection<W> {
         loop {
             let waiting = !self.session.replies.ready_mut().is_empty();
             let read = self.may_read();
+            let claim = self.claim();
             let runtime = self.shared.engine.runtime();
             let deadline = self.session.deadline();
             let time_left = deadline.map(|deadline| deadline.at.saturating_sub(runtime.elapsed()));
             let stranger = self.stranger_until().map(|until| until.saturating_sub(runtime.elapsed()));
-            let idle = (!read).then_some(IDLE_WAIT);
+            let look = read.is_none().then_some(LANE_TURN);
             let sleep =
-                time_left.into_iter().chain(stranger).chain(idle).min().map(|time_left| runtime.sleep(time_left));
+                time_left.into_iter().chain(stranger).chain(look).min().map(|time_left| runtime.sleep(time_left));
             let up = async {
                 match sleep {
                     Some(sleep) => sleep.await,
@@ -225,16 +227,15 @@ impl<W: Wire> Connection<W> {
                     self.input.reserve(STRANGER_READ_BYTES.max(self.input.len()));
                 }
                 true => {}
-                false if read => self.decoder.reserve(&mut self.input),
+                false if read.is_some() => self.decoder.reserve(&mut self.input),
                 false => {}
             }
-            let bytes = self.decoder.bytes_behind_read(&self.input);
             let Connection { wire, input, .. } = self;
             let ready = async {
                 match (read, waiting) {
-                    (true, _) => wire.ready(input, waiting).await,
-                    (false, true) => wire.writable().await.map(|()| Ready::Write),
-                    (false, false) => std::future::pending().await,
+                    (Some(most), _) => wire.ready(input, most, waiting).await,
+                    (None, true) => wire.writable().await.map(|()| Ready::Write),
+                    (None, false) => std::future::pending().await,
                 }
             };
             // In this order, so that a client that never pauses hides nothing from us.
@@ -248,11 +249,11 @@ impl<W: Wire> Connection<W> {
                 () = up => {
                     self.session.expire(self.shared.engine.runtime().elapsed());
                     self.send_stranger_away()?;
-                    if !read {
-                        self.place.send_slow_away();
+                    if read.is_none() {
+                        self.place.look();
                     }
                 }
-                () = self.place.wait(bytes), if !read => {}
+                () = self.place.wait(claim), if read.is_none() => {}
                 () = self.session.shown() => {
                     self.session.take_shown();
                     self.write()?;
@@ -270,10 +271,10 @@ impl<W: Wire> Connection<W> {
     fn read_on(&mut self, first: usize) -> io::Result<usize> {
         let mut total = first;
         let stranger = self.session.identity.is_stranger();
-        let full = |input: &BytesMut| input.len() == input.capacity() && input.len() < INPUT_BYTES_MAX;
-        while !stranger && total > 0 && full(&self.input) && self.may_read() {
+        while !stranger && total > 0 && self.was_filled() {
+            let Some(most) = self.may_read() else { break };
             self.decoder.reserve(&mut self.input);
-            match self.wire.try_read(&mut self.input) {
+            match self.wire.try_read(&mut self.input, most) {
                 Ok(0) => break,
                 Ok(count) => total += count,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
@@ -284,10 +285,34 @@ impl<W: Wire> Connection<W> {
         Ok(total)
     }
 
-    /// Whether there is room for what the next read may add to an unfinished request, or it needs none.
-    fn may_read(&mut self) -> bool {
-        let bytes = self.decoder.bytes_behind_read(&self.input);
-        self.input.len() <= HELD_BYTES_MIN || self.session.identity.is_stranger() || self.place.grow(bytes)
+    /// Whether the last read took all that it had room for, and may go on.
+    fn was_filled(&self) -> bool {
+        let length = self.input.len();
+        length < INPUT_BYTES_MAX && (length == self.input.capacity() || self.taken() == self.place.bytes())
+    }
+
+    /// What the request that is not complete takes with its next step.
+    fn claim(&self) -> Claim {
+        let (taken, missing) = (self.taken(), self.decoder.bytes_missing(&self.input));
+        let step = missing.clamp(STEP_BYTES_MIN, STEP_BYTES_MAX);
+        Claim { bytes: taken + step, least: taken + missing }
+    }
+
+    /// What it takes now.
+    fn taken(&self) -> usize {
+        self.input.len() + self.decoder.memory_bytes()
+    }
+
+    /// How much the next read may add: what there is room for. `None`: nothing, until there is.
+    fn may_read(&mut self) -> Option<usize> {
+        if self.input.len() <= HELD_BYTES_MIN || self.session.identity.is_stranger() {
+            return Some(usize::MAX);
+        }
+        let taken = self.taken();
+        if taken >= self.place.bytes() && !self.place.grow(self.claim()) {
+            return None;
+        }
+        Some(self.place.bytes() - taken)
     }
 
     /// Writes what the socket takes now; what is left waits, within its limits.
@@ -306,22 +331,23 @@ impl<W: Wire> Connection<W> {
         }
         let left = out.len();
         // Its capacity is what is left of the memory that it keeps.
-        if left == 0 && (before > INPUT_BYTES_MAX || self.counted > 0) {
+        if left == 0 && (before > INPUT_BYTES_MAX || self.session.counted.bytes() > 0) {
             *out = BytesMut::new();
         }
         if written > 0 {
             self.session.open.replies_written();
             self.shared.figures.bytes_out.fetch_add(written as u64, Ordering::Relaxed);
         }
-        let grows = left > self.counted;
-        self.count_waiting(left);
+        let grows = left > self.session.counted.bytes();
+        self.session.counted.settle(left);
         let all = self.shared.figures.reply_bytes.load(Ordering::Relaxed);
         let limits = &self.shared.limits;
-        let limit = if self.session.replies.overflown() || left > limits.client_reply_bytes_max {
+        let limit = if left > limits.client_reply_bytes_max && self.session.is_shown_others() {
             "client_reply_bytes_max"
         } else if left > STRANGER_REPLY_BYTES_MAX && self.session.identity.is_stranger() {
             "stranger_reply_bytes_max"
-        } else if grows && all > limits.replies_bytes_max && left > limits.replies_bytes_share() {
+        } else if grows && all / 2 > limits.replies_bytes_max && left > limits.replies_bytes_share() {
+            // What transactions and writes answer is not asked for again.
             "replies_bytes_max"
         } else {
             return Ok(());
@@ -341,7 +367,8 @@ impl<W: Wire> Connection<W> {
         let kept = self.session.held_bytes();
         let held = self.input.len() + self.decoder.memory_bytes() + kept;
         if self.session.identity.is_stranger() {
-            return self.hold_as_stranger(held.max(self.input.capacity()) + self.counted);
+            let waiting = self.session.counted.bytes();
+            return self.hold_as_stranger(held.max(self.input.capacity()) + waiting);
         }
         self.forget_stranger();
         self.place.settle(Some(self.input.len()).filter(|bytes| *bytes > HELD_BYTES_MIN));
@@ -402,15 +429,6 @@ impl<W: Wire> Connection<W> {
         }
     }
 
-    fn count_waiting(&mut self, left: usize) {
-        if left != self.counted {
-            self.shared.figures.reply_bytes.fetch_add(left, Ordering::Relaxed);
-            self.shared.figures.reply_bytes.fetch_sub(self.counted, Ordering::Relaxed);
-            self.lend(left, self.counted);
-            self.counted = left;
-        }
-    }
-
     /// Has the cache make way for what this client holds now.
     fn lend(&self, now: usize, before: usize) {
         let cache = self.shared.engine.cache();
@@ -453,7 +471,7 @@ impl<W: Wire> Connection<W> {
                 () = stopped.as_mut() => return,
                 () = self.client.killed() => return,
                 () = time_up.as_mut() => return,
-                ready = self.wire.ready(&mut self.input, false) => match ready {
+                ready = self.wire.ready(&mut self.input, usize::MAX, false) => match ready {
                     Ok(Ready::Read(0)) | Err(_) => return,
                     Ok(_) => {}
                 },

@@ -1,5 +1,5 @@
 //! Where SCANs stand. A cursor is a number that names a position kept here. Each open SCAN keeps two positions, the one
-//! it asked for last and the one it was given, so that a client may repeat a call; beyond [`CURSORS_MAX`] positions the
+//! it asked for last and the one it was given, so that a client may repeat a call. Beyond [`CURSORS_MAX`] positions the
 //! oldest go, and a SCAN that comes back for one is told.
 
 use std::collections::BTreeMap;

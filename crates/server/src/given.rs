@@ -1,5 +1,5 @@
-//! Ids that clients give their transactions (TXN BEGIN ID). Whoever lost the connection before the answer to its commit
-//! asks again under the same id, and is told what became of it; nothing is done twice. Kept in memory, and with what
+//! Ids that clients give their transactions (TXN BEGIN ID). A client that lost the connection before the answer to its
+//! commit asks again under that id. It is told what became of it; nothing is done twice. Kept in memory, and with what
 //! the transaction writes: in the store's own table, or in the journal, from where they come back after a restart.
 
 use std::collections::{HashMap, VecDeque};

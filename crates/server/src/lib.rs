@@ -15,6 +15,7 @@ pub mod access;
 pub mod attention;
 pub mod command;
 mod connection;
+mod crowd;
 pub mod cursors;
 pub mod given;
 mod glob;

@@ -15,15 +15,16 @@ pub struct ServerLimits {
     pub transactions_max: usize,
     /// Requests of one connection that run before others get their turn.
     pub pipeline_frames_max: usize,
-    /// Bytes of replies that wait for one client to read them; past it the connection is closed.
+    /// Bytes of replies that wait for one client to read them; until there is room its next request waits.
     pub client_reply_bytes_max: usize,
-    /// The same over all clients; past it one is closed when more waits for it than [`Self::replies_bytes_share`].
+    /// The same over all clients; past it large replies wait, and the requests of clients for which more waits than
+    /// [`Self::replies_bytes_share`].
     pub replies_bytes_max: usize,
     /// Bytes that unfinished requests, MULTI and TXN hold, over all clients. Requests above 64 KiB wait for room in it;
     /// past it a connection that holds more than that is closed when its MULTI or TXN grows.
     pub held_bytes_max: usize,
     /// Bytes that a client sends in a second of a request that is not complete and larger than 64 KiB, while others
-    /// wait for room; a slower one is closed.
+    /// wait for room. A slower one is closed; while a client waits for room itself, no time passes for it.
     pub large_request_bytes_per_s_min: usize,
     /// Bytes that connections which have to authenticate hold, all together; past it the one that holds most is closed.
     pub stranger_bytes_max: usize,
@@ -41,11 +42,20 @@ pub struct ServerLimits {
     pub request: RequestLimits,
 }
 
+/// Replies above so many bytes have room of their own made.
+const ORDINARY_REPLY_BYTES: usize = 256 << 10;
+
 impl ServerLimits {
-    /// What each client may have waiting even if all that there may be have as much. One below its share is not closed
+    /// What each client may have waiting even if all that there may be have as much. One below its share does not wait
     /// for what others do; so in all at most twice `replies_bytes_max` waits.
     pub fn replies_bytes_share(&self) -> usize {
         self.replies_bytes_max / self.clients_max.max(1)
+    }
+
+    /// What may wait for a client when a request of it is served: there is room for an ordinary reply then.
+    pub fn reply_bytes_before_wait(&self) -> usize {
+        let most = self.client_reply_bytes_max;
+        most.saturating_sub(ORDINARY_REPLY_BYTES).max(most / 2)
     }
 }
 

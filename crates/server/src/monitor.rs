@@ -1,5 +1,5 @@
 //! MONITOR: clients that are shown every request as it comes. Each has a bounded queue; one that does not read fast
-//! enough is dropped and logged, and holds nobody up.
+//! enough is dropped and logged, and holds no other up.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

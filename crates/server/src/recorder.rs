@@ -2,9 +2,9 @@
 //!
 //! The cache tells of accesses as its policy hears of them ([`Watcher`]), with what it charges for each entry: so a
 //! trace holds all that the same cache needs to decide the same again (`forebay sim --like-server`). They go into a
-//! bounded queue; a task takes them out, many at a time, and writes them where it holds up nobody. When the queue is
-//! full, accesses are left out and counted: recording never makes a client wait. About once a second all is handed to
-//! the machine, so a killed server loses no more than that.
+//! bounded queue; a task takes them out, many at a time, and writes them where it holds up no request. When the queue
+//! is full, accesses are left out and counted: recording never makes a client wait. About once a second all is handed
+//! to the machine, so a killed server loses no more than that.
 
 use std::borrow::Cow;
 use std::collections::HashSet;

@@ -1,15 +1,16 @@
 //! Replies in the order of their requests. A reply that shows a commit, or what an unpublished commit wrote, waits
-//! until that is settled; those behind it wait with it.
+//! until that is settled; those after it wait with it.
 //!
 //! While a request waits, what is ready before it must not wait with it. So before a wait the session *lends* its
-//! replies to the [`Outlet`], which whoever polls the session polls, too: it settles what is waited for and hands out
-//! what is ready. The session takes them back at its next touch. They are in one of the two places at a time, so their
-//! order is never in doubt; and what waits for nothing pays for it no more than a look at a flag.
+//! replies to the [`Outlet`]. The task that polls the session polls that, too: it settles what is waited for and hands
+//! out what is ready. The session takes them back at its next touch. They are in one of the two places at a time, so
+//! their order is never in doubt. What waits for nothing pays for it no more than a look at a flag.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use bytes::BytesMut;
 use forebay::txn::{Committing, Landed, TxnError};
@@ -77,7 +78,8 @@ struct Queue {
     /// Bytes of `Waiting::after`, all together.
     after_bytes: usize,
     bytes_max: usize,
-    overflown: bool,
+    /// Those that wait until enough was written.
+    reader: Option<Waker>,
     last_write: LastWrite,
 }
 
@@ -118,9 +120,9 @@ struct Waiting {
 }
 
 impl Replies {
-    /// None yet. One that would make them more than `bytes_max` bytes is dropped, and all behind it: one request may
-    /// ask for much more than there is room for (MGET of one large document, a thousand times), so the limit has to
-    /// hold before the reply is written down. The connection is to be closed then.
+    /// None yet. One that is more than `bytes_max` bytes is answered with an error: one request may ask for much more
+    /// than there is room for (MGET of one large document, a thousand times), so the limit has to hold before the reply
+    /// is written down.
     pub fn new(bytes_max: usize) -> Replies {
         let outlet = Outlet(Arc::new(Mutex::new(Queue::new(bytes_max))));
         Replies { own: Queue::new(bytes_max), outlet, lent: false, worked: 0 }
@@ -157,9 +159,9 @@ impl Replies {
         if self.lent { at(&self.outlet.lock()) } else { at(&self.own) }
     }
 
-    /// Whether a reply had no room.
-    pub fn overflown(&self) -> bool {
-        self.look(|queue| queue.overflown)
+    /// Bytes of all that are encoded.
+    pub fn bytes(&self) -> usize {
+        self.look(Queue::bytes)
     }
 
     /// Where replies that wait for nothing are encoded.
@@ -174,9 +176,7 @@ impl Replies {
     /// Adds a reply that waits for nothing.
     pub fn push(&mut self, reply: &Reply, protocol: Protocol) {
         let queue = self.own();
-        if !queue.has_room(reply) {
-            return;
-        }
+        let reply = &*queue.bounded(reply);
         let bytes = match queue.waiting.back_mut() {
             Some(waiting) => {
                 let bytes = encode(reply, protocol, &mut waiting.after);
@@ -203,10 +203,8 @@ impl Replies {
         let reply = match reply {
             Some(reply) if is_large(&reply) && !with_version => {
                 let mut encoded = BytesMut::new();
-                if queue.has_room(&reply) {
-                    worked = encode(&reply, protocol, &mut encoded);
-                    queue.after_bytes += worked;
-                }
+                worked = encode(&queue.bounded(&reply), protocol, &mut encoded);
+                queue.after_bytes += worked;
                 Some(Shown::Encoded(encoded))
             }
             reply => reply.map(Shown::Reply),
@@ -276,7 +274,26 @@ impl Outlet {
     pub fn poll<T>(&self, context: &mut Context<'_>, take: impl FnOnce(&mut BytesMut, &mut Context<'_>) -> T) -> T {
         let mut queue = self.lock();
         let _ = queue.poll_settled(context);
-        take(&mut queue.ready, context)
+        let before = queue.ready.len();
+        let taken = take(&mut queue.ready, context);
+        if queue.ready.len() < before
+            && let Some(reader) = queue.reader.take()
+        {
+            reader.wake();
+        }
+        taken
+    }
+
+    /// Bytes of the replies that were lent, as far as they are encoded.
+    pub fn bytes(&self) -> usize {
+        self.lock().bytes()
+    }
+
+    /// The same; when some of them are written, it is to be asked again.
+    pub fn poll_bytes(&self, context: &Context<'_>) -> usize {
+        let mut queue = self.lock();
+        queue.reader = Some(context.waker().clone());
+        queue.bytes()
     }
 }
 
@@ -288,21 +305,26 @@ impl Queue {
             settling: None,
             after_bytes: 0,
             bytes_max,
-            overflown: false,
+            reader: None,
             last_write: LastWrite::None,
         }
     }
 
-    fn has_room(&mut self, reply: &Reply) -> bool {
-        let waiting = self.ready.len() + self.after_bytes;
-        self.overflown |= reply.encoded_bytes_max() > self.bytes_max.saturating_sub(waiting);
-        !self.overflown
+    fn bytes(&self) -> usize {
+        self.ready.len() + self.after_bytes
+    }
+
+    /// What is written for `reply`: an error if it is too large.
+    fn bounded<'a>(&self, reply: &'a Reply) -> Cow<'a, Reply> {
+        match reply.encoded_bytes_max() > self.bytes_max {
+            true => Cow::Owned(Reply::error(format!("LIMIT client_reply_bytes_max {}", self.bytes_max))),
+            false => Cow::Borrowed(reply),
+        }
     }
 
     /// Puts encoded replies, for which there is room, behind what is ready.
     fn show(&mut self, encoded: BytesMut) {
         match self.ready.is_empty() && encoded.len() > LARGE_BYTES {
-            _ if self.overflown => {}
             true => self.ready = encoded,
             false => self.ready.extend_from_slice(&encoded),
         }
@@ -360,10 +382,8 @@ impl Queue {
                 None
             }
         };
-        if let Some(reply) = reply
-            && self.has_room(&reply)
-        {
-            reply.encode(waiting.protocol, &mut self.ready);
+        if let Some(reply) = reply {
+            self.bounded(&reply).encode(waiting.protocol, &mut self.ready);
         }
         self.after_bytes = self.after_bytes.saturating_sub(waiting.after.len());
         self.show(waiting.after);
@@ -398,12 +418,12 @@ mod tests {
     }
 
     #[test]
-    fn a_large_reply_without_room_ends_all() {
+    fn a_reply_that_is_too_large_is_an_error() {
         let mut replies = Replies::new(LARGE_BYTES);
         let large = Reply::Text("x".repeat(2 * LARGE_BYTES));
         replies.push_after(Some(large), Committing::nothing(), false, Protocol::Resp2);
         replies.push(&Reply::OK, Protocol::Resp2);
         assert!(replies.settle().now_or_never().is_some());
-        assert!(replies.overflown() && replies.ready_mut().is_empty());
+        assert_eq!(&replies.ready_mut()[..], b"-LIMIT client_reply_bytes_max 262144\r\n+OK\r\n");
     }
 }

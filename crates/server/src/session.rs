@@ -2,10 +2,10 @@
 //!
 //! Requests come in batches: what the client has sent without waiting. Each is served in order and answered in order;
 //! an error stops no other. A read whose keys are all cached is served without a lock and without a wait. At the first
-//! request that has to wait, the session looks ahead over the rest of the batch and has all their missing keys fetched
+//! request that has to wait, the session looks ahead over the rest of the batch. It has all their missing keys fetched
 //! in one store round trip.
 //!
-//! Knows no socket and no clock of its own: it runs on any [`forebay::runtime::Runtime`].
+//! It knows no socket and no clock: it runs on any [`forebay::runtime::Runtime`].
 
 mod ahead;
 mod answers;
@@ -17,6 +17,7 @@ mod identity;
 mod multi;
 mod open;
 mod planned;
+mod readers;
 mod run;
 mod turns;
 mod wide;
@@ -41,6 +42,7 @@ pub use planned::{in_order, planned};
 pub use turns::Turns;
 
 use crate::command::{Command, Effect, Flag, Run, document_error};
+use crate::crowd::Counted;
 use crate::monitor::Monitor;
 use crate::outage::Notice;
 use crate::replies::{Replies, is_large};
@@ -74,6 +76,12 @@ pub struct Session {
     pub open: Open,
     /// Replies on their way out.
     pub replies: Replies,
+    /// What of them waits for the client, as all know it.
+    pub(crate) counted: Arc<Counted>,
+    /// Bytes of a reply that had no room: its request is to be served again.
+    unshown: usize,
+    /// Bytes for which it has waited.
+    granted: usize,
     /// The client as its transactions know it.
     pub caller: Arc<Caller>,
     /// Hint set of the next command, and of all that name none.
@@ -117,6 +125,7 @@ impl Session {
     pub fn new(shared: Arc<Shared>, client: Arc<Client>) -> Session {
         let identity = Identity::new(&shared.access);
         let replies = Replies::new(shared.limits.client_reply_bytes_max);
+        let counted = Arc::new(Counted::new(shared.clone(), client.clone()));
         let session = Session {
             shared,
             client,
@@ -126,6 +135,9 @@ impl Session {
             multi: Multi::default(),
             open: Open::default(),
             replies,
+            counted,
+            unshown: 0,
+            granted: 0,
             caller: Arc::default(),
             hints: Hints::default(),
             reply_mode: ReplyMode::On,
@@ -167,11 +179,8 @@ impl Session {
         // When the request before the one at hand was done, if the clock was read then: it need not be read again.
         let mut ended = None;
         for at in 0..batch.len() {
-            if self.closing || self.replies.overflown() {
+            if !self.may_go_on().await {
                 break;
-            }
-            if self.replies.is_turn() {
-                self.give_turn().await;
             }
             let began = ended.take();
             let frame = batch.frame(at);
@@ -201,6 +210,12 @@ impl Session {
                     Hit::Long => self.serve_long(command, frame).await,
                     hit => hit == Hit::Served,
                 };
+            if self.unshown > 0 {
+                self.wait_for_reader().await;
+                if self.closing {
+                    break;
+                }
+            }
             if hit {
                 away_reads += u64::from(away);
                 continue;
@@ -215,7 +230,7 @@ impl Session {
                 self.look_ahead(batch, at, &mut ahead).await;
             }
             let before = self.pending.errors_all();
-            self.run_and_come_back(command, frame, &mut ahead).await;
+            self.run_until_shown(command, frame, &mut ahead).await;
             away_reads += u64::from(away_read && self.pending.errors_all() == before);
         }
         self.end_reads();
@@ -364,6 +379,12 @@ impl Session {
                 }
             }
         };
+        if !self.has_room_for(&reply) {
+            if self.forgets(command, frame) {
+                return;
+            }
+            self.wait_for_reader().await;
+        }
         self.hints.used();
         self.time(command, frame, began);
         if is_large(&reply) {

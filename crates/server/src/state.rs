@@ -79,8 +79,9 @@ pub struct Shared {
     pub clients: Clients,
     /// What those of them hold that have not authenticated.
     pub strangers: Strangers,
-    /// For large requests of the others that are not complete.
+    /// For large requests of the others that are not complete, and for replies that wait.
     pub(crate) room: crate::room::Room,
+    pub(crate) crowd: crate::crowd::Crowd,
     /// Names of transaction types and vertices.
     pub labels: Labels,
     /// What transaction types look like.
@@ -416,7 +417,6 @@ impl Clients {
 impl Shared {
     /// The state of a server that has not served yet.
     pub fn new(options: ServerOptions) -> Shared {
-        let started_ms = options.engine.runtime().now_ms();
         let (modes, given) = (Arc::new(Modes::default()), Arc::new(Given::default()));
         if let Some(gate) = &options.gate {
             modes.follow(gate, options.engine.runtime());
@@ -424,6 +424,7 @@ impl Shared {
         }
         Shared {
             labels: Labels::beside(options.engine.cache().clone()),
+            started_ms: options.engine.runtime().now_ms(),
             engine: options.engine,
             gate: options.gate,
             table: Table::default(),
@@ -432,10 +433,10 @@ impl Shared {
             clients: Clients::default(),
             strangers: Strangers::default(),
             room: Default::default(),
+            crowd: Default::default(),
             graphs: Graphs::default(),
             figures: Figures::default(),
             threads: options.threads,
-            started_ms,
             stopping: Stop::default(),
             address: OnceLock::new(),
             tls: OnceLock::new(),
@@ -490,7 +491,6 @@ mod tests {
         assert_eq!(come(104, false).1, Some(1));
         assert_eq!(come(105, false).1, Some(6));
         assert!(admit(&clients, 1000, false).is_none(), "nobody is a stranger any more");
-        // Whoever was sent away is heard of no more.
         clients.heard(&four);
         clients.remove(one.id);
         assert_eq!(clients.len(), 4);

@@ -1,6 +1,6 @@
-//! What connections that have not authenticated make the server hold: all of it, in a pool of its own, so that however
-//! many they are no client that has authenticated is refused anything for them. Where the pool is full the one that
-//! holds most is sent away.
+//! What connections that have not authenticated make the server hold. All of it is counted in a separate pool. So
+//! however many they are, no client that has authenticated is refused anything for them. Where the pool is full the one
+//! that holds most is sent away.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -47,8 +47,8 @@ pub struct Share {
 static SHARES: [Share; 9] = [
     Share { name: "placed-bytes-max", part: 16, floor: MIB, most: u64::MAX,
         set: |to, bytes| to.txn.placed_bytes_max = bytes,
-        // One that is larger passes alone.
-        total: Some(|of| of.txn.placed_bytes_max.max(DOCUMENT)) },
+        // One that is larger passes without other large ones.
+        total: Some(|of| of.txn.placed_bytes_max.max(DOCUMENT + of.txn.placed_bytes_max / 8)) },
     Share { name: "client-reply-bytes-max", part: 4, floor: DOCUMENT, most: 256 * MIB,
         set: |to, bytes| to.server.client_reply_bytes_max = usize_of(bytes), total: None },
     Share { name: "replies-bytes-max", part: 4, floor: DOCUMENT, most: u64::MAX,

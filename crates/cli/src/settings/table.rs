@@ -104,13 +104,15 @@ pub static SETTINGS: &[Setting] = &[
     setting!(Limits, "retries-max", CountOrZero, txn.retries_max,
         "Times that a command or a MULTI is run again after a conflict"),
     setting!(Limits, "placed-bytes-max", Bytes, txn.placed_bytes_max,
-        "Commits on their way to the store; past it commits wait, and one that is larger by itself goes alone"),
+        "Commits on their way to the store; past it commits wait; one that is larger goes beside small ones only"),
     setting!(Limits, "pipeline-frames-max", Count, server.pipeline_frames_max,
         "Requests of one connection that run before others get their turn"),
     setting!(Limits, "client-reply-bytes-max", Bytes, server.client_reply_bytes_max,
-        "Replies that wait for one client to read them; past it the connection is closed"),
+        "Replies that wait for one client to read them; its next request waits until there is room, and one reply that \
+         is larger is an error"),
     setting!(Limits, "replies-bytes-max", Bytes, server.replies_bytes_max,
-        "Replies that wait for all clients together; past it a client with more than a share of it is closed"),
+        "Replies that wait for all clients together; past it large replies wait, and so do the requests of clients \
+         with more than a share of it"),
     setting!(Limits, "stranger-bytes-max", Bytes, server.stranger_bytes_max,
         "Bytes that connections which have to authenticate hold, all together, and at most a sixteenth of --memory or \
          1 MiB; past it the one that holds most is closed"),
@@ -118,8 +120,8 @@ pub static SETTINGS: &[Setting] = &[
         "Unfinished requests, MULTI and TXN of all clients; a large request waits to be read until there is room, \
          past it a client whose MULTI or TXN grows is closed"),
     setting!(Limits, "large-request-bytes-per-s-min", Bytes, server.large_request_bytes_per_s_min,
-        "What a client sends in a second of an unfinished request above 64 KiB while others wait for its room, and at \
-         least a sixtieth of the room that it has; a slower one is closed"),
+        "What a client sends in a second of an unfinished request above 64 KiB while others wait for its room; a \
+         slower one is closed"),
     setting!(Limits, "txn-bytes-max", Bytes, server.txn_bytes_max,
         "What one command, TXN or EXEC reads, and what it makes of it; past it a command is refused"),
     setting!(Limits, "turnless-bytes-max", Bytes, txn.turnless_bytes_max,

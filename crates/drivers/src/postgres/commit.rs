@@ -72,6 +72,9 @@ impl<'a> Group<'a> {
     /// checks are made before all changes.
     fn part(&self) -> &'a [Commit] {
         let rest = &self.commits[self.outcomes.len()..];
+        if rest.len() == 1 {
+            return rest;
+        }
         let (mut ids, mut written) = (HashSet::new(), HashSet::new());
         let mut fits = |commit: &'a Commit| {
             let checked = commit.checks.iter().any(|(key, _)| written.contains(key));

@@ -124,11 +124,13 @@ impl<'a> Target<'a> {
         let mut targets: Vec<Target<'a>> = Vec::new();
         for (member, commit) in group.iter().enumerate() {
             for write in &commit.writes {
-                let at = *index.entry(&write.key).or_insert_with(|| {
+                let mut add = || {
                     let changes = Vec::with_capacity(write.changes.len());
                     targets.push(Target { key: &write.key, last: member, write, changes, becomes: None });
                     targets.len() - 1
-                });
+                };
+                // One commit has each key once.
+                let at = if group.len() == 1 { add() } else { *index.entry(&write.key).or_insert_with(add) };
                 (targets[at].last, targets[at].write) = (member, write);
                 targets[at].changes.extend(write.changes.iter().map(|change| (member, change)));
             }

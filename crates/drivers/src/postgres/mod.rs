@@ -57,8 +57,10 @@ use std::time::Duration;
 use forebay::change::Change;
 use forebay::error::Unavailable;
 use forebay::key::KeyRef;
+use forebay::runtime::tokio::in_long_steps;
 use forebay::store::figures::StoreFigures;
 use forebay::store::{Caps, Commit, CommitOutcome, Form, GivenId, Outside, ReadError, ReadWithIds, Resolved, Store};
+use forebay::txn::GROUP_COMMITS_MAX;
 use forebay::{Key, Read, TxnId, Value, Version};
 use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
@@ -263,11 +265,16 @@ impl Store for Postgres {
 
     fn commit<'a>(&'a self, group: &'a [Commit]) -> BoxFuture<'a, Vec<CommitOutcome>> {
         let (count, group) = (group.len(), group.to_vec());
-        let committed = self.run(|inner| async move {
-            let began = Instant::now();
-            let outcomes = inner.commit(&group).await;
-            inner.counted.group(began.elapsed(), &outcomes);
-            outcomes
+        let wide = group.iter().map(|commit| commit.writes.len()).sum::<usize>() > GROUP_COMMITS_MAX;
+        let committed = self.run(move |inner| async move {
+            let work = async move {
+                let began = Instant::now();
+                let outcomes = inner.commit(&group).await;
+                inner.counted.group(began.elapsed(), &outcomes);
+                outcomes
+            };
+            // To sort and encode thousands of documents takes long.
+            if wide { in_long_steps(Box::pin(work)).await } else { work.await }
         });
         Box::pin(async move { committed.await.unwrap_or_else(|why| vec![CommitOutcome::Unknown(why); count]) })
     }

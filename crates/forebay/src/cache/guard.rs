@@ -1,6 +1,7 @@
 //! A partition's mutex. To drop a large document takes as long as it has elements, so none is dropped while the mutex
-//! is held: what a partition gives up is kept until then ([`GivenUp`]). A very large document is dropped by whatever
-//! the cache was told of ([`Cache::drop_large_with`](super::Cache::drop_large_with)).
+//! is held: what a partition gives up is kept until then ([`GivenUp`]), and so is all that a clearing gives up. A very
+//! large document, or very many, are dropped by whatever the cache was told of
+//! ([`Cache::drop_large_with`](super::Cache::drop_large_with)).
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{OnceLock, PoisonError};
@@ -17,22 +18,44 @@ const LATER_BYTES_MIN: usize = 4 << 10;
 /// Bytes of collections above which to drop them takes long.
 const LARGE_BYTES: usize = 256 << 10;
 
+/// Small documents that go at once above which to drop them takes long.
+const MANY_SMALL: usize = 4096;
+
 /// Documents of which the cache holds nothing any more; perhaps nobody else does either.
 #[derive(Default)]
-pub struct GivenUp(Vec<Read>);
+pub struct GivenUp {
+    large: Vec<Read>,
+    /// Those of a clearing, which are many, however small each of them is.
+    small: Vec<Record>,
+    /// Many go at once now.
+    pub(super) all: bool,
+}
 
 impl GivenUp {
     /// Keeps what an entry holds that is replaced or goes, if it is so large.
     pub(super) fn keep(&mut self, record: &Record, charged: usize) {
         if charged > LATER_BYTES_MIN {
-            self.0.push(record.read());
+            self.large.push(record.read());
         }
+    }
+
+    /// The same of an entry that goes; what is small is kept of many that go at once.
+    pub(super) fn gone(&mut self, record: Record, charged: usize) {
+        self.keep(&record, charged);
+        if self.all && charged <= LATER_BYTES_MIN {
+            self.small.push(record);
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.large.is_empty() && self.small.is_empty()
     }
 
     /// Whether to drop it takes long. A byte string is dropped at once, however long it is.
     fn is_large(&self) -> bool {
-        let values = self.0.iter().filter_map(|read| read.value.as_ref());
-        values.filter(|value| value.kind() != Kind::Bytes).map(Value::size).sum::<usize>() > LARGE_BYTES
+        let values = self.large.iter().filter_map(|read| read.value.as_ref());
+        let bytes: usize = values.filter(|value| value.kind() != Kind::Bytes).map(Value::size).sum();
+        bytes > LARGE_BYTES || self.small.len() > MANY_SMALL
     }
 }
 
@@ -89,7 +112,7 @@ impl Later<'_> {
 
 impl Drop for Later<'_> {
     fn drop(&mut self) {
-        if !self.given_up.0.is_empty() {
+        if !self.given_up.is_empty() {
             self.dropping.drop_now_or_elsewhere(std::mem::take(&mut self.given_up));
         }
     }
@@ -118,7 +141,7 @@ impl DerefMut for Guard<'_> {
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
-        if !self.partition.given_up.0.is_empty() {
+        if !self.partition.given_up.is_empty() {
             self.later.given_up = std::mem::take(&mut self.partition.given_up);
         }
     }
@@ -153,7 +176,7 @@ mod tests {
         cache.drop_large_with(move |given_up| {
             // Would wait for ever under the mutex.
             assert!(unlocked.peek(Key::new(0, b"another").borrow()).is_none());
-            counted.fetch_add(given_up.0.len(), Ordering::Relaxed);
+            counted.fetch_add(given_up.large.len(), Ordering::Relaxed);
         });
         let key = Key::new(0, b"large");
         let fill = |key: &Key, read: &Read| match cache.begin_fill(key) {
@@ -178,6 +201,30 @@ mod tests {
         fill(&key, &large());
         (0..8).for_each(|other| fill(&Key::new(0, &[other]), &large()));
         assert!(dropped.load(Ordering::Relaxed) > ways.len(), "evicted");
+        cache.validate();
+    }
+
+    /// A clearing of many small documents drops each of them when its partition is not locked any more.
+    #[test]
+    fn many_small_documents_are_not_dropped_under_the_mutex() {
+        let options = CacheOptions { budget_bytes: 8 << 20, partitions: 1, policy: POLICIES[0], policy_values: vec![] };
+        let cache = Cache::new(&options);
+        let (dropped, unlocked) = (Arc::new(AtomicUsize::new(0)), cache.clone());
+        let counted = dropped.clone();
+        cache.drop_large_with(move |given_up| {
+            assert!(unlocked.peek(Key::new(0, b"another").borrow()).is_none());
+            counted.fetch_add(given_up.small.len(), Ordering::Relaxed);
+        });
+        let many = super::MANY_SMALL + 1;
+        for number in 0..many {
+            match cache.begin_fill(&Key::new(0, &number.to_le_bytes())) {
+                Begin::Lead(fill) => assert!(fill.complete(&read(1, 1), &Context::default(), AccessKind::Read)),
+                _ => panic!("nobody else fills it"),
+            }
+        }
+        assert_eq!(dropped.load(Ordering::Relaxed), 0);
+        cache.clear(|_| true);
+        assert_eq!(dropped.load(Ordering::Relaxed), many, "all of them, and none before");
         cache.validate();
     }
 }

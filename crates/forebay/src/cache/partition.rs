@@ -353,7 +353,7 @@ impl Partition {
         self.order.removed(slot, hash, why);
         self.shrink();
         let charged = entry.charged(self.policy);
-        self.given_up.keep(&entry.record, charged);
+        self.given_up.gone(entry.record, charged);
         charged
     }
 
@@ -422,7 +422,10 @@ impl Partition {
         for entry in slots.iter().filter_map(|slot| self.entries.get(*slot)).filter(|_| !self.watchers.is_empty()) {
             self.tell_gone(entry.record.key(entry.space()).borrow(), None);
         }
-        slots.into_iter().map(|slot| self.take(slot, Why::Invalidated)).sum()
+        self.given_up.all = true;
+        let freed = slots.into_iter().map(|slot| self.take(slot, Why::Invalidated)).sum();
+        self.given_up.all = false;
+        freed
     }
 
     /// Goes on with `order`, behind a [`Partition::clear`] of all spaces; the bytes freed. Sequences go on, so that no

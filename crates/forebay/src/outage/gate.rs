@@ -56,7 +56,7 @@ pub(in crate::outage) use reads::Asker;
 pub use settings::{GateSettings, GateState, OnConflict};
 
 pub use operator::{DropError, GivenUp};
-pub use suspended::ApplyError;
+pub use suspended::{ApplyError, ResumeError};
 
 /// Sequence numbers above the newest known one that are left out, since an earlier process may have given them out:
 /// more than any process commits.

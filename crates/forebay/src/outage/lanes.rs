@@ -67,7 +67,9 @@ impl LaneRule {
         let row_goes = |key: &Key| store.form(key) != Form::List || mutation::on(Fault::ListTakesRowAlong);
         let deleting = written.clone().filter(|(key, changes)| changes.contains(&Change::Delete) && row_goes(key));
         let takes_along = deleting.flat_map(|(key, _)| store.beside(key)).collect();
-        let own = |key: &Key| keys.clone().any(|own| own == key);
+        let mut own: Vec<&Key> = keys.clone().collect();
+        own.sort_unstable();
+        let own = |key: &Key| own.binary_search(&key).is_ok();
         let around = |(at, key): (usize, &'a Key)| store.beside(key).into_iter().map(move |other| (at, other));
         let beside = keys.clone().enumerate().flat_map(around).filter(|(_, other)| !own(other)).collect();
         let others = |(key, changes)| store.references(key, changes).into_iter().chain(store.beside(key));

@@ -33,7 +33,7 @@ pub use crate::tier::Remembered;
 pub use disk::{DiskFile, FileIdentity, Folder, RealFolder};
 pub use fingerprint::Fingerprint;
 pub use gate::{
-    ApplyError, DropError, Gate, GateOptions, GateSettings, GateState, GivenUp, OnConflict, catalogue_of,
+    ApplyError, DropError, Gate, GateOptions, GateSettings, GateState, GivenUp, OnConflict, ResumeError, catalogue_of,
     incarnation_of, seen_incarnation_of,
 };
 pub use journal::{AppendError, Cut, Found, Journal, JournalOptions, OpenError};

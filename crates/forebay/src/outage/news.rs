@@ -45,6 +45,11 @@ impl Gate {
         self.inner.state().ticket(ticket)
     }
 
+    /// The ticket that `ticket` became part of, or that one itself.
+    pub fn part_of(&self, ticket: u64) -> u64 {
+        self.inner.state().tickets.resolve(ticket)
+    }
+
     /// What `ticket` stands for, once it is not pending any more, or after `time`.
     pub async fn wait_for(&self, ticket: u64, time: Duration) -> TicketState {
         let mut slept = self.inner.runtime.sleep(time);

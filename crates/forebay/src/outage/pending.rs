@@ -28,6 +28,7 @@ mod print;
 mod restamped;
 mod seen;
 mod slow;
+mod stage;
 mod take;
 mod tied;
 
@@ -36,7 +37,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use hashbrown::HashMap;
 
 pub use alone::{Drift, Meets};
-use by_key::ByKey;
+use by_key::{ByKey, Places};
 use charge::row_bytes;
 pub use drain::Applied;
 use drain::Stored;
@@ -44,6 +45,7 @@ use restamped::Restamped;
 use seen::{Image, Seen};
 use slow::Slow;
 pub use slow::{PATIENCE_MAX, TRIES_ALONE_MAX};
+use stage::Stage;
 pub use take::Untaken;
 use tied::Tied;
 
@@ -95,6 +97,8 @@ pub struct Buffer {
     restamped: Restamped,
     /// Versions given to documents that became other than they were shown, while the same transactions waited.
     editions: u64,
+    /// What an operator has applied by itself, whatever it had read: each waits, or is on its way.
+    ordered: BTreeSet<u64>,
     /// How often others were said to have changed something.
     suspicions: u64,
     /// One that takes long is on its way.
@@ -117,39 +121,10 @@ struct Entry {
     /// Before the start, earlier ones became part of it.
     merged: bool,
     slow: Slow,
+    /// Where its documents stand among those that it writes, and that it was shown.
+    written_at: Places,
+    shown_at: Places,
     bytes: usize,
-}
-
-/// Where a transaction stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Stage {
-    /// It is on its way to the journal; perhaps another is replaced by it.
-    Writing { replaces: Option<u64> },
-    /// It waits for its turn.
-    Waiting,
-    /// Merged into one that is on its way to the journal.
-    Replaced,
-    /// On its way to the store.
-    Carried,
-    /// Behind this one, which is quarantined or behind another itself.
-    Behind(u64),
-    /// The store refuses it, for this reason.
-    Quarantined(String),
-}
-
-impl Stage {
-    fn is_quarantined(&self) -> bool {
-        matches!(self, Stage::Quarantined(_))
-    }
-
-    fn is_behind(&self) -> bool {
-        matches!(self, Stage::Behind(_))
-    }
-
-    /// It waits for an operator.
-    fn is_stuck(&self) -> bool {
-        self.is_quarantined() || self.is_behind()
-    }
 }
 
 /// One document that pending transactions write.
@@ -262,6 +237,7 @@ impl Buffer {
             ids: BTreeSet::new(),
             restamped: Restamped::default(),
             editions: 0,
+            ordered: BTreeSet::new(),
             suspicions: 0,
             slow_carried: false,
         }
@@ -348,6 +324,7 @@ impl Buffer {
         self.tied.remove_readers(number, &entry.buffered.shown);
         self.tied.remove_named(number, entry.named.as_deref().unwrap_or_default());
         self.unnamed.remove(&number);
+        self.ordered.remove(&number);
         self.quarantined -= usize::from(entry.stage.is_quarantined());
         self.behind -= usize::from(entry.stage.is_behind());
         for lane in &entry.ties.lanes {
@@ -424,7 +401,7 @@ impl Buffer {
     /// whether there is one: it was made to what could not be read, and leaves a row that one of them makes.
     pub fn only_unsets(&self, key: &Key) -> bool {
         let last = self.rows.get(key).and_then(|row| self.entries.get(row.queue.back()?));
-        let written = last.and_then(|entry| entry.buffered.writes.iter().find(|write| write.key == *key));
+        let written = last.and_then(|entry| entry.written(key));
         written.is_some_and(|write| write.changes.iter().all(|change| matches!(change, Change::UnsetField(_))))
     }
 
@@ -442,7 +419,13 @@ impl Entry {
         let seen = vec![Seen::Image; buffered.shown.len()];
         let (noted, merged, named, slow) = (false, false, None, Slow::default());
         let checked = buffered.sent.then(|| checked_of(&buffered.writes, &buffered.checks));
-        Entry { buffered, ties, stage, seen, noted, named, checked, merged, slow, bytes }
+        let (written_at, shown_at) = (Places::of(&buffered.writes), Places::of(&buffered.shown));
+        Entry { buffered, ties, stage, seen, noted, named, checked, merged, slow, written_at, shown_at, bytes }
+    }
+
+    /// What it makes of the document of `key`, if it writes that.
+    fn written(&self, key: &Key) -> Option<&Written> {
+        self.written_at.find(&self.buffered.writes, key).map(|at| &self.buffered.writes[at])
     }
 }
 
@@ -485,7 +468,7 @@ fn taken_along(entry: &Entry) -> impl Iterator<Item = &Key> {
 
 /// Whether `entry` writes the document of `key`.
 fn writes(entry: &Entry, key: &Key) -> bool {
-    entry.buffered.writes.iter().any(|write| write.key == *key)
+    entry.written(key).is_some()
 }
 
 /// Whether the document behind `changes` does not depend on the one before.

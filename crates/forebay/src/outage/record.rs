@@ -71,8 +71,13 @@ pub enum Record {
         /// The store's words.
         reason: String,
     },
-    /// The operator has it tried again.
+    /// The operator has it tried again, or has to decide again whether it is applied.
     Retried {
+        /// Which.
+        number: u64,
+    },
+    /// The operator has it applied, whatever it had read and others have written since.
+    Ordered {
         /// Which.
         number: u64,
     },
@@ -113,6 +118,8 @@ pub struct Dropped {
 pub enum Standing {
     /// The store.
     Waiting,
+    /// The store, which gets it by an operator's word, whatever else is applied.
+    Ordered,
     /// The operator; the reason is the store's.
     Quarantined(String),
     /// What becomes of this one, which is quarantined or behind such a one itself. No journal says that.

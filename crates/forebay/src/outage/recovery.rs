@@ -115,9 +115,7 @@ fn slice(per_second_max: u64) -> usize {
 
 /// What an operator wants carried over while nothing is: one at a time, each by itself.
 fn next_ordered(state: &mut State, busy: bool, now: Duration) -> Step {
-    let State { ordered, buffer, .. } = &mut *state;
-    ordered.retain(|number| buffer.is_waiting(*number));
-    match if busy { None } else { buffer.next_alone(ordered) } {
+    match if busy { None } else { state.buffer.next_alone() } {
         Some(Work::Carry(batch)) => {
             state.sets_out(now);
             Step::Carry(batch)
@@ -339,7 +337,7 @@ impl Inner {
     }
 
     /// What the document of `key` names as the store holds it.
-    fn named_by(&self, key: &Key, read: Read) -> Vec<Key> {
+    pub(super) fn named_by(&self, key: &Key, read: Read) -> Vec<Key> {
         let Some(Value { data: Data::Hash(hash), .. }) = read.value else { return Vec::new() };
         let fields: Vec<Change> =
             hash.iter().map(|(field, value)| Change::SetField(field.clone(), value.clone())).collect();
@@ -446,7 +444,7 @@ impl Inner {
     fn overtaken(self: &Arc<Inner>, state: &mut State, number: u64, keys: &[Key]) {
         if state.buffer.overtaken(number, keys) {
             state.counts.conflicts += keys.len() as u64;
-        } else if self.settings.on_conflict == OnConflict::Apply {
+        } else if self.settings.on_conflict == OnConflict::Apply || state.buffer.is_ordered(number) {
             state.counts.conflicts += keys.len() as u64;
             state.buffer.uncheck(number);
         } else {

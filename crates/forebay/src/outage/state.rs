@@ -64,8 +64,10 @@ pub(super) struct State {
     pub(super) failed_until: Option<Duration>,
     /// Why nothing is carried over until an operator says so.
     pub(super) suspended: Option<String>,
-    /// What an operator has decided to carry over all the same.
-    pub(super) ordered: BTreeSet<u64>,
+    /// How often it was found that an operator has to decide: what was decided before was about another store.
+    pub(super) suspensions: u64,
+    /// An operator has said that all is carried over, and the tier is being told.
+    pub(super) resuming: bool,
     /// What the journal was told of the store last, or was to be.
     pub(super) remembered: Option<Remembered>,
     /// It could not take that.
@@ -131,7 +133,8 @@ impl State {
             counts: Counts::default(),
             failed_until: None,
             suspended: None,
-            ordered: BTreeSet::new(),
+            suspensions: 0,
+            resuming: false,
             remembered: None,
             untold: false,
             undescribed: false,

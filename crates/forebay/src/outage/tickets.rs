@@ -46,7 +46,7 @@ const CHANGED: &str = ", which has changed since";
 /// As journals of earlier versions have it.
 const CHANGED_BY_OTHERS: &str = ", which others have changed since";
 
-fn is_conflict(why: &str) -> bool {
+pub(super) fn is_conflict(why: &str) -> bool {
     why.starts_with(READ) && [CHANGED, CHANGED_BY_OTHERS].iter().any(|end| why.ends_with(end))
 }
 
@@ -102,7 +102,7 @@ impl Tickets {
     }
 
     /// The transaction that `number` is part of now.
-    fn resolve(&self, mut number: u64) -> u64 {
+    pub(super) fn resolve(&self, mut number: u64) -> u64 {
         // A merged one goes into one with a higher number, so this comes to an end.
         while let Some(End::Merged(into)) = self.ended.get(&number) {
             number = *into;
@@ -123,7 +123,7 @@ impl Tickets {
     pub(super) fn state(&self, number: u64, buffer: &Buffer, unsettled: impl Fn(u64) -> bool) -> TicketState {
         let number = self.resolve(number);
         match (buffer.standing(number), self.ended.get(&number)) {
-            (Some(Standing::Waiting | Standing::Behind(_)), _) => TicketState::Pending,
+            (Some(Standing::Waiting | Standing::Ordered | Standing::Behind(_)), _) => TicketState::Pending,
             (Some(Standing::Quarantined(_)), _) if unsettled(number) => TicketState::Pending,
             (Some(Standing::Quarantined(why)), _) if is_conflict(&why) => TicketState::Conflict(why),
             (Some(Standing::Quarantined(why)), _) => TicketState::Quarantined(why),

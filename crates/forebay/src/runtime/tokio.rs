@@ -120,6 +120,11 @@ pub fn aside<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
+/// As [`Runtime::in_long_steps`], for a task of tokio's that has no handle.
+pub async fn in_long_steps<F: Future + Unpin>(mut future: F) -> F::Output {
+    poll_fn(|context| aside(|| future.poll_unpin(context))).await
+}
+
 /// The runtime of the tokio runtime that `handle` names.
 pub fn runtime(handle: Handle) -> Runtime {
     Runtime::new(Tokio {

@@ -83,6 +83,8 @@ pub struct Write {
 /// What commits take in memory while they are on their way.
 #[derive(Debug, Default)]
 pub(crate) struct Footprint {
+    /// Documents that they write.
+    pub(crate) writes: usize,
     /// Bytes that are their own. A collection that was changed shares nearly all of its memory with what it was before.
     pub(crate) own: usize,
     /// The long byte strings that they change, each key once, with the size afterwards. Two commits that are on their
@@ -93,6 +95,7 @@ pub(crate) struct Footprint {
 impl Footprint {
     /// Adds the write of `key` by `changes`, which leave `after`.
     pub(crate) fn add(&mut self, key: &Key, changes: &[Change], after: Option<&Value>) {
+        self.writes += 1;
         self.own += size_of::<Write>() + key.heap_bytes();
         self.own += changes.iter().map(Change::memory_bytes).sum::<usize>();
         match after.map(|value| (value, &value.data)) {

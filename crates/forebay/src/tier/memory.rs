@@ -35,12 +35,12 @@ struct State {
 struct Live {
     body: Vec<u8>,
     known: Vec<Vec<u8>>,
-    set_aside: Option<Vec<u8>>,
+    stands: Option<Vec<u8>>,
 }
 
 impl Live {
     fn bodies(&self) -> impl Iterator<Item = &Vec<u8>> {
-        [&self.body].into_iter().chain(&self.known).chain(&self.set_aside)
+        [&self.body].into_iter().chain(&self.known).chain(&self.stands)
     }
 
     fn bytes(&self) -> usize {
@@ -124,8 +124,8 @@ impl State {
                     bytes -= self.ended.pop_front().map_or(0, |oldest| oldest.len());
                 }
             }
-            Effect::SetAside(number) => self.change(number, |live| live.set_aside = Some(body)),
-            Effect::Retried(number) => self.change(number, |live| live.set_aside = None),
+            Effect::Stands(number) => self.change(number, |live| live.stands = Some(body)),
+            Effect::Retried(number) => self.change(number, |live| live.stands = None),
             Effect::Known(number) => self.change(number, |live| live.known.push(body)),
             Effect::Mark => {}
         }

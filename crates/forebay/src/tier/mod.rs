@@ -47,8 +47,8 @@ pub enum Effect {
     /// What is kept under this one, if anything, is not needed any more, but this entry, which says how it ended. Of
     /// such the last [`ENDED_MAX`] are kept, and no more than [`ENDED_BYTES_MAX`].
     Ended(u64),
-    /// It says why this one is not to be used for now, in place of what said so before.
-    SetAside(u64),
+    /// It says how this one stands with the owner, in place of what said so before.
+    Stands(u64),
     /// That is not so any more.
     Retried(u64),
     /// It is kept in place of several.

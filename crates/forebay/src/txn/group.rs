@@ -90,7 +90,8 @@ impl Committer {
         mint: Arc<Mint>,
         placed_bytes_max: usize,
     ) -> Committer {
-        Committer { runtime, cache, locks, store, mint, queue: Mutex::new(Queue::new(placed_bytes_max)) }
+        let queue = Mutex::new(Queue::new(placed_bytes_max, store.caps().ordered));
+        Committer { runtime, cache, locks, store, mint, queue }
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {

@@ -374,8 +374,9 @@ impl Engine {
         let left = self.inner.limits.retries_max;
         let mut patience = Patience { name: plan.name, caller: plan.caller.clone(), left, place: None };
         loop {
-            if !self.inner.at_once && plan.locks.iter().any(|lock| lock.mode == Mode::Exclusive) {
-                self.inner.committer.has_room().await;
+            let written = || plan.locks.iter().filter(|lock| lock.mode == Mode::Exclusive).count();
+            if let (false, written @ 1..) = (self.inner.at_once, written()) {
+                self.inner.committer.has_room(written).await;
             }
             let mut transaction = self.begin_as(number, TxnKind::Plain, context);
             transaction.patience = patience;

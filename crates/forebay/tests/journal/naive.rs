@@ -31,6 +31,9 @@ impl Naive {
             Record::Retried { number } => {
                 self.0.entry(*number).and_modify(|pending| pending.standing = Standing::Waiting);
             }
+            Record::Ordered { number } => {
+                self.0.entry(*number).and_modify(|pending| pending.standing = Standing::Ordered);
+            }
             Record::Merged { into, from } => {
                 self.0.retain(|number, _| !from.contains(number));
                 self.insert(into);
@@ -57,7 +60,7 @@ impl Naive {
         let kind = match pending.len() {
             0 => 0,
             PENDING_MAX.. => 6,
-            _ => random.below(14),
+            _ => random.below(15),
         };
         match kind {
             6 | 7 => {
@@ -67,6 +70,7 @@ impl Naive {
             8 => Record::Applied(pending.iter().copied().filter(|_| random.below(2) == 0).collect()),
             9 => Record::Quarantined { number: any(random), reason: text(random) },
             10 => Record::Retried { number: any(random) },
+            14 => Record::Ordered { number: any(random) },
             11 => Record::Dropped(Dropped { number: any(random), reason: text(random), given: few_given(random) }),
             12 => {
                 let at = random.below(pending.len() as u64) as usize;

@@ -1,6 +1,5 @@
 //! Transactions that an operator decides about one by one: who has to go first, and what each meets in the store.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -115,14 +114,14 @@ fn what_has_to_do_with_its_documents_goes_first() {
         [row, other, beside, delete, again, child, parent].map(|number| world.buffer.ahead_of(number)).to_vec();
     assert_eq!(ahead, [None, None, Some(row), Some(row), Some(row), None, Some(child)]);
     // Alone, whatever waits before it in its lane; and nothing of that lane beside it.
-    let both = BTreeSet::from([other, again, child]);
-    let Some(Work::Carry(batch)) = world.buffer.next_alone(&both) else { panic!("it goes") };
+    [other, again, child].into_iter().for_each(|number| world.buffer.order(number));
+    let Some(Work::Carry(batch)) = world.buffer.next_alone() else { panic!("it goes") };
     assert_eq!(batch.numbers, [other]);
-    assert!(world.buffer.next_alone(&both).is_none());
+    assert!(world.buffer.next_alone().is_none());
     world.buffer.applied(&batch, &[Vec::new()]);
     world.buffer.finish(batch, false);
     world.buffer.validate();
-    let Some(Work::Carry(batch)) = world.buffer.next_alone(&both) else { panic!("it goes") };
+    let Some(Work::Carry(batch)) = world.buffer.next_alone() else { panic!("it goes") };
     assert_eq!(batch.numbers, [child]);
     world.buffer.finish(batch, true);
     world.buffer.validate();
@@ -226,14 +225,14 @@ fn nothing_is_ordered_before_the_store_was_reached() {
         database.incarnation.store(0, Ordering::SeqCst);
         let gate = open_as(&memory, &runtime, &database, true);
         assert!(gate.state().suspended.is_some(), "the journal says so");
-        assert_eq!(gate.apply_alone(kept.ticket), Err(ApplyError::NotReached));
+        assert_eq!(gate.apply(kept.ticket).await, Err(ApplyError::NotReached));
         runtime.sleep(Duration::from_secs(2)).await;
-        assert_eq!(gate.apply_alone(kept.ticket), Err(ApplyError::NotReached));
+        assert_eq!(gate.apply(kept.ticket).await, Err(ApplyError::NotReached));
         database.incarnation.store(4, Ordering::SeqCst);
         database.inner.set_down(false);
         runtime.sleep(Duration::from_secs(2)).await;
         assert_eq!(gate.ticket(kept.ticket), TicketState::Pending);
-        assert_eq!(gate.apply_alone(kept.ticket), Ok(()));
+        assert_eq!(gate.apply(kept.ticket).await, Ok(()));
         runtime.sleep(Duration::from_secs(2)).await;
         assert!(matches!(gate.ticket(kept.ticket), TicketState::Applied(_)));
         assert_eq!((gate.state().suspended, gate.state().mode), (None, Mode::Normal));

@@ -9,7 +9,8 @@ use forebay::mutation::{self, Fault};
 use forebay::outage::lanes::HASH_LANES;
 use forebay::outage::lossy::Lossy;
 use forebay::outage::{
-    BreakerSettings, Description, Found, Gate, GateOptions, GateSettings, Journal, JournalOptions, Mode, TicketState,
+    BreakerSettings, Description, Found, Gate, GateOptions, GateSettings, Journal, JournalOptions, Mode, ResumeError,
+    TicketState,
 };
 use forebay::runtime::Runtime;
 use forebay::runtime::simulated::{Ended, Simulation};
@@ -182,7 +183,8 @@ fn a_restored_store(expected: bool) {
             assert_eq!(gate.ticket(kept.ticket), TicketState::Pending);
             // What comes meanwhile waits behind it.
             assert!(matches!(commit(&gate, put(3, "a")).await, CommitOutcome::Buffered(_)));
-            assert!(gate.resume() && !gate.resume());
+            assert_eq!(gate.resume().await, Ok(()));
+            assert_eq!(gate.resume().await, Err(ResumeError::NotSuspended));
         }
         runtime.sleep(Duration::from_secs(5)).await;
         let version = Version { incarnation: 1, sequence: 2 };
@@ -222,7 +224,7 @@ fn a_store_restored_before_the_start(expected: bool) {
         let gate = open_in(&memory, &runtime, &database);
         runtime.sleep(Duration::from_secs(5)).await;
         assert_eq!(gate.state().suspended.is_some(), expected, "a start decides nothing");
-        assert_eq!(gate.resume(), expected);
+        assert_eq!(gate.resume().await.is_ok(), expected);
         runtime.sleep(Duration::from_secs(5)).await;
         drop(gate);
         let gate = open_in(&memory, &runtime, &database);

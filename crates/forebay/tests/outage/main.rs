@@ -1,6 +1,7 @@
 //! The outage's parts, each against a naive model of itself.
 
 mod alone;
+mod answered;
 mod beside;
 mod buffer;
 mod compare;

@@ -165,7 +165,7 @@ fn a_write_that_never_ends(expected: bool) {
         assert_eq!(gate.ticket(behind), TicketState::Pending);
         // Whoever has mended the cause has it tried again, under the same id.
         store.takes("endless", Duration::ZERO);
-        assert_eq!(gate.retry(None), 1);
+        assert_eq!(gate.retry(None).await, 1);
         runtime.sleep(Duration::from_secs(1)).await;
         assert!([endless, behind].iter().all(|number| matches!(gate.ticket(*number), TicketState::Applied(_))));
         gate.validate();

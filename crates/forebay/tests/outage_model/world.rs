@@ -352,11 +352,13 @@ impl World {
         match event {
             Event::Resumed => {
                 self.book().held.clear();
-                gate.resume();
+                self.machine.spawn(async move { drop(gate.resume().await) });
             }
             Event::Mended => {
                 self.database.mend();
-                gate.retry(None);
+                self.machine.spawn(async move {
+                    let _ = gate.retry(None).await;
+                });
             }
             _ => {
                 let Some((number, _)) = gate.with_buffer(|buffer| buffer.quarantine_list()).into_iter().next() else {

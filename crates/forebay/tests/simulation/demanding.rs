@@ -72,15 +72,15 @@ impl Demanding {
     }
 
     /// An operator looks after what waits for one.
-    pub fn look_after(&self, gate: &Gate) {
+    pub async fn look_after(&self, gate: &Gate) {
         let state = gate.state();
         if state.suspended.is_some() {
             self.state().held.clear();
-            gate.resume();
+            drop(gate.resume().await);
         }
         if state.amount.quarantined > 0 {
             self.state().mended = true;
-            gate.retry(None);
+            gate.retry(None).await;
         }
     }
 

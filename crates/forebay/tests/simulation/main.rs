@@ -26,6 +26,7 @@ mod shared;
 mod siblings;
 #[path = "../naive/table.rs"]
 mod table;
+mod tickets;
 mod unordered;
 mod world;
 

@@ -91,7 +91,7 @@ async fn drain(runtime: &Runtime, gate: &Gate, demanding: &Demanding) {
     while gate.state().amount.transactions > 0 {
         let state = gate.state();
         expect(runtime.elapsed() - began < DRAIN_MAX, "all is carried over", || format!("{state:?}"));
-        demanding.look_after(gate);
+        demanding.look_after(gate).await;
         runtime.sleep(Duration::from_millis(1)).await;
     }
 }

@@ -13,8 +13,8 @@ use forebay::error::Unavailable;
 use forebay::mutation::Fault;
 use forebay::outage::lossy::Lossy;
 use forebay::outage::{
-    BreakerSettings, Buffered, Description, Gate, GateOptions, GateSettings, GivenUp, Journal, JournalOptions, Mode,
-    TicketState, seen_incarnation_of,
+    BreakerSettings, Description, Gate, GateOptions, GateSettings, GivenUp, Journal, JournalOptions, Mode, TicketState,
+    seen_incarnation_of,
 };
 use forebay::read::Read;
 use forebay::runtime::Runtime;
@@ -30,6 +30,7 @@ use futures_util::future::BoxFuture;
 
 use crate::book::{broken, expect};
 use crate::gate::finds;
+use crate::tickets::{Ticket, tickets};
 
 /// Clients of the first owner, and writes of each.
 const CLIENTS: u64 = 3;
@@ -237,13 +238,11 @@ fn put(mint: &Mint, keys: &[Key], value: &str) -> Commit {
     Commit::new(TxnId(mint.next()), mint.next(), keys.iter().map(put).collect())
 }
 
+/// Where the owners live.
+type World<'a> = (&'a Runtime, &'a Arc<Database>, &'a Arc<Network>, &'a Lossy);
+
 /// The first owner, started on what its journal has.
-async fn first(
-    runtime: &Runtime,
-    database: &Arc<Database>,
-    network: &Arc<Network>,
-    disk: &Lossy,
-) -> (Gate, Arc<Opened>) {
+async fn first((runtime, database, network, disk): World<'_>) -> (Gate, Arc<Opened>) {
     let description = Description { mapping: String::new(), catalogue: String::new() };
     let options = JournalOptions { durability: Durability::Always, bytes_max: 1 << 20, description };
     let opened = Journal::open(runtime.clone(), disk.handle(), options);
@@ -321,7 +320,8 @@ fn run(seed: u64) -> bool {
 async fn two_owners(runtime: Runtime, mut random: SplitMix) -> bool {
     let database = Arc::new(Database { memory: Memory::new(), owners: Mutex::default() });
     let (network, disk) = (Arc::new(Network::default()), Lossy::new());
-    let (gate, store) = first(&runtime, &database, &network, &disk).await;
+    let world = (&runtime, &database, &network, &disk);
+    let (gate, store) = first(world).await;
     let (mut clients, refused) = (Vec::new(), Arc::new(Mutex::new(Vec::new())));
     for number in 0..CLIENTS {
         let (sender, done) = futures_channel::oneshot::channel();
@@ -357,7 +357,7 @@ async fn two_owners(runtime: Runtime, mut random: SplitMix) -> bool {
     // Started again, perhaps killed at once, what waits is carried over only if an operator says so.
     for _ in 0..1 + random.below(3) {
         disk.kill();
-        let (gate, _store) = first(&runtime, &database, &network, &disk).await;
+        let (gate, _store) = first(world).await;
         if random.below(2) == 0 {
             runtime.sleep(Duration::from_micros(random.below(3_000_000))).await;
         }
@@ -372,55 +372,34 @@ async fn two_owners(runtime: Runtime, mut random: SplitMix) -> bool {
         });
     }
     match random.below(2) == 0 {
-        true => resumes(&runtime, &database, &network, &disk, waiting).await,
-        false => decides(&runtime, &database, &network, &disk, random).await,
+        true => resumes(world, waiting).await,
+        false => decides(world, random).await,
     }
     waiting > 0
 }
 
 /// The operator lets all of it go.
-async fn resumes(runtime: &Runtime, database: &Arc<Database>, network: &Arc<Network>, disk: &Lossy, waiting: usize) {
+async fn resumes(world: World<'_>, waiting: usize) {
+    let (runtime, _, _, disk) = world;
     disk.kill();
-    let (gate, _store) = first(runtime, database, network, disk).await;
-    let resumed = gate.resume();
+    let (gate, _store) = first(world).await;
+    let resumed = gate.resume().await.is_ok();
     expect(resumed == (waiting > 0), "it is suspended where something waits", || format!("{:?}", gate.state()));
+    // What he was told stands, whatever comes then.
+    drop((gate, _store));
+    disk.kill();
+    let (gate, _store) = first(world).await;
     runtime.sleep(NOTICED).await;
     let left = gate.state().amount.transactions;
     expect(left == 0, "an operator's word is enough", || format!("{:?}", gate.state()));
 }
 
-/// One ticket: its number, its documents, and what it makes of them.
-struct Ticket {
-    number: u64,
-    keys: Vec<Key>,
-    value: Value,
-}
-
-fn tickets(gate: &Gate) -> Vec<Ticket> {
-    let ticket = |buffered: &Buffered| {
-        let Some(Change::Put(value)) = buffered.writes.first().and_then(|write| write.changes.first()) else {
-            broken("what waits is a document", format!("{buffered:?}"));
-        };
-        let keys = buffered.writes.iter().map(|write| write.key.clone()).collect();
-        Ticket { number: buffered.number, keys, value: value.clone() }
-    };
-    gate.with_buffer(|buffer| {
-        let numbers = buffer.numbers(None, 0, usize::MAX).into_iter();
-        numbers.filter_map(|number| buffer.buffered(number).map(ticket)).collect()
-    })
-}
-
 /// The operator decides about each ticket, in any order, and the process is killed in the middle. What was not decided
 /// stays, what is applied of a document is the beginning of its queue, and with the last ticket all is as ever.
-async fn decides(
-    runtime: &Runtime,
-    database: &Arc<Database>,
-    network: &Arc<Network>,
-    disk: &Lossy,
-    mut random: SplitMix,
-) {
+async fn decides(world: World<'_>, mut random: SplitMix) {
+    let (runtime, database, network, disk) = world;
     disk.kill();
-    let (mut gate, mut store) = first(runtime, database, network, disk).await;
+    let (mut gate, mut store) = first(world).await;
     let mut waiting = tickets(&gate);
     // By document the last ticket that the database has, and its value.
     let mut applied: BTreeMap<Key, (u64, Value)> =
@@ -440,7 +419,7 @@ async fn decides(
                 matches!(gone, Ok(GivenUp::Dropped))
             }
             false => {
-                let ordered = gate.apply_alone(number);
+                let ordered = gate.apply(number).await;
                 expect(ordered.is_ok() || ahead, "the first of its documents is applied", || format!("{ordered:?}"));
                 ordered.is_ok()
             }
@@ -452,7 +431,12 @@ async fn decides(
             runtime.sleep(Duration::from_micros(random.below(1_500))).await;
             disk.kill();
             drop((gate, store));
-            (gate, store) = first(runtime, database, network, disk).await;
+            (gate, store) = first(world).await;
+            if done && !drops {
+                runtime.sleep(NOTICED).await;
+                let left = tickets(&gate).iter().any(|ticket| ticket.number == number);
+                expect(!left, "what an operator was answered stands", || format!("ticket {number} waits again"));
+            }
         } else if done && !drops {
             runtime.sleep(NOTICED).await;
         }
@@ -492,6 +476,7 @@ fn two_owners_of_one_database() {
 /// Each rule left out is noticed.
 #[test]
 fn the_gate_of_owners() {
+    finds(&[Fault::OrderForgotten, Fault::ResumeForgotten].map(|fault| (fault, SEEDS_OF_FAULTS)), run);
     let faults = [Fault::FencedOwnerWrites, Fault::OwnerNotLookedAt, Fault::AppliedOutOfTurn, Fault::RefusedStaysKept];
     finds(&faults.map(|fault| (fault, SEEDS_OF_FAULTS)), run);
     finds(&[(Fault::KeptDenied, 10 * SEEDS_OF_FAULTS)], run);

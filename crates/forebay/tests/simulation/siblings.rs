@@ -313,9 +313,10 @@ impl Client {
         let field = blob(["a", "b"][self.random.below(2) as usize]);
         let blind = self.random.below(3) == 0;
         if written.1 == LIST {
-            // No pops: they may be set aside although nobody else wrote (docs/guarantees.md).
-            return match self.random.below(7) {
+            return match self.random.below(9) {
                 0 | 1 => (Change::Delete, blind),
+                2 => (Change::Pop(End::Left), false),
+                3 => (Change::Pop(End::Right), false),
                 _ => (Change::Push(End::Right, number), blind),
             };
         }
@@ -344,6 +345,10 @@ impl Client {
                 }
             }
             let unseen = documents.unseen(own.borrow());
+            // A pop tells what it takes, or that there is nothing.
+            if matches!(change, Change::Pop(_)) && documents.value(own.borrow()) == Ok(None) {
+                return Ok(unseen);
+            }
             let changed = documents.change(own.borrow(), change.clone());
             changed.unwrap_or_else(|error| broken("rows take their commands", error.to_string()));
             Ok::<_, bool>(unseen)

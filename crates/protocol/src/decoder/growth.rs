@@ -1,7 +1,7 @@
 //! How a connection's buffer grows. An announced length reserves nothing. [`Decoder::reserve`] grows the buffer with
 //! what has arrived, and asks for no more than the request may still be. A buffer that grows is there twice while it is
-//! copied, and the old one stays with the allocator for a time: so a large one grows fourfold, and an allocation that
-//! nobody has written to takes no memory. What is resident is at most five quarters of what has arrived.
+//! copied, and the old one stays with the allocator for a time. So a large one grows fourfold. An allocation that was
+//! never written to takes no memory. What is resident is at most five quarters of what has arrived.
 
 use bytes::BytesMut;
 
@@ -30,29 +30,22 @@ impl Decoder {
         }
     }
 
+    /// Bytes that the argument at hand still needs, as far as it is announced.
+    pub fn bytes_missing(&self, buffer: &BytesMut) -> usize {
+        self.bulk.map_or(0, |length| (self.position + length as usize + 2).saturating_sub(buffer.len()))
+    }
+
     /// Bytes of a large argument that the next read is for, at most as many as have arrived.
     fn wanted(&self, buffer: &BytesMut) -> usize {
-        let missing = self.bulk.map_or(0, |length| (self.position + length as usize + 2).saturating_sub(buffer.len()));
-        missing.min(buffer.len())
+        self.bytes_missing(buffer).min(buffer.len())
     }
 
     /// By how much a large `buffer` grows.
     fn growth(&self, buffer: &BytesMut, wanted: usize) -> usize {
-        let missing = self.bulk.map_or(0, |length| (self.position + length as usize + 2).saturating_sub(buffer.len()));
         let whole = match self.args_left {
-            1 => missing,
+            1 => self.bytes_missing(buffer),
             _ => (self.limits.request_bytes_max as usize).saturating_sub(buffer.len()),
         };
         whole.min(GROWTH * buffer.len()).max(wanted).max(READ_BYTES)
-    }
-
-    /// Bytes that the request in progress takes behind [`Decoder::reserve`] and a read that fills what that has made.
-    pub fn bytes_behind_read(&self, buffer: &BytesMut) -> usize {
-        let (wanted, spare) = (self.wanted(buffer), buffer.capacity() - buffer.len());
-        let more = match buffer.len() > LARGE_BYTES && spare < wanted.max(READ_BYTES_MIN) {
-            true => self.growth(buffer, wanted),
-            false => spare.max(wanted).max(READ_BYTES),
-        };
-        self.memory_bytes() + buffer.len() + more
     }
 }

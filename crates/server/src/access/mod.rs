@@ -6,8 +6,8 @@
 //! * `file.rs`: the file with one password, and the file with users;
 //! * `denials.rs`: the latest refusals, for ACL LOG.
 //!
-//! [`Access`] holds the users. A user is never changed but replaced, and the epoch then rises: a session keeps the user
-//! that it found, with one flag that says whether anything is to be checked at all, and looks again when the epoch is
+//! [`Access`] holds the users. A user is never changed but replaced, and the epoch then rises. A session keeps the user
+//! that it found, with one flag that says whether anything is to be checked at all. It looks again when the epoch is
 //! another. So a command of a client that may do everything pays one load and two branches.
 
 pub mod denials;

@@ -1,8 +1,8 @@
 //! Passwords: what is kept of them, how they are made and checked.
 //!
 //! Only argon2 hashes are kept. To compute one takes tens of milliseconds and megabytes, on purpose; so few are
-//! computed at a time, sources of connections take turns, and a password that was right once is remembered as a keyed
-//! hash, under a key that this process alone knows: clients that connect again do not pay.
+//! computed at a time, and sources of connections take turns. A password that was right once is remembered as a keyed
+//! hash, under a key that this process alone knows. So clients that connect again do not pay.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};

@@ -1,5 +1,6 @@
-//! CACHE, as far as it is about a store that goes away: what is buffered, what became of it, and what a client wants
-//! of its own writes. Where nothing is ever buffered all of it answers so: there is nothing, and the mode is normal.
+//! CACHE, as far as it is about a store that goes away: what is buffered, what became of it, and what a client wants of
+//! the writes that it made. Where nothing is ever buffered all of it answers so: there is nothing, and the mode is
+//! normal.
 
 mod brief;
 mod quarantine;
@@ -7,7 +8,7 @@ mod quarantine;
 use std::time::Duration;
 
 use forebay::key::{Key, KeyRef};
-use forebay::outage::{Gate, GateState, Loss, Mode, Standing, TicketState};
+use forebay::outage::{Gate, GateState, Loss, Mode, ResumeError, Standing, TicketState};
 use forebay::txn::Compared;
 use forebay_protocol::decoder::parse_integer;
 use forebay_protocol::{Frame, Protocol, Reply, errors};
@@ -59,7 +60,9 @@ pub(super) const DRAIN: Sub = Sub {
     summary: "Carries over what is buffered although the store was found in an earlier state, or others had it since",
     arity: 3,
     flags: &[Flag::Admin],
-    run: SubRun::Session(drain),
+    run: SubRun::Engine(|session, frame| {
+        Box::pin(async move { drain(session, frame).await.unwrap_or_else(|error| error) })
+    }),
 };
 
 pub(super) const WAIT: Sub = Sub {
@@ -288,22 +291,25 @@ fn pending(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> {
     Ok(page.shown(found, all, now_ms))
 }
 
-fn drain(session: &mut Session, frame: Frame<'_>) -> Reply {
+async fn drain(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Reply> {
     if !is(frame.arg(2), "resume") {
-        return errors::unknown_subcommand("CACHE DRAIN", frame.arg(2));
+        return Err(errors::unknown_subcommand("CACHE DRAIN", frame.arg(2)));
     }
-    match gate(session) {
-        Err(error) => error,
-        Ok(gate) if gate.state().fenced.is_some() => {
-            Reply::error("NOTOWNER nothing is carried over by an owner of before; start forebay again")
-        }
-        Ok(gate) if gate.resume() => {
-            let (user, client) = (session.identity.name(), &session.client.address);
-            tracing::warn!(%user, client, "what is buffered is carried over although it was suspended");
-            Reply::OK
-        }
-        Ok(_) => Reply::error("ERR nothing stands in the way of what is buffered"),
+    let gate = gate(session)?;
+    if gate.state().fenced.is_some() {
+        return Err(Reply::error("NOTOWNER nothing is carried over by an owner of before; start forebay again"));
     }
+    gate.resume().await.map_err(|error| {
+        Reply::error(match error {
+            ResumeError::NotReached => format!("STOREDOWN {error}, so nothing can be compared: again when it is"),
+            ResumeError::Deciding => format!("TXCONFLICT {error}, retry"),
+            ResumeError::Again => format!("TXCONFLICT {error}: compare, then retry"),
+            _ => format!("ERR {error}"),
+        })
+    })?;
+    let (user, client) = (session.identity.name(), &session.client.address);
+    tracing::warn!(%user, client, "what is buffered is carried over although it was suspended");
+    Ok(Reply::OK)
 }
 
 fn wait<'a>(session: &'a mut Session, frame: Frame<'a>) -> BoxFuture<'a, Reply> {

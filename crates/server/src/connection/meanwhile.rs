@@ -1,5 +1,5 @@
-//! What a connection does while its session waits: it writes what is ready, so that no reply waits for a later request;
-//! it reads a little ahead, which tells whether the client is still there; and it ends at once if it is sent away.
+//! What a connection does while its session waits. It writes what is ready, so that no reply waits for a later request.
+//! It reads a little ahead, which tells whether the client is still there. It ends at once if it is sent away.
 
 use std::io::{self, ErrorKind};
 use std::pin::pin;
@@ -11,6 +11,7 @@ use forebay::txn::Caller;
 use forebay_protocol::{Batch, Decoder};
 
 use super::wire::Wire;
+use crate::crowd::Counted;
 use crate::replies::Outlet;
 use crate::session::Session;
 use crate::state::Client;
@@ -24,6 +25,8 @@ pub(super) struct Meanwhile<'a, W> {
     pub decoder: &'a Decoder,
     pub input: &'a mut BytesMut,
     pub client: &'a Client,
+    /// What waits for the client, as all know it.
+    pub counted: Arc<Counted>,
     /// The client, as its transactions know it.
     pub caller: Arc<Caller>,
     /// Nothing is read ahead of a stranger.
@@ -61,7 +64,12 @@ impl<W: Wire> Meanwhile<'_, W> {
     }
 
     fn go_on(&mut self, outlet: &Outlet, context: &mut Context<'_>) -> io::Result<()> {
+        let before = self.written;
         outlet.poll(context, |ready, context| self.write(ready, context))?;
+        // What was not written may not be lent.
+        if self.written > before && self.counted.bytes() > 0 {
+            self.counted.set(outlet.bytes());
+        }
         self.read(context)
     }
 
@@ -87,7 +95,7 @@ impl<W: Wire> Meanwhile<'_, W> {
             let Poll::Ready(readable) = self.wire.poll_readable(context) else { break };
             readable?;
             self.decoder.reserve(self.input);
-            match self.wire.try_read(self.input) {
+            match self.wire.try_read(self.input, READ_AHEAD_BYTES_MAX) {
                 Ok(0) => {
                     self.ended = true;
                     self.client.end();

@@ -19,15 +19,15 @@ struct Deaf {
 }
 
 impl Wire for Deaf {
-    async fn ready(&mut self, input: &mut BytesMut, _writing: bool) -> io::Result<Ready> {
-        match self.try_read(input) {
+    async fn ready(&mut self, input: &mut BytesMut, most: usize, _writing: bool) -> io::Result<Ready> {
+        match self.try_read(input, most) {
             Ok(count) => Ok(Ready::Read(count)),
             Err(_) => std::future::pending().await,
         }
     }
 
-    fn try_read(&mut self, input: &mut BytesMut) -> io::Result<usize> {
-        let count = (input.capacity() - input.len()).min(self.sent.len());
+    fn try_read(&mut self, input: &mut BytesMut, most: usize) -> io::Result<usize> {
+        let count = (input.capacity() - input.len()).min(self.sent.len()).min(most);
         input.extend_from_slice(&self.sent.split_to(count));
         if count == 0 { Err(ErrorKind::WouldBlock.into()) } else { Ok(count) }
     }
@@ -195,4 +195,82 @@ async fn strangers_have_a_pool_of_their_own() {
     }
     large.forget_stranger();
     assert_eq!(shared.strangers.bytes(), 0);
+}
+
+/// Brings what is in `sent`, and takes a little at a time.
+struct Sips {
+    sent: BytesMut,
+    taken: usize,
+    /// The most that waited.
+    most: usize,
+    blocked: bool,
+}
+
+impl Wire for Sips {
+    async fn ready(&mut self, input: &mut BytesMut, most: usize, writing: bool) -> io::Result<Ready> {
+        match self.try_read(input, most) {
+            Ok(count) => Ok(Ready::Read(count)),
+            Err(_) if writing => {
+                tokio::task::yield_now().await;
+                Ok(Ready::Write)
+            }
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    fn try_read(&mut self, input: &mut BytesMut, most: usize) -> io::Result<usize> {
+        let count = (input.capacity() - input.len()).min(self.sent.len()).min(most);
+        input.extend_from_slice(&self.sent.split_to(count));
+        if count == 0 { Err(ErrorKind::WouldBlock.into()) } else { Ok(count) }
+    }
+
+    fn try_write(&mut self, out: &[u8]) -> io::Result<usize> {
+        self.most = self.most.max(out.len());
+        self.blocked = !self.blocked;
+        if self.blocked {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        let count = out.len().min(700);
+        self.taken += count;
+        Ok(count)
+    }
+
+    fn poll_readable(&self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.sent.is_empty() { Poll::Pending } else { Poll::Ready(Ok(())) }
+    }
+
+    fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    async fn writable(&self) -> io::Result<()> {
+        tokio::task::yield_now().await;
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<bool> {
+        Ok(true)
+    }
+
+    fn end(&mut self) {}
+}
+
+/// A pipeline whose replies are many times what may wait is served as its client reads, one reply that is too large is
+/// an error, and nothing stays counted.
+#[tokio::test]
+async fn a_client_that_reads_slowly_is_waited_for() {
+    let shared = shared(|options| options.limits.client_reply_bytes_max = 20_000);
+    let echo = |length: usize| format!("ECHO {}\r\n", "x".repeat(length)).into_bytes();
+    let sent = [echo(1_000).repeat(500), echo(30_000), b"QUIT\r\n".to_vec()].concat();
+    let client = shared.clients.add("127.0.0.1:1".into(), String::new(), 0, 1000).unwrap();
+    let wire = Sips { sent: sent.as_slice().into(), taken: 0, most: 0, blocked: false };
+    let mut connection = Connection::new(wire, shared.clone(), client);
+    let ended = tokio::time::timeout(Duration::from_secs(60), connection.run()).await;
+    assert!(matches!(ended, Ok(Ok(()))), "{ended:?}");
+    let last = b"-LIMIT client_reply_bytes_max 20000\r\n+OK\r\n".len();
+    assert_eq!(connection.wire.taken, 500 * (b"$1000\r\n\r\n".len() + 1_000) + last);
+    assert!(connection.wire.most <= 20_000, "{} bytes waited", connection.wire.most);
+    drop(connection);
+    assert_eq!(shared.figures.reply_bytes.load(Ordering::Relaxed), 0);
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{BufMut, BytesMut};
 use futures_util::FutureExt;
 use rustls::{ServerConfig, ServerConnection};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
@@ -26,11 +26,17 @@ pub enum Ready {
 
 /// A stream of bytes both ways.
 pub trait Wire: Send {
-    /// Waits for bytes, which it adds to `input`, or with `writing` for room to write. Loses nothing if it is dropped.
-    fn ready(&mut self, input: &mut BytesMut, writing: bool) -> impl Future<Output = io::Result<Ready>> + Send;
+    /// Waits for bytes, of which it adds about `most` to `input`, or with `writing` for room to write. Loses nothing if
+    /// it is dropped.
+    fn ready(
+        &mut self,
+        input: &mut BytesMut,
+        most: usize,
+        writing: bool,
+    ) -> impl Future<Output = io::Result<Ready>> + Send;
 
-    /// Adds the bytes that are there to `input`; 0: there are no more.
-    fn try_read(&mut self, input: &mut BytesMut) -> io::Result<usize>;
+    /// Adds about `most` of the bytes that are there to `input`; 0: there are no more.
+    fn try_read(&mut self, input: &mut BytesMut, most: usize) -> io::Result<usize>;
 
     /// Takes as much of `out` as there is room for.
     fn try_write(&mut self, out: &[u8]) -> io::Result<usize>;
@@ -52,18 +58,19 @@ pub trait Wire: Send {
 }
 
 impl Wire for TcpStream {
-    async fn ready(&mut self, input: &mut BytesMut, writing: bool) -> io::Result<Ready> {
+    async fn ready(&mut self, input: &mut BytesMut, most: usize, writing: bool) -> io::Result<Ready> {
         let (mut reader, writer) = self.split();
+        let mut input = input.limit(most);
         tokio::select! {
             biased;
             writable = writer.writable(), if writing => writable.map(|()| Ready::Write),
             // A read that leaves room tells tokio that the socket is empty; `try_read_buf` would ask it once more.
-            read = reader.read_buf(input) => read.map(Ready::Read),
+            read = reader.read_buf(&mut input) => read.map(Ready::Read),
         }
     }
 
-    fn try_read(&mut self, input: &mut BytesMut) -> io::Result<usize> {
-        self.try_read_buf(input)
+    fn try_read(&mut self, input: &mut BytesMut, most: usize) -> io::Result<usize> {
+        self.try_read_buf(&mut input.limit(most))
     }
 
     fn try_write(&mut self, out: &[u8]) -> io::Result<usize> {
@@ -172,9 +179,9 @@ impl TlsStream {
 }
 
 impl Wire for TlsStream {
-    async fn ready(&mut self, input: &mut BytesMut, writing: bool) -> io::Result<Ready> {
+    async fn ready(&mut self, input: &mut BytesMut, most: usize, writing: bool) -> io::Result<Ready> {
         loop {
-            match self.try_read(input) {
+            match self.try_read(input, most) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 read => return read.map(Ready::Read),
             }
@@ -188,7 +195,8 @@ impl Wire for TlsStream {
         }
     }
 
-    fn try_read(&mut self, input: &mut BytesMut) -> io::Result<usize> {
+    /// What was received is decrypted already: all of it is added.
+    fn try_read(&mut self, input: &mut BytesMut, _most: usize) -> io::Result<usize> {
         loop {
             match self.take(input) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}

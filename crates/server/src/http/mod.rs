@@ -1,4 +1,4 @@
-//! HTTP: metrics for Prometheus, health for whoever restarts servers, and a page that says what is here.
+//! HTTP: metrics for Prometheus, health for programs that restart servers, and a page that says what is here.
 //!
 //! | path | answer |
 //! |---|---|

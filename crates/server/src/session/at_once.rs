@@ -65,6 +65,9 @@ impl Session {
             return Hit::No;
         }
         let reply = answer.unwrap_or_else(|error| error);
+        if !self.has_room_for(&reply) {
+            return Hit::No;
+        }
         self.hints.used();
         match large {
             true => self.shared.clone().engine.runtime().aside(|| self.answer(&reply)),
@@ -104,6 +107,12 @@ impl Session {
         })?;
         // Nothing has happened: such a command only reads.
         if uncompared {
+            return None;
+        }
+        if let Ok((reply, _)) = &done
+            && effect == Effect::Read
+            && !self.has_room_for(reply)
+        {
             return None;
         }
         self.hints.used();

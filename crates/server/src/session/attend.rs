@@ -116,6 +116,11 @@ impl Session {
         select(requests, mode).await;
     }
 
+    /// Whether it is shown what others do, however little it reads.
+    pub fn is_shown_others(&self) -> bool {
+        self.monitor.is_some() || self.notice.is_some()
+    }
+
     /// Has the client told of another mode of the store from now on, or no more.
     pub fn notify(&mut self, on: bool) {
         match (on, self.notice.take()) {

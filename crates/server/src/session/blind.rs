@@ -1,6 +1,6 @@
-//! Writes to documents that nobody knows while the store is away. HMSET asks nothing of the present value, so it is
-//! taken as it is; of others the reply would tell it, and a client that can do without says CACHE BLIND ON: then they
-//! are taken too, and answer null.
+//! Writes to documents that are not known while the store is away. HMSET asks nothing of the present value, so it is
+//! taken as it is. Of others the reply would tell it. A client that can do without says CACHE BLIND ON: then they are
+//! taken too, and answer null.
 
 use forebay::key::{Key, KeyRef};
 use forebay::txn::{Documents, TxnError};

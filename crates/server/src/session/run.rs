@@ -1,4 +1,4 @@
-//! One command as a transaction of its own, or within the open one.
+//! One command as one transaction, or within the open one.
 
 use forebay::Value;
 use forebay::cache::{LOOK_KEYS_MAX, Lent};

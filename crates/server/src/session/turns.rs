@@ -1,4 +1,4 @@
-//! What takes long gives others their turn in the middle of it, and ends where nobody waits for it any more.
+//! What takes long gives others their turn in the middle of it, and ends where no client waits for it any more.
 //!
 //! Work is counted in steps of about a nanosecond or two: a byte that is compared. It is what keeps a worker from its
 //! sockets, so it is what is bounded, not time.
@@ -9,7 +9,7 @@ use forebay::txn::Ahead;
 use forebay_protocol::{Frame, Reply};
 
 use super::{Queue, Session, WIDE_ARGS, WIDE_BYTES};
-use crate::command::Command;
+use crate::command::{Command, Effect};
 use crate::glob::{Glob, Search};
 use crate::state::{Client, Shared};
 
@@ -103,8 +103,28 @@ impl Session {
         accepted
     }
 
+    /// Runs one command. A read whose reply has no room is forgotten, and run again when there is room.
+    pub(super) async fn run_until_shown(&mut self, command: &'static Command, frame: Frame<'_>, ahead: &mut Ahead) {
+        self.run_and_come_back(command, frame, ahead).await;
+        while self.unshown > 0 && !self.closing {
+            self.wait_for_reader().await;
+            self.run_and_come_back(command, frame, ahead).await;
+        }
+        self.granted = 0;
+    }
+
+    /// Whether the reply of a command is forgotten since it has no room: what it holds of documents goes with it. In
+    /// TXN its documents are kept in any case.
+    pub(super) fn forgets(&mut self, command: &Command, frame: Frame<'_>) -> bool {
+        let reads = command.effect(frame) == Some(Effect::Read) && !self.open.is_open();
+        if reads {
+            self.committing = None;
+        }
+        reads
+    }
+
     /// Runs one command, aside if each of its steps takes long. It may have left for large documents: it comes back.
-    pub(super) async fn run_and_come_back(&mut self, command: &'static Command, frame: Frame<'_>, ahead: &mut Ahead) {
+    async fn run_and_come_back(&mut self, command: &'static Command, frame: Frame<'_>, ahead: &mut Ahead) {
         let runtime = self.shared.engine.runtime().clone();
         match self.runs_aside(command, frame) {
             true => runtime.in_long_steps(Box::pin(self.run(command, frame, ahead))).await,

@@ -1,11 +1,11 @@
 //! A command that reads a great many keys: in slices, so that its memory does not grow with their number and others get
 //! their turn, and all the same at one moment.
 //!
-//! Each slice is a transaction of its own, with its locks and its wait for publication. What it saw of each key, its
-//! version and whether it was there, goes into the fingerprint of the round. All slices are read over and over until
-//! one round sees what the round before saw. Versions are never used again, and a document that has expired does not
-//! come back without a new one: so no key has changed from the end of the first of these two rounds to the begin of the
-//! second, and the answer is that of any moment between them.
+//! Each slice is one transaction, with its locks and its wait for publication. What it saw of each key, its version and
+//! whether it was there, goes into the fingerprint of the round. All slices are read over and over until one round sees
+//! what the round before saw. Versions are never used again, and a document that has expired does not come back without
+//! a new one. So no key has changed from the end of the first of these two rounds to the begin of the second. The
+//! answer is that of any moment between them.
 //!
 //! Where others always write to some of the keys no two rounds are the same. Then all keys are locked at once, as for
 //! any other command, if that is not too much ([`Session::too_wide`]).

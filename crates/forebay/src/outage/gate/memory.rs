@@ -9,10 +9,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
+
 use super::{Gate, Inner};
 use crate::mutation::{self, Fault};
 use crate::outage::journal::AppendError;
-use crate::outage::record::Description;
+use crate::outage::record::{Description, Record};
 use crate::outage::state::State;
 use crate::tier::Remembered;
 
@@ -81,11 +83,12 @@ impl Inner {
         let description = Description { mapping: self.mapping.clone(), catalogue };
         let (news, again) = (self.news(state), std::mem::take(&mut state.undescribed));
         let inner = self.clone();
+        // First: a start that is killed between the two finds out anew that an operator has to decide, since the
+        // journal does not say yet that it was there. The other way round it would be forgotten. Both at once: what an
+        // operator says next comes behind them.
+        let remembered = news.map(|news| journal.remember(news));
+        let described = journal.describe(description);
         self.runtime.spawn(async move {
-            // First: a start that is killed between the two finds out anew that an operator has to decide, since the
-            // journal does not say yet that it was there. The other way round it would be forgotten.
-            let remembered = news.map(|news| journal.remember(news));
-            let described = journal.describe(description);
             if let Err(error) = described.await {
                 inner.state().undescribed = true;
                 if !again {
@@ -100,8 +103,8 @@ impl Inner {
 
     /// Another store stands where the first was, and waits for an operator. Then that one is not forgotten: if it comes
     /// back, what is buffered is carried over to it, as if this one had never been there.
-    fn keeps_first(&self, state: &State) -> bool {
-        state.suspended.is_some() && self.store.is_another()
+    pub(super) fn keeps_first(&self, state: &State) -> bool {
+        state.suspended.is_some() && !state.resuming && self.store.is_another()
     }
 
     fn catalogue_now(&self) -> String {
@@ -152,6 +155,28 @@ impl Inner {
         self.remembered(answer);
     }
 
+    /// Whether the next start has to wait for an operator, too.
+    fn is_undecided(&self, state: &State) -> bool {
+        state.suspended.is_some() && !state.resuming
+    }
+
+    /// Has the tier know that what waits is carried over again; done when it does.
+    pub(super) fn tell(self: &Arc<Inner>, state: &mut State) -> BoxFuture<'static, Result<(), AppendError>> {
+        let remembered = self.news(state).map(|news| self.journal.remember(news));
+        // That the store is another, or was another's, is what the tier may not say before an operator does.
+        let described =
+            self.journal.describe(Description { mapping: self.mapping.clone(), catalogue: self.catalogue_now() });
+        let inner = self.clone();
+        Box::pin(async move {
+            if let Some(remembered) = remembered {
+                let answer = remembered.await;
+                inner.remembered(answer.clone());
+                answer?;
+            }
+            described.await
+        })
+    }
+
     /// What the tier did not take, it is told again at the next look; meanwhile it stays what is known.
     fn remembered(&self, answer: Result<(), AppendError>) {
         if let Err(error) = answer {
@@ -168,7 +193,7 @@ impl Inner {
         let now = match &state.remembered {
             // Each start that finds another store finds out anew.
             Some(first) if self.keeps_first(state) => first.clone(),
-            _ => Remembered { acknowledged, suspended: state.suspended.is_some(), owner: self.owner },
+            _ => Remembered { acknowledged, suspended: self.is_undecided(state), owner: self.owner },
         };
         let new = std::mem::take(&mut state.untold) || state.remembered.as_ref() != Some(&now);
         state.remembered = Some(now.clone());
@@ -184,7 +209,13 @@ impl Inner {
         let others = self.store.owned_since().filter(|_| !mutation::on(Fault::OwnerNotLookedAt));
         let restored = (earlier || undecided) && !mutation::on(Fault::RestoredStoreDrained);
         if !(restored || others.is_some()) || state.buffer.is_empty() {
+            if !state.opens_late {
+                state.buffer.uncheck_ordered();
+            }
             return;
+        }
+        if earlier || others.is_some() {
+            self.forget_decisions(state);
         }
         let found = match others {
             Some(others) if !earlier => format!("others had the store since these writes were buffered ({others})"),
@@ -199,7 +230,15 @@ impl Inner {
         );
         tracing::error!(why);
         state.suspended = Some(why);
-        // What was decided was decided about the store as it was.
-        state.ordered.clear();
+    }
+
+    /// What was decided was decided about the store as it was: noted before the tier is told how it was found now.
+    fn forget_decisions(&self, state: &mut State) {
+        state.suspensions += 1;
+        state.resuming = false;
+        for number in state.buffer.forget_orders() {
+            tracing::warn!(number, "CACHE QUARANTINE APPLY is forgotten: the store is not as it was compared");
+            drop(self.note(&Record::Retried { number }));
+        }
     }
 }

@@ -4,14 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_channel::oneshot;
 use thiserror::Error;
 
-use super::{ApplyError, Gate, Inner};
+use super::{Gate, Inner};
 use crate::error::Unavailable;
 use crate::mutation::{self, Fault};
 use crate::outage::journal::AppendError;
 use crate::outage::record::{Buffered, Dropped, Record, Standing};
+use crate::outage::state::State;
 use crate::store::Resolved;
 use crate::version::{TxnId, Version};
 
@@ -22,8 +22,10 @@ pub enum GivenUp {
     Dropped,
     /// It had reached the store after all, late, and is there under this version.
     Landed(Version),
-    /// It is not quarantined, or something else is being decided about it.
+    /// It is not quarantined.
     NotQuarantined,
+    /// Something else is being decided about it.
+    Deciding,
     /// It waits, and something of its documents is on its way to the store: again soon.
     Moving,
 }
@@ -56,83 +58,69 @@ impl Gate {
         self.inner.settle(&mut state);
     }
 
-    /// Has quarantined transactions tried again: this one, or all that nobody else decides about. Answers how many.
-    pub fn retry(&self, number: Option<u64>) -> usize {
-        self.try_again(number, false)
-    }
-
-    /// Has a quarantined transaction tried again whatever others have done to what it had read. A restart before it is
-    /// carried over finds it as it was.
-    pub fn apply_anyway(&self, number: u64) -> Result<(), ApplyError> {
-        if self.inner.state().opens_late {
-            return Err(ApplyError::NotReached);
-        }
-        match self.try_again(Some(number), true) {
-            0 => Err(ApplyError::NotWaiting),
-            _ => Ok(()),
-        }
-    }
-
-    fn try_again(&self, number: Option<u64>, anyway: bool) -> usize {
-        let mut state = self.inner.state();
-        let numbers: Vec<u64> = match number {
-            Some(number) => vec![number],
-            None => state.buffer.quarantine_list().into_iter().map(|(number, _)| number).collect(),
-        };
-        let mut tried = 0;
-        for number in numbers {
-            if !matches!(state.buffer.standing(number), Some(Standing::Quarantined(_))) || !state.decided.insert(number)
-            {
-                continue;
-            }
-            tried += 1;
-            let (inner, noted) = (self.inner.clone(), self.inner.note(&Record::Retried { number }));
-            self.inner.runtime.spawn(async move {
-                let noted = match noted.await {
-                    Ok(()) => inner.journal.flush().await,
-                    Err(error) => Err(error),
-                };
-                let mut state = inner.state();
-                state.decided.remove(&number);
-                state.tickets.wake(number);
-                match noted {
-                    Ok(()) => {
-                        state.buffer.retry(number);
-                        if anyway {
-                            state.buffer.uncheck(number);
-                        }
-                        if anyway && state.suspended.is_some() {
-                            state.ordered.insert(number);
-                        }
-                    }
-                    Err(error) => tracing::error!(number, %error, "a buffered transaction can't be tried again"),
-                }
-                inner.settle(&mut state);
-            });
-        }
-        tried
+    /// Has quarantined transactions tried again: this one, or all that nobody else decides about; while nothing is
+    /// carried over they wait like the others. Answers how many, when the journal has that.
+    pub async fn retry(&self, number: Option<u64>) -> usize {
+        let inner = self.inner.clone();
+        self.inner.to_its_end(async move { inner.retry(number).await }).await.unwrap_or_default()
     }
 
     /// Gives a quarantined transaction up, or one that waits while nothing is carried over, for `reason`. Whoever may
     /// change its documents meanwhile builds on what goes: their locks are to be held.
     pub async fn give_up(&self, number: u64, reason: &str) -> Result<GivenUp, DropError> {
         let (inner, reason) = (self.inner.clone(), reason.to_owned());
-        let (sender, done) = oneshot::channel();
-        // To its end, whoever waits for it: what the journal has given up must not stay here.
-        self.inner.runtime.spawn(async move {
-            let _ = sender.send(inner.give_up(number, &reason).await);
-        });
         let ended = || Err(AppendError::Unknown { why: "its runtime has ended".to_owned() }.into());
+        // Whoever waits for it: what the journal has given up must not stay here.
+        let done = self.inner.to_its_end(async move { inner.give_up(number, &reason).await });
         done.await.unwrap_or_else(|_| ended())
     }
 }
 
 impl Inner {
+    async fn retry(self: Arc<Inner>, number: Option<u64>) -> usize {
+        let noted: Vec<_> = {
+            let mut state = self.state();
+            let numbers: Vec<u64> = match number {
+                Some(number) => vec![number],
+                None => state.buffer.quarantine_list().into_iter().map(|(number, _)| number).collect(),
+            };
+            let State { buffer, decided, .. } = &mut *state;
+            let mut free = |number: &u64| {
+                let quarantined = matches!(buffer.standing(*number), Some(Standing::Quarantined(_)));
+                quarantined && decided.insert(*number)
+            };
+            let free: Vec<u64> = numbers.into_iter().filter(|number| free(number)).collect();
+            free.into_iter().map(|number| (number, self.note(&Record::Retried { number }))).collect()
+        };
+        let mut tried = 0;
+        for (number, noted) in noted {
+            let noted = match noted.await {
+                Ok(()) => self.journal.flush().await,
+                Err(error) => Err(error),
+            };
+            let mut state = self.state();
+            state.decided.remove(&number);
+            state.tickets.wake(number);
+            match noted {
+                Ok(()) => {
+                    state.buffer.retry(number);
+                    tried += 1;
+                }
+                Err(error) => tracing::error!(number, %error, "a buffered transaction can't be tried again"),
+            }
+            self.settle(&mut state);
+        }
+        tried
+    }
+
     async fn give_up(self: Arc<Inner>, number: u64, reason: &str) -> Result<GivenUp, DropError> {
         let (id, version, sent, given, waited) = {
             let mut state = self.state();
             // While nothing is carried over, an operator decides about what waits as well.
             let waited = state.suspended.is_some() && state.buffer.standing(number) == Some(Standing::Waiting);
+            if state.decided.contains(&number) {
+                return Ok(GivenUp::Deciding);
+            }
             if waited {
                 if !state.buffer.is_still(number) {
                     return Ok(GivenUp::Moving);
@@ -169,8 +157,8 @@ impl Inner {
             Ok(true) => state.buffer.landed(number),
             Ok(false) => state.buffer.give_up(number),
             Err(error) => {
-                // The journal knows nothing of that: it waits as before.
-                if waited && matches!(error, DropError::Away(_)) {
+                // If the journal knows nothing of that, it waits as before.
+                if waited && !matches!(error, DropError::Journal(AppendError::Unknown { .. })) {
                     state.buffer.retry(number);
                     self.settle(&mut state);
                 }

@@ -14,7 +14,7 @@ impl Gate {
         state.buffer.print(out)?;
         writeln!(out, "{:?} {:?} {:?}", state.mode, state.writes, state.reads)?;
         writeln!(out, "{} {} {:?}", state.carried, state.batch_max, state.failed_until)?;
-        writeln!(out, "{:?} {:?}", state.decided, state.verdicts)?;
+        writeln!(out, "{:?} {:?} {} {}", state.decided, state.verdicts, state.resuming, state.suspensions)?;
         writeln!(out, "{} {} {:?}", state.incarnation, state.opens_late, state.suspended)?;
         self.inner.journal.print(out)
     }

@@ -31,6 +31,7 @@ const KNOWN: u8 = 6;
 const MARK: u8 = 7;
 /// As `DROPPED`, which has no ids and is only read, with those that clients gave.
 const DROPPED_GIVEN: u8 = 8;
+const ORDERED: u8 = 9;
 
 /// Longest reason in bytes; what is beyond is left out.
 const REASON_BYTES_MAX: usize = 4096;
@@ -74,7 +75,7 @@ pub(super) fn effect_of(record: &Record) -> Effect {
     match record {
         Record::Buffered(buffered) => Effect::Added(buffered.number),
         Record::Applied(numbers) => Effect::Gone(numbers.clone()),
-        Record::Quarantined { number, .. } => Effect::SetAside(*number),
+        Record::Quarantined { number, .. } | Record::Ordered { number } => Effect::Stands(*number),
         Record::Retried { number } => Effect::Retried(*number),
         Record::Dropped(dropped) => Effect::Ended(dropped.number),
         Record::Merged { into, from } => Effect::Replaced { into: into.number, from: from.clone() },
@@ -96,6 +97,10 @@ pub(super) fn encode_record(record: &Record) -> Vec<u8> {
         Record::Quarantined { number, reason } => write_reason(QUARANTINED, *number, reason, &mut out),
         Record::Retried { number } => {
             out.push(RETRIED);
+            write_number(*number, &mut out);
+        }
+        Record::Ordered { number } => {
+            out.push(ORDERED);
             write_number(*number, &mut out);
         }
         Record::Dropped(Dropped { number, reason, given }) => {
@@ -150,6 +155,7 @@ pub(super) fn decode_entry(bytes: &[u8]) -> Result<Entry, CodecError> {
         APPLIED => Record::Applied(read_numbers(reader)?),
         QUARANTINED => Record::Quarantined { number: reader.number()?, reason: read_text(reader)? },
         RETRIED => Record::Retried { number: reader.number()? },
+        ORDERED => Record::Ordered { number: reader.number()? },
         kind @ (DROPPED | DROPPED_GIVEN) => {
             let (number, reason) = (reader.number()?, read_text(reader)?);
             let given = if kind == DROPPED { Vec::new() } else { read_given(reader)? };

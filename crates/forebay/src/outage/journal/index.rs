@@ -20,7 +20,7 @@ pub(super) struct Live {
 #[derive(Clone, Debug, Default)]
 struct More {
     known: Vec<Place>,
-    quarantine: Option<Place>,
+    stands: Option<Place>,
 }
 
 /// All pending transactions by number.
@@ -40,13 +40,13 @@ impl Live {
         self.more.as_ref().map_or(&[], |more| &more.known)
     }
 
-    /// The quarantine, while it is in it.
-    pub(super) fn quarantine(&self) -> Option<Place> {
-        self.more.as_ref().and_then(|more| more.quarantine)
+    /// What says how it stands, if that is not as it came.
+    pub(super) fn stands(&self) -> Option<Place> {
+        self.more.as_ref().and_then(|more| more.stands)
     }
 
     pub(super) fn places(&self) -> impl Iterator<Item = Place> {
-        [self.place].into_iter().chain(self.known().iter().copied()).chain(self.quarantine())
+        [self.place].into_iter().chain(self.known().iter().copied()).chain(self.stands())
     }
 
     fn bytes(&self) -> u64 {
@@ -120,8 +120,8 @@ impl Index {
                     self.ended_bytes -= u64::from(oldest);
                 }
             }
-            Effect::SetAside(number) => self.change(*number, |more| more.quarantine = Some(place)),
-            Effect::Retried(number) => self.change(*number, |more| more.quarantine = None),
+            Effect::Stands(number) => self.change(*number, |more| more.stands = Some(place)),
+            Effect::Retried(number) => self.change(*number, |more| more.stands = None),
             Effect::Known(number) => self.change(*number, |more| more.known.push(place)),
             Effect::Mark => {}
         }

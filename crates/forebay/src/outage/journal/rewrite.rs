@@ -40,7 +40,7 @@ pub(super) fn copy(
             let place = Place { offset, bytes: (HEAD_BYTES + body.len()) as u32 };
             let effect = match nth {
                 0 => Effect::Added(number),
-                _ if Some(old) == live.quarantine() => Effect::SetAside(number),
+                _ if Some(old) == live.stands() => Effect::Stands(number),
                 _ => Effect::Known(number),
             };
             index.apply(&effect, place).map_err(io::Error::other)?;

@@ -121,8 +121,8 @@ pub(super) fn read_live(file: &dyn DiskFile, name: &str, marker: u64, live: &Liv
     })
 }
 
-/// What the records of one transaction say together: first what brought it in, then what was learned, last why it is
-/// in quarantine, if it is. None if they are others.
+/// What the records of one transaction say together: first what brought it in, then what was learned, last how it
+/// stands, if it is in quarantine or an operator has decided about it. None if they are others.
 pub(super) fn assembled(records: Vec<Record>) -> Option<Pending> {
     let merged = matches!(records.first(), Some(Record::Merged { .. }));
     let mut records = records.into_iter();
@@ -137,6 +137,7 @@ pub(super) fn assembled(records: Vec<Record>) -> Option<Pending> {
                 buffered.known.push((key, read));
             }
             Record::Quarantined { reason, .. } => standing = Standing::Quarantined(reason),
+            Record::Ordered { .. } => standing = Standing::Ordered,
             _ => return None,
         }
     }

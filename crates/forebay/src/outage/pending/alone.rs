@@ -10,6 +10,7 @@ use super::{Buffer, Stage, Work};
 use crate::change::{Change, apply_all};
 use crate::key::Key;
 use crate::mutation::{self, Fault};
+use crate::outage::lanes::Lane;
 use crate::store::ReadWithIds;
 use crate::value::Value;
 use crate::version::Version;
@@ -66,6 +67,30 @@ impl Buffer {
         self.entries.get(&number).is_some_and(|entry| matches!(entry.stage, Stage::Waiting | Stage::Carried))
     }
 
+    /// Whether an operator has transaction `number` applied.
+    pub(in crate::outage) fn is_ordered(&self, number: u64) -> bool {
+        self.ordered.contains(&number)
+    }
+
+    /// The documents that transaction `number` deletes; and those that earlier ones write, which are not ordered, as
+    /// far as rows of both may name each other: nobody but the store knows whether theirs name its.
+    pub(in crate::outage) fn may_be_named(&self, number: u64, documents_max: usize) -> (Vec<Key>, Vec<(u64, Key)>) {
+        let Some(entry) = self.entries.get(&number) else { return (Vec::new(), Vec::new()) };
+        let joined: Vec<Lane> =
+            entry.ties.lanes.iter().filter(|lane| matches!(lane, Lane::Together(_))).copied().collect();
+        let deleted = entry.buffered.writes.iter().filter(|write| write.changes.contains(&Change::Delete));
+        let deleted: Vec<Key> = deleted.map(|write| write.key.clone()).collect();
+        if deleted.is_empty() || joined.is_empty() {
+            return (Vec::new(), Vec::new());
+        }
+        let before = self.entries.range(..number).filter(|(other, entry)| {
+            !self.ordered.contains(other) && entry.ties.lanes.iter().any(|lane| joined.contains(lane))
+        });
+        let written = before
+            .flat_map(|(other, entry)| entry.buffered.writes.iter().map(move |write| (*other, write.key.clone())));
+        (deleted, written.take(documents_max).collect())
+    }
+
     /// Whether nothing that has to do with the documents of transaction `number` is on its way to the store: these lie
     /// in its lanes.
     pub(in crate::outage) fn is_still(&self, number: u64) -> bool {
@@ -73,24 +98,44 @@ impl Buffer {
         !lanes.into_iter().flatten().any(|lane| self.lanes.get(lane).is_some_and(|state| state.busy))
     }
 
-    /// Hands out the first of `numbers` that can go to the store now, alone.
-    pub fn next_alone(&mut self, numbers: &BTreeSet<u64>) -> Option<Work> {
-        for number in numbers {
-            let Some(entry) = self.entries.get(number).filter(|entry| entry.stage == Stage::Waiting) else { continue };
-            let lanes = entry.ties.lanes.to_vec();
-            let slow = self.slow_carried && entry.slow.is_slow();
-            if slow || !self.is_still(*number) || self.ahead_of(*number).is_some() {
-                continue;
-            }
-            return Some(match self.build(&[*number]) {
-                Ok(commits) => {
-                    self.slow_carried |= commits.iter().any(|commit| commit.patience > 1);
-                    Work::Carry(self.set_out(vec![*number], commits, lanes))
-                }
-                Err(key) => Work::Learn(vec![key]),
-            });
+    /// An operator has transaction `number` applied, which waits, whatever it had read.
+    pub fn order(&mut self, number: u64) {
+        let waits = self.entries.get(&number).is_some_and(|entry| !entry.stage.is_quarantined());
+        debug_assert!(waits, "only what waits is applied by an operator's word");
+        if waits {
+            self.ordered.insert(number);
         }
-        None
+    }
+
+    /// What was ordered was decided about a store that is not so any more. Answers what it was.
+    pub(in crate::outage) fn forget_orders(&mut self) -> BTreeSet<u64> {
+        std::mem::take(&mut self.ordered)
+    }
+
+    /// What is ordered goes like all others, whatever it had read.
+    pub(in crate::outage) fn uncheck_ordered(&mut self) {
+        for number in self.ordered.clone() {
+            self.uncheck(number);
+        }
+    }
+
+    /// Hands out the first that was ordered, and can go to the store now, alone.
+    pub fn next_alone(&mut self) -> Option<Work> {
+        let can_go = |number: &&u64| {
+            let entry = self.entries.get(*number).filter(|entry| entry.stage == Stage::Waiting);
+            let goes = entry.is_some_and(|entry| !(self.slow_carried && entry.slow.is_slow()));
+            goes && self.is_still(**number) && self.ahead_of(**number).is_none()
+        };
+        let number = *self.ordered.iter().find(can_go)?;
+        self.uncheck(number);
+        let lanes = self.entries.get(&number).map(|entry| entry.ties.lanes.to_vec()).unwrap_or_default();
+        Some(match self.build(&[number]) {
+            Ok(commits) => {
+                self.slow_carried |= commits.iter().any(|commit| commit.patience > 1);
+                Work::Carry(self.set_out(vec![number], commits, lanes))
+            }
+            Err(key) => Work::Learn(vec![key]),
+        })
     }
 
     /// The version in the store of what the first that waits for `key` was made to, if that is known: for who asks the

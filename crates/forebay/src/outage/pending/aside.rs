@@ -31,6 +31,7 @@ impl Buffer {
                 state.waiting.remove(&number);
             }
         }
+        self.ordered.remove(&number);
         self.stand(number, Stage::Quarantined(why));
         self.forget_idle_lanes(number);
         self.settle_names(number);
@@ -210,6 +211,7 @@ impl Buffer {
         Some(match &entry.stage {
             Stage::Quarantined(why) => Standing::Quarantined(why.clone()),
             Stage::Behind(other) => Standing::Behind(*other),
+            _ if self.ordered.contains(&number) => Standing::Ordered,
             _ => Standing::Waiting,
         })
     }

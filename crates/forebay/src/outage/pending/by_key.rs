@@ -26,6 +26,32 @@ impl Keyed for Written {
     }
 }
 
+/// Where each document stands in a list that has it once: places alone, so that what stands there may change while the
+/// keys do not.
+#[derive(Debug, Default)]
+pub(super) struct Places(Box<[u32]>);
+
+impl Places {
+    pub(super) fn of(list: &[impl Keyed]) -> Places {
+        if list.len() <= FEW {
+            return Places::default();
+        }
+        let mut places: Vec<u32> = (0..list.len() as u32).collect();
+        places.sort_unstable_by(|left, right| list[*left as usize].key().cmp(list[*right as usize].key()));
+        Places(places.into())
+    }
+
+    /// Where `key` stands in `list`, of which these are the places.
+    pub(super) fn find(&self, list: &[impl Keyed], key: &Key) -> Option<usize> {
+        if self.0.is_empty() {
+            debug_assert!(list.len() <= FEW, "the places are those of this list");
+            return list.iter().position(|found| found.key() == key);
+        }
+        let found = |place: &u32| list.get(*place as usize).map(Keyed::key).cmp(&Some(key));
+        self.0.binary_search_by(found).ok().map(|at| self.0[at] as usize)
+    }
+}
+
 /// A list with each key once.
 pub(super) enum ByKey<'a, E> {
     Few(&'a [E]),

@@ -16,7 +16,7 @@ use crate::error::there;
 use crate::key::Key;
 use crate::mutation::{self, Fault};
 use crate::outage::lanes::Lane;
-use crate::outage::record::Written;
+use crate::outage::record::{Buffered, Written};
 use crate::read::Read;
 use crate::store::{Commit, CommitOutcome, Write};
 use crate::value::Value;
@@ -252,6 +252,8 @@ impl Buffer {
                 results.remove(key);
             }
         }
+        let told: HashSet<&Key, foldhash::quality::RandomState> =
+            changed.iter().flatten().map(|(key, _)| key).collect();
         let mut heads = Vec::new();
         for (key, (value, base)) in results {
             let Some(row) = there(self.rows.get(key)) else { continue };
@@ -260,27 +262,30 @@ impl Buffer {
             if self.tied.taking(key).any(|other| *other < number && !applied.contains(other)) {
                 continue;
             }
-            let Some(entry) = there(self.entries.get_mut(&number)) else { continue };
-            let buffered = &mut entry.buffered;
+            let Some(entry) = there(self.entries.get(&number)) else { continue };
             // What the store holds now may have this one in it already.
-            if buffered.sent && changed.iter().flatten().any(|(told, _)| told == key) {
+            if entry.buffered.sent && told.contains(key) {
                 continue;
             }
-            let written = there(buffered.writes.iter().find(|write| write.key == *key));
-            let Some(written) = written else { continue };
-            if stands_alone(&written.changes) || buffered.known.iter().any(|(known, _)| known == key) {
-                continue;
-            }
+            let Some(written) = there(entry.written(key)) else { continue };
             let mut value = value.cloned();
-            if apply_all(&mut value, &written.changes).is_ok() {
-                let read = Read { value, version: base };
-                // Not charged: it is what the row holds, or held.
-                buffered.known.push((key.clone(), read.clone()));
-                heads.push((number, key.clone(), read));
+            if !stands_alone(&written.changes) && apply_all(&mut value, &written.changes).is_ok() {
+                heads.push((number, key.clone(), Read { value, version: base }));
             }
         }
         heads.sort_unstable_by(|(left, a, _), (right, b, _)| (left, a).cmp(&(right, b)));
-        heads
+        let mut news = Vec::with_capacity(heads.len());
+        for of_one in heads.chunk_by(|(left, ..), (right, ..)| left == right) {
+            let entry = of_one.first().and_then(|(number, ..)| self.entries.get_mut(number));
+            let Some(Buffered { known, .. }) = there(entry).map(|entry| &mut entry.buffered) else { continue };
+            let before = ByKey::new(known);
+            let new: Vec<_> = of_one.iter().filter(|(_, key, _)| !before.has(key)).cloned().collect();
+            drop(before);
+            // Not charged: it is what the row holds, or held.
+            known.extend(new.iter().map(|(_, key, read)| (key.clone(), read.clone())));
+            news.extend(new);
+        }
+        news
     }
 
     /// The store has applied the first of `batch`, as many as `changed` has lists, and the journal says so.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::by_key::ByKey;
 use super::charge::{entry_bytes, follows_bytes};
 use super::seen::is_edition;
 use super::{Buffer, Entry, Row, Stage, Story, another, stands_alone, taken_along};
@@ -23,8 +24,13 @@ impl Entry {
 }
 
 /// The version in the store of what `buffered`, the first of the document of `key`, was made to, if that was noted.
-fn made_to(buffered: &Buffered, key: &Key, known: Option<&Read>) -> Option<Version> {
-    let checked = buffered.checks.iter().find(|(checked, _)| checked == key).map(|(_, version)| *version);
+fn made_to(
+    buffered: &Buffered,
+    checks: &ByKey<'_, (Key, Version)>,
+    key: &Key,
+    known: Option<&Read>,
+) -> Option<Version> {
+    let checked = checks.get(key).map(|(_, version)| *version);
     // Where it is not known, what is known goes by the version that its own transaction leaves.
     let noted = known.map(|read| read.version).filter(|version| *version != buffered.version);
     noted.or(checked).filter(|version| !is_edition(*version))
@@ -122,7 +128,7 @@ impl Buffer {
         numbers.dedup();
         let entries = numbers.into_iter().filter_map(|number| self.entries.get(&number));
         let shown = entries.filter(|entry| !matches!(entry.stage, Stage::Writing { .. }));
-        shown.filter_map(|entry| match entry.buffered.writes.iter().find(|write| write.key == *key) {
+        shown.filter_map(|entry| match entry.written(key) {
             None if entry.ties.takes_along.contains(key) => Some((entry, None)),
             None => None,
             written => Some((entry, written)),
@@ -193,13 +199,14 @@ impl Buffer {
         let number = buffered.number;
         self.next_number = self.next_number.max(number + 1);
         let (seen, version) = (self.seen_again(&buffered), self.left_by(buffered.version));
+        let (known, checks) = (ByKey::new(&buffered.known), ByKey::new(&buffered.checks));
         for write in &buffered.writes {
             let row = self.rows.entry(write.key.clone()).or_insert_with_key(Row::new);
-            let known = buffered.known.iter().find(|(key, _)| *key == write.key).map(|(_, read)| read);
+            let known = known.get(&write.key).map(|(_, read)| read);
             if row.queue.is_empty() {
                 self.bytes += row.bytes;
                 row.image.base = known.map(|read| read.version).filter(|base| !is_edition(*base));
-                row.image.made_to = made_to(&buffered, &write.key, known);
+                row.image.made_to = made_to(&buffered, &checks, &write.key, known);
             }
             row.queue.push_back(number);
             self.bytes -= row.bytes;
@@ -218,9 +225,13 @@ impl Buffer {
             row.recharge(&write.key);
             self.bytes += row.bytes;
         }
+        drop((known, checks));
         let bytes = entry_bytes(&buffered, &ties);
+        if standing == Standing::Ordered {
+            self.ordered.insert(number);
+        }
         let quarantined = match standing {
-            Standing::Waiting | Standing::Behind(_) => None,
+            Standing::Waiting | Standing::Ordered | Standing::Behind(_) => None,
             Standing::Quarantined(why) => Some(why),
         };
         let keys: Vec<Key> = buffered.writes.iter().map(|write| write.key.clone()).collect();

@@ -140,6 +140,8 @@ impl Buffer {
                 assert!(self.rows[&write.key].queue.contains(number), "{number} in the queue of {}", write.key);
             }
         }
+        let waits = |number: &u64| self.entries.get(number).is_some_and(|entry| !entry.stage.is_quarantined());
+        assert!(self.ordered.iter().all(waits), "what is ordered waits: {:?}", self.ordered);
         let quarantined = self.entries.values().filter(|entry| entry.stage.is_quarantined()).count();
         assert_eq!(self.quarantined, quarantined);
         assert_eq!(self.behind, self.entries.values().filter(|entry| entry.stage.is_behind()).count());

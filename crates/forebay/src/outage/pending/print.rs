@@ -16,6 +16,6 @@ impl Buffer {
         rows.sort_unstable_by_key(|(key, _)| *key);
         let mut lanes: Vec<_> = self.lanes.iter().collect();
         lanes.sort_unstable_by_key(|(lane, _)| *lane);
-        writeln!(out, "{rows:?}\n{lanes:?}\n{:?}", self.restamped)
+        writeln!(out, "{rows:?}\n{lanes:?}\n{:?} {:?}", self.restamped, self.ordered)
     }
 }

@@ -25,7 +25,7 @@ use std::fmt;
 
 use hashbrown::HashMap;
 
-use super::by_key::ByKey;
+use super::by_key::{ByKey, Places};
 use super::{Batch, Buffer, Entry, Row, Stored, stands_alone, taken_along};
 use crate::change::Change;
 use crate::error::there;
@@ -244,8 +244,8 @@ impl Buffer {
     /// nothing to do with what was before.
     fn next_whole(&self, key: &Key, number: u64) -> u64 {
         let whole = |other: &&u64| {
-            let writes = self.entries.get(*other).map(|entry| &entry.buffered.writes);
-            writes.into_iter().flatten().any(|write| write.key == *key && stands_alone(&write.changes))
+            let written = self.entries.get(*other).and_then(|entry| entry.written(key));
+            written.is_some_and(|write| stands_alone(&write.changes))
         };
         let queue = self.rows.get(key).into_iter().flat_map(|row| &row.queue);
         queue.filter(|other| **other > number).find(whole).copied().unwrap_or(u64::MAX)
@@ -253,10 +253,10 @@ impl Buffer {
 
     pub(super) fn settle_seen(&mut self, reader: u64, key: &Key, settle: impl Fn(&mut Seen, &mut Fingerprint)) {
         let Some(entry) = there(self.entries.get_mut(&reader)) else { return };
-        for ((shown, fingerprint), seen) in entry.buffered.shown.iter_mut().zip(&mut entry.seen) {
-            if shown == key {
-                settle(seen, fingerprint);
-            }
+        let at = entry.shown_at.find(&entry.buffered.shown, key);
+        let place = at.and_then(|at| Some((entry.buffered.shown.get_mut(at)?, entry.seen.get_mut(at)?)));
+        if let Some(((_, fingerprint), seen)) = place {
+            settle(seen, fingerprint);
         }
     }
 
@@ -451,6 +451,7 @@ impl Buffer {
     pub(super) fn forget_seen(&mut self, number: u64) {
         let Some(entry) = there(self.entries.get_mut(&number)) else { return };
         entry.seen.clear();
+        entry.shown_at = Places::default();
         let shown = std::mem::take(&mut entry.buffered.shown);
         let bytes = super::charge::shown_bytes(&shown);
         entry.bytes -= bytes;

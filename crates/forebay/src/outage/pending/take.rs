@@ -151,7 +151,9 @@ impl Buffer {
             return None;
         }
         let entry = self.entries.get(&last)?;
-        let alike = single(&entry.buffered) && !entry.buffered.sent && entry.stage == Stage::Waiting;
+        // What an operator has applied is that one, and no later one that it has become part of.
+        let free = entry.stage == Stage::Waiting && !self.ordered.contains(&last);
+        let alike = single(&entry.buffered) && !entry.buffered.sent && free;
         let grows = !stands_alone(&buffered.writes[0].changes);
         let changes = if grows { entry.buffered.writes[0].changes.len() } else { 0 };
         let full =
@@ -176,7 +178,7 @@ impl Buffer {
         let Form::Row(row) = form else { return false };
         let before = self.rows.get(key).and_then(|row| row.queue.iter().rev().find(|other| **other < number));
         let before = before.and_then(|before| self.entries.get(before));
-        let written = before.and_then(|entry| entry.buffered.writes.iter().find(|write| write.key == *key));
+        let written = before.and_then(|entry| entry.written(key));
         written.is_some_and(|written| row.leaves(&written.changes))
     }
 

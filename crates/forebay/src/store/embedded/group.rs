@@ -8,6 +8,7 @@ use redb::{Database, WriteTransaction};
 use super::given;
 use super::locked::locked;
 use super::rows::{self, Totals};
+use super::runs::RUN_ROWS_MIN;
 use super::write::{Documents, fits_a_row};
 use crate::key::{Key, SPACES};
 use crate::mutation::{self, Fault};
@@ -209,6 +210,15 @@ impl Applying<'_> {
             return Ok(CommitOutcome::Committed(Vec::new()));
         }
         // All rows are looked at before one is written: what is refused leaves nothing.
+        if commit.writes.len() >= RUN_ROWS_MIN {
+            if let Err((key, why)) = documents.write_wide(&commit.writes, commit.version)? {
+                return Ok(damaged(key, &why));
+            }
+            let deleted = commit.writes.iter().filter(|write| write.after.is_none());
+            self.deleted.extend(deleted.map(|write| (write.key.clone(), commit.version)));
+            self.took(commit);
+            return Ok(CommitOutcome::Committed(Vec::new()));
+        }
         let mut headers = Vec::with_capacity(commit.writes.len());
         for write in &commit.writes {
             match documents.header(&write.key)? {

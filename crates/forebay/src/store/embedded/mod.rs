@@ -6,6 +6,7 @@
 //! * `write`, `touched`: how a document is written; a large one costs what a change touches, not its size.
 //! * `read`: snapshots.
 //! * `rows`: what lies in the file.
+//! * `runs`: how a wide commit is written, in the order of its keys.
 //! * `check`, `validate`: whether a file is sound.
 //!
 //! **A group is one write transaction**, so that its commits share one flush, and what is left after a crash is a
@@ -36,6 +37,7 @@ mod group;
 mod locked;
 mod read;
 mod rows;
+mod runs;
 mod touched;
 mod validate;
 mod write;

@@ -6,6 +6,7 @@ use std::ops::Range;
 use redb::{ReadableTable, Table, WriteTransaction};
 
 use super::rows::{self, CHUNK_BYTES, Header, Layout, Parts, Shape};
+use super::runs::{self, Target};
 use super::touched::{Ends, changed_bytes, changed_fields, changed_members};
 use crate::change::Change;
 use crate::key::{Key, SPACES};
@@ -22,7 +23,7 @@ pub(super) const BYTES_SPLIT_BYTES: usize = CHUNK_BYTES;
 /// One that lies in chunks moves back below this size.
 pub(super) const BYTES_JOIN_BYTES: usize = CHUNK_BYTES / 2;
 
-type RowTable<'txn> = Table<'txn, &'static [u8], &'static [u8]>;
+pub(super) type RowTable<'txn> = Table<'txn, &'static [u8], &'static [u8]>;
 
 /// The tables of documents, open in one write transaction, and the totals that go with them.
 pub(super) struct Documents<'txn> {
@@ -82,16 +83,59 @@ impl<'txn> Documents<'txn> {
 
     /// Writes what `write` leaves, over the document whose header is `old`.
     pub fn write(&mut self, write: &Write, version: Version, old: Option<Header>) -> Result<(), redb::Error> {
+        let row_key = rows::document_key(&write.key);
+        match self.row_of(write, version, old, &row_key)? {
+            Some(row) => self.documents.insert(row_key.as_slice(), row.as_slice())?,
+            None => self.documents.remove(row_key.as_slice())?,
+        };
+        Ok(())
+    }
+
+    /// Writes what the writes of a wide commit leave. The inner error says which row is damaged; then nothing was
+    /// written.
+    pub fn write_wide<'a>(
+        &mut self,
+        writes: &'a [Write],
+        version: Version,
+    ) -> Result<Result<(), (&'a Key, String)>, redb::Error> {
+        let targets = match runs::look(&self.documents, writes)? {
+            Ok(targets) => targets,
+            Err(damaged) => return Ok(Err(damaged)),
+        };
+        for part in runs::parts(&targets) {
+            if let [one] = part {
+                self.write(one.write, version, one.old)?;
+                continue;
+            }
+            let mut rows = Vec::with_capacity(part.len());
+            for Target { write, old, .. } in part {
+                let row_key = rows::document_key(&write.key);
+                if let Some(row) = self.row_of(write, version, *old, &row_key)? {
+                    rows.push((row_key, row));
+                }
+            }
+            runs::replace(&mut self.documents, part, &rows)?;
+        }
+        Ok(Ok(()))
+    }
+
+    /// The row that `write` leaves over the document whose header is `old`, if it leaves one. All but the row itself is
+    /// written.
+    fn row_of(
+        &mut self,
+        write: &Write,
+        version: Version,
+        old: Option<Header>,
+        row_key: &[u8],
+    ) -> Result<Option<Vec<u8>>, redb::Error> {
         let key = &write.key;
         let expires_at_ms = write.after.as_ref().and_then(|value| value.expires_at_ms);
         self.account(key, old, write.after.is_some(), expires_at_ms)?;
         let old_parts = old.and_then(parts_of);
-        let row_key = rows::document_key(key);
         let Some(value) = &write.after else {
             self.remove_parts(key.space(), old_parts)?;
-            self.documents.remove(row_key.as_slice())?;
             self.bytes += row_key.len() as u64;
-            return Ok(());
+            return Ok(None);
         };
         let mut header = Header { version, expires_at_ms, layout: Layout::Inline };
         let mut row = if lies_in_parts(value, old_parts) {
@@ -104,10 +148,9 @@ impl<'txn> Documents<'txn> {
             header.put_inline(value, &mut row);
             row
         };
-        rows::seal(&row_key, &mut row);
+        rows::seal(row_key, &mut row);
         self.bytes += (row_key.len() + row.len()) as u64;
-        self.documents.insert(row_key.as_slice(), row.as_slice())?;
-        Ok(())
+        Ok(Some(row))
     }
 
     /// Writes a document for which [`fits_a_row`] says yes, without looking first what is there: a second search for

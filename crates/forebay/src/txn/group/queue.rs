@@ -29,10 +29,10 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    pub(super) fn new(placed_bytes_max: usize) -> Queue {
+    pub(super) fn new(placed_bytes_max: usize, ordered: bool) -> Queue {
         Queue {
             placed: VecDeque::new(),
-            room: Room::new(placed_bytes_max),
+            room: Room::new(placed_bytes_max, ordered),
             next_place: 0,
             running: false,
             unsettled: BTreeMap::new(),

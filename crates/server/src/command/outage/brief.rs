@@ -59,6 +59,7 @@ impl Brief {
     fn pairs(self, standing: &Standing, now_ms: u64) -> Vec<(Reply, Reply)> {
         let (state, reason) = match standing {
             Standing::Waiting => ("waiting", Reply::Nil),
+            Standing::Ordered => ("waiting", text("CACHE QUARANTINE APPLY: it is applied by itself")),
             Standing::Quarantined(why) => ("quarantined", text(why.as_str())),
             Standing::Behind(other) => ("behind", text(format!("it waits for what becomes of {other}"))),
         };

@@ -31,20 +31,12 @@ async fn quarantine(session: &mut Session, frame: Frame<'_>) -> Result<Reply, Re
     let wrong = || errors::wrong_arguments("cache|quarantine");
     match (frame.arg(2), frame.len()) {
         (action, _) if is(action, "list") => quarantined(session, &Page::of(frame, 3)?),
-        (action, 4) if is(action, "retry") && is(frame.arg(3), "all") => {
-            Ok(number(session.shared.gate.as_ref().map_or(0, |gate| gate.retry(None))))
-        }
-        (action, 4) if is(action, "retry") => {
-            let ticket = ticket(frame.arg(3))?;
-            match gate(session)?.retry(Some(ticket)) {
-                0 => Err(not_quarantined(ticket)),
-                tried => Ok(number(tried)),
-            }
-        }
+        (action, 4) if is(action, "retry") && is(frame.arg(3), "all") => retried(session, None).await,
+        (action, 4) if is(action, "retry") => retried(session, Some(ticket(frame.arg(3))?)).await,
         (action, 4) if is(action, "show") => shown(session, ticket(frame.arg(3))?).await,
         (action, 5) if is(action, "apply") => {
             let (ticket, reason) = (ticket(frame.arg(3))?, reason(frame.arg(4))?);
-            apply_anyway(session, ticket)?;
+            applied(session, ticket).await?;
             let (user, client) = (session.identity.name(), &session.client.address);
             tracing::warn!(ticket, %user, client, reason, "a buffered transaction is applied whatever it had read");
             Ok(Reply::OK)
@@ -74,7 +66,8 @@ async fn given_up(session: &Session, ticket: u64, reason: &str) -> Result<(), Re
     let work = async move { gate.give_up(ticket, &reason).await };
     match session.shared.engine.alone_with(&keys, work).await.map_err(|error| refused(&session.shared, &error))? {
         Ok(GivenUp::Dropped) => Ok(()),
-        Ok(GivenUp::NotQuarantined) => Err(not_quarantined(ticket)),
+        Ok(GivenUp::NotQuarantined) => Err(not_decided(session, ticket)),
+        Ok(GivenUp::Deciding) => Err(deciding(ticket)),
         Ok(GivenUp::Moving) => Err(Reply::error(format!(
             "TXCONFLICT ticket {ticket}, or one ahead of it, is on its way to the store, retry"
         ))),
@@ -86,8 +79,53 @@ async fn given_up(session: &Session, ticket: u64, reason: &str) -> Result<(), Re
     }
 }
 
-fn not_quarantined(ticket: u64) -> Reply {
-    Reply::error(format!("ERR ticket {ticket} is not quarantined"))
+/// Why nothing can be decided about `ticket`: what it is, and what can be done about it.
+fn not_decided(session: &Session, ticket: u64) -> Reply {
+    let gate = match gate(session) {
+        Ok(gate) => gate,
+        Err(error) => return error,
+    };
+    let suspended = gate.state().suspended.is_some();
+    let what = match (gate.ticket(ticket), gate.part_of(ticket)) {
+        (TicketState::Unknown, _) => return Reply::error(format!("ERR there is no ticket {ticket}")),
+        (TicketState::Applied(version), _) => format!("is already applied: APPLIED {version}"),
+        (TicketState::Dropped(reason), _) => format!("is already dropped: {reason}"),
+        (TicketState::Over, _) => "is over: it was applied or dropped, before the last start or long ago".to_owned(),
+        (TicketState::Lost, _) => "is lost: a loss of power took it before the journal was synced".to_owned(),
+        (_, other) if other != ticket => format!("is part of ticket {other}"),
+        _ => match gate.with_buffer(|buffer| buffer.standing(ticket)) {
+            Some(Standing::Ordered) => "is already being applied (CACHE QUARANTINE APPLY)".to_owned(),
+            Some(Standing::Behind(other)) => format!("waits for what becomes of ticket {other}"),
+            Some(Standing::Waiting) if suspended => {
+                "waits since nothing is applied: APPLY or DROP it, or CACHE DRAIN RESUME".to_owned()
+            }
+            Some(Standing::Waiting) => "is not quarantined: it waits for the database".to_owned(),
+            Some(Standing::Quarantined(_)) => return deciding(ticket),
+            None => "is part of a later ticket (CACHE PENDING)".to_owned(),
+        },
+    };
+    Reply::error(format!("ERR ticket {ticket} {what}"))
+}
+
+fn deciding(ticket: u64) -> Reply {
+    Reply::error(format!("TXCONFLICT ticket {ticket} is being decided about, retry"))
+}
+
+/// Has one, or all, tried again. While nothing is carried over they only wait like the others.
+async fn retried(session: &Session, ticket: Option<u64>) -> Result<Reply, Reply> {
+    let gate = match (&session.shared.gate, ticket) {
+        (None, None) => return Ok(number(0)),
+        _ => gate(session)?,
+    };
+    let tried = gate.retry(ticket).await;
+    match ticket.filter(|_| tried == 0) {
+        Some(ticket) => Err(not_decided(session, ticket)),
+        None if tried > 0 && gate.state().suspended.is_some() => {
+            let how = "CACHE QUARANTINE APPLY of a ticket, or CACHE DRAIN RESUME, has it tried again";
+            Ok(Reply::Simple(format!("WAITING {tried} wait since nothing is applied: {how}").into()))
+        }
+        None => Ok(number(tried)),
+    }
 }
 
 fn reason(arg: &[u8]) -> Result<String, Reply> {
@@ -104,12 +142,14 @@ fn reason(arg: &[u8]) -> Result<String, Reply> {
 fn quarantined(session: &Session, page: &Page) -> Result<Reply, Reply> {
     let Some(gate) = &session.shared.gate else { return Ok(Reply::Array(Vec::new())) };
     let now_ms = session.shared.engine.runtime().now_ms();
+    // All that an operator has to decide about.
+    let suspended = gate.state().suspended.is_some();
     let (found, all) = gate.with_buffer(|buffer| {
-        let list = buffer.quarantine_list().into_iter().filter(|(number, _)| *number > page.after);
-        let list: Vec<_> = list.collect();
-        let all = list.len();
-        let look = |(number, why)| Some((Brief::of(buffer.buffered(number)?), Standing::Quarantined(why)));
-        (list.into_iter().take(page.count).filter_map(look).collect::<Vec<_>>(), all)
+        let quarantined = || buffer.quarantine_list().into_iter().map(|(number, _)| number).collect();
+        let list = if suspended { buffer.numbers(None, page.after, usize::MAX) } else { quarantined() };
+        let list: Vec<u64> = list.into_iter().filter(|number| *number > page.after).collect();
+        let look = |number: &u64| Some((Brief::of(buffer.buffered(*number)?), buffer.standing(*number)?));
+        (list.iter().take(page.count).filter_map(look).collect::<Vec<_>>(), list.len())
     });
     Ok(page.shown(found, all, now_ms))
 }
@@ -119,31 +159,25 @@ async fn shown(session: &Session, ticket: u64) -> Result<Reply, Reply> {
     let now_ms = session.shared.engine.runtime().now_ms();
     let look = |buffer: &Buffer| Some((Brief::of(buffer.buffered(ticket)?), buffer.standing(ticket)?));
     let gate = gate(session)?;
-    let (brief, standing) = gate.with_buffer(look).ok_or_else(|| not_quarantined(ticket))?;
+    let (brief, standing) = gate.with_buffer(look).ok_or_else(|| not_decided(session, ticket))?;
     let meets = gate.meets(ticket, SHOWN_DOCUMENTS_MAX).await;
     Ok(brief.shown_with(&standing, now_ms, &meets))
 }
 
 /// Only what it had read stands in its way, or that nothing is carried over: what the store refuses it would refuse
 /// again.
-fn apply_anyway(session: &Session, ticket: u64) -> Result<(), Reply> {
+async fn applied(session: &Session, ticket: u64) -> Result<(), Reply> {
     let gate = gate(session)?;
     if let Some(why) = session.shared.engine.store().fenced() {
         return Err(Reply::error(format!("NOTOWNER {why}")));
     }
-    match gate.ticket(ticket) {
-        TicketState::Conflict(_) => gate.apply_anyway(ticket).map_err(|error| not_applied(ticket, error)),
-        TicketState::Quarantined(_) => {
+    gate.apply(ticket).await.map_err(|error| match error {
+        ApplyError::NotWaiting => not_decided(session, ticket),
+        ApplyError::Deciding => deciding(ticket),
+        ApplyError::Refused => {
             let why = "is refused by the store, whatever it had read; mend the cause, then RETRY it, or DROP it";
-            Err(Reply::error(format!("ERR ticket {ticket} {why}")))
+            Reply::error(format!("ERR ticket {ticket} {why}"))
         }
-        TicketState::Pending => gate.apply_alone(ticket).map_err(|error| not_applied(ticket, error)),
-        _ => Err(not_quarantined(ticket)),
-    }
-}
-
-fn not_applied(ticket: u64, error: ApplyError) -> Reply {
-    match error {
         ApplyError::Behind(ahead) => Reply::error(format!(
             "ERR ticket {ticket} goes behind ticket {ahead}, which has to do with its keys: APPLY or DROP that first"
         )),
@@ -151,6 +185,8 @@ fn not_applied(ticket: u64, error: ApplyError) -> Reply {
             "STOREDOWN the database was not reached since the start, so ticket {ticket} can't be compared with it: \
              again when it is"
         )),
-        _ => not_quarantined(ticket),
-    }
+        ApplyError::Again => Reply::error(format!("TXCONFLICT {error}: compare ticket {ticket} with it, then retry")),
+        ApplyError::Away(why) => refused(&session.shared, &TxnError::StoreDown(why.to_string())),
+        _ => Reply::error(format!("ERR {error}")),
+    })
 }

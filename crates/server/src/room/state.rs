@@ -1,0 +1,269 @@
+//! How much of the room each client has, which of them wait, and which has the lane. It knows no clock and no lock.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use super::{Claim, LANE_TURN, Limits, PACE_WAIT};
+use crate::state::Client;
+
+#[derive(Default)]
+pub(super) struct State {
+    /// By number: in the order in which their requests became large.
+    holders: HashMap<u64, Holder>,
+    /// The numbers of clients.
+    numbers: HashMap<u64, u64>,
+    next_number: u64,
+    /// Numbers of requests that are not complete.
+    unfinished: BTreeSet<u64>,
+    /// Those of them that wait.
+    waiting: BTreeSet<u64>,
+    /// Which of them has the lane, and since when.
+    lane: Option<(u64, Duration)>,
+    /// Bytes of all, and of those that are complete.
+    bytes: usize,
+    served_bytes: usize,
+    /// When one of those that wait last looked for a slow client.
+    looked: Duration,
+}
+
+struct Holder {
+    client: Arc<Client>,
+    bytes: usize,
+    /// What it has sent.
+    received: usize,
+    /// A moment, and what it had sent by then: its pace is that since.
+    pace: (Duration, usize),
+    /// It was told to wait: until it has room nothing is read from it.
+    held_up: bool,
+    /// What its request takes at least when it is complete.
+    least: usize,
+    /// How often it had the lane.
+    lanes: u32,
+    /// It waits.
+    waits: Option<Waker>,
+}
+
+impl Holder {
+    fn new(client: Arc<Client>, now: Duration) -> Holder {
+        Holder { client, bytes: 0, received: 0, pace: (now, 0), held_up: false, least: 0, lanes: 0, waits: None }
+    }
+
+    /// Its pace counts from `now`.
+    fn begin_pace(&mut self, now: Duration) {
+        self.pace = (now, self.received);
+    }
+
+    /// Whether it does not send as it has to. What it sends in a second may come in the next.
+    fn is_slow(&mut self, now: Duration, per_s_min: usize) -> bool {
+        let (since, before) = self.pace;
+        let time = now.saturating_sub(since);
+        if self.held_up || time < PACE_WAIT {
+            return false;
+        }
+        let seconds = time.as_secs() as usize - 1;
+        let slow = self.received.saturating_sub(before) < per_s_min.saturating_mul(seconds);
+        self.begin_pace(now);
+        slow
+    }
+}
+
+impl State {
+    /// The number of the request of `client` that is not complete.
+    fn number_of(&mut self, client: &Arc<Client>, now: Duration) -> u64 {
+        match self.numbers.get(&client.id).copied() {
+            Some(number) if self.unfinished.contains(&number) => return number,
+            // Its next request has a number of its own.
+            Some(_) => self.remove(client.id),
+            None => {}
+        }
+        let number = self.next_number;
+        self.next_number += 1;
+        self.numbers.insert(client.id, number);
+        self.unfinished.insert(number);
+        self.holders.insert(number, Holder::new(client.clone(), now));
+        number
+    }
+
+    /// The client has no large request any more.
+    pub fn remove(&mut self, client: u64) {
+        let Some(number) = self.numbers.remove(&client) else { return };
+        self.stop_waiting(number);
+        self.leave_lane(number);
+        let bytes = self.holders.remove(&number).map_or(0, |holder| holder.bytes);
+        self.bytes -= bytes;
+        self.served_bytes -= if self.unfinished.remove(&number) { 0 } else { bytes };
+    }
+
+    /// The request of `client` is complete: it is another's turn.
+    pub fn complete(&mut self, client: &Client) {
+        let Some(number) = self.numbers.get(&client.id).copied() else { return };
+        self.stop_waiting(number);
+        self.leave_lane(number);
+        if self.unfinished.remove(&number) {
+            self.served_bytes += self.bytes_of(number);
+        }
+    }
+
+    /// The client has sent so many bytes of its unfinished request by now, within the room that it has.
+    pub fn heard(&mut self, client: &Client, received: usize) {
+        let number = self.numbers.get(&client.id).copied();
+        if let Some(holder) = number.and_then(|number| self.holders.get_mut(&number)) {
+            holder.received = received;
+        }
+    }
+
+    pub fn stop_waiting(&mut self, number: u64) -> Option<Waker> {
+        self.waiting.remove(&number);
+        self.holders.get_mut(&number)?.waits.take()
+    }
+
+    fn leave_lane(&mut self, number: u64) {
+        self.lane = self.lane.filter(|(has, _)| *has != number);
+    }
+
+    fn bytes_of(&self, number: u64) -> usize {
+        self.holders.get(&number).map_or(0, |holder| holder.bytes)
+    }
+
+    fn first(&self) -> Option<u64> {
+        self.unfinished.first().copied()
+    }
+
+    /// What those have that are neither complete nor first, but for `number`.
+    fn beside(&self, number: u64) -> usize {
+        let first = self.first();
+        let bytes_of_first = first.map_or(0, |first| self.bytes_of(first));
+        let own = if first == Some(number) { 0 } else { self.bytes_of(number) };
+        self.bytes - self.served_bytes - bytes_of_first - own
+    }
+
+    fn has_room(&self, number: u64, bytes: usize, limits: Limits) -> bool {
+        if self.first() == Some(number) {
+            return self.served_bytes == 0 || self.served_bytes.saturating_add(bytes) <= limits.all;
+        }
+        let others = self.beside(number).saturating_add(bytes);
+        let kept = if self.lane.is_some_and(|(has, _)| has == number) { 0 } else { limits.lane };
+        others.saturating_add(kept) <= limits.others && self.served_bytes.saturating_add(others) <= limits.all
+    }
+
+    /// Gives the lane to the next that may have it, if none has it or its time is up; the one that has it now but had
+    /// not before.
+    pub fn pass_lane(&mut self, limits: Limits, now: Duration) -> Option<u64> {
+        let keeps = |(has, since): (u64, Duration)| {
+            let time_up = now.saturating_sub(since) >= LANE_TURN;
+            self.first() != Some(has) && !time_up
+        };
+        if self.lane.is_some_and(keeps) {
+            return None;
+        }
+        let first = self.first();
+        let fits = |number: &u64| {
+            let least = self.holders.get(number).map_or(0, |holder| holder.least);
+            let has = self.lane.is_some_and(|(has, _)| has == *number);
+            Some(*number) != first
+                && !has
+                && least <= limits.lane
+                && self.beside(*number).saturating_add(least) <= limits.others
+        };
+        let lanes = |number: &u64| self.holders.get(number).map_or(0, |holder| holder.lanes);
+        let next = self.waiting.iter().copied().filter(fits).min_by_key(|number| (lanes(number), *number));
+        let Some(next) = next else {
+            self.lane = self.lane.filter(|(has, _)| Some(*has) != first);
+            return None;
+        };
+        self.lane = Some((next, now));
+        if let Some(holder) = self.holders.get_mut(&next) {
+            holder.lanes += 1;
+        }
+        Some(next)
+    }
+
+    /// Ready if there is room for what the unfinished request of `client` claims; else `waker` is told when to ask. The
+    /// other that has got the lane may be `woken`.
+    pub fn poll(
+        &mut self,
+        client: &Arc<Client>,
+        claim: Claim,
+        (limits, now): (Limits, Duration),
+        waker: Option<&Waker>,
+        woken: &mut Vec<Waker>,
+    ) -> Poll<()> {
+        let number = self.number_of(client, now);
+        let Some(holder) = self.holders.get_mut(&number) else {
+            debug_assert!(false, "a client that has a number is there");
+            return Poll::Ready(());
+        };
+        (holder.least, holder.waits) = (claim.least, waker.cloned());
+        match waker {
+            Some(_) => self.waiting.insert(number),
+            None => self.waiting.remove(&number),
+        };
+        let mut has_room = self.has_room(number, claim.bytes, limits);
+        if !has_room {
+            match self.pass_lane(limits, now) {
+                Some(given) if given != number => woken.extend(self.stop_waiting(given)),
+                given => has_room = given.is_some() && self.has_room(number, claim.bytes, limits),
+            }
+        }
+        let Some(holder) = self.holders.get_mut(&number) else { return Poll::Ready(()) };
+        if !has_room {
+            holder.held_up = true;
+            return Poll::Pending;
+        }
+        let before = std::mem::replace(&mut holder.bytes, claim.bytes);
+        if std::mem::take(&mut holder.held_up) {
+            holder.begin_pace(now);
+        }
+        self.bytes = self.bytes + claim.bytes - before;
+        self.stop_waiting(number);
+        Poll::Ready(())
+    }
+
+    /// Has those look again of whom one has room if any of those that wait has: the first, the one that has the lane,
+    /// and the oldest.
+    pub fn wake(&mut self, limits: Limits, now: Duration) -> Vec<Waker> {
+        if self.waiting.is_empty() {
+            return Vec::new();
+        }
+        self.pass_lane(limits, now);
+        let (first, lane) = (self.first(), self.lane.map(|(has, _)| has));
+        let oldest = self.waiting.iter().copied().find(|number| Some(*number) != first && Some(*number) != lane);
+        [first, lane, oldest].into_iter().flatten().filter_map(|number| self.stop_waiting(number)).collect()
+    }
+
+    /// The clients that have room and do not use it while others wait. Those that wait ask every [`LANE_TURN`].
+    pub fn slow(&mut self, now: Duration, limits: Limits) -> Vec<Arc<Client>> {
+        if self.waiting.is_empty() {
+            return Vec::new();
+        }
+        let none_waited = now.saturating_sub(std::mem::replace(&mut self.looked, now)) > PACE_WAIT;
+        let mut slow = Vec::new();
+        for number in &self.unfinished {
+            let Some(holder) = self.holders.get_mut(number) else {
+                debug_assert!(false, "a client that has a number is there");
+                continue;
+            };
+            if none_waited {
+                holder.begin_pace(now);
+            }
+            if holder.is_slow(now, limits.per_s_min) {
+                slow.push(holder.client.clone());
+            }
+        }
+        slow
+    }
+
+    /// What all have room for now.
+    #[cfg(test)]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// What `client` has sent of its request.
+    #[cfg(test)]
+    pub fn received(&self, client: &Client) -> usize {
+        self.numbers.get(&client.id).map_or(0, |number| self.holders[number].received)
+    }
+}

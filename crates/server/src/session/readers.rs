@@ -1,0 +1,97 @@
+//! A session waits for its client to read: before a request while too much waits, and before a large reply until there
+//! is room for it. What is ready is written meanwhile.
+
+use std::pin::pin;
+use std::task::Poll;
+
+use forebay_protocol::Reply;
+use futures_util::future::{Either, select};
+
+use super::Session;
+use super::open::WHOLE_TIME_UP;
+use crate::crowd::LOOK_WAIT;
+use crate::replies::is_large;
+
+impl Session {
+    /// Before a request: waits until the client has read, if too much waits for it, and gives others their turn.
+    /// Whether the request is to be served.
+    #[inline]
+    pub(super) async fn may_go_on(&mut self) -> bool {
+        if self.waits_for_reader() {
+            self.wait_for_reader().await;
+        }
+        if self.replies.is_turn() && !self.closing {
+            self.give_turn().await;
+        }
+        !self.closing
+    }
+
+    fn waits_for_reader(&self) -> bool {
+        let own = self.replies.bytes();
+        if own > 0 && self.counted.reserved() > 0 {
+            self.counted.settle(own);
+        }
+        own > 0 && self.counted.is_too_much(own)
+    }
+
+    /// Whether `reply` may be encoded. If not, its request is to wait for room and to be served again.
+    pub(super) fn has_room_for(&mut self, reply: &Reply) -> bool {
+        if !is_large(reply) {
+            return true;
+        }
+        let (own, bytes) = (self.replies.bytes(), reply.encoded_bytes_max());
+        let too_large = bytes > self.shared.limits.client_reply_bytes_max;
+        let granted = std::mem::take(&mut self.granted) >= bytes;
+        if too_large || granted || (!self.counted.waits_for_own(own, bytes) && self.counted.reserve(own, bytes)) {
+            return true;
+        }
+        self.unshown = bytes;
+        false
+    }
+
+    /// Waits until the client has read, so that its next request is served; and then until there is room for a large
+    /// reply that had none. Ends early if the connection is to be closed.
+    pub(super) async fn wait_for_reader(&mut self) {
+        let bytes = std::mem::take(&mut self.unshown);
+        self.replies.lend();
+        let (shared, counted, outlet) = (self.shared.clone(), self.counted.clone(), self.replies.outlet().clone());
+        let runtime = shared.engine.runtime();
+        let waits_for_own = |own| match bytes {
+            0 => counted.is_too_much(own),
+            bytes => counted.waits_for_own(own, bytes),
+        };
+        let place = counted.stand();
+        let mut room = pin!(std::future::poll_fn(|context| {
+            let own = outlet.poll_bytes(context);
+            counted.set(own);
+            if waits_for_own(own) {
+                return Poll::Pending;
+            }
+            let has_room = bytes == 0 || place.reserve(own, bytes, context.waker());
+            if has_room { Poll::Ready(()) } else { Poll::Pending }
+        }));
+        let mut stopped = pin!(shared.stopping.wait());
+        loop {
+            // A transaction must not hold its locks for as long as its client takes.
+            let ends = self.open.ends(shared.engine.limits());
+            let left = ends.map(|at| at.saturating_sub(runtime.elapsed()));
+            let look = runtime.sleep(left.map_or(LOOK_WAIT, |left| left.min(LOOK_WAIT)));
+            match select(&mut room, select(&mut stopped, look)).await {
+                Either::Left(_) => {
+                    self.granted = bytes;
+                    return;
+                }
+                Either::Right((Either::Left(_), _)) => {
+                    self.closing = true;
+                    return;
+                }
+                Either::Right((Either::Right(_), _)) => {
+                    if ends.is_some_and(|at| at <= runtime.elapsed()) {
+                        self.roll_back(WHOLE_TIME_UP);
+                    }
+                    counted.look(waits_for_own(outlet.bytes()));
+                }
+            }
+        }
+    }
+}
