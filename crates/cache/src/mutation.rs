@@ -37,8 +37,6 @@ pub(crate) enum Fault {
     NamedUnpublished,
     /// A segment's halves are named before the entries are in them.
     HalvesNamedEmpty,
-    /// A mark is seen later than what is done behind it.
-    MarkUnordered,
     /// A publication marks nothing.
     PublishedUnmarked,
     /// A publication is over before its last install.

@@ -222,7 +222,6 @@ fn gate() {
         Fault::RetiredInSight,
         Fault::NamedUnpublished,
         Fault::HalvesNamedEmpty,
-        Fault::MarkUnordered,
         Fault::PublishedUnmarked,
         Fault::UnmarkedEarly,
         Fault::PassedNotCounted,
