@@ -12,10 +12,21 @@
 //! # Ok::<(), forebay_cache::TooLarge>(())
 //! ```
 //!
-//! `engine` holds the table, the order of eviction and the budget; its head says how they work together.
+//! [`Inline`] is for numbers and what is like them; [`Cache`] is for all other keys and values:
+//!
+//! ```
+//! let cache: forebay_cache::Cache<String, Vec<u8>> = forebay_cache::Cache::new(10_000);
+//! cache.insert("key".to_string(), vec![1, 2, 3]);
+//! assert_eq!(cache.with("key", |value| value.len()), Some(3));
+//! ```
+//!
+//! `engine` holds tables, the order of eviction and the budget; its head says how they work together. `local` holds
+//! the cache for programs.
 
 mod engine;
+mod local;
 mod mutation;
 mod sync;
 
-pub use engine::{CAPACITY_MAX, Inline, NoRoom, Plain, TooLarge, Words};
+pub use engine::{CAPACITY_MAX, Found, Guard, Inline, NoRoom, Plain, Pointers, Present, Put, Seen, TooLarge, Words};
+pub use local::{Cache, Pinned};

@@ -19,12 +19,34 @@ pub(crate) enum Fault {
     LeavesUnpublished,
     /// A group is not told of a key that is placed beyond it.
     PassedNotCounted,
+    /// A guard reads before its seat is seen.
+    PinFenceMissing,
+    /// A collector looks at the seats before what it drops is out of sight.
+    LookFenceMissing,
+    /// A collector drops before it has seen what the guards have read.
+    LookUnordered,
+    /// A guard's seat is left before what it read was read.
+    SeatLeftUnordered,
+    /// A thread's next guard hides that the one before was still reading.
+    SeatTakenUnordered,
+    /// What is retired is dropped whether there are guards or not.
+    DroppedUnderGuard,
+    /// What is taken out of sight is retired before it is.
+    RetiredInSight,
+    /// A name is stored before what it names is whole.
+    NamedUnpublished,
+    /// A segment's halves are named before the entries are in them.
+    HalvesNamedEmpty,
+    /// A publication marks nothing.
+    PublishedUnmarked,
+    /// A publication is over before its last install.
+    UnmarkedEarly,
+    /// Every address is taken for one that does not fit into a word.
+    AddressTooWide,
 }
 
 #[cfg(test)]
-pub(crate) use switch::on;
-#[cfg(all(test, feature = "loom"))]
-pub(crate) use switch::put_back;
+pub(crate) use switch::{on, put_back};
 
 /// No fault is ever on.
 #[cfg(not(test))]
@@ -49,7 +71,6 @@ mod switch {
     }
 
     /// Puts `fault` back for this thread, and so for the model that it runs; `None` ends it.
-    #[cfg(feature = "loom")]
     pub(crate) fn put_back(fault: Option<Fault>) {
         PUT_BACK.set(fault);
     }

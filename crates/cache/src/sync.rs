@@ -5,8 +5,9 @@ pub(crate) use std::{
     hint::spin_loop,
     sync::{
         Mutex, MutexGuard,
-        atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+        atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
     },
+    thread::yield_now,
 };
 
 #[cfg(feature = "loom")]
@@ -14,6 +15,7 @@ pub(crate) use loom::{
     hint::spin_loop,
     sync::{
         Mutex, MutexGuard,
-        atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+        atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
     },
+    thread::yield_now,
 };

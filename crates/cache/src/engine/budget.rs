@@ -1,4 +1,4 @@
-//! The budget of the whole cache, in entries, which is never exceeded.
+//! The budget of the whole cache, in entries or in weight, which is never exceeded.
 //!
 //! An entry needs credit. A shard keeps credit, takes more from the rest in steps so that the common word is not
 //! written per miss, and gives back what it does not need. All credit that there is, in shards and in the rest, is the
@@ -9,6 +9,9 @@ use crate::sync::{AtomicUsize, Ordering};
 
 /// Credit that moves at once, at most.
 const STEP_MAX: usize = 64;
+
+/// The steps in which a shard's share of a weight moves: at most two of them lie idle in each shard.
+const WEIGHT_STEPS: usize = 64;
 
 /// See the module.
 pub(super) struct Budget {
@@ -24,6 +27,12 @@ impl Budget {
         let floors = shards * floor_of(capacity, shards);
         let step = (capacity / (16 * shards)).clamp(1, STEP_MAX);
         Budget { rest: AtomicUsize::new(capacity - floors), capacity: AtomicUsize::new(capacity), shards, step }
+    }
+
+    /// A budget of weights: no shard keeps anything from the start, and a step is a share of the whole.
+    pub fn weights(capacity: usize, shards: usize) -> Budget {
+        let step = (capacity / (WEIGHT_STEPS * shards)).max(1);
+        Budget { rest: AtomicUsize::new(capacity), capacity: AtomicUsize::new(capacity), shards, step }
     }
 
     pub fn capacity(&self) -> usize {
@@ -65,13 +74,30 @@ impl Budget {
     /// is left at the end goes to those that need it.
     #[inline]
     pub fn take(&self, most: usize) -> usize {
+        self.take_by(|rest| (rest / (2 * self.shards)).clamp(1, self.step).min(most))
+    }
+
+    /// Takes what is needed, as far as it is there, and a step if that is more.
+    pub fn take_weight(&self, needed: usize) -> usize {
+        self.take_by(|rest| (rest / (2 * self.shards)).min(self.step).max(needed))
+    }
+
+    /// Takes all that is there, at most `most`.
+    pub fn take_all(&self, most: usize) -> usize {
+        self.take_by(|_| most)
+    }
+
+    fn take_by(&self, wanted: impl Fn(usize) -> usize) -> usize {
         let mut rest = self.rest.load(Ordering::Relaxed);
         loop {
             // As a rule there is nothing: a miss of a full cache is spared the division.
-            if rest == 0 || most == 0 {
+            if rest == 0 {
                 return 0;
             }
-            let taken = (rest / (2 * self.shards)).clamp(1, self.step).min(rest).min(most);
+            let taken = wanted(rest).min(rest);
+            if taken == 0 {
+                return 0;
+            }
             let next = rest - taken;
             match self.rest.compare_exchange_weak(rest, next, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return taken,

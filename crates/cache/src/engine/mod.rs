@@ -6,6 +6,8 @@
 //! start   -> table.rs takes all memory that there will be, on large pages (pages.rs)
 //! ```
 //!
+//! That is the cache of what lies in the table itself. What lies apart is in `pointers.rs`, whose head shows its parts.
+//!
 //! The write lock and the order are sharded, the look-up is not: a reader never learns which shard it is in, unless it
 //! has to wait. A shard is the top bits of a hash, and so a run of groups of the one table.
 //!
@@ -50,12 +52,18 @@
 //! .61 (`docs/benchmarks.md`). The goals are 48 instructions and .77. A call on the way, however seldom, costs what
 //! it makes the compiler keep.
 
+mod boxed;
 mod budget;
 mod marks;
 mod order;
 mod pages;
+mod pointers;
 mod prints;
+mod queues;
+mod reclaim;
+mod segment;
 mod shard;
+mod slab;
 mod slot;
 mod table;
 mod tags;
@@ -71,9 +79,13 @@ use foldhash::fast::FoldHasher;
 
 use crate::sync::{Mutex, MutexGuard, spin_loop};
 
+pub use boxed::Seen;
 use budget::{Budget, floor_of};
 use marks::touch;
-use shard::{NoCredit, Parts, Present, Shard};
+pub use pointers::{Found, Pointers, Put};
+pub use reclaim::Guard;
+pub use shard::Present;
+use shard::{NoCredit, Parts, Shard};
 use slot::sealed::Words as _;
 pub use slot::{Plain, Words};
 use table::{Look, Table};

@@ -26,9 +26,11 @@ pub(super) struct Guarded {
 }
 
 /// What is done with a key that is there already.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Present {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Present {
+    /// The newcomer takes its place.
     Replaced,
+    /// It stays, and counts as used.
     Kept,
 }
 

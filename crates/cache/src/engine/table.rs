@@ -382,7 +382,7 @@ fn split(slot: u32) -> (usize, usize) {
 
 /// Asks for the line of memory in which `place` begins; goes on at once.
 #[inline(always)]
-fn prefetch<T>(place: &T) {
+pub(super) fn prefetch<T>(place: &T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -12,6 +12,45 @@ use super::model::seeded;
 
 type Pair = (u64, u64);
 
+/// What has a history. A value is the number that it was inserted as.
+pub(super) trait Subject: Sync {
+    fn get(&self, key: u64) -> Option<u64>;
+    fn peek(&self, key: u64) -> Option<u64>;
+    /// Answers what was there.
+    fn insert(&self, key: u64, value: u64) -> Option<u64>;
+    /// Answers what is there.
+    fn fill(&self, key: u64, value: u64) -> u64;
+    fn remove(&self, key: u64) -> Option<u64>;
+    /// Panics if anything is wrong.
+    fn validate(&self);
+}
+
+impl Subject for Inline<u64, Pair> {
+    fn get(&self, key: u64) -> Option<u64> {
+        whole(Inline::get(self, key))
+    }
+
+    fn peek(&self, key: u64) -> Option<u64> {
+        whole(Inline::peek(self, key))
+    }
+
+    fn insert(&self, key: u64, number: u64) -> Option<u64> {
+        whole(Inline::insert(self, key, value(number)))
+    }
+
+    fn fill(&self, key: u64, number: u64) -> u64 {
+        whole(Some(self.get_or_insert_with(key, || value(number)))).unwrap_or(0)
+    }
+
+    fn remove(&self, key: u64) -> Option<u64> {
+        whole(Inline::remove(self, key))
+    }
+
+    fn validate(&self) {
+        validate(self);
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Done {
     Got(Option<u64>),
@@ -85,7 +124,7 @@ const THREADS: u64 = 4;
 const STEPS: u64 = 24;
 
 /// What one thread does in a round.
-fn act(cache: &Inline<u64, Pair>, keys: &[u64], others: &[u64], clock: &AtomicU64, seed: u64, events: &mut Vec<Event>) {
+fn act(cache: &impl Subject, keys: &[u64], others: &[u64], clock: &AtomicU64, seed: u64, events: &mut Vec<Event>) {
     let mut random = fastrand::Rng::with_seed(seed);
     for step in 0..STEPS {
         if !others.is_empty() && random.u8(..3) == 0 {
@@ -94,27 +133,27 @@ fn act(cache: &Inline<u64, Pair>, keys: &[u64], others: &[u64], clock: &AtomicU6
             if random.bool() {
                 cache.remove(other)
             } else {
-                cache.insert(other, value(other))
+                cache.insert(other, other)
             };
         }
         let (key, offered) = (keys[random.usize(..keys.len())], seed << 8 | step);
         let from = clock.fetch_add(1, Ordering::SeqCst);
         let done = match random.u8(..8) {
-            0..3 => Done::Got(whole(cache.get(key))),
-            3..5 => Done::Inserted(offered, whole(cache.insert(key, value(offered)))),
-            5 => Done::Filled(offered, whole(Some(cache.get_or_insert_with(key, || value(offered)))).unwrap_or(0)),
-            _ => Done::Removed(whole(cache.remove(key))),
+            0..3 => Done::Got(cache.get(key)),
+            3..5 => Done::Inserted(offered, cache.insert(key, offered)),
+            5 => Done::Filled(offered, cache.fill(key, offered)),
+            _ => Done::Removed(cache.remove(key)),
         };
         events.push(Event { key, from, to: clock.fetch_add(1, Ordering::SeqCst), done });
     }
 }
 
 /// Rounds of all threads on the same few keys; after each, their history is checked.
-fn rounds(cache: &Inline<u64, Pair>, keys: &[u64], others: &[u64], forgets: bool) {
+pub(super) fn rounds(cache: &impl Subject, keys: &[u64], others: &[u64], forgets: bool) {
     let count = if cfg!(miri) { 2 } else { 150 };
     for round in 0..count {
         let clock = AtomicU64::new(0);
-        let states: Vec<Option<u64>> = keys.iter().map(|&key| whole(cache.peek(key))).collect();
+        let states: Vec<Option<u64>> = keys.iter().map(|&key| cache.peek(key)).collect();
         let start = Barrier::new(THREADS as usize);
         let mut events = Vec::new();
         std::thread::scope(|scope| {
@@ -134,7 +173,7 @@ fn rounds(cache: &Inline<u64, Pair>, keys: &[u64], others: &[u64], forgets: bool
             let of_key: Vec<Event> = events.iter().filter(|event| event.key == *key).copied().collect();
             assert!(has_order(&of_key, state, forgets), "round {round}, key {key} from {state:?}: {of_key:?}");
         }
-        validate(cache);
+        cache.validate();
     }
 }
 

@@ -10,3 +10,4 @@ mod model;
 mod models;
 #[cfg(not(feature = "loom"))]
 mod naive;
+mod pointers;

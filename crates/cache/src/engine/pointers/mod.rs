@@ -1,0 +1,407 @@
+//! Records that lie apart, found through a table of pointers: for what does not fit into the table itself.
+//!
+//! ```text
+//! look    -> reclaim.rs: a guard -> segment.rs: directory, segment, words -> boxed.rs: the record -> marks.rs
+//! put     -> guarded.rs, under the shard's lock: budget.rs, queues.rs (a victim), slab.rs (owners), segment.rs (its word)
+//!         -> without it: reclaim.rs drops what no guard may see
+//! ```
+//!
+//! # The budget
+//!
+//! Entries have weights, and the sum of the weights of all that is in is never above the budget, at no moment. A
+//! shard's entries never weigh more than the shard's credit. A shard takes credit from what is left, then from its own
+//! victims; while it has less than half of its share, or where all that it has is not enough, it *gathers* credit from
+//! the other shards, whose entries are evicted in turn. So one entry may weigh the whole budget.
+//!
+//! What went out of sight and may still be seen by a guard is bounded too: while more than an eighth of the budget is
+//! deferred, and the guards do not end soon, no newcomer is stored ([`Put::Refused`]); what is replaced is removed
+//! then. So all records that there are weigh at most 37/32 of the budget (the budget, an eighth, and a quarter of that
+//! in the shards' hands), and one entry for each thread that is inserting.
+//!
+//! # Publication
+//!
+//! [`Pointers::publish`] makes several entries visible as a whole to readers that look twice. It marks all their words,
+//! replaces the records under marks, and takes the marks away. A reader looks at all its keys, gives up at a mark, then
+//! asks of each whether its word is still the same ([`Pointers::unchanged`]).
+//!
+//! * **The same word is the same record, unmarked all the time.** The reader's guard keeps the record, so no other can
+//!   have its address; a record is named once, by one word; and a mark that came and went replaced its record.
+//! * **No reader finds one key old and another new.** Let the reader have the new record of `b`. It has read a word
+//!   that was stored when the marks were taken away (release, read behind an acquire fence). The mark of each key `a`
+//!   was stored before that, so the second look at `a`, which follows the first look at `b`, sees the mark or what came
+//!   later, and not the old word. What is not in is not marked; its key must not come in otherwise until it is
+//!   published, which is the caller's part (fences, `docs/guarantees.md`, C).
+
+mod guarded;
+#[cfg(all(test, not(feature = "loom")))]
+pub(super) mod validate;
+
+use crate::mutation::{Fault, on};
+use crate::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering, yield_now};
+
+use super::boxed::{Own, Record, Seen};
+use super::budget::Budget;
+use super::marks::touch;
+use super::queues::Queues;
+use super::reclaim::{Collector, Guard};
+use super::segment::{Here, Index, Retired, Root};
+use super::shard::Present;
+use super::slab::Slab;
+use super::{SHARDS_MAX, SHARDS_PER_CPU};
+use guarded::{Due, Guarded, Limbo, Missing, Newcomer};
+
+/// The share of the budget that a shard has at least, before there is another.
+const SHARE_MIN: usize = 2048;
+
+/// One so-manyth of the budget may be deferred before newcomers are refused.
+const DEFERRED_SHARE: usize = 8;
+
+/// Times that other threads are let run, so that their guards may end.
+const YIELDS_MAX: usize = if cfg!(feature = "loom") { 1 } else { 100 };
+
+/// Tries to put an entry in after credit was gathered for it, which others may have used up.
+const TRIES_MAX: usize = 4;
+
+/// A cache of items that lie apart, for caches that give it their own keys and protocol: it is told hashes and asked
+/// with comparisons. [`Cache`](crate::Cache) is the one for programs.
+///
+/// No key stands in it twice as long as items of one key have one hash. A comparison runs under a lock at times, and so
+/// must not use the cache.
+///
+/// ```
+/// use forebay_cache::{Pointers, Present, Put};
+///
+/// // Items are pairs of a number and a text; a number is its own hash, multiplied.
+/// let hash = |number: u64| number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+/// let cache: Pointers<(u64, String)> = Pointers::new(1 << 20);
+/// let put = |number, text: &str| {
+///     let entry = (hash(number), text.len(), (number, text.to_string()));
+///     cache.put(entry, |one, other| one.0 == other.0, (Present::Replaced, false), |put| put == Put::Inserted)
+/// };
+/// assert!(put(1, "one") && put(2, "two") && !put(2, "deux"));
+/// let guard = cache.pin();
+/// let look = cache.look(hash(2), &guard, |item| item.0 == 2);
+/// assert_eq!(look.as_ref().map(|look| look.item.1.as_str()), Some("deux"));
+/// assert!(look.is_some_and(|look| cache.unchanged(hash(2), &guard, look.word)));
+/// ```
+pub struct Pointers<T> {
+    shards: Box<[Shard<T>]>,
+    shards_log2: u32,
+    budget: Budget,
+    /// Credit that a shard may have before it evicts for itself rather than gathers.
+    floor: usize,
+    deferred_max: usize,
+    collector: Collector<Retired<T>>,
+    /// The age of a guard that was waited for in vain.
+    held_long: AtomicU64,
+    /// Held by the thread that gathers credit: two could wait for each other's.
+    gathering: Mutex<()>,
+    /// The shard that gives next.
+    turn: AtomicUsize,
+}
+
+struct Shard<T> {
+    root: Apart<Root<T>>,
+    guarded: Apart<Mutex<Guarded<T>>>,
+}
+
+/// Alone on its lines of memory: what writers change is nothing that readers begin at.
+#[repr(align(128))]
+struct Apart<P>(P);
+
+/// What became of an entry that was put in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put<V> {
+    /// There was none with its key.
+    Inserted,
+    /// In place of this one.
+    Replaced(V),
+    /// This one was there, and stays.
+    Kept(V),
+    /// It weighs more than the budget, or there is no place, or a guard keeps too much. What was there is gone.
+    Refused,
+}
+
+/// What a reader found.
+pub struct Found<'g, T> {
+    /// What was put in.
+    pub item: &'g T,
+    /// Its publication is not over.
+    pub marked: bool,
+    /// For the second look, [`Pointers::unchanged`].
+    pub word: Seen<'g, T>,
+}
+
+impl<T> Pointers<T> {
+    /// A cache of entries that weigh at most `capacity` together.
+    pub fn new(capacity: usize) -> Pointers<T> {
+        let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let useful = (capacity / SHARE_MIN).clamp(1, SHARDS_MAX);
+        Pointers::build(capacity, (SHARDS_PER_CPU * cpus).next_power_of_two().min(1 << useful.ilog2()).ilog2())
+    }
+
+    /// In `1 << shards_log2` shards.
+    pub(super) fn build(capacity: usize, shards_log2: u32) -> Pointers<T> {
+        // So that a sum of two weights is no overflow.
+        let capacity = capacity.min(isize::MAX as usize);
+        let count = 1 << shards_log2;
+        let share = capacity / count;
+        let shards = (0..count).map(|_| {
+            let (index, root) = Index::new(shards_log2);
+            let (records, queues, limbo) = (Slab::new(), Queues::new(share), Limbo::NEW);
+            let guarded = Guarded { index, records, queues, used: 0, credit: 0, limbo };
+            Shard { root: Apart(root), guarded: Apart(Mutex::new(guarded)) }
+        });
+        Pointers {
+            shards: shards.collect(),
+            shards_log2,
+            budget: Budget::weights(capacity, count),
+            floor: share / 2,
+            deferred_max: capacity / DEFERRED_SHARE,
+            collector: Collector::new(),
+            held_long: AtomicU64::new(0),
+            gathering: Mutex::new(()),
+            turn: AtomicUsize::new(0),
+        }
+    }
+
+    /// What is found under it stays until it is dropped.
+    #[inline]
+    pub fn pin(&self) -> Guard<'_> {
+        self.collector.pin()
+    }
+
+    #[inline(always)]
+    fn shard(&self, hash: u64) -> &Shard<T> {
+        &self.shards[(hash >> 1 >> (63 - self.shards_log2)) as usize]
+    }
+
+    /// Looks for the entry with this hash of which `is` says so. It counts no hit.
+    #[inline(always)]
+    pub fn look<'g>(&'g self, hash: u64, guard: &'g Guard<'_>, is: impl Fn(&T) -> bool) -> Option<Found<'g, T>> {
+        let Here { record, seen } = self.find(hash, guard, is)?;
+        Some(Found { item: record.item(), marked: seen.is_marked(), word: seen })
+    }
+
+    /// The same, as a hit.
+    #[inline(always)]
+    pub fn get<'g>(&'g self, hash: u64, guard: &'g Guard<'_>, is: impl Fn(&T) -> bool) -> Option<&'g T> {
+        let Here { record, .. } = self.find(hash, guard, is)?;
+        touch(&record.mark);
+        Some(record.item())
+    }
+
+    /// Under the guard of another cache nothing is found: it would not keep what is.
+    #[inline(always)]
+    fn find<'g>(&'g self, hash: u64, guard: &'g Guard<'_>, is: impl Fn(&T) -> bool) -> Option<Here<'g, T>> {
+        let ours = self.collector.is_guarded_by(guard);
+        debug_assert!(ours, "the guard is this cache's");
+        if ours { self.shard(hash).root.0.look(hash, guard, is) } else { None }
+    }
+
+    /// Asks for the memory in which a search for this hash begins; goes on at once.
+    pub fn ahead(&self, hash: u64, guard: &Guard<'_>) {
+        if self.collector.is_guarded_by(guard) {
+            self.shard(hash).root.0.ahead(hash, guard);
+        }
+    }
+
+    /// Second look: whether what was seen under the same guard is as it was, and not being published.
+    pub fn unchanged<'g>(&'g self, hash: u64, guard: &'g Guard<'_>, word: Seen<'g, T>) -> bool {
+        !word.is_marked() && self.collector.is_guarded_by(guard) && self.shard(hash).root.0.holds(hash, guard, word)
+    }
+
+    /// Puts an entry in, or does with the one of its key what `present` says; `same` says of the newcomer and another
+    /// whether they have one key. `then` is told what became of it, without a lock.
+    pub fn put<R>(
+        &self,
+        (hash, weight, item): (u64, usize, T),
+        same: impl Fn(&T, &T) -> bool,
+        (present, marked): (Present, bool),
+        then: impl FnOnce(Put<&T>) -> R,
+    ) -> R {
+        let weight = weight.max(1);
+        let fits = weight <= self.budget.capacity() && self.may_defer();
+        let (record, addressable) = Own::record(hash, weight, item);
+        let mut missing = Missing { newcomer: Newcomer { record, present, marked }, credit: 0 };
+        let tries = if fits && addressable { TRIES_MAX } else { 0 };
+        let mut due = Vec::new();
+        for _ in 0..tries {
+            let gathered = self.gather(missing.credit, &mut due);
+            let guard = self.pin();
+            let mut guarded = self.lock(hash);
+            guarded.credit += gathered;
+            match guarded.put(self, &guard, &same, missing.newcomer) {
+                Ok(put) => {
+                    guarded.return_credit(&self.budget);
+                    due.extend(guarded.limbo.due(self));
+                    drop(guarded);
+                    let answer = then(put);
+                    drop(guard);
+                    return answer;
+                }
+                Err(still) => missing = still,
+            }
+        }
+        let refused = missing.newcomer.record;
+        self.remove(hash, |other| same(refused.item(), other), |_| ());
+        then(Put::Refused)
+    }
+
+    /// Removes the entry with this hash of which `is` says so; `then` is told it, without a lock.
+    pub fn remove<R>(&self, hash: u64, is: impl Fn(&T) -> bool, then: impl FnOnce(Option<&T>) -> R) -> R {
+        let guard = self.pin();
+        let mut guarded = self.lock(hash);
+        let found = self.shard(hash).root.0.look(hash, &guard, is);
+        if let Some(Here { record, .. }) = &found {
+            guarded.take(&self.shard(hash).root.0, record.slot.load(Ordering::Relaxed), false);
+        }
+        let item = found.map(|found| found.record.item());
+        guarded.return_credit(&self.budget);
+        let _due = guarded.limbo.due(self);
+        drop(guarded);
+        let answer = then(item);
+        drop(guard);
+        answer
+    }
+
+    /// Makes entries, with their hashes and weights, visible as a whole. Each key stands there once, and is not written
+    /// by another thread meanwhile. `is` says of the number of an entry and another whether they have one key.
+    pub fn publish(&self, group: Vec<(u64, usize, T)>, is: impl Fn(usize, &T) -> bool) {
+        let hashes: Vec<u64> = group.iter().map(|entry| entry.0).collect();
+        let mark = |marked| {
+            let each = hashes.iter().enumerate();
+            each.for_each(|(at, &hash)| self.set_marked(hash, |other| is(at, other), marked));
+        };
+        let marks = !on(Fault::PublishedUnmarked);
+        if marks {
+            mark(true);
+        }
+        if on(Fault::UnmarkedEarly) {
+            mark(false);
+        }
+        for (at, entry) in group.into_iter().enumerate() {
+            let marked = marks && !on(Fault::UnmarkedEarly);
+            self.put(entry, |_, other| is(at, other), (Present::Replaced, marked), |_| ());
+        }
+        mark(false);
+    }
+
+    /// Sets the mark of an entry's publication, if it is in.
+    pub fn set_marked(&self, hash: u64, is: impl Fn(&T) -> bool, marked: bool) {
+        let guard = self.pin();
+        let guarded = self.lock(hash);
+        if let Some(Here { record, .. }) = self.shard(hash).root.0.look(hash, &guard, is) {
+            guarded.index.set_marked(record, marked);
+        }
+    }
+
+    /// Removes everything, one shard after the other: what is put in meanwhile may stay.
+    pub fn clear(&self) {
+        for shard in &self.shards {
+            let mut guarded = shard.lock();
+            while let Some(slot) = guarded.queues.first() {
+                guarded.take(&shard.root.0, slot, false);
+            }
+            guarded.return_credit(&self.budget);
+            let due = guarded.limbo.due(self);
+            drop(guarded);
+            drop(due);
+        }
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Entries, counted shard after shard.
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().records.len()).sum()
+    }
+
+    /// Their weight, summed up shard after shard.
+    pub fn weight(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().used).sum()
+    }
+
+    /// What the entries may weigh.
+    pub fn capacity(&self) -> usize {
+        self.budget.capacity()
+    }
+
+    /// The weight of what is out of sight and not yet dropped, but for what is still in shards' hands.
+    pub fn deferred(&self) -> usize {
+        self.collector.deferred()
+    }
+
+    /// Memory of tables and orders; entries come in addition.
+    pub fn bytes(&self) -> usize {
+        let of = |shard: &Shard<T>| {
+            let guarded = shard.lock();
+            let owners = guarded.records.bound() * size_of::<Own<Record<T>>>();
+            guarded.index.bytes() + guarded.queues.bytes() + owners
+        };
+        self.shards.iter().map(of).sum::<usize>() + size_of_val(&*self.shards)
+    }
+
+    /// Whether newcomers may send others out of sight: guards do not keep too much. A guard that is only there because
+    /// its thread does not run just now is waited for; one that was waited for in vain is not waited for again.
+    fn may_defer(&self) -> bool {
+        let mut oldest = 0;
+        for _ in 0..YIELDS_MAX {
+            if self.collector.deferred() <= self.deferred_max {
+                return true;
+            }
+            oldest = self.collector.collect();
+            if oldest == self.held_long.load(Ordering::Relaxed) {
+                break;
+            }
+            yield_now();
+        }
+        self.held_long.store(oldest, Ordering::Relaxed);
+        self.collector.deferred() <= self.deferred_max
+    }
+
+    fn lock(&self, hash: u64) -> MutexGuard<'_, Guarded<T>> {
+        self.shard(hash).lock()
+    }
+
+    /// Takes credit out of what is left and from the shards in turn, by evicting where it must; all of `needed`, or as
+    /// much as there is. The caller holds no lock, and drops what is due when it has put the credit down.
+    fn gather<'c>(&'c self, needed: usize, due: &mut Vec<Due<'c, T>>) -> usize {
+        if needed == 0 {
+            return 0;
+        }
+        let _alone = self.gathering.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut hand = 0;
+        // At first no shard gives what leaves it less than its floor.
+        for keeps in [self.floor, 0] {
+            for _ in 0..self.shards.len() {
+                hand += self.budget.take_all(needed - hand);
+                if hand >= needed {
+                    return hand;
+                }
+                let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.shards.len();
+                let shard = &self.shards[turn];
+                let mut guarded = shard.lock();
+                hand += guarded.give(&shard.root.0, needed - hand, keeps);
+                due.extend(guarded.limbo.due(self));
+            }
+        }
+        hand
+    }
+}
+
+impl<T> std::fmt::Debug for Pointers<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pointers").field("capacity", &self.capacity()).field("len", &self.len()).finish()
+    }
+}
+
+impl<T> Shard<T> {
+    /// A panic under the lock can only come from a key's comparison, before anything is changed.
+    fn lock(&self) -> MutexGuard<'_, Guarded<T>> {
+        self.guarded.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,69 @@
+//! Whether all that must be true is true, and what else tests ask for.
+
+use crate::sync::Ordering;
+
+use super::super::segment::Retired;
+use super::{Pointers, Shard};
+
+/// Panics if anything is not as the modules say; answers the entries. Takes all locks: nothing changes meanwhile.
+pub fn validate<T, R>(cache: &Pointers<T>, of: impl Fn(&T) -> R) -> Vec<R> {
+    let guards: Vec<_> = cache.shards.iter().map(Shard::lock).collect();
+    let credit: usize = guards.iter().map(|guarded| guarded.credit).sum();
+    assert_eq!(credit + cache.budget.rest(), cache.budget.capacity(), "all credit is the budget");
+    let mut found = Vec::new();
+    for (number, guarded) in guards.iter().enumerate() {
+        assert!(guarded.used <= guarded.credit, "a shard keeps within its credit");
+        let named = guarded.index.validate();
+        assert_eq!(named.len(), guarded.records.len(), "what has an owner is named once");
+        for record in named {
+            let own = guarded.records.get(record.slot.load(Ordering::Relaxed));
+            assert!(own.is_some_and(|own| std::ptr::eq(&**own, record)), "a record knows its owner");
+            assert!(std::ptr::eq(cache.shard(record.hash), &cache.shards[number]), "an entry is in its shard");
+            found.push(of(record.item()));
+        }
+        let weight = |slots: &[u32]| {
+            let records = slots.iter().map(|&slot| guarded.records.get(slot).map_or(0, |record| record.weight));
+            records.sum::<usize>()
+        };
+        let queues = guarded.queues.slots();
+        let weights = queues.each_ref().map(|queue| weight(queue));
+        assert_eq!(weights, guarded.queues.weights(), "queues know their weight");
+        let mut slots = queues.concat();
+        slots.sort_unstable();
+        assert!(slots.iter().copied().eq(guarded.records.iter().map(|(slot, _)| slot)), "all stand in one queue");
+        assert_eq!(weight(&slots), guarded.used, "the weight is that of all");
+        let limbo = guarded.limbo.contents.iter().map(|retired| match retired {
+            Retired::Record(record) => record.weight,
+            _ => 0,
+        });
+        assert_eq!(limbo.sum::<usize>(), guarded.limbo.weight, "limbo knows its weight");
+    }
+    found
+}
+
+pub fn inside<T>(cache: &Pointers<T>) -> Inside {
+    let guards: Vec<_> = cache.shards.iter().map(Shard::lock).collect();
+    Inside {
+        copied: guards.iter().map(|guarded| guarded.index.copied).sum(),
+        segments: guards.iter().map(|guarded| guarded.index.segments()).sum(),
+        in_limbo: guards.iter().map(|guarded| guarded.limbo.weight).sum(),
+    }
+}
+
+/// Retires what is in the shards' hands, and drops what can be dropped.
+pub fn flush<T>(cache: &Pointers<T>) {
+    for shard in &cache.shards {
+        let due = shard.lock().limbo.all(cache);
+        drop(due);
+    }
+    cache.collector.collect();
+}
+
+/// What tests ask about.
+#[derive(Clone, Copy, Debug)]
+pub struct Inside {
+    /// Words and names that were copied, ever.
+    pub copied: usize,
+    pub segments: usize,
+    pub in_limbo: usize,
+}
