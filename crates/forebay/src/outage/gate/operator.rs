@@ -113,29 +113,34 @@ impl Inner {
         tried
     }
 
+    /// Takes a transaction that waits for an operator, or is suspended, into the hands of one who gives it up; an error
+    /// says why it can't be.
+    fn begin_to_give_up(&self, number: u64) -> Result<(Buffered, bool), GivenUp> {
+        let mut state = self.state();
+        // While nothing is carried over, an operator decides about what waits as well.
+        let waited = state.suspended.is_some() && state.buffer.standing(number) == Some(Standing::Waiting);
+        if state.decided.contains(&number) {
+            return Err(GivenUp::Deciding);
+        }
+        if waited {
+            if !state.buffer.is_still(number) {
+                return Err(GivenUp::Moving);
+            }
+            state.buffer.quarantine(number, "an operator is giving it up".to_owned());
+        }
+        let quarantined = matches!(state.buffer.standing(number), Some(Standing::Quarantined(_)));
+        match state.buffer.buffered(number).cloned() {
+            Some(buffered) if quarantined && state.decided.insert(number) => Ok((buffered, waited)),
+            _ => Err(GivenUp::NotQuarantined),
+        }
+    }
+
     async fn give_up(self: Arc<Inner>, number: u64, reason: &str) -> Result<GivenUp, DropError> {
-        let (id, version, sent, given, waited) = {
-            let mut state = self.state();
-            // While nothing is carried over, an operator decides about what waits as well.
-            let waited = state.suspended.is_some() && state.buffer.standing(number) == Some(Standing::Waiting);
-            if state.decided.contains(&number) {
-                return Ok(GivenUp::Deciding);
-            }
-            if waited {
-                if !state.buffer.is_still(number) {
-                    return Ok(GivenUp::Moving);
-                }
-                state.buffer.quarantine(number, "an operator is giving it up".to_owned());
-            }
-            let quarantined = matches!(state.buffer.standing(number), Some(Standing::Quarantined(_)));
-            let Some(Buffered { id, version, sent, given, .. }) = state.buffer.buffered(number).cloned() else {
-                return Ok(GivenUp::NotQuarantined);
-            };
-            if !quarantined || !state.decided.insert(number) {
-                return Ok(GivenUp::NotQuarantined);
-            }
-            (id, version, sent, given, waited)
+        let (buffered, waited) = match self.begin_to_give_up(number) {
+            Ok(taken) => taken,
+            Err(why) => return Ok(why),
         };
+        let Buffered { id, version, sent, given, .. } = buffered;
         let landed = match sent && !mutation::on(Fault::DroppedWithoutTombstone) {
             true => self.has_landed(id).await,
             false => Ok(false),
