@@ -288,12 +288,9 @@ impl Documents {
         };
         self.remember(at);
         let Document { key, current, unseen, .. } = &self.list[at];
-        let made = match self.fronted.as_ref().and_then(|fronted| fronted.row_of(key, current.as_ref(), &change)) {
-            Some(row) if current.is_none() => row.is_there().filter(|made| *made != change).collect(),
-            // A row that is there has its key.
-            Some(row) if !unseen && row.is_there().any(|key| key == change) => return Ok(()),
-            _ => Changes::new(),
-        };
+        let fronted = self.fronted.as_ref();
+        let made = fronted.map(|fronted| fronted.made_by(key, current.as_ref(), *unseen, &change));
+        let Some(made) = made.unwrap_or_else(|| Some(Changes::new())) else { return Ok(()) };
         let document = &mut self.list[at];
         let stale = document.current.is_none() && document.base.as_ref().is_some_and(|base| base.value.is_some());
         let removes = match document.changes.is_empty() && !blind {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::DocumentError;
-use crate::change::Change;
+use crate::change::{Change, Changes};
 use crate::key::{Key, KeyRef};
 use crate::store::forms::{self, OnDelete, RowForm};
 use crate::store::{Form, Store};
@@ -44,10 +44,20 @@ impl Fronted {
         self.0.form(&key.to_key()).on_delete()
     }
 
+    /// What makes the row that `change` of `key` needs; `None`: the row is there, and is all that the change makes.
+    pub(super) fn made_by(&self, key: &Key, current: Option<&Value>, unseen: bool, change: &Change) -> Option<Changes> {
+        match self.row_of(key, current, change) {
+            Some(row) if current.is_none() => Some(row.is_there().filter(|made| made != change).collect()),
+            // A row that is there has its key.
+            Some(row) if !unseen && row.is_there().any(|key| key == *change) => None,
+            _ => Some(Changes::new()),
+        }
+    }
+
     /// The row that `key` is, if `change` of it, which holds `current`, is one that makes a row where there is none and
     /// there is none, or says no more than that it is there. A row is given its key's columns when it is made, so that
     /// it is shown as the store will have it: it is there without any other.
-    pub(super) fn row_of(&self, key: &Key, current: Option<&Value>, change: &Change) -> Option<RowForm> {
+    fn row_of(&self, key: &Key, current: Option<&Value>, change: &Change) -> Option<RowForm> {
         let asks = match (change, current) {
             (Change::SetField(field, value), Some(Value { data: Data::Hash(row), .. })) => {
                 row.get(field) == Some(value)
