@@ -11,7 +11,7 @@ const WORDS_MAX: usize = 25;
 pub const IN_DOCUMENTS_MAX: usize = 510;
 
 /// Longer ones that the heads of modules may still have.
-pub const IN_HEADS_MAX: usize = 422;
+pub const IN_HEADS_MAX: usize = 449;
 
 /// Places in the heads of modules that may still have one of the words that no document has.
 pub const WORDS_IN_HEADS_MAX: usize = 160;

@@ -1,4 +1,4 @@
-//! What a guard costs: ours, crossbeam-epoch's and seize's, and a look-up under a guard of its own or of many.
+//! What a guard costs: ours, crossbeam-epoch's and seize's, and a look-up under a guard for itself or of many.
 //!
 //! `target/dist/pins [rounds]` prints the fastest and the median time of each in nanoseconds; all take turns. With a
 //! name in place of the rounds it does one of them alone, for callgrind.

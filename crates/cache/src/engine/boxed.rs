@@ -6,7 +6,7 @@
 //!
 //! * **A name is of a living thing.** An owner is dropped by the cache's [`Collector`](super::reclaim::Collector), to
 //!   which it was given when a search that begins at the shard's root did not come to it any more; or with the whole
-//!   cache, when there is no reader. What was retired before may still name it: a search that is there has begun before.
+//!   cache, when there is no reader. What was retired before may still name it: a search that is there began before.
 //! * **Who follows a name holds a guard of the same cache**, taken before the name was loaded, for as long as it uses
 //!   what it found; or the shard's lock, under which nothing of the shard is retired.
 //! * **What is named is whole.** A name is stored with release and followed behind an acquire fence.
@@ -20,7 +20,8 @@
 //! | 0 | mark | the record's publication is not over |
 //!
 //! All zero is an empty slot. A pointer stays a pointer (`map_addr`), so that a checker can follow it. Each record is
-//! asked whether its address is below 2^48 ([`Own::record`]); one whose address is not is refused, and so not cached. Where addresses have 32 bits there is no room for a print, and every record is looked at.
+//! asked whether its address is below 2^48 ([`Own::record`]); one whose address is not is refused, and so not cached.
+//! Where addresses have 32 bits there is no room for a print, and every record is looked at.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;

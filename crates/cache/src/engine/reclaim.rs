@@ -7,11 +7,12 @@
 //! # The protocol
 //!
 //! The collector counts *ages*. A guard writes the age in which it begins into its thread's *seat*, issues a full
-//! fence, and reads then. To retire a bag stamps it with the current age, begins the next age, issues a full fence, and looks
-//! at all seats: a bag is dropped when no seat shows an age up to its stamp.
+//! fence, and reads then. To retire a bag stamps it with the current age, begins the next age, issues a full fence,
+//! and looks at all seats: a bag is dropped when no seat shows an age up to its stamp.
 //!
 //! * **A guard that may have seen the bag's contents keeps them.** Let a guard begin in age `a`. If `a` is later than
-//!   the stamp, then the guard has read an age that was stored after the contents went out of sight (release and acquire):
+//!   the stamp, then the guard has read an age that was stored after the contents went out of sight (release and
+//!   acquire):
 //!   it can't find them. Else the two full fences stand in one order. If the guard's is first, then the look at the
 //!   seats, which follows the collector's fence, sees the seat's age, and the bag stays. If the collector's is first,
 //!   then what the guard reads behind its own fence is the state after the contents went out of sight.

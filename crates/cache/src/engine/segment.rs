@@ -375,7 +375,8 @@ impl<T> Index<T> {
         }
     }
 
-    /// Copies the words of a segment to two others, which are not in sight, by the bit of the hash that tells them apart.
+    /// Copies the words of a segment to two others, which are not in sight, by the bit of the hash that tells them
+    /// apart.
     fn copy_words(&mut self, from: u32, to: [u32; 2]) {
         let (Some(from), [Some(zero), Some(one)]) = (self.segments.get(from), to.map(|at| self.segments.get(at)))
         else {

@@ -13,7 +13,8 @@ use crate::engine::{Guard, Pointers, Present, Put};
 /// Says what an entry weighs.
 type Weigher<K, V> = Box<dyn Fn(&K, &V) -> usize + Send + Sync>;
 
-/// A cache for many threads. A hit takes no lock, and writes nothing to the cache once its entry is marked as hit often.
+/// A cache for many threads. A hit takes no lock, and writes nothing to the cache once its entry is marked as hit
+/// often.
 ///
 /// ```
 /// use forebay_cache::Cache;

@@ -1,10 +1,10 @@
 //! Large documents. Those of the generic table go to the server and come from it a piece at a time; rows go and come
 //! whole, and few at a time.
 //!
-//! What is sent as a parameter is in memory four times: encoded, in the message, in the connection's buffer, and in what
-//! these have grown out of; what is received as one row is there three times. And connections keep the buffers that they
-//! have grown. So a group of commits whose documents are large is sent by COPY, and a large document is read as rows of
-//! pieces: both are [`PIECE_BYTES`] at a time, and wait for each other.
+//! What is sent as a parameter is in memory four times: encoded, in the message, in the connection's buffer, and in
+//! what these have grown out of; what is received as one row is there three times. And connections keep the buffers
+//! that they have grown. So a group of commits whose documents are large is sent by COPY, and a large document is read
+//! as rows of pieces: both are [`PIECE_BYTES`] at a time, and wait for each other.
 
 use std::io::Cursor;
 use std::mem;

@@ -288,8 +288,7 @@ impl Documents {
         };
         self.remember(at);
         let Document { key, current, unseen, .. } = &self.list[at];
-        let fronted = self.fronted.as_ref();
-        let made = fronted.map(|fronted| fronted.made_by(key, current.as_ref(), *unseen, &change));
+        let made = self.fronted.as_ref().map(|fronted| fronted.made_by(key, current.as_ref(), *unseen, &change));
         let Some(made) = made.unwrap_or_else(|| Some(Changes::new())) else { return Ok(()) };
         let document = &mut self.list[at];
         let stale = document.current.is_none() && document.base.as_ref().is_some_and(|base| base.value.is_some());

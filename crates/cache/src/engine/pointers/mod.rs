@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! look    -> reclaim.rs: a guard -> segment.rs: directory, segment, words -> boxed.rs: the record -> marks.rs
-//! put     -> guarded.rs, under the shard's lock: budget.rs, queues.rs (a victim), slab.rs (owners), segment.rs (its word)
+//! put     -> guarded.rs, under the shard's lock: budget.rs, queues.rs (a victim), slab.rs (owners), segment.rs (word)
 //!         -> without it: reclaim.rs drops what no guard may see
 //! ```
 //!

@@ -19,13 +19,13 @@
 //! of the string's states, which counts as long as there is one of them, and what each has copied, which counts as
 //! its own.
 //!
-//! **Nobody waits for ever.** Who waits for room may hold locks, key spaces and fills' answers, so whoever has room
-//! must never wait for these. It does not: room is asked for when all locks of the commit are held, and between the
-//! answer and the place there is nothing to wait for but the store's reads. What is placed is the committer's,
+//! **No wait is endless.** A commit that waits for room may hold locks, key spaces and fills' answers, so one that has
+//! room must never wait for these. It does not: room is asked for when all locks of the commit are held, and between
+//! the answer and the place there is nothing to wait for but the store's reads. What is placed is the committer's,
 //! which takes no lock and no space, asks for no room, and gives the room back whatever becomes of the commit. A
 //! commit whose outcome the store can't tell gives it back when its client is told so. While commits are refused
-//! everyone is admitted, to be refused. So: as long as somebody waits, somebody has room ([`Room::validate`]), and
-//! will give it back.
+//! everyone is admitted, to be refused. So: while one waits another has room ([`Room::validate`]), and will give it
+//! back.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
