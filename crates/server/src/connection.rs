@@ -335,6 +335,7 @@ impl<W: Wire> Connection<W> {
             *out = BytesMut::new();
         }
         if written > 0 {
+            self.session.replies.written(written);
             self.session.open.replies_written();
             self.shared.figures.bytes_out.fetch_add(written as u64, Ordering::Relaxed);
         }

@@ -47,6 +47,10 @@ pub enum ServeError {
 /// Connections that the machine keeps until they are accepted.
 const BACKLOG_MAX: u32 = 1024;
 
+/// Bytes that the system takes of a client's replies before it can send them.
+#[cfg(any(target_os = "android", target_os = "linux"))]
+const UNSENT_BYTES_MAX: u32 = 128 << 10;
+
 /// An address that is nobody else's, and is not listened on yet: what takes long at a start, or leaves something
 /// behind, can wait until all addresses are there.
 #[derive(Debug)]
@@ -61,6 +65,18 @@ enum Socket {
     Bound(TcpSocket),
     /// Connections wait in it until they are accepted.
     Listens(TcpListener),
+}
+
+/// Bounds what the system takes of a client's replies before it can send it: connections have that from the socket that
+/// listens. Without it the system takes megabytes at once, and says nothing more while a client reads these slowly: it
+/// would be taken for one that does not read.
+fn bound_unsent(socket: &TcpSocket) {
+    #[cfg(any(target_os = "android", target_os = "linux"))]
+    if let Err(error) = socket2::SockRef::from(socket).set_tcp_notsent_lowat(UNSENT_BYTES_MAX) {
+        tracing::debug!(%error, "can't set TCP_NOTSENT_LOWAT");
+    }
+    #[cfg(not(any(target_os = "android", target_os = "linux")))]
+    let _ = socket;
 }
 
 impl Reserved {
@@ -82,6 +98,7 @@ impl Reserved {
             let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
             // Connections of an earlier life may linger.
             socket.set_reuseaddr(true)?;
+            bound_unsent(&socket);
             socket.bind(address)?;
             Ok(Socket::Bound(socket))
         };

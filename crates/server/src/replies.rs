@@ -72,6 +72,8 @@ type Settling = Pin<Box<dyn Future<Output = Result<Option<Landed>, TxnError>> + 
 /// The replies themselves.
 struct Queue {
     ready: BytesMut,
+    /// Bytes before `ready` that were written, and whose memory it keeps.
+    written: usize,
     waiting: VecDeque<Waiting>,
     /// The wait for the first of `waiting`, once it has begun.
     settling: Option<Settling>,
@@ -258,9 +260,14 @@ impl Replies {
         std::future::poll_fn(|context| self.outlet.lock().poll_settled(context)).await;
     }
 
-    /// Bytes of replies that are ready.
+    /// Bytes of replies that are ready. What is taken of them is to be told to [`Replies::written`].
     pub fn ready_mut(&mut self) -> &mut BytesMut {
         &mut self.own().ready
+    }
+
+    /// So many bytes of those that were ready are written.
+    pub fn written(&mut self, bytes: usize) {
+        self.own().give_back(bytes);
     }
 }
 
@@ -276,10 +283,12 @@ impl Outlet {
         let _ = queue.poll_settled(context);
         let before = queue.ready.len();
         let taken = take(&mut queue.ready, context);
-        if queue.ready.len() < before
-            && let Some(reader) = queue.reader.take()
-        {
-            reader.wake();
+        let written = before.saturating_sub(queue.ready.len());
+        if written > 0 {
+            queue.give_back(written);
+            if let Some(reader) = queue.reader.take() {
+                reader.wake();
+            }
         }
         taken
     }
@@ -301,6 +310,7 @@ impl Queue {
     fn new(bytes_max: usize) -> Queue {
         Queue {
             ready: BytesMut::new(),
+            written: 0,
             waiting: VecDeque::new(),
             settling: None,
             after_bytes: 0,
@@ -314,6 +324,18 @@ impl Queue {
         self.ready.len() + self.after_bytes
     }
 
+    /// Gives back the memory of what was written: a large reply that is taken slowly keeps half as much again as is
+    /// left of it. All the copies together are twice as long as the reply.
+    fn give_back(&mut self, written: usize) {
+        self.written += written;
+        if self.written > LARGE_BYTES.max(self.ready.len() / 2) {
+            self.ready = BytesMut::from(&self.ready[..]);
+            self.written = 0;
+        } else if self.ready.is_empty() {
+            self.written = 0;
+        }
+    }
+
     /// What is written for `reply`: an error if it is too large.
     fn bounded<'a>(&self, reply: &'a Reply) -> Cow<'a, Reply> {
         match reply.encoded_bytes_max() > self.bytes_max {
@@ -325,7 +347,7 @@ impl Queue {
     /// Puts encoded replies, for which there is room, behind what is ready.
     fn show(&mut self, encoded: BytesMut) {
         match self.ready.is_empty() && encoded.len() > LARGE_BYTES {
-            true => self.ready = encoded,
+            true => (self.ready, self.written) = (encoded, 0),
             false => self.ready.extend_from_slice(&encoded),
         }
     }
@@ -415,6 +437,25 @@ mod tests {
         assert!(replies.settle().now_or_never().is_some());
         assert!(*replies.ready_mut() == expected);
         assert!(replies.is_turn() && !replies.is_turn());
+    }
+
+    #[test]
+    fn what_is_taken_of_a_large_reply_is_given_back() {
+        let (mut replies, mut expected) = (Replies::new(usize::MAX), BytesMut::new());
+        let large = Reply::Text((0..400_000).map(|number| format!("{number} ")).collect());
+        large.encode(Protocol::Resp2, &mut expected);
+        replies.push(&large, Protocol::Resp2);
+        let mut taken = BytesMut::new();
+        while taken.len() < expected.len() {
+            let ready = replies.ready_mut();
+            let step = ready.len().min(50_000);
+            taken.extend_from_slice(&ready.split_to(step));
+            replies.written(step);
+            let Queue { ready, written, .. } = replies.own();
+            let (left, kept) = (ready.len(), ready.capacity() + *written);
+            assert!(kept <= left + left / 2 + LARGE_BYTES + step, "{kept} bytes for {left}");
+        }
+        assert!(taken == expected && replies.bytes() == 0);
     }
 
     #[test]

@@ -158,8 +158,9 @@ impl Inner {
         let told = {
             let mut state = self.state();
             match (&state.suspended, state.opens_late) {
-                (None, _) => return Err(ResumeError::NotSuspended),
+                // Whether others had it is not known yet.
                 (_, true) => return Err(ResumeError::NotReached),
+                (None, _) => return Err(ResumeError::NotSuspended),
                 _ if state.resuming => return Err(ResumeError::Deciding),
                 _ => state.resuming = true,
             }
