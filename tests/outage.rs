@@ -80,6 +80,8 @@ mod state;
 mod tables;
 #[path = "outage/takeover.rs"]
 mod takeover;
+#[path = "outage/together.rs"]
+mod together;
 #[path = "outage/warm.rs"]
 mod warm;
 #[path = "outage/write_back.rs"]

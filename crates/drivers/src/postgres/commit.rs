@@ -24,7 +24,7 @@ pub(super) type Changed = Vec<(Key, Read)>;
 /// Time that each commit of a group adds to the timeout, so that a large group is not taken for a server that hangs.
 const TIME_PER_COMMIT: Duration = Duration::from_millis(2);
 
-/// How often an owner of before asks what became of commits, and the wait between.
+/// How often an owner asks what became of commits, and the wait between.
 const OUTCOME_TRIES: u32 = 3;
 const OUTCOME_PAUSE: Duration = Duration::from_millis(20);
 
@@ -283,75 +283,75 @@ impl Inner {
             return Err(below_floor(*id));
         }
         let deadline = Instant::now() + self.timeout + TIME_PER_COMMIT * asked.len() as u32;
-        if self.identity.fenced().is_some() {
-            return timeout_at(deadline, self.outcomes_before(asked)).await.unwrap_or_else(|_| Err(self.no_answer()));
-        }
-        let resolved = async {
-            let _on_their_way = self.ids.begin(asked.iter().copied());
-            let writer = self.pool.writer().await?;
-            let session = writer.session()?;
-            self.pool.end_lost(session).await.map_err(|error| told(&error))?;
-            // All who enter many enter them in this order.
-            let mut sorted = asked.to_vec();
-            sorted.sort_unstable();
-            sorted.dedup();
-            let sorted: Vec<Vec<u8>> = sorted.into_iter().map(ids::bytes).collect();
-            session.client.execute(sql::TOMBSTONES, &[&sorted]).await.map_err(|error| told(&error))?;
-            let rows = session.client.query(sql::KNOWN, &[&sorted]).await.map_err(|error| told(&error))?;
-            let known: HashMap<TxnId, bool> = rows.iter().map(known_id).collect::<Result<_, _>>()?;
-            // One of them: what was entered just now is the newest, if anything was.
-            if let Some((id, _)) = known.iter().min_by_key(|(id, applied)| (**applied, Reverse(**id))) {
-                self.identity.acknowledge(*id);
-            }
-            writer.give_back();
-            let resolve = |id: &TxnId| match known.get(id) {
-                Some(true) => Ok(Resolved::Applied),
-                Some(false) => Ok(Resolved::NotApplied),
-                None => Err(below_floor(*id)),
-            };
-            asked.iter().map(resolve).collect()
-        };
-        timeout_at(deadline, resolved).await.unwrap_or_else(|_| Err(self.no_answer()))
+        let known = timeout_at(deadline, self.ask_again(asked)).await.unwrap_or_else(|_| Err(self.no_answer()))?;
+        asked.iter().zip(known).map(|(id, known)| known.ok_or_else(|| below_floor(*id))).collect()
     }
 
-    /// The same once another owner has the database, over a connection that is for nothing else: what was sent may have
-    /// arrived before. That owner may have forgotten ids, so the floor counts that is there behind the insert. It ends
-    /// connections of ours that it finds, so one that breaks is not the last.
-    async fn outcomes_before(&self, asked: &[TxnId]) -> Result<Vec<Resolved>, String> {
-        let ids: Vec<Vec<u8>> = asked.iter().copied().map(ids::bytes).collect();
+    /// Asks what became of `asked`, over another connection if one breaks: a new owner of the database ends the
+    /// connections that it finds. There is a limit to that until this forebay knows of a new owner.
+    async fn ask_again(&self, asked: &[TxnId]) -> Result<Vec<Option<Resolved>>, String> {
         let mut tries = 0;
         loop {
             tries += 1;
-            let ask = async {
-                let session = self.pool.connect_unowned().await?;
-                let ask = async {
-                    session.client.execute(sql::TOMBSTONES, &[&ids]).await?;
-                    let floor = session.client.query_one("SELECT floor FROM forebay.meta", &[]).await?;
-                    Ok((floor.try_get::<_, Vec<u8>>(0)?, session.client.query(sql::KNOWN, &[&ids]).await?))
-                };
-                ask.await.map_err(|error: tokio_postgres::Error| told(&error))
+            let known = match self.identity.fenced() {
+                None => self.ask_as_owner(asked).await,
+                Some(_) => self.ask_as_owner_before(asked).await,
             };
-            match ask.await {
-                Ok((floor, rows)) => {
-                    let known: HashMap<TxnId, bool> = rows.iter().map(known_id).collect::<Result<_, _>>()?;
-                    let floor = ids::version(&floor);
-                    let resolve = |id: &TxnId| match known.get(id) {
-                        Some(true) => Ok(Resolved::Applied),
-                        Some(false) if floor.is_some_and(|floor| id.0 > floor) => Ok(Resolved::NotApplied),
-                        _ => Err(below_floor(*id)),
-                    };
-                    return asked.iter().map(resolve).collect();
-                }
-                Err(why) if tries == OUTCOME_TRIES => return Err(why),
+            match known {
+                Err(why) if tries >= OUTCOME_TRIES && self.identity.fenced().is_none() => return Err(why),
                 Err(_) => sleep(OUTCOME_PAUSE).await,
+                known => return known,
             }
         }
+    }
+
+    async fn ask_as_owner(&self, asked: &[TxnId]) -> Result<Vec<Option<Resolved>>, String> {
+        let _on_their_way = self.ids.begin(asked.iter().copied());
+        let writer = self.pool.writer().await?;
+        let session = writer.session()?;
+        self.pool.end_lost(session).await.map_err(|error| told(&error))?;
+        // All who enter many enter them in this order.
+        let mut sorted = asked.to_vec();
+        sorted.sort_unstable();
+        sorted.dedup();
+        let sorted: Vec<Vec<u8>> = sorted.into_iter().map(ids::bytes).collect();
+        session.client.execute(sql::TOMBSTONES, &[&sorted]).await.map_err(|error| told(&error))?;
+        let rows = session.client.query(sql::KNOWN, &[&sorted]).await.map_err(|error| told(&error))?;
+        let known: HashMap<TxnId, bool> = rows.iter().map(known_id).collect::<Result<_, _>>()?;
+        // One of them: what was entered just now is the newest, if anything was.
+        if let Some((id, _)) = known.iter().min_by_key(|(id, applied)| (**applied, Reverse(**id))) {
+            self.identity.acknowledge(*id);
+        }
+        writer.give_back();
+        Ok(asked.iter().map(|id| known.get(id).map(|applied| resolved(*applied))).collect())
+    }
+
+    /// Asks over a connection that is for nothing else: what this forebay sent may have arrived before the new owner
+    /// came. That owner may have forgotten ids, so the floor counts that is there after the insert.
+    async fn ask_as_owner_before(&self, asked: &[TxnId]) -> Result<Vec<Option<Resolved>>, String> {
+        let ids: Vec<Vec<u8>> = asked.iter().copied().map(ids::bytes).collect();
+        let session = self.pool.connect_unowned().await?;
+        let ask = async {
+            session.client.execute(sql::TOMBSTONES, &[&ids]).await?;
+            let floor = session.client.query_one("SELECT floor FROM forebay.meta", &[]).await?;
+            Ok((floor.try_get::<_, Vec<u8>>(0)?, session.client.query(sql::KNOWN, &[&ids]).await?))
+        };
+        let (floor, rows) = ask.await.map_err(|error: tokio_postgres::Error| told(&error))?;
+        let known: HashMap<TxnId, bool> = rows.iter().map(known_id).collect::<Result<_, _>>()?;
+        let floor = ids::version(&floor);
+        let is_kept = |id: &TxnId| floor.is_some_and(|floor| id.0 > floor);
+        let known = |id: &TxnId| known.get(id).filter(|applied| **applied || is_kept(id)).map(|a| resolved(*a));
+        Ok(asked.iter().map(known).collect())
     }
 
     /// The same of one.
     pub(super) async fn outcome(&self, id: TxnId) -> Result<Resolved, String> {
         self.outcomes(&[id]).await.and_then(|resolved| resolved.first().copied().ok_or_else(|| self.no_answer()))
     }
+}
+
+fn resolved(applied: bool) -> Resolved {
+    if applied { Resolved::Applied } else { Resolved::NotApplied }
 }
 
 fn known_id(row: &tokio_postgres::Row) -> Result<(TxnId, bool), String> {

@@ -147,9 +147,10 @@ impl Pool {
         Ok(session)
     }
 
-    /// A new connection to whatever database is there, whoever its owner is: to commit over it fails.
+    /// A new connection to whatever database is there, whoever its owner is: to commit over it fails. A new owner need
+    /// not end it, so its name is none of those that `sql::EARLIER` finds.
     pub(super) async fn connect_unowned(&self) -> Result<Session, String> {
-        self.let_in(format!("{}outcome", self.identity.prefix()), &self.to_write).await
+        self.let_in(format!("outcomes for {}", self.identity.prefix()), &self.to_write).await
     }
 
     /// Whether the database is still ours, as a new connection says.
