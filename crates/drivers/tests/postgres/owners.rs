@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use forebay::change::Change;
 use forebay::store::suite::{block_on, write};
-use forebay::store::{Commit, CommitOutcome, Store};
+use forebay::store::{Commit, CommitOutcome, Resolved, Store};
 use forebay::version::Mint;
 use forebay::{Key, OwnerId, TxnId, Value};
 use forebay_drivers::postgres::{Known, Postgres, PostgresOptions};
@@ -92,6 +92,39 @@ fn a_commit_asks_whose_the_database_is() {
         assert!(store.fenced().is_some(), "{kind}");
         assert_eq!(server.sql(&database, "SELECT count(*) FROM forebay.documents"), "1");
     }
+}
+
+/// A new owner ends the connections that it finds, those among them that ask what became of the last commits.
+#[test]
+fn what_became_of_the_last_commits_is_asked_again() {
+    let server = Server::start();
+    let database = server.database();
+    let runtime = tokio_runtime();
+    let own = PostgresOptions { timeout: PATIENT, ..options(&server, &database) };
+    let store = open(&runtime, own).expect("it opens");
+    let mint = Mint::new(store.incarnation());
+    let (applied, unsent) = (put(&mint, b"1"), put(&mint, b"2"));
+    assert_eq!(block_on(store.commit(std::slice::from_ref(&applied))), [CommitOutcome::Committed(Vec::new())]);
+    server.sql(&database, "UPDATE forebay.owners SET run = 'another'");
+    assert!(matches!(block_on(store.commit(&[put(&mint, b"3")]))[0], CommitOutcome::Unavailable(_)));
+    assert!(store.fenced().is_some());
+    // Those that ask, and nothing else that waits for the table.
+    let end = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+        WHERE application_name LIKE '%forebay %' AND wait_event_type = 'Lock'";
+    let resolved = std::thread::scope(|scope| {
+        let ids = [applied.id, unsent.id];
+        let asking = server.while_locked(&database, "LOCK TABLE forebay.applied", || {
+            let asking = scope.spawn(move || block_on(store.outcomes(&ids)));
+            let mut ended = 0;
+            while ended < 6 && !asking.is_finished() {
+                ended += server.sql(&database, end).parse::<u64>().expect("a count");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            asking
+        });
+        asking.join().expect("it asks")
+    });
+    assert_eq!(resolved, Ok(vec![Resolved::Applied, Resolved::NotApplied]));
 }
 
 /// A database that was put back is raised; where the answer to that is lost, we are not taken for another.
