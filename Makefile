@@ -37,16 +37,16 @@ test: setup ## install what is missing, then check everything
 
 # Tests of properties draw what they drew before, so that an unrelated change meets no new case; make nightly draws
 # others.
-# Many tests wait for servers, so there are more threads than cores. The library is optimised a little: its simulations
-# take a tenth of the time then, and its compilation takes twice as long. The schedules are built with the features of
-# the whole workspace, so that no dependency is compiled twice.
-check: TESTED = --config profile.dev.package.forebay.opt-level=1
+# Many tests wait for servers, so there are more threads than cores. The libraries are optimised a little: simulations
+# take a tenth of the time then, and their compilation takes twice as long. The schedules are built with the features
+# of the whole workspace, so that no dependency is compiled twice.
+check: TESTED = --config profile.dev.package.forebay.opt-level=1 --config profile.dev.package.forebay-cache.opt-level=1
 check: export PROPTEST_RNG_SEED ?= 1
 check: export RUST_TEST_THREADS ?= 4
 check: format lint deny ## fmt, clippy, dependencies and all tests; installs nothing
 	cargo test --locked --no-fail-fast $(TESTED) $(PACKAGES)
 	cargo test --locked $(TESTED) --workspace --features forebay/shuttle --test schedules
-	cargo test --locked -p forebay-cache --features loom --lib models
+	cargo test --locked -p forebay-cache --features loom --lib engine
 	scripts/instructions.sh
 
 format:
@@ -77,9 +77,10 @@ sanitize: setup-run ## the engine's tests under Miri, then under ThreadSanitizer
 	@rustup toolchain list | grep -q '^$(SANITIZE_TOOLCHAIN)' || \
 		rustup toolchain install $(SANITIZE_TOOLCHAIN) --profile minimal
 	rustup component add --toolchain $(SANITIZE_TOOLCHAIN) miri rust-src
-	MIRIFLAGS=-Zmiri-disable-isolation cargo +$(SANITIZE_TOOLCHAIN) miri test -p forebay-cache --lib --test allocations
+	MIRIFLAGS=-Zmiri-disable-isolation cargo +$(SANITIZE_TOOLCHAIN) miri test -p forebay-cache \
+		--lib --test allocations -- --skip policy:: --skip graph::
 	RUSTFLAGS=-Zsanitizer=thread cargo +$(SANITIZE_TOOLCHAIN) test -Zbuild-std --target $(SANITIZE_TARGET) \
-		--target-dir target/sanitize -p forebay-cache --lib
+		--target-dir target/sanitize -p forebay-cache --lib -- --skip policy:: --skip graph::
 
 nightly: setup deny budgets sanitize fuzz soak ## the long tests too: hours of them, optimised; make fuzz, make soak
 	FOREBAY_NIGHTLY=1 FOREBAY_SEEDS=10000 FOREBAY_FUZZ_MS=60000 \

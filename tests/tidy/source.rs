@@ -53,8 +53,8 @@ const TOKIO_ALLOWED: &[&str] = &[
 const PANICS_ALLOWED: &[(&str, &str, usize, &str)] = &[
     ("crates/cli/src/settings/mod.rs", "expect", 1, "the default policy is in the table; a test chooses it"),
     ("crates/cli/src/settings/typed.rs", "expect", 1, "callers name settings of the table by constants"),
-    ("crates/forebay/src/policy/bare/frame.rs", "expect", 2, "a policy that breaks its contract must not be measured"),
-    ("crates/forebay/src/policy/gdsf.rs", "expect", 1, "an entry with a position is in the heap: `validate`"),
+    ("crates/cache/src/policy/bare/frame.rs", "expect", 2, "a policy that breaks its contract must not be measured"),
+    ("crates/cache/src/policy/gdsf.rs", "expect", 1, "an entry with a position is in the heap: `validate`"),
     ("crates/workload/src/latency.rs", "expect", 1, "the histogram's bounds are constants in range"),
 ];
 

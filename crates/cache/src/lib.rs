@@ -20,12 +20,19 @@
 //! assert_eq!(cache.with("key", |value| value.len()), Some(3));
 //! ```
 //!
-//! `engine` holds tables, the order of eviction and the budget; its head says how they work together. `local` holds
-//! the cache for programs.
+//! The rooms:
+//!
+//! * `local`: the cache for programs.
+//! * `engine`: tables, the order of eviction and the budget; its head says how they work together.
+//! * [`policy`]: the replacement policies by name, for servers, simulators and fuzzers.
+//! * [`graph`]: transaction types as graphs, which some policies follow. [`hint`]: what clients say of their requests.
 
 mod engine;
+pub mod graph;
+pub mod hint;
 mod local;
 mod mutation;
+pub mod policy;
 mod sync;
 
 pub use engine::{CAPACITY_MAX, Found, Guard, Inline, NoRoom, Plain, Pointers, Present, Put, Seen, TooLarge, Words};

@@ -1,5 +1,7 @@
 //! A transactional cache between an application and its data store.
 //!
+//! Replacement policies, transaction graphs and hints come from the crate `forebay-cache`, which has no store.
+//!
 //! The rooms, in the order in which a request walks through them:
 //!
 //! * [`txn`]: transactions: locks, levels, group commit, publication, recorded histories.
@@ -15,13 +17,10 @@
 pub mod cache;
 pub mod change;
 pub mod error;
-pub mod graph;
-pub mod hint;
 pub mod key;
 #[doc(hidden)]
 pub mod mutation;
 pub mod outage;
-pub mod policy;
 pub mod read;
 pub mod runtime;
 pub mod store;
@@ -32,6 +31,7 @@ pub mod value;
 pub mod version;
 
 pub use change::Change;
+pub use forebay_cache::{graph, hint, policy};
 pub use key::{Key, KeyRef};
 pub use read::Read;
 pub use value::{Blob, Bytes, Data, Value};

@@ -3,6 +3,7 @@
 use futures_util::FutureExt;
 
 use super::*;
+use crate::mutation::{self, Fault};
 use crate::policy::{POLICIES, choose};
 use crate::value::Value;
 use crate::version::Version;
@@ -83,4 +84,10 @@ fn no_fill_is_open_beside_an_entry() {
     assert_eq!(told.read().now_or_never().flatten(), Some(read));
     cache.remove(&key);
     assert!(matches!(cache.begin_fill(&key), Begin::Lead(_)));
+}
+
+#[test]
+fn a_fill_beside_an_entry_is_found() {
+    let _on = mutation::put_back(Some(Fault::FillBesideEntry));
+    assert!(std::panic::catch_unwind(no_fill_is_open_beside_an_entry).is_err());
 }

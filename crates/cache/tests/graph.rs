@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use forebay::graph::{
+use forebay_cache::graph::{
     Graph, GroupFrequency, Groups, Load, POWERSET_VERTICES_MAX, Scorer, Scratch, Thr, Vertex, VertexSet,
 };
 use proptest::prelude::*;

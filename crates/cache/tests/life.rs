@@ -2,8 +2,8 @@
 
 use std::cmp::Reverse;
 
-use forebay::policy::bare::{Bare, Served};
-use forebay::policy::{Access, Unit, choose};
+use forebay_cache::policy::bare::{Bare, Served};
+use forebay_cache::policy::{Access, Unit, choose};
 use proptest::prelude::*;
 
 fn cache(policy: &str, capacity: u64) -> Bare {

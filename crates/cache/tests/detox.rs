@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use forebay::graph::Graph;
-use forebay::policy::bare::{Bare, Served};
-use forebay::policy::{Access, AccessKind, Order, Unit, choose};
+use forebay_cache::graph::Graph;
+use forebay_cache::policy::bare::{Bare, Served};
+use forebay_cache::policy::{Access, AccessKind, Order, Unit, choose};
 use proptest::prelude::*;
 
 fn cache(policy: &str, capacity: u64) -> Bare {
