@@ -8,7 +8,7 @@ use crate::tree::{File, Tree};
 const WORDS_MAX: usize = 25;
 
 /// Longer ones that documents may still have.
-pub const IN_DOCUMENTS_MAX: usize = 510;
+pub const IN_DOCUMENTS_MAX: usize = 0;
 
 /// Longer ones that the heads of modules may still have.
 pub const IN_HEADS_MAX: usize = 449;
