@@ -1,4 +1,4 @@
-//! Writes survive outages of a real PostgreSQL: they are acknowledged while it is down, and are in its tables exactly
+//! Writes survive outages of a real PostgreSQL. They are acknowledged while it is down, and are in its tables exactly
 //! once and in order when it is back.
 
 #[path = "outage/altered.rs"]

@@ -1,11 +1,12 @@
-//! Serializable over cache and PostgreSQL, through the real binary: the workloads of `serializability.rs` on documents
-//! in the generic table and on rows of tables, without and with outages in between, and with another program that
-//! writes the same rows.
+//! Serializable over cache and PostgreSQL, through the real binary. The workloads are those of `serializability.rs`
+//! on documents in the generic table and on rows of tables. They run without and with outages in between, and with
+//! another program that writes these rows.
 //!
-//! While writes are buffered nobody but forebay's clients sees them; among these the history is strictly serializable
-//! all the time. With another program only what was checked is judged: what a transaction that wrote had read, and what
-//! a `TXN BEGIN READONLY CHECKED` has read, was current at its commit. With another program and outages that, and what
-//! is in the table at last. `FOREBAY_NIGHTLY=1` runs each for ten minutes; `FOREBAY_SEED` repeats the clients' choices.
+//! While writes are buffered only forebay's clients see them; among these the history is strictly serializable all
+//! the time. With another program only what was checked is judged. What a transaction that wrote had read, and what a
+//! `TXN BEGIN READONLY CHECKED` has read, was current at its commit. With another program and outages that, and what
+//! is in the table at last. `FOREBAY_NIGHTLY=1` runs each for ten minutes; `FOREBAY_SEED` repeats the clients'
+//! choices.
 
 mod common;
 #[path = "common/postgres.rs"]

@@ -1,8 +1,8 @@
 //! Latency in an open loop: requests are sent when they are due, whatever became of those before.
 //!
-//! A request's latency counts from the moment at which it was due, not from the one at which it was sent: what waits
+//! A request's latency counts from the moment at which it was due, not from the one at which it was sent. What waits
 //! because the server, or this generator, is behind has waited (no coordinated omission). The generator never sleeps;
-//! how far behind it was itself is told beside the latencies.
+//! how late it was itself is told beside the latencies.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};

@@ -1,4 +1,4 @@
-//! A network between two programs that can be made bad: it delays, holds requests and delivers them late, loses or
+//! A network between two programs that can be made bad. It delays, holds requests and delivers them late, loses or
 //! repeats replies, cuts connections, lets none through.
 //!
 //! It knows nothing of what passes, but for one thing: to repeat replies of PostgreSQL it has to know where one ends.

@@ -1,5 +1,5 @@
-//! Tables that their owner alters while writes wait for them: what forebay knows of them is of its last look, and
-//! whatever does not fit any more waits for somebody, or is refused.
+//! Tables that their owner alters while writes wait for them. What forebay knows of them is of its last look.
+//! Whatever does not fit any more waits for an operator, or is refused.
 
 use forebay_protocol::Reply;
 

@@ -1,4 +1,4 @@
-//! The list-append tester: every client appends numbers of its own to lists that all share. Read back, a list tells
+//! The list-append tester: every client appends separate numbers to lists that all share. Read back, a list tells
 //! what was lost, what is there twice, and what came out of order.
 
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! Writes to documents that nobody knows while the database is away: HMSET as it is, others after CACHE BLIND ON.
+//! Writes to documents that are not known while the database is away: HMSET as it is, others after CACHE BLIND ON.
 
 use forebay_protocol::Reply;
 

@@ -1,5 +1,5 @@
-//! Documents of which only changes are known, some of them sent and not answered: they are read all the same while the
-//! database answers reads, each change in them once.
+//! Documents of which only changes are known, some of them sent and not answered. They are read all the same while
+//! the database answers reads, each change in them once.
 
 use std::time::Instant;
 

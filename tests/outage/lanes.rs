@@ -1,4 +1,4 @@
-//! Tables that constraints join are carried over in one order, others at the same time.
+//! Writes to tables that constraints join are applied in one order, to others at the same time.
 
 use std::time::{Duration, Instant};
 

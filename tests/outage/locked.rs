@@ -1,4 +1,4 @@
-//! Somebody has locked a table: that is no outage, and no matter of other tables.
+//! Another program has locked a table: that is no outage, and no matter of other tables.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

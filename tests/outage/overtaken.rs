@@ -1,4 +1,4 @@
-//! What was read of a row with writes in the queue, and what others do to that row before they are carried over. Others
+//! What was read of a row with writes in the queue, and what others do to that row before they are applied. Others
 //! write by psql.
 
 use std::time::{Duration, Instant};

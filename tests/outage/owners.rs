@@ -1,5 +1,5 @@
-//! Two forebays that want one database, one after the other: whoever was cut off from it and finds another owner there
-//! answers nothing any more, and what it had buffered waits for an operator.
+//! Two forebays that want one database, one after the other. The one that was cut off from it and finds another owner
+//! there answers nothing any more. What it had buffered waits for an operator.
 
 use std::net::TcpListener;
 use std::process::Stdio;

@@ -1,5 +1,5 @@
-//! The two races of the paper's section 3.1, each with two sessions, before, in and after an outage, and while the
-//! database is there again and has not got yet what was buffered.
+//! The two races of the paper's section 3.1, each with two sessions, before, in and after an outage. They also run
+//! while the database is there again and has not got yet what was buffered.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

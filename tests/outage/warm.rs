@@ -1,5 +1,5 @@
-//! What is cached outlives an outage: it is compared with the database in place of being dropped, and what was carried
-//! over stays. So a database that has just come back is not read by everybody at once.
+//! What is cached outlives an outage: it is compared with the database in place of being dropped, and what was
+//! applied stays. So a database that has just come back is not read by everybody at once.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Faults that tests put back on purpose, one for each rule of `docs/guarantees.md` that someone could break: the
+//! Faults that tests put back on purpose, one for each rule of `docs/guarantees.md` that a change could break. The
 //! simulation and the schedule tests are worth their time only while they find every one of them (`gate` in
 //! `tests/simulation` and `tests/schedules.rs`). Without the feature `testing` no fault is ever on, and the compiler
 //! drops what asks.

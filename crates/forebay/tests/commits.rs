@@ -1,4 +1,4 @@
-//! What becomes of a commit where its store, or the code around it, does what it should not: nothing is built on what
+//! What becomes of a commit where its store, or the code around it, does what it should not. Nothing is built on what
 //! is lost, and what may be half done stays locked.
 
 mod common;

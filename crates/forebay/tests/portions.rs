@@ -1,4 +1,4 @@
-//! Transactions that read more than they may hold, from a store that answers in portions: they read what it holds, or
+//! Transactions that read more than they may hold, from a store that answers in portions. They read what it holds, or
 //! are refused before they hold much more than that.
 
 use std::sync::Arc;

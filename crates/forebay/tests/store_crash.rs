@@ -1,6 +1,6 @@
-//! The embedded store on a disk that forgets what was not synced: after a crash what is left is a prefix of the commit
-//! order, without half commits, and with `always` nothing acknowledged is missing. Crashes come by chance, and at each
-//! write, change of length and sync of one commit in turn.
+//! The embedded store on a disk that forgets what was not synced. After a crash what is left is a prefix of the
+//! commit order, without half commits. With `always` nothing acknowledged is missing. Crashes come by chance, and at
+//! each write, change of length and sync of one commit in turn.
 
 mod common;
 

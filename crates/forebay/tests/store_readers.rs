@@ -1,5 +1,5 @@
-//! Readers of the embedded store while its file is flushed, or fails: they wait for no disk that is not theirs, and see
-//! all that was acknowledged for as long as it is there.
+//! Readers of the embedded store while its file is flushed, or fails. They wait for no disk that is not theirs, and
+//! see all that was acknowledged for as long as it is there.
 
 mod common;
 

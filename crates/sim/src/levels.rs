@@ -1,8 +1,9 @@
 //! Transactions as policies for them are judged: how many round trips caching saved (DeToX, definitions 5 to 7).
 //!
-//! A *level* is what a transaction asks for at the same time. It costs a round trip unless all that it reads is cached;
-//! one that writes costs one always. Where the transaction's graph is known its critical length counts instead, which
-//! is the same for a chain of levels, and less where one level need not have waited for all of the one before.
+//! A *level* is what a transaction asks for at the same time. It costs a round trip unless all that it reads is
+//! cached; one that writes costs one always. Where the transaction's graph is known its critical length counts
+//! instead. For a chain of levels that is equal. It is less where one level need not have waited for all of the one
+//! before.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;

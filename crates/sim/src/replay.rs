@@ -1,9 +1,10 @@
 //! Replay through the cache itself, without server, transactions and store.
 //!
-//! Keys and values are those of a replay through a server ([`Request`]), the cache is the server's with one partition,
-//! and a miss takes the server's way: look, begin a fill, complete it. So for the same policy and budget a server that
-//! is asked over one connection must count the same hits and misses. Two things a server adds: its fetches cost time,
-//! which only policies that weigh costs notice, and writes of one pipelined batch may be published together.
+//! Keys and values are those of a replay through a server ([`Request`]), and the cache is the server's with one
+//! partition. A miss takes the server's way: look, begin a fill, complete it. So for the same policy and budget a
+//! server that is asked over one connection must count the same hits and misses. A server adds two things. Its
+//! fetches cost time, which only policies that weigh costs notice. Writes of one pipelined batch may be published
+//! together.
 
 use std::collections::HashMap;
 

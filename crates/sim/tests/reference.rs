@@ -1,7 +1,8 @@
 //! Hit counts equal to those of independent simulators on real traces (`testdata/reference/README.md`).
 //!
-//! By default the small traces under `testdata/traces`; with `FOREBAY_TRACES` set to a folder laid out like it, every
-//! trace of the reference that the folder has. `FOREBAY_REFERENCE=arc,lirs` looks at these policies only.
+//! By default it runs the small traces under `testdata/traces`. With `FOREBAY_TRACES` set to a folder laid out like
+//! it, it runs every trace of the reference that the folder has. `FOREBAY_REFERENCE=arc,lirs` looks at these policies
+//! only.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;

@@ -1,8 +1,9 @@
 //! Replay of a trace through a server: each access becomes a command, in the trace's order with one client.
 //!
-//! Three passes, so that there is always a known end to count towards: one over the trace alone, which counts requests
-//! and collects the keys to preload; the preload, if asked for; the measured run. The trace is read on a thread of its
-//! own and handed over in batches; each client takes the next batch when it is done with its last.
+//! There are three passes, so that there is always a known end to count towards. One over the trace alone counts
+//! requests and collects the keys to preload. Then come the preload, if asked for, and the measured run. The trace is
+//! read on a separate thread and handed over in batches. Each client takes the next batch when it is done with its
+//! last.
 
 use std::collections::HashMap;
 use std::path::PathBuf;

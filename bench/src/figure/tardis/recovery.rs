@@ -1,4 +1,4 @@
-//! Figure 5: how long what was buffered takes to be carried over, and what the others feel of it.
+//! Figure 5: how long it takes to apply what was buffered, and what the others feel of it.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};

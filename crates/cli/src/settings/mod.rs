@@ -1,6 +1,6 @@
-//! The settings, each declared once, in [`SETTINGS`]: from its record come the flag (`--name`), the name in the
-//! environment (`FOREBAY_NAME`), the key in the configuration file, the help text, what `forebay config` says and
-//! `docs/configuration.md`. Defaults stand in [`Settings::default`] alone.
+//! The settings, each declared once, in [`SETTINGS`]. A record gives the flag (`--name`), the name in the environment
+//! (`FOREBAY_NAME`), the key in the configuration file, and the help text. `forebay config` and
+//! `docs/configuration.md` are made from the records, too. Defaults stand in [`Settings::default`] alone.
 //!
 //! A setting goes two steps: [`Typed`] is what was typed, and where; [`Settings`] is what it means, all of it checked.
 

@@ -1,14 +1,14 @@
 //! What is kept in memory: the last committed value of some keys, or the knowledge that a key is absent.
 //!
-//! **The invariant.** What the cache says of a key is what the store says of it, or the key is *held*, or locked, by a
-//! commit on its way and the cache still says what was published last (DeToX, section 7.1, with locks handed on
-//! early). Three mechanisms keep it:
+//! **The invariant.** What the cache says of a key is what the store says of it. Or the key is *held*, or locked, by
+//! a commit on its way, and the cache still says what was published last. (DeToX, section 7.1, with locks handed on
+//! early.) Three mechanisms keep it:
 //!
 //! * *Fences* (`fence.rs`): a value read from the store enters only through a [`Fill`] that was begun before the read.
 //!   A hold, an invalidation or a removal ends every fill begun before it, and while a key is held no fill begins. So
 //!   no late fill installs an old value. A fill is also the key's *single flight*: who finds one open follows it.
-//! * *Publication* ([`Cache::publish`]): a group of commits becomes visible as a whole: all its keys, if it has more
-//!   than one, are marked, then installed, then unmarked.
+//! * *Publication* ([`Cache::publish`]): a group of commits becomes visible as a whole. If it has more than one key,
+//!   all are marked, then installed, then unmarked.
 //! * *The second look* ([`Cache::look`], [`Cache::unchanged`]): a reader without locks takes each key's value and
 //!   sequence word and then looks at all the words again. Version and mark are one word, so one comparison tells.
 //!   The proof is in `docs/guarantees.md`.

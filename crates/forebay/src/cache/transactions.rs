@@ -1,7 +1,7 @@
 //! What a cache tells of transactions: to its policy, if that follows them, and to who watches.
 //!
-//! A policy for single objects is told nothing, and where nobody watches either, no transaction gets a number for its
-//! sake: all that it costs is one relaxed load.
+//! A policy for single objects is told nothing. Where nothing watches either, no transaction gets a number for its
+//! sake, and all that it costs is one relaxed load.
 
 use std::sync::{Arc, OnceLock, PoisonError};
 

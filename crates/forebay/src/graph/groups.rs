@@ -1,5 +1,5 @@
-//! Complete groups as a list, for small graphs: to show them, to score them as the paper says (sections 4.1 and 4.2),
-//! and as the naive model of what the rest of this room computes without a list.
+//! Complete groups as a list, for small graphs. The list is for showing them, and for scoring them as the paper says
+//! (sections 4.1 and 4.2). It is also the naive model of what the rest of this room computes without a list.
 
 use super::shape::{Piece, Prime, Shape};
 use super::{Graph, VertexSet};

@@ -1,18 +1,18 @@
 //! The gate: the only code that knows whether the store is up. It is a [`Store`] that wraps one, so nothing above it
 //! changes when the store fails.
 //!
-//! A commit goes straight to the store while that is up and nothing waits in its lanes. Else it is *buffered*: it gets
-//! the next number, enters the journal, and is answered [`CommitOutcome::Buffered`] once it is safe there. All of that
-//! happens under its transaction's locks, so numbers rise along every dependency. A commit that the store does not
-//! answer is buffered under its own id: when it is carried over, the store's table of ids decides whether it had
+//! A commit goes straight to the store while that is up and nothing waits in its lanes. Else it is *buffered*: it
+//! gets the next number, enters the journal, and is answered [`CommitOutcome::Buffered`] once it is safe there. All
+//! of that happens under its transaction's locks, so numbers rise along every dependency. A commit that the store
+//! does not answer is buffered under its own id. When it is applied, the store's table of ids decides whether it had
 //! landed. So there are no ambiguous writes (the paper's first hole), and an id is never given a second time.
 //!
 //! A read finds what is buffered first (`pending.rs`), then asks the store; while that is away it is refused at once.
 //!
 //! **Invariants.** What is acknowledged is in the journal or in the store. What waits in a lane is overtaken by no
-//! write of that lane. No call waits for a store that is known to be away: calls that do when it is found out are given
-//! up. Nothing is acknowledged, and nothing carried over, once another owner is known to have the store
-//! ([`Store::fenced`]): what was buffered stays in the journal, for an operator to decide.
+//! write of that lane. No call waits for a store that is known to be away: calls that do when it is found out are
+//! given up. Nothing is acknowledged or applied once another owner is known to have the store ([`Store::fenced`]).
+//! What was buffered stays in the journal, for an operator to decide.
 
 mod commits;
 mod journaled;

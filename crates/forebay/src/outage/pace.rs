@@ -1,7 +1,7 @@
-//! A recovery has to come to an end. To buffer a write is cheaper than to carry one over, so clients that go on at full
-//! speed, each write behind what waits in its lane, could keep the drain busy for ever. So while more than half as
-//! many come as go, a write that has to queue is held up before it is taken: twice as long after each look, and half as
-//! long once fewer come.
+//! A recovery has to come to an end. To buffer a write is cheaper than to apply one. So clients that go on at full
+//! speed, each write behind what waits in its lane, could keep the drain busy for ever. While more than half as many
+//! come as go, a write that has to queue is held up before it is taken. The delay doubles after each look, and halves
+//! once fewer come.
 
 use std::time::Duration;
 

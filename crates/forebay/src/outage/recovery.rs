@@ -1,4 +1,4 @@
-//! The drain: probes a store that is away, and carries over what was buffered when it is back.
+//! The drain: probes a store that is away, and applies what was buffered when it is back.
 //!
 //! One task decides, by the gate's state alone; batches travel in tasks of their own, as many as there are workers. A
 //! batch is one group for the store. What it refuses is set aside, alone: everything before it in its lanes is applied

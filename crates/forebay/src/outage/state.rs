@@ -1,5 +1,5 @@
-//! What the gate knows, behind one lock that is never held over a wait: what is buffered, whether the store is up, who
-//! waits for news.
+//! What the gate knows, behind one lock that is never held over a wait. It is what is buffered, whether the store is
+//! up, and what waits for news.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

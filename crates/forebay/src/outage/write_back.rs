@@ -1,19 +1,19 @@
 //! Write-back: all writes are kept at first, on purpose, while the store is there (TARDIS, future research).
 //!
-//! To keep a write is many times cheaper than to carry one over. So clients at full speed would fill the room although
-//! the store lacks nothing, and what waits would become ever older. Both bounds, age and room, are kept by one measure:
-//! how long the drain needs for what waits, at the speed that it was seen to have.
+//! To keep a write is many times cheaper than to carry one over. So clients at full speed would fill the room
+//! although the store lacks nothing, and what waits would become ever older. Both bounds, age and room, are kept by
+//! one measure. It is how long the drain needs for what waits, at the speed that it was seen to have.
 //!
-//! **Invariant.** A store that takes what it is given makes nobody hear that there is no room, and what waits is about
-//! as old as was asked for, at most. For that
+//! **Invariant.** While a store takes what it is given, no client hears that there is no room. What waits is about as
+//! old as was asked for, at most. For that
 //! * the drain begins as long before the oldest is due as it needs for all that waits, or at half of the room;
-//! * a write that has to queue is held up for as long as the drain is behind ([`WriteBack::late`]): then clients that
-//!   wait for their replies write as fast as it carries over, whatever their number, and the queue stays where it is;
-//! * one that does not find room all the same (many that do not wait for replies, large ones) waits until there is
-//!   some, and nobody takes that before it.
+//! * a write that has to queue is held up for as long as the drain is behind ([`WriteBack::late`]). Then clients that
+//!   wait for their replies write as fast as it applies, whatever their number, and the queue stays where it is.
+//! * a write that does not find room all the same (many that do not wait for replies, large ones) waits until there
+//!   is some. No other takes that room before it.
 //!
-//! A document that is written all the time is replaced where it waits for half its time at most, so that it has its
-//! turn too.
+//! A document that is written all the time is replaced where it waits for half its time at most. So it has its turn
+//! too.
 
 use std::time::Duration;
 

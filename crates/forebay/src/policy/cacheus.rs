@@ -1,7 +1,7 @@
-//! CACHEUS: a scan-resistant LRU and a churn-resistant LFU propose victims, and a coin decides, whose weights are
-//! learned by regret at a rate that is itself learned from the hit ratio.
+//! CACHEUS: a scan-resistant LRU and a churn-resistant LFU propose victims, and a coin decides. Its weights are
+//! learned by regret, at a rate that is itself learned from the hit ratio.
 //!
-//! SR-LRU keeps newcomers in a queue `Q` until they are asked for again, and what was used before in `S`; what it
+//! SR-LRU keeps newcomers in a queue `Q` until they are asked for again, and what was used before in `S`. What it
 //! regrets moves the border. CR-LFU gives up the newest of those used least. As the authors' program: what returns
 //! keeps the frequency that it had, and `S` never quite reaches its limit.
 

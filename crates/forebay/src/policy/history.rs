@@ -1,5 +1,5 @@
-//! What is known of keys that are not cached: like [`super::ghost::Ghosts`], in the order in which they came, but each
-//! with something remembered of it, and with both ends in the policy's hands.
+//! What is known of keys that are not cached, in the order in which they came. Unlike [`super::ghost::Ghosts`], each
+//! has something remembered of it, and both ends are in the policy's hands.
 
 use hashbrown::HashTable;
 

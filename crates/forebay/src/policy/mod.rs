@@ -1,9 +1,9 @@
 //! Replacement policies: which entry goes when the budget is used up, and which is let in.
 //!
-//! A policy knows accesses and nothing else: no values, no locks, no clock, no I/O; the same accesses give the same
-//! decisions, in the live cache, in the simulator and in a fuzzer. It is two parts: an [`Order`] per cache partition,
-//! called under that partition's lock, and a [`Learned`] per cache, shared by its orders, so that what is learned is
-//! not split by partitions. A policy is one file here and one line in [`POLICIES`].
+//! A policy knows accesses and nothing else: no values, no locks, no clock, no I/O. Equal accesses give equal
+//! decisions, in the live cache, in the simulator and in a fuzzer. It has two parts. An [`Order`] belongs to a cache
+//! partition and is called under that partition's lock. A [`Learned`] belongs to a cache and is shared by its orders,
+//! so that what is learned is not split by partitions. A policy is one file here and one line in [`POLICIES`].
 
 mod arc;
 pub mod bare;

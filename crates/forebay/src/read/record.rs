@@ -1,11 +1,11 @@
 //! What is kept of one key, in the cache or in a store in memory: the key, its version, and its value or absence.
 //!
-//! A small byte string, or an absence, is *packed*: header, name and value stand in one allocation, so that a value of
-//! 256 B under a short key takes one size class and no more. Anything else stands *apart*, in the parts that it shares
-//! with whoever else holds them. What is handed out are parts of the same allocations: a hit copies pointers.
+//! A small byte string, or an absence, is *packed*: header, name and value stand in one allocation. So a value of 256
+//! B under a short key takes one size class and no more. Anything else stands *apart*, in the parts that it shares
+//! with their other holders. What is handed out are parts of the same allocations: a hit copies pointers.
 //!
-//! A value that is part of a packed record of just this key and version becomes that record again: so a store in memory
-//! and the cache before it hold one allocation between them, whichever had it first.
+//! A value that is part of a packed record of just this key and version becomes that record again. So a store in
+//! memory and the cache before it hold one allocation between them, whichever had it first.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Where the truth lives. A driver implements [`Store`]; it knows its database and nothing of caching or locks.
 //!
 //! A commit comes as a *group*: the commits that one flush of the store may carry together, in order. A store that
-//! says [`Caps::ordered`] gets one group at a time, in commit order, and makes what is left after a crash a prefix of
-//! that order; that is what lets the transactions above hand a lock on before the flush (`txn/group.rs`).
+//! says [`Caps::ordered`] gets one group at a time, in commit order. It makes what is left after a crash a prefix of
+//! that order. That is what lets the transactions above hand a lock on before the flush (`txn/group.rs`).
 
 #[macro_use]
 mod forward;

@@ -1,5 +1,5 @@
-//! Versions of absent keys. A delete leaves its version here, so that an absent key's version never falls; the table
-//! is bounded, and what falls out of it raises a floor that stands for every other absent key.
+//! Versions of absent keys. A delete leaves its version here, so that an absent key's version never falls. The table
+//! is bounded. What falls out of it raises a floor that stands for every other absent key.
 
 use std::collections::{BTreeMap, HashMap};
 

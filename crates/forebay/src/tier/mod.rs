@@ -1,9 +1,9 @@
 //! Where buffered writes live until the store has them (TARDIS, section 2).
 //!
-//! A tier keeps entries in the order in which it is given them, as safe as it promises, and gives those that still mean
-//! something to whoever opens it next. It knows what an entry does to those before it ([`Effect`]), not what it says.
-//! It has one owner at a time: an owner that opens it ends the one before, whose entries are refused from then on, so
-//! that nobody who was paused or cut off writes behind a successor.
+//! A tier keeps entries in the order in which it is given them, as safe as it promises. It gives those that still
+//! mean something to the next owner that opens it. It knows what an entry does to those before it ([`Effect`]), not
+//! what it says. It has one owner at a time. An owner that opens it ends the one before, whose entries are refused
+//! from then on. So no owner that was paused or cut off writes after a successor.
 //!
 //! * The journal (`outage/journal`) is the tier of one node: a file on its own disk; the lock on its folder is what
 //!   ends owners.

@@ -1,4 +1,4 @@
-//! A journal that somebody cut at its end, and what the file beside it says of that.
+//! A journal that was cut at its end, and what the file beside it says of that.
 
 use forebay::mutation::{self, Fault};
 use forebay::outage::Record;

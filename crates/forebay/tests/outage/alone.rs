@@ -1,4 +1,4 @@
-//! Transactions that an operator decides about one by one: who has to go first, and what each meets in the store.
+//! Transactions that an operator decides about one by one: which has to go first, and what each meets in the store.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

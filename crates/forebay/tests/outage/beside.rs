@@ -1,5 +1,5 @@
 //! Two documents of one row, which share its version: transactions of our own write one and read the other, in random
-//! order and batches. Nobody else writes, so nobody is overtaken, and all is carried over.
+//! order and batches. No other program writes, so none is overtaken, and all are applied.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

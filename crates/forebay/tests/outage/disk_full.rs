@@ -1,4 +1,4 @@
-//! The disk under the journal is full: what is buffered is carried over all the same.
+//! The disk under the journal is full: what is buffered is applied all the same.
 
 use std::time::Duration;
 

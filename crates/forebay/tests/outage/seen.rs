@@ -1,5 +1,5 @@
-//! What transactions have read of documents for which others wait, against a store that others write to as well: they
-//! are applied only where what they were shown is so, and nobody is set aside for what nobody did.
+//! What transactions have read of documents for which others wait, against a store that others write to as well. They
+//! are applied only where what they were shown is so. None is set aside for what no program did.
 
 mod cases;
 mod database;

@@ -1,4 +1,4 @@
-//! What others have written reaches the cache when somebody asks for it, and tables that nothing watches.
+//! What others have written reaches the cache when a client asks for it, and tables that nothing watches.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! Documents that share their place: with one that is deleted the others go. And who waits behind what is quarantined.
+//! Documents that share their place: with one that is deleted the others go. And what waits behind a quarantined one.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Write-back under more load than the store can take: nobody is told that there is no room while it takes what it is
-//! given, and what waits is about as old as was asked for.
+//! Write-back under more load than the store can take. No client is told that there is no room while the store takes
+//! what it is given. What waits is about as old as was asked for.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,6 +1,6 @@
-//! The world explored by stateright. A state is the sequence of events that leads to it; two are the same if all that
-//! decides what comes next is the same ([`World::print`]). To know what follows from one, the world is built anew and
-//! lives through its events again.
+//! The world explored by stateright. A state is the sequence of events that leads to it. Two are equal if all that
+//! decides what comes next is equal ([`World::print`]). To know what follows from one, the world is built again and
+//! lives through its events once more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What must hold: always, for whoever looks, and when nothing can happen any more.
+//! What must hold: always, for every reader, and when nothing can happen any more.
 
 use forebay::Value;
 use forebay::outage::{Mode, Standing};

@@ -1,5 +1,5 @@
-//! The real gate and its real journal over a disk that forgets, before a database that the world decides on, with
-//! clients that keep the rules of transactions: locks to the end, changes computed from what was read.
+//! The real gate and its real journal over a disk that forgets, before a database that the world decides on. Its
+//! clients keep the rules of transactions: locks to the end, changes computed from what was read.
 
 use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex, MutexGuard};

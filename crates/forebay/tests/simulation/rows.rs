@@ -1,5 +1,5 @@
-//! Rows of a table behind the outage's gate, which merges what it buffers: whatever the store does, no command is set
-//! aside, and in the end each row is what its commands make of it one after the other.
+//! Rows of a table behind the outage's gate, which merges what it buffers. Whatever the store does, no command is set
+//! aside. In the end each row is what its commands make of it one after the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,6 +1,6 @@
 //! Bank: transfers between accounts, and auditors who must always find the same sum.
 //!
-//! A sum alone does not show a transfer that was lost on both sides, so the last look is also compared with all
+//! A sum alone does not show a transfer that was lost on both sides. So the last look is also compared with all
 //! acknowledged transfers, account by account.
 
 use std::collections::HashMap;

@@ -1,10 +1,10 @@
-//! What the tier is told beside what is buffered, for whoever opens it next: what changes mean, and by what the
-//! store is recognised, and as whom it is used.
+//! What the tier is told beside what is buffered, for the next owner that opens it. It tells what changes mean, by
+//! what the store is recognised, and as whom it is used.
 //!
-//! A store that was put back to an earlier state while nobody looked (a restored backup, a standby that lagged) lacks
-//! commits that it had acknowledged. So the newest of these are remembered every second where there are new ones, and
-//! at an orderly end; a start compares. Not with each commit: its acknowledgement would wait for another disk. What is
-//! missed by that is the loss of nothing but the last second before a forebay that was killed.
+//! A store may be put back to an earlier state while no forebay looks (a restored backup, a standby that lagged).
+//! Then it lacks commits that it had acknowledged. So the newest of these are remembered every second where there are
+//! new ones, and at an orderly end; a start compares. Not with each commit: its acknowledgement would wait for
+//! another disk. What is missed by that is the loss of nothing but the last second before a forebay that was killed.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! What an operator decides about quarantined transactions. One decision at a time about each, and none is acted upon
-//! before the journal has it: or a restart could give up what was tried again, and has landed.
+//! What an operator decides about quarantined transactions. One decision at a time is taken about each, and none is
+//! acted upon before the journal has it. Otherwise a restart could give up what was tried again, and has landed.
 
 use std::sync::Arc;
 use std::time::Duration;

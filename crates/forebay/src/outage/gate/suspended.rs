@@ -1,12 +1,12 @@
-//! While nothing is carried over, since an operator has to compare what is buffered with the store first. That ends for
-//! all at once ([`Gate::resume`]), or transaction by transaction: each is applied ([`Gate::apply`]) or given up
+//! While nothing is applied, since an operator has to compare what is buffered with the store first. That ends for
+//! all at once ([`Gate::resume`]), or transaction by transaction. Each is applied ([`Gate::apply`]) or given up
 //! ([`Gate::give_up`]), and with the last it is over.
 //!
-//! **Invariants.** What an operator was answered stands in the tier: a start behind it goes on with it. The one
-//! exception is a store which the tier does not know yet, since what is decided about that one must not be done to the
+//! **Invariants.** What an operator was answered stands in the tier: a start after that goes on with it. The one
+//! exception is a store which the tier does not know yet. What is decided about that one must not be done to the
 //! first, should that come back. Nothing is decided before the store was reached since the start, for what is found
-//! then may be another thing than what was compared; and when it is found in an earlier state, or others had it, what
-//! was decided before is forgotten in the tier before that is remembered there.
+//! then may be another thing than what was compared. When the store is found in an earlier state, or others had it,
+//! what was decided before is forgotten. The tier forgets that before it remembers the store.
 
 use std::sync::Arc;
 

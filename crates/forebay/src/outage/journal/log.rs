@@ -1,4 +1,4 @@
-//! The file: opening, appending, syncing, rewriting. No tasks, no waiting; whoever has it has it alone.
+//! The file: opening, appending, syncing, rewriting. It has no tasks and does not wait, and its holder has it alone.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! One transaction by itself, while nothing else is carried over: an operator has decided about it, and wants to know
+//! One transaction by itself, while nothing else is applied. An operator has decided about it, and wants to know
 //! before what it would meet in the store.
 //!
 //! **Invariant.** It goes to the store only when nothing earlier waits for a document that it writes, was shown, names

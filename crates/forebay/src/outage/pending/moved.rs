@@ -1,5 +1,5 @@
-//! Documents that share a row share its version. When one of them is carried over, the others have another version in
-//! the store, and are what they were: that is our own hand, and no other program's change.
+//! Documents that share a row share its version. When one of them is applied, the others have another version in the
+//! store, and are what they were. That is our own hand, and no other program's change.
 
 use super::drain::Stored;
 use super::seen::Seen;

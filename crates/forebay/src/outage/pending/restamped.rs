@@ -1,6 +1,6 @@
-//! What is buffered is shown under a version that no store has; a store that others write to gives the row one of its
-//! own when it is carried over. Whoever read the document before, and commits after, has the first: it
-//! names the same document, so it must not be taken for overtaken.
+//! What is buffered is shown under a version that no store has. A store that others write to gives the row a new one
+//! when it is applied. A transaction that read the document before, and commits after, has the first. That version
+//! names this very document, so the transaction must not be taken for overtaken.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -1,25 +1,25 @@
 //! What transactions have read of documents that others wait for: an image that no store holds yet.
 //!
-//! A version can't be checked there: the store gives one when it has carried over what is before. So the fingerprint of
+//! A version can't be checked there: the store gives one when it has applied what is before. So the fingerprint of
 //! the image is kept. When the last transaction before the reader is applied, the store tells under which version it
-//! has the document now, and the reader's turn comes with that version to be checked like any other. If the store has
+//! has the document now. The reader's turn comes with that version to be checked like any other. If the store has
 //! something else, other programs have changed the document, and the reader has been overtaken.
 //!
 //! The database itself may make more of a document than was asked (a default, a trigger that notes the time). That is
-//! nobody's change: where all that the image was computed from was the store's at the moment when it was applied, what
-//! came of it is right, whatever it is. To know that, who writes a document has the version before it checked, and
-//! what counts is that this was what the image was computed from ([`Image::base`]); and if somebody behind has read it,
-//! it goes in another batch than what it builds on. Of one that the store has already, since it was sent before, the
-//! store tells whether anybody has written the document since ([`Since::untouched`](crate::store::Since)); what was
-//! checked each time it was sent is noted ([`Entry::checked`]).
+//! no program's change. Where all that the image was computed from was the store's when it was applied, what came of
+//! it is right, whatever it is. To know that, a transaction that writes a document has the version before it checked.
+//! What counts is that this was what the image was computed from ([`Image::base`]). If a later transaction has read
+//! that, it goes in another batch than what it builds on. Some of it the store has already, since it was sent before.
+//! Of that the store tells whether any program has written the document since
+//! ([`Since::untouched`](crate::store::Since)). What was checked each time it was sent is noted ([`Entry::checked`]).
 //!
 //! Documents of one row share its version: when one of them is written, the others have another version and are what
-//! they were. So what is known of those goes on to the new version, or is looked at again (`moved`); and a reader goes
-//! in another batch than such a write before it.
+//! they were. So what is known of those goes on to the new version, or is looked at again (`moved`). A reader goes in
+//! another batch than such a write before it.
 //!
-//! **Invariants.** A reader goes to the store behind all that it was shown, in another batch, or not at all: behind one
-//! that is quarantined it waits with it. It is applied only under a version of which is known that it stands for what
-//! it was shown. A document is never shown as two things under one version.
+//! **Invariants.** A reader goes to the store after all that it was shown, in another batch, or not at all. Behind
+//! one that is quarantined it waits with it. It is applied only under a version of which is known that it stands for
+//! what it was shown. A document is never shown as two things under one version.
 
 use std::fmt;
 

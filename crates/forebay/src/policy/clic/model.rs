@@ -1,6 +1,6 @@
-//! `clic-tree` and `clic-g` as a whole by scans: every outcome of a window is kept in a list, classes are looked up in
-//! the tree each time, pages stand in plain lists. How a tree grows, what a curve is made of and what hint sets stand
-//! for is tested apart, so these are used here.
+//! `clic-tree` and `clic-g` as a whole by scans. Every outcome of a window is kept in a list, classes are looked up
+//! in the tree each time, and pages stand in plain lists. How a tree grows, what a curve is made of and what hint
+//! sets stand for is tested apart, so these are used here.
 
 mod events;
 mod taught;

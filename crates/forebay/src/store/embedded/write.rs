@@ -1,4 +1,4 @@
-//! Writing one document inside a write transaction. A small document lies in its row; a large one in rows of its own,
+//! Writing one document inside a write transaction. A small document lies in its row; a large one in separate rows,
 //! of which a change writes those that it touches.
 
 use std::ops::Range;
