@@ -89,7 +89,7 @@ const CROWD_BYTES: usize = 120_000;
 struct Servers {
     redis: SocketAddr,
     roomy: Forebay,
-    /// Who has read all of [`crowd`] has emptied its cache of anything else.
+    /// A client that has read all of [`crowd`] has emptied the cache of anything else.
     cramped: Forebay,
 }
 

@@ -97,7 +97,7 @@ struct World {
 const QUICK: [&str; 4] = ["--breaker-pause-ms", "20", "--breaker-pause-ms-max", "200"];
 
 /// Nothing is buffered, and a database on a busy machine is waited for: a transaction that was buffered and had read
-/// what another program changed meanwhile would be set aside, though acknowledged.
+/// what another program changed since would be set aside, though acknowledged.
 const PATIENT: [&str; 8] =
     ["--on-outage", "refuse", "--store-timeout-ms", "5000", "--lock-wait-ms-min", "6000", "--lock-wait-ms-max", "7000"];
 
@@ -298,8 +298,8 @@ impl World {
         made
     }
 
-    /// The same while what ours write is buffered again and again: every addition, of ours and of others, is in the
-    /// table once, and who has all that was read checked finds the sum.
+    /// Likewise while what ours write is buffered again and again: every addition, of ours and of others, is in the
+    /// table once, and a reader that has all that was read checked finds the sum.
     fn beside_another_program_with_outages(self) {
         let (began, mut number, mut done) = (Instant::now(), 0, [0; 3]);
         let few = |[others, ours, audits]: [usize; 3]| others <= 10 || ours <= 10 || audits == 0;
@@ -337,7 +337,7 @@ impl World {
             let summary = judged(&bank, &[made, history].concat(), seed);
             let count = |name: &str| summary.by_name.get(name).copied().unwrap_or_default();
             let ours = count("transfer added by TXN").min(count("transfer added by MULTI"));
-            // Most audits are refused, in an outage or for what others write meanwhile.
+            // Most audits are refused, in an outage or for what others write at that time.
             done = sums(done, [others, ours, count("audit by TXN CHECKED")]);
             number += 1;
         }

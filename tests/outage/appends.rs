@@ -12,7 +12,7 @@ use forebay_workload::checkers::appends::{Fate, judge};
 use crate::common::Connection;
 use crate::state::PATIENCE;
 
-/// Stops the clients, also if what happens meanwhile panics.
+/// Stops the clients, also if what happens during that panics.
 struct Stopping<'a>(&'a AtomicBool);
 
 impl Drop for Stopping<'_> {

@@ -112,7 +112,7 @@ fn what_came_of_it(client: &mut Connection) {
     );
 }
 
-/// The same in front of a table that is not forebay's.
+/// Likewise in front of a table that is not forebay's.
 #[test]
 fn unseen_changes_of_rows() {
     let server = Server::start();

@@ -63,7 +63,7 @@ fn world() -> World {
 /// What has landed of commits, as the database knows it.
 const LANDED: &str = "SELECT count(*) FROM forebay.applied WHERE applied";
 
-/// Who waits for a lock there.
+/// What waits for a lock there.
 const WAITING: &str =
     "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
 

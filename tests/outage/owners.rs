@@ -139,7 +139,7 @@ fn who_was_cut_off_is_fenced_and_suspended() {
     assert_eq!([said(&entry(&mut client, "suspended")), said(&client.call(&["GET", "both"]))], ["Nil", "first"]);
 }
 
-/// Who is asked nothing notices it too, also if the second one has ended by then.
+/// A forebay that is asked nothing notices it too, also if the second one has ended by then.
 #[test]
 fn who_is_idle_notices_another_owner() {
     let first = First::start();

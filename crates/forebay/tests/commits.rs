@@ -224,7 +224,7 @@ fn count(value: Option<&Value>) -> i64 {
     }
 }
 
-/// The store has lost a group when it is published; who has read its result, and the cache, must not keep it. Whether
+/// The store has lost a group when it is published; what has read its result, and the cache, must not keep it. Whether
 /// all ended as it should.
 fn a_group_is_lost(loses: Loses) -> bool {
     let sound = Arc::new(Mutex::new(false));

@@ -122,7 +122,7 @@ proptest! {
     }
 }
 
-/// Many who read the same keys, a few at a time, and have to wait for their turn; how that ended.
+/// Many that read the same keys, a few at a time, and have to wait for their turn; how that ended.
 fn many_readers(seed: u64) -> Ended {
     let simulation = Simulation::new(seed);
     let runtime = simulation.runtime();

@@ -113,7 +113,7 @@ pub struct Catalog {
     pub keys_without_size: u64,
     /// Clients, as far as [`CLIENTS_MAX`].
     pub clients: BTreeSet<u32>,
-    /// Who asked last.
+    /// Which client asked last.
     client: Option<u32>,
     /// Whether any request belongs to a transaction.
     pub has_transactions: bool,

@@ -194,7 +194,7 @@ impl OfType {
         });
         let left_out = (all - asked.len()) as u64;
         asked.sort_by_key(|asked| asked.level);
-        // Who told a word first, and nobody of what was known by itself.
+        // Which access told a word first; none of what was known by itself.
         let mut tellers: HashMap<u64, Vec<u16>> = HashMap::new();
         let mut told: BTreeMap<u16, BTreeSet<u64>> = BTreeMap::new();
         let mut read: HashMap<u64, BTreeSet<u16>> = HashMap::new();

@@ -90,7 +90,7 @@ pub struct Modelled {
     pub round_trips_saved: u64,
     /// Microseconds of one transaction, or of one request.
     pub latency_us: f64,
-    /// The same if there were no cache.
+    /// Likewise if there were no cache.
     pub latency_without_cache_us: f64,
 }
 

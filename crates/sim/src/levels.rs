@@ -63,7 +63,7 @@ impl Sums {
         self.thr
     }
 
-    /// The same as round trips of so many transactions; none without transactions.
+    /// Likewise as round trips of so many transactions; none without transactions.
     pub fn round_trips(&self) -> Option<RoundTrips> {
         let Thr { length, hits } = self.thr;
         (length > 0).then_some(RoundTrips { transactions: Some(self.transactions), asked: length, saved: hits })
@@ -147,13 +147,13 @@ impl Levels {
     }
 
     /// One access. A request outside of transactions is a transaction of its own. `client`: under which number it is
-    /// counted apart; a transaction is that of the client who began it.
+    /// counted apart; a transaction is that of the client that began it.
     pub fn access(&mut self, request: &Request, hit: bool, client: Option<u32>) {
         let access = &request.access;
         if access.kind == AccessKind::Prefetch {
             return;
         }
-        // What is written stays cached, if it was: only what was missing comes in anew, and has helped nobody yet.
+        // What is written stays cached, if it was: only what was missing comes in again, and has helped nobody yet.
         if !hit {
             self.set_helped(request.key, false);
         }

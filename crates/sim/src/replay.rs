@@ -20,7 +20,7 @@ use forebay_trace::{Record, TraceError};
 /// How to replay.
 #[derive(Clone, Debug)]
 pub struct ReplayOptions {
-    /// Who decides what stays.
+    /// What decides which entries stay.
     pub policy: Choice,
     /// Bytes for entries; what the server's `CACHE STATS` shows as its budget.
     pub budget_bytes: usize,
@@ -162,7 +162,7 @@ mod tests {
         options_for(policy, entries, Some(100))
     }
 
-    /// The same for entries of `size` bytes, or for absent keys.
+    /// Likewise for entries of `size` bytes, or for absent keys.
     fn options_for(policy: &str, entries: usize, size: Option<u32>) -> ReplayOptions {
         let policy = choose(policy).expect("known");
         let entry = charge(&Key::new(0, b"t:1"), &document(size, Version::ZERO), policy.policy);

@@ -42,7 +42,7 @@ fn request() -> impl Strategy<Value = Record> {
     })
 }
 
-/// The same with all that a trace can say.
+/// Likewise with all that a trace can say.
 fn anything() -> impl Strategy<Value = Record> {
     let kind = prop_oneof![
         6 => Just(Kind::Read),

@@ -83,7 +83,7 @@ fn file(trace: &str) -> String {
     file.to_owned()
 }
 
-/// The same requests without the transactions that they belong to: the reference looks nothing up together.
+/// These requests without the transactions that they belong to: the reference looks nothing up together.
 fn one_by_one(path: &Path, folder: &Path) -> PathBuf {
     let flat = folder.join("flat.fbt");
     let mut writer = Writer::create(std::fs::File::create(&flat).expect("writable"), 0).expect("writable");

@@ -39,7 +39,7 @@ impl GivenUp {
         }
     }
 
-    /// The same of an entry that goes; what is small is kept of many that go at once.
+    /// Likewise of an entry that goes; what is small is kept of many that go at once.
     pub(super) fn gone(&mut self, record: Record, charged: usize) {
         self.keep(&record, charged);
         if self.all && charged <= LATER_BYTES_MIN {

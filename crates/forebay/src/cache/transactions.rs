@@ -21,7 +21,7 @@ const PARTITIONS_TOLD_MAX: usize = 64;
 /// 2^64 over the golden ratio: spreads numbers over partitions.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Who follows transactions.
+/// What follows transactions.
 #[derive(Default)]
 pub(super) struct Following {
     /// Watchers, and one more for a policy that follows transactions.

@@ -143,7 +143,7 @@ impl Graph {
         self.count(false, u64::MAX)
     }
 
-    /// The same, for who has little time: `None` also where more than [`TRIES_MAX`] subsets would have to be tried.
+    /// Likewise within little time: `None` also where more than [`TRIES_MAX`] subsets would have to be tried.
     pub fn complete_groups_count_if_quick(&self) -> Option<u128> {
         self.count(false, TRIES_MAX)
     }
@@ -153,7 +153,7 @@ impl Graph {
         self.count(true, u64::MAX)
     }
 
-    /// The same, for who has little time: `None` also where more than [`TRIES_MAX`] subsets would have to be tried.
+    /// Likewise within little time: `None` also where more than [`TRIES_MAX`] subsets would have to be tried.
     pub fn compressed_groups_count_if_quick(&self) -> Option<u128> {
         self.count(true, TRIES_MAX)
     }

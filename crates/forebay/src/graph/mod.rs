@@ -85,7 +85,7 @@ pub enum GraphError {
 }
 
 impl Graph {
-    /// The same graph under the name of its type.
+    /// This graph under the name of its type.
     pub fn named(self, name: &str) -> Graph {
         Graph { name: name.to_owned(), ..self }
     }
@@ -95,7 +95,7 @@ impl Graph {
         &self.name
     }
 
-    /// The same graph with vertex v under the number `numbers[v]`, which no two have; numbers between that no vertex
+    /// This graph with vertex v under the number `numbers[v]`, which no two have; numbers between that no vertex
     /// has are vertices without a name that nothing asks for.
     pub fn renumbered(&self, numbers: &[u16]) -> Result<Graph, GraphError> {
         let count = numbers.iter().map(|&number| usize::from(number) + 1).max().unwrap_or(0);

@@ -108,7 +108,7 @@ pub(super) struct Inner {
 }
 
 impl Gate {
-    /// Puts a gate before a store. What the journal holds is carried over from now on.
+    /// Puts a gate before a store. What the journal holds is applied from now on.
     pub fn open<T: Tier>(options: GateOptions<T>) -> Result<Gate, OpenError> {
         let GateOptions { runtime, store, journal, found, settings, mapping, opens_late } = options;
         let mut buffer = Buffer::new(settings.bytes_max, store.caps(), found.next_number);
@@ -183,7 +183,7 @@ impl Gate {
         self.inner.state().buffer.validate();
     }
 
-    /// Has what is buffered on purpose carried over before its time, if the store is there; waits for that as long as
+    /// Has what is buffered on purpose applied before its time, if the store is there; waits for that as long as
     /// this. The rest stays in the journal, for the next start.
     pub async fn carry_over(&self, at_most: Duration) {
         let inner = &self.inner;

@@ -150,7 +150,7 @@ enum Source {
 }
 
 impl Found {
-    /// The same with all that is pending in memory: nothing of it can fail to be read later.
+    /// Likewise with all that is pending in memory: nothing of it can fail to be read later.
     pub fn read(self) -> Result<Found, OpenError> {
         let pending = self.pending.collect::<Result<Vec<_>, _>>()?;
         Ok(Found { pending: PendingRecords(Source::Read(pending.into_iter())), ..self })

@@ -124,7 +124,7 @@ pub enum Mode {
     Normal,
     /// The store is down: they are buffered.
     Failed,
-    /// The store is up, and buffered writes are carried over.
+    /// The store is up, and buffered writes are applied.
     Recovery,
 }
 

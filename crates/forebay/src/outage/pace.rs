@@ -17,12 +17,12 @@ const HOLD_MAX: Duration = Duration::from_millis(100);
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
     hold: Duration,
-    /// When it was looked last, and what waited and was carried over by then.
+    /// When it was looked last, and what waited and was applied by then.
     looked: Option<(Duration, usize, u64)>,
 }
 
 impl Pace {
-    /// For how long a write that queues at `now` is held up. `waiting` transactions wait; `applied` were carried over
+    /// For how long a write that queues at `now` is held up. `waiting` transactions wait; `applied` were applied
     /// since the start.
     pub(super) fn hold(&mut self, now: Duration, waiting: usize, applied: u64) -> Duration {
         let Some((then, waited, before)) = self.looked else {

@@ -93,7 +93,7 @@ pub struct Buffer {
     quarantined: usize,
     /// Transactions behind quarantined ones.
     behind: usize,
-    /// Of these and those, who delete rows of which is not known what they name.
+    /// Of these and those, the ones that delete rows of which is not known what they name.
     unnamed: BTreeSet<u64>,
     ids: BTreeSet<TxnId>,
     restamped: Restamped,
@@ -260,7 +260,7 @@ impl Buffer {
         self.entries.insert(number, entry);
     }
 
-    /// Transaction `number` is in the journal: from now on it is shown, as `after` says, and carried over when its
+    /// Transaction `number` is in the journal: from now on it is shown, as `after` says, and applied when its
     /// turn comes. Answers the one that it has replaced.
     pub fn written(&mut self, number: u64, after: &[Write]) -> Option<u64> {
         let entry = self.entries.get(&number)?;

@@ -94,7 +94,7 @@ struct Cacheus {
     returning: Option<(u64, u32)>,
     /// Room had to be made for the newcomer.
     was_full: bool,
-    /// Who proposed the victim just named: none where both did.
+    /// Which of both proposed the victim just named: none where both did.
     proposed_by: Option<usize>,
 }
 

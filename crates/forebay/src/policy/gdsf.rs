@@ -100,7 +100,7 @@ const OUT: Entry =
 struct Gdsf {
     unit: Unit,
     by_cost: bool,
-    /// Who is looked at for each victim; `None`: all, by the heap.
+    /// Which entries are looked at for each victim; `None`: all, by the heap.
     drawn: Option<Drawn>,
     ages: bool,
     counts_writes: bool,

@@ -39,7 +39,7 @@ impl<T: Copy> History<T> {
         self.push_new(hash, weight, item);
     }
 
-    /// The same for a key that is surely not remembered.
+    /// Likewise for a key that is surely not remembered.
     pub fn push_new(&mut self, hash: u64, weight: u32, item: T) {
         if self.len() >= KEYS_MAX {
             self.pop_oldest();

@@ -133,7 +133,7 @@ struct Life {
     open: VecDeque<Open>,
     /// By the paper's rule, groups that are over and have a key that may go: longest unused first.
     by_age: BTreeSet<ByAge>,
-    /// The same groups: incomplete ones first, of those the largest, of those the longest unused.
+    /// These groups in order: incomplete ones first, of those the largest, of those the longest unused.
     by_size: BTreeSet<BySize>,
 }
 

@@ -172,7 +172,7 @@ pub struct Settings {
     pub values: Vec<f64>,
 }
 
-/// Where an entry is kept. The same number is given to another entry after [`Order::removed`].
+/// Where an entry is kept. Its number is given to another entry after [`Order::removed`].
 pub type Slot = u32;
 
 /// All that a policy may know of one access.
@@ -333,7 +333,7 @@ pub trait Order: Send + bare::Replay {
     /// One line on why `slot` stands where it stands, for `CACHE EXPLAIN`.
     fn explain(&self, slot: Slot) -> String;
 
-    /// The same for a key that is not in, by its hash: what is remembered of it, and what would let it in. `None`:
+    /// Likewise for a key that is not in, by its hash: what is remembered of it, and what would let it in. `None`:
     /// nothing is remembered.
     fn explain_absent(&self, hash: u64) -> Option<String> {
         let _ = hash;

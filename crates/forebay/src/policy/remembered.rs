@@ -24,7 +24,7 @@ const MOVES: usize = 2;
 /// 2^64 over the golden ratio: an odd number that carries low bits far up.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The same of 2^32, for a print's second bucket.
+/// Likewise of 2^32, for a print's second bucket.
 const SPREAD_AGAIN: u32 = 0x9e37_79b9;
 
 /// How often a key was asked for, and what its instance scores add up to, as the aggregate has it.

@@ -56,7 +56,7 @@ fn packable_bytes(bytes: &Bytes) -> Option<&[u8]> {
     (range.len() <= PACKED_VALUE_BYTES_MAX).then(|| &shared[range])
 }
 
-/// Makes a value that will be packed part of the record of `key` at `version`: who keeps it then keeps that record.
+/// Makes a value that will be packed part of the record of `key` at `version`: its holder then keeps that record.
 pub(crate) fn pack(key: &Key, value: &mut Value, version: Version) {
     if let Data::Bytes(bytes) = &mut value.data
         && let Some(content) = packable_bytes(bytes)
@@ -166,7 +166,7 @@ impl Record {
         }
     }
 
-    /// The first byte of its memory, for who wants that in the processor's cache.
+    /// The first byte of its memory, for a caller that wants that in the processor's cache.
     pub(crate) fn first_byte(&self) -> Option<u8> {
         match self {
             Record::Packed(packed) => packed.first().copied(),

@@ -127,7 +127,7 @@ impl Simulation {
         self.world.lock().log
     }
 
-    /// The tasks of this world, for who lets others come in between in the middle of a step.
+    /// The tasks of this world, for code that lets others come in between in the middle of a step.
     pub fn others(&self) -> Others {
         Others(Arc::downgrade(&self.world))
     }

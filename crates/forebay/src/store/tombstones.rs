@@ -28,7 +28,7 @@ pub struct Tombstones {
     by_key: HashMap<Key, (u64, Absence), foldhash::fast::RandomState>,
     by_age: BTreeMap<u64, Key>,
     next_age: u64,
-    /// Per key space: clearing one must not lift the versions of another above those minted meanwhile.
+    /// Per key space: clearing one must not lift the versions of another above those minted since.
     floors: [Absence; SPACES as usize],
     group: u64,
     limit: usize,

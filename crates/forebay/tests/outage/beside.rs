@@ -245,7 +245,7 @@ fn the_fault_is_found() {
     assert!(found);
 }
 
-/// What was deleted is shown if `shown`; something behind it may have made its row anew if that `makes` it.
+/// What was deleted is shown if `shown`; something behind it may have made its row again if that `makes` it.
 fn deleted(makes: bool, shown: bool) {
     simulated(move |runtime| async move {
         let (database, gate) = open(&runtime, false, |_| {});

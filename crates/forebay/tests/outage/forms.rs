@@ -22,7 +22,7 @@ fn form() -> Form {
 struct World {
     random: SplitMix,
     buffer: Buffer,
-    /// The table with what was carried over, and with each command by itself.
+    /// The table with what was applied, and with each command by itself.
     carried: Row,
     plain: Row,
     sequence: u64,

@@ -90,12 +90,12 @@ impl Model {
         Model { setup, fault: None, tree: None, tally: Arc::default() }
     }
 
-    /// The same with a rule left out.
+    /// Likewise with a rule left out.
     pub fn without(self, fault: Fault) -> Model {
         Model { fault: Some(fault), ..self }
     }
 
-    /// The same without merging states, up to so many steps.
+    /// Likewise without merging states, up to so many steps.
     pub fn unmerged(self, steps_max: usize) -> Model {
         Model { tree: Some(steps_max), ..self }
     }

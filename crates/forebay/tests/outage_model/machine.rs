@@ -20,7 +20,7 @@ pub enum Order {
     Last,
 }
 
-/// Work on the disk, and who waits for it.
+/// Work on the disk, and what waits for it.
 struct Job {
     work: Box<dyn FnOnce() + Send>,
     done: oneshot::Sender<()>,

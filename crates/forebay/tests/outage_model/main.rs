@@ -230,7 +230,7 @@ fn thousands(number: usize) -> String {
     }
 }
 
-/// The page has the counts that are asserted here. FOREBAY_UPDATE_DOCS=1 writes it anew.
+/// The page has the counts that are asserted here. FOREBAY_UPDATE_DOCS=1 writes it again.
 #[test]
 fn the_document_is_fresh() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/papers/tardis.md");

@@ -215,7 +215,7 @@ impl World {
         events
     }
 
-    /// Who adds a child has seen its parent.
+    /// A client that adds a child has seen its parent.
     fn has_parent(&self, book: &Book, client: &Client) -> bool {
         let is_parent = |(told, other): (&Told, &Client)| other.a && *told == Told::Acknowledged;
         !self.setup.joined || client.a || book.told.iter().zip(self.setup.clients).any(is_parent)
@@ -322,7 +322,7 @@ impl World {
         self.machine.spawn(async move { work(gate, book, at, client, owned).await });
     }
 
-    /// Notes what is pending: it must not be carried over before the operator says so.
+    /// Notes what is pending: it must not be applied before the operator says so.
     fn restore(&mut self) {
         self.spent.backups += 1;
         self.database.reopen();

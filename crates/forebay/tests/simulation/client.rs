@@ -455,7 +455,7 @@ impl Client {
     }
 
     /// The commands of an interactive transaction, its client thinking between them: now and then for so long that
-    /// those who wait for its locks give up.
+    /// those that wait for its locks give up.
     async fn commands(
         &mut self,
         transaction: &mut Transaction,

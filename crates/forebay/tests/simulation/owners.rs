@@ -354,7 +354,7 @@ async fn two_owners(runtime: Runtime, mut random: SplitMix) -> bool {
     is_untouched(&database, "by a fenced owner").await;
     let waiting = gate.state().amount.transactions;
     drop((gate, store, second));
-    // Started again, perhaps killed at once, what waits is carried over only if an operator says so.
+    // Started again, perhaps killed at once, what waits is applied only if an operator says so.
     for _ in 0..1 + random.below(3) {
         disk.kill();
         let (gate, _store) = first(world).await;

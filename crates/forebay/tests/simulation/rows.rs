@@ -219,7 +219,7 @@ async fn client(runtime: Runtime, gate: Gate, number: u64, mut random: SplitMix)
     row
 }
 
-/// Waits until all is carried over; nothing is set aside.
+/// Waits until all is applied; nothing is set aside.
 pub async fn drained(runtime: &Runtime, gate: &Gate) {
     let began = runtime.elapsed();
     while gate.state().amount.transactions > 0 || gate.state().mode != Mode::Normal {

@@ -235,7 +235,7 @@ struct Client {
     random: SplitMix,
     /// What is cached of a table that nothing watches is believed for so long.
     limit: Option<Duration>,
-    /// What everybody who reads from now on has to see at least.
+    /// What each read from now on has to see at least.
     floors: Arc<Mutex<BTreeMap<Key, usize>>>,
     counted: Counted,
 }

@@ -240,7 +240,7 @@ struct Client {
     engine: Engine,
     gate: Gate,
     random: SplitMix,
-    /// What commands have made of each row, for who has its lock.
+    /// What commands have made of each row, for the holder of its lock.
     rows: Arc<Vec<AsyncMutex<Row>>>,
     counted: Counted,
 }

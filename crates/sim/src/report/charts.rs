@@ -111,7 +111,7 @@ fn curves(rows: &[&Row], title: &str, y: &'static str, of: impl Fn(&Row) -> Opti
     lines(rows, title, y, |row| of(row).map(|share| (100.0 * share, percent(share))))
 }
 
-/// The same of what is no share: each value as it is drawn and as it is written.
+/// Likewise of what is no share: each value as it is drawn and as it is written.
 fn lines(rows: &[&Row], title: &str, y: &'static str, of: impl Fn(&Row) -> Option<(f64, String)>) -> Chart {
     let sizes = sizes(rows);
     let ends = (sizes.first().map_or(1, |row| row.size), sizes.last().map_or(1, |row| row.size));

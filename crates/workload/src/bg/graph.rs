@@ -133,7 +133,7 @@ impl Write {
         }
     }
 
-    /// Whose flags it holds: the member that acts, and the one who must not act meanwhile.
+    /// Whose flags it holds: the member that acts, and the one who must not act during that.
     fn members(&self) -> (u32, Option<u32>) {
         match *self {
             Write::Invite { inviter, invitee } => (inviter, Some(invitee)),

@@ -52,7 +52,7 @@ impl Bank {
     }
 
     /// With transfers that look at nothing and add, as often as they are told to: accounts may be overdrawn. What is
-    /// added travels as that, so nothing that others write meanwhile stands in its way.
+    /// added travels as that, so nothing that others write in between stands in its way.
     pub fn adding(self) -> Bank {
         Bank { adding: true, ..self }
     }

@@ -132,7 +132,7 @@ pub trait Workload: Send + Sync {
     /// Client `number`, from 0.
     fn actor(self: Arc<Self>, number: u32, random: fastrand::Rng) -> Box<dyn Actor>;
 
-    /// Judges the run. All that was buffered has been carried over, or [`Report::drained`] says false.
+    /// Judges the run. All that was buffered has been applied, or [`Report::drained`] says false.
     fn check<'a>(&'a self, session: &'a mut Session) -> BoxFuture<'a, Result<Vec<Verdict>, LiveError>> {
         let _ = session;
         Box::pin(async { Ok(Vec::new()) })
@@ -195,7 +195,7 @@ pub struct Verdict {
     pub of: u64,
     /// Whether that breaks a promise.
     pub breach: bool,
-    /// The first one, for who looks into it.
+    /// The first one, for a person who looks into it.
     pub example: Option<String>,
 }
 
@@ -250,7 +250,7 @@ impl LiveError {
     }
 }
 
-/// Who is told how far it has come. Called from several threads.
+/// What is told how far it has come. Called from several threads.
 pub trait Progress: Send + Sync {
     /// A phase begins; `total` steps are ahead.
     fn begin(&self, title: &'static str, total: u64);
@@ -260,7 +260,7 @@ pub trait Progress: Send + Sync {
     fn end(&self);
 }
 
-/// For those who want no progress shown.
+/// For callers that want no progress shown.
 pub struct Silent;
 
 impl Progress for Silent {

@@ -14,7 +14,7 @@ use super::frame::Place;
 use crate::outage::disk::{DiskFile, Folder, is_full};
 
 /// Room that is kept for saying what became of transactions, whatever their number: for reasons of refusals, marks,
-/// and the head of a file that is written anew.
+/// and the head of a file that is written again.
 const NOTES_BYTES_MIN: u64 = 64 << 10;
 
 /// Room that is kept for each pending transaction: a note that it was applied takes less.

@@ -175,7 +175,7 @@ impl Buffer {
                 }),
             };
         }
-        // Something was applied meanwhile: that was about another.
+        // Something was applied by then: that was about another.
         let current = current.filter(|(version, _)| self.made_to(key) == Some(*version)).map(|(_, current)| current);
         let later = read.version.incarnation > entry.buffered.version.incarnation;
         // The version of an absence says when that was found out, not since when it is so.

@@ -9,7 +9,7 @@ use crate::mutation::{self, Fault};
 use crate::read::Read;
 use crate::version::Version;
 
-/// What the carrying over of one transaction does to a document that shares a place with one that it wrote.
+/// What the applying of one transaction does to a document that shares a place with one that it wrote.
 pub(super) struct Moved {
     pub(super) key: Key,
     number: u64,

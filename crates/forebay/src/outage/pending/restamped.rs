@@ -13,7 +13,7 @@ use crate::version::Version;
 /// Documents that are remembered, the last: more than there are transactions open at a time.
 const RESTAMPED_MAX: usize = 65_536;
 
-/// The last documents that were carried over unchanged.
+/// The last documents that were applied unchanged.
 #[derive(Default)]
 pub(super) struct Restamped {
     /// The version that was shown, and the one in the store; none if the store has something else.

@@ -71,7 +71,7 @@ pub(super) type Right = HashMap<Key, Option<Version>, foldhash::quality::RandomS
 /// A document as it was shown.
 #[derive(Clone, Debug)]
 pub(super) enum Shown {
-    /// What is kept of it anyway: it is hashed for who has read it, not for each change of a large one.
+    /// What is kept of it anyway: it is hashed for what has read it, not for each change of a large one.
     Document(Option<Value>),
     /// It is not known any more.
     Gone(Fingerprint),
@@ -89,7 +89,7 @@ pub(super) struct Image {
     /// The suspicions of which was known when the store was asked for it last.
     pub(super) learned: u64,
     /// The version in the store of what the first of the queue was made to, whatever was learned of the document since.
-    /// Only who compares asks for it; none where that is not known, or is not so any more by our own hand.
+    /// Only a comparison asks for it; none where that is not known, or is not so any more by our own hand.
     pub(super) made_to: Option<Version>,
 }
 
@@ -215,7 +215,7 @@ impl Buffer {
         }
     }
 
-    /// The same of all.
+    /// Likewise of all.
     pub fn suspect_all(&mut self) {
         self.suspicions += 1;
         let rows = self.rows.values_mut().filter(|_| !self.owned);
@@ -261,7 +261,7 @@ impl Buffer {
     }
 
     /// The store has applied `commit`, which is transaction `number`, and `stored` is what it has since: settles what
-    /// those were shown who come next. If it was applied when it was sent before, its documents are `untouched` since.
+    /// those were shown that come next. If it was applied when it was sent before, its documents are `untouched` since.
     /// What is `right` is known of the commits before it in its batch.
     pub(super) fn settle_readers(
         &mut self,
@@ -276,14 +276,14 @@ impl Buffer {
         let (always, now) = (entry.checked.unwrap_or_default(), ByKey::new(&commit.checks));
         let checked = |at: usize, key: &Key, base: Option<Version>| match untouched {
             Some(_) => always.checked_shr(at as u32).unwrap_or_default() & 1 == 1,
-            // What is shown behind it was computed from its base: compared anew, it may be made to something else.
+            // What is shown behind it was computed from its base: compared again, it may be made to something else.
             None => now.get(key).is_some_and(|(_, version)| Some(*version) == base),
         };
         for (at, write) in commit.writes.iter().enumerate() {
             let told = stored.version_at(at).zip(stored.at(at));
             let base = self.rows.get(&write.key).and_then(|row| row.image.base);
             let built = stands_alone(&write.changes) || checked(at, &write.key, base);
-            // The same version as behind one before it that is right: they were applied together, and nothing came
+            // Its version is that behind one before it that is right: they were applied together, and nothing came
             // between. What this batch has told of it is what it is now, not what it was between.
             let before = right.get(&write.key).copied().unwrap_or(base.filter(|_| untouched.is_some()));
             let follows = told.as_ref().is_some_and(|(version, _)| before == Some(*version));
@@ -301,7 +301,7 @@ impl Buffer {
         }
     }
 
-    /// The same of those who read `key`, which is what is `told`, and is right if `clean`.
+    /// Likewise of those that read `key`, which is what is `told`, and is right if `clean`.
     fn settle_read(&mut self, number: u64, key: &Key, told: Option<(Version, Fingerprint)>, clean: bool) {
         let queue = self.rows.get(key).map(|row| &row.queue);
         let next = queue.into_iter().flatten().find(|other| **other > number).copied().unwrap_or(u64::MAX);
@@ -432,7 +432,7 @@ impl Buffer {
         batch.numbers.iter().for_each(|number| self.forget_seen(*number));
     }
 
-    /// What transaction `number` was shown is compared anew, but for what the store has under a known version.
+    /// What transaction `number` was shown is compared again, but for what the store has under a known version.
     pub(super) fn see_anew(&mut self, number: u64) {
         if let Some(entry) = self.entries.get_mut(&number) {
             let open = entry.seen.iter_mut().filter(|seen| !matches!(seen, Seen::Stored(_)));

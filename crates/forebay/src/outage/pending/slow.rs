@@ -53,7 +53,7 @@ impl Buffer {
             entry.slow.together = Some((numbers.len() / 2).max(1));
             entry.slow.alone += u32::from(alone);
             if entry.slow.alone >= TRIES_ALONE_MAX {
-                // Who tries it again means it.
+                // A try that is ordered is meant.
                 entry.slow.alone = 0;
                 return Some(*number);
             }

@@ -185,7 +185,7 @@ fn transactions(settings: &Settings, grouping: Grouping) -> Arc<dyn Learned> {
 
 fn order(settings: &Settings, learned: Arc<dyn Learned>, admits: bool) -> Box<dyn Order> {
     let any: Arc<dyn Any + Send + Sync> = learned;
-    // Who hands over another policy's part gets an order that knows no transaction but its own.
+    // A caller that hands over another policy's part gets an order that knows no transaction but its own.
     let transactions = any
         .downcast::<Transactions>()
         .unwrap_or_else(|_| Arc::new(Transactions::new(Grouping::Levels, GroupFrequency::Min)));

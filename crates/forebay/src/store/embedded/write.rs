@@ -245,7 +245,7 @@ impl<'txn> Documents<'txn> {
         Ok(())
     }
 
-    /// Brings the parts to `after`: only what `changes` touch where they say what that is, else everything anew.
+    /// Brings the parts to `after`: only what `changes` touch where they say what that is, else everything again.
     fn write_parts(
         &mut self,
         space: u8,
