@@ -154,7 +154,7 @@ impl Node {
             Some(gate) => {
                 let waiting = gate.state().amount.transactions;
                 if waiting > 0 {
-                    tracing::warn!(waiting, "writes stay in the journal and are carried over by the next run");
+                    tracing::warn!(waiting, "writes stay in the journal, and the next run applies them");
                 }
                 let closed = gate.close().await;
                 closed.map_err(|error| CommandError::Failed(format!("{error}; the last writes may be lost")))

@@ -65,10 +65,10 @@ pub(super) fn pictures(of: &OfTrace) -> Vec<Picture> {
     pictures.extend(latency(&whole));
     let mut add = |svg: String, how| pictures.push(Picture { svg, how });
     let map = by_size(&whole, "Hit ratio by policy and size", "hits in % of requests", |row| Some(row.hit_ratio));
-    add(map.panel(), "The same as numbers; stronger colour is more hits.");
+    add(map.panel(), "As numbers; stronger colour is more hits.");
     if whole.iter().any(|row| row.thr.is_some()) {
         let map = by_size(&whole, "Transactional hit ratio", "round trips saved in %", |row| row.thr);
-        add(map.panel(), "The same as numbers; stronger colour is more saved.");
+        add(map.panel(), "As numbers; stronger colour is more saved.");
     }
     few(&sizes(&whole)).into_iter().for_each(|row| pictures.extend(levels(&whole, row)));
     let of_clients: Vec<&Row> = of.rows.iter().filter(|row| row.client.is_some()).collect();

@@ -244,7 +244,7 @@ impl Report {
                 text,
                 "outage",
                 &format!(
-                    "{} buffered (at most {} at a time, {} bytes), {} merged, {} carried over, {} conflicts, {} \
+                    "{} buffered (at most {} at a time, {} bytes), {} merged, {} applied, {} conflicts, {} \
                      refused for want of room, {} in quarantine",
                     outage.buffered,
                     outage.pending_max,

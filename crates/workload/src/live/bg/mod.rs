@@ -318,7 +318,7 @@ impl Workload for Bg {
             if !self.known.load(Ordering::Relaxed) {
                 let graph = self.learn(session).await.map_err(refused)?;
                 graph.validate().map_err(|why| {
-                    LiveError::Parameters(format!("{why}: this is no network that only BG has changed; load it anew"))
+                    LiveError::Parameters(format!("{why}: this is no network that only BG has changed; load it again"))
                 })?;
                 *lock(&self.graph) = graph;
                 self.known.store(true, Ordering::Relaxed);
